@@ -1,0 +1,1 @@
+"""Rollcall: the node, its doors and its naming domain."""

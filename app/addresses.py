@@ -1,0 +1,125 @@
+"""Addresses of members: their text, and which of them is this machine."""
+
+import ipaddress
+import re
+import socket
+
+DEFAULT_PORT = 8848
+"""Of a member that is listed without one. Source: Nacos 1.4, MemberUtil.singleParse."""
+
+_HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?")
+
+
+def split_address(address: str, default_port: int = DEFAULT_PORT) -> tuple[str, int]:
+    """Return host, without brackets, and port of ``host[:port]``.
+
+    Raises:
+        ValueError: with what is wrong, in a few words.
+    """
+    if address.startswith("["):
+        host, bracket, rest = address[1:].partition("]")
+        if not bracket or (rest and not rest.startswith(":")):
+            raise ValueError("an IPv6 address needs both brackets, and a colon before its port")
+        port_text = rest[1:] if rest else None
+        ipaddress.IPv6Address(host)
+    else:
+        host, colon, after = address.partition(":")
+        port_text = after if colon else None
+        if ":" in after:
+            raise ValueError("an IPv6 address needs brackets")
+    return check_host(host), default_port if port_text is None else _port(port_text)
+
+
+def join_address(host: str, port: int) -> str:
+    """Return ``host:port``, an IPv6 host in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def check_host(host: str) -> str:
+    """Return ``host`` without brackets when it is an IP address or may be a host name.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    host = host.removeprefix("[").removesuffix("]")
+    if ":" in host or re.fullmatch(r"[0-9.]+", host):
+        ipaddress.ip_address(host)
+    elif not _HOST_NAME.fullmatch(host):
+        raise ValueError("not an IP address or host name")
+    return host
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches ``host``; a name other than localhost counts as reached by others."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def is_wildcard(host: str) -> bool:
+    """Whether binding to ``host`` means every address of this machine."""
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def own_address(members: tuple[str, ...], host: str, port: int) -> str:
+    """Return the address under which the others know this node.
+
+    That is the listed one which is this machine's and has our port; else, by the address that we listen on.
+    """
+    ours = [listed for listed, listed_port in map(split_address, members) if listed_port == port]
+    if host in ours:
+        return join_address(host, port)
+    for listed in ours:
+        if is_this_machine(listed):
+            return join_address(listed, port)
+    # A pod's full name resolves only after it was found ready; its first label is this machine's name before that.
+    label = socket.gethostname().split(".", 1)[0]
+    named = [listed for listed in ours if listed.split(".", 1)[0] == label]
+    if len(named) == 1:
+        return join_address(named[0], port)
+    return join_address(first_address() if is_wildcard(host) else host, port)
+
+
+def is_this_machine(host: str) -> bool:
+    """Whether ``host`` is an address of this machine, or a name of it."""
+    if host == socket.gethostname():
+        return True
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
+    except (OSError, UnicodeError):
+        return False
+    return any(_may_bind(family, str(address[0])) for family, _, _, _, address in found)
+
+
+def first_address() -> str:
+    """Return the IPv4 address that packets to other machines leave from; without a route, the loopback one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # Documentation's network (RFC 5737); connecting a UDP socket sends nothing.
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return "127.0.0.1"
+        address: str = probe.getsockname()[0]
+        return address
+
+
+def _may_bind(family: int, ip: str) -> bool:
+    """An address can be bound only on the machine that has it."""
+    if is_wildcard(ip):
+        return False
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((ip, 0))
+    except OSError:
+        return False
+    return True
+
+
+def _port(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,5}", text) or not 1 <= int(text) <= 65535:
+        raise ValueError("its port is not a number from 1 to 65535")
+    return int(text)

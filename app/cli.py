@@ -1,0 +1,154 @@
+"""The console command ``rollcall``."""
+
+import argparse
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from app import settings_keys as keys
+from app.addresses import is_wildcard, join_address, split_address
+from app.announce import announce, base_url
+from app.data_lock import DataLock
+from app.local_cluster import LocalCluster, LocalNode
+from app.settings import SettingError, Settings, read_settings
+
+__all__ = ["announce", "main"]
+
+MEMBERS_MAX = 9
+PORT_STEP = 10
+"""Between the members that one command starts; Nacos's gRPC ports, 1000 and 1001 above, stay apart too."""
+
+READY_PATH = "/v1/console/health/readiness"
+
+_FOLDER = Path(__file__).resolve().parent.parent
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code: 0 stopped as asked, 1 ended otherwise, 2 wrong settings."""
+    options = _parser().parse_args(arguments)
+    overrides = {
+        key.name: str(value)
+        for key, value in (
+            (keys.PORT, options.port),
+            (keys.HOST_KEY, options.host),
+            (keys.DATA_DIR, options.data),
+            (keys.CONF_DIR, options.conf),
+        )
+        if value is not None
+    }
+    try:
+        if options.members > 1:
+            return _serve_cluster(overrides, options.members)
+        _serve(overrides)
+    except SettingError as error:
+        print(f"rollcall: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="rollcall", description="A service registry with the Nacos v1 API.")
+    parser.add_argument("--version", action="version", version=f"rollcall {version('rollcall')}")
+    serve = parser.add_subparsers(required=True, metavar="COMMAND").add_parser(
+        "serve",
+        help="run a node, or several on this machine",
+        description="Run a node until Ctrl-C or SIGTERM. What is not given here comes from the environment, from "
+        "application.properties in the configuration folder, or is the default.",
+    )
+    serve.add_argument("--port", metavar="PORT", help=f"HTTP port ({keys.PORT.default})")
+    serve.add_argument("--host", metavar="ADDRESS", help=f"address to listen on ({keys.HOST_KEY.default})")
+    serve.add_argument("--data", metavar="DIR", help=f"data folder ({keys.DATA_DIR.default})")
+    serve.add_argument("--conf", metavar="DIR", help="folder of application.properties and cluster.conf (./conf)")
+    serve.add_argument(
+        "--members",
+        metavar="N",
+        type=int,
+        choices=range(1, MEMBERS_MAX + 1),
+        default=1,
+        help=f"run N nodes that know each other, on PORT, PORT+{PORT_STEP} and so on, each with a data folder in DIR",
+    )
+    return parser
+
+
+def _serve(overrides: dict[str, str]) -> None:
+    """Become a node: from here on this process is gunicorn's master."""
+    settings = read_settings(overrides)
+    _check_free(settings)
+    node = _node(settings, overrides)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.chdir(node.folder)
+    os.execve(node.command[0], node.command, node.environ)
+
+
+def _serve_cluster(overrides: dict[str, str], count: int) -> int:
+    base = read_settings({**overrides, keys.STANDALONE.name: "true"})
+    if base.cluster_conf.exists():
+        raise SettingError(
+            f"--members makes a member list of its own, and {base.cluster_conf} is another: "
+            "remove the file, or give --conf another folder"
+        )
+    ports = [base.port + PORT_STEP * index for index in range(count)]
+    if ports[-1] > 65535:
+        raise SettingError(
+            f"--port {base.port} with --members {count} would need port {ports[-1]}; allowed: up to 65535"
+        )
+    own_host = split_address(base.self_address)[0]
+    shared = {
+        **overrides,
+        keys.STANDALONE.name: "false",
+        keys.MEMBER_LIST.name: ",".join(join_address(own_host, port) for port in ports),
+        keys.ANNOUNCE.name: "false",
+    }
+    nodes = []
+    for port in ports:
+        own = {**shared, keys.PORT.name: str(port), keys.DATA_DIR.name: str(base.data_dir / str(port))}
+        settings = read_settings(own)
+        _check_free(settings)
+        nodes.append(_node(settings, own))
+    for warning in (text for text in base.warnings if not text.startswith(keys.STANDALONE.name)):
+        print(f"rollcall: warning: {warning}", file=sys.stderr, flush=True)
+    return LocalCluster(nodes, base.stop_timeout_s + 1).run()
+
+
+def _node(settings: Settings, overrides: dict[str, str]) -> LocalNode:
+    """Return the process of a node: gunicorn, in the folder that holds this package.
+
+    There, and with -P, no ``app`` or ``gunicorn`` of the caller's folder is imported in place of ours. Paths are
+    therefore given whole; a configuration folder that does not exist is given by its parent, as naming it is an error.
+    """
+    command = [sys.executable, "-P", "-m", "gunicorn", "-c", "python:app.gunicorn_conf", "app.wsgi:app"]
+    environ = {**os.environ, **overrides, keys.DATA_DIR.name: str(settings.data_dir)}
+    if settings.conf_dir.is_dir():
+        environ[keys.CONF_DIR.name] = str(settings.conf_dir)
+    else:
+        environ[keys.NACOS_HOME.name] = str(settings.conf_dir.parent)
+    # Asked where it listens: what a node is known by may be another machine's way to it.
+    asked = ("::1" if ":" in settings.host else "127.0.0.1") if is_wildcard(settings.host) else settings.host
+    ready_url = f"http://{join_address(asked, settings.port)}{settings.context_path}{READY_PATH}"
+    return LocalNode(base_url(settings), ready_url, command, environ, str(_FOLDER))
+
+
+def _check_free(settings: Settings) -> None:
+    """Fail now, with a reason, when port or data folder is another node's; else gunicorn would fail later, with less.
+
+    Raises:
+        SettingError: either of them is in use.
+    """
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        # As gunicorn does: connections of the last run that are still closing do not count.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((settings.host, settings.port))
+        except OSError as error:
+            where = f"every address, port {settings.port}" if is_wildcard(settings.host) else base_url(settings)
+            raise SettingError(
+                f"cannot listen on {where}: {error.strerror or error}; "
+                f"allowed: an address of this machine and a free port ({keys.HOST_KEY.name}, {keys.PORT.name})"
+            ) from None
+    with DataLock(settings.data_dir):
+        pass

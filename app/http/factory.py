@@ -1,0 +1,166 @@
+"""The WSGI application: requests become calls, replies become responses, errors are answered in one place."""
+
+import logging
+import re
+from typing import Any
+
+from flask import Flask, Response, request
+from gunicorn.http.errors import ParseException
+from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
+
+from app.http.answers import error_reply, filter_error, is_naming, refuse_unless_up, text_reply
+from app.http.blueprints import View, make_blueprints
+from app.http.call import Call, Endpoint, Reply, Services
+from app.http.config import is_config, not_served
+from app.http.dispatch import answer_call
+from app.naming.errors import InvalidParam, NacosError
+from distro.errors import CodecError, NotInitialized
+
+BODY_BYTES_MAX = 8 * 1024 * 1024
+"""Of a call that brings no datums."""
+_LENGTH = re.compile(r"[0-9]{1,18}")
+DISTRO_PATH = "/v1/ns/distro/"
+INTERNAL_ERROR = "caused: internal error, see the server's log"
+
+log = logging.getLogger(__name__)
+
+
+class BodyTooLarge(NacosError):
+    """The body is over what its path takes."""
+
+    status = 413
+
+
+class _Response(Response):
+    default_mimetype = None
+    """A reply without a content type is sent without one."""
+
+
+def create_app(services: Services) -> Flask:
+    """Return the application of one node, with every route under its context path."""
+    context_path = services.settings.context_path
+    app = Flask("app.http", static_folder=None, template_folder=None)
+    app.url_map.merge_slashes = False
+
+    def make_view(endpoint: Endpoint, path: str) -> View:
+        bytes_max = services.settings.distro.body_bytes_max if path.startswith(DISTRO_PATH) else BODY_BYTES_MAX
+
+        def view() -> Response:
+            environ = request.environ
+            call = make_call(environ, path, context_path)
+            # What was sent as %2F is a slash by now, and has found a route that the sender did not name.
+            if "%2f" in call.raw_path.lower():
+                raise InvalidParam("the path holds an escaped slash")
+            call.body = read_body(environ, bytes_max)
+            return to_response(answer_call(endpoint, call, services))
+
+        return view
+
+    for blueprint in make_blueprints(context_path, make_view):
+        app.register_blueprint(blueprint)
+
+    def on_error(error: Exception) -> Response:
+        match error:
+            case NacosError() | CodecError() | NotInitialized():
+                return to_response(error_reply(error))
+            case HTTPException():
+                return to_response(_routing_error(error, services))
+        call = make_call(request.environ, request.path, "")
+        log.error("%s %a failed", call.method, call.uri, exc_info=error)
+        return to_response(text_reply(500, INTERNAL_ERROR))
+
+    app.register_error_handler(Exception, on_error)
+    return app
+
+
+def _routing_error(error: HTTPException, services: Services) -> Reply:
+    """The answer where no route is: 501 under the naming paths; elsewhere 404, or 405 for a wrong method."""
+    context_path = services.settings.context_path
+    call = make_call(request.environ, request.path.removeprefix(context_path), context_path)
+    if request.path.startswith(context_path) and is_naming(call.path):
+        if refusal := refuse_unless_up(call, services):
+            return refusal
+        if _is_preflight(call):
+            return Reply(501, b"", None)
+        return filter_error(call, 501, f"no such api:{call.method}:{call.uri}", services.wall_ms())
+    if request.path.startswith(context_path) and is_config(call.path):
+        return not_served(call)
+    if isinstance(error, MethodNotAllowed):
+        allow = {"Allow": ",".join(sorted({*(error.valid_methods or ()), "OPTIONS"}))}
+        if _is_preflight(call):
+            # No page of another origin may call this node: it has no passwords that a browser could keep from it.
+            return Reply(403, b"Invalid CORS request", headers=allow)
+        if call.method == "OPTIONS":
+            return Reply(200, b"", None, allow)
+        return Reply(405, f"Request method '{call.method}' not supported".encode(), headers=allow)
+    if not isinstance(error, NotFound):
+        return text_reply(error.code or 400, error.description or "the request is not understood")
+    return filter_error(call, 404, "No message available", services.wall_ms())
+
+
+def _is_preflight(call: Call) -> bool:
+    """Whether a browser asks if a page of another origin may call."""
+    return call.method == "OPTIONS" and "origin" in call.headers and "access-control-request-method" in call.headers
+
+
+def make_call(environ: dict[str, Any], path: str, context_path: str) -> Call:
+    """Return the call of a WSGI request, without its body."""
+    headers = {name[5:].replace("_", "-").lower(): value for name, value in environ.items() if name.startswith("HTTP_")}
+    if content_type := environ.get("CONTENT_TYPE"):
+        headers["content-type"] = content_type
+    return Call(
+        method=environ["REQUEST_METHOD"],
+        path=path,
+        # WSGI hands bytes over as Latin-1 text.
+        raw_query=environ.get("QUERY_STRING", "").encode("latin-1"),
+        headers=headers,
+        body=b"",
+        remote_ip=environ.get("REMOTE_ADDR") or "",
+        context_path=context_path,
+        raw_path=_raw_path(environ),
+    )
+
+
+def _raw_path(environ: dict[str, Any]) -> str:
+    """The path as it stood in the request line; gunicorn and werkzeug tell it, WSGI itself does not."""
+    raw = str(environ.get("RAW_URI") or environ.get("REQUEST_URI") or "").partition("?")[0]
+    if raw and not raw.startswith("/"):
+        # A proxy's form with scheme and host.
+        raw = "/" + raw.partition("://")[2].partition("/")[2]
+    return raw.encode("latin-1", "replace").decode("utf-8", "replace")
+
+
+def read_body(environ: dict[str, Any], bytes_max: int) -> bytes:
+    """Return the whole body, whether it came with its length or in chunks.
+
+    Raises:
+        BodyTooLarge: it is over ``bytes_max``.
+        InvalidParam: it ended early.
+    """
+    length = environ.get("CONTENT_LENGTH") or ""
+    if length and not _LENGTH.fullmatch(length):
+        raise InvalidParam("the header Content-Length is illegal")
+    # Only a server that says so ends the stream where a chunked body ends.
+    wanted = int(length) if length else bytes_max + 1 if environ.get("wsgi.input_terminated") else 0
+    if wanted == 0:
+        return b""
+    if length and wanted > bytes_max:
+        raise BodyTooLarge(f"the body is over {bytes_max} bytes, the most that is taken here")
+    try:
+        body: bytes = environ["wsgi.input"].read(wanted)
+    except (OSError, ParseException):
+        raise InvalidParam("the body of the request ended early") from None
+    if len(body) > bytes_max:
+        raise BodyTooLarge(f"the body is over {bytes_max} bytes, the most that is taken here")
+    if length and len(body) < wanted:
+        raise InvalidParam("the body of the request ended early")
+    return body
+
+
+def to_response(reply: Reply) -> Response:
+    response = _Response(reply.body, reply.status)
+    if reply.content_type is not None:
+        response.headers["Content-Type"] = reply.content_type
+    for name, value in reply.headers.items():
+        response.headers[name] = value
+    return response

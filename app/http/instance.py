@@ -1,0 +1,167 @@
+"""Instances: register, deregister, update, patch, beat, detail, list. Each may be ephemeral or persistent."""
+
+from app.http.agents import parse_agent
+from app.http.answers import durable_elsewhere, elsewhere, json_reply
+from app.http.call import JSON, OK, Answer, Call, Reply, Services, route
+from app.http.params import (
+    ListQuery,
+    parse_beat,
+    parse_deregister,
+    parse_detail,
+    parse_list,
+    parse_patch,
+    parse_register,
+)
+from app.http.subscribers import subscribe
+from app.naming import operations
+from app.naming.operations import Beat, RegisterInstance
+from app.naming.records import persistent_key, service_meta_key
+from app.naming.service import BeatAnswer
+from app.naming.service_info import Variant, service_info, shown
+
+CODE_OK = 10_200
+CODE_NOT_FOUND = 20_404
+"""The client has to register again. Source of both: Nacos 1.4.1 NamingResponseCode."""
+
+
+@route("POST", "/v1/ns/instance", "/v1/ns/api", hot=True)
+def register(call: Call, services: Services) -> Answer:
+    """Register an instance, or replace it as a whole."""
+    command = parse_register(call.parameters, services.durable.switches.default_instance_ephemeral)
+    if command.ephemeral:
+        if other := elsewhere(call, services, command.service):
+            return other
+        services.naming.register(command)
+    else:
+        if other := durable_elsewhere(call, services, *_keys_of(command)):
+            return other
+        services.durable.register(command)
+    return OK
+
+
+def _keys_of(command: RegisterInstance | Beat) -> tuple[str, ...]:
+    """The durable records that the registration of a persistent instance writes."""
+    return (
+        service_meta_key(command.namespace, command.service),
+        persistent_key(command.namespace, command.service, operations.key_of(command)),
+    )
+
+
+@route("DELETE", "/v1/ns/instance", "/v1/ns/api", hot=True)
+def deregister(call: Call, services: Services) -> Answer:
+    """Remove an instance; an unknown one is no error, nor is one of the other kind, which stays."""
+    command = parse_deregister(call.parameters, services.durable.switches.default_instance_ephemeral)
+    if command.ephemeral:
+        if other := elsewhere(call, services, command.service):
+            return other
+        services.naming.deregister(command)
+    else:
+        key = persistent_key(command.namespace, command.service, operations.key_of(command))
+        if other := durable_elsewhere(call, services, key):
+            return other
+        services.durable.deregister(command)
+    return OK
+
+
+@route("PUT", "/v1/ns/instance", "/v1/ns/api")
+def update(call: Call, services: Services) -> Answer:
+    """Replace an instance. Only for Java SDKs since 1.0.0 must it exist; all others register with it."""
+    command = parse_register(call.parameters, services.durable.switches.default_instance_ephemeral)
+    strict = parse_agent(call.client_agent).java_since_1_0
+    if command.ephemeral:
+        if other := elsewhere(call, services, command.service):
+            return other
+        services.naming.update(command, strict)
+    else:
+        if other := durable_elsewhere(call, services, *_keys_of(command)):
+            return other
+        services.durable.update(command, strict)
+    return OK
+
+
+@route("PATCH", "/v1/ns/instance", "/v1/ns/api")
+def patch(call: Call, services: Services) -> Answer:
+    """Change single attributes of an instance, of the persistent one when there are both kinds."""
+    command = parse_patch(call.parameters)
+    found = services.naming.find(command.namespace, command.service, command.cluster, command.ip, command.port)
+    if found is None or found.ephemeral:
+        if other := elsewhere(call, services, command.service):
+            return other
+        services.naming.patch(command)
+        return OK
+    key = persistent_key(command.namespace, command.service, operations.key_of(command))
+    if other := durable_elsewhere(call, services, key):
+        return other
+    services.durable.patch(command)
+    return OK
+
+
+@route("PUT", "/v1/ns/instance/beat", "/v1/ns/api/beat", hot=True)
+def beat(call: Call, services: Services) -> Answer:
+    """Take a sign of life. Shape: clientBeatInterval, code, lightBeatEnabled unless the instance is unknown."""
+    return answer_beat(call, services, parse_beat(call.parameters))
+
+
+def answer_beat(call: Call, services: Services, command: Beat) -> Answer:
+    if not command.ephemeral and not _is_known(services, command):
+        # As Nacos 1.4 does it: from here on the instance needs no beats.
+        if other := durable_elsewhere(call, services, *_keys_of(command)):
+            return other
+        services.durable.register_from_beat(command)
+    elif other := elsewhere(call, services, command.service):
+        return other
+    switches = services.durable.switches
+    return _beat_reply(services.naming.beat(command, switches.client_beat_interval), switches.light_beat_enabled)
+
+
+def _is_known(services: Services, command: Beat) -> bool:
+    found = services.naming.find(command.namespace, command.service, command.cluster, command.ip, command.port)
+    return found is not None
+
+
+def _beat_reply(answer: BeatAnswer, light: bool) -> Reply:
+    if not answer.known:
+        return Reply(200, b'{"clientBeatInterval":%d,"code":%d}' % (answer.interval_ms, CODE_NOT_FOUND), JSON)
+    flag = b"true" if light else b"false"
+    body = b'{"clientBeatInterval":%d,"code":%d,"lightBeatEnabled":%s}' % (answer.interval_ms, CODE_OK, flag)
+    return Reply(200, body, JSON)
+
+
+@route("GET", "/v1/ns/instance", "/v1/ns/api")
+def detail(call: Call, services: Services) -> Answer:
+    """One instance with its true health, which no threshold covers."""
+    query = parse_detail(call.parameters)
+    instance = services.naming.detail(query.namespace, query.service, query.ip, query.port, query.cluster)
+    return json_reply(
+        {
+            "service": query.service,
+            "ip": instance.ip,
+            "port": instance.port,
+            "clusterName": query.cluster,
+            "weight": instance.weight,
+            "healthy": instance.healthy,
+            "instanceId": instance.instance_id,
+            "metadata": shown(instance.metadata),
+        }
+    )
+
+
+@route("GET", "/v1/ns/instance/list", "/v1/ns/api/list", hot=True)
+def list_instances(call: Call, services: Services) -> Answer:
+    """The instances of a service as clients balance over them; an unknown service has none."""
+    return answer_list(call, services, parse_list(call.parameters))
+
+
+def answer_list(call: Call, services: Services, query: ListQuery) -> Reply:
+    switches, agent = services.durable.switches, parse_agent(call.agent)
+    pushed = subscribe(call, services, query, agent)
+    variant = Variant(
+        clusters=query.clusters,
+        healthy_only=query.healthy_only,
+        is_check=query.is_check,
+        java_agent=agent.java_since_1_0,
+        env=query.env,
+        cache_ms=switches.default_push_cache_millis if pushed else switches.default_cache_millis,
+    )
+    view = services.naming.service_view(query.namespace, query.service)
+    return Reply(200, service_info(view, query.service, variant, services.wall_ms()), JSON)

@@ -1,0 +1,289 @@
+"""Reports between members: their JSON, who may send them, and where the list of members comes from."""
+
+import ipaddress
+import logging
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from app.addresses import split_address
+from app.cluster_conf import parse_members
+from app.settings import SettingError, Settings
+from app.version import NACOS_VERSION
+from distro.errors import TransportError
+from distro.http_agent import call_peer, peer_session
+from distro.ports import Clock
+from distro.protocol import DistroProtocol
+from distro.runtime import DistroRuntime
+from distro.types import CAPABILITY_GZIP, CAPABILITY_VERSIONS, Member, MemberState, PeerReport
+
+LOG = logging.getLogger(__name__)
+CAPABILITIES = (CAPABILITY_VERSIONS, CAPABILITY_GZIP)
+OWN_FIELD = "rollcall"
+"""Key of our own fields, in a report's ``extendInfo`` (real Nacos keeps and ignores it) and in the answer to one."""
+REPORT_BYTES_MAX = 64 * 1024
+WATCH_INTERVAL_MS = 2_000
+RAFT_PORT_OFFSET = 1_000
+
+
+def resolve(host: str) -> frozenset[str]:
+    """The IP addresses of a listed host; none when it does not resolve now."""
+    try:
+        return frozenset(str(info[4][0]) for info in socket.getaddrinfo(host.strip("[]"), None))
+    except OSError:
+        return frozenset()
+
+
+def plain_ip(text: str) -> str:
+    """An address without the wrapping that a dual-stack socket gives to IPv4."""
+    return text.removeprefix("::ffff:")
+
+
+class Membership:
+    """The door's view of the cluster, and the engine's MemberAgent. Thread-safe."""
+
+    def __init__(self, settings: Settings, protocol: DistroProtocol, clock: Clock, headers: Mapping[str, str]) -> None:
+        self.self_address = settings.self_address
+        self.standalone = settings.standalone
+        self._settings = settings
+        self._protocol = protocol
+        self._clock = clock
+        self._runtime: DistroRuntime | None = None
+        self._leaving = False
+        self._ips: dict[str, frozenset[str]] = {}
+        self._session = peer_session(
+            f"Nacos-Server:{NACOS_VERSION}",
+            {"Content-Type": "application/json;charset=UTF-8", "Nacos-Server": NACOS_VERSION, **headers},
+        )
+
+    def attach(self, runtime: DistroRuntime) -> None:
+        """The runtime needs this object, and this one the runtime: the node joins them once."""
+        self._runtime = runtime
+        self.take_list(self._settings.members)
+
+    def take_list(self, addresses: tuple[str, ...]) -> None:
+        """Take a new member list, at the start or when the file changed."""
+        self._ips = {address: resolve(split_address(address)[0]) for address in addresses}
+        if self._runtime is not None and not self.standalone:
+            self._runtime.replace_members(addresses)
+
+    def leave(self) -> None:
+        """From now on this member takes no writes, and tells the others at once that it goes. Signal-safe."""
+        self._leaving = True
+        if self._runtime is not None:
+            self._runtime.leave()
+
+    def close(self) -> None:
+        self._session.close()
+
+    # --- what doors ask --------------------------------------------------------------------------
+
+    def responsible(self, tag: str) -> bool:
+        return self._protocol.mapper.responsible(tag)
+
+    def map_srv(self, tag: str) -> str:
+        return self._protocol.mapper.map_srv(tag)
+
+    def responsible_durable(self, tag: str) -> bool:
+        return self._protocol.own_mapper.responsible(tag)
+
+    def map_srv_durable(self, tag: str) -> str:
+        return self._protocol.own_mapper.map_srv(tag)
+
+    def view(self) -> tuple[str, ...]:
+        return self._protocol.mapper.servers
+
+    def wait_for_view(self, seen: tuple[str, ...], timeout_s: float) -> None:
+        if self._runtime is not None:
+            self._runtime.wait_for_view(seen, timeout_s)
+
+    def state(self) -> MemberState:
+        if self._leaving:
+            return MemberState.DOWN
+        return MemberState.STARTING if self._protocol.loading else MemberState.UP
+
+    def members(self) -> list[Member]:
+        own = Member(self.self_address, self.state(), frozenset(CAPABILITIES), self._own_info())
+        return sorted([*self._protocol.members.peers(), own], key=lambda member: member.address)
+
+    def member_json(self, member: Member) -> dict[str, Any]:
+        """Source: Nacos 1.4.1 Member, as its read endpoints show it."""
+        return {
+            "ip": member.ip,
+            "port": member.port,
+            "state": member.state.value,
+            "extendInfo": {key: value for key, value in member.extend_info.items() if key != OWN_FIELD},
+            "address": member.address,
+            "failAccessCnt": member.fail_access_count,
+        }
+
+    def is_listed(self, remote_ip: str) -> bool:
+        ip = plain_ip(remote_ip)
+        if self.standalone:
+            return _is_loopback(ip)
+        return any(ip in ips for ips in self._ips.values())
+
+    def sender_of(self, named: str | None, remote_ip: str) -> str | None:
+        """The listed peer of our kind that a call says it comes from, if its address fits; else None."""
+        if named is None or self._protocol.members.get(named) is None:
+            return None
+        return named if plain_ip(remote_ip) in self._ips.get(named, frozenset()) else None
+
+    def java_peers_at(self, remote_ip: str) -> list[str]:
+        """The listed members at an address that are not known to be of our kind."""
+        ip = plain_ip(remote_ip)
+        return [
+            member.address
+            for member in self._protocol.members.peers()
+            if CAPABILITY_VERSIONS not in member.capabilities and ip in self._ips.get(member.address, frozenset())
+        ]
+
+    def capabilities(self, address: str) -> frozenset[str]:
+        member = self._protocol.members.get(address)
+        return member.capabilities if member else frozenset()
+
+    # --- reports ---------------------------------------------------------------------------------
+
+    def _own_info(self) -> dict[str, Any]:
+        port = split_address(self.self_address)[1]
+        return {
+            "lastRefreshTime": self._clock.wall_ms(),
+            "raftPort": str(port - RAFT_PORT_OFFSET),
+            "version": NACOS_VERSION,
+        }
+
+    def _own_report(self, receiver: str) -> dict[str, Any]:
+        """This member as it tells ``receiver`` of itself."""
+        members, now_ms = self._protocol.members, self._clock.monotonic_ms()
+        state = self.state()
+        host, port = split_address(self.self_address)
+        own = {
+            "capabilities": list(CAPABILITIES),
+            "view": list(members.view) if state is MemberState.UP else [],
+            "holdMs": members.self_hold_ms(now_ms),
+            "toldHoldMs": members.hold_for(receiver, now_ms),
+        }
+        return {
+            "ip": host,
+            "port": port,
+            "state": state.value,
+            "extendInfo": {**self._own_info(), OWN_FIELD: own},
+            "address": self.self_address,
+            "failAccessCnt": 0,
+        }
+
+    def report(self, peer: str, timeout_ms: int) -> PeerReport:
+        """POST this member's report; return what the peer answers of itself.
+
+        Source: Nacos 1.4.1 ServerMemberManager.MemberInfoReportTask; 404 and 501 come from a release without the call.
+
+        Raises:
+            TransportError: refused, late, or an answer that is no success.
+        """
+        url = f"http://{peer}{self._settings.context_path}/v1/core/cluster/report"
+        body = orjson.dumps(self._own_report(peer))
+        status, answer, _ = call_peer(
+            self._session, "POST", url, timeout_ms, body=body, body_bytes_max=REPORT_BYTES_MAX
+        )
+        try:
+            fields = orjson.loads(answer)
+            code = fields.get("code")
+        except (orjson.JSONDecodeError, AttributeError) as error:
+            raise TransportError(f"POST {url}: status {status}, not the JSON of a report's answer") from error
+        if status != 200 or code not in (0, 200):
+            raise TransportError(f"POST {url}: status {status}, code {code}")
+        own = fields.get(OWN_FIELD)
+        report = parse_report(own) if isinstance(own, dict) else None
+        if report is not None and report.address == peer:
+            return report
+        known = self._protocol.members.get(peer)
+        return PeerReport(peer, MemberState.UP, extend_info=known.extend_info if known else {})
+
+    def receive_report(self, body: Mapping[str, Any], remote_ip: str) -> dict[str, Any]:
+        """Take a peer's report. Shape: ``{"code", "message", "data"}``, and ours beside it to our own kind."""
+        report = parse_report(body)
+        if report is None:
+            return {"code": 400, "message": "Node information is illegal", "data": None}
+        listed = self._protocol.members.get(report.address) is not None
+        if not listed or plain_ip(remote_ip) not in self._ips.get(report.address, frozenset()):
+            return {"code": 200, "message": None, "data": "false"}
+        if self._runtime is not None:
+            self._runtime.on_report(report)
+        answer: dict[str, Any] = {"code": 200, "message": None, "data": "true"}
+        if report.capabilities:
+            answer[OWN_FIELD] = self._own_report(report.address)
+        return answer
+
+
+def parse_report(body: Mapping[str, Any]) -> PeerReport | None:
+    """What a member's JSON says, or None when it names no member."""
+    ip, port, info = body.get("ip"), body.get("port"), body.get("extendInfo")
+    if not isinstance(ip, str) or not ip.strip() or isinstance(port, bool) or not isinstance(port, int) or port <= 0:
+        return None
+    address = body.get("address")
+    try:
+        state = MemberState(body.get("state", "UP"))
+    except ValueError:
+        state = MemberState.UP
+    info = info if isinstance(info, dict) else {}
+    own = info.get(OWN_FIELD)
+    own = own if isinstance(own, dict) else {}
+    capabilities, view = own.get("capabilities"), own.get("view")
+    return PeerReport(
+        address if isinstance(address, str) and address else f"{ip}:{port}",
+        state,
+        frozenset(one for one in capabilities if isinstance(one, str))
+        if isinstance(capabilities, list)
+        else frozenset(),
+        info,
+        tuple(one for one in view if isinstance(one, str)) if isinstance(view, list) else (),
+        _bounded_ms(own.get("holdMs")),
+        _bounded_ms(own.get("toldHoldMs")),
+    )
+
+
+def _bounded_ms(value: object) -> int:
+    return min(max(value, 0), 600_000) if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _is_loopback(ip: str) -> bool:
+    try:
+        return ipaddress.ip_address(ip).is_loopback
+    except ValueError:
+        return False
+
+
+class ClusterConfWatch:
+    """Reads the member file again when it changed. Called by the naming timer."""
+
+    def __init__(self, path: Path, self_address: str, take: Callable[[tuple[str, ...]], None]) -> None:
+        self._path = path
+        self._self_address = self_address
+        self._take = take
+        self._seen = self._stamp()
+
+    def _stamp(self) -> tuple[int, int] | None:
+        try:
+            status = self._path.stat()
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_size
+
+    def tick(self, now_ms: int) -> int:
+        """Look once. A file that cannot be read, or names nobody, changes nothing and is said."""
+        stamp = self._stamp()
+        if stamp is not None and stamp != self._seen:
+            self._seen = stamp
+            try:
+                members = parse_members(self._path.read_text(encoding="utf-8"))
+            except (OSError, UnicodeDecodeError, SettingError, ValueError) as error:
+                LOG.warning("%s cannot be read, the member list stays: %s", self._path, error)
+                return now_ms + WATCH_INTERVAL_MS
+            if not members:
+                LOG.warning("%s names no member, the member list stays", self._path)
+            else:
+                self._take(members if self._self_address in members else (*members, self._self_address))
+        return now_ms + WATCH_INTERVAL_MS

@@ -1,0 +1,37 @@
+"""Refusals of the domain. Each becomes an answer of its status in one place of each door."""
+
+
+class NacosError(Exception):
+    """A refusal with the HTTP status that real Nacos declares for it."""
+
+    status = 500
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+
+class InvalidParam(NacosError):
+    """The caller's input is wrong; the text names the field."""
+
+    status = 400
+
+
+class NoRight(NacosError):
+    status = 403
+
+
+class NotFound(NacosError):
+    status = 404
+
+
+class Unavailable(NacosError):
+    """This node cannot answer now; the caller may ask another one."""
+
+    status = 503
+
+
+class StorageError(NacosError):
+    """The disk did not keep a durable record, so it was not changed."""
+
+    status = 507

@@ -1,0 +1,46 @@
+"""What the domain tells the rest of the node. Values only; handlers must not block."""
+
+import enum
+from dataclasses import dataclass
+
+
+class Origin(enum.Enum):
+    """Who made a change. What came from a peer is never sent on."""
+
+    LOCAL = "local"
+    PEER = "peer"
+
+
+@dataclass(frozen=True, slots=True)
+class InstancesChanged:
+    """The instances of the service behind ``key`` (a datum key) are others now."""
+
+    key: str
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class RecordChanged:
+    """The durable record behind ``key`` was changed by this member."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceChanged:
+    """What readers see of a service is another now, whoever changed it: subscribers are to be told."""
+
+    namespace: str
+    service: str
+
+
+@dataclass(frozen=True, slots=True)
+class HealthChanged:
+    """One instance became healthy or unhealthy, or was dropped; for the log."""
+
+    key: str
+    instance: str
+    what: str
+
+
+Event = InstancesChanged | RecordChanged | ServiceChanged | HealthChanged

@@ -1,0 +1,183 @@
+"""What a service is made of. Values are frozen; only ``Held`` and ``Service`` change, in place and by the registry."""
+
+from dataclasses import dataclass, field
+
+from app.naming.keys import DEFAULT_CLUSTER, datum_key, instance_key
+from app.naming.meta import NO_META, ServiceMeta
+from app.naming.meta import NO_METADATA as NO_METADATA
+from app.naming.meta import Metadata as Metadata
+from distro.types import NO_VERSION, Version
+
+BEAT_INTERVAL_MS = 5_000
+BEAT_TIMEOUT_MS = 15_000
+DELETE_TIMEOUT_MS = 30_000
+"""Source of the three: Nacos 1.4.1 Constants."""
+WEIGHT_MAX = 10_000.0
+WEIGHT_POSITIVE_MIN = 0.01
+PRESERVED_BEAT_INTERVAL = "preserved.heart.beat.interval"
+PRESERVED_BEAT_TIMEOUT = "preserved.heart.beat.timeout"
+PRESERVED_DELETE_TIMEOUT = "preserved.ip.delete.timeout"
+PRESERVED_ID_GENERATOR = "preserved.instance.id.generator"
+DURATION_DIGITS_MAX = 15
+
+
+def preserved_ms(metadata: Metadata | None, name: str, default: int) -> int:
+    """A duration from reserved metadata; only plain digits count. Source: Nacos 1.4.1 Instance."""
+    text = metadata.get(name) if metadata else None
+    if text and text.isascii() and text.isdecimal() and len(text) <= DURATION_DIGITS_MAX:
+        return int(text)
+    return default
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One address of a service. Field names are the wire's, in snake_case."""
+
+    ip: str
+    port: int
+    cluster_name: str = DEFAULT_CLUSTER
+    service_name: str = ""
+    weight: float = 1.0
+    healthy: bool = True
+    enabled: bool = True
+    ephemeral: bool = True
+    marked: bool = False
+    """Health is frozen: neither beats nor their absence change it."""
+    metadata: Metadata | None = field(default_factory=dict)
+    """None when the instance came from a beat without metadata."""
+    app: str | None = None
+    instance_id: str | None = None
+
+    @property
+    def key(self) -> str:
+        return instance_key(self.ip, self.port, self.cluster_name)
+
+    @property
+    def beat_interval_ms(self) -> int:
+        return preserved_ms(self.metadata, PRESERVED_BEAT_INTERVAL, BEAT_INTERVAL_MS)
+
+    @property
+    def beat_timeout_ms(self) -> int:
+        return preserved_ms(self.metadata, PRESERVED_BEAT_TIMEOUT, BEAT_TIMEOUT_MS)
+
+    @property
+    def delete_timeout_ms(self) -> int:
+        return preserved_ms(self.metadata, PRESERVED_DELETE_TIMEOUT, DELETE_TIMEOUT_MS)
+
+
+NEVER_MS = -(1 << 60)
+"""No such moment is known."""
+
+
+class Held:
+    """An instance as a member holds it. ``beat_ms`` is stored in place, without the lock: one word, last one wins.
+
+    ``version`` is that of its last change; ``said`` that of the last one which its client or an operator asked for, so
+    without changes of health that a judge found. At ``heard_ms`` it lived for certain: a copy may have been under way
+    for long, so its ``beat_ms`` is good enough to judge by, in the instance's favour, but proves nothing against a
+    removal.
+    """
+
+    __slots__ = ("beat_ms", "beat_timeout_ms", "delete_timeout_ms", "heard_ms", "instance", "said", "version")
+
+    def __init__(
+        self,
+        instance: Instance,
+        version: Version,
+        beat_ms: int,
+        said: Version | None = None,
+        heard_ms: int | None = None,
+    ) -> None:
+        self.instance = instance
+        self.version = version
+        self.said = version if said is None else said
+        self.beat_ms = beat_ms
+        self.heard_ms = beat_ms if heard_ms is None else heard_ms
+        self.beat_timeout_ms = instance.beat_timeout_ms
+        self.delete_timeout_ms = instance.delete_timeout_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """A removed instance: what removed it, and until when (monotonic ms) that knows of its life.
+
+    For a deregistration that is its moment; for an expiry the last sign of life that its judge had heard.
+    """
+
+    version: Version
+    at_ms: int
+    keep_ms: int
+    """Remembered for so long after ``at_ms``."""
+
+
+class Service:
+    """A service's instances and description, changed in place by the registry under its lock."""
+
+    __slots__ = (
+        "changed_ms",
+        "claimed_ms",
+        "clusters",
+        "dropped",
+        "full_name",
+        "ghosts",
+        "ghosts_until_ms",
+        "held",
+        "hidden",
+        "key",
+        "meta",
+        "namespace",
+        "persistent",
+        "revision",
+        "tombstones",
+        "version",
+        "view",
+    )
+
+    def __init__(self, namespace: str, full_name: str, now_ms: int) -> None:
+        self.namespace = namespace
+        self.full_name = full_name
+        self.key = datum_key(namespace, full_name)
+        self.held: dict[str, Held] = {}
+        self.tombstones: dict[str, Tombstone] = {}
+        self.version: Version = NO_VERSION
+        self.revision = 0
+        """Rises with every change that a reader can see, here only: it dates the cached view."""
+        self.changed_ms = now_ms
+        self.claimed_ms = now_ms
+        """When this node became the writer; no beat is older than this for the judge."""
+        self.clusters: set[str] = set()
+        self.ghosts: dict[str, Instance] = {}
+        """Instances that vanished without anybody having removed them: still shown, until this is certain."""
+        self.ghosts_until_ms = 0
+        self.dropped = False
+        """Removed by its own call: it is hidden as soon as nothing is in it."""
+        self.hidden = False
+        """Readers do not see it: only its removals are still known."""
+        self.meta: ServiceMeta | None = None
+        """Its durable description, by which it stays when it is empty."""
+        self.persistent: dict[str, Instance] = {}
+        """Durable instances by instance key; their health comes from active checks."""
+        self.view: ServiceView | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceView:
+    """What a reader gets: one moment of a service. Caches of answers hang on it and go with it."""
+
+    namespace: str
+    full_name: str
+    revision: int
+    version: Version
+    instances: tuple[Instance, ...]
+    """Persistent ones first."""
+    clusters: tuple[str, ...]
+    meta: ServiceMeta = NO_META
+    answers: dict[object, tuple[bytes, bytes]] = field(default_factory=dict, compare=False)
+
+    @property
+    def metadata(self) -> Metadata:
+        return self.meta.metadata
+
+    @property
+    def protect_threshold(self) -> float:
+        return self.meta.protect_threshold

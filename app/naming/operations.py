@@ -1,0 +1,190 @@
+"""Commands, and what each makes of an instance: pure functions of (old instance, command)."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from app.naming.errors import InvalidParam
+from app.naming.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, instance_key, simple_instance_id
+from app.naming.model import (
+    PRESERVED_ID_GENERATOR,
+    WEIGHT_MAX,
+    WEIGHT_POSITIVE_MIN,
+    Instance,
+    Metadata,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterInstance:
+    """Register, or replace as a whole. ``service`` is the full name."""
+
+    service: str
+    ip: str
+    port: int
+    namespace: str = DEFAULT_NAMESPACE
+    cluster: str = DEFAULT_CLUSTER
+    weight: float = 1.0
+    healthy: bool = True
+    enabled: bool = True
+    ephemeral: bool = True
+    metadata: Metadata | None = None
+    app: str = "DEFAULT"
+
+
+@dataclass(frozen=True, slots=True)
+class DeregisterInstance:
+    service: str
+    ip: str
+    port: int
+    namespace: str = DEFAULT_NAMESPACE
+    cluster: str = DEFAULT_CLUSTER
+    ephemeral: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PatchInstance:
+    """Change single attributes; None leaves one as it is."""
+
+    service: str
+    ip: str
+    port: int
+    namespace: str = DEFAULT_NAMESPACE
+    cluster: str = DEFAULT_CLUSTER
+    metadata: Metadata | None = None
+    app: str | None = None
+    weight: float | None = None
+    healthy: bool | None = None
+    enabled: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeMetadata:
+    """Set keys of an instance's metadata, and take others out."""
+
+    put: Metadata = field(default_factory=dict)
+    remove: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """A sign of life. A full one (``full``) can bring an unknown instance back; a light one cannot."""
+
+    service: str
+    ip: str
+    port: int
+    namespace: str = DEFAULT_NAMESPACE
+    cluster: str = DEFAULT_CLUSTER
+    full: bool = False
+    weight: float = 0.0
+    metadata: Metadata | None = None
+    ephemeral: bool = True
+
+
+def check_weight(weight: float) -> float:
+    """The weight as stored: 0 stays, a tiny one becomes the least positive one.
+
+    Raises:
+        InvalidParam: not a number, or out of range. Real Nacos stores NaN; no balancer can use it.
+    """
+    if math.isnan(weight) or weight > WEIGHT_MAX or weight < 0:
+        raise InvalidParam("instance format invalid: The weights range from 0.0 to 10000.0")
+    return clamp_weight(weight)
+
+
+def clamp_weight(weight: float) -> float:
+    """Bring a received weight into range as every Nacos member does, or checksums never agree."""
+    if math.isnan(weight):
+        return 1.0
+    if weight > WEIGHT_MAX:
+        return WEIGHT_MAX
+    return WEIGHT_POSITIVE_MIN if 0 < weight < WEIGHT_POSITIVE_MIN else max(weight, 0.0)
+
+
+def register(old: Instance | None, command: RegisterInstance, ids: Iterable[str | None]) -> Instance:
+    """The instance after a registration. A known one keeps its health and id.
+
+    ``ids`` are the instance ids of the service, read only when a number is to be found.
+    Source: Nacos 1.4.1 ServiceManager.updateIpAddresses.
+    """
+    metadata = {} if command.metadata is None else command.metadata
+    return Instance(
+        ip=command.ip,
+        port=command.port,
+        cluster_name=command.cluster,
+        service_name=command.service,
+        weight=check_weight(command.weight),
+        healthy=command.healthy if old is None else old.healthy,
+        enabled=command.enabled,
+        ephemeral=command.ephemeral,
+        metadata=metadata,
+        app=command.app,
+        instance_id=make_instance_id(command, metadata, ids) if old is None else old.instance_id,
+    )
+
+
+def make_instance_id(command: RegisterInstance | Beat, metadata: Metadata, ids: Iterable[str | None]) -> str:
+    """By the generator that the metadata asks for. Source: Nacos 1.4.1 Instance.generateInstanceId."""
+    if (metadata.get(PRESERVED_ID_GENERATOR) or "").lower() == "snowflake":
+        taken = {one for one in ids if one}
+        number = 0
+        while str(number) in taken:
+            number += 1
+        return str(number)
+    return simple_instance_id(command.ip, command.port, command.cluster, command.service)
+
+
+def patch(old: Instance, command: PatchInstance) -> Instance:
+    """The instance with the named attributes replaced."""
+    return replace(
+        old,
+        metadata=old.metadata if command.metadata is None else command.metadata,
+        app=old.app if command.app is None else command.app,
+        weight=old.weight if command.weight is None else check_weight(command.weight),
+        healthy=old.healthy if command.healthy is None else command.healthy,
+        enabled=old.enabled if command.enabled is None else command.enabled,
+    )
+
+
+def change_metadata(old: Instance, change: ChangeMetadata) -> Instance:
+    """The instance with those keys set and removed, the others left."""
+    metadata = {**(old.metadata or {}), **change.put}
+    return replace(old, metadata={key: value for key, value in metadata.items() if key not in change.remove})
+
+
+def check_known(known: Iterable[Instance] | None, command: RegisterInstance) -> None:
+    """Refuse the update of an instance that is not there. ``known``: the service's instances, None for no service.
+
+    The address and the kind are compared, the cluster is not.
+
+    Raises:
+        InvalidParam: Source: Nacos 1.4.1 ServiceManager.updateInstance.
+    """
+    if known is None:
+        raise InvalidParam(f"service not found, namespace: {command.namespace}, service: {command.service}")
+    wanted = (command.ip, command.port, command.ephemeral)
+    if not any((one.ip, one.port, one.ephemeral) == wanted for one in known):
+        # Java prints the unregistered instance: its weight, health and mark as asked for.
+        attributes = f"{command.weight}_{str(command.healthy).lower()}_false_{command.cluster}"
+        raise InvalidParam(f"instance not exist: {key_of(command)}_{attributes}")
+
+
+def instance_from_beat(command: Beat, ids: Iterable[str | None]) -> Instance:
+    """The instance that a full beat brings back: weight 0 and no metadata when the beat names none, as in Nacos 1.4.
+
+    ``ids`` as for ``register``.
+    """
+    return Instance(
+        ip=command.ip,
+        port=command.port,
+        cluster_name=command.cluster,
+        service_name=command.service,
+        weight=clamp_weight(command.weight),
+        ephemeral=command.ephemeral,
+        metadata=command.metadata,
+        instance_id=make_instance_id(command, command.metadata or {}, ids),
+    )
+
+
+def key_of(command: RegisterInstance | DeregisterInstance | PatchInstance | Beat) -> str:
+    return instance_key(command.ip, command.port, command.cluster)

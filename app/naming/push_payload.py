@@ -1,0 +1,20 @@
+"""What a subscriber is told: the same answer as to its list query."""
+
+from app.naming.push import Subscriber
+from app.naming.service import NamingService
+from app.naming.service_info import Variant, service_info
+from app.naming.switches import SwitchDomain
+
+
+def payload_of(naming: NamingService, subscriber: Subscriber, switches: SwitchDomain, now_ms: int) -> bytes:
+    """The list JSON of today for a subscriber. Source: Nacos 1.4.1 PushService.prepareHostsData."""
+    variant = Variant(
+        clusters=subscriber.clusters,
+        healthy_only=False,
+        is_check=False,
+        java_agent=subscriber.java,
+        env="",
+        cache_ms=switches.default_push_cache_millis,
+    )
+    view = naming.service_view(subscriber.namespace, subscriber.service)
+    return service_info(view, subscriber.service, variant, now_ms)

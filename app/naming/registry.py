@@ -1,0 +1,255 @@
+"""Registry: what is done to the services of this member, in place and under their lock.
+
+A change costs the same in a service of ten and of ten thousand instances. Readers get an immutable view, made when
+asked for and kept until the next change. What peers send is built outside the lock and swapped in.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from app.naming import operations
+from app.naming.errors import InvalidParam
+from app.naming.merge import NO_INSTANCES, InstanceList, covers, merge
+from app.naming.meta import ServiceMeta
+from app.naming.model import NEVER_MS, Held, Instance, Service
+from app.naming.table import Counts as Counts
+from app.naming.table import ServiceTable
+from distro.types import NO_VERSION, Datum, Merged, Version
+
+SWAP_TRIES_MAX = 20
+
+
+class Registry(ServiceTable):
+    """What local operations, durable records and replication do to the services."""
+
+    # --- local changes ----------------------------------------------------------------------------
+
+    def register(self, command: operations.RegisterInstance, now_ms: int) -> str | None:
+        """Put an instance in, or replace it; return the datum key when that changed something."""
+        with self._lock:
+            service = self._open(command.namespace, command.service, now_ms)
+            key = operations.key_of(command)
+            old = service.held.get(key)
+            ids = (held.instance.instance_id for held in service.held.values())
+            return self._put(service, key, operations.register(old.instance if old else None, command, ids), now_ms)
+
+    def put_from_beat(self, command: operations.Beat, now_ms: int) -> str | None:
+        """Bring back the instance of a full beat, unless it is there by now."""
+        with self._lock:
+            service = self._open(command.namespace, command.service, now_ms)
+            key = operations.key_of(command)
+            if key in service.held:
+                return None
+            ids = (held.instance.instance_id for held in service.held.values())
+            return self._put(service, key, operations.instance_from_beat(command, ids), now_ms)
+
+    def patch(self, command: operations.PatchInstance, now_ms: int) -> str | None:
+        """Change attributes of an instance.
+
+        Raises:
+            InvalidParam: there is no such instance.
+        """
+        with self._lock:
+            service = self.get(command.namespace, command.service)
+            key = operations.key_of(command)
+            old = service.held.get(key) if service else None
+            if service is None or old is None:
+                raise InvalidParam("instance not found")
+            return self._put(service, key, operations.patch(old.instance, command), now_ms)
+
+    def set_health(self, service: Service, key: str, healthy: bool, now_ms: int, beat_ms: int | None = None) -> bool:
+        """Flip an instance's health; not if it is gone, marked, so already, or was heard of since ``beat_ms``."""
+        with self._lock:
+            held = service.held.get(key)
+            if held is None or held.instance.marked or held.instance.healthy == healthy:
+                return False
+            if beat_ms is not None and held.beat_ms != beat_ms:
+                return False
+            self._raise_version(service, now_ms)
+            instance = replace(held.instance, healthy=healthy)
+            service.held[key] = Held(instance, service.version, held.beat_ms, held.said, held.heard_ms)
+            return True
+
+    def set_metadata(
+        self, namespace: str, full_name: str, key: str, change: operations.ChangeMetadata, now_ms: int
+    ) -> str | None:
+        """Change single keys of an instance's metadata; return the datum key when that changed something."""
+        with self._lock:
+            service = self.get(namespace, full_name)
+            held = service.held.get(key) if service else None
+            if service is None or held is None:
+                return None
+            return self._put(service, key, operations.change_metadata(held.instance, change), now_ms)
+
+    def take_health(self, service: Service, healthy: Mapping[str, bool]) -> bool:
+        """Take over what the owner says of its instances' health, by address; return whether that changed any.
+
+        No version rises: the list is the owner's. Only copies of what real Nacos owns are told so.
+        """
+        with self._lock:
+            flipped = {
+                key: held
+                for key, held in service.held.items()
+                if not held.instance.marked
+                and healthy.get(f"{held.instance.ip}:{held.instance.port}", held.instance.healthy)
+                is not held.instance.healthy
+            }
+            for key, held in flipped.items():
+                instance = replace(held.instance, healthy=not held.instance.healthy)
+                service.held[key] = Held(instance, held.version, held.beat_ms, held.said, held.heard_ms)
+            if flipped:
+                service.revision += 1
+            return bool(flipped)
+
+    def remove(self, namespace: str, full_name: str, key: str, now_ms: int, beat_ms: int | None = None) -> str | None:
+        """Take an instance out and remember it as removed; return the datum key when it was there.
+
+        With ``beat_ms`` it expires: only if it was not heard of since.
+        """
+        with self._lock:
+            service = self.get(namespace, full_name)
+            held = service.held.get(key) if service else None
+            if service is not None and held is None and beat_ms is None and key in service.ghosts:
+                held = Held(service.ghosts[key], NO_VERSION, now_ms)  # it had vanished without a cause: this is one
+            if service is None or held is None or (beat_ms is not None and held.beat_ms != beat_ms):
+                return None
+            self._bury(service, key, held, now_ms, beat_ms)
+            return service.key
+
+    def empty(self, namespace: str, full_name: str, now_ms: int) -> str | None:
+        """Take all ephemeral instances out; return the datum key when there were any."""
+        with self._lock:
+            service = self.get(namespace, full_name)
+            if service is None or not (service.held or service.ghosts):
+                return None
+            ghosts = {key: Held(ghost, NO_VERSION, now_ms) for key, ghost in service.ghosts.items()}
+            for key, held in (ghosts | service.held).items():
+                self._bury(service, key, held, now_ms)
+            self._hide_if_dropped(service)
+            return service.key
+
+    # --- durable parts, projected from records ----------------------------------------------------
+
+    def set_meta(self, namespace: str, full_name: str, meta: ServiceMeta | None, now_ms: int) -> None:
+        """Take a service's description over; None: the service was removed by its own call."""
+        with self._lock:
+            if meta is not None:
+                service = self._open(namespace, full_name, now_ms)
+                service.clusters = service.clusters | meta.clusters.keys()
+            else:
+                found = self.get(namespace, full_name)
+                if found is None:
+                    return
+                service = found
+                service.dropped = True
+                service.clusters = {one.instance.cluster_name for one in service.held.values()}
+            service.meta = meta
+            service.revision += 1
+            self._hide_if_dropped(service)
+
+    def set_persistent(self, namespace: str, full_name: str, key: str, instance: Instance | None, now_ms: int) -> None:
+        """Take a persistent instance over; None: it was removed."""
+        with self._lock:
+            if instance is not None:
+                service = self._open(namespace, full_name, now_ms)
+                service.persistent[key] = instance
+                service.clusters = service.clusters | {instance.cluster_name}
+            else:
+                found = self.get(namespace, full_name)
+                if found is None or key not in found.persistent:
+                    return
+                service = found
+                del service.persistent[key]
+            service.revision += 1
+            self._hide_if_dropped(service)
+
+    # --- what replication does --------------------------------------------------------------------
+
+    def version(self, key: str) -> Version | None:
+        service = self._services.get(key)
+        return None if service is None or service.version == NO_VERSION else service.version
+
+    def versions(self) -> dict[str, Version]:
+        return {one.key: one.version for one in self.services() if one.version != NO_VERSION}
+
+    def datums(self, keys: Iterable[str]) -> Iterator[Datum]:
+        """Today's datums of those keys that are known; each is one moment of its service."""
+        for key in keys:
+            service = self._services.get(key)
+            if service is None or service.version == NO_VERSION:
+                continue
+            with self._lock:  # two copies of references and a version, which must be of one moment
+                version, held, stones = service.version, dict(service.held), dict(service.tombstones)
+            yield Datum(key, version, InstanceList(held, stones))
+
+    def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
+        """Put a received datum in the place of the held one, if that is still ``expected``."""
+        value: InstanceList = datum.value
+        service = self._services.get(datum.key)
+        known = service.held if service is not None else {}
+        for key, held in value.held.items():
+            old = known.get(key)
+            held.heard_ms = NEVER_MS if old is None else old.heard_ms
+            if old is not None:
+                held.beat_ms = max(held.beat_ms, old.beat_ms)
+            if held.version == NO_VERSION:  # from a member that keeps none
+                held.version = held.said = datum.version
+        return self._swap(datum.key, expected, datum.version, value, now_ms)
+
+    def is_covered(self, datum: Datum) -> bool:
+        """Whether the datum knows of every change that is held here."""
+        held = next(self.datums([datum.key]), None)
+        return held is None or covers(datum.value, held.value)
+
+    def merge(self, datum: Datum, now_ms: int) -> Merged:
+        """Bring a received datum and the held one together; see ``app.naming.merge``."""
+        for _ in range(SWAP_TRIES_MAX):
+            held = next(self.datums([datum.key]), None)
+            ours = held or Datum(datum.key, self._floor, NO_INSTANCES)
+            version = max(ours.version, datum.version).next(self.writer)
+            merged = merge(ours.value, datum.value, version)
+            if datum.version <= ours.version and merged.stand == ours.value.stand:
+                return Merged.NOTHING
+            ended = Merged.MADE
+            if datum.version > ours.version and merged.stand == datum.value.stand:
+                version, ended = datum.version, Merged.TAKEN
+            if self._swap(datum.key, held.version if held else None, version, merged, now_ms):
+                return ended
+        return Merged.NOTHING  # local changes go on all the time; the next verify round tries again
+
+    def claim(self, key: str, now_ms: int) -> bool:
+        """Become the writer of a key that another wrote."""
+        with self._lock:
+            service = self._services.get(key)
+            if service is None or service.version == NO_VERSION or service.version.writer == self.writer:
+                return False
+            self._raise_version(service, now_ms)
+            return True
+
+    def is_spent(self, key: str, now_ms: int) -> bool:
+        """Whether a key holds nothing, no removal either, and has not changed for the time that removals are kept."""
+        service = self._services.get(key)
+        return (
+            service is not None
+            and service.version != NO_VERSION
+            and not service.held
+            and not service.tombstones
+            and now_ms - service.changed_ms > self._slack_ms
+        )
+
+    def forget(self, key: str, now_ms: int | None = None) -> None:
+        """Drop what is held of a key; a service with a description of its own stays, without instances.
+
+        With ``now_ms`` the instances go because a peer no longer lists the key: that loss is not shown at once.
+        """
+        with self._lock:
+            service = self._services.get(key)
+            if service is None:
+                return
+            if now_ms is not None:
+                self._guard(service, InstanceList({}, {}), now_ms)
+            # What comes back under this key must not repeat a version: other members may still remember it.
+            self._floor = max(self._floor, Version(service.version.epoch, 0, ""))
+            service.version, service.held, service.tombstones = NO_VERSION, {}, {}
+            service.revision += 1
+            self._drop_if_bare(service)

@@ -1,0 +1,193 @@
+"""NamingService: what both doors call. An operation goes through the registry; then its event is published."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from app.naming import keys, operations
+from app.naming.errors import NotFound
+from app.naming.events import Event, InstancesChanged, Origin
+from app.naming.model import (
+    BEAT_INTERVAL_MS,
+    PRESERVED_BEAT_INTERVAL,
+    Instance,
+    Metadata,
+    ServiceView,
+    preserved_ms,
+)
+from app.naming.registry import Counts, Registry
+
+
+@dataclass(frozen=True, slots=True)
+class BeatAnswer:
+    """``known`` False tells the client to register again (code 20404)."""
+
+    interval_ms: int
+    known: bool
+
+
+class NamingService:
+    """The operations of a service registry. Thread-safe."""
+
+    def __init__(self, registry: Registry, monotonic_ms: Callable[[], int], publish: Callable[[Event], None]) -> None:
+        self._registry = registry
+        self._now_ms = monotonic_ms
+        self._publish = publish
+
+    # --- instances -------------------------------------------------------------------------------
+
+    def register(self, command: operations.RegisterInstance) -> None:
+        """Register an instance, or replace it.
+
+        Raises:
+            InvalidParam: a name, the cluster or the weight is not allowed.
+        """
+        self._check(command)
+        operations.check_weight(command.weight)
+        self._changed(self._registry.register(command, self._now_ms()))
+
+    def update(self, command: operations.RegisterInstance, strict: bool) -> None:
+        """Replace an instance; ``strict`` refuses to create it.
+
+        Raises:
+            InvalidParam: as ``register``, or strict and there is none. Source: Nacos 1.4.1 ServiceManager.
+        """
+        if strict:
+            operations.check_weight(command.weight)
+            operations.check_known(self._known(command), command)
+        self.register(command)
+
+    def _known(self, command: operations.RegisterInstance) -> list[Instance] | None:
+        """The instances among which an update may find its own."""
+        service = self._registry.get(command.namespace, command.service)
+        if service is None or service.hidden:
+            return None
+        # The exact one first: it is nearly always that, and needs no search.
+        held = service.held.get(operations.key_of(command))
+        return [one.instance for one in ([held] if held else list(service.held.values()))]
+
+    def deregister(self, command: operations.DeregisterInstance) -> None:
+        """Remove an instance; one that is unknown is no error."""
+        key = operations.key_of(command)
+        self._changed(self._registry.remove(command.namespace, command.service, key, self._now_ms()))
+
+    def patch(self, command: operations.PatchInstance) -> None:
+        """Change single attributes.
+
+        Raises:
+            InvalidParam: there is no such instance, or the weight is out of range.
+        """
+        self._changed(self._registry.patch(command, self._now_ms()))
+
+    def beat(self, command: operations.Beat, interval_ms: int = BEAT_INTERVAL_MS) -> BeatAnswer:
+        """Take a sign of life. Known: one store. Unknown: a full beat registers, a light one is told so.
+
+        A persistent instance needs none: its beat is answered, and has no effect.
+
+        Raises:
+            InvalidParam: a full beat of an unknown instance has a name that is not allowed.
+        """
+        now_ms = self._now_ms()
+        service = self._registry.get(command.namespace, command.service)
+        key = operations.key_of(command)
+        held = service.held.get(key) if service else None
+        if service is None or held is None:
+            if service is not None and (persistent := service.persistent.get(key)) is not None:
+                return BeatAnswer(_interval_ms(persistent.metadata, interval_ms), known=True)
+            if not command.full or not command.ephemeral:
+                return BeatAnswer(interval_ms, known=False)
+            self._check(command)
+            self._changed(self._registry.put_from_beat(command, now_ms))
+            return BeatAnswer(_interval_ms(command.metadata, interval_ms), known=True)
+        held.beat_ms = held.heard_ms = now_ms
+        if not held.instance.healthy and self._registry.set_health(service, key, True, now_ms):
+            self._changed(service.key)
+        return BeatAnswer(_interval_ms(held.instance.metadata, interval_ms), known=True)
+
+    def set_health(self, namespace: str, service: str, key: str, healthy: bool) -> None:
+        """Set an ephemeral instance's health by hand; its next beat, or the absence of one, decides again."""
+        found = self._registry.get(namespace, service)
+        if found is not None and self._registry.set_health(found, key, healthy, self._now_ms()):
+            self._changed(found.key)
+
+    def take_health(self, namespace: str, service: str, healthy: Mapping[str, bool]) -> None:
+        """Take over what another member says of the instances that it owns, by ``ip:port``."""
+        found = self._registry.get(namespace, service)
+        if found is not None and self._registry.take_health(found, healthy):
+            self._publish(InstancesChanged(found.key, Origin.PEER))
+
+    def set_metadata(self, namespace: str, service: str, key: str, change: operations.ChangeMetadata) -> None:
+        """Change single keys of an ephemeral instance's metadata; one that is gone is no error."""
+        self._changed(self._registry.set_metadata(namespace, service, key, change, self._now_ms()))
+
+    def find(self, namespace: str, service: str, cluster: str, ip: str, port: int) -> Instance | None:
+        """The instance of an address in a cluster, the persistent one when there are both.
+
+        Source: Nacos 1.4.1 ServiceManager.getInstance.
+        """
+        view = self.service_view(namespace, service)
+        candidates = view.instances if view else ()
+        return next(
+            (one for one in candidates if one.cluster_name == cluster and one.ip == ip and one.port == port), None
+        )
+
+    def beat_ages(self, namespace: str, service: str) -> dict[str, int]:
+        """For how long nothing was heard of each ephemeral instance, in ms by instance key."""
+        found, now_ms = self._registry.get(namespace, service), self._now_ms()
+        held = found.held.copy() if found else {}
+        return {key: max(now_ms - one.beat_ms, 0) for key, one in held.items()}
+
+    def detail(self, namespace: str, service: str, ip: str, port: int, cluster: str) -> Instance:
+        """One instance.
+
+        Raises:
+            NotFound: with the words of Nacos 1.4.1 InstanceController.detail.
+        """
+        view = self.service_view(namespace, service)
+        if view is None:
+            raise NotFound(f"no service {service} found!")
+        members = [one for one in view.instances if one.cluster_name == cluster]
+        if not members:
+            raise NotFound(f"no ips found for cluster {cluster} in service {service}")
+        for one in members:
+            if one.ip == ip and one.port == port:
+                return one
+        raise NotFound("no matched ip found!")
+
+    # --- services --------------------------------------------------------------------------------
+
+    def service_view(self, namespace: str, service: str) -> ServiceView | None:
+        """A service's instances and description at one moment, or None for an unknown one."""
+        found = self._registry.get(namespace, service)
+        return None if found is None or found.hidden else self._registry.view_of(found)
+
+    def namespaces(self) -> list[str]:
+        """The namespaces that hold a service."""
+        return self._registry.namespaces()
+
+    def list_services(self, namespace: str, group: str | None) -> list[str]:
+        """Full names of a namespace, sorted; of all groups for None."""
+        names = self._registry.names(namespace)
+        if group is None:
+            return names
+        prefix = group + keys.GROUP_SPLITTER
+        return [name for name in names if name.startswith(prefix)]
+
+    def counts(self, responsible: Callable[[str], bool]) -> Counts:
+        return self._registry.counts(responsible)
+
+    @staticmethod
+    def _check(command: operations.RegisterInstance | operations.Beat) -> None:
+        keys.check_service_chars(command.service)
+        keys.check_cluster_chars(command.cluster)
+        keys.check_namespace(command.namespace)
+
+    def _changed(self, key: str | None) -> None:
+        if key is not None:
+            self._publish(InstancesChanged(key, Origin.LOCAL))
+
+
+def _interval_ms(metadata: Metadata | None, default_ms: int) -> int:
+    """How long a client should wait between two beats. Source: Nacos 1.4.1 InstanceController.beat."""
+    if metadata and PRESERVED_BEAT_INTERVAL in metadata:
+        return preserved_ms(metadata, PRESERVED_BEAT_INTERVAL, BEAT_INTERVAL_MS)
+    return default_ms

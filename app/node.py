@@ -1,0 +1,315 @@
+"""Node: the one place where classes meet. ``start`` and ``stop`` once each."""
+
+import logging
+import os
+import random
+import resource
+import secrets
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from app.announce import announce
+from app.checks import Checker
+from app.data_lock import DataLock
+from app.durable import RecordFile
+from app.durable_replication import RECORDS, RecordCodec, RecordProcessor, RecordStorage
+from app.health_report import InstanceListAgent
+from app.http.forwarding import Forwarder
+from app.membership import ClusterConfWatch, Membership
+from app.naming.checks import Check, CheckBoard, CheckedCluster, Flip, checked_clusters
+from app.naming.codec import InstanceListCodec
+from app.naming.durable_service import DurableService
+from app.naming.events import HealthChanged, InstancesChanged, Origin, RecordChanged, ServiceChanged
+from app.naming.health import BeatCheck, Judgement
+from app.naming.keys import parse_datum_key
+from app.naming.model import NEVER_MS
+from app.naming.projection import Projection
+from app.naming.push import PushBoard
+from app.naming.push_payload import payload_of
+from app.naming.records import Records
+from app.naming.registry import Registry
+from app.naming.service import NamingService
+from app.notify import NotifyCenter
+from app.replication import INSTANCE_LIST, InstanceListProcessor, InstanceListStorage, NodeReplication
+from app.settings import Settings
+from app.timers import NamingTimer
+from app.udp import UdpPusher
+from app.version import NACOS_VERSION
+from app.warm import WarmStore
+from distro.clock import SystemClock
+from distro.http_agent import DistroHttpAgent
+from distro.members import MemberList
+from distro.monitor import DistroRecord
+from distro.ports import Component, DatumCodec
+from distro.protocol import DistroProtocol
+from distro.receive import DistroReceiver
+from distro.runtime import DistroRuntime, Inbox
+from distro.types import Datum, DistroKey, Merged
+
+LOG = logging.getLogger(__name__)
+READY_CHECK_MS = 20
+FOREVER_MS = 1 << 60
+
+
+class Node:
+    """One member: registry, engine, timers. It is also the ``Services`` of the HTTP door."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._clock = SystemClock()
+        now_ms = self._clock.monotonic_ms()
+        # A run of its own in every version: a member that lost its memory never repeats one.
+        writer = f"{settings.self_address}~{self._clock.wall_ms():x}{secrets.token_hex(2)}"
+        self._notify = NotifyCenter()
+        # A loss that nobody caused is believed when two verify rounds have not repaired it.
+        guard_ms = 0 if settings.standalone else 2 * settings.distro.verify_interval_ms
+        self._registry = Registry(
+            writer, settings.distro.tombstone_slack_ms, guard_ms, keep_empty=not settings.clean_empty
+        )
+        self.naming = NamingService(self._registry, self._clock.monotonic_ms, self._notify.publish)
+        self._record_file = RecordFile(settings.data_dir)
+        projection = Projection(self._registry, self._clock.monotonic_ms, self._notify.publish)
+        self._records = Records(writer, self._record_file, self._clock.wall_ms, projection.on_record)
+        self.durable = DurableService(
+            self._records, projection, self._registry, self._clock.monotonic_ms, self._notify.publish
+        )
+        self.record = DistroRecord()
+        instance_codec = InstanceListCodec(self._clock.wall_ms)
+        self._warm = WarmStore(settings.data_dir, instance_codec, self._registry.datums, self._clock.wall_ms)
+        self._build_engine(writer, instance_codec, now_ms)
+        self._beat_check = BeatCheck(
+            self._registry,
+            self._notify.publish,
+            pause_ms=settings.distro.pause_ms,
+            expire=settings.expire_instance,
+        )
+        self._notify.subscribe(InstancesChanged, self._on_change)
+        self._notify.subscribe(RecordChanged, self._on_record_change)
+        self._notify.subscribe(ServiceChanged, lambda event: self.push.changed(event.namespace, event.service))
+        self._notify.subscribe(HealthChanged, _log_health)
+        watch = ClusterConfWatch(settings.cluster_conf, settings.self_address, self.cluster.take_list)
+        self._checker = self._build_checker()
+        self.push = UdpPusher(
+            PushBoard(secrets.randbits(32)),
+            lambda one: payload_of(self.naming, one, self.durable.switches, self._clock.wall_ms()),
+            self._clock,
+        )
+        ticks = [self._announce_when_ready, self._check_beats, self._checker.tick, self._warm.tick]
+        self._timer = NamingTimer(self._clock, ticks if settings.standalone else [*ticks, watch.tick])
+        self._warm_datums: list[Datum] = []
+        self._lock = DataLock(settings.data_dir)
+        self._cpu_seen = (time.monotonic(), 0.0)
+        self._started = False
+
+    def _build_engine(self, writer: str, instance_codec: InstanceListCodec, now_ms: int) -> None:
+        settings, config = self.settings, self.settings.distro
+        members = MemberList(settings.self_address, config, now_ms, settings.standalone)
+        components: dict[str, Component] = {}
+        self._protocol = DistroProtocol(members, writer, config, components, self.record, now_ms)
+        self.cluster = Membership(settings, self._protocol, self._clock, self._identity())
+        record_codec = RecordCodec()
+        components[INSTANCE_LIST] = Component(
+            InstanceListStorage(self._registry),
+            InstanceListProcessor(self._registry, self._notify.publish),
+            instance_codec,
+            InstanceListAgent(self.naming.service_view, **self._agent_parts(instance_codec)),
+        )
+        components[RECORDS] = Component(
+            RecordStorage(self._records),
+            RecordProcessor(self._records),
+            record_codec,
+            DistroHttpAgent(**self._agent_parts(record_codec), resource_type=RECORDS),
+            own_kind_only=True,
+        )
+        self._components = components
+        self._protocol.before_serving = self._fill_from_disk
+        inbox = Inbox(config.inbox_events_max, self.record)
+        receiver = DistroReceiver(
+            writer,
+            config,
+            components,
+            self._protocol.mapper_of,
+            lambda: self._protocol.loading,
+            inbox,
+            self.record,
+        )
+        self._runtime = DistroRuntime(
+            self._protocol, receiver, inbox, components, self.cluster, self._clock, config, writer
+        )
+        self.replication = NodeReplication(receiver, components, self.cluster, self._clock, config.body_bytes_max)
+        self.forwarder = Forwarder(self.cluster, settings, self.replication.refresh)
+
+    def _identity(self) -> dict[str, str]:
+        settings = self.settings
+        return {settings.identity_key: settings.identity_value} if settings.identity_key else {}
+
+    def _agent_parts(self, codec: DatumCodec) -> dict[str, Any]:
+        return {
+            "self_address": self.settings.self_address,
+            "context_path": self.settings.context_path,
+            "user_agent": f"Nacos-Server:{NACOS_VERSION}",
+            "headers": {"Client-Version": NACOS_VERSION, **self._identity()},
+            "codec": codec,
+            "clock": self._clock,
+            "capabilities": self.cluster.capabilities,
+            "body_bytes_max": self.settings.distro.body_bytes_max,
+        }
+
+    def _build_checker(self) -> Checker:
+        def clusters() -> list[CheckedCluster]:
+            if not self._protocol.steady(self._clock.monotonic_ms()):
+                return []
+            return checked_clusters(self._registry, self.cluster.responsible_durable)
+
+        def is_healthy(check: Check) -> bool | None:
+            service = self._registry.get(check.cluster.namespace, check.cluster.service)
+            instance = service.persistent.get(check.instance_key) if service else None
+            return instance.healthy if instance else None
+
+        def on_flip(flip: Flip) -> None:
+            where, key = flip.cluster, flip.instance_key
+            if self.durable.set_health(where.namespace, where.service, key, flip.healthy):
+                LOG.info("check: %s of %s is %s", key, where.service, "healthy" if flip.healthy else "unhealthy")
+
+        board = CheckBoard(random.randrange)
+        return Checker(board, clusters, is_healthy, on_flip, lambda: self.durable.switches, self._clock)
+
+    # --- life ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Take the data folder and start the threads.
+
+        Raises:
+            DataLockError: another node uses the folder.
+        """
+        self._lock.acquire()
+        self._record_file.open()
+        count = self._records.read_disk()
+        self._warm_datums = list(self._warm.load(self.settings.warm_age_ms_max, self._clock.monotonic_ms()))
+        if self.settings.warm_age_ms_max:
+            self._warm.open()
+        if self.settings.standalone:
+            self._fill_from_disk(self._clock.monotonic_ms())
+        if not self.settings.standalone:
+            self.cluster.attach(self._runtime)
+            self._runtime.start()
+        self._timer.start()
+        self.push.start()
+        self._started = True
+        LOG.info(
+            "member %s starts, %d durable records in %s", self.settings.self_address, count, self.settings.data_dir
+        )
+
+    def leave(self) -> None:
+        """Refuse writes and hand them to the other members, while requests under way end. For a signal's handler."""
+        self.cluster.leave()
+
+    def stop(self, timeout_s: float = 8.0) -> bool:
+        """Refuse writes, send what is due, end the threads; return whether all ended in time. May be called twice."""
+        self.leave()
+        ended = True
+        if self._started and not self.settings.standalone:
+            ended = self._runtime.stop(timeout_s)
+        ended = self._timer.stop(timeout_s) and ended
+        self._checker.stop()
+        ended = self.push.stop(timeout_s) and ended
+        self.forwarder.close()
+        for component in self._components.values():
+            component.agent.close()
+        self.cluster.close()
+        self._warm.close(self._clock.monotonic_ms())
+        self._record_file.close()
+        self._lock.release()
+        self._started = False
+        return ended
+
+    # --- what happens inside ---------------------------------------------------------------------
+
+    def _fill_from_disk(self, now_ms: int) -> None:
+        """Take over what the last run held and no other member holds newer, with a full time-out for each instance."""
+        taken = 0
+        for datum in self._warm_datums:
+            held = self._registry.version(datum.key)
+            for one in datum.value.held.values():
+                one.beat_ms, one.heard_ms = now_ms, NEVER_MS  # that it lives is a guess: any removal known wins
+            if held is None:
+                taken += self._registry.apply(datum, held, now_ms)
+            elif datum.version > held:
+                taken += self._registry.merge(datum, now_ms) is not Merged.NOTHING
+            if self.settings.standalone:  # nobody else takes it over: it is judged from here on
+                self._registry.claim(datum.key, now_ms)
+        if taken:
+            LOG.info("%d services with their instances are taken over from the last run", taken)
+        self._warm_datums = []
+
+    def _on_change(self, event: InstancesChanged) -> None:
+        self._warm.changed(event.key)
+        if parsed := parse_datum_key(event.key):
+            self.push.changed(*parsed)
+        if event.origin is Origin.LOCAL and not self.settings.standalone:
+            self._runtime.sync(DistroKey(INSTANCE_LIST, event.key))
+
+    def _on_record_change(self, event: RecordChanged) -> None:
+        if not self.settings.standalone:
+            self._runtime.sync(DistroKey(RECORDS, event.key))
+
+    def _check_beats(self, now_ms: int) -> int:
+        return self._beat_check.tick(now_ms, self._judgement)
+
+    def _judgement(self) -> Judgement:
+        protocol = self._protocol
+        now_ms = self._clock.monotonic_ms()
+        confirmed_ms = now_ms if self.settings.standalone else protocol.members.confirmed_ms
+        may_judge = protocol.steady(now_ms) and self.durable.switches.health_check_enabled
+        return Judgement(may_judge, confirmed_ms, protocol.mapper.responsible, self.settings.standalone)
+
+    def _announce_when_ready(self, now_ms: int) -> int:
+        if self._protocol.loading:
+            return now_ms + READY_CHECK_MS
+        if self.settings.announce:
+            sys.stdout.write(announce(self.settings) + "\n")
+            sys.stdout.flush()
+        return FOREVER_MS
+
+    # --- what endpoints ask ----------------------------------------------------------------------
+
+    def wall_ms(self) -> int:
+        return self._clock.wall_ms()
+
+    def counters(self) -> Mapping[str, int | float]:
+        """``cpu`` of this process since the last call, ``load`` and ``mem`` (0..1) of the machine."""
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        now_s, used_s = time.monotonic(), usage.ru_utime + usage.ru_stime
+        seen_s, seen_used_s = self._cpu_seen
+        self._cpu_seen = (now_s, used_s)
+        cpu = (used_s - seen_used_s) / max(now_s - seen_s, 0.001)
+        held_back = {"lists_held_back": self._registry.held_back}
+        counts = {**self.record.as_dict(), **self.forwarder.record.as_dict(), **held_back}
+        return {
+            "cpu": round(cpu, 4),
+            "load": os.getloadavg()[0],
+            "mem": _memory_used(),
+            **{_camel_case(name): count for name, count in counts.items()},
+        }
+
+
+def _camel_case(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+def _memory_used() -> float:
+    """The used part of the machine's memory, or -1.0 when unknown, as Nacos says it."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            fields = dict(line.split(":", 1) for line in file)
+        total, free = (int(fields[name].split()[0]) for name in ("MemTotal", "MemAvailable"))
+    except (OSError, KeyError, ValueError):
+        return -1.0
+    return round(1 - free / total, 4)
+
+
+def _log_health(event: HealthChanged) -> None:
+    LOG.info("instance %s of %s is %s: no beat came in time", event.instance, event.key, event.what)

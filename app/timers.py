@@ -1,0 +1,48 @@
+"""The naming-timer thread: calls what must be done every now and then."""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from distro.ports import Clock
+
+LOG = logging.getLogger(__name__)
+Tick = Callable[[int], int]
+"""Takes the monotonic ms, does what is due, and returns when to be called again."""
+RETRY_MS = 1_000
+
+
+class NamingTimer:
+    """One thread for all ticks. A tick that fails is logged and called again later."""
+
+    def __init__(self, clock: Clock, ticks: Sequence[Tick]) -> None:
+        self._clock = clock
+        self._due: dict[Tick, int] = dict.fromkeys(ticks, 0)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="naming-timer", daemon=False)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _run(self) -> None:
+        wait_s = 0.0
+        while not self._stopped.wait(wait_s):
+            for tick, due_ms in self._due.items():
+                now_ms = self._clock.monotonic_ms()
+                if due_ms <= now_ms:
+                    self._due[tick] = self._call(tick, now_ms)
+            wait_s = max(min(self._due.values(), default=RETRY_MS) - self._clock.monotonic_ms(), 0) / 1_000
+
+    def _call(self, tick: Tick, now_ms: int) -> int:
+        try:
+            return tick(now_ms)
+        except Exception:
+            LOG.exception("a periodic task failed in an unforeseen way")
+            return now_ms + RETRY_MS
+
+    def stop(self, timeout_s: float) -> bool:
+        """End the thread; return whether that took under ``timeout_s``. May be called twice."""
+        self._stopped.set()
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()

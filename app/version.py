@@ -1,0 +1,5 @@
+"""Which release this is, and which release of Nacos its answers are those of."""
+
+__version__ = "0.1.0"
+NACOS_VERSION = "1.4.8"
+"""What peers and consoles are told: Java members read it to know which calls they may make."""

@@ -1,0 +1,139 @@
+"""What the engine needs from outside, as Protocols. A resource type brings its storage, processor, codec and agent."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from distro.types import Datum, Merged, PeerReport, Received, Version
+
+
+class Clock(Protocol):
+    """The only source of time."""
+
+    def monotonic_ms(self) -> int:
+        """For deadlines; never set back."""
+        ...
+
+    def wall_ms(self) -> int:
+        """For what people and wire fields show."""
+        ...
+
+
+class DistroDataStorage(Protocol):
+    """Read access to the datums of one resource type. Every call may come from any thread."""
+
+    def version(self, key: str) -> Version | None:
+        """The version held, or None for an unknown key."""
+        ...
+
+    def versions(self) -> Mapping[str, Version]:
+        """All keys with their versions: a copy."""
+        ...
+
+    def tag(self, key: str) -> str:
+        """What DistroMapper hashes for this key."""
+        ...
+
+    def get(self, keys: Iterable[str]) -> list[Datum]:
+        """Today's datums of those keys that are known."""
+        ...
+
+    def is_covered(self, datum: Datum) -> bool:
+        """Whether the datum knows of every change of its key that is held here, by the versions of its parts."""
+        ...
+
+    def is_spent(self, key: str, now_ms: int) -> bool:
+        """Whether the key holds nothing but removals that are old enough to be forgotten (R6)."""
+        ...
+
+
+class DistroDataProcessor(Protocol):
+    """Write access for what came from peers, each call atomic for its key."""
+
+    def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
+        """Put the datum in place of the held one; False when that is no longer ``expected``: decide again."""
+        ...
+
+    def merge(self, datum: Datum, now_ms: int) -> Merged:
+        """Bring datum and held state together per part, newer wins.
+
+        A state that neither side had gets a version above both, written by this node; each of its parts is then at
+        least as new as on either side, so that both take it.
+        """
+        ...
+
+    def claim(self, key: str, now_ms: int) -> bool:
+        """Become the writer of a key and restart its deadlines (R2); return False if it is gone or already ours."""
+        ...
+
+    def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:
+        """Drop a spent key; with ``absent``, one that is not spent but that its owner or all peers hold no more."""
+        ...
+
+
+class DatumCodec(Protocol):
+    """The JSON value inside a datum of one resource type."""
+
+    def encode(self, datum: Datum, now_ms: int, versioned: bool) -> bytes:
+        """The datum's JSON object; without our own fields when not ``versioned``."""
+        ...
+
+    def decode(self, key: str, body: Mapping[str, Any], now_ms: int) -> Datum:
+        """The datum of a JSON object.
+
+        Raises:
+            CodecError: a field is missing or of another type; the text names it.
+        """
+        ...
+
+    def checksum(self, datum: Datum) -> str:
+        """What real Nacos compares in its verify rounds."""
+        ...
+
+
+class DistroTransportAgent(Protocol):
+    """Blocking calls to one peer. Each ends by ``timeout_ms`` after its start, however slowly the peer drips.
+
+    Raises:
+        TransportError: the call failed and may be repeated.
+        RejectedError: the peer will never take these bytes.
+    """
+
+    def sync_data(self, peer: str, datums: list[Datum], timeout_ms: int) -> Received: ...
+
+    def verify(self, peer: str, stand: Mapping[str, str], timeout_ms: int) -> Received:
+        """Tell the peer the stand of each owned key: its version's text, or its checksum to real Nacos."""
+        ...
+
+    def query(self, peer: str, keys: tuple[str, ...], timeout_ms: int) -> list[Datum]: ...
+
+    def load(self, peer: str, timeout_ms: int) -> list[Datum] | None:
+        """Everything the peer holds; None when it is itself loading and has nothing."""
+        ...
+
+    def close(self) -> None:
+        """Cut the calls under way short, and fail all later ones. May be called twice, from any thread."""
+        ...
+
+
+class MemberAgent(Protocol):
+    """Carries reports between members."""
+
+    def report(self, peer: str, timeout_ms: int) -> PeerReport:
+        """Tell the peer about this member; return what it answers of itself."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """All that one resource type brings."""
+
+    storage: DistroDataStorage
+    processor: DistroDataProcessor
+    codec: DatumCodec
+    agent: DistroTransportAgent
+    own_kind_only: bool = False
+    """Real Nacos has its own way for such data: it neither gets it, nor is it responsible for its keys."""
+
+
+Components = Mapping[str, Component]

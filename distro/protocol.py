@@ -1,0 +1,400 @@
+"""DistroProtocol: when to send, verify, fetch, load and claim. Time comes in, actions go out; one thread owns it."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, islice
+
+from distro.config import DistroConfig
+from distro.load import SnapshotLoad
+from distro.mapper import DistroMapper
+from distro.members import MemberList
+from distro.monitor import DistroRecord
+from distro.ports import Components
+from distro.tasks import BackOff, PeerLane
+from distro.types import (
+    CAPABILITY_VERSIONS,
+    Action,
+    DistroKey,
+    Load,
+    Outcome,
+    PeerReport,
+    Query,
+    Received,
+    SyncData,
+    Verify,
+    Version,
+)
+
+LOG = logging.getLogger(__name__)
+HEARTBEAT_MS = 500
+"""The longest that the protocol lets itself sleep, so that a pause of the process is noticed soon after it."""
+CLAIM_SLICE_KEYS = 2_000
+AGREED_ROUNDS = 2
+"""A spent key is dropped after its peers agreed in so many rounds: after the first they may only have asked for it."""
+
+
+class DistroProtocol:
+    """The engine's decisions for all resource types. Not thread-safe: its owner is one thread."""
+
+    def __init__(
+        self,
+        members: MemberList,
+        own_writer: str,
+        config: DistroConfig,
+        components: Components,
+        record: DistroRecord,
+        now_ms: int,
+    ) -> None:
+        self.members = members
+        self.mapper = self.own_mapper = DistroMapper.over(members.self_address, members.view, members.standalone)
+        self._load: SnapshotLoad | None = None if members.standalone else SnapshotLoad(config, components, now_ms)
+        self._own_writer = own_writer
+        self._config = config
+        self._components = components
+        self._record = record
+        self._lanes: dict[str, PeerLane] = {}
+        self._to_claim: dict[DistroKey, None] = {}
+        self._claim_pass: Iterator[DistroKey] | None = None
+        self._claimed_view_ms = -1
+        self._next_claim_ms = now_ms
+        self._expected_ms: int | None = None
+        self._leaving = False
+        self.before_serving: Callable[[int], None] = lambda _now_ms: None
+        """Called once a load is over, before this member answers: what the disk knows may fill what is missing."""
+        members.serving = not self.loading
+
+    @property
+    def loading(self) -> bool:
+        """Whether this node still takes over the others' data: it claims, verifies and accepts nothing (R7)."""
+        return self._load is not None
+
+    # --- events ----------------------------------------------------------------------------------
+
+    def leave(self, now_ms: int) -> None:
+        """This node stops: it claims nothing any more, and reports say so."""
+        self._leaving = True
+        self.members.report_all_now(now_ms)
+
+    def sync(self, key: DistroKey, now_ms: int) -> None:
+        """A key changed here: every reachable peer is owed it."""
+        for peer, lane in self._lanes.items():
+            if not self._takes(peer, key.resource_type):
+                continue
+            if lane.reachable:
+                lane.tasks.add(key, now_ms + self._config.sync_delay_ms)
+            else:
+                self._record.sync_dropped += 1
+
+    def claim_later(self, key: DistroKey) -> None:
+        """A key is ours and written by another: claim it once the view is steady (R2).
+
+        At most once in ``claim_interval_ms``: two members that each think that they own it would claim in a circle.
+        """
+        self._to_claim[key] = None
+
+    def fetch(self, peer: str, keys: Iterable[DistroKey]) -> None:
+        """The peer holds newer data of these keys."""
+        lane = self._lanes.get(peer)
+        if lane is not None:
+            lane.fetch.update(dict.fromkeys(keys))
+
+    def replace_members(self, addresses: Iterable[str], now_ms: int) -> None:
+        """Take a new member list. What is owed to a member that left counts as done."""
+        came, left = self.members.replace(addresses, now_ms)
+        for address in left:
+            self._lanes.pop(address, None)
+            if self._load is not None:
+                self._load.remove(address)
+            LOG.info("member %s left the list", address)
+        for address in came:
+            back_off = BackOff(self._config.retry_delay_ms, self._config.retry_delay_ms_max)
+            self._lanes[address] = PeerLane(back_off)
+            if self._load is not None:
+                self._load.add(address, now_ms)
+            LOG.info("member %s is in the list", address)
+        self._follow_members(now_ms)
+
+    def on_report(self, report: PeerReport, now_ms: int) -> None:
+        """A peer reported itself."""
+        if not self.members.on_report(report, now_ms):
+            LOG.debug("a report of %s, which is not listed, is ignored", report.address)
+        self._follow_members(now_ms)
+
+    def on_report_done(self, peer: str, outcome: Outcome, answer: PeerReport | None, now_ms: int) -> None:
+        """A report of ours ended."""
+        self.members.on_report_done(peer, outcome, answer, now_ms)
+        self._follow_members(now_ms)
+
+    def on_sync_done(self, action: SyncData, outcome: Outcome, received: Received, now_ms: int) -> None:
+        """A send ended: the peer is free; failed keys wait for another try, refused ones are fetched."""
+        lane = self._free(action.peer)
+        if lane is None:
+            return
+        keys = [DistroKey(action.resource_type, key) for key in action.keys]
+        match outcome:
+            case Outcome.DELIVERED:
+                lane.back_off.succeeded()
+                self._record.sync_delivered += 1
+                lane.fetch.update({DistroKey(action.resource_type, key): None for key in received.refused})
+                for key, reason in received.failed.items():
+                    LOG.warning("%s cannot take %s: %s", action.peer, key, reason)
+            case Outcome.REJECTED if len(keys) == 1:
+                self._record.sync_failed += 1
+                LOG.warning("%s rejects %s; it is not sent again until it changes", action.peer, keys[0].key)
+            case Outcome.REJECTED:
+                lane.tasks.retry(keys, now_ms, alone=True)
+            case _:
+                self._record.sync_failed += 1
+                self._retry(lane, keys, now_ms)
+
+    def _retry(self, lane: PeerLane, keys: list[DistroKey], now_ms: int) -> None:
+        if lane.reachable:
+            lane.tasks.retry(keys, now_ms + lane.back_off.failed())
+
+    def on_verify_done(self, action: Verify, outcome: Outcome, received: Received, now_ms: int) -> None:
+        """A verify round ended: what the peer has newer of our keys, or of unknown ones, is fetched."""
+        lane = self._free(action.peer)
+        if lane is None:
+            return
+        if outcome is not Outcome.DELIVERED:
+            self._record.verify_failed += 1
+            return
+        storage, mapper = self._components[action.resource_type].storage, self.mapper_of(action.resource_type)
+        for name in received.refused:  # a third member's key is for that one to merge
+            if storage.version(name) is None or mapper.responsible(storage.tag(name)):
+                lane.fetch[DistroKey(action.resource_type, name)] = None
+        for name in action.keys:
+            key = DistroKey(action.resource_type, name)
+            if name in received.refused:
+                lane.agreed.pop(key, None)
+            elif storage.is_spent(name, now_ms):
+                lane.agreed[key] = lane.agreed.get(key, 0) + 1
+
+    def on_query_done(self, action: Query, outcome: Outcome, versions: Mapping[str, Version], now_ms: int) -> None:
+        """A fetch ended; ``versions`` are those of the datums that came. The peer is owed what is newer here now."""
+        lane = self._free(action.peer)
+        if lane is None:
+            return
+        if outcome is not Outcome.DELIVERED:
+            lane.fetch.update({DistroKey(action.resource_type, key): None for key in action.keys})
+            lane.fetch_not_before_ms = now_ms + lane.back_off.failed()
+            return
+        lane.back_off.succeeded()
+        storage = self._components[action.resource_type].storage
+        for name, version in versions.items():
+            held = storage.version(name)
+            if held is not None and held > version and held.writer == self._own_writer:
+                lane.tasks.add(DistroKey(action.resource_type, name), now_ms)
+
+    def on_load_done(self, action: Load, outcome: Outcome, keys: Iterable[str] | None, now_ms: int) -> None:
+        """A snapshot ended; ``keys`` are None when the peer is itself loading with nothing."""
+        self._free(action.peer)
+        if self._load is not None:
+            self._load.on_done(action, outcome, keys, now_ms)
+
+    def _free(self, peer: str) -> PeerLane | None:
+        lane = self._lanes.get(peer)
+        if lane is not None:
+            lane.busy = False
+        return lane
+
+    # --- time ------------------------------------------------------------------------------------
+
+    def tick(self, now_ms: int) -> tuple[list[Action], int]:
+        """Return what is to be done now, at most one call a free peer, and when to come again at the latest."""
+        if self.members.standalone:
+            return [], now_ms + HEARTBEAT_MS
+        self._notice_pause(now_ms)
+        self.members.tick(now_ms)
+        self._follow_members(now_ms)
+        actions: list[Action] = [*self.members.due_reports(now_ms)]
+        if self._load is not None and self._load.is_over(now_ms, self.members.is_reachable):
+            self._finish_load(self._load, now_ms)
+        if not self.loading:
+            self._claim(now_ms)
+        for peer, lane in self._lanes.items():
+            if not lane.busy and (action := self._next_action(peer, lane, now_ms)) is not None:
+                lane.busy = True
+                actions.append(action)
+        self._expected_ms = self._next_due_ms(now_ms)
+        return actions, self._expected_ms
+
+    def _notice_pause(self, now_ms: int) -> None:
+        """R9: a late tick means that this process stood still, not that the others did."""
+        if self._expected_ms is None:
+            return
+        late_ms = now_ms - self._expected_ms
+        if late_ms <= self._config.pause_ms:
+            return
+        self._record.pauses += 1
+        LOG.warning("this process did not run for %d ms; deadlines move, reports come first", late_ms)
+        self.members.on_pause(late_ms, now_ms)
+        if late_ms >= self._config.tombstone_slack_ms and self._lanes:
+            # Removals made meanwhile may be forgotten by now: only a fresh load tells what is really gone.
+            self.members.serving = False
+            self._load = SnapshotLoad(self._config, self._components, now_ms, again=True)
+            for peer in self._lanes:
+                self._load.add(peer, now_ms)
+
+    def _next_action(self, peer: str, lane: PeerLane, now_ms: int) -> Action | None:
+        if self._load is not None:
+            return self._load.next_call(peer, now_ms)
+        if not lane.reachable:
+            return None
+        if lane.fetch and lane.fetch_not_before_ms <= now_ms:
+            return self._next_query(peer, lane, now_ms)
+        # What is owed goes first, or the peer would ask for it; but no stream of changes puts a round off for long.
+        is_late = now_ms - lane.verify_due_ms >= self._config.verify_interval_ms
+        if (is_late or not lane.tasks.is_due(now_ms)) and (verify := self._next_verify(peer, lane, now_ms)):
+            return verify
+        if keys := lane.tasks.pop_due(now_ms, self._config.batch_keys_max):
+            self._record.sync_sent += 1
+            self._record.sync_keys += len(keys)
+            names = tuple(key.key for key in keys)
+            return SyncData(peer, keys[0].resource_type, names, now_ms + self._config.sync_timeout_ms)
+        return None
+
+    def _next_query(self, peer: str, lane: PeerLane, now_ms: int) -> Query:
+        keys = lane.take_fetch(self._config.batch_keys_max)
+        self._record.query_keys += len(keys)
+        names = tuple(key.key for key in keys)
+        return Query(peer, keys[0].resource_type, names, now_ms + self._config.sync_timeout_ms)
+
+    def _next_verify(self, peer: str, lane: PeerLane, now_ms: int) -> Verify | None:
+        if not lane.verify_types:
+            if lane.verify_due_ms > now_ms:
+                return None
+            lane.verify_due_ms = now_ms + self._config.verify_interval_ms
+            lane.verify_types = [name for name in self._components if self._takes(peer, name)]
+            if not lane.verify_types:
+                return None
+        resource_type = lane.verify_types.pop()
+        self._record.verify_sent += 1
+        keys = self._owned(resource_type, now_ms, unclaimed=self._is_own_kind(peer))
+        return Verify(peer, resource_type, keys, now_ms + self._config.verify_timeout_ms)
+
+    def _owned(self, resource_type: str, now_ms: int, *, unclaimed: bool) -> tuple[str, ...]:
+        """The keys that this node owns; spent ones on which all agreed are dropped first (R6).
+
+        Those that it has not claimed yet only for our own kind: real Nacos may still think that they are its own.
+        """
+        component = self._components[resource_type]
+        reachable = [lane for peer, lane in self._lanes.items() if lane.reachable and self._is_own_kind(peer)]
+        owned = []
+        for name, version in component.storage.versions().items():
+            own = version.writer == self._own_writer
+            if not (own or unclaimed) or not self.mapper_of(resource_type).responsible(component.storage.tag(name)):
+                continue
+            key = DistroKey(resource_type, name)
+            spent = own and component.storage.is_spent(name, now_ms)
+            if spent and all(lane.agreed.get(key, 0) >= AGREED_ROUNDS for lane in reachable):
+                component.processor.forget(name, now_ms)
+                self._record.forgotten += 1
+                for lane in self._lanes.values():
+                    lane.agreed.pop(key, None)
+                continue
+            owned.append(name)
+        return tuple(owned)
+
+    def _takes(self, peer: str, resource_type: str) -> bool:
+        """Whether the peer is to get data of this type."""
+        return not self._components[resource_type].own_kind_only or self._is_own_kind(peer)
+
+    def mapper_of(self, resource_type: str) -> DistroMapper:
+        """Who is responsible for keys of this type. May be read from any thread."""
+        return self.own_mapper if self._components[resource_type].own_kind_only else self.mapper
+
+    def _is_own_kind(self, peer: str) -> bool:
+        member = self.members.get(peer)
+        return member is not None and CAPABILITY_VERSIONS in member.capabilities
+
+    def _finish_load(self, load: SnapshotLoad, now_ms: int) -> None:
+        load.drop_what_is_gone(now_ms)
+        self.before_serving(now_ms)
+        self._load = None
+        self.members.serving = True
+        self.members.report_all_now(now_ms)
+        for lane in self._lanes.values():
+            lane.verify_due_ms = now_ms
+        LOG.info("loaded from %s; this member is UP", ", ".join(load.loaded_from()) or "nobody, as no member had data")
+
+    # --- ownership -------------------------------------------------------------------------------
+
+    def _follow_members(self, now_ms: int) -> None:
+        """Bring mapper and lanes in line with the member list."""
+        if self.members.view != self.mapper.servers:
+            LOG.info("members that carry keys: %s", ", ".join(self.members.view) or "none")
+            self.mapper = DistroMapper.over(self.members.self_address, self.members.view, self.members.standalone)
+        own = tuple(one for one in self.members.view if one == self.members.self_address or self._is_own_kind(one))
+        if own != self.own_mapper.servers:
+            self.own_mapper = DistroMapper.over(self.members.self_address, own, self.members.standalone)
+            self._claimed_view_ms = -1
+        for peer, lane in self._lanes.items():
+            reachable = self.members.is_reachable(peer)
+            if reachable == lane.reachable:
+                continue
+            member = self.members.get(peer)
+            LOG.info("member %s is %s", peer, member.state.value if member else "gone")
+            if reachable:
+                lane.found(now_ms)
+            else:
+                self._record.sync_dropped += lane.lost()
+
+    def steady(self, now_ms: int) -> bool:
+        """Whether ownership may be acted on (R2, R9): loaded, the view steady, a report through since a pause."""
+        members = self.members
+        return members.standalone or (
+            not self.loading
+            and not self._leaving
+            and now_ms - members.view_since_ms >= self._config.report_interval_ms
+            and (members.confirmed_ms >= 0 or not self._lanes)
+        )
+
+    def _claim(self, now_ms: int) -> None:
+        """R2: become the writer of keys that are ours by a steady view, a slice at a time."""
+        if not self.steady(now_ms):
+            return
+        if self._claimed_view_ms != self.members.view_since_ms:
+            self._claimed_view_ms = self.members.view_since_ms
+            self._claim_pass = iter(
+                [DistroKey(name, key) for name, part in self._components.items() for key in part.storage.versions()]
+            )
+        if self._to_claim and now_ms >= self._next_claim_ms:
+            self._next_claim_ms = now_ms + self._config.claim_interval_ms
+            self._claim_pass = chain(self._claim_pass or (), self._to_claim)
+            self._to_claim = {}
+        claimed = 0
+        for key in self._claim_candidates():
+            component = self._components[key.resource_type]
+            mapper = self.mapper_of(key.resource_type)
+            if mapper.responsible(component.storage.tag(key.key)) and component.processor.claim(key.key, now_ms):
+                claimed += 1
+                self._record.claims += 1
+                self.sync(key, now_ms)
+        if claimed:
+            LOG.info("took over %d keys", claimed)
+
+    def _claim_candidates(self) -> list[DistroKey]:
+        candidates = list(islice(self._claim_pass or (), CLAIM_SLICE_KEYS))
+        if len(candidates) < CLAIM_SLICE_KEYS:
+            self._claim_pass = None
+        return candidates
+
+    def _next_due_ms(self, now_ms: int) -> int:
+        due = [now_ms + HEARTBEAT_MS]
+        if (report_ms := self.members.next_due_ms()) is not None:
+            due.append(report_ms)
+        if self._load is not None:
+            due.append(self._load.next_due_ms(now_ms))
+        elif self._claim_pass is not None:
+            due.append(now_ms)
+        elif self._to_claim and self.steady(now_ms):
+            due.append(self._next_claim_ms)
+        for lane in self._lanes.values():
+            if not (lane.busy or self.loading) and lane.reachable:
+                due.append(lane.next_due_ms(now_ms))
+        return max(min(due), now_ms)
+
+    def pending(self) -> int:
+        """How many sends are still owed to reachable peers: what a stopping node drains."""
+        return sum(len(lane.tasks) + lane.busy for lane in self._lanes.values() if lane.reachable)

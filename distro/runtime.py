@@ -1,0 +1,369 @@
+"""DistroRuntime: the timer thread that owns the protocol, its inbox, and the lanes that make the calls."""
+
+import logging
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from distro.clock import monotonic_s
+from distro.config import DistroConfig
+from distro.errors import CodecError, NotInitialized, RejectedError, TransportError
+from distro.monitor import DistroRecord
+from distro.ports import Clock, Components, MemberAgent
+from distro.protocol import DistroProtocol
+from distro.receive import DistroReceiver, Notices
+from distro.types import (
+    CAPABILITY_VERSIONS,
+    Action,
+    DistroKey,
+    Load,
+    Outcome,
+    PeerReport,
+    Query,
+    Received,
+    Report,
+    SyncData,
+    Verify,
+    Version,
+)
+
+LOG = logging.getLogger(__name__)
+Event = Callable[[DistroProtocol, int], None]
+
+
+class Lane:
+    """A thread with an owner and an end: runs what is put, in order, one at a time."""
+
+    def __init__(self, name: str) -> None:
+        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=False)
+        self._thread.start()
+
+    def put(self, work: Callable[[], None]) -> None:
+        self._queue.put(work)
+
+    def _run(self) -> None:
+        while (work := self._queue.get()) is not None:
+            try:
+                work()
+            except Exception:
+                LOG.exception("a call on %s failed in an unforeseen way", self._thread.name)
+
+    def finish(self) -> None:
+        """Let the thread end after what was put."""
+        self._queue.put(None)
+
+    def stop(self, timeout_s: float) -> bool:
+        """Finish what was put, then end; return whether that took under ``timeout_s``. May be called twice."""
+        self.finish()
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+
+class Inbox(Notices):
+    """Events on their way to the protocol's thread. Bounded; keys that wait already are merged."""
+
+    def __init__(self, events_max: int, record: DistroRecord) -> None:
+        self._events_max = events_max
+        self._record = record
+        self._condition = threading.Condition()
+        self._sync: dict[DistroKey, None] = {}
+        self._events: deque[Event] = deque()
+        self._closed = False
+
+    def sync(self, key: DistroKey) -> None:
+        with self._condition:
+            if len(self._sync) >= self._events_max:
+                self._record.inbox_dropped += 1
+                return
+            self._sync[key] = None
+            self._condition.notify()
+
+    def claim(self, key: DistroKey) -> None:
+        self.put(lambda protocol, _now_ms: protocol.claim_later(key))
+
+    def fetch(self, peer: str, keys: list[DistroKey]) -> None:
+        self.put(lambda protocol, _now_ms: protocol.fetch(peer, keys))
+
+    def put(self, event: Event, *, urgent: bool = False) -> None:
+        """Queue an event; an ``urgent`` one, such as the end of a call, is never dropped: calls bound their number."""
+        with self._condition:
+            if not urgent and len(self._events) >= self._events_max:
+                self._record.inbox_dropped += 1
+                return
+            self._events.append(event)
+            self._condition.notify()
+
+    def close(self) -> None:
+        with self._condition:
+            self._closed = True
+            self._condition.notify()
+
+    def take(self, timeout_s: float) -> tuple[list[Event], list[DistroKey], bool]:
+        """Wait for events; return them, the keys to sync, and whether the inbox is closed."""
+        with self._condition:
+            if not (self._events or self._sync or self._closed):
+                self._condition.wait(timeout_s)
+            events, keys = list(self._events), list(self._sync)
+            self._events.clear()
+            self._sync.clear()
+            return events, keys, self._closed
+
+
+class DistroRuntime:
+    """Runs one protocol. ``start`` and ``stop`` once each; the other calls come from any thread."""
+
+    def __init__(
+        self,
+        protocol: DistroProtocol,
+        receiver: DistroReceiver,
+        inbox: Inbox,
+        components: Components,
+        member_agent: MemberAgent,
+        clock: Clock,
+        config: DistroConfig,
+        own_writer: str,
+    ) -> None:
+        self._protocol = protocol
+        self._receiver = receiver
+        self._inbox = inbox
+        self._components = components
+        self._member_agent = member_agent
+        self._clock = clock
+        self._config = config
+        self._own_writer = own_writer
+        self._lanes: dict[str, Lane] = {}
+        self._report_lanes: dict[str, Lane] = {}
+        self._view_changed = threading.Condition()
+        self._idle = threading.Event()
+        self._draining = False
+        self._thread = threading.Thread(target=self._run, name="distro-timer", daemon=False)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def sync(self, key: DistroKey) -> None:
+        """A key changed here. Returns at once."""
+        self._inbox.sync(key)
+
+    def replace_members(self, addresses: tuple[str, ...]) -> None:
+        self._inbox.put(lambda protocol, now_ms: protocol.replace_members(addresses, now_ms), urgent=True)
+
+    def on_report(self, report: PeerReport) -> None:
+        self._inbox.put(lambda protocol, now_ms: protocol.on_report(report, now_ms))
+
+    def leave(self) -> None:
+        """Take over no more keys, and tell all peers at once that this node goes. Returns at once; signal-safe."""
+        self._inbox.put(lambda protocol, now_ms: protocol.leave(now_ms), urgent=True)
+
+    def wait_for_view(self, seen: tuple[str, ...], timeout_s: float) -> None:
+        """Return when the members that carry keys are no longer ``seen``, or after ``timeout_s``."""
+        with self._view_changed:
+            self._view_changed.wait_for(lambda: self._protocol.mapper.servers != seen, timeout_s)
+
+    def stop(self, timeout_s: float) -> bool:
+        """Send what is due for at most ``drain_ms_max``, then end all threads; return whether all ended in time."""
+        end_s = monotonic_s() + timeout_s
+        if self._thread.is_alive():
+            self._draining = True
+            self._inbox.put(lambda _protocol, _now_ms: None, urgent=True)
+            self._idle.wait(min(timeout_s, self._config.drain_ms_max / 1_000))
+            self._leave(max(end_s - monotonic_s(), 0.1))
+        for component in self._components.values():
+            component.agent.close()  # a peer that does not answer must not hold this node up
+        self._inbox.close()
+        if self._thread.ident is not None:
+            self._thread.join(max(end_s - monotonic_s(), 0.1))
+        lanes = [*self._lanes.values(), *self._report_lanes.values()]
+        for lane in lanes:
+            lane.finish()
+        ended = [lane.stop(max(end_s - monotonic_s(), 0.1)) for lane in lanes]
+        return all(ended) and not self._thread.is_alive()
+
+    def _leave(self, timeout_s: float) -> None:
+        """Tell the members of our kind that this one goes, so that they need not find out."""
+        gone = threading.Semaphore(0)
+        told = 0
+        for member in self._protocol.members.peers():
+            lane = self._report_lanes.get(member.address)
+            if lane is None or CAPABILITY_VERSIONS not in member.capabilities:
+                continue
+            if not self._protocol.members.is_reachable(member.address):
+                continue
+            told += 1
+
+            def tell(peer: str = member.address) -> None:
+                try:
+                    self._member_agent.report(peer, self._config.report_timeout_ms)
+                except TransportError as error:
+                    LOG.info("could not tell %s that this member leaves: %s", peer, error)
+                finally:
+                    gone.release()
+
+            lane.put(tell)
+        end_s = monotonic_s() + timeout_s
+        for _ in range(told):
+            gone.acquire(timeout=max(end_s - monotonic_s(), 0.0))
+
+    # --- the thread that owns the protocol -------------------------------------------------------
+
+    def _run(self) -> None:
+        wait_s = 0.0
+        while True:
+            events, keys, closed = self._inbox.take(wait_s)
+            if closed:
+                return
+            try:
+                wait_s = self._turn(events, keys)
+            except Exception:
+                LOG.exception("the engine failed in an unforeseen way; it goes on")
+                wait_s = 1.0
+
+    def _turn(self, events: list[Event], keys: list[DistroKey]) -> float:
+        protocol, seen = self._protocol, self._protocol.mapper.servers
+        now_ms = self._clock.monotonic_ms()
+        for event in events:
+            event(protocol, now_ms)
+        for key in keys:
+            protocol.sync(key, now_ms)
+        actions, next_ms = protocol.tick(now_ms)
+        if protocol.mapper.servers != seen:
+            with self._view_changed:
+                self._view_changed.notify_all()
+        for action in actions:
+            self._lane_of(action).put(lambda action=action: self._execute(action))  # type: ignore[misc]
+        if self._draining and protocol.pending() == 0:
+            self._idle.set()
+        return max(next_ms - self._clock.monotonic_ms(), 0) / 1_000
+
+    def _lane_of(self, action: Action) -> Lane:
+        """One lane a peer for data and one for reports: a long send must not make this member look dead."""
+        lanes, kind = (self._report_lanes, "report") if isinstance(action, Report) else (self._lanes, "lane")
+        if action.peer not in lanes:
+            lanes[action.peer] = Lane(f"distro-{kind}-{action.peer}")
+        return lanes[action.peer]
+
+    # --- on the lanes ----------------------------------------------------------------------------
+
+    def _execute(self, action: Action) -> None:
+        """Make the call; whatever happens, the protocol is told that it ended."""
+        try:
+            match action:
+                case Report():
+                    self._report(action)
+                case SyncData():
+                    self._sync(action)
+                case Verify():
+                    self._verify(action)
+                case Query():
+                    self._query(action)
+                case Load():
+                    self._load(action)
+        except Exception:
+            LOG.exception("%s failed in an unforeseen way", action)
+            self._end(action, Outcome.FAILED)
+
+    def _left_ms(self, action: Action) -> int:
+        return max(action.deadline_ms - self._clock.monotonic_ms(), 1)
+
+    def _end(
+        self,
+        action: Action,
+        outcome: Outcome,
+        *,
+        received: Received | None = None,
+        report: PeerReport | None = None,
+        versions: Mapping[str, Version] | None = None,
+        keys: list[str] | None = None,
+    ) -> None:
+        result = received or Received()
+
+        def event(protocol: DistroProtocol, now_ms: int) -> None:
+            match action:
+                case Report():
+                    protocol.on_report_done(action.peer, outcome, report, now_ms)
+                case SyncData():
+                    protocol.on_sync_done(action, outcome, result, now_ms)
+                case Verify():
+                    protocol.on_verify_done(action, outcome, result, now_ms)
+                case Query():
+                    protocol.on_query_done(action, outcome, versions or {}, now_ms)
+                case Load():
+                    protocol.on_load_done(action, outcome, keys, now_ms)
+
+        self._inbox.put(event, urgent=True)
+
+    def _fail(self, action: Action, error: TransportError) -> None:
+        if isinstance(error, RejectedError):
+            outcome = Outcome.REJECTED
+        else:
+            outcome = Outcome.REFUSED if error.refused else Outcome.FAILED
+        LOG.debug("%s to %s: %s", type(action).__name__, action.peer, error)
+        self._end(action, outcome)
+
+    def _report(self, action: Report) -> None:
+        try:
+            answer = self._member_agent.report(action.peer, self._left_ms(action))
+        except TransportError as error:
+            self._fail(action, error)
+            return
+        self._end(action, Outcome.DELIVERED, report=answer)
+
+    def _sync(self, action: SyncData) -> None:
+        component = self._components[action.resource_type]
+        # What another member wrote since is not ours to send: it is never passed on.
+        datums = [one for one in component.storage.get(action.keys) if one.version.writer == self._own_writer]
+        if not datums:
+            self._end(action, Outcome.DELIVERED)
+            return
+        try:
+            received = component.agent.sync_data(action.peer, datums, self._left_ms(action))
+        except TransportError as error:
+            self._fail(action, error)
+            return
+        self._end(action, Outcome.DELIVERED, received=received)
+
+    def _verify(self, action: Verify) -> None:
+        component = self._components[action.resource_type]
+        member = self._protocol.members.get(action.peer)
+        stand: dict[str, str]
+        if member is not None and CAPABILITY_VERSIONS in member.capabilities:
+            held = ((key, component.storage.version(key)) for key in action.keys)
+            stand = {key: version.to_text() for key, version in held if version is not None}
+        else:
+            stand = {one.key: component.codec.checksum(one) for one in component.storage.get(action.keys)}
+        try:
+            received = component.agent.verify(action.peer, stand, self._left_ms(action))
+        except TransportError as error:
+            self._fail(action, error)
+            return
+        self._end(action, Outcome.DELIVERED, received=received)
+
+    def _query(self, action: Query) -> None:
+        component = self._components[action.resource_type]
+        try:
+            datums = component.agent.query(action.peer, action.keys, self._left_ms(action))
+            now_ms = self._clock.monotonic_ms()
+            # An answer that this process slept over is worth no more than a send.
+            fetched = now_ms <= action.deadline_ms
+            self._receiver.receive(action.resource_type, action.peer, datums, now_ms, fetched=fetched)
+        except TransportError as error:
+            self._fail(action, error)
+            return
+        except (CodecError, NotInitialized) as error:
+            self._fail(action, TransportError(str(error)))
+            return
+        self._end(action, Outcome.DELIVERED, versions={one.key: one.version for one in datums})
+
+    def _load(self, action: Load) -> None:
+        component = self._components[action.resource_type]
+        try:
+            datums = component.agent.load(action.peer, self._left_ms(action))
+        except TransportError as error:
+            self._fail(action, error)
+            return
+        if datums is not None:
+            self._receiver.load(action.resource_type, datums, self._clock.monotonic_ms())
+        keys = None if datums is None else [one.key for one in datums]
+        self._end(action, Outcome.DELIVERED, keys=keys)

@@ -1,0 +1,61 @@
+# Sourced by the other scripts: sets `root`, and makes the environment in .venv when it is missing or out of date.
+# shellcheck shell=bash
+
+root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
+
+say() {
+    printf '%s\n' "$*" >&2
+}
+
+# The first Python that really runs and is new enough; a version manager's stub may be in the path and do neither.
+find_python() {
+    local candidate
+    for candidate in python3.13 python3.12 python3.11 python3; do
+        if command -v "$candidate" >/dev/null 2>&1 &&
+            "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then
+            printf '%s\n' "$candidate"
+            return
+        fi
+    done
+    say "rollcall needs Python 3.11 or newer, and found none in the path (python3.13, python3.12, python3.11, python3)."
+    return 1
+}
+
+# Debian and Ubuntu keep a part of the venv module in a package of its own.
+need_ensurepip() {
+    local python=$1 package
+    "$python" -c 'import ensurepip' >/dev/null 2>&1 && return
+    package=python$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')-venv
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+        say "installing $package, which $python lacks for making environments"
+        apt-get update -qq >&2 || true
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$package" >&2 ||
+            DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv >&2 || true
+        "$python" -c 'import ensurepip' >/dev/null 2>&1 && return
+    fi
+    say "$python cannot make environments, as its module ensurepip is missing."
+    say "Install it and start again; on Debian or Ubuntu: apt-get install $package"
+    return 1
+}
+
+# bootstrap EXTRA: install the project, with the extra unless that is empty, if .venv does not hold it as it is now.
+bootstrap() {
+    local extra=$1 venv=$root/.venv python wanted stamp
+    stamp=$venv/.installed${extra:+-$extra}
+    wanted=$(cat "$root/setup.cfg" "$root/pyproject.toml" | cksum)
+    # An environment does not survive a move: the commands in it begin with the path of its Python.
+    if ! "$venv/bin/python" -c 'import pip' >/dev/null 2>&1 || [ "$(cat "$venv/.place" 2>/dev/null)" != "$venv" ]; then
+        python=$(find_python)
+        need_ensurepip "$python"
+        say "making the environment $venv with $("$python" --version)"
+        "$python" -m venv --clear "$venv"
+        printf '%s\n' "$venv" >"$venv/.place"
+    fi
+    if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
+        say "installing rollcall${extra:+ with what its ${extra}s need}; only now, and when setup.cfg changed"
+        "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-warn-script-location \
+            --editable "$root${extra:+[$extra]}"
+        # Whoever has the extra has the rest.
+        printf '%s\n' "$wanted" | tee "$stamp" >"$venv/.installed"
+    fi
+}

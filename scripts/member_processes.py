@@ -1,0 +1,131 @@
+"""Members as processes of this machine, for the scripts beside this file. Linux only: pids come from /proc."""
+
+import contextlib
+import http.client
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+CONTEXT_PATH = "/nacos"
+PORT_STEP = 10
+READY_POLL_S = 0.005
+READY_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 15.0
+
+
+def clean_environ() -> dict[str, str]:
+    """This process's environment without proxies and without settings of nodes."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.upper().startswith(("NACOS", "ROLLCALL", "SERVER")) and "PROXY" not in name.upper()
+    }
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended, though nobody may have asked for its exit code yet."""
+    try:
+        # After the name, which stands in brackets and may hold anything.
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+class MemberProcess:
+    """One ``rollcall serve``, with its log and data in ``folder``; without ``members`` a standalone node."""
+
+    def __init__(self, port: int, folder: Path, members: str = "", settings: Mapping[str, str] | None = None) -> None:
+        self.address = f"127.0.0.1:{port}"
+        self.log = folder / f"{port}.log"
+        self._environ = {**clean_environ(), "rollcall.announce": "false", **(settings or {})}
+        if members:
+            self._environ["nacos.member.list"] = members
+        command = Path(sys.executable).with_name("rollcall")
+        self._command = [str(command), "serve", "--port", str(port), "--data", str(folder / f"{port}.data")]
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, env=self._environ, cwd=self._folder, stdout=log, stderr=log, process_group=0
+            )
+
+    def pids(self) -> list[int]:
+        """The processes of the member, gunicorn's master first."""
+        assert self._process is not None, f"{self.address} does not run"
+        master = self._process.pid
+        workers = Path(f"/proc/{master}/task/{master}/children").read_text(encoding="ascii").split()
+        return [master, *map(int, workers)]
+
+    def signal(self, number: signal.Signals, pids: list[int]) -> None:
+        for pid in pids:
+            os.kill(pid, number)
+
+    def kill_all(self) -> None:
+        """End all processes by force; the member may be started again."""
+        if self._process is None:
+            return
+        pids = self.pids() if self._process.poll() is None else []
+        # The master first, or it would start another worker.
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._process.wait(STOP_TIMEOUT_S)
+        deadline_s = time.monotonic() + STOP_TIMEOUT_S
+        while not all(map(is_gone, pids)) and time.monotonic() < deadline_s:
+            time.sleep(READY_POLL_S)  # the worker is not our child; while it lives, the port is taken
+        self._process = None
+
+    def stop(self) -> int:
+        """End in order; return the exit code."""
+        assert self._process is not None, f"{self.address} does not run"
+        self._process.terminate()
+        code = self._process.wait(STOP_TIMEOUT_S)
+        self._process = None
+        return code
+
+    def is_ready(self) -> bool:
+        host, _, port = self.address.rpartition(":")
+        connection = http.client.HTTPConnection(host, int(port), timeout=1)
+        with contextlib.closing(connection):
+            try:
+                connection.request("GET", f"{CONTEXT_PATH}/v1/console/health/readiness")
+                return connection.getresponse().status == 200
+            except (OSError, http.client.HTTPException):
+                return False
+
+    def wait_ready(self) -> None:
+        """Return when the member serves.
+
+        Raises:
+            RuntimeError: it ended, or takes too long; names its log.
+        """
+        deadline_s = time.monotonic() + READY_TIMEOUT_S
+        while True:
+            ready = self.is_ready()
+            # Also when somebody answers: that may be another node, for whose port this one could not start.
+            if self._process is None or self._process.poll() is not None or time.monotonic() > deadline_s:
+                raise RuntimeError(f"{self.address} is not ready, see {self.log}")
+            if ready:
+                return
+            time.sleep(READY_POLL_S)
+
+
+@contextlib.contextmanager
+def local_members(
+    count: int, port: int, folder: Path, settings: Mapping[str, str] | None = None
+) -> Iterator[list[MemberProcess]]:
+    """Members that know each other, on ``port``, ``port`` + 10 and so on; not started yet, and killed at the end."""
+    ports = [port + PORT_STEP * index for index in range(count)]
+    listed = ",".join(f"127.0.0.1:{each}" for each in ports)
+    members = [MemberProcess(each, folder, listed, settings) for each in ports]
+    try:
+        yield members
+    finally:
+        for member in members:
+            member.kill_all()

@@ -1,0 +1,50 @@
+"""Clusters of real processes: one for all tests that leave it as it was, others for those that do harm."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import ClusterProcesses
+
+StartCluster = Callable[..., ClusterProcesses]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark everything in this folder."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.cluster)
+
+
+@pytest.fixture(scope="session")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
+    """Three members with default settings. Each test uses services of its own, and harms nobody."""
+    cluster = ClusterProcesses(tmp_path_factory.mktemp("three"), 3, {})
+    try:
+        cluster.start()
+        yield cluster
+        for member in cluster:
+            member.master.terminate()
+        assert [member.wait_exit() for member in cluster] == [0, 0, 0]
+    finally:
+        cluster.end()
+    cluster.assert_no_traceback()
+
+
+@pytest.fixture
+def make_cluster(tmp_path: Path) -> Iterator[StartCluster]:
+    """Makes clusters of the test's own: ``make_cluster(count, settings)``, not started yet; all end with the test."""
+    clusters: list[ClusterProcesses] = []
+
+    def make(count: int = 3, settings: dict[str, str] | None = None) -> ClusterProcesses:
+        clusters.append(ClusterProcesses(tmp_path / f"cluster{len(clusters)}", count, settings or {}))
+        return clusters[-1]
+
+    try:
+        yield make
+    finally:
+        for cluster in clusters:
+            cluster.end()
+    for cluster in clusters:
+        cluster.assert_no_traceback()

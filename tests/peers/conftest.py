@@ -1,0 +1,104 @@
+"""Real Nacos 1.4 servers beside one of ours, in one cluster. Skipped where they cannot be started."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.client import Client
+from tests.support.processes import Member, clean_environ, eventually, free_ports
+
+SCRIPT = Path(__file__).parent / "nacos" / "nacos.sh"
+START_TIMEOUT_S = 240
+SEEN_TIMEOUT_S = 40
+PORTS_APART = 100
+RAFT_BELOW = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class MixedCluster:
+    """Two real servers and one of ours: the real ones must be the majority, as their Raft counts all three."""
+
+    first: Client
+    second: Client
+    ours: Member
+    folders: tuple[Path, Path]
+
+    @property
+    def clients(self) -> tuple[Client, Client, Client]:
+        return self.first, self.second, self.ours.client
+
+    def stop_first(self) -> None:
+        subprocess.run([SCRIPT, "stop", self.folders[0]], check=True, stdout=subprocess.DEVNULL)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark everything in this folder."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.peer)
+            item.add_marker(pytest.mark.timeout(START_TIMEOUT_S + 120))
+
+
+def _ports() -> list[int]:
+    """The HTTP ports of three members; the real ones use the ports 1,000 below too, and that of ours must stay shut."""
+    while True:
+        (base,) = free_ports(1)
+        ports = [base + PORTS_APART * i for i in range(3)]
+        if base - RAFT_BELOW > 1_024 and ports[-1] < 32_000:
+            return ports
+
+
+def _start(work: Path, port: int, environ: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
+    with log.open("wb") as out:
+        return subprocess.Popen(
+            ["nice", SCRIPT, "start", "1.4", "cluster", work, str(port)],
+            env=environ,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
+    """Start all three, and wait until each sees the others."""
+    for tool in ("java", "javac", "mvn"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not installed")
+    folder = tmp_path_factory.mktemp("mixed")
+    ports = _ports()
+    listed = ",".join(f"127.0.0.1:{port}" for port in ports)
+    environ = {**os.environ, "NACOS_MEMBERS": listed, "NACOS_XMX": "400m"}
+    folders = (folder / "first", folder / "second")
+    ours = Member(ports[2], folder / "ours", {"nacos.member.list": listed})
+    starts = [_start(work, port, environ, folder / f"{port}.log") for work, port in zip(folders, ports, strict=False)]
+    try:
+        ours.start()
+        for start, port in zip(starts, ports, strict=False):
+            if start.wait(START_TIMEOUT_S) != 0:
+                text = (folder / f"{port}.log").read_text(errors="replace")
+                if "Maven could not fetch" in text:
+                    pytest.skip("the jars of real Nacos cannot be fetched")
+                raise AssertionError(text)
+        ours.wait_ready()
+        cluster = MixedCluster(Client(f"127.0.0.1:{ports[0]}"), Client(f"127.0.0.1:{ports[1]}"), ours, folders)
+        eventually(lambda: all(map(sees_three, cluster.clients)), SEEN_TIMEOUT_S)
+        yield cluster
+    finally:
+        for start in starts:
+            start.kill()
+            start.wait()
+        for work in folders:
+            if work.exists():
+                subprocess.run([SCRIPT, "stop", work], env=clean_environ(), stdout=subprocess.DEVNULL, check=False)
+        ours.end()
+
+
+def sees_three(client: Client) -> bool:
+    """Whether a member sees all three UP, with the release of each: real ones then use their present protocol."""
+    nodes = client.call("GET", "/v1/core/cluster/nodes").json()["data"]
+    return sum(one["state"] == "UP" and "version" in one["extendInfo"] for one in nodes) == 3

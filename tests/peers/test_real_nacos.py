@@ -1,0 +1,119 @@
+"""One cluster of two real Nacos 1.4.1 servers and one node of ours: instances travel both ways."""
+
+import json
+
+from tests.peers.conftest import MixedCluster
+from tests.support.client import CODE_NOT_FOUND, Client
+from tests.support.processes import eventually
+
+SERVICES = [f"mixed-{number}" for number in range(6)]
+"""So many that each of the three members is responsible for some: see ``test_each_member_is_responsible``."""
+PATIENT = {"preserved.heart.beat.timeout": "300000", "preserved.ip.delete.timeout": "600000"}
+"""Nobody beats here, and nothing is to expire."""
+SYNC_TIMEOUT_S = 25.0
+"""Real Nacos sends a change after 2 s, and repeats a failed send after 6 s."""
+HEALTH_TIMEOUT_S = 30.0
+TAKE_OVER_TIMEOUT_S = 30.0
+
+
+def listed(client: Client, service: str) -> set[tuple[str, int]]:
+    answer = client.call("GET", "/v1/ns/instance/list", serviceName=service)
+    return {(host["ip"], host["port"]) for host in answer.json()["hosts"]}
+
+
+def register(client: Client, service: str, port: int, stage: str = "a") -> None:
+    metadata = json.dumps({**PATIENT, "stage": stage})
+    answer = client.call("POST", "/v1/ns/instance", serviceName=service, ip="10.0.0.1", port=port, metadata=metadata)
+    assert (answer.status, answer.body) == (200, b"ok")
+
+
+def test_each_member_is_responsible_for_some_and_all_agree_for_which(mixed: MixedCluster) -> None:
+    owners = []
+    for service in SERVICES:
+        register(mixed.ours.client, service, 80)
+        eventually(lambda service=service: all(listed(one, service) for one in mixed.clients), SYNC_TIMEOUT_S)
+        answers = [one.call("GET", "/v1/ns/operator/distro/server", serviceName=service) for one in mixed.clients]
+        (owner,) = {one.json()["responsibleServer"] for one in answers if b"responsibleServer" in one.body}
+        owners.append(owner)
+    assert len(set(owners)) == 3
+
+
+def test_registrations_at_any_member_show_on_all(mixed: MixedCluster) -> None:
+    for number, service in enumerate(SERVICES):
+        register(mixed.clients[number % 3], service, 81, stage="北京")
+    for service in SERVICES:
+        want = {("10.0.0.1", 80), ("10.0.0.1", 81)}
+        eventually(
+            lambda service=service, want=want: all(listed(one, service) >= want for one in mixed.clients),
+            SYNC_TIMEOUT_S,
+        )
+
+
+def test_checksums_of_both_kinds_agree_so_that_nobody_asks_again(mixed: MixedCluster) -> None:
+    # What real Nacos takes for different it fetches and replaces, each 5 s.
+    datums = [one.call("GET", "/v1/ns/distro/datums").json() for one in mixed.clients]
+    keys = {key for datum in datums for key in datum if "mixed-" in key}
+    assert len(keys) == len(SERVICES)
+
+    def stripped(datum: dict, key: str) -> list[tuple]:
+        fields = ("ip", "port", "weight", "enabled", "clusterName", "metadata")
+        return sorted(str([one[name] for name in fields]) for one in datum[key]["value"]["instanceList"])
+
+    for key in keys:
+        assert stripped(datums[0], key) == stripped(datums[1], key) == stripped(datums[2], key), key
+
+
+def test_a_deregistration_at_any_member_counts_on_all(mixed: MixedCluster) -> None:
+    for number, service in enumerate(SERVICES):
+        answer = mixed.clients[(number + 1) % 3].call(
+            "DELETE", "/v1/ns/instance", serviceName=service, ip="10.0.0.1", port=80
+        )
+        assert (answer.status, answer.body) == (200, b"ok")
+    for service in SERVICES:
+        eventually(
+            lambda service=service: all(("10.0.0.1", 80) not in listed(one, service) for one in mixed.clients),
+            SYNC_TIMEOUT_S,
+        )
+
+
+def test_health_found_by_our_node_shows_on_real_members(mixed: MixedCluster) -> None:
+    answers = {
+        service: mixed.first.call("GET", "/v1/ns/operator/distro/server", serviceName=service).json()
+        for service in SERVICES
+    }
+    service = next(name for name, one in answers.items() if one["responsibleServer"] == mixed.ours.address)
+    metadata = json.dumps({**PATIENT, "preserved.heart.beat.timeout": "2000"})
+    silent = {"serviceName": service, "ip": "10.0.0.9", "port": 90}
+    answer = mixed.ours.client.call("POST", "/v1/ns/instance", **silent, metadata=metadata)
+    assert answer.status == 200
+
+    def is_unhealthy() -> bool:
+        details = [one.call("GET", "/v1/ns/instance", **silent) for one in mixed.clients]
+        return all(one.status == 200 and one.json()["healthy"] is False for one in details)
+
+    eventually(is_unhealthy, HEALTH_TIMEOUT_S)
+
+
+def test_a_dead_real_member_is_taken_over_without_a_loss(mixed: MixedCluster) -> None:
+    before = {service: listed(mixed.second, service) for service in SERVICES}
+    mixed.stop_first()
+    left = mixed.clients[1:]
+
+    def all_writable() -> bool:
+        for service in SERVICES:
+            register(left[0], service, 82)
+        return True
+
+    eventually(all_writable, TAKE_OVER_TIMEOUT_S)
+    for service in SERVICES:
+        want = before[service] | {("10.0.0.1", 82)}
+
+        def are_there(service: str = service, want: set[tuple[str, int]] = want) -> bool:
+            # Real Nacos may lose what it took while the owners changed: its clients' beats bring that back.
+            for ip, port in want:
+                beat = left[0].call("PUT", "/v1/ns/instance/beat", serviceName=service, ip=ip, port=port)
+                if beat.status == 200 and beat.json()["code"] == CODE_NOT_FOUND:
+                    register(left[0], service, port)
+            return all(listed(one, service) >= want for one in left)
+
+        eventually(are_there, SYNC_TIMEOUT_S)

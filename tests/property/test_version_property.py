@@ -1,0 +1,53 @@
+"""Versions: their order, what follows what, and their text."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distro.errors import CodecError
+from distro.types import NO_VERSION, Version
+
+WRITERS = st.sampled_from(["10.0.0.1:8848~1", "10.0.0.1:8848~2", "10.0.0.2:8848~1"])
+VERSIONS = st.builds(Version, st.integers(1, 10**6), st.integers(0, 10**6), WRITERS)
+
+
+@given(VERSIONS, WRITERS)
+def test_the_next_version_is_above_and_by_its_writer(version: Version, writer: str) -> None:
+    after = version.next(writer)
+    assert after > version > NO_VERSION
+    assert after.writer == writer
+    assert (after.epoch > version.epoch) == (writer != version.writer), "another writer begins an epoch"
+
+
+@given(VERSIONS, VERSIONS, WRITERS)
+def test_what_follows_the_higher_one_is_above_both(one: Version, other: Version, writer: str) -> None:
+    after = max(one, other).next(writer)
+    assert after > one
+    assert after > other
+
+
+@given(st.lists(VERSIONS, max_size=6))
+def test_epochs_count_before_counters_and_those_before_writers(versions: list[Version]) -> None:
+    assert sorted(versions) == sorted(versions, key=lambda one: (one.epoch, one.counter, one.writer))
+
+
+@given(VERSIONS)
+def test_the_text_names_the_version(version: Version) -> None:
+    assert Version.from_text(version.to_text()) == version
+
+
+@given(st.one_of(st.none(), st.integers(), st.text(), st.from_regex(r"[0-9]{0,25}\.[0-9٣]{0,3}\.?.{0,3}")))
+def test_any_other_text_is_a_codec_error_or_names_a_version(text: object) -> None:
+    try:
+        version = Version.from_text(text)
+    except CodecError:
+        return
+    assert Version.from_text(version.to_text()) == version
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1", "1.2", "1.2.", ".2.a", "a.2.b", "1.-2.a", "٣.1.a", "1" * 30 + ".1.a", 7, None]
+)
+def test_what_is_no_version_is_refused(text: object) -> None:
+    with pytest.raises(CodecError):
+        Version.from_text(text)

@@ -1,0 +1,170 @@
+"""Client libraries, each installed in a folder of its own: none of what they need may come into our environment.
+
+PyPI's package ``distro`` would take the place of our package of that name; the libraries' other needs may clash too.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support.processes import clean_environ
+
+PROGRAMS = Path(__file__).with_name("programs")
+JAVA_SOURCES = ("pom.xml", "src/main/java/JavaClient.java")
+GO_SOURCES = ("go.mod", "go.sum", "main.go")
+PYTHON_SDK = "nacos-sdk-python==0.1.17"
+NODE_SDK = '{"private": true, "dependencies": {"nacos": "2.6.3"}}\n'
+INSTALL_TIMEOUT_S = 180
+"""With a cold cache and a slow network; a warm one takes ten seconds, and Go compiles for a minute."""
+TEXT_CHARS_MAX = 400
+
+
+class NotInstallable(Exception):
+    """The tool or the network is missing; the text says which, and what it said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """How a program of ours runs with a library."""
+
+    command: tuple[str, ...]
+    environ: Mapping[str, str] = field(default_factory=clean_environ)
+
+
+def install_python() -> Environment:
+    """nacos-sdk-python.
+
+    Raises:
+        NotInstallable: pip could not get it.
+    """
+    # The environment is of no use without the Python that it was made with.
+    wanted = f"{PYTHON_SDK} {sys.version} {sys.base_prefix}"
+
+    def fill(folder: Path) -> None:
+        _run([sys.executable, "-m", "venv", str(folder)], folder.parent)
+        pip = [str(folder / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        _run([*pip, PYTHON_SDK], folder.parent)
+
+    folder = _cached("python", wanted, fill)
+    return Environment((str(folder / "bin/python"), str(PROGRAMS / "python_client.py")))
+
+
+def install_node() -> Environment:
+    """The package nacos of Node.js.
+
+    Raises:
+        NotInstallable: node or npm is missing, or npm could not get it.
+    """
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        raise NotInstallable("node or npm is not in the path")
+
+    def fill(folder: Path) -> None:
+        folder.mkdir()
+        (folder / "package.json").write_text(NODE_SDK)
+        _run([npm, "install", "--no-audit", "--no-fund", "--ignore-scripts"], folder)
+
+    folder = _cached("node", NODE_SDK, fill)
+    environ = clean_environ() | {"NODE_PATH": str(folder / "node_modules")}
+    return Environment((node, str(PROGRAMS / "node_client.js")), environ)
+
+
+def install_java() -> Environment:
+    """nacos-client of Java, compiled into our program.
+
+    Raises:
+        NotInstallable: java or mvn is missing, or mvn could not get it.
+    """
+    java, maven = shutil.which("java"), shutil.which("mvn")
+    if java is None or maven is None:
+        raise NotInstallable("java or mvn is not in the path")
+
+    def fill(folder: Path) -> None:
+        _copy(PROGRAMS / "java", JAVA_SOURCES, folder)
+        _run([maven, "--batch-mode", "--quiet", "compile", "dependency:copy-dependencies"], folder)
+
+    folder = _cached("java", _texts(PROGRAMS / "java", JAVA_SOURCES), fill) / "target"
+    # The library's logs and caches go to the home folder, which Java does not take from HOME.
+    options = ("-Duser.home=.", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+    return Environment((java, *options, "-cp", f"{folder / 'classes'}:{folder / 'dependency'}/*", "JavaClient"))
+
+
+def install_go() -> Environment:
+    """nacos-sdk-go, compiled into our program.
+
+    Raises:
+        NotInstallable: go is missing, or could not get it.
+    """
+    go = shutil.which("go")
+    if go is None:
+        raise NotInstallable("go is not in the path")
+
+    def fill(folder: Path) -> None:
+        _copy(PROGRAMS / "go", GO_SOURCES, folder)
+        _run([go, "build", "-buildvcs=false", "-o", "client", "."], folder)
+
+    return Environment((str(_cached("go", _texts(PROGRAMS / "go", GO_SOURCES), fill) / "client"),))
+
+
+INSTALLERS: Mapping[str, Callable[[], Environment]] = {
+    "python": install_python,
+    "node": install_node,
+    "java": install_java,
+    "go": install_go,
+}
+
+
+def _texts(folder: Path, names: Sequence[str]) -> str:
+    return "".join((folder / name).read_text(encoding="utf-8") for name in names)
+
+
+def _copy(source: Path, names: Sequence[str], target: Path) -> None:
+    for name in names:
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source / name, target / name)
+
+
+def _cached(name: str, wanted: str, fill: Callable[[Path], None]) -> Path:
+    """Return the folder that holds ``wanted``; ``fill`` makes it when no run before this one did."""
+    given = os.environ.get("ROLLCALL_TEST_CACHE")
+    cache = Path(given).absolute() if given else Path.home() / ".cache" / "rollcall-tests"
+    folder = cache / f"{name}-{hashlib.sha256(wanted.encode()).hexdigest()[:12]}"
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with _locked(cache / f"{name}.lock"):
+            # The stamp is written last: without it the folder is what an interrupted run left.
+            stamp = folder / ".complete"
+            if not stamp.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                fill(folder)
+                stamp.touch()
+    except OSError as error:
+        raise NotInstallable(f"{folder} cannot be written: {error}") from error
+    return folder
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Wait until no other run of the tests installs the same."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _run(command: list[str], folder: Path) -> None:
+    try:
+        done = subprocess.run(
+            command, check=False, cwd=folder, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired:
+        raise NotInstallable(f"{command[0]} did not end within {INSTALL_TIMEOUT_S} s") from None
+    if done.returncode != 0:
+        said = " ".join((done.stderr or done.stdout).split())
+        raise NotInstallable(f"{' '.join(command)}: {said[-TEXT_CHARS_MAX:]}")

@@ -1,0 +1,37 @@
+"""Replay a seed: ``python -m tests.simulation.run --seed 17 --trace``; a range of seeds: ``--seed 0 --count 300``."""
+
+import argparse
+import logging
+import sys
+import time
+
+from tests.simulation.scenarios import members_agree
+from tests.support.simulated.checker import Broken
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--count", type=int, default=1)
+    parser.add_argument("--trace", action="store_true", help="print what happens")
+    options = parser.parse_args()
+    logging.disable(logging.INFO if options.trace else logging.CRITICAL)
+    broken = 0
+    for seed in range(options.seed, options.seed + options.count):
+        began_s = time.perf_counter()
+        try:
+            world = members_agree(seed, tracing=options.trace)
+        except Broken as error:
+            broken += 1
+            print(f"BROKEN {str(error)[:1_000]}")
+            continue
+        if options.count == 1 or options.trace:
+            missing_ms = world.checker.longest_missing_ms
+            taken_s = time.perf_counter() - began_s
+            print(f"seed {seed}: {world.events} events in {taken_s:.2f} s, longest missing {missing_ms} ms")
+    print(f"{options.count} seeds, {broken} broken")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,207 @@
+"""Courses of events that once went wrong, or that users were promised, each in a world of its own."""
+
+from functools import partial
+
+import pytest
+
+from app.naming.model import BEAT_TIMEOUT_MS, DELETE_TIMEOUT_MS
+from distro.config import DistroConfig
+from distro.mapper import DistroMapper
+from tests.simulation.rules import change_often
+from tests.simulation.scenarios import live_randomly, steady_world
+from tests.support.simulated import faults
+from tests.support.simulated.clients import SimClient
+from tests.support.simulated.member import SimMember
+from tests.support.simulated.world import World, settle_ms
+
+pytestmark = [pytest.mark.simulation]
+SEEDS = range(10)
+
+
+def cut_off(world: World, member: SimMember, clients: list[SimClient]) -> None:
+    """Part a member, and these clients with it, from all others."""
+    for other in world.addresses:
+        if other == member.address:
+            continue
+        for one in (member.address, *(client.address for client in clients)):
+            world.network.cut(one, other)
+            world.network.cut(other, one)
+
+
+def owned_by(world: World, member: SimMember) -> list[SimClient]:
+    return [client for client in world.clients if member.owns(client.service)]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_crash_costs_no_instance_and_the_return_is_quick(seed: int) -> None:
+    """No survivor's list ever lacks an instance that beats; all are equal 10 s after the member is back."""
+    world = steady_world(seed, SimMember, services=20, clients=60)
+    world.checker.strict = True
+    member = world.any_member()
+    world.kill(member)
+    world.checker.watch(world.between(5_000, 40_000))
+    world.start(member)
+    world.checker.watch(10_000)
+    world.checker.check_agreement()
+    world.checker.watch(20_000)
+    world.checker.check_quiet()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_rolling_restart_costs_no_instance(seed: int) -> None:
+    world = steady_world(seed, SimMember, services=20, clients=60)
+    world.checker.strict = True
+    for member in list(world.members.values()):
+        member.leave()
+        world.checker.watch(world.between(3_000, 6_000))
+        world.start(member)
+        world.checker.watch(world.between(12_000, 20_000))
+    world.checker.watch(settle_ms(world.config))
+    world.checker.check_quiet()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_pause_of_everybody_drops_nobody(seed: int) -> None:
+    """The machine below all members and clients was suspended."""
+    world = steady_world(seed, SimMember)
+    world.checker.strict = True
+    for member in world.members.values():
+        member.pause()
+    world.run(DELETE_TIMEOUT_MS + world.between(1_000, 20_000))
+    for member in world.members.values():
+        world.after(world.between(0, 1_000), partial(world.resume, member))
+    world.checker.watch(DELETE_TIMEOUT_MS)
+    world.checker.check_quiet()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_word_of_a_client_outweighs_the_health_that_others_found(seed: int) -> None:
+    """One side takes a registration; the other, which hears no beats, counts a change of health under a new epoch."""
+    world = steady_world(seed, SimMember)
+    member = world.any_member()
+    clients = owned_by(world, member)
+    cut_off(world, member, clients)
+    world.run(2_000)
+    for client in clients:
+        client.appear()
+    config = world.config
+    world.run(config.silent_down_ms + 2 * config.report_interval_ms + BEAT_TIMEOUT_MS)
+    world.heal()
+    world.checker.watch(settle_ms(config))
+    world.checker.check_quiet()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_who_heard_no_beats_makes_nobody_ill_that_the_others_heard(seed: int) -> None:
+    """A member that was alone found all clients of the others silent, and counted that under a new epoch."""
+    world = steady_world(seed, SimMember)
+    member = world.any_member()
+    cut_off(world, member, [])
+    for client in world.clients:
+        world.network.cut(client.address, member.address)
+    world.run(world.config.silent_down_ms + 2 * world.config.report_interval_ms + BEAT_TIMEOUT_MS)
+    ill = [held for _, service in member.held() for held in service.held.values() if not held.instance.healthy]
+    assert ill, "the member alone has judged"
+    world.heal()
+    for _ in range(100):
+        world.run(100)
+        for other in world.members.values():
+            for _, service in other.held() if other is not member else ():
+                assert all(held.instance.healthy for held in service.held.values()), f"seed {seed}"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_member_is_not_up_without_the_data_of_members_that_serve(seed: int) -> None:
+    """Its first calls were lost; that it was loading for three seconds is no reason to answer with nothing."""
+    world = steady_world(seed, SimMember)
+    world.checker.strict = True
+    member = world.any_member()
+    world.kill(member)
+    world.checker.watch(8_000)
+    cut_off(world, member, [])
+    world.start(member)
+    world.checker.watch(1_200)
+    world.heal()
+    world.checker.watch(settle_ms(world.config))
+    world.checker.check_quiet()
+
+
+def disagree(world: World) -> None:
+    """One member does not hear a second one, which a third hears: their views differ for as long as that lasts."""
+    deaf, _, unheard = sorted(world.addresses)
+    world.network.cut(unheard, deaf)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_members_that_disagree_do_not_claim_in_a_circle(seed: int) -> None:
+    """Each would answer the other's claim with the next one, as fast as the network carries them."""
+    world = steady_world(seed, SimMember, services=12)
+    disagree(world)
+    span_ms = 30_000
+    world.run(span_ms)
+    claims = sum(member.record.claims for member in world.members.values())
+    sends = sum(member.record.sync_keys + member.record.query_keys for member in world.members.values())
+    rounds = span_ms // world.config.claim_interval_ms
+    assert claims <= 2 * 12 * rounds
+    assert sends <= 3 * (claims + 100)
+    world.heal()
+    world.checker.watch(settle_ms(world.config))
+    world.checker.check_quiet()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_both_owners_of_a_disagreement_keep_what_the_other_took(seed: int) -> None:
+    world = steady_world(seed, SimMember, services=12)
+    disagree(world)
+    change_often(world, 20_000, 400)
+    world.run(25_000)
+    world.heal()
+    world.checker.watch(settle_ms(world.config))
+    world.checker.check_quiet()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_key_that_all_forgot_begins_above_its_old_versions(seed: int) -> None:
+    """Services empty out, are forgotten by one member after the other, and fill again, in any order."""
+    world = World(seed, config=DistroConfig(tombstone_slack_ms=5_000))
+    for number in range(6):
+        client = world.add_client(f"DEFAULT_GROUP@@svc{number % 4}")
+        at_ms = world.between(0, 20_000)
+        while at_ms < 240_000:
+            world.after(at_ms, client.appear)
+            at_ms += world.between(2_000, 20_000)
+            world.after(at_ms, client.disappear if world.chance(0.7) else client.die)
+            at_ms += world.between(5_000, 90_000)
+    world.start_all(settle_ms=5_000)
+    kinds = ((faults.crash, 8_000), (faults.lose_some, 15_000), (faults.repeat, 20_000), (faults.lose_many, 4_000))
+    faults.plan(world, 220_000, 8, kinds)
+    world.run(240_000)
+    world.heal()
+    world.checker.watch(settle_ms(world.config) + DELETE_TIMEOUT_MS)
+    world.checker.check_quiet()
+    assert sum(member.record.forgotten for member in world.members.values()) > 0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_two_members_part_and_meet(seed: int) -> None:
+    """Neither side is the larger; one of them waits, and it is the same one in both their eyes."""
+    world = World(seed, members=2)
+    live_randomly(world, services=4, clients=12, span_ms=70_000)
+    world.start_all(settle_ms=12_000)
+    for _ in range(3):
+        faults.partition(world, world.between(500, 18_000))
+        world.run(world.between(5_000, 25_000))
+    world.heal()
+    world.checker.watch(settle_ms(world.config) + DELETE_TIMEOUT_MS)
+    world.checker.check_quiet()
+
+
+def test_a_world_is_its_seed() -> None:
+    """Replaying a seed shows the same course of events."""
+    first, second = (steady_world(7, SimMember) for _ in range(2))
+    for world in (first, second):
+        faults.plan(world, 20_000, 5)
+        world.run(40_000)
+    assert first.events == second.events
+    assert [member.dump() for member in first.members.values()] == [member.dump() for member in second.members.values()]
+    assert DistroMapper.over("", first.addresses).servers == tuple(first.addresses)

@@ -1,0 +1,189 @@
+"""Members that lack one rule or one healer each. Production code has no switch for any of them."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from app.naming.health import BeatCheck
+from app.naming.model import Held, Service
+from distro.protocol import DistroProtocol
+from distro.receive import DistroReceiver
+from distro.types import Action, Datum, DistroKey, Merged, Received, Verify, Version
+from tests.support.simulated.member import SimMember, WatchedRegistry
+
+NEVER_MS = 1 << 60
+
+
+class NoVerifyProtocol(DistroProtocol):
+    def _next_verify(self, peer: str, lane: Any, now_ms: int) -> Verify | None:
+        lane.verify_due_ms = now_ms + NEVER_MS
+        return None
+
+
+class NoVerify(SimMember):
+    """No checksum rounds: what a send does not bring stays away."""
+
+    protocol_class = NoVerifyProtocol
+
+
+class NoRetryProtocol(NoVerifyProtocol):
+    def _retry(self, lane: Any, keys: list[DistroKey], now_ms: int) -> None:
+        pass
+
+
+class NoRetry(SimMember):
+    """A send that failed is not repeated, and there are no checksum rounds."""
+
+    protocol_class = NoRetryProtocol
+
+
+class LastArrivalReceiver(DistroReceiver):
+    def _receive_one(self, key: DistroKey, sender: str, datum: Datum, now_ms: int, fetched: bool) -> Version | None:
+        component = self._components[key.resource_type]
+        assert component.processor.apply(datum, component.storage.version(datum.key), now_ms)
+        return None
+
+
+class NoVersions(NoVerify):
+    """The last arrival wins, as with real Nacos, and there are no checksum rounds."""
+
+    receiver_class = LastArrivalReceiver
+
+
+class ManyInFlightProtocol(NoVerifyProtocol):
+    def tick(self, now_ms: int) -> tuple[list[Action], int]:
+        for lane in self._lanes.values():
+            lane.busy = False
+        return super().tick(now_ms)
+
+
+class ManyInFlight(NoVersions):
+    """A send does not wait for the one before it, and the last arrival wins."""
+
+    parallel_lanes = True
+    protocol_class = ManyInFlightProtocol
+
+
+class UpAtOnceProtocol(DistroProtocol):
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self._load = None
+        self.members.serving = True
+
+
+class UpAtOnce(SimMember):
+    """R7 off: a member claims, verifies and answers clients before it has taken over what the others hold."""
+
+    protocol_class = UpAtOnceProtocol
+
+
+class PausesUnseenProtocol(DistroProtocol):
+    def _notice_pause(self, now_ms: int) -> None:
+        pass
+
+
+class PausesUnseenCheck(BeatCheck):
+    def _notice_pause(self, now_ms: int) -> None:
+        pass
+
+
+class PausesUnseen(SimMember):
+    """R9 off: a pause counts as silence of everybody else."""
+
+    protocol_class = PausesUnseenProtocol
+    beat_check_class = PausesUnseenCheck
+
+
+class OldMemoryProtocol(DistroProtocol):
+    def _notice_pause(self, now_ms: int) -> None:
+        was_loading = self.loading
+        super()._notice_pause(now_ms)
+        if self.loading and not was_loading:
+            self._load = None
+            self.members.serving = True
+
+
+class NoSecondLoad(SimMember):
+    """After a pause in which removals may have been forgotten, a member goes on with what it remembers."""
+
+    protocol_class = OldMemoryProtocol
+
+
+class ForgetfulRegistry(WatchedRegistry):
+    def _bury(self, service: Service, key: str, held: Held, now_ms: int, beat_ms: int | None = None) -> None:
+        super()._bury(service, key, held, now_ms, beat_ms)
+        service.tombstones.clear()
+
+
+class NoTombstones(SimMember):
+    """Removals are not remembered."""
+
+    registry_class = ForgetfulRegistry
+
+
+class StrictRegistry(WatchedRegistry):
+    def _raise_version(self, service: Service, now_ms: int) -> None:
+        super()._raise_version(service, now_ms)
+        service.claimed_ms = -NEVER_MS
+
+    def _swap(self, key: str, expected: Version | None, version: Version, value: Any, now_ms: int) -> bool:
+        swapped = super()._swap(key, expected, version, value, now_ms)
+        if (service := self.find(key)) is not None:
+            service.claimed_ms = -NEVER_MS
+        return swapped
+
+
+class NoGrace(SimMember):
+    """A member that takes a service over judges at once, by what its copy says of the last beats."""
+
+    registry_class = StrictRegistry
+
+
+class TrustingRegistry(WatchedRegistry):
+    def is_covered(self, datum: Datum) -> bool:
+        return True
+
+
+class NoCoverage(SimMember):
+    """Another writer's higher version is taken, whatever it does not know of."""
+
+    registry_class = TrustingRegistry
+
+
+class CredulousRegistry(WatchedRegistry):
+    def _swap(self, key: str, expected: Version | None, version: Version, value: Any, now_ms: int) -> bool:
+        for held in value.held.values():
+            held.heard_ms = held.beat_ms
+        return super()._swap(key, expected, version, value, now_ms)
+
+
+class CopiesProveLife(SimMember):
+    """What a copy says of the last beat outweighs a removal, though the copy may have been under way for long."""
+
+    registry_class = CredulousRegistry
+
+
+class HigherWinsRegistry(WatchedRegistry):
+    def merge(self, datum: Datum, now_ms: int) -> Merged:
+        held = self.version(datum.key)
+        if held is not None and datum.version < held:
+            return Merged.NOTHING
+        return Merged.TAKEN if self.apply(datum, held, now_ms) else Merged.NOTHING
+
+
+class NoMerge(SimMember):
+    """The owner takes what is higher and leaves what is lower."""
+
+    registry_class = HigherWinsRegistry
+
+
+class NoFetchReceiver(DistroReceiver):
+    def receive(
+        self, resource_type: str, sender: str, datums: Iterable[Datum], now_ms: int, *, fetched: bool = False
+    ) -> Received:
+        return super().receive(resource_type, sender, datums, now_ms, fetched=True)
+
+
+class LateCopiesCount(SimMember):
+    """The owner merges what arrives, though it may have been under way for long."""
+
+    receiver_class = NoFetchReceiver

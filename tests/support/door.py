@@ -1,0 +1,192 @@
+"""A node without a network behind the HTTP door: the real domain, and a cluster and replication that tests arrange."""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.http.call import Answer, Call, Forward, Reply
+from app.naming.durable_service import DurableService
+from app.naming.events import Event
+from app.naming.projection import Projection
+from app.naming.push import PushRecord, Subscriber
+from app.naming.records import Records
+from app.naming.registry import Registry
+from app.naming.service import NamingService
+from app.settings import Settings, read_settings
+from distro.types import Member, MemberState
+from tests.support.memory_disk import MemoryDisk
+
+SELF = "127.0.0.1:8848"
+PEER = "127.0.0.2:8848"
+
+
+def make_settings(**overrides: str) -> Settings:
+    """Settings of a standalone node; ``server_port`` means ``server.port``."""
+    return read_settings({"nacos.standalone": "true"} | {k.replace("_", "."): v for k, v in overrides.items()}, {})
+
+
+@dataclass
+class StubCluster:
+    """A member list that the test writes. ``owner`` is responsible for all services."""
+
+    self_address: str = SELF
+    standalone: bool = True
+    owner: str = SELF
+    listed: set[str] = field(default_factory=lambda: {"127.0.0.1"})
+    own_state: MemberState = MemberState.UP
+    others: list[Member] = field(default_factory=list)
+    reports: list[tuple[Mapping[str, Any], str]] = field(default_factory=list)
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    on_wait: Callable[[], None] = lambda: None
+    """Called by whoever waits for a view, before it waits."""
+
+    def responsible(self, tag: str) -> bool:
+        return self.owner == self.self_address
+
+    def map_srv(self, tag: str) -> str:
+        return self.owner
+
+    def responsible_durable(self, tag: str) -> bool:
+        return self.responsible(tag)
+
+    def map_srv_durable(self, tag: str) -> str:
+        return self.owner
+
+    def view(self) -> tuple[str, ...]:
+        return (self.owner,)
+
+    def wait_for_view(self, seen: tuple[str, ...], timeout_s: float) -> None:
+        self.on_wait()
+        with self.changed:
+            self.changed.wait_for(lambda: self.view() != seen, timeout_s)
+
+    def give_to(self, owner: str) -> None:
+        with self.changed:
+            self.owner = owner
+            self.changed.notify_all()
+
+    def members(self) -> list[Member]:
+        own = Member(self.self_address, self.own_state)
+        return sorted([own, *self.others], key=lambda member: member.address)
+
+    def member_json(self, member: Member) -> dict[str, Any]:
+        return {
+            "ip": member.ip,
+            "port": member.port,
+            "state": member.state.value,
+            "extendInfo": {"version": "1.4.8"},
+            "address": member.address,
+            "failAccessCnt": 0,
+        }
+
+    def is_listed(self, remote_ip: str) -> bool:
+        return remote_ip in self.listed
+
+    def state(self) -> MemberState:
+        return self.own_state
+
+    def receive_report(self, body: Mapping[str, Any], remote_ip: str) -> dict[str, Any]:
+        self.reports.append((body, remote_ip))
+        return {"code": 200, "message": None, "data": "false"}
+
+
+@dataclass
+class StubReplication:
+    """Gives back what the test put in; raises ``failure`` when there is one."""
+
+    taken: list[tuple[str, bytes]] = field(default_factory=list)
+    answer: bytes = b"ok"
+    held: tuple[bytes, bool] = (b"{}", False)
+    asked: list[list[str] | None] = field(default_factory=list)
+    refreshed: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    failure: Exception | None = None
+
+    def receive(self, body: bytes, headers: Mapping[str, str], remote_ip: str) -> bytes:
+        return self._take(remote_ip, body)
+
+    def verify(
+        self, body: bytes, source: str, headers: Mapping[str, str], remote_ip: str, resource_type: str = ""
+    ) -> bytes:
+        return self._take(source, body)
+
+    def refresh(self, peer: str, keys: tuple[str, ...]) -> None:
+        self.refreshed.append((peer, keys))
+
+    def datums(
+        self, keys: list[str] | None, headers: Mapping[str, str], remote_ip: str, resource_type: str = ""
+    ) -> tuple[bytes, bool]:
+        self.asked.append(keys)
+        if self.failure:
+            raise self.failure
+        return self.held
+
+    def _take(self, sender: str, body: bytes) -> bytes:
+        if self.failure:
+            raise self.failure
+        self.taken.append((sender, body))
+        return self.answer
+
+
+@dataclass
+class StubForwarder:
+    """Remembers what it was asked to pass on."""
+
+    tags: list[str] = field(default_factory=list)
+    durable: list[tuple[str, ...]] = field(default_factory=list)
+    reply: Reply = field(default_factory=lambda: Reply(200, b"from the owner"))
+
+    def forward(self, call: Call, to: Forward, run: Callable[[], Answer]) -> Reply:
+        self.tags.append(to.tag)
+        self.durable.append(to.durable)
+        return self.reply
+
+
+@dataclass
+class StubPush:
+    """Remembers who subscribed."""
+
+    known: list[Subscriber] = field(default_factory=list)
+    record: PushRecord = field(default_factory=PushRecord)
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        self.known.append(subscriber)
+
+    def subscribers(self, namespace: str) -> list[Subscriber]:
+        return [one for one in self.known if one.namespace == namespace]
+
+    def state(self, *, reset: bool) -> tuple[PushRecord, list[tuple[Subscriber, int, int]]]:
+        return self.record, []
+
+
+@dataclass
+class Door:
+    """Everything that endpoints may use."""
+
+    settings: Settings = field(default_factory=make_settings)
+    cluster: StubCluster = field(default_factory=StubCluster)
+    replication: StubReplication = field(default_factory=StubReplication)
+    forwarder: StubForwarder = field(default_factory=StubForwarder)
+    push: StubPush = field(default_factory=StubPush)
+    events: list[Event] = field(default_factory=list)
+    now_ms: int = 1_000_000
+    disk: MemoryDisk = field(default_factory=MemoryDisk)
+    naming: NamingService = field(init=False)
+    durable: DurableService = field(init=False)
+
+    def __post_init__(self) -> None:
+        writer = f"{SELF}~1"
+        registry = Registry(writer)
+        self.naming = NamingService(registry, self._monotonic_ms, self.events.append)
+        projection = Projection(registry, self._monotonic_ms, self.events.append)
+        records = Records(writer, self.disk, self.wall_ms, projection.on_record)
+        self.durable = DurableService(records, projection, registry, self._monotonic_ms, self.events.append)
+
+    def _monotonic_ms(self) -> int:
+        return self.now_ms
+
+    def counters(self) -> Mapping[str, int | float]:
+        return {"cpu": 0.5, "load": 1.25, "mem": 0.25, "syncSent": 3}
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_123

@@ -1,0 +1,125 @@
+"""A protocol over a real registry, for tests that are its runtime, its peers and its clock."""
+
+from typing import Any
+
+from app.naming.keys import datum_key
+from app.naming.merge import InstanceList
+from app.naming.operations import RegisterInstance
+from app.naming.registry import Registry
+from app.replication import INSTANCE_LIST, InstanceListProcessor, InstanceListStorage
+from distro.config import DistroConfig
+from distro.mapper import DistroMapper
+from distro.members import MemberList
+from distro.monitor import DistroRecord
+from distro.ports import Component
+from distro.protocol import DistroProtocol
+from distro.types import (
+    CAPABILITY_VERSIONS,
+    Action,
+    Datum,
+    DistroKey,
+    Load,
+    MemberState,
+    Outcome,
+    PeerReport,
+    Received,
+    Report,
+    Verify,
+    Version,
+)
+
+SELF, B, C = "10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848"
+ME, OTHER = f"{SELF}~1", f"{B}~1"
+CONFIG = DistroConfig()
+OWN_KIND = frozenset({CAPABILITY_VERSIONS})
+
+
+class Engine:
+    """A protocol over a real registry; the test is its runtime, its peers and its clock."""
+
+    def __init__(self, *peers: str, config: DistroConfig = CONFIG) -> None:
+        self.config = config
+        self.now_ms = 1_000_000
+        self.peers = peers
+        self.gone: set[str] = set()
+        self.registry = Registry(ME)
+        self.record = DistroRecord()
+        storage, processor = (
+            InstanceListStorage(self.registry),
+            InstanceListProcessor(self.registry, lambda _event: None),
+        )
+        nothing: Any = None
+        members = MemberList(SELF, config, self.now_ms)
+        components = {INSTANCE_LIST: Component(storage, processor, nothing, nothing)}
+        self.protocol = DistroProtocol(members, ME, config, components, self.record, self.now_ms)
+        self.protocol.replace_members([SELF, *peers], self.now_ms)
+
+    def hear(self, *peers: str) -> None:
+        """The peers report that they serve, and hear our reports."""
+        view = tuple(sorted((SELF, *self.peers)))
+        for peer in peers or self.peers:
+            self.protocol.on_report(PeerReport(peer, MemberState.UP, OWN_KIND, {}, view), self.now_ms)
+            self.protocol.on_report_done(
+                peer, Outcome.DELIVERED, PeerReport(peer, MemberState.UP, OWN_KIND, {}, view), self.now_ms
+            )
+
+    def tick(self, wait_ms: int = 0) -> list[Action]:
+        """Let time pass and tick; reports are answered on the way, and left out."""
+        end_ms = self.now_ms + wait_ms
+        while True:
+            actions, next_ms = self.protocol.tick(self.now_ms)
+            for action in actions:
+                if isinstance(action, Report) and action.peer in self.gone:
+                    self.protocol.on_report_done(action.peer, Outcome.REFUSED, None, self.now_ms)
+                elif isinstance(action, Report):
+                    self.hear(action.peer)
+            calls: list[Action] = [action for action in actions if not isinstance(action, Report)]
+            if calls or self.now_ms >= end_ms:
+                return calls
+            self.now_ms = min(max(next_ms, self.now_ms + 1), end_ms)
+
+    def load(self) -> None:
+        """Let every peer give an empty snapshot, so that this node is UP."""
+        self.hear()
+        for action in self.tick():
+            assert isinstance(action, Load)
+            self.protocol.on_load_done(action, Outcome.DELIVERED, [], self.now_ms)
+        self.verify_all(self.tick())
+        assert not self.protocol.loading
+
+    def verify_all(self, actions: list[Action], *refused: str) -> list[Verify]:
+        rounds = [action for action in actions if isinstance(action, Verify)]
+        assert len(rounds) == len(actions), actions
+        for action in rounds:
+            received = Received({key: Version(9, 9, OTHER) for key in refused})
+            self.protocol.on_verify_done(action, Outcome.DELIVERED, received, self.now_ms)
+        return rounds
+
+    def write(self, service: str, port: int = 80) -> str:
+        """Register an instance here and tell the protocol."""
+        self.registry.register(RegisterInstance(service, "10.1.0.1", port), self.now_ms)
+        key = datum_key("public", service)
+        self.protocol.sync(DistroKey(INSTANCE_LIST, key), self.now_ms)
+        return key
+
+    def copy(self, service: str, version: Version) -> str:
+        key = datum_key("public", service)
+        self.registry.apply(Datum(key, version, InstanceList({}, {})), None, self.now_ms)
+        return key
+
+    def leave(self, peer: str) -> None:
+        """The peer says that it goes, and answers no more."""
+        self.gone.add(peer)
+        self.protocol.on_report(PeerReport(peer, MemberState.DOWN, OWN_KIND), self.now_ms)
+
+    def service_of(self, owner: str, *, without: str = "", before: str = "") -> str:
+        """The name of a service whose owner this is when ``without`` is not there; ``before``: and with all there."""
+        everybody = {SELF, *self.peers}
+        for number in range(1_000):
+            name = f"DEFAULT_GROUP@@svc{number}"
+            if DistroMapper.over(SELF, everybody - {without}).map_srv(name) == owner and before in (
+                "",
+                DistroMapper.over(SELF, everybody).map_srv(name),
+            ):
+                return name
+        raise AssertionError(owner)

@@ -1,0 +1,279 @@
+"""Nodes as real processes: ``rollcall serve``, one a member, hurt and ended by pid, with logs in files."""
+
+import contextlib
+import os
+import random
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+
+from distro.mapper import DistroMapper
+from tests.support.client import Client
+
+T = TypeVar("T")
+COMMAND = Path(sys.executable).with_name("rollcall")
+READY_TIMEOUT_S = 20.0
+STOP_TIMEOUT_S = 12.0
+GONE_TIMEOUT_S = 5.0
+POLL_S = 0.02
+FIRST_PORT, LAST_PORT = 20_000, 32_000
+"""Below the ports of outgoing connections, one of which could else take a member's port while that one is down."""
+FAST = {
+    "rollcall.distro.report.intervalMs": "300",
+    "rollcall.distro.report.timeoutMs": "300",
+    "rollcall.distro.refusedDownMs": "700",
+    "rollcall.distro.silentDownMs": "1500",
+    "rollcall.distro.steadyMs": "1000",
+    "nacos.core.protocol.distro.data.verify.intervalMs": "1000",
+}
+"""Settings of a cluster that notices within a second or two what takes a default one ten."""
+
+
+def eventually(check: Callable[[], T], timeout_s: float) -> T:
+    """Return the first true result of ``check``; an assertion or a broken connection in it counts as not yet.
+
+    Raises:
+        AssertionError: it was not true within ``timeout_s``; names the last result or failure.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while True:
+        failure: Exception | None = None
+        try:
+            if result := check():
+                return result
+            seen = f"last result {result!r}"
+        except (AssertionError, OSError, psutil.Error) as error:
+            failure, seen = error, f"{type(error).__name__}: {error}"
+        if time.monotonic() >= deadline_s:
+            raise AssertionError(f"not within {timeout_s} s: {seen}") from failure
+        time.sleep(POLL_S)
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens on, none of them one that an outgoing connection is given by chance."""
+    ports: list[int] = []
+    while len(ports) < count:
+        port = random.randrange(FIRST_PORT, LAST_PORT)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in ports:
+            ports.append(port)
+    return ports
+
+
+def clean_environ() -> dict[str, str]:
+    """This process's environment without proxies and without settings of nodes."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.upper().startswith(("NACOS", "ROLLCALL", "SERVER")) and "PROXY" not in name.upper()
+    }
+
+
+def is_gone(process: psutil.Process) -> bool:
+    """Whether a process has ended, though nobody may have asked for its exit code yet."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+class Member:
+    """One member. ``start`` and ``end`` may be called any number of times."""
+
+    def __init__(self, port: int, folder: Path, settings: Mapping[str, str]) -> None:
+        self.address = f"127.0.0.1:{port}"
+        self.client = Client(self.address)
+        self.folder = folder
+        self.log = folder / "log"
+        self.conf = folder / "conf"
+        self.data = folder / "data"
+        self.settings = dict(settings)
+        self._port = port
+        self._process: subprocess.Popen[bytes] | None = None
+        self.conf.mkdir(parents=True)
+
+    def __repr__(self) -> str:
+        return f"Member({self.address})"
+
+    # --- life ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the processes; see ``wait_ready``."""
+        assert self._process is None, f"{self} runs already"
+        command = [COMMAND, "serve", "--port", str(self._port), "--data", str(self.data), "--conf", str(self.conf)]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                env={**clean_environ(), **self.settings},
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                process_group=0,
+            )
+
+    def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
+        """Return once the member serves."""
+
+        def is_ready() -> bool:
+            code = None if self._process is None else self._process.poll()
+            if code is not None:
+                raise RuntimeError(f"{self} ended with exit code {code}: {self.log_text()}")
+            return self.client.call("GET", "/v1/console/health/readiness").status == 200
+
+        eventually(is_ready, timeout_s)
+
+    def restart(self) -> None:
+        """Start again after an end of whatever kind, and wait until it serves."""
+        self.start()
+        self.wait_ready()
+
+    def stop(self) -> float:
+        """End in order, and return how long that took; the exit code must be 0."""
+        process = self._running()
+        begun_s = time.monotonic()
+        process.terminate()
+        code = process.wait(STOP_TIMEOUT_S)
+        self._process = None
+        assert code == 0, f"{self} ended with exit code {code}: {self.log_text()}"
+        return time.monotonic() - begun_s
+
+    def wait_exit(self, timeout_s: float = READY_TIMEOUT_S) -> int:
+        """Return the exit code of a member that ends by itself."""
+        code = self._running().wait(timeout_s)
+        self._process = None
+        return code
+
+    def end(self) -> None:
+        """End whatever is left, by force and by pid. For the end of a test."""
+        if self._process is not None:
+            self.kill_all()
+
+    # --- harm ------------------------------------------------------------------------------------
+
+    @property
+    def master(self) -> psutil.Process:
+        return psutil.Process(self._running().pid)
+
+    @property
+    def worker(self) -> psutil.Process:
+        """The process that serves; there must be exactly one."""
+        children = self.master.children()
+        assert len(children) == 1, f"{self} has the workers {children}"
+        return children[0]
+
+    def kill_worker(self) -> None:
+        """Kill the worker with all that it holds in memory, and return when it is gone; the master starts another."""
+        worker = self.worker
+        worker.kill()
+        eventually(lambda: is_gone(worker), GONE_TIMEOUT_S)
+
+    def kill_all(self) -> None:
+        """Kill all processes at once, paused ones too."""
+        process = self._running()
+        left = [psutil.Process(process.pid), *self._children()] if process.poll() is None else []
+        # The master first: it would else start another worker.
+        for one in left:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.kill()
+        process.wait(GONE_TIMEOUT_S)
+        eventually(lambda: all(map(is_gone, left)), GONE_TIMEOUT_S)
+        self._process = None
+
+    def _children(self) -> Sequence[psutil.Process]:
+        try:
+            return self.master.children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+
+    def pause(self, *, master: bool = True) -> None:
+        """Stop the processes as they are, as a suspended machine does; without ``master`` the worker alone."""
+        for process in self._pausable(master):
+            process.suspend()
+
+    def resume(self, *, master: bool = True) -> None:
+        for process in self._pausable(master):
+            process.resume()
+
+    def _pausable(self, master: bool) -> list[psutil.Process]:
+        return [self.worker, *([self.master] if master else [])]
+
+    def _running(self) -> "subprocess.Popen[bytes]":
+        assert self._process is not None, f"{self} does not run"
+        return self._process
+
+    # --- what it says ----------------------------------------------------------------------------
+
+    def log_text(self) -> str:
+        return self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
+
+
+class ClusterProcesses:
+    """Members that know each other, each with a folder of its own in ``folder``."""
+
+    def __init__(self, folder: Path, count: int, settings: Mapping[str, str]) -> None:
+        ports = free_ports(count)
+        listed = ",".join(f"127.0.0.1:{port}" for port in ports)
+        common = {"nacos.member.list": listed, "rollcall.announce": "false", **settings}
+        self.members = [Member(port, folder / str(port), common) for port in ports]
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self.members)
+
+    def start(self) -> None:
+        """Start all members and wait until each serves and sees all others UP."""
+        for member in self.members:
+            member.start()
+        for member in self.members:
+            member.wait_ready()
+        for member in self.members:
+            eventually(lambda member=member: self.all_up(member), READY_TIMEOUT_S)  # type: ignore[misc]
+
+    def all_up(self, member: Member) -> bool:
+        states = member.client.states()
+        return len(states) == len(self.members) and set(states.values()) == {"UP"}
+
+    def end(self) -> None:
+        for member in self.members:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                member.end()
+
+    def others(self, member: Member) -> list[Member]:
+        return [one for one in self.members if one is not member]
+
+    def owner(self, service: str) -> Member:
+        """The member that is responsible for a service while all are UP; service names have no group here."""
+        addresses = sorted(member.address for member in self.members)
+        mapper = DistroMapper.over(addresses[0], tuple(addresses), False)
+        address = mapper.map_srv(f"DEFAULT_GROUP@@{service}")
+        return next(member for member in self.members if member.address == address)
+
+    def service_of(self, owner: Member, prefix: str) -> str:
+        """A service name for which ``owner`` is responsible while all are UP."""
+        names = (f"{prefix}-{number}" for number in range(10_000))
+        return next(name for name in names if self.owner(name) is owner)
+
+    def lists(self, service: str, members: Sequence[Member] | None = None) -> list[set[str]]:
+        """What each member lists of a service."""
+        return [set(member.client.hosts(service)) for member in members or self.members]
+
+    def all_list(self, service: str, expected: set[str], members: Sequence[Member] | None = None) -> bool:
+        """Whether every member lists exactly that; for ``eventually``."""
+        lists = self.lists(service, members)
+        assert all(one == expected for one in lists), f"{service}: {[len(one) for one in lists]} of {len(expected)}"
+        return True
+
+    def assert_no_traceback(self) -> None:
+        for member in self.members:
+            text = member.log_text()
+            assert "Traceback (most recent call last)" not in text, f"log of {member}:\n{text[-6000:]}"

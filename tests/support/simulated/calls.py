@@ -1,0 +1,175 @@
+"""Calls between simulated members: what the lanes send, and what the peer's door does with it. Bytes travel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from app.naming.codec import InstanceListCodec
+from app.replication import NodeReplication
+from distro.codec import decode_frame, decode_received, encode_frame, gunzip_if_gzip, gzip_body
+from distro.errors import CodecError, NotInitialized
+from distro.http_agent import GZIP_FROM_BYTES, MEMBER_HEADER
+from distro.types import Action, Load, Outcome, PeerReport, Query, Received, Report, SyncData, Verify
+from tests.support.simulated.network import Reply
+
+if TYPE_CHECKING:
+    from tests.support.simulated.member import SimMember
+
+Done = Callable[[], None]
+UNAVAILABLE = b"503"
+"""Stands for the answer of a member that loads."""
+
+
+class CallAgent:
+    """Executes the protocol's actions on the simulated network, as the lanes of the real runtime do over HTTP."""
+
+    def __init__(self, member: SimMember, codec: InstanceListCodec) -> None:
+        self._member = member
+        self._codec = codec
+
+    def execute(self, action: Action, done: Done) -> None:
+        """Make the call; ``done`` when it ended, after the protocol's event was put."""
+        match action:
+            case Report():
+                self.report(action, done)
+            case SyncData():
+                self._sync(action, done)
+            case Verify():
+                self._verify(action, done)
+            case Query():
+                self._query(action, done)
+            case Load():
+                self._load(action, done)
+
+    def _call(self, action: Action, serve: Callable[[SimMember, Reply], None], on_done: Reply) -> None:
+        member = self._member
+        left_ms = max(action.deadline_ms - member.clock.monotonic_ms(), 1)
+        member.world.network.call(member, action.peer, serve, left_ms, on_done)
+
+    def report(self, action: Report, done: Done) -> None:
+        report = self._member.own_report(action.peer)
+
+        def end(outcome: Outcome, answer: PeerReport | None) -> None:
+            self._member.inbox.put(lambda one, now_ms: one.on_report_done(action.peer, outcome, answer, now_ms))
+            done()
+
+        self._call(action, lambda peer, reply: peer.peer_door.report(report, reply), end)
+
+    def _sync(self, action: SyncData, done: Done) -> None:
+        member = self._member
+        storage = member.components[action.resource_type].storage
+        datums = [one for one in storage.get(action.keys) if one.version.writer == member.writer]
+        if not datums:
+            member.inbox.put(lambda one, now_ms: one.on_sync_done(action, Outcome.DELIVERED, Received(), now_ms))
+            done()
+            return
+        body = encode_frame(datums, self._codec, member.clock.monotonic_ms(), versioned=True)
+        if len(body) >= GZIP_FROM_BYTES:
+            body = gzip_body(body)
+        sender = member.address
+        if member.world.tracing:
+            stand = ", ".join(f"{one.key.rpartition('@')[2]}={one.version.to_text()}" for one in datums)
+            member.world.trace(sender, f"sends to {action.peer}: {stand}")
+
+        def end(outcome: Outcome, answer: bytes | None) -> None:
+            received = decode_received(answer) if answer else Received()
+            member.inbox.put(lambda one, now_ms: one.on_sync_done(action, outcome, received, now_ms))
+            done()
+
+        self._call(action, lambda peer, reply: peer.peer_door.receive(body, sender, reply), end)
+
+    def _verify(self, action: Verify, done: Done) -> None:
+        member = self._member
+        storage = member.components[action.resource_type].storage
+        held = ((key, storage.version(key)) for key in action.keys)
+        body = orjson.dumps({key: version.to_text() for key, version in held if version is not None})
+        sender = member.address
+
+        def end(outcome: Outcome, answer: bytes | None) -> None:
+            received = decode_received(answer) if answer else Received()
+            member.inbox.put(lambda one, now_ms: one.on_verify_done(action, outcome, received, now_ms))
+            done()
+
+        self._call(action, lambda peer, reply: peer.peer_door.verify(body, sender, reply), end)
+
+    def _query(self, action: Query, done: Done) -> None:
+        member = self._member
+        keys, sender = list(action.keys), member.address
+
+        def end(outcome: Outcome, answer: bytes | None) -> None:
+            versions = {}
+            if answer is not None:
+                datums = self._datums(answer)
+                versions = {one.key: one.version for one in datums}
+                try:
+                    now_ms = member.clock.monotonic_ms()
+                    fetched = now_ms <= action.deadline_ms
+                    member.receiver.receive(action.resource_type, action.peer, datums, now_ms, fetched=fetched)
+                except NotInitialized:
+                    outcome = Outcome.FAILED
+            member.inbox.put(lambda one, now_ms: one.on_query_done(action, outcome, versions, now_ms))
+            done()
+
+        self._call(action, lambda peer, reply: peer.peer_door.datums(keys, sender, reply), end)
+
+    def _load(self, action: Load, done: Done) -> None:
+        member = self._member
+        sender = member.address
+
+        def end(outcome: Outcome, answer: bytes | None) -> None:
+            keys: list[str] | None = None
+            if answer == UNAVAILABLE:
+                outcome = Outcome.DELIVERED
+            elif answer is not None:
+                datums = self._datums(answer)
+                member.receiver.load(action.resource_type, datums, member.clock.monotonic_ms())
+                keys = [one.key for one in datums]
+            member.inbox.put(lambda one, now_ms: one.on_load_done(action, outcome, keys, now_ms))
+            done()
+
+        self._call(action, lambda peer, reply: peer.peer_door.datums(None, sender, reply), end)
+
+    def _datums(self, answer: bytes) -> list[Any]:
+        plain = gunzip_if_gzip(answer, self._member.config.body_bytes_max)
+        datums, failed = decode_frame(plain, self._codec, self._member.clock.monotonic_ms())
+        assert not failed, failed
+        return datums
+
+
+class PeerDoor:
+    """What a member answers to its peers."""
+
+    def __init__(self, member: SimMember, replication: NodeReplication) -> None:
+        self._member = member
+        self._replication = replication
+
+    def report(self, report: PeerReport, reply: Reply) -> None:
+        self._member.inbox.put(lambda protocol, now_ms: protocol.on_report(report, now_ms))
+        reply(Outcome.DELIVERED, self._member.own_report(report.address))
+
+    def receive(self, body: bytes, sender: str, reply: Reply) -> None:
+        self._answer(reply, lambda headers, ip: self._replication.receive(body, headers, ip), sender)
+
+    def verify(self, body: bytes, sender: str, reply: Reply) -> None:
+        self._answer(reply, lambda headers, ip: self._replication.verify(body, sender, headers, ip), sender)
+
+    def datums(self, keys: list[str] | None, sender: str, reply: Reply) -> None:
+        self._answer(
+            reply, lambda headers, ip: self._replication.datums(keys, headers, ip)[0], sender, snapshot=keys is None
+        )
+
+    @staticmethod
+    def _answer(
+        reply: Reply, work: Callable[[dict[str, str], str], bytes], sender: str, *, snapshot: bool = False
+    ) -> None:
+        try:
+            answer = work({MEMBER_HEADER.lower(): sender}, sender.partition(":")[0])
+        except NotInitialized:
+            reply(*((Outcome.DELIVERED, UNAVAILABLE) if snapshot else (Outcome.FAILED, None)))
+        except CodecError:
+            reply(Outcome.REJECTED, None)
+        else:
+            reply(Outcome.DELIVERED, answer)

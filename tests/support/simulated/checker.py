@@ -1,0 +1,292 @@
+"""The invariants of replication, watched while a world runs and checked when it is quiet.
+
+1. Agreement: at quiet all members hold the same keys, versions and instances, and see the same members.
+2. A client that beats is not missing: after the heal its instance is absent from its owner's list for at most its next
+   beat and one call that is not answered; at quiet it is everywhere, healthy, as the client described it last.
+   ``strict`` worlds, in which nothing is lost or parted, allow no absence at all, of no serving member.
+3. What is gone stays gone, see ``_follow_instances``; at quiet nothing is left of clients that left or died. Nothing
+   is lost: a serving member drops an instance only with the removal that was the reason.
+4. Versions identify content: whoever holds, or ever held, a version of a key holds the same instances.
+5. One writer: at quiet the writer of each key is its responsible member, and its version is above all under which any
+   run that still lives acknowledged a write. While members are apart both sides may count the same epoch; such versions
+   are ordered by their writers' names, and this is what says that one side's writes were merged into the other's.
+6. Versions never fall: what one run of one member holds of a key only rises, until all agreed to forget the key.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from app.naming.merge import AGE_MARGIN_MS
+from app.naming.model import BEAT_INTERVAL_MS, DELETE_TIMEOUT_MS, Service, Tombstone
+from distro.types import NO_VERSION, Version
+from tests.support.simulated.clients import CALL_MS_MAX, SimClient, Wish
+from tests.support.simulated.door import Kind, Write
+
+if TYPE_CHECKING:
+    from tests.support.simulated.member import SimMember
+    from tests.support.simulated.world import World
+
+SAMPLE_MS = 250
+MISSING_MS_MAX = BEAT_INTERVAL_MS + CALL_MS_MAX
+
+
+class Broken(AssertionError):
+    """An invariant does not hold."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What one run of one member held of a key when it was last looked at."""
+
+    version: Version = NO_VERSION
+    instances: frozenset[str] = frozenset()
+    gone: dict[str, int] = field(default_factory=dict)
+    """Instances that it dropped, and until when the removal that was the reason knew of their life."""
+
+
+class Checker:
+    """Looks at every member after each of its events. The first breach raises ``Broken`` out of the world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.strict = False
+        """No instance whose client beats may be dropped, or be missing from a serving member."""
+        self.looking = True
+        """False in a test that wants to see the outcome only."""
+        self.removals_are_marked = True
+        """False in a test that takes the removals away: then a drop without one counts as one of this moment."""
+        self.longest_missing_ms = 0
+        self._clients: dict[tuple[str, str], SimClient] = {}
+        self._seen: dict[tuple[str, int, str], _Seen] = {}
+        self._contents: dict[tuple[str, Version], tuple[str, Any]] = {}
+        self._removals_ms: dict[tuple[str, str, Version], int] = {}
+        self._last_removal_ms: dict[tuple[str, str], int] = {}
+        self._life_ms: dict[tuple[str, str], int] = {}
+        self._missing_since_ms: dict[tuple[str, str], int] = {}
+        self._acknowledged: dict[str, dict[str, Version]] = {}
+        self._revisions: dict[str, Counter[int]] = {}
+        self._uncertain: set[str] = set()
+
+    def broken(self, text: str) -> Broken:
+        return Broken(f"seed {self._world.seed}, at {self._world.now_ms} ms: {text}")
+
+    # --- while the world runs --------------------------------------------------------------------
+
+    def add(self, client: SimClient) -> None:
+        self._clients[client.datum_key, client.instance_key] = client
+
+    def executed(self, member: SimMember, write: Write, key: str, name: str, before: int | None) -> None:
+        """A member executed a client's call and answers that it did; it held the revision ``before``, if any."""
+        if write.kind is not Kind.DEREGISTER:
+            self._life_ms[key, name] = self._world.now_ms
+        if write.kind is Kind.BEAT:
+            return
+        self._follow_revisions(self._clients[key, name].address, write, before)
+        version = member.registry.version(key)
+        if version is not None and version.writer == member.writer:
+            self._acknowledged.setdefault(key, {})[member.writer] = version
+
+    def _follow_revisions(self, client: str, write: Write, before: int | None) -> None:
+        """Keep the attributes that may hold in the end: each replaces what its member knew, and nothing else.
+
+        Of two that were acknowledged on two sides of a partition either may win.
+        """
+        if write.kind is Kind.REGISTER and write.revision != before:
+            revisions = self._revisions.setdefault(client, Counter())
+            revisions[write.revision] += 1
+            if before is not None:
+                revisions[before] -= 1
+
+    def losing(self, member: SimMember) -> None:
+        """A member is about to lose its memory: what no other one holds of a key may be forgotten.
+
+        One that loads does not count: of two states it keeps the higher, and the other's sender keeps the other.
+        """
+        others = [one for one in self._world.running() if one is not member and not one.protocol.loading]
+        for key, version in member.registry.versions().items():
+            if not any(one.registry.version(key) == version for one in others):
+                self._uncertain.add(key)
+
+    def forgive(self, member: SimMember, key: str) -> None:
+        """Expect nothing any more of what a member holds of a key: a test is about to damage it."""
+        self._seen.pop((member.address, member.run, key), None)
+
+    def look(self, member: SimMember) -> None:
+        """Compare what an event changed with what was there before."""
+        touched = list(member.registry.touched)
+        member.registry.touched.clear()
+        for key in touched if self.looking else ():
+            service = member.registry.find(key)
+            seen = self._seen.setdefault((member.address, member.run, key), _Seen())
+            version = service.version if service else NO_VERSION
+            if version != NO_VERSION and version < seen.version:
+                raise self.broken(
+                    f"{member.address} fell from {seen.version.to_text()} to {version.to_text()} of {key}"
+                )
+            seen.version = version  # none once the key is forgotten: then all agreed that nothing of it matters
+            if service is not None and version != NO_VERSION:
+                self._compare_content(member, key, service)
+                self._date_removals(member, key, service)
+            self._follow_instances(member, key, service, seen)
+
+    def _compare_content(self, member: SimMember, key: str, service: Service) -> None:
+        """Versions identify content."""
+        content = {name: (held.instance, held.version) for name, held in service.held.items()}
+        first, known = self._contents.setdefault((key, service.version), (member.address, content))
+        if known != content:
+            raise self.broken(
+                f"{first} and {member.address} hold different content of {key} as {service.version.to_text()}: "
+                f"{_shown(known)} and {_shown(content)}"
+            )
+
+    def _date_removals(self, member: SimMember, key: str, service: Service) -> None:
+        """Remember of each removal made here until when it knows of the instance's life."""
+        for name, stone in service.tombstones.items():
+            if stone.version.writer == member.writer:
+                known_ms = member.clock.world_ms(stone.at_ms)
+                if known_ms == self._world.now_ms:  # a deregistration: sides that are apart compare it by ages
+                    known_ms -= AGE_MARGIN_MS
+                if (key, name, stone.version) not in self._removals_ms:
+                    self._removals_ms[key, name, stone.version] = known_ms
+                    self._last_removal_ms[key, name] = self._world.now_ms
+
+    def _follow_instances(self, member: SimMember, key: str, service: Service | None, seen: _Seen) -> None:
+        """What is gone stays gone.
+
+        Once a serving member dropped an instance because of a removal that was executed somewhere, it shows it again in
+        the same run only if a registration or a beat of that client was executed anywhere that the removal could not
+        know of: after a deregistration, or after the last sign of life that the judge of an expiry had heard. So a
+        deregistration that was acknowledged in a minority holds against all beats of before it, wherever they went.
+        Members that are apart compare such moments by ages, which may be off by the time on the way: a removal may
+        lose against a beat of up to ``AGE_MARGIN_MS`` before it; the instance is then gone when its beats run out.
+        """
+        instances = frozenset(service.held) if service else frozenset()
+        before, seen.instances = seen.instances, instances
+        if instances == before:
+            return
+        if member.protocol.loading:  # nobody sees this state, and it may come from several others in turn
+            seen.gone.clear()
+            return
+        version = service.version.to_text() if service else "none"
+        for name in before - instances:
+            self._world.trace(member.address, f"drops {name} of {key} at {version}")
+            client = self._clients[key, name]
+            if self.strict and client.is_due:
+                raise self.broken(f"{member.address} drops {name} of {key}, whose client beats")
+            seen.gone[name] = self._known_ms(member, key, name, service.tombstones.get(name) if service else None)
+        for name in instances - before:
+            self._world.trace(member.address, f"shows {name} of {key} at {version}")
+            known_ms = seen.gone.pop(name, -1)
+            if self._life_ms.get((key, name), -1) <= known_ms:
+                raise self.broken(
+                    f"{name} of {key} is back at {member.address} with {version}: its removal knew of its life until "
+                    f"{known_ms} ms, and the last was at {self._life_ms.get((key, name))} ms"
+                )
+
+    def _known_ms(self, member: SimMember, key: str, name: str, stone: Tombstone | None) -> int:
+        if stone is not None:
+            return self._removals_ms[key, name, stone.version]
+        removed_ms = self._last_removal_ms.get((key, name), self._world.now_ms)
+        forgotten_ms = removed_ms + DELETE_TIMEOUT_MS + self._world.config.tombstone_slack_ms
+        if self.removals_are_marked and self._world.now_ms < forgotten_ms:
+            raise self.broken(f"{member.address} lost {name} of {key}, and knows of no removal")
+        return removed_ms
+
+    def watch(self, span_ms: int) -> None:
+        """Let the world run, and look again and again whether an instance that beats is missing."""
+        end_ms = self._world.now_ms + span_ms
+        while self._world.now_ms < end_ms:
+            self._world.run(min(SAMPLE_MS, end_ms - self._world.now_ms))
+            serving = [one for one in self._world.running() if one.serving]
+            for client in self._world.clients:
+                owners = [one for one in serving if one.owns(client.service)]
+                self._sample(client, "its owner", owners, MISSING_MS_MAX)
+                if self.strict:
+                    for member in serving:
+                        self._sample(client, member.address, [member], 0)
+
+    def _sample(self, client: SimClient, where: str, members: list[SimMember], missing_ms_max: int) -> None:
+        if not client.is_due or (members and all(one.shows(client) for one in members)):
+            self._missing_since_ms.pop((client.address, where), None)
+            return
+        missing_ms = self._world.now_ms - self._missing_since_ms.setdefault((client.address, where), self._world.now_ms)
+        self.longest_missing_ms = max(self.longest_missing_ms, missing_ms)
+        if missing_ms > missing_ms_max:
+            raise self.broken(f"{client.address} of {client.service} beats, and {where} lacks it for {missing_ms} ms")
+
+    # --- when it is quiet ------------------------------------------------------------------------
+
+    def check_quiet(self) -> None:
+        """All that must hold once the world is healed and has settled."""
+        self.check_views()
+        self.check_agreement()
+        self._check_writers()
+        self._check_instances()
+        self.check_revisions()
+
+    def check_views(self) -> None:
+        for member in self._world.members.values():
+            servers = member.protocol.mapper.servers
+            if member.protocol.loading or servers != tuple(sorted(self._world.addresses)):
+                raise self.broken(f"{member.address} sees only {servers}, loading {member.protocol.loading}")
+
+    def check_agreement(self) -> None:
+        first, *others = self._world.running()
+        dump = first.dump()
+        for other in others:
+            theirs = other.dump()
+            if theirs != dump:
+                keys = {key for key in dump.keys() | theirs.keys() if dump.get(key) != theirs.get(key)}
+                parts = [f"{key}: {dump.get(key)} and {theirs.get(key)}" for key in sorted(keys)]
+                raise self.broken(f"{first.address} and {other.address} differ in {'; '.join(parts)}")
+
+    def _check_writers(self) -> None:
+        for member in self._world.members.values():
+            for key, service in member.held():
+                owner = member.protocol.mapper.map_srv(service.full_name)
+                if service.version.writer.partition("~")[0] != owner:
+                    raise self.broken(f"{key} is {owner}'s, and written as {service.version.to_text()}")
+                acknowledged = self._acknowledged.get(key, {})
+                for other in self._world.members.values():
+                    if acknowledged.get(other.writer, NO_VERSION) > service.version:
+                        raise self.broken(
+                            f"{other.address} acknowledged {acknowledged[other.writer].to_text()} of {key}, "
+                            f"and {member.address} holds {service.version.to_text()}"
+                        )
+
+    def _check_instances(self) -> None:
+        for client in self._world.clients:
+            for member in self._world.members.values():
+                held = member.instances(client.datum_key).get(client.instance_key)
+                if client.wish is not Wish.PRESENT:
+                    if held is not None:
+                        raise self.broken(f"{client.address} is gone, and {member.address} shows it")
+                    continue
+                if held is None:
+                    raise self.broken(f"{client.address} beats, and {member.address} does not know it")
+                if not held.instance.healthy:
+                    raise self.broken(f"{client.address} beats, and {member.address} has it unhealthy")
+
+    def check_revisions(self) -> None:
+        """What a client described last, and was told to be so, is what is shown of it."""
+        for client in self._world.clients:
+            allowed = self._revisions.get(client.address, Counter())
+            for member in self._world.members.values():
+                held = member.instances(client.datum_key).get(client.instance_key)
+                if held is None or client.wish is not Wish.PRESENT or client.datum_key in self._uncertain:
+                    continue
+                revision = int((held.instance.metadata or {})["revision"] or 0)
+                if allowed[revision] <= 0:
+                    raise self.broken(
+                        f"{member.address} has revision {revision} of {client.address}, not one of {dict(allowed)}"
+                    )
+
+
+def _shown(content: dict[str, Any]) -> str:
+    return ", ".join(
+        f"{name} {instance.metadata} {'up' if instance.healthy else 'ill'} {version.to_text()}"
+        for name, (instance, version) in sorted(content.items())
+    )

@@ -1,0 +1,140 @@
+"""Clients in virtual time: each keeps one instance registered by light beats, until it leaves or falls silent."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from app.naming.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, datum_key, instance_key
+from app.naming.model import BEAT_INTERVAL_MS
+from distro.types import Outcome
+from tests.support.simulated.door import Answered, Kind, Write
+
+if TYPE_CHECKING:
+    from tests.support.simulated.world import World
+
+CALL_MS_MAX = 3_000
+"""How long a client waits for one member. Source: nacos-sdk-python, its default time-out."""
+RETRY_MS = (50, 500)
+
+
+class Wish(enum.Enum):
+    """What a client wants to be."""
+
+    ABSENT = "absent"
+    PRESENT = "present"
+    SILENT = "silent"
+    """It died: no call is made any more, and nobody was told."""
+
+
+class SimClient:
+    """One instance's client. It makes one call at a time, to a member by chance, and asks another after a failure."""
+
+    run = 0
+    listening = False
+
+    def __init__(self, world: World, number: int, service: str) -> None:
+        self.world = world
+        self.address = f"client-{number}"
+        self.service = service
+        self.ip, self.port = f"10.1.0.{number}", 8080
+        self.datum_key = datum_key(DEFAULT_NAMESPACE, service)
+        self.instance_key = instance_key(self.ip, self.port, DEFAULT_CLUSTER)
+        self.wish = Wish.ABSENT
+        self.revision = 0
+        self.registered = False
+        """A member said so, for the attributes that hold now."""
+        self.acknowledged_ms: int | None = None
+        """Since when a member's answer says that the instance is there; None after a deregistration began."""
+        self._leaving = False
+        self._busy = False
+        self._next_beat_ms = 0
+        self._tries_left = 0
+        self._avoid = ""
+
+    def post(self, work: Callable[[], None]) -> None:
+        work()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a list without this instance is wrong: it was told that it is there, and beats."""
+        return self.wish is Wish.PRESENT and self.acknowledged_ms is not None
+
+    # --- what happens to it ----------------------------------------------------------------------
+
+    def appear(self) -> None:
+        """Register, again if need be, with attributes that were never there before."""
+        self.wish, self._leaving = Wish.PRESENT, False
+        self.revision += 1
+        self.registered = False
+        self._step()
+
+    def disappear(self) -> None:
+        """Deregister, as often as it takes to be told that it is done."""
+        if self.wish is Wish.PRESENT:
+            self.wish, self._leaving, self.acknowledged_ms = Wish.ABSENT, True, None
+            self._step()
+
+    def die(self) -> None:
+        self.wish, self._leaving, self.acknowledged_ms = Wish.SILENT, False, None
+
+    # --- what it does ----------------------------------------------------------------------------
+
+    def _step(self) -> None:
+        """Make the call that is due, if none is under way."""
+        if self._busy:
+            return
+        if self._leaving:
+            self._call(Kind.DEREGISTER)
+        elif self.wish is not Wish.PRESENT:
+            return
+        elif not self.registered:
+            self._call(Kind.REGISTER)
+        elif self.world.now_ms >= self._next_beat_ms:
+            self._tries_left = len(self.world.addresses)
+            self._next_beat_ms = self.world.now_ms + BEAT_INTERVAL_MS
+            self._call(Kind.BEAT)
+            self.world.after(BEAT_INTERVAL_MS, self._step)
+
+    def _call(self, kind: Kind) -> None:
+        self._busy = True
+        write = Write(kind, self.service, self.ip, self.port, self.revision)
+        others = [one for one in self.world.addresses if one != self._avoid] or self.world.addresses
+        target = self.world.choice(others)
+
+        def end(outcome: Outcome, answer: Any) -> None:
+            self._busy = False
+            if outcome is Outcome.DELIVERED and answer is not Answered.UNAVAILABLE:
+                self._avoid = ""
+                self._answered(write, answer)
+            else:
+                self._avoid = target
+                self._failed(write)
+
+        self.world.network.call(
+            self, target, lambda member, reply: member.client_door.take(write, reply), CALL_MS_MAX, end
+        )
+
+    def _answered(self, write: Write, answer: Answered) -> None:
+        match write.kind:
+            case Kind.DEREGISTER:
+                self._leaving = False
+            case Kind.REGISTER if self.wish is Wish.PRESENT and write.revision == self.revision:
+                self.registered = True
+                if self.acknowledged_ms is None:
+                    self.acknowledged_ms = self.world.now_ms
+                self._next_beat_ms = self.world.now_ms + BEAT_INTERVAL_MS
+                self.world.after(BEAT_INTERVAL_MS, self._step)
+            case Kind.BEAT if answer is Answered.UNKNOWN and self.wish is Wish.PRESENT:
+                self.world.trace(self.address, "is unknown and registers again")
+                self.registered = False
+        self._step()
+
+    def _failed(self, write: Write) -> None:
+        if write.kind is Kind.BEAT and not self._leaving:
+            self._tries_left -= 1
+            if self._tries_left > 0 and self.registered and self.wish is Wish.PRESENT:
+                self._call(Kind.BEAT)
+                return
+        self.world.after(self.world.between(*RETRY_MS), self._step)

@@ -1,0 +1,117 @@
+"""What goes wrong in a world: a plan drawn from its chance, carried out in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tests.support.simulated.network import Weather
+
+if TYPE_CHECKING:
+    from tests.support.simulated.world import World
+
+Fault = Callable[["World", int], None]
+"""Starts now and ends by itself after about so many ms."""
+
+
+def crash(world: World, length_ms: int) -> None:
+    """A member is killed and comes back empty."""
+    member = world.any_member()
+    if not member.listening:
+        return
+    world.trace(member.address, f"is killed for {length_ms} ms")
+    world.kill(member)
+    world.in_faults(length_ms, lambda: world.start(member))
+
+
+def leave(world: World, length_ms: int) -> None:
+    """A member is stopped in order and comes back empty."""
+    member = world.any_member()
+    if not member.serving:
+        return
+    world.trace(member.address, f"leaves for {length_ms} ms")
+    member.leave()
+    world.in_faults(length_ms + member.config.drain_ms_max, lambda: world.start(member))
+
+
+def pause(world: World, length_ms: int) -> None:
+    """A member stands still; its connections stay open."""
+    member = world.any_member()
+    if not member.listening or member.paused:
+        return
+    world.trace(member.address, f"stands still for {length_ms} ms")
+    member.pause()
+    run = member.run
+    world.in_faults(length_ms, lambda: world.resume(member) if member.run == run else None)
+
+
+def partition(world: World, length_ms: int) -> None:
+    """Two groups of members hear nothing of each other; a client is on one side, or sees both."""
+    one_side = set(world.sample(world.addresses, world.between(1, len(world.addresses) - 1)))
+    clients = {client.address: world.choice(("one", "other", "both")) for client in world.clients}
+    cuts = [(a, b) for a in world.addresses for b in world.addresses if (a in one_side) != (b in one_side)]
+    for client, side in clients.items():
+        if side != "both":
+            cuts += [(client, a) for a in world.addresses if (a in one_side) != (side == "one")]
+    world.trace("network", f"parts {', '.join(sorted(one_side))} from the others for {length_ms} ms")
+    _cut(world, cuts, length_ms)
+
+
+def deaf(world: World, length_ms: int) -> None:
+    """One member's messages to another are lost, the other way they arrive."""
+    source, target = world.sample(world.addresses, 2)
+    world.trace("network", f"loses what {source} says to {target} for {length_ms} ms")
+    _cut(world, [(source, target)], length_ms)
+
+
+def _cut(world: World, cuts: list[tuple[str, str]], length_ms: int) -> None:
+    for source, target in cuts:
+        world.network.cut(source, target)
+
+    def mend() -> None:
+        for source, target in cuts:
+            world.network.mend(source, target)
+
+    world.in_faults(length_ms, mend)
+
+
+def _weather(weather: Weather, what: str) -> Fault:
+    def blow(world: World, length_ms: int) -> None:
+        world.trace("network", f"{what} for {length_ms} ms")
+        world.network.add(weather)
+        world.in_faults(length_ms, lambda: world.network.remove(weather))
+
+    return blow
+
+
+lose_some = _weather(Weather(loss=0.1), "loses a tenth")
+lose_many = _weather(Weather(loss=0.4), "loses four tenths")
+reorder = _weather(Weather(slow=0.3, slow_ms_max=1_500), "is slow at times")
+crawl = _weather(Weather(slow=0.5, slow_ms_max=6_000), "is slower than the deadlines at times")
+repeat = _weather(Weather(duplicates=0.3, late_ms_max=8_000), "delivers some requests again, late")
+
+ALL: tuple[tuple[Fault, int], ...] = (
+    (crash, 12_000),
+    (crash, 3_000),
+    (leave, 6_000),
+    (pause, 20_000),
+    (pause, 6_000),
+    (partition, 20_000),
+    (partition, 4_000),
+    (deaf, 12_000),
+    (lose_some, 15_000),
+    (lose_many, 8_000),
+    (reorder, 15_000),
+    (crawl, 10_000),
+    (repeat, 20_000),
+)
+"""Each kind with its greatest length; the short ones are there because they end before anybody notices."""
+
+
+def plan(world: World, span_ms: int, count: int, kinds: tuple[tuple[Fault, int], ...] = ALL) -> None:
+    """Schedule ``count`` faults over the span; they may overlap."""
+    for _ in range(count):
+        fault, length_ms_max = world.choice(kinds)
+        length_ms = world.between(200, length_ms_max)
+        world.in_faults(world.between(0, span_ms), partial(fault, world, length_ms))

@@ -1,0 +1,153 @@
+"""A cluster and its clients in one virtual time: a heap of events, and one source of chance."""
+
+import heapq
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+from typing import TypeVar
+
+from distro.config import DistroConfig
+from tests.support.simulated.checker import Checker
+from tests.support.simulated.clients import SimClient
+from tests.support.simulated.member import SimMember
+from tests.support.simulated.network import Network, Process
+
+T = TypeVar("T")
+WALL_SKEW_MS = 300_000
+"""Clocks on the wall differ by up to five minutes either way."""
+
+
+class World:
+    """Everything of one seed. Two worlds of one seed and one plan do the same, event by event."""
+
+    def __init__(
+        self,
+        seed: int,
+        members: int = 3,
+        *,
+        config: DistroConfig | None = None,
+        member_class: type[SimMember] = SimMember,
+        tracing: bool = False,
+    ) -> None:
+        self.seed = seed
+        self.now_ms = 0
+        self.events = 0
+        self.tracing = tracing
+        self.config = config or DistroConfig()
+        self._random = Random(seed)
+        self._heap: list[tuple[int, int, Callable[[], None]]] = []
+        self._pushed = 0
+        self._healed = False
+        self.addresses = [f"10.0.0.{number + 1}:8848" for number in range(members)]
+        skews = [self.between(-WALL_SKEW_MS, WALL_SKEW_MS) for _ in self.addresses]
+        self.checker = Checker(self)
+        self.members = {
+            address: member_class(self, address, self.config, skew)
+            for address, skew in zip(self.addresses, skews, strict=True)
+        }
+        processes: dict[str, Process] = dict(self.members)
+        self.network = Network(self, processes)
+        self.clients: list[SimClient] = []
+
+    # --- chance and time -------------------------------------------------------------------------
+
+    def between(self, low: int, high: int) -> int:
+        """An integer by chance, both ends included."""
+        return low + int(self._random.random() * (high - low + 1))
+
+    def chance(self, share: float) -> bool:
+        return self._random.random() < share
+
+    def choice(self, options: Sequence[T]) -> T:
+        return options[int(self._random.random() * len(options))]
+
+    def sample(self, options: Sequence[T], count: int) -> list[T]:
+        return self._random.sample(options, count)
+
+    def shuffle(self, items: list[T]) -> None:
+        self._random.shuffle(items)
+
+    def after(self, delay_ms: int, work: Callable[[], None]) -> None:
+        self._pushed += 1  # of one moment, what was put first comes first
+        heapq.heappush(self._heap, (self.now_ms + delay_ms, self._pushed, work))
+
+    def in_faults(self, delay_ms: int, work: Callable[[], None]) -> None:
+        """As ``after``, but not once the world is healed."""
+        self.after(delay_ms, lambda: None if self._healed else work())
+
+    def run(self, span_ms: int) -> None:
+        """Let time pass."""
+        end_ms = self.now_ms + span_ms
+        heap = self._heap
+        while heap and heap[0][0] <= end_ms:
+            self.now_ms, _, work = heapq.heappop(heap)
+            self.events += 1
+            work()
+        self.now_ms = end_ms
+
+    def trace(self, who: str, what: str) -> None:
+        if self.tracing:
+            print(f"{self.now_ms / 1_000:9.3f}  {who:15} {what}")
+
+    # --- members and clients ---------------------------------------------------------------------
+
+    def start_all(self, *, settle_ms: int = 0) -> None:
+        """Start all members within a second of each other; with ``settle_ms`` also let them find each other."""
+        for member in self.members.values():
+            self.after(self.between(0, 1_000), partial(self.start, member))
+        self.run(settle_ms)
+
+    def start(self, member: SimMember) -> None:
+        if not member.listening:
+            self.trace(member.address, "starts")
+            member.start()
+
+    def kill(self, member: SimMember) -> None:
+        if member.listening:
+            member.kill()
+
+    def resume(self, member: SimMember) -> None:
+        if member.listening and member.paused:
+            self.trace(member.address, "goes on")
+            member.resume()
+
+    def any_member(self) -> SimMember:
+        return self.members[self.choice(self.addresses)]
+
+    def running(self) -> list[SimMember]:
+        return [member for member in self.members.values() if member.listening]
+
+    def add_client(self, service: str) -> SimClient:
+        client = SimClient(self, len(self.clients) + 1, service)
+        self.clients.append(client)
+        self.checker.add(client)
+        return client
+
+    def heal(self) -> None:
+        """End all faults: every message arrives, every member runs."""
+        self._healed = True
+        self.network.heal()
+        self.trace("world", "is healed")
+        for member in self.members.values():
+            self.resume(member)
+            if member.leaving:
+                self.kill(member)
+            self.start(member)
+
+
+def settle_ms(config: DistroConfig) -> int:
+    """How long after the end of all faults the members' states may differ, from the settings alone.
+
+    In this order: a load that hangs since before the heal ends; the members find each other by a report, and one whose
+    answer is under way is repeated; the returning side carries no keys for the steady time; claims wait for a view
+    that is steady; a verify round finds what was lost; a query, a send and a last round bring it everywhere, each
+    after the longest back-off.
+    """
+    find_ms = config.report_interval_ms + config.report_timeout_ms
+    repair_ms = (
+        config.verify_interval_ms
+        + config.verify_timeout_ms
+        + 2 * (config.sync_timeout_ms + config.retry_delay_ms_max)
+        + config.verify_interval_ms
+    )
+    return config.load_timeout_ms + 2 * find_ms + config.steady_ms + config.report_interval_ms + repair_ms

@@ -1,0 +1,72 @@
+"""Rules of the house that no linter knows."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PYTHON = sorted(path for folder in ("app", "distro", "scripts") for path in (ROOT / folder).rglob("*.py"))
+WRITTEN = [path for path in PYTHON if "pb" not in path.parts]
+"""Without modules that a compiler wrote."""
+TEXT = {".py", ".cfg", ".toml", ".md", ".yml", ".yaml", ".html", ".js", ".css", ".sh", ".json", ".jsonl", ""}
+MODULE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 60
+THREAD_OWNERS = {"distro/runtime.py", "app/timers.py", "app/udp.py", "app/rpc/server.py"}
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def texts(*tops: str) -> Iterator[tuple[str, str]]:
+    """Yield name and text of each file of ours but this under these folders, and of these files."""
+    for top in tops:
+        found = [ROOT / top] if (ROOT / top).is_file() else sorted((ROOT / top).rglob("*"))
+        for path in found:
+            ours = path.suffix in TEXT and not {"__pycache__", "node_modules"} & set(path.parts)
+            if path.is_file() and ours and path != Path(__file__).resolve():
+                yield name(path), path.read_text(encoding="utf-8", errors="replace")
+
+
+@pytest.mark.parametrize("path", PYTHON, ids=name)
+def test_only_their_owners_start_threads(path: Path) -> None:
+    if name(path) not in THREAD_OWNERS:
+        assert not re.search(r"\bThread\(", path.read_text()), "see the owners of threads in THREAD_OWNERS"
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=name)
+def test_a_module_is_about_one_thing(path: Path) -> None:
+    lines = path.read_text().count("\n")
+    assert lines <= MODULE_LINES_MAX, "split it by subject"
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=name)
+def test_a_function_does_one_thing(path: Path) -> None:
+    long = [
+        f"{node.name} ({lines} lines)"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (lines := (node.end_lineno or 0) - node.lineno + 1) > FUNCTION_LINES_MAX
+    ]
+    assert not long
+
+
+@pytest.mark.parametrize("path", [path for path in WRITTEN if path.name == "__init__.py"], ids=name)
+def test_a_package_runs_nothing_when_imported(path: Path) -> None:
+    module = ast.parse(path.read_text())
+    assert ast.get_docstring(module), "a package says what it is"
+    assert len(module.body) == 1, "and nothing more"
+
+
+def test_nothing_is_left_to_do() -> None:
+    marks = re.compile(r"\b(TODO|FIXME|XXX)\b")
+    tops = ("app", "distro", "scripts", "tests", "deploy", ".ci")
+    assert not [where for where, text in texts(*tops) if marks.search(text)]
+
+
+def test_no_path_of_one_machine() -> None:
+    tops = ("app", "distro", "scripts", "tests", "deploy", "docs", ".ci", "README.md", "CHANGELOG.md", "setup.cfg")
+    assert not [where for where, text in texts(*tops) if "/work/" in text]

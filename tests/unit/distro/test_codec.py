@@ -1,0 +1,58 @@
+"""The frame of datum traffic, and what is no frame."""
+
+import gzip
+
+import pytest
+
+from distro.codec import decode_received, encode_received, gunzip_if_gzip, gzip_body, json_object
+from distro.errors import CodecError
+from distro.types import Received, Version
+
+
+def test_gzip_is_known_by_its_first_bytes() -> None:
+    assert gunzip_if_gzip(gzip_body(b"{}" * 99), 1_000) == b"{}" * 99
+    assert gunzip_if_gzip(b'{"a":1}', 1_000) == b'{"a":1}'
+
+
+@pytest.mark.parametrize(
+    "body", [gzip.compress(b"x" * 2_000), gzip.compress(b"x")[:-4], b"\x1f\x8bnonsense", b"y" * 1_001]
+)
+def test_a_body_that_is_broken_or_too_long_is_the_peers_fault(body: bytes) -> None:
+    with pytest.raises(CodecError):
+        gunzip_if_gzip(body, 1_000)
+
+
+def test_a_bomb_is_not_unpacked_whole() -> None:
+    bomb = gzip.compress(b"\0" * 50_000_000)
+    with pytest.raises(CodecError, match="over 1000000 bytes"):
+        gunzip_if_gzip(bomb, 1_000_000)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"null", b"{", b'"x"', b"\xff"])
+def test_only_an_object_is_a_frame(body: bytes) -> None:
+    with pytest.raises(CodecError):
+        json_object(body)
+
+
+def test_an_answer_survives_the_way() -> None:
+    received = Received({"k": Version(3, 7, "127.0.0.1:8848~1f")}, {"bad": "no"})
+    assert decode_received(encode_received(received)) == received
+
+
+@pytest.mark.parametrize("body", [b'{"refused":[]}', b'{"refused":{"k":1}}', b'{"refused":{"k":"x"}}', b'{"failed":3}'])
+def test_an_answer_of_another_shape_is_refused(body: bytes) -> None:
+    with pytest.raises(CodecError):
+        decode_received(body)
+
+
+@pytest.mark.parametrize("text", ["", "1", "1.2", "1.2.", "-1.2.a", "1.x.a", "\u0661.2.a", "9" * 30 + ".1.a", None, 7])
+def test_what_is_no_version_is_refused(text: object) -> None:
+    with pytest.raises(CodecError):
+        Version.from_text(text)
+
+
+def test_a_version_may_hold_dots_in_its_writer() -> None:
+    version = Version(5, 12, "10.0.0.1:8848~a.b")
+    assert Version.from_text(version.to_text()) == version
+    assert version.next("10.0.0.1:8848~a.b") == Version(5, 13, "10.0.0.1:8848~a.b")
+    assert version.next("other") == Version(6, 0, "other")

@@ -1,0 +1,74 @@
+"""When a starting member has what the others hold."""
+
+import pytest
+
+from distro.config import DistroConfig
+from distro.load import SnapshotLoad
+from distro.types import Load, Outcome
+
+CONFIG = DistroConfig()
+B, C = "b:1", "c:1"
+
+
+class Anything:
+    """Stands for a component: only its name counts here."""
+
+
+@pytest.fixture
+def load() -> SnapshotLoad:
+    made = SnapshotLoad(CONFIG, {"t": Anything()}, 0)  # type: ignore[dict-item]
+    for peer in (B, C):
+        made.add(peer, 0)
+    return made
+
+
+def end(load: SnapshotLoad, peer: str, outcome: Outcome, keys: list[str] | None, now_ms: int) -> None:
+    call = load.next_call(peer, now_ms)
+    assert call == Load(peer, "t", call.deadline_ms if call else 0)
+    load.on_done(call, outcome, keys, now_ms)
+
+
+def is_over(load: SnapshotLoad, now_ms: int, *reachable: str) -> bool:
+    return load.is_over(now_ms, lambda peer: peer in reachable)
+
+
+def test_all_that_can_give_are_waited_for(load: SnapshotLoad) -> None:
+    end(load, B, Outcome.DELIVERED, ["k"], 100)
+    assert not is_over(load, 100)
+    end(load, C, Outcome.DELIVERED, [], 200)
+    assert is_over(load, 200)
+    assert load.loaded_from() == [B, C]
+
+
+def test_one_that_refuses_counts_as_absent_after_a_while(load: SnapshotLoad) -> None:
+    end(load, B, Outcome.DELIVERED, ["k"], 100)
+    end(load, C, Outcome.REFUSED, None, 100)
+    assert not is_over(load, CONFIG.load_refused_ms - 1)
+    assert is_over(load, CONFIG.load_refused_ms)
+
+
+def test_nobody_with_data_keeps_a_member_from_serving_for_long(load: SnapshotLoad) -> None:
+    for peer in (B, C):
+        end(load, peer, Outcome.FAILED, None, 100)
+    assert not is_over(load, CONFIG.load_wait_ms_max - 1)
+    assert is_over(load, CONFIG.load_wait_ms_max)
+
+
+def test_a_member_that_serves_is_waited_for_longer(load: SnapshotLoad) -> None:
+    end(load, B, Outcome.DELIVERED, ["k"], 100)
+    end(load, C, Outcome.FAILED, None, 100)
+    assert not is_over(load, CONFIG.load_wait_ms_max, C)
+    assert is_over(load, CONFIG.load_timeout_ms, C)
+
+
+def test_a_failed_call_is_made_again_after_a_wait(load: SnapshotLoad) -> None:
+    end(load, B, Outcome.FAILED, None, 100)
+    assert load.next_call(B, 100 + CONFIG.load_retry_delay_ms - 1) is None
+    assert load.next_call(B, 100 + CONFIG.load_retry_delay_ms) is not None
+    assert load.next_call(B, 10_000) is None, "it is under way"
+
+
+def test_a_peer_that_left_the_list_is_not_waited_for(load: SnapshotLoad) -> None:
+    end(load, B, Outcome.DELIVERED, ["k"], 100)
+    load.remove(C)
+    assert is_over(load, 100)

@@ -1,0 +1,164 @@
+"""Who is there: timings, holds, and which side of a separation returns to the other."""
+
+import pytest
+
+from distro.config import DistroConfig
+from distro.members import MemberList
+from distro.types import CAPABILITY_VERSIONS, MemberState, Outcome, PeerReport
+
+SELF, B, C = "a:1", "b:1", "c:1"
+CONFIG = DistroConfig()
+OWN = frozenset({CAPABILITY_VERSIONS})
+
+
+def report(address: str, *, state: MemberState = MemberState.UP, own: bool = True, **more: object) -> PeerReport:
+    view = more.pop("view", (SELF, B, C))
+    return PeerReport(address, state, OWN if own else frozenset(), {}, view, **more)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def members() -> MemberList:
+    """This node and two peers that are UP since 0 ms."""
+    made = MemberList(SELF, CONFIG, 0)
+    made.replace([SELF, B, C], 0)
+    made.serving = True
+    for peer in (B, C):
+        made.on_report(report(peer), 0)
+    assert made.view == (SELF, B, C)
+    return made
+
+
+def fail(members: MemberList, peer: str, outcome: Outcome, now_ms: int) -> MemberState:
+    members.on_report_done(peer, outcome, None, now_ms)
+    found = members.get(peer)
+    assert found is not None
+    return found.state
+
+
+@pytest.mark.parametrize(
+    ("outcome", "limit_ms"), [(Outcome.REFUSED, CONFIG.refused_down_ms), (Outcome.FAILED, CONFIG.silent_down_ms)]
+)
+def test_a_member_is_down_when_it_was_away_for_long_enough(
+    members: MemberList, outcome: Outcome, limit_ms: int
+) -> None:
+    assert fail(members, B, outcome, 10) is MemberState.SUSPICIOUS
+    assert B in members.view, "a suspicious member keeps its keys"
+    members.on_report(report(C), limit_ms - 1)
+    members.tick(limit_ms - 1)
+    assert B in members.view
+    members.tick(limit_ms)
+    assert members.get(B).state is MemberState.DOWN  # type: ignore[union-attr]
+    assert members.view == (SELF, C)
+    assert members.view_since_ms == limit_ms
+
+
+def test_a_returned_member_waits_and_a_break_starts_its_wait_again(members: MemberList) -> None:
+    members.on_report(report(C), 4_000)
+    fail(members, B, Outcome.REFUSED, 4_000)
+    members.on_report(report(B, view=()), 5_000)
+    assert members.get(B).state is MemberState.UP  # type: ignore[union-attr]
+    assert members.view == (SELF, C)
+    assert members.hold_for(B, 7_000) == 8_000
+    fail(members, B, Outcome.FAILED, 8_000)
+    members.on_report(report(B, view=()), 9_000)
+    for peer in (B, C):
+        members.on_report(report(peer), 15_000)
+    members.tick(9_000 + CONFIG.steady_ms - 1)
+    assert members.view == (SELF, C)
+    members.tick(9_000 + CONFIG.steady_ms)
+    assert members.view == (SELF, B, C)
+
+
+def test_a_short_restart_moves_no_keys(members: MemberList) -> None:
+    members.on_report(report(B, state=MemberState.STARTING, view=()), 1_000)
+    assert B in members.view
+    members.on_report(report(B, view=()), 3_000)
+    members.tick(3_000)
+    assert members.view == (SELF, B, C)
+
+
+def test_a_member_that_starts_for_too_long_is_out(members: MemberList) -> None:
+    for now_ms in range(500, CONFIG.refused_down_ms + 500, 500):
+        members.on_report(report(B, state=MemberState.STARTING, view=()), now_ms)
+        members.tick(now_ms)
+    assert B not in members.view
+
+
+def test_one_that_says_that_it_leaves_is_out_at_once(members: MemberList) -> None:
+    members.on_report(report(B, state=MemberState.DOWN), 100)
+    assert members.view == (SELF, C)
+
+
+def test_who_did_not_notice_was_away_itself(members: MemberList) -> None:
+    # B and C lost this node, which slept: it still sees all three, and takes the wait that B tells it.
+    members.on_report(report(B, view=(B, C), told_hold_ms=10_000), 100)
+    assert members.view == (B, C)
+    for peer in (B, C):
+        members.on_report(report(peer), 10_000)
+    members.tick(10_100)
+    assert members.view == (SELF, B, C)
+
+
+def test_of_two_sides_the_smaller_one_returns() -> None:
+    alone = MemberList(SELF, CONFIG, 0)
+    alone.replace([SELF, B, C], 0)
+    for peer in (B, C):
+        alone.on_report(report(peer), 0)
+        fail(alone, peer, Outcome.REFUSED, 5_000)
+    assert alone.view == (SELF,)
+    alone.on_report(report(B, view=(B, C), told_hold_ms=10_000), 6_000)
+    alone.on_report(report(C, view=(B, C), told_hold_ms=10_000), 6_000)
+    assert alone.view == (B, C), "the others are in the view at once, this node waits"
+    assert alone.self_hold_ms(6_000) == 10_000
+
+
+def test_of_two_equal_sides_that_with_the_first_address_stays() -> None:
+    pair = MemberList(B, CONFIG, 0)
+    pair.replace([SELF, B], 0)
+    pair.on_report(report(SELF, view=(SELF, B)), 0)
+    fail(pair, SELF, Outcome.REFUSED, 5_000)
+    pair.on_report(report(SELF, view=(SELF,), told_hold_ms=10_000), 6_000)
+    assert pair.view == (SELF,)
+
+
+def test_a_pause_of_this_process_proves_nothing_about_the_others(members: MemberList) -> None:
+    members.confirmed_ms = 5
+    members.on_pause(60_000, 60_100)
+    members.tick(60_100)
+    assert members.view == (SELF, B, C)
+    assert members.confirmed_ms == -1
+    assert {one.peer for one in members.due_reports(60_100)} == {B, C}
+    members.on_report_done(B, Outcome.DELIVERED, report(B), 60_200)
+    assert members.confirmed_ms == 60_200
+
+
+def test_a_whole_round_of_failures_confirms_too(members: MemberList) -> None:
+    members.on_pause(60_000, 60_000)
+    fail(members, B, Outcome.REFUSED, 60_100)
+    assert members.confirmed_ms == -1
+    fail(members, C, Outcome.REFUSED, 60_200)
+    assert members.confirmed_ms == 60_200
+
+
+def test_with_a_real_member_its_rule_holds(members: MemberList) -> None:
+    members.on_report(report(C, own=False), 100)
+    for failures in range(1, CONFIG.fail_access_max + 1):
+        assert fail(members, B, Outcome.FAILED, 1_000 * failures) is MemberState.SUSPICIOUS
+    assert fail(members, B, Outcome.FAILED, 9_000) is MemberState.DOWN, "the failure after the last that is allowed"
+    members.on_report(report(B), 9_100)
+    assert members.view == (SELF, B, C), "and it is back at once"
+    assert fail(members, B, Outcome.REFUSED, 9_200) is MemberState.DOWN
+
+
+def test_reports_go_to_all_in_turn_and_one_at_a_time(members: MemberList) -> None:
+    assert [one.peer for one in members.due_reports(0)] == [B, C]
+    assert members.due_reports(10_000) == [], "those under way are waited for"
+    members.on_report_done(B, Outcome.DELIVERED, report(B), 100)
+    assert [one.peer for one in members.due_reports(CONFIG.report_interval_ms)] == [B]
+
+
+def test_who_is_not_listed_changes_nothing(members: MemberList) -> None:
+    assert not members.on_report(report("z:1"), 100)
+    came, left = members.replace([SELF, C, "d:1"], 200)
+    assert (came, left) == (["d:1"], [B])
+    assert members.view == (SELF, C), "a new one is DOWN until it was seen"

@@ -1,0 +1,368 @@
+"""What the engine decides to do, and when: one call a peer, in the order fetch, verify, send."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from app.naming.merge import InstanceList
+from app.replication import INSTANCE_LIST
+from distro.config import DistroConfig
+from distro.members import MemberList
+from distro.monitor import DistroRecord
+from distro.protocol import HEARTBEAT_MS, DistroProtocol
+from distro.types import (
+    Action,
+    Datum,
+    DistroKey,
+    Load,
+    Outcome,
+    Query,
+    Received,
+    Report,
+    SyncData,
+    Verify,
+    Version,
+)
+from tests.support.engine import CONFIG, ME, OTHER, SELF, B, C, Engine
+
+
+@pytest.fixture
+def engine() -> Engine:
+    made = Engine(B, C)
+    made.load()
+    return made
+
+
+@pytest.fixture
+def pair() -> Engine:
+    made = Engine(B)
+    made.load()
+    return made
+
+
+def sent(actions: list[Action]) -> dict[str, tuple[str, ...]]:
+    assert all(isinstance(action, SyncData) for action in actions), actions
+    return {action.peer: action.keys for action in actions if isinstance(action, SyncData)}
+
+
+def only(actions: list[Action]) -> Any:
+    [action] = actions
+    return action
+
+
+def test_a_change_leaves_at_once_for_every_peer(engine: Engine) -> None:
+    key = engine.write(engine.service_of(SELF))
+    assert sent(engine.tick()) == {B: (key,), C: (key,)}
+
+
+def test_while_a_send_is_under_way_changes_merge(pair: Engine) -> None:
+    name = pair.service_of(SELF)
+    key = pair.write(name)
+    first = only(pair.tick())
+    for port in range(100, 200):
+        pair.write(name, port)
+    assert pair.tick() == []
+    pair.protocol.on_sync_done(first, Outcome.DELIVERED, Received(), pair.now_ms)
+    second = only(pair.tick())
+    assert second.keys == (key,)
+    pair.protocol.on_sync_done(second, Outcome.DELIVERED, Received(), pair.now_ms)
+    assert pair.tick() == []
+    assert pair.protocol.pending() == 0
+
+
+def test_a_slow_peer_holds_up_no_other(engine: Engine) -> None:
+    name = engine.service_of(SELF)
+    engine.write(name)
+    to_b, _to_c = engine.tick()
+    engine.write(name, 81)
+    assert isinstance(to_b, SyncData)
+    engine.protocol.on_sync_done(to_b, Outcome.DELIVERED, Received(), engine.now_ms)
+    assert sent(engine.tick()).keys() == {to_b.peer}
+
+
+def test_a_delay_widens_the_window() -> None:
+    engine = Engine(B, config=DistroConfig(sync_delay_ms=300))
+    engine.load()
+    engine.write(engine.service_of(SELF))
+    began_ms = engine.now_ms
+    assert engine.tick() == []
+    assert sent(engine.tick(1_000))
+    assert engine.now_ms == began_ms + 300
+
+
+def test_failed_sends_are_repeated_with_back_off(pair: Engine) -> None:
+    key = pair.write(pair.service_of(SELF))
+    waits = []
+    action = only(pair.tick())
+    for _ in range(7):
+        pair.protocol.on_sync_done(action, Outcome.FAILED, Received(), pair.now_ms)
+        began_ms = pair.now_ms
+        calls = pair.tick(10_000)
+        while isinstance(calls[0], Verify):
+            pair.verify_all(calls)
+            calls = pair.tick(10_000)
+        action = only(calls)
+        assert action.keys == (key,)
+        waits.append(pair.now_ms - began_ms)
+    assert waits == [250, 500, 1_000, 2_000, 4_000, 5_000, 5_000]
+
+
+def test_a_batch_that_is_rejected_goes_again_key_by_key(pair: Engine) -> None:
+    """One bad key fails alone: the peer says that the request is wrong, not which part of it."""
+    keys = {pair.write(f"DEFAULT_GROUP@@many{number}") for number in range(3)}
+    action = only(pair.tick())
+    assert set(action.keys) == keys
+    pair.protocol.on_sync_done(action, Outcome.REJECTED, Received(), pair.now_ms)
+    seen = []
+    for _ in range(3):
+        action = only(pair.tick())
+        seen.append(action.keys)
+        pair.protocol.on_sync_done(action, Outcome.REJECTED, Received(), pair.now_ms)
+    assert {key for (key,) in seen} == keys
+    assert pair.tick() == []
+
+
+def test_what_a_peer_refuses_is_fetched_before_anything_else(pair: Engine) -> None:
+    key = pair.write(pair.service_of(SELF))
+    action = only(pair.tick())
+    pair.write(pair.service_of(SELF), 81)
+    pair.protocol.on_sync_done(action, Outcome.DELIVERED, Received({key: Version(2, 0, OTHER)}), pair.now_ms)
+    query = only(pair.tick())
+    assert query == Query(B, INSTANCE_LIST, (key,), pair.now_ms + CONFIG.sync_timeout_ms)
+    pair.protocol.on_query_done(query, Outcome.DELIVERED, {}, pair.now_ms)
+    assert sent(pair.tick()) == {B: (key,)}
+
+
+def test_of_what_a_round_finds_newer_only_our_keys_and_unknown_ones_are_fetched(engine: Engine) -> None:
+    """A third member's key is for that one to merge: the peer may hold what it made of it while it was alone."""
+    ours = engine.write(engine.service_of(SELF))
+    theirs = engine.copy(engine.service_of(C), Version(1, 0, f"{C}~1"))
+    for action in engine.tick():
+        engine.protocol.on_sync_done(action, Outcome.DELIVERED, Received(), engine.now_ms)  # type: ignore[arg-type]
+    engine.verify_all(engine.tick(CONFIG.verify_interval_ms), ours, theirs, "unknown")
+    assert {action.keys for action in engine.tick() if isinstance(action, Query)} == {(ours, "unknown")}
+
+
+def test_after_a_fetch_the_peer_is_owed_what_is_newer_here(pair: Engine) -> None:
+    key = pair.write(pair.service_of(SELF))
+    action = only(pair.tick())
+    pair.protocol.on_sync_done(action, Outcome.DELIVERED, Received({key: Version(0, 5, OTHER)}), pair.now_ms)
+    query = only(pair.tick())
+    pair.protocol.on_query_done(query, Outcome.DELIVERED, {key: Version(0, 5, OTHER)}, pair.now_ms)
+    assert sent(pair.tick()) == {B: (key,)}
+
+
+def test_a_fetch_that_fails_is_repeated(pair: Engine) -> None:
+    pair.protocol.fetch(B, [DistroKey(INSTANCE_LIST, "k")])
+    query = only(pair.tick())
+    pair.protocol.on_query_done(query, Outcome.FAILED, {}, pair.now_ms)
+    assert pair.tick() == []
+    assert only(pair.tick(CONFIG.retry_delay_ms)).keys == ("k",)
+
+
+def test_nothing_goes_to_a_member_that_is_down_and_a_round_tells_it_all_when_it_returns(engine: Engine) -> None:
+    engine.leave(B)
+    key = engine.write(engine.service_of(SELF, without=B))
+    assert sent(engine.tick()) == {C: (key,)}
+    assert engine.record.sync_dropped == 1
+    engine.gone.clear()
+    engine.hear(B)
+    returned = only(engine.tick())
+    assert isinstance(returned, Verify)
+    assert (returned.peer, returned.keys) == (B, (key,))
+
+
+def test_what_is_owed_goes_before_a_round_but_puts_it_off_for_one_interval_at_most(pair: Engine) -> None:
+    """The peer would ask for keys that it is about to get; yet changes without end must not end the rounds."""
+    name = pair.service_of(SELF)
+    pair.tick(CONFIG.verify_interval_ms - 1)
+    due_ms, sends = pair.now_ms + 1, 0
+    while True:
+        pair.now_ms += 500
+        pair.write(name, 1_000 + sends)
+        action = only(pair.tick())
+        if isinstance(action, Verify):
+            break
+        pair.protocol.on_sync_done(action, Outcome.DELIVERED, Received(), pair.now_ms)
+        sends += 1
+    assert sends > 5
+    assert CONFIG.verify_interval_ms <= pair.now_ms - due_ms < CONFIG.verify_interval_ms + 500
+
+
+def test_a_round_to_our_own_kind_lists_what_is_not_claimed_yet(engine: Engine) -> None:
+    """Else the peer would answer with every such key, and all of them would be fetched for nothing."""
+    name = engine.service_of(SELF, without=B, before=B)
+    key = engine.copy(name, Version(4, 2, OTHER))
+    engine.tick(CONFIG.verify_interval_ms - 1_000)
+    engine.leave(B)
+    action = only(engine.tick(1_000))
+    assert isinstance(action, Verify)
+    assert (action.peer, action.keys) == (C, (key,))
+    assert engine.registry.version(key) == Version(4, 2, OTHER)
+
+
+def test_a_round_lists_what_this_node_wrote_and_owns(engine: Engine) -> None:
+    key = engine.write(engine.service_of(SELF))
+    engine.write(engine.service_of(B))
+    engine.copy(engine.service_of(C), Version(1, 0, f"{C}~1"))
+    for action in engine.tick():
+        engine.protocol.on_sync_done(action, Outcome.DELIVERED, Received(), engine.now_ms)  # type: ignore[arg-type]
+    began_ms = engine.now_ms
+    rounds = engine.verify_all(engine.tick(CONFIG.verify_interval_ms))
+    assert engine.now_ms == began_ms + CONFIG.verify_interval_ms
+    assert {action.keys for action in rounds} == {(key,)}
+
+
+def test_while_loading_nothing_but_snapshots_is_asked_for() -> None:
+    """R7."""
+    engine = Engine(B, C)
+    engine.hear()
+    engine.write(engine.service_of(SELF))
+    engine.copy(engine.service_of(SELF), Version(4, 0, OTHER))
+    calls = engine.tick(5_000)
+    assert {type(action) for action in calls} == {Load}
+    assert engine.protocol.loading
+    assert engine.record.claims == 0
+
+
+def test_a_node_alone_in_its_list_is_up_at_once_and_a_standalone_one_does_nothing() -> None:
+    alone = Engine()
+    assert alone.tick() == []
+    assert not alone.protocol.loading
+    members = MemberList(SELF, CONFIG, 0, standalone=True)
+    protocol = DistroProtocol(members, ME, CONFIG, {}, DistroRecord(), 0)
+    assert not protocol.loading
+    assert protocol.steady(0)
+    assert protocol.tick(10) == ([], 10 + HEARTBEAT_MS)
+
+
+def test_a_key_is_claimed_when_the_view_was_steady_for_a_report_period(engine: Engine) -> None:
+    """R2: of what another wrote, once, and then it is sent."""
+    engine.verify_all(engine.tick(CONFIG.verify_interval_ms))
+    name = engine.service_of(SELF, without=B, before=B)
+    key = engine.copy(name, Version(4, 2, OTHER))
+    engine.leave(B)
+    assert engine.protocol.mapper.responsible(name)
+    assert engine.tick(CONFIG.report_interval_ms - 1) == []
+    assert engine.registry.version(key) == Version(4, 2, OTHER)
+    assert sent(engine.tick(1)) == {C: (key,)}
+    assert engine.registry.version(key) == Version(5, 0, ME)
+
+
+def test_contested_keys_are_claimed_at_most_once_in_a_while(pair: Engine) -> None:
+    name = pair.service_of(SELF)
+    pair.tick(CONFIG.report_interval_ms)
+    key = pair.copy(name, Version(4, 2, OTHER))
+    claimed_ms = []
+    for epoch in (4, 6, 8):
+        pair.protocol.claim_later(DistroKey(INSTANCE_LIST, key))
+        calls = pair.tick(10_000)
+        while not isinstance(calls[0], SyncData):
+            pair.verify_all(calls)
+            calls = pair.tick(10_000)
+        claimed_ms.append(pair.now_ms)
+        assert pair.registry.version(key) == Version(epoch + 1, 0, ME)
+        pair.protocol.on_sync_done(only(calls), Outcome.DELIVERED, Received(), pair.now_ms)
+        pair.registry.apply(
+            Datum(key, Version(epoch + 2, 0, OTHER), InstanceList({}, {})), pair.registry.version(key), 0
+        )
+    assert [after - before for before, after in pairwise(claimed_ms)] == [CONFIG.claim_interval_ms] * 2
+
+
+def test_who_leaves_claims_nothing(pair: Engine) -> None:
+    pair.tick(CONFIG.report_interval_ms)
+    pair.protocol.leave(pair.now_ms)
+    key = pair.copy(pair.service_of(SELF), Version(4, 2, OTHER))
+    pair.protocol.claim_later(DistroKey(INSTANCE_LIST, key))
+    pair.verify_all(pair.tick(CONFIG.verify_interval_ms))
+    assert pair.registry.version(key) == Version(4, 2, OTHER)
+
+
+def test_after_a_pause_nothing_is_acted_on_before_a_report_got_through(pair: Engine) -> None:
+    """R9: the others may have gone on without this node."""
+    pair.verify_all(pair.tick(CONFIG.verify_interval_ms))
+    assert pair.protocol.steady(pair.now_ms)
+    _, next_ms = pair.protocol.tick(pair.now_ms)
+    pair.now_ms = next_ms + CONFIG.pause_ms + 1
+    actions, _ = pair.protocol.tick(pair.now_ms)
+    assert [action.peer for action in actions if isinstance(action, Report)] == [B], "it reports at once"
+    assert pair.protocol.mapper.servers == (SELF, B), "silence of the others proves nothing"
+    assert not pair.protocol.steady(pair.now_ms + CONFIG.report_interval_ms)
+    pair.hear()
+    assert not pair.protocol.steady(pair.now_ms), "and the view counts as new"
+    assert pair.protocol.steady(pair.now_ms + CONFIG.report_interval_ms)
+    assert not pair.protocol.loading
+
+
+def test_a_pause_in_which_removals_may_be_forgotten_is_followed_by_a_load(pair: Engine) -> None:
+    key = pair.copy(pair.service_of(B), Version(1, 0, OTHER))
+    kept = pair.copy(pair.service_of(SELF), Version(1, 0, OTHER))
+    _, next_ms = pair.protocol.tick(pair.now_ms)
+    pair.now_ms = next_ms + CONFIG.tombstone_slack_ms
+    calls = pair.tick()
+    assert pair.protocol.loading
+    assert not pair.protocol.members.serving
+    load = only(calls)
+    assert isinstance(load, Load)
+    pair.protocol.on_load_done(load, Outcome.DELIVERED, [kept], pair.now_ms)
+    pair.verify_all(pair.tick())
+    assert (pair.registry.version(key), pair.registry.version(kept)) == (None, Version(1, 0, OTHER))
+
+
+def test_a_spent_key_goes_when_all_peers_agreed_twice(engine: Engine) -> None:
+    """R6: after the first round they may only have asked for it."""
+    name = engine.service_of(SELF)
+    key = engine.write(name)
+    engine.registry.remove("public", name, "10.1.0.1:80:unknown:DEFAULT", engine.now_ms)
+    for action in engine.tick():
+        engine.protocol.on_sync_done(action, Outcome.DELIVERED, Received(), engine.now_ms)  # type: ignore[arg-type]
+    service = engine.registry.find(key)
+    assert service is not None
+    service.tombstones.clear()
+    service.changed_ms = engine.now_ms - CONFIG.tombstone_slack_ms - 1
+    for _ in range(2):
+        assert {action.keys for action in engine.verify_all(engine.tick(10_000))} == {(key,)}
+    assert {action.keys for action in engine.verify_all(engine.tick(10_000))} == {()}
+    assert engine.registry.version(key) is None
+    assert engine.record.forgotten == 1
+
+
+def test_a_peer_that_refuses_a_spent_key_keeps_it_from_being_forgotten(pair: Engine) -> None:
+    name = pair.service_of(SELF)
+    key = pair.write(name)
+    pair.registry.remove("public", name, "10.1.0.1:80:unknown:DEFAULT", pair.now_ms)
+    pair.protocol.on_sync_done(only(pair.tick()), Outcome.DELIVERED, Received(), pair.now_ms)
+    service = pair.registry.find(key)
+    assert service is not None
+    service.tombstones.clear()
+    service.changed_ms = pair.now_ms - CONFIG.tombstone_slack_ms - 1
+    for _ in range(4):
+        pair.verify_all(pair.tick(10_000), key)
+        query = only(pair.tick())
+        pair.protocol.on_query_done(query, Outcome.DELIVERED, {}, pair.now_ms)
+    assert pair.registry.version(key) is not None
+
+
+def test_a_member_that_left_the_list_is_owed_nothing(engine: Engine) -> None:
+    engine.write(engine.service_of(SELF))
+    calls = engine.tick()
+    engine.protocol.replace_members([SELF, B], engine.now_ms)
+    for action in calls:
+        assert isinstance(action, SyncData)
+        engine.protocol.on_sync_done(action, Outcome.FAILED, Received(), engine.now_ms)
+    later = engine.tick(CONFIG.retry_delay_ms)
+    assert {action.peer for action in later} == {B}
+
+
+def test_it_never_sleeps_longer_than_a_pause_may_go_unnoticed(pair: Engine) -> None:
+    pair.verify_all(pair.tick(CONFIG.verify_interval_ms))
+    for _ in range(50):
+        actions, next_ms = pair.protocol.tick(pair.now_ms)
+        assert pair.now_ms <= next_ms <= pair.now_ms + HEARTBEAT_MS
+        for action in actions:
+            if isinstance(action, Verify):
+                pair.verify_all([action])
+            else:
+                pair.hear()
+        pair.now_ms = max(next_ms, pair.now_ms + 1)

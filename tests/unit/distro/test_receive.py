@@ -1,0 +1,268 @@
+"""What a member does with datums, snapshots and verify rounds of peers, key by key."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from app.naming.keys import datum_key
+from app.naming.merge import InstanceList
+from app.naming.model import NEVER_MS, Held, Instance, Tombstone
+from app.naming.operations import RegisterInstance
+from app.naming.registry import Registry
+from app.replication import INSTANCE_LIST, InstanceListProcessor, InstanceListStorage
+from distro.config import DistroConfig
+from distro.errors import NotInitialized
+from distro.mapper import DistroMapper
+from distro.monitor import DistroRecord
+from distro.ports import Component
+from distro.receive import DistroReceiver, Notices
+from distro.types import NO_VERSION, Datum, DistroKey, Version
+
+SELF, B, C = "10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848"
+ME, OTHER, THIRD = f"{SELF}~1", f"{B}~1", f"{C}~1"
+MAPPER = DistroMapper.over(SELF, (SELF, B, C))
+NAMES = {MAPPER.map_srv(name): name for name in (f"DEFAULT_GROUP@@svc{number}" for number in range(20))}
+"""For each member the name of a service that it is responsible for."""
+
+
+@dataclass
+class Noted(Notices):
+    """Keeps what the receiver tells the protocol."""
+
+    synced: list[str] = field(default_factory=list)
+    claimed: list[str] = field(default_factory=list)
+    fetched: list[tuple[str, str]] = field(default_factory=list)
+
+    def sync(self, key: DistroKey) -> None:
+        self.synced.append(key.key)
+
+    def claim(self, key: DistroKey) -> None:
+        self.claimed.append(key.key)
+
+    def fetch(self, peer: str, keys: list[DistroKey]) -> None:
+        self.fetched += [(peer, key.key) for key in keys]
+
+
+class Member:
+    """A receiver over a real registry."""
+
+    def __init__(self) -> None:
+        self.registry = Registry(ME)
+        self.noted = Noted()
+        self.loading = False
+        nothing: Any = None
+        component = Component(
+            InstanceListStorage(self.registry),
+            InstanceListProcessor(self.registry, lambda _event: None),
+            nothing,
+            nothing,
+        )
+        self.receiver = DistroReceiver(
+            ME,
+            DistroConfig(),
+            {INSTANCE_LIST: component},
+            lambda _type: MAPPER,
+            lambda: self.loading,
+            self.noted,
+            DistroRecord(),
+        )
+
+    def register(self, service: str, port: int, now_ms: int = 0) -> None:
+        self.registry.register(RegisterInstance(service, "10.1.0.1", port), now_ms)
+
+    def receive(self, sender: str, datum: Datum, *, fetched: bool = False) -> Version | None:
+        received = self.receiver.receive(INSTANCE_LIST, sender, [datum], 10, fetched=fetched)
+        assert not received.failed
+        return received.refused.get(datum.key)
+
+    def stand(self, key: str) -> tuple[Version | None, list[int]]:
+        """Version and ports held."""
+        service = self.registry.find(key)
+        ports = sorted(one.instance.port for one in service.held.values()) if service else []
+        return self.registry.version(key), ports
+
+
+@pytest.fixture
+def member() -> Member:
+    return Member()
+
+
+def datum(service: str, version: Version, *ports: int, said: Version | None = None) -> Datum:
+    """A datum whose instances were all described at ``said``; at its own version when that is not given."""
+    helds = [Held(Instance("10.1.0.1", port, service_name=service), said or version, 0) for port in ports]
+    return Datum(datum_key("public", service), version, InstanceList({one.instance.key: one for one in helds}, {}))
+
+
+def test_what_was_received_is_taken_and_not_sent_on(member: Member) -> None:
+    first, second = Version(1, 0, OTHER), Version(1, 1, OTHER)
+    key = datum(NAMES[B], first).key
+    assert member.receive(B, datum(NAMES[B], first, 80)) is None
+    assert member.receive(B, datum(NAMES[B], second, 81)) is None
+    assert member.stand(key) == (second, [81])
+    assert member.noted == Noted()
+
+
+def test_a_late_copy_is_answered_with_the_version_held(member: Member) -> None:
+    first, second = Version(1, 0, OTHER), Version(1, 1, OTHER)
+    member.receive(B, datum(NAMES[B], second, 81))
+    assert member.receive(B, datum(NAMES[B], first, 80)) == second
+    assert member.receive(B, datum(NAMES[B], second, 81)) is None
+    assert member.noted == Noted()
+
+
+def test_a_new_writer_must_know_what_the_old_one_wrote(member: Member) -> None:
+    """Else it is told our version, fetches our state and merges that."""
+    old, new = Version(1, 5, THIRD), Version(2, 0, OTHER)
+    key = datum(NAMES[B], old).key
+    member.receive(C, datum(NAMES[B], old, 80, 81))
+    assert member.receive(B, datum(NAMES[B], new, 80, said=Version(1, 5, THIRD))) == old
+    assert member.stand(key) == (old, [80, 81])
+    assert member.receive(B, datum(NAMES[B], new, 80, 81, said=Version(1, 5, THIRD))) is None
+    assert member.stand(key) == (new, [80, 81])
+
+
+def test_a_removal_counts_as_known_by_its_tombstone(member: Member) -> None:
+    old, new = Version(1, 5, THIRD), Version(2, 1, OTHER)
+    gone = datum(NAMES[B], old, 80)
+    member.receive(C, gone)
+    received = datum(NAMES[B], new)
+    name = next(iter(gone.value.held))
+    received.value.tombstones[name] = Tombstone(new, 0, 90_000)
+    assert member.receive(B, received) is None
+    assert member.stand(received.key) == (new, [])
+    stale = datum(NAMES[B], Version(3, 0, THIRD), 80, said=old)
+    assert member.receive(C, stale) == new, "a writer that does not know of the removal cannot undo it"
+
+
+@pytest.mark.parametrize("version", [Version(1, 0, "0"), Version(9, 0, OTHER)])
+def test_the_owner_fetches_what_another_wrote_and_merges_that(member: Member, version: Version) -> None:
+    """A send may have been under way for long; only the sender's state of today is merged, higher or lower."""
+    member.register(NAMES[SELF], 80)
+    other = datum(NAMES[SELF], version, 81)
+    before = member.stand(other.key)
+    assert member.receive(B, other) is None
+    assert member.stand(other.key) == before
+    assert member.noted == Noted(fetched=[(B, other.key)])
+    assert member.receive(B, other, fetched=True) is None
+    after, ports = member.stand(other.key)
+    assert ports == [80, 81]
+    assert after is not None
+    assert after > version
+    assert after.writer == ME
+    assert member.noted.synced == [other.key]
+
+
+def test_the_owner_takes_what_says_the_same_and_claims_it_in_time(member: Member) -> None:
+    """Claiming at once would let two members that disagree on the owner claim in a circle."""
+    member.register(NAMES[SELF], 80)
+    ours = member.registry.version(datum_key("public", NAMES[SELF]))
+    same = datum(NAMES[SELF], Version(9, 0, OTHER), 80, said=ours)
+    member.receive(B, same, fetched=True)
+    assert member.stand(same.key) == (Version(9, 0, OTHER), [80])
+    assert member.noted == Noted(claimed=[same.key])
+
+
+def test_the_owner_claims_a_key_that_it_first_hears_of_from_another(member: Member) -> None:
+    new = datum(NAMES[SELF], Version(1, 0, OTHER), 80)
+    member.receive(B, new)
+    assert member.stand(new.key) == (Version(1, 0, OTHER), [80])
+    assert member.noted == Noted(claimed=[new.key])
+
+
+def test_real_nacos_overwrites_its_own_keys_and_ours_are_merged(member: Member) -> None:
+    """R8: it sends no versions, and gets no refusal, which it would answer by sending for ever."""
+    theirs = datum(NAMES[B], NO_VERSION, 80)
+    assert member.receive(B, theirs) is None
+    assert member.receive(B, datum(NAMES[B], NO_VERSION, 81)) is None
+    version, ports = member.stand(theirs.key)
+    assert ports == [81]
+    assert version is not None
+    assert version.writer == B
+    assert member.receive(C, datum(NAMES[B], NO_VERSION, 82)) is None
+    assert member.stand(theirs.key) == (version, [81]), "C is not responsible for it"
+    member.register(NAMES[SELF], 90)
+    assert member.receive(B, datum(NAMES[SELF], NO_VERSION, 91)) is None
+    assert member.stand(datum_key("public", NAMES[SELF]))[1] == [90, 91]
+
+
+def test_a_member_that_loads_takes_nothing_but_snapshots(member: Member) -> None:
+    """R7."""
+    member.loading = True
+    one = datum(NAMES[B], Version(1, 0, OTHER), 80)
+    with pytest.raises(NotInitialized):
+        member.receiver.receive(INSTANCE_LIST, B, [one], 0)
+    with pytest.raises(NotInitialized):
+        member.receiver.verify(INSTANCE_LIST, B, {}, 0)
+    with pytest.raises(NotInitialized):
+        member.receiver.verify_checksums(INSTANCE_LIST, B, {}, 0)
+    assert member.receiver.load(INSTANCE_LIST, [one], 0) == 1
+    assert member.receiver.load(INSTANCE_LIST, [datum(NAMES[B], Version(0, 9, THIRD), 81)], 0) == 0
+    assert member.stand(one.key) == (Version(1, 0, OTHER), [80])
+
+
+def test_a_snapshot_that_comes_when_the_load_is_over_is_not_used(member: Member) -> None:
+    """It would go past the question whether it knows what is held here."""
+    member.receive(C, datum(NAMES[B], Version(1, 5, THIRD), 80, 81))
+    late = datum(NAMES[B], Version(2, 0, OTHER), 80)
+    assert member.receiver.load(INSTANCE_LIST, [late], 0) == 0
+    assert member.stand(late.key) == (Version(1, 5, THIRD), [80, 81])
+
+
+def test_a_round_fetches_what_is_newer_there_and_names_what_is_newer_here(member: Member) -> None:
+    older, newer = (f"DEFAULT_GROUP@@b{number}" for number in range(2))
+    member.receive(B, datum(older, Version(1, 0, OTHER), 80))
+    member.receive(B, datum(newer, Version(1, 5, OTHER), 80))
+    keys = {name: datum_key("public", name) for name in (older, newer, "DEFAULT_GROUP@@unknown")}
+    listed = {
+        keys[older]: Version(1, 1, OTHER),
+        keys[newer]: Version(1, 4, OTHER),
+        keys["DEFAULT_GROUP@@unknown"]: Version(1, 0, OTHER),
+    }
+    received = member.receiver.verify(INSTANCE_LIST, B, listed, 0)
+    assert received.refused[keys[newer]] == Version(1, 5, OTHER)
+    assert keys[older] not in received.refused
+    assert set(member.noted.fetched) == {(B, keys[older]), (B, keys["DEFAULT_GROUP@@unknown"])}
+
+
+def test_a_round_of_another_writer_is_told_of_ours_even_when_it_is_higher(member: Member) -> None:
+    """Versions of two writers do not tell who knows what; the one that owns the key is the one to merge."""
+    member.receive(C, datum(NAMES[B], Version(1, 5, THIRD), 80))
+    key = datum_key("public", NAMES[B])
+    received = member.receiver.verify(INSTANCE_LIST, B, {key: Version(2, 0, OTHER)}, 0)
+    assert received.refused == {key: Version(1, 5, THIRD)}
+    assert member.noted.fetched == []
+
+
+def test_a_round_without_a_key_of_its_sender_is_told_of_it_and_nothing_is_deleted(member: Member) -> None:
+    member.receive(B, datum(NAMES[B], Version(1, 0, OTHER), 80))
+    member.receive(C, datum(NAMES[C], Version(1, 0, THIRD), 80))
+    received = member.receiver.verify(INSTANCE_LIST, B, {}, 10**9)
+    assert received.refused == {datum_key("public", NAMES[B]): Version(1, 0, OTHER)}
+    assert member.stand(datum_key("public", NAMES[B]))[1] == [80]
+
+
+def test_a_spent_key_that_its_owner_forgot_is_forgotten(member: Member) -> None:
+    key = datum_key("public", NAMES[B])
+    member.receive(B, datum(NAMES[B], Version(1, 3, OTHER)))
+    assert member.receiver.verify(INSTANCE_LIST, B, {}, 60_000).refused == {key: Version(1, 3, OTHER)}
+    assert member.receiver.verify(INSTANCE_LIST, B, {}, 60_011).refused == {}
+    assert member.registry.version(key) is None
+
+
+def test_ages_of_what_is_taken_prove_nothing(member: Member) -> None:
+    one = datum(NAMES[B], Version(1, 0, OTHER), 80)
+    member.receive(B, one)
+    service = member.registry.find(one.key)
+    assert service is not None
+    assert {held.heard_ms for held in service.held.values()} == {NEVER_MS}
+
+
+def test_what_is_asked_for_is_served(member: Member) -> None:
+    member.register(NAMES[SELF], 80)
+    member.receive(B, datum(NAMES[B], Version(1, 0, OTHER), 80))
+    keys = {datum_key("public", NAMES[SELF]), datum_key("public", NAMES[B])}
+    assert {one.key for one in member.receiver.serve(INSTANCE_LIST, None)} == keys
+    assert [one.key for one in member.receiver.serve(INSTANCE_LIST, [datum_key("public", NAMES[B]), "x"])] == [
+        datum_key("public", NAMES[B])
+    ]

@@ -1,0 +1,70 @@
+"""Delay tasks: merging, deadlines, order, retries."""
+
+from distro.tasks import BackOff, DelayTasks, PeerLane
+from distro.types import DistroKey
+
+
+def keys(*names: str, kind: str = "t") -> list[DistroKey]:
+    return [DistroKey(kind, name) for name in names]
+
+
+def test_changes_of_one_key_are_one_task_with_the_first_deadline() -> None:
+    tasks = DelayTasks()
+    (key,) = keys("a")
+    tasks.add(key, 100)
+    tasks.add(key, 900)
+    assert tasks.next_due_ms() == 100
+    assert tasks.pop_due(99, 10) == []
+    assert tasks.pop_due(100, 10) == [key]
+    assert (len(tasks), tasks.next_due_ms()) == (0, None)
+
+
+def test_a_send_takes_the_oldest_keys_of_one_type() -> None:
+    tasks = DelayTasks()
+    for key in [*keys("a"), *keys("x", kind="other"), *keys("b", "c")]:
+        tasks.add(key, 0)
+    assert tasks.pop_due(0, 2) == keys("a", "b")
+    assert tasks.pop_due(0, 2) == keys("x", kind="other")
+    assert tasks.pop_due(0, 2) == keys("c")
+
+
+def test_failed_keys_wait_and_hold_up_the_newer_ones() -> None:
+    tasks = DelayTasks()
+    tasks.add(*keys("new"), 0)
+    tasks.retry(keys("old"), 500)
+    assert tasks.pop_due(499, 10) == []
+    assert tasks.pop_due(500, 10) == keys("old", "new")
+
+
+def test_keys_that_were_refused_together_leave_one_by_one() -> None:
+    tasks = DelayTasks()
+    tasks.retry(keys("a", "b"), 0, alone=True)
+    tasks.add(*keys("c"), 0)
+    assert [tasks.pop_due(0, 10) for _ in range(3)] == [keys("a"), keys("b"), keys("c")]
+
+
+def test_a_peer_that_answers_again_ends_the_wait() -> None:
+    tasks = DelayTasks()
+    tasks.add(*keys("a"), 0)
+    tasks.retry([], 5_000)
+    tasks.resume()
+    assert tasks.pop_due(1, 10) == keys("a")
+
+
+def test_back_off_doubles_to_its_bound_and_starts_over() -> None:
+    back_off = BackOff(250, 1_000)
+    assert [back_off.failed() for _ in range(4)] == [250, 500, 1_000, 1_000]
+    back_off.succeeded()
+    assert back_off.failed() == 250
+
+
+def test_a_lost_peer_is_owed_nothing_and_is_verified_when_found() -> None:
+    lane = PeerLane(BackOff(250, 1_000))
+    lane.found(1_000)
+    lane.tasks.add(*keys("a"), 0)
+    lane.fetch.update(dict.fromkeys(keys("b")))
+    assert lane.lost() == 1
+    assert not lane.fetch
+    assert not lane.reachable
+    lane.found(9_000)
+    assert lane.next_due_ms(9_000) == 9_000

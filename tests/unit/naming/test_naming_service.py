@@ -1,0 +1,48 @@
+"""NamingService: what an update needs, and what a beat brings back."""
+
+import pytest
+
+from app.naming.errors import InvalidParam
+from app.naming.operations import Beat, RegisterInstance
+from app.naming.registry import Registry
+from app.naming.service import NamingService
+
+SERVICE = "DEFAULT_GROUP@@orders"
+
+
+@pytest.fixture
+def naming() -> NamingService:
+    return NamingService(Registry("127.0.0.1:8848~1"), lambda: 0, lambda event: None)
+
+
+def register(port: int = 8080, cluster: str = "DEFAULT", **attributes: bool) -> RegisterInstance:
+    return RegisterInstance(SERVICE, "10.0.0.1", port, cluster=cluster, **attributes)
+
+
+def clusters(naming: NamingService) -> list[str]:
+    view = naming.service_view("public", SERVICE)
+    return sorted(one.cluster_name for one in view.instances) if view else []
+
+
+def test_a_strict_update_takes_an_instance_of_this_address_in_any_cluster(naming: NamingService) -> None:
+    naming.register(register())
+    naming.update(register(cluster="other"), strict=True)
+    assert clusters(naming) == ["DEFAULT", "other"]
+
+
+@pytest.mark.parametrize("update", [register(port=8081), register(ephemeral=False)])
+def test_a_strict_update_creates_nothing(naming: NamingService, update: RegisterInstance) -> None:
+    naming.register(register())
+    with pytest.raises(InvalidParam, match=f"instance not exist: 10.0.0.1:{update.port}:unknown:DEFAULT"):
+        naming.update(update, strict=True)
+    assert clusters(naming) == ["DEFAULT"]
+
+
+def test_an_instance_that_a_beat_brings_gets_the_id_that_its_metadata_asks_for(naming: NamingService) -> None:
+    metadata = {"preserved.instance.id.generator": "snowflake"}
+    for port in (8080, 8081):
+        naming.beat(Beat(SERVICE, "10.0.0.1", port, full=True, metadata=metadata))
+    naming.beat(Beat(SERVICE, "10.0.0.1", 8082, full=True))
+    view = naming.service_view("public", SERVICE)
+    assert view is not None
+    assert [one.instance_id for one in view.instances] == ["0", "1", f"10.0.0.1#8082#DEFAULT#{SERVICE}"]

@@ -1,0 +1,327 @@
+"""The command: what it refuses before anything starts, what it says, and how several nodes end together."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.announce import announce, base_url
+from app.cli import main
+from app.data_lock import DataLock
+from app.settings import read_settings
+
+ROOT = Path(__file__).resolve().parents[2]
+STUB = """
+import http.server, signal, sys, time
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if self.path == "/nacos/ready" else 404)
+        self.end_headers()
+    def log_message(self, *_):
+        pass
+port, way = int(sys.argv[1]), sys.argv[2]
+if way == "dies":
+    sys.exit(7)
+signal.signal(signal.SIGTERM, signal.SIG_IGN if way == "stubborn" else lambda *_: sys.exit(0))
+http.server.HTTPServer(("127.0.0.1", port), Handler).serve_forever()
+"""
+DRIVER = """
+import json, os, sys
+from app.local_cluster import LocalCluster, LocalNode
+nodes = [LocalNode(f"http://127.0.0.1:{port}/nacos", f"http://127.0.0.1:{port}/nacos/ready",
+                   [sys.executable, "-c", sys.argv[2], str(port), way], dict(os.environ), ".")
+         for port, way in json.loads(sys.argv[1])]
+sys.exit(LocalCluster(nodes, stop_timeout_s=1).run())
+"""
+
+
+def free_ports(count: int) -> list[int]:
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [probe.getsockname()[1] for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
+@pytest.fixture(autouse=True)
+def no_settings_of_the_caller(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in list(os.environ):
+        if name.upper().startswith(("ROLLCALL", "NACOS", "SERVER")):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def executed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], dict[str, str], str]]:
+    """What would have become of this process: command, environment and folder."""
+    calls: list[tuple[list[str], dict[str, str], str]] = []
+    monkeypatch.setattr(os, "execve", lambda _, command, environ: calls.append((command, environ, os.getcwd())))
+    return calls
+
+
+class TestServe:
+    def test_one_node_becomes_gunicorn_with_whole_paths(self, tmp_path: Path, executed: list[Any]) -> None:
+        [port] = free_ports(1)
+        assert main(["serve", "--port", str(port), "--data", "kept"]) == 0
+        [(command, environ, folder)] = executed
+        assert command == [sys.executable, "-P", "-m", "gunicorn", "-c", "python:app.gunicorn_conf", "app.wsgi:app"]
+        assert folder == str(ROOT)
+        assert environ["server.port"] == str(port)
+        settings = read_settings({}, environ)
+        assert settings.port == port
+        assert settings.data_dir == tmp_path / "kept"
+        assert settings.conf_dir == tmp_path / "conf"
+        assert settings.standalone
+        assert settings.warnings == ()
+
+    def test_the_conf_folder_is_handed_on(self, tmp_path: Path, executed: list[Any]) -> None:
+        [port] = free_ports(1)
+        (tmp_path / "etc").mkdir()
+        (tmp_path / "etc" / "application.properties").write_text(f"server.port={port}")
+        assert main(["serve", "--conf", "etc"]) == 0
+        assert read_settings({}, executed[0][1]).port == port
+
+    @pytest.mark.parametrize(
+        ("arguments", "text"),
+        [
+            (
+                ["--port", "http"],
+                "rollcall: server.port=http (command line) is not allowed: a whole number from 1 to 65535",
+            ),
+            (
+                ["--host", "a b"],
+                "rollcall: server.address=a b (command line) is not allowed: an IP address or host name",
+            ),
+            (["--conf", "none"], "is not allowed: a folder that exists"),
+            (["--port", "65530", "--members", "3"], "would need port 65550"),
+            (["--host", "198.51.100.77", "--port", "1"], "rollcall: cannot listen on http://198.51.100.77:1/nacos: "),
+        ],
+    )
+    def test_what_is_wrong_is_said_in_one_line(
+        self, arguments: list[str], text: str, executed: list[Any], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(["serve", *arguments]) == 2
+        written = capsys.readouterr()
+        assert text in written.err
+        assert written.err.count("\n") == 1
+        assert written.out == ""
+        assert not executed
+
+    @pytest.mark.parametrize("members", [1, 2])
+    def test_a_port_in_use_is_named(
+        self, members: int, executed: list[Any], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            assert main(["serve", "--port", str(port), "--members", str(members)]) == 2
+        assert f"cannot listen on http://127.0.0.1:{port}/nacos: Address already in use" in capsys.readouterr().err
+
+    def test_a_data_folder_in_use_is_named(
+        self, tmp_path: Path, executed: list[Any], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        [port] = free_ports(1)
+        with DataLock(tmp_path / "data"):
+            assert main(["serve", "--port", str(port)]) == 2
+        assert f"{tmp_path / 'data'} is in use by another node, process {os.getpid()}" in capsys.readouterr().err
+
+    def test_members_beside_a_cluster_conf_are_refused(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / "conf").mkdir()
+        (tmp_path / "conf" / "cluster.conf").write_text("10.0.0.1\n")
+        assert main(["serve", "--members", "3"]) == 2
+        assert "conf/cluster.conf is another" in capsys.readouterr().err
+
+    @pytest.mark.parametrize("count", ["0", "10", "some"])
+    def test_members_are_one_to_nine(self, count: str, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit) as caught:
+            main(["serve", "--members", count])
+        assert caught.value.code == 2
+        assert "--members" in capsys.readouterr().err
+
+
+def test_each_member_knows_all_and_its_own_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made: list[Any] = []
+
+    class Recorded:
+        def __init__(self, nodes: list[Any], stop_timeout_s: float) -> None:
+            made.extend(nodes)
+
+        def run(self) -> int:
+            return 0
+
+    monkeypatch.setattr("app.cli.LocalCluster", Recorded)
+    monkeypatch.setenv("NACOS_MEMBER_LIST", "10.0.0.1,10.0.0.2")
+    [port] = free_ports(1)
+    # Below the ports that systems hand out, so that the two above are free as well.
+    port = 20_000 + port % 10_000
+    assert main(["serve", "--members", "3", "--port", str(port), "--data", "d"]) == 0
+    ports = [port, port + 10, port + 20]
+    members = tuple(f"127.0.0.1:{each}" for each in ports)
+    for each, node in zip(ports, made, strict=True):
+        settings = read_settings({}, node.environ)
+        assert (settings.port, settings.members, settings.standalone) == (each, members, False)
+        assert settings.self_address == f"127.0.0.1:{each}"
+        assert settings.data_dir == tmp_path / "d" / str(each)
+        assert not settings.announce
+        assert settings.warnings == ()
+        assert node.url == f"http://127.0.0.1:{each}/nacos"
+        assert node.ready_url == f"http://127.0.0.1:{each}/nacos/v1/console/health/readiness"
+    assert capsys.readouterr().err == ""
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out.startswith("rollcall 0.")
+
+
+class TestAnnounce:
+    def test_standalone(self) -> None:
+        lines = announce(read_settings({}, {})).splitlines()
+        assert lines[0] == "ready http://127.0.0.1:8848/nacos (standalone)"
+        assert [line for line in lines if "curl" in line] == [
+            "  curl -X POST 'http://127.0.0.1:8848/nacos/v1/ns/instance?serviceName=orders&ip=10.0.0.7&port=8080'",
+            "  curl 'http://127.0.0.1:8848/nacos/v1/ns/instance/list?serviceName=orders'",
+        ]
+
+    def test_member(self) -> None:
+        settings = read_settings({}, {"nacos.member.list": "127.0.0.1:8848,127.0.0.1:8858"})
+        assert announce(settings).startswith("ready http://127.0.0.1:8848/nacos (member 127.0.0.1:8848 of 2)\n")
+
+    def test_a_wildcard_is_no_url(self) -> None:
+        assert base_url(read_settings({}, {"SERVER_ADDRESS": "0.0.0.0", "nacos.server.ip": "10.1.1.1"})) == (
+            "http://10.1.1.1:8848/nacos"
+        )
+        assert base_url(read_settings({"server.address": "::1", "server.servlet.contextPath": "/"}, {})) == (
+            "http://[::1]:8848"
+        )
+
+
+@contextmanager
+def cluster(*ways: str) -> Iterator[tuple["subprocess.Popen[str]", list[int]]]:
+    ports = free_ports(len(ways))
+    plan = json.dumps(list(zip(ports, ways, strict=True)))
+    with subprocess.Popen(
+        [sys.executable, "-c", DRIVER, plan, STUB],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as driver:
+        try:
+            yield driver, ports
+        finally:
+            # Its members are in groups of their own, and end with it only when it is asked.
+            driver.terminate()
+            driver.wait(10)
+
+
+def read_until(driver: "subprocess.Popen[str]", found: Callable[[str], bool]) -> list[str]:
+    assert driver.stdout is not None
+    lines: list[str] = []
+    for line in driver.stdout:
+        lines.append(line.rstrip("\n"))
+        if found(line):
+            return lines
+    raise AssertionError(f"ended with {lines}")
+
+
+def answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+class TestLocalCluster:
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+    def test_says_ready_once_all_are_and_ends_with_all(self, number: signal.Signals) -> None:
+        with cluster("serves", "serves", "serves") as (driver, ports):
+            lines = read_until(driver, lambda line: "instance/list" in line)
+            assert lines[:3] == [f"member http://127.0.0.1:{port}/nacos" for port in ports]
+            assert [line.startswith("ready") for line in lines].count(True) == 1
+            assert lines[3].startswith("ready: 3 members, after ")
+            assert f"127.0.0.1:{ports[0]}/nacos/v1/ns/instance?" in lines[-2]
+            assert f"127.0.0.1:{ports[2]}/nacos/v1/ns/instance/list?" in lines[-1]
+            assert all(map(answers, ports))
+            driver.send_signal(number)
+            assert driver.wait(10) == 0
+            assert not any(map(answers, ports))
+
+    def test_a_member_that_ends_is_named_and_the_others_go_on(self) -> None:
+        with cluster("serves", "dies", "serves") as (driver, ports):
+            assert driver.stderr is not None
+            assert driver.stderr.readline() == (
+                f"rollcall: member http://127.0.0.1:{ports[1]}/nacos ended, exit code 7; 2 of 3 members go on\n"
+            )
+            assert driver.poll() is None
+            driver.terminate()
+            out, _ = driver.communicate(timeout=10)
+            assert driver.returncode == 0
+            assert "ready" not in out
+
+    def test_it_ends_with_its_last_member(self) -> None:
+        with cluster("dies") as (driver, _):
+            _, err = driver.communicate(timeout=10)
+            assert driver.returncode == 1
+            assert err.endswith("ended, exit code 7; it was the last\n")
+
+    def test_a_member_that_does_not_stop_is_killed(self) -> None:
+        with cluster("serves", "stubborn") as (driver, ports):
+            read_until(driver, lambda line: line.startswith("ready"))
+            begun_s = time.monotonic()
+            driver.terminate()
+            _, err = driver.communicate(timeout=10)
+            assert 1 <= time.monotonic() - begun_s < 5
+            assert driver.returncode == 1
+            assert err == f"rollcall: member http://127.0.0.1:{ports[1]}/nacos did not stop and is killed\n"
+            assert not any(map(answers, ports))
+
+
+def gunicorn(environ: dict[str, str], *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "gunicorn", "-c", "deploy/gunicorn.conf.py", *arguments, "no.such:app"],
+        cwd=ROOT,
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+class TestGunicornConfiguration:
+    def test_more_than_one_worker_is_refused_with_the_reason(self) -> None:
+        ended = gunicorn({}, "--workers", "2")
+        assert ended.returncode == 2
+        assert ended.stderr.startswith("rollcall: 2 workers are not allowed: the registry is the memory of one process")
+        assert ended.stderr.count("\n") == 1
+
+    def test_a_wrong_setting_ends_it_with_one_line(self) -> None:
+        ended = gunicorn({"SERVER_PORT": "many"})
+        assert ended.returncode == 2
+        assert ended.stderr.startswith("rollcall: server.port=many (environment variable SERVER_PORT) is not allowed")
+        assert ended.stderr.count("\n") == 1
+
+    def test_what_gunicorn_is_told(self) -> None:
+        names = ["bind", "workers", "worker_class", "threads", "timeout", "graceful_timeout", "control_socket_disable"]
+        code = f"import app.gunicorn_conf as c, json; print(json.dumps([getattr(c, name) for name in {names}]))"
+        settings = {"WEB_CONCURRENCY": "4", "server.address": "::1", "rollcall.http.threads": "9"}
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, env={**os.environ, **settings}, capture_output=True, check=True
+        )
+        assert json.loads(done.stdout) == ["[::1]:8848", 1, "gthread", 9, 0, 10, True]
