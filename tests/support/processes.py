@@ -36,7 +36,7 @@ FAST = {
 
 
 def eventually(check: Callable[[], T], timeout_s: float) -> T:
-    """Return the first true result of ``check``; an assertion or a broken connection in it counts as not yet.
+    """Return the first true result of ``check``; an assertion, a missing key or a broken connection in it is "not yet".
 
     Raises:
         AssertionError: it was not true within ``timeout_s``; names the last result or failure.
@@ -48,7 +48,7 @@ def eventually(check: Callable[[], T], timeout_s: float) -> T:
             if result := check():
                 return result
             seen = f"last result {result!r}"
-        except (AssertionError, OSError, psutil.Error) as error:
+        except (AssertionError, LookupError, OSError, psutil.Error) as error:
             failure, seen = error, f"{type(error).__name__}: {error}"
         if time.monotonic() >= deadline_s:
             raise AssertionError(f"not within {timeout_s} s: {seen}") from failure

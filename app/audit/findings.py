@@ -1,0 +1,66 @@
+"""What the check finds: the classes, and the shape of a finding."""
+
+from enum import StrEnum
+
+
+class FindingClass(StrEnum):
+    MISSING = "MISSING"
+    """The owner has the instance, or without an owner at least half of the members do; this member lacks it."""
+    EXTRA = "EXTRA"
+    """A ghost: this member has an instance that the owner, or without one most of the members, lacks."""
+    HEALTH = "HEALTH"
+    WEIGHT = "WEIGHT"
+    METADATA = "METADATA"
+    ENABLED = "ENABLED"
+    OWNER = "OWNER"
+    """Two members take themselves for responsible for a service, or nobody does."""
+    MEMBERSHIP = "MEMBERSHIP"
+    """Two members list different members, or the same in different states."""
+    DRIFT = "DRIFT"
+    """Inside one member, what is replicated and what clients see are not the same."""
+    STALE = "STALE"
+    """The owner has not heard of the instance for longer than its delete time-out, and still has it."""
+    DUPLICATE = "DUPLICATE"
+    """One ip, port and cluster twice in a service, or in services of one name in several groups."""
+    CORRUPT = "CORRUPT"
+    """Rows that cannot be read, or a file that is not what the manifest says."""
+    ABSENT_MEMBER = "ABSENT_MEMBER"
+
+
+FINDING_FIELDS: dict[str, str] = {
+    "finding_class": "string",
+    "lasting": "boolean",
+    "namespace": "string",
+    "service": "string",
+    "cluster": "string",
+    "ip": "string",
+    "port": "int",
+    "ephemeral": "boolean",
+    "member": "string",
+    "reference": "string",
+    "found": "string",
+    "expected": "string",
+    "found_version": "string",
+    "expected_version": "string",
+    "since": "string",
+    "first_seen": "string",
+    "last_seen": "string",
+    "nights_open": "int",
+    "detail": "string",
+}
+"""Columns of the findings, with Spark's types. One finding for each member that departs.
+
+``lasting``: the same in both rounds; the others are LATE, counted apart. ``member`` departs from ``reference`` (its
+owner, or else the first of the majority): ``found`` there, ``expected`` here. For OWNER, ``member`` is the first of the
+members concerned and ``detail`` names all; for MEMBERSHIP the two members are a pair. ``since`` is the moment at which
+the first round of the night ``first_seen`` was taken.
+"""
+
+SERVICE_FIELDS: dict[str, str] = {
+    "namespace": "string",
+    "service": "string",
+    "instances": "bigint",
+    "findings": "bigint",
+    "late": "bigint",
+}
+"""Columns of the per-service summary: services with a finding, with the instances that any member holds."""

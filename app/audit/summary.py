@@ -1,0 +1,75 @@
+"""The summary of one night's check: what its report, its alert and the next night's trend are made of.
+
+It is written last, so a night without one was not judged to its end.
+"""
+
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import orjson
+
+EXAMPLES_MAX = 200
+SERVICES_MAX = 50
+
+
+class Verdict(StrEnum):
+    AGREED = "agreed"
+    DIVERGENT = "divergent"
+    UNJUDGED = "unjudged"
+
+    @property
+    def exit_code(self) -> int:
+        return {Verdict.AGREED: 0, Verdict.DIVERGENT: 1, Verdict.UNJUDGED: 2}[self]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One night. Counts by class are of lasting findings in ``findings`` and of transient ones in ``late``."""
+
+    night: str
+    verdict: Verdict
+    line: str
+    """The verdict in one line, with what it is about."""
+    checked_at: str = ""
+    """ISO 8601, UTC."""
+    took_s: float = 0.0
+    run: str = ""
+    taken_at: list[str] = field(default_factory=list)
+    """One a round, as in the dump: ``20261121T031500.000Z``."""
+    members: list[dict[str, Any]] = field(default_factory=list)
+    """Shape: address, state, kind, version, services, instances, error."""
+    rows: int = 0
+    """Read, of all members and rounds."""
+    services: int = 0
+    instances: int = 0
+    """Different ones, of all members together."""
+    findings: dict[str, int] = field(default_factory=dict)
+    late: dict[str, int] = field(default_factory=dict)
+    by_pair: list[dict[str, Any]] = field(default_factory=list)
+    """Shape: member, reference (may be null), findings. Lasting ones."""
+    by_service: list[dict[str, Any]] = field(default_factory=list)
+    """The services with most findings, as in the per-service summary: namespace, service, instances, findings, late."""
+    examples: list[dict[str, Any]] = field(default_factory=list)
+    """Findings as in ``findings.FINDING_FIELDS``: lasting ones first, among them those open for longest."""
+    notes: list[str] = field(default_factory=list)
+    """What else should be known, in words: a folder of a dump that was cut off, a field that is unknown."""
+
+
+def encode_summary(summary: Summary) -> bytes:
+    return orjson.dumps(asdict(summary), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def decode_summary(body: bytes) -> Summary:
+    """Read a summary that this program wrote; a field that it does not know is left out.
+
+    Raises:
+        ValueError: it is none.
+    """
+    value = orjson.loads(body)
+    if not isinstance(value, dict):
+        raise ValueError("a summary is a JSON object")
+    known = {name: value[name] for name in Summary.__dataclass_fields__ if name in value}
+    if not {"night", "verdict", "line"} <= known.keys():
+        raise ValueError("a summary has the fields night, verdict and line")
+    return Summary(**known | {"verdict": Verdict(known["verdict"])})
