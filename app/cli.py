@@ -11,6 +11,7 @@ from pathlib import Path
 from app import settings_keys as keys
 from app.addresses import is_wildcard, join_address, split_address
 from app.announce import announce, base_url
+from app.audit import compare_command, dump_command
 from app.data_lock import DataLock
 from app.local_cluster import LocalCluster, LocalNode
 from app.settings import SettingError, Settings, read_settings
@@ -27,8 +28,12 @@ _FOLDER = Path(__file__).resolve().parent.parent
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code: 0 stopped as asked, 1 ended otherwise, 2 wrong settings."""
+    """Run the command and return its exit code: 0 done as asked, 2 wrong settings, 1 anything else that it names."""
     options = _parser().parse_args(arguments)
+    return int(options.run(options))
+
+
+def _run_serve(options: argparse.Namespace) -> int:
     overrides = {
         key.name: str(value)
         for key, value in (
@@ -52,7 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="rollcall", description="A service registry with the Nacos v1 API.")
     parser.add_argument("--version", action="version", version=f"rollcall {version('rollcall')}")
-    serve = parser.add_subparsers(required=True, metavar="COMMAND").add_parser(
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    serve = commands.add_parser(
         "serve",
         help="run a node, or several on this machine",
         description="Run a node until Ctrl-C or SIGTERM. What is not given here comes from the environment, from "
@@ -70,6 +76,10 @@ def _parser() -> argparse.ArgumentParser:
         default=1,
         help=f"run N nodes that know each other, on PORT, PORT+{PORT_STEP} and so on, each with a data folder in DIR",
     )
+    serve.set_defaults(run=_run_serve)
+    # What these two need beyond the standard library they load when they run.
+    dump_command.add_to(commands)
+    compare_command.add_to(commands)
     return parser
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from app.announce import announce
 from app.checks import Checker
 from app.data_lock import DataLock
+from app.dump import Dumps
 from app.durable import RecordFile
 from app.durable_replication import RECORDS, RecordCodec, RecordProcessor, RecordStorage
 from app.health_report import InstanceListAgent
@@ -140,6 +141,7 @@ class Node:
         )
         self.replication = NodeReplication(receiver, components, self.cluster, self._clock, config.body_bytes_max)
         self.forwarder = Forwarder(self.cluster, settings, self.replication.refresh)
+        self.dumps = Dumps()
 
     def _identity(self) -> dict[str, str]:
         settings = self.settings

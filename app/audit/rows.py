@@ -6,7 +6,8 @@ Shape, instance: ``{"kind": "instance", "layer": "both", "namespace": "public", 
 "beat_age_ms": 1200, "delete_timeout_ms": 30000, "client": "http"}``.
 
 Shape, service: ``{"kind": "service", "namespace": "public", "service": "DEFAULT_GROUP@@orders",
-"version": "3.17.10.0.0.7:8848~f00d", "owner": "10.0.0.7:8848"}``, one for each service, also for one without instances.
+"version": "3.17.10.0.0.7:8848~f00d", "owner": "10.0.0.7:8848", "instances": 1}``, one for each service, also for one
+without instances.
 
 What a member does not tell is left out.
 """
@@ -64,6 +65,7 @@ FIELDS: dict[str, str] = {
     "beat_age_ms": "bigint",
     "delete_timeout_ms": "bigint",
     "client": "string",
+    "instances": "bigint",
 }
 """Every field with its type in Spark's words, in the order in which they are written.
 
@@ -117,10 +119,17 @@ def instance_row(
     return row | {name: value for name, value in optional.items() if value is not None}
 
 
-def service_row(namespace: str, service: str, version: str | None = None, owner: str | None = None) -> dict[str, Any]:
-    """One service as a row."""
+def service_row(
+    namespace: str,
+    service: str,
+    version: str | None = None,
+    owner: str | None = None,
+    instances: int | None = None,
+) -> dict[str, Any]:
+    """One service as a row; ``instances`` is how many of its instances the member's clients see."""
     row = {"kind": RowKind.SERVICE.value, "namespace": namespace, "service": service}
-    return row | {name: value for name, value in (("version", version), ("owner", owner)) if value is not None}
+    optional = {"version": version, "owner": owner, "instances": instances}
+    return row | {name: value for name, value in optional.items() if value is not None}
 
 
 def encode_row(row: Mapping[str, Any]) -> bytes:

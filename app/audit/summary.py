@@ -4,6 +4,7 @@ It is written last, so a night without one was not judged to its end.
 """
 
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
@@ -54,6 +55,16 @@ class Summary:
     """Findings as in ``findings.FINDING_FIELDS``: lasting ones first, among them those open for longest."""
     notes: list[str] = field(default_factory=list)
     """What else should be known, in words: a folder of a dump that was cut off, a field that is unknown."""
+
+
+def unjudged(night: str, reason: str) -> Summary:
+    """The summary of a night without a verdict; ``night`` may be empty when not even that is known."""
+    return Summary(night, Verdict.UNJUDGED, f"could not judge: {reason}", checked_at=now_text())
+
+
+def now_text() -> str:
+    """This moment, ISO 8601, UTC."""
+    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def encode_summary(summary: Summary) -> bytes:

@@ -11,6 +11,7 @@ from app.http import (
     config,
     console,
     distro,
+    dump,
     health,
     health_sync,
     instance,
@@ -42,6 +43,7 @@ MODULES = (
     namespaces,
     auth,
     config,
+    dump,
 )
 
 View = Callable[[], Response]

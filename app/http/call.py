@@ -1,9 +1,10 @@
 """What every endpoint gets and gives, whoever carries the bytes; and the route table."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from app.dump import Dumps
 from app.http.params import Parameters
 from app.naming.durable_service import DurableService
 from app.naming.push import PushRecord, Subscriber
@@ -66,6 +67,8 @@ class Reply:
     body: bytes = b"ok"
     content_type: str | None = TEXT
     headers: Mapping[str, str] = field(default_factory=dict)
+    stream: Iterable[bytes] | None = None
+    """In place of ``body``: chunks that are sent as they are made; closed, where it can be, when the answer ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +207,9 @@ class Services(Protocol):
 
     @property
     def forwarder(self) -> Forwarding: ...
+
+    @property
+    def dumps(self) -> Dumps: ...
 
     def counters(self) -> Mapping[str, int | float]:
         """``cpu``, ``load``, ``mem`` and the engine's counters, for the metrics endpoint."""

@@ -18,6 +18,8 @@ from distro.errors import CodecError, NotInitialized
 
 BODY_BYTES_MAX = 8 * 1024 * 1024
 """Of a call that brings no datums."""
+CHUNK_SENT_S = 30.0
+"""What reads a streamed answer slower than a chunk in this time is cut off: it would hold a thread for ever."""
 _LENGTH = re.compile(r"[0-9]{1,18}")
 DISTRO_PATH = "/v1/ns/distro/"
 INTERNAL_ERROR = "caused: internal error, see the server's log"
@@ -52,7 +54,11 @@ def create_app(services: Services) -> Flask:
             if "%2f" in call.raw_path.lower():
                 raise InvalidParam("the path holds an escaped slash")
             call.body = read_body(environ, bytes_max)
-            return to_response(answer_call(endpoint, call, services))
+            reply = answer_call(endpoint, call, services)
+            if reply.stream is not None and (connection := environ.get("gunicorn.socket")) is not None:
+                # Set back by gunicorn with the connection's next request.
+                connection.settimeout(CHUNK_SENT_S)
+            return to_response(reply)
 
         return view
 
@@ -158,7 +164,7 @@ def read_body(environ: dict[str, Any], bytes_max: int) -> bytes:
 
 
 def to_response(reply: Reply) -> Response:
-    response = _Response(reply.body, reply.status)
+    response = _Response(reply.body if reply.stream is None else reply.stream, reply.status)
     if reply.content_type is not None:
         response.headers["Content-Type"] = reply.content_type
     for name, value in reply.headers.items():

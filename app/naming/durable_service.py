@@ -13,6 +13,7 @@ from app.naming.projection import Projection, instance_of, value_of
 from app.naming.records import (
     NAMESPACE_PREFIX,
     SWITCHES_KEY,
+    Record,
     Records,
     Value,
     namespace_key,
@@ -21,6 +22,7 @@ from app.naming.records import (
 )
 from app.naming.registry import Registry
 from app.naming.switches import ENTRIES, SwitchDomain, from_json, update
+from distro.types import Version
 
 NAMESPACE_ID = re.compile(r"[\w-]+", re.ASCII)
 NAMESPACE_ID_CHARS_MAX = 128
@@ -249,6 +251,15 @@ class DurableService:
     def set_at_ms(self, namespace: str, service: str, instance_key: str) -> int | None:
         """When a persistent instance was last changed, by the clock of who did; None when there is none."""
         return self._records.changed_wall_ms(persistent_key(namespace, service, instance_key))
+
+    def version_of(self, namespace: str, instance: Instance) -> Version | None:
+        """The change that made a persistent instance what it is; None when it is another by now."""
+        key = persistent_key(namespace, instance.service_name, instance.key)
+        for datum in self._records.datums([key]):
+            record: Record = datum.value
+            if record.value is not None and instance_of(record.value, instance.service_name) == instance:
+                return record.changed
+        return None
 
     def _change(self, namespace: str, service: str, instance_key: str, change: Callable[[Instance], Instance]) -> bool:
         key = persistent_key(namespace, service, instance_key)

@@ -1,5 +1,6 @@
 """What a service is made of. Values are frozen; only ``Held`` and ``Service`` change, in place and by the registry."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from app.naming.keys import DEFAULT_CLUSTER, datum_key, instance_key
@@ -158,6 +159,18 @@ class Service:
         self.persistent: dict[str, Instance] = {}
         """Durable instances by instance key; their health comes from active checks."""
         self.view: ServiceView | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceMoment:
+    """All that is held of a service at one moment, by instance key: copies, which no later change reaches."""
+
+    namespace: str
+    full_name: str
+    version: Version
+    """Of the ephemeral instances' list."""
+    held: Mapping[str, Held]
+    persistent: Mapping[str, Instance]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """NamingService: what both doors call. An operation goes through the registry; then its event is published."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from app.naming import keys, operations
@@ -9,8 +9,10 @@ from app.naming.events import Event, InstancesChanged, Origin
 from app.naming.model import (
     BEAT_INTERVAL_MS,
     PRESERVED_BEAT_INTERVAL,
+    Held,
     Instance,
     Metadata,
+    ServiceMoment,
     ServiceView,
     preserved_ms,
 )
@@ -171,6 +173,18 @@ class NamingService:
             return names
         prefix = group + keys.GROUP_SPLITTER
         return [name for name in names if name.startswith(prefix)]
+
+    def moments(self) -> Iterator[ServiceMoment]:
+        """The services that are there now, each with all that is held of it at a moment of its own.
+
+        What has gone when its turn comes is left out.
+        """
+        keys = [one.key for one in self._registry.services()]
+        return (moment for key in keys if (moment := self._registry.moment(key)) is not None)
+
+    def silent_ms(self, held: Held) -> int:
+        """For how long nothing was heard of an instance."""
+        return max(self._now_ms() - held.beat_ms, 0)
 
     def counts(self, responsible: Callable[[str], bool]) -> Counts:
         return self._registry.counts(responsible)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.dump import Dumps
 from app.http.call import Answer, Call, Forward, Reply
 from app.naming.durable_service import DurableService
 from app.naming.events import Event
@@ -168,6 +169,7 @@ class Door:
     replication: StubReplication = field(default_factory=StubReplication)
     forwarder: StubForwarder = field(default_factory=StubForwarder)
     push: StubPush = field(default_factory=StubPush)
+    dumps: Dumps = field(default_factory=Dumps)
     events: list[Event] = field(default_factory=list)
     now_ms: int = 1_000_000
     disk: MemoryDisk = field(default_factory=MemoryDisk)

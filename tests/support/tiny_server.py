@@ -21,13 +21,15 @@ class Received:
 
 @dataclass
 class Given:
-    """An answer. ``hang_up`` closes the connection instead; ``drip_s`` is the pause after each byte of the head."""
+    """An answer. ``hang_up`` closes the connection instead; ``drip_s`` is the pause after each byte."""
 
     status: int = 200
     body: bytes = b"ok"
     headers: dict[str, str] = field(default_factory=lambda: {"Content-Type": "text/plain;charset=UTF-8"})
     hang_up: bool = False
     drip_s: float = 0.0
+    cut_at: int | None = None
+    """The connection ends after so many bytes of the body, whose whole length was told."""
 
 
 class TinyServer:
@@ -66,6 +68,10 @@ class _Handler(BaseHTTPRequestHandler):
         lines = [f"HTTP/1.1 {given.status} X", f"Content-Length: {len(given.body)}"]
         lines += [f"{name}: {value}" for name, value in given.headers.items()]
         answer = "\r\n".join([*lines, "", ""]).encode() + given.body
+        if given.cut_at is not None:
+            self.wfile.write(answer[: len(answer) - len(given.body) + given.cut_at])
+            self.close_connection = True
+            return
         if not given.drip_s:
             self.wfile.write(answer)
             return

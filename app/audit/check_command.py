@@ -1,0 +1,178 @@
+"""The command of the nightly check. Exit codes: 0 the members agree, 1 they do not, 2 there is no verdict."""
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from app.audit.findings import FindingClass
+from app.audit.layout import nights
+from app.audit.results import NotWritable, Results
+from app.audit.session import NoSpark, open_session
+from app.audit.summary import Summary, Verdict
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SHUFFLE_PARTITIONS = 8
+"""Until the rows are counted."""
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The arguments of the check."""
+    made = argparse.ArgumentParser(
+        prog="distro_check.py",
+        description="Compare the dumps that `rollcall dump` took of all members of a cluster, and tell whether they "
+        "agree. Exit code 0: agreed; 1: divergent; 2: could not judge.",
+    )
+    made.add_argument("--dumps", required=True, metavar="URI", help="where the dumps lie")
+    made.add_argument("--out", required=True, metavar="URI", help="where findings, reports and history are kept")
+    made.add_argument("--night", type=_date, metavar="DATE", help="the dump_date to check (the latest there is)")
+    made.add_argument("--keep", type=_days, metavar="DAYS", help="remove results of nights older than this")
+    made.add_argument(
+        "--ignore",
+        type=_classes,
+        default=frozenset(),
+        metavar="CLASS,...",
+        help="classes not to look for: " + ", ".join(FindingClass),
+    )
+    made.add_argument(
+        "--alert-url", metavar="URL", help="POST the summary as JSON there when the verdict is not agreed"
+    )
+    made.add_argument("--textfile", metavar="PATH", help="write metrics for Prometheus's textfile collector there")
+    made.add_argument(
+        "--master", metavar="URL", help="Spark's master (local[*]; under spark-submit, what it was given)"
+    )
+    made.add_argument("--driver-memory", metavar="SIZE", help="as in Spark: 4g (half of the machine's, at most 8g)")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None, spark: "SparkSession | None" = None) -> int:
+    """Check one night, write its results, print its verdict, and return the exit code.
+
+    ``spark``: a session to use, and to leave open; without one it makes its own.
+    """
+    options = parser().parse_args(arguments)
+    results = Results(options.out)
+    try:
+        results.open()
+    except NotWritable as error:
+        return _finish(options, _without_verdict(options, str(error)))
+    try:
+        summary = _compare(options, results, spark) if spark else _judge(options, results)
+        report = _publish(options, results, summary)
+    except NotWritable as error:
+        return _finish(options, _without_verdict(options, str(error)))
+    finally:
+        results.close()
+    if report:
+        print(f"report: {report}", file=sys.stderr)
+    return _finish(options, summary)
+
+
+def _judge(options: argparse.Namespace, results: Results) -> Summary:
+    try:
+        spark = open_session(
+            options.master,
+            "rollcall distro check",
+            shuffle_partitions=SHUFFLE_PARTITIONS,
+            driver_memory=options.driver_memory,
+        )
+    except NoSpark as error:
+        return _without_verdict(options, str(error))
+    try:
+        return _compare(options, results, spark)
+    finally:
+        spark.stop()
+
+
+def _compare(options: argparse.Namespace, results: Results, spark: "SparkSession") -> Summary:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from app.audit.check import CannotJudge, Check, judge
+
+    try:
+        return judge(spark, Check(options.dumps, options.night, options.ignore), results)
+    except CannotJudge as error:
+        return _without_verdict(options, str(error))
+    except (PySparkException, Py4JError, OSError) as error:
+        return _without_verdict(options, f"Spark failed: {_first_line(error)}")
+
+
+def _publish(options: argparse.Namespace, results: Results, summary: Summary) -> str | None:
+    """Put the results in place; a night that was judged before is not replaced by one that could not be."""
+    from app.audit.report import render
+
+    if summary.verdict is Verdict.UNJUDGED:
+        before = results.summary(summary.night) if summary.night else None
+        if not summary.night or (before is not None and before.verdict is not Verdict.UNJUDGED):
+            return None
+    try:
+        path = results.publish(summary, render(summary, results.summaries(before=summary.night)))
+        if options.keep:
+            for night in results.remove_before(summary.night, options.keep):
+                print(f"removed the results of {night}", file=sys.stderr)
+    except OSError as error:
+        raise NotWritable(f"cannot write to {options.out}: {error.strerror or error}") from None
+    return path
+
+
+def _finish(options: argparse.Namespace, summary: Summary) -> int:
+    """Tell everybody who is to be told; what cannot be told changes no verdict."""
+    if options.textfile:
+        from app.audit.textfile import write
+
+        try:
+            write(options.textfile, summary)
+        except OSError as error:
+            print(f"the metrics were not written to {options.textfile}: {error.strerror or error}", file=sys.stderr)
+    if options.alert_url and summary.verdict is not Verdict.AGREED:
+        from app.audit.alert import post
+
+        delivery = post(options.alert_url, summary)
+        if not delivery.delivered:
+            print(f"the alert was not delivered: {delivery.reason}", file=sys.stderr)
+    for note in summary.notes:
+        print(f"note: {note}", file=sys.stderr)
+    print(summary.line, flush=True)
+    return summary.verdict.exit_code
+
+
+def _without_verdict(options: argparse.Namespace, reason: str) -> Summary:
+    """A summary that says why; of the night asked for, else of the latest one with a dump."""
+    from app.audit.summary import unjudged
+
+    night = options.night
+    if night is None:
+        try:
+            night = (nights(options.dumps) or [""])[-1]
+        except (OSError, ValueError, ImportError):
+            night = ""
+    return unjudged(night, reason)
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return next((line for line in lines if not line.startswith("An error occurred")), type(error).__name__)[:500]
+
+
+def _date(text: str) -> str:
+    if not _DATE.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no date such as 2026-11-21")
+    return text
+
+
+def _days(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= 100_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of days from 1 on")
+    return int(text)
+
+
+def _classes(text: str) -> frozenset[FindingClass]:
+    try:
+        return frozenset(FindingClass(name.strip()) for name in text.split(",") if name.strip())
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}; the classes are {', '.join(FindingClass)}") from None

@@ -1,0 +1,213 @@
+"""The check finds what is wrong in a dump, in its class, and nothing else."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from app.audit.check import Check, judge
+from app.audit.findings import FindingClass
+from app.audit.results import Results
+from app.audit.summary import Summary, Verdict
+from scripts.made_dump import MadeDump, all_faults, make_dump
+from scripts.made_faults import LATE
+from tests.support.dumps import ADDRESSES, SERVICE, Rows, instance, service, write_dump
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+ONE, TWO, THREE = ADDRESSES
+Judged = tuple[Summary, list[dict[str, Any]]]
+Judging = Callable[..., Judged]
+
+
+@pytest.fixture
+def checked(spark: "SparkSession", tmp_path: Path) -> Judging:
+    """Judge the night under ``tmp_path/dumps`` and return its summary and its findings."""
+
+    def run(**options: Any) -> Judged:
+        results = Results(str(tmp_path / "out"))
+        results.open()
+        summary = judge(spark, Check(str(tmp_path / "dumps"), **options), results)
+        results.publish(summary, "")
+        results.close()
+        spark.catalog.clearCache()
+        lines = (tmp_path / "out" / "findings_json" / f"night={summary.night}").glob("*.json")
+        return summary, [json.loads(line) for path in lines for line in path.read_text().splitlines()]
+
+    return run
+
+
+def told(finding: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What a planted fault says of the finding that it must be."""
+    members = [finding["member"]]
+    if finding["finding_class"] == "MEMBERSHIP":
+        members = sorted([finding["member"], finding["reference"]])
+    elif finding["finding_class"] == "OWNER" or ", " in (finding["found"] or ""):
+        members = finding["found"].split(", ")
+    names = ("finding_class", "lasting", "namespace", "service", "cluster", "ip", "port", "ephemeral")
+    return *[finding[name] for name in names], tuple(members)
+
+
+@pytest.mark.parametrize(("members", "kind", "seed"), [(3, "rollcall", 1), (5, "rollcall", 2), (4, "nacos-1", 3)])
+def test_every_planted_fault_is_found_in_its_class_and_nothing_else(
+    members: int, kind: str, seed: int, tmp_path: Path, checked: Judging
+) -> None:
+    faults = {**all_faults(3, members, kind), LATE: 5}
+    made = make_dump(
+        MadeDump(str(tmp_path / "dumps"), 3_000, members, seed, faults=faults, kind=kind, rows_per_part=1_000)
+    )
+    summary, findings = checked()
+    assert {told(one) for one in findings} == {planted_told(one) for one in made.planted}
+    assert summary.verdict is Verdict.DIVERGENT
+    assert summary.findings.keys() == {one.finding_class for one in made.planted if one.lasting}
+
+
+def planted_told(planted: Any) -> tuple[Any, ...]:
+    names = ("finding_class", "lasting", "namespace", "service", "cluster", "ip", "port", "ephemeral")
+    return *[getattr(planted, name) for name in names], tuple(planted.members)
+
+
+@pytest.mark.parametrize("kind", ["rollcall", "nacos-1"])
+def test_members_agree_when_nothing_lasts(kind: str, tmp_path: Path, checked: Judging) -> None:
+    made = make_dump(MadeDump(str(tmp_path / "dumps"), 2_000, 3, 4, faults={LATE: 6}, kind=kind))
+    summary, findings = checked()
+    assert (summary.verdict, summary.findings, summary.verdict.exit_code) == (Verdict.AGREED, {}, 0)
+    assert sum(summary.late.values()) == 6
+    assert all(not one["lasting"] for one in findings)
+    assert (summary.rows, summary.services, summary.instances) == (made.rows, made.services, made.instances)
+    assert summary.line.startswith("agreed: 3 members, ")
+
+
+# --- single cases, by hand -----------------------------------------------------------------------
+
+
+def brief(findings: list[dict[str, Any]]) -> set[tuple[str, bool, str]]:
+    return {(one["finding_class"], one["lasting"], one["member"]) for one in findings}
+
+
+def test_without_an_owner_the_majority_is_right(tmp_path: Path, checked: Judging) -> None:
+    has = [service(owner=None), instance(1, owner=None), instance(2, owner=None, weight=2.0)]
+    lacks = [service(owner=None), instance(2, owner=None), instance(3, owner=None)]
+    write_dump(tmp_path / "dumps", {ONE: lacks, TWO: has, THREE: has})
+    _, findings = checked()
+    assert brief(findings) == {("MISSING", True, ONE), ("EXTRA", True, ONE), ("WEIGHT", True, ONE)}
+    weight = next(one for one in findings if one["finding_class"] == "WEIGHT")
+    assert (weight["found"], weight["expected"], weight["reference"]) == ("1.0", "2.0", TWO)
+
+
+def test_the_owner_is_right_against_all_others(tmp_path: Path, checked: Judging) -> None:
+    others = [service(), instance(1, healthy=False), instance(2)]
+    write_dump(tmp_path / "dumps", {ONE: [service(), instance(1), instance(3)], TWO: others, THREE: others})
+    _, findings = checked()
+    assert brief(findings) == {
+        (name, True, member) for name in ("HEALTH", "EXTRA", "MISSING") for member in (TWO, THREE)
+    }
+
+
+def test_a_difference_with_new_versions_in_the_second_round_is_late(tmp_path: Path, checked: Judging) -> None:
+    before = [service(), instance(1, version="1.5.a", weight=2.0)]
+    after = [service(), instance(1, version="1.6.a", weight=2.0)]
+    behind = [service(), instance(1, version="1.4.a")]
+    write_dump(tmp_path / "dumps", {ONE: before, TWO: behind}, {ONE: after, TWO: behind})
+    summary, findings = checked()
+    assert brief(findings) == {("WEIGHT", False, TWO)}
+    assert summary.verdict is Verdict.AGREED
+
+
+def test_members_that_tell_no_versions_are_judged_by_values(tmp_path: Path, checked: Judging) -> None:
+    def rows(weight: float, healthy: bool) -> Rows:
+        return [service(owner=None), instance(1, owner=None, version=None, weight=weight, healthy=healthy)]
+
+    write_dump(
+        tmp_path / "dumps",
+        {ONE: rows(1.0, True), TWO: rows(1.0, True), THREE: rows(3.0, False)},
+        {ONE: rows(1.0, True), TWO: rows(1.0, True), THREE: rows(4.0, False)},
+    )
+    _, findings = checked()
+    assert brief(findings) == {("WEIGHT", False, THREE), ("HEALTH", True, THREE)}
+
+
+def test_the_order_of_metadata_does_not_matter_and_its_values_do(tmp_path: Path, checked: Judging) -> None:
+    write_dump(
+        tmp_path / "dumps",
+        {
+            ONE: [service(), instance(1, metadata={"a": "1", "b": "2"}), instance(2, metadata={"a": None})],
+            TWO: [service(), instance(1, metadata={"b": "2", "a": "1"}), instance(2, metadata={})],
+        },
+    )
+    _, findings = checked()
+    assert {(one["finding_class"], one["ip"]) for one in findings} == {("METADATA", "10.1.0.2")}
+    assert (findings[0]["expected"], findings[0]["found"]) == ('{"a":null}', "{}")
+
+
+def test_durable_and_ephemeral_are_two_instances(tmp_path: Path, checked: Judging) -> None:
+    write_dump(
+        tmp_path / "dumps",
+        {ONE: [service(), instance(1)], TWO: [service(), instance(1, ephemeral=False, owner=None)]},
+    )
+    _, findings = checked()
+    assert {(one["finding_class"], one["ephemeral"], one["member"]) for one in findings} == {
+        ("MISSING", True, TWO),
+        ("MISSING", False, ONE),
+    }
+
+
+def test_a_removal_between_the_rounds_is_nothing(tmp_path: Path, checked: Judging) -> None:
+    write_dump(
+        tmp_path / "dumps",
+        {ONE: [service(), instance(1)], TWO: [service(), instance(1)]},
+        {ONE: [service()], TWO: [service()]},
+    )
+    assert checked()[1] == []
+
+
+def test_rows_of_another_writer_are_found_too(tmp_path: Path, checked: Judging) -> None:
+    """Metadata before the service's name, with a key of that name, misleads a plain search for it."""
+
+    def line(weight: float) -> bytes:
+        row = instance(1, weight=weight)
+        first = {"metadata": {"namespace": "x", "service": "other"}}
+        return json.dumps(first | {name: row[name] for name in row if name != "metadata"}).encode() + b"\n"
+
+    write_dump(tmp_path / "dumps", {ONE: [service(), line(1.0)], TWO: [service(), line(2.0)]})
+    assert brief(checked()[1]) == {("WEIGHT", True, TWO)}
+
+
+def test_names_with_quotes_and_other_letters_are_found_and_told(tmp_path: Path, checked: Judging) -> None:
+    name = 'DEFAULT_GROUP@@"käse"\\n'
+    write_dump(
+        tmp_path / "dumps",
+        {ONE: [service(name), instance(1, service=name)], TWO: [service(name), instance(1, service=name, weight=5.0)]},
+    )
+    _, findings = checked()
+    assert [(one["finding_class"], one["service"]) for one in findings] == [("WEIGHT", name)]
+
+
+def test_a_class_can_be_left_out(tmp_path: Path, checked: Judging) -> None:
+    write_dump(
+        tmp_path / "dumps", {ONE: [service(), instance(1)], TWO: [service(), instance(1, weight=5.0), instance(2)]}
+    )
+    summary, findings = checked(ignored=[FindingClass.WEIGHT])
+    assert brief(findings) == {("EXTRA", True, TWO)}
+    assert summary.notes == ["not looked for: WEIGHT"]
+
+
+def test_the_summary_tells_services_and_pairs(tmp_path: Path, checked: Judging) -> None:
+    write_dump(
+        tmp_path / "dumps",
+        {
+            ONE: [service(instances=2), instance(1), instance(2)],
+            TWO: [service(instances=1), instance(1, weight=5.0)],
+        },
+    )
+    summary, _ = checked()
+    assert summary.by_service == [{"namespace": "public", "service": SERVICE, "instances": 2, "findings": 2, "late": 0}]
+    assert summary.by_pair == [{"member": TWO, "reference": ONE, "findings": 2}]
+    assert summary.line == ("divergent: 1 MISSING, 1 WEIGHT; 2 members, 2 instances of 1 services; night 2026-11-20")
+    assert [(one["address"], one["state"]) for one in summary.members] == [(ONE, "dumped"), (TWO, "dumped")]

@@ -1,0 +1,226 @@
+"""Damaged dumps and folders: each has a verdict with a name, and no earlier night is touched."""
+
+import gzip
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+import pytest
+
+pytest.importorskip("pyspark")
+
+from app.audit.check_command import main
+from app.audit.manifest import MANIFEST_NAME
+from tests.support.dumps import ADDRESSES, instance, service, write_dump, write_round
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+ONE, TWO, THREE = ADDRESSES
+ROWS = [service(), *[instance(number) for number in range(1, 30)]]
+EVERYONE = dict.fromkeys(ADDRESSES, ROWS)
+NIGHT = "2026-11-20"
+Told = tuple[int, str]
+Checking = Callable[..., Told]
+
+
+@pytest.fixture
+def check(spark: "SparkSession", tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Checking:
+    """Run the command over ``tmp_path/dumps`` and return its exit code and all that it printed."""
+
+    def run(*arguments: str, night: str = NIGHT, out: str = "out") -> Told:
+        places = ["--dumps", str(tmp_path / "dumps"), "--out", str(tmp_path / out), "--night", night]
+        code = main([*places, *arguments], spark)
+        spark.catalog.clearCache()
+        told = capsys.readouterr()
+        assert "Traceback" not in told.err
+        return code, told.out + told.err
+
+    return run
+
+
+def part(folder: Path, address: str = THREE) -> Path:
+    return next(folder.glob(f"member={address.replace(':', '_')}/part-*"))
+
+
+def rewrite(folder: Path, body: bytes, address: str = THREE) -> None:
+    """Replace a member's file, and have the manifest say that this is right."""
+    path = part(folder, address)
+    path.write_bytes(body)
+    change(folder, lambda member: member["parts"][0].update(bytes=len(body), sha256=hashlib.sha256(body).hexdigest()))
+
+
+def change(folder: Path, edit: Callable[[dict], None], address: str = THREE) -> None:  # type: ignore[type-arg]
+    manifest = orjson.loads((folder / MANIFEST_NAME).read_bytes())
+    edit(next(member for member in manifest["members"] if member["address"] == address))
+    (folder / MANIFEST_NAME).write_bytes(orjson.dumps(manifest))
+
+
+def test_a_cut_off_file_is_named_and_the_others_are_compared(tmp_path: Path, check: Checking) -> None:
+    folder = write_dump(tmp_path / "dumps", EVERYONE)[1]
+    part(folder).write_bytes(part(folder).read_bytes()[:-20])
+    code, text = check()
+    assert code == 1
+    assert "divergent: 1 CORRUPT; " in text
+    assert "manifest says" in findings(tmp_path)[0]["detail"]
+
+
+def findings(tmp_path: Path, night: str = NIGHT) -> list[dict[str, str]]:
+    lines = (tmp_path / "out" / "findings_json" / f"night={night}").glob("*.json")
+    return [json.loads(line) for path in lines for line in path.read_text().splitlines()]
+
+
+def test_a_file_that_breaks_off_although_its_hash_is_right(tmp_path: Path, check: Checking) -> None:
+    folder = write_dump(tmp_path / "dumps", EVERYONE)[0]
+    rewrite(folder, part(folder).read_bytes()[:-20])
+    code, text = check()
+    assert code == 1
+    assert "divergent: 1 CORRUPT; " in text
+    assert [(one["member"], "cannot be read to its end" in one["detail"]) for one in findings(tmp_path)] == [
+        (THREE, True)
+    ]
+
+
+def test_with_two_members_and_one_damaged_there_is_no_verdict(tmp_path: Path, check: Checking) -> None:
+    folder = write_dump(tmp_path / "dumps", {ONE: ROWS, THREE: ROWS})[0]
+    part(folder).write_bytes(b"")
+    code, text = check()
+    assert code == 2
+    assert re.search(rf"could not judge: only 1 of 2 members can be compared; {THREE}: round 1, .* has 0 bytes", text)
+
+
+def test_a_file_that_is_not_json(tmp_path: Path, check: Checking) -> None:
+    folders = write_dump(tmp_path / "dumps", EVERYONE)
+    rewrite(folders[0], gzip.compress(b"<html>\n" * 30, mtime=0))
+    code, text = check()
+    assert code == 1
+    assert "1 CORRUPT" in text
+    corrupt = next(one for one in findings(tmp_path) if one["finding_class"] == "CORRUPT")
+    assert corrupt["member"] == THREE
+    assert "30 lines are no rows, such as one: <html>" in corrupt["detail"]
+
+
+def test_a_field_that_is_unknown_is_told_and_not_compared(tmp_path: Path, check: Checking) -> None:
+    newer = [row | {"zone": "a"} for row in ROWS]
+    write_dump(tmp_path / "dumps", {ONE: newer, TWO: ROWS})
+    code, text = check()
+    assert code == 0
+    assert f"note: the dump of {ONE} has fields that are unknown here and are not compared: zone" in text
+
+
+def test_a_member_that_did_not_answer_is_absent(tmp_path: Path, check: Checking) -> None:
+    write_dump(tmp_path / "dumps", EVERYONE | {THREE: "no answer within 10 s"})
+    code, text = check()
+    assert (code, "divergent: 1 ABSENT_MEMBER; " in text) == (1, True)
+    assert findings(tmp_path)[0]["detail"] == "no answer within 10 s"
+
+
+def test_a_member_that_was_absent_once_is_late(tmp_path: Path, check: Checking) -> None:
+    write_dump(tmp_path / "dumps", EVERYONE, EVERYONE | {THREE: "no answer within 10 s"})
+    code, text = check()
+    assert (code, "; 1 late; " in text) == (0, True)
+
+
+def test_a_manifest_that_lies_about_rows(tmp_path: Path, check: Checking) -> None:
+    folder = write_dump(tmp_path / "dumps", EVERYONE)[1]
+    change(folder, lambda member: member["parts"][0].update(rows=31))
+    code, text = check()
+    assert (code, "divergent: 1 CORRUPT; " in text) == (1, True)
+    assert "it has 30 rows, the manifest says 31" in findings(tmp_path)[0]["detail"]
+
+
+def test_a_manifest_that_lies_about_a_hash(tmp_path: Path, check: Checking) -> None:
+    folder = write_dump(tmp_path / "dumps", EVERYONE)[1]
+    change(folder, lambda member: member["parts"][0].update(sha256="0" * 64))
+    code, text = check()
+    assert (code, "divergent: 1 CORRUPT; " in text) == (1, True)
+    assert "its sha256 is not that of the manifest" in findings(tmp_path)[0]["detail"]
+
+
+def test_a_manifest_that_is_damaged(tmp_path: Path, check: Checking) -> None:
+    folder = write_dump(tmp_path / "dumps", EVERYONE)[1]
+    (folder / MANIFEST_NAME).write_bytes(b'{"format": 1, "run": 7')
+    code, text = check()
+    assert code == 2
+    assert re.search(r"the manifest of taken_at=\S+ cannot be read: it is not JSON", text)
+    change_me = write_round(tmp_path / "dumps2", 1, EVERYONE, NIGHT)
+    manifest = orjson.loads((change_me / MANIFEST_NAME).read_bytes())
+    manifest["members"][0]["parts"][0]["path"] = "../../secret.jsonl.gz"
+    (folder / MANIFEST_NAME).write_bytes(orjson.dumps(manifest))
+    code, text = check()
+    assert code == 2
+    assert "field 'members.0.parts.0.path'" in text
+
+
+def test_a_dump_that_is_half_written(tmp_path: Path, check: Checking) -> None:
+    folder = write_dump(tmp_path / "dumps", EVERYONE)[1]
+    (folder / MANIFEST_NAME).unlink()
+    code, text = check()
+    assert code == 2
+    assert "has no manifest: its dump is under way or was cut off" in text
+    assert "only round 1 of 2" in text
+
+
+def test_a_night_without_a_dump(tmp_path: Path, check: Checking) -> None:
+    write_dump(tmp_path / "dumps", EVERYONE)
+    code, text = check(night="2026-11-21")
+    assert code == 2
+    assert "could not judge: no dump of the night 2026-11-21" in text
+    assert '"unjudged"' in (tmp_path / "out" / "reports" / "night=2026-11-21" / "summary.json").read_text()
+
+
+def test_no_night_without_a_verdict_replaces_one_with_it(tmp_path: Path, check: Checking) -> None:
+    folders = write_dump(tmp_path / "dumps", EVERYONE)
+    assert check()[0] == 0
+    before = state(tmp_path / "out")
+    (folders[1] / MANIFEST_NAME).unlink()
+    assert check()[0] == 2
+    assert state(tmp_path / "out") == before
+
+
+def test_earlier_nights_are_not_touched_by_a_damaged_one(tmp_path: Path, check: Checking) -> None:
+    write_dump(tmp_path / "dumps", EVERYONE | {THREE: [*ROWS, instance(40)]}, date="2026-11-19")
+    assert check(night="2026-11-19")[0] == 1
+    before = state(tmp_path / "out")
+    folder = write_dump(tmp_path / "dumps", EVERYONE)[0]
+    part(folder).unlink()
+    assert check()[0] == 1
+    after = state(tmp_path / "out")
+    assert {path: after.get(path) for path in before} == before
+
+
+def state(folder: Path) -> dict[str, tuple[int, str]]:
+    return {
+        str(path.relative_to(folder)): (path.stat().st_mtime_ns, hashlib.sha256(path.read_bytes()).hexdigest())
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_an_output_folder_that_takes_no_files(tmp_path: Path, check: Checking) -> None:
+    write_dump(tmp_path / "dumps", EVERYONE)
+    (tmp_path / "file").write_text("")
+    code, text = check(out="file")
+    assert code == 2
+    assert f"could not judge: cannot write to {tmp_path / 'file'}: " in text
+    if os.getuid() == 0:
+        return  # root writes everywhere
+    (tmp_path / "closed").mkdir(mode=0o500)
+    code, text = check(out="closed")
+    assert (code, "Permission denied" in text) == (2, True)
+
+
+def test_textfile_and_report_are_written(tmp_path: Path, check: Checking) -> None:
+    write_dump(tmp_path / "dumps", EVERYONE | {THREE: [*ROWS, instance(40)]})
+    code, text = check("--textfile", str(tmp_path / "rollcall.prom"), "--keep", "3")
+    assert code == 1
+    assert 'rollcall_check_verdict{verdict="divergent"} 1' in (tmp_path / "rollcall.prom").read_text()
+    report = re.search(r"report: (\S+)", text)
+    assert report
+    assert "EXTRA" in Path(report[1]).read_text()

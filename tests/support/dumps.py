@@ -1,0 +1,84 @@
+"""Small dumps written by hand: rows for each member, one file each, both rounds."""
+
+import gzip
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from app.audit.layout import member_folders, round_folder, taken_at_text
+from app.audit.manifest import MANIFEST_NAME, Manifest, MemberDump, MemberState, Part, Seen, encode_manifest
+from app.audit.rows import encode_row, instance_row, service_row
+
+FIRST_MS = 1_795_230_900_000
+GAP_MS = 15_000
+ADDRESSES = ("10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848")
+SERVICE = "DEFAULT_GROUP@@orders"
+Rows = Sequence[Mapping[str, Any] | bytes]
+"""Rows, or lines as they are."""
+
+
+def instance(number: int = 1, **values: Any) -> dict[str, Any]:
+    """An instance that the first member owns."""
+    return instance_row(
+        **{
+            "namespace": "public",
+            "service": SERVICE,
+            "cluster": "DEFAULT",
+            "ip": f"10.1.0.{number}",
+            "port": 8080,
+            "ephemeral": True,
+            "healthy": True,
+            "enabled": True,
+            "weight": 1.0,
+            "metadata": {},
+            "version": f"1.{number}.{ADDRESSES[0]}~a",
+            "owner": ADDRESSES[0],
+        }
+        | values
+    )
+
+
+def service(name: str = SERVICE, owner: str | None = ADDRESSES[0], **values: Any) -> dict[str, Any]:
+    return service_row("public", name, "1.1.a", owner, **values)
+
+
+def write_round(
+    root: Path, number: int, members: Mapping[str, Rows | str], date: str, seen: Mapping[str, str] | None = None
+) -> Path:
+    """Write one round and return its folder; a member given as a text is absent, for that reason."""
+    taken_ms = FIRST_MS + (number - 1) * GAP_MS
+    folder = Path(round_folder(str(root), date, taken_at_text(taken_ms)))
+    names = member_folders(members)
+    views = seen or dict.fromkeys(members, "UP")
+    dumps = []
+    for address, rows in members.items():
+        if isinstance(rows, str):
+            dumps.append(MemberDump(address, MemberState.ABSENT, error=rows))
+            continue
+        lines = [row if isinstance(row, bytes) else encode_row(row) for row in rows]
+        path = folder / names[address] / "part-00000.jsonl.gz"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(gzip.compress(b"".join(lines), 1, mtime=0))
+        body = path.read_bytes()
+        part = Part(f"{names[address]}/{path.name}", len(lines), len(body), hashlib.sha256(body).hexdigest())
+        listed = [Seen(one, state) for one, state in views.items()]
+        dumps.append(
+            MemberDump(
+                address, MemberState.DUMPED, "rollcall", "0.1.0", members=listed, parts=[part], taken_ms=taken_ms
+            )
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    manifest = Manifest(f"run-{date}", date, taken_at_text(taken_ms), number, 2, GAP_MS / 1000, dumps)
+    (folder / MANIFEST_NAME).write_bytes(encode_manifest(manifest))
+    return folder
+
+
+def write_dump(
+    root: Path,
+    first: Mapping[str, Rows | str],
+    second: Mapping[str, Rows | str] | None = None,
+    date: str = "2026-11-20",
+) -> list[Path]:
+    """Write both rounds, the second like the first unless given; return their folders."""
+    return [write_round(root, 1, first, date), write_round(root, 2, second or first, date)]

@@ -1,0 +1,164 @@
+"""The nightly check's rules in plain Python, all in memory: slow, short, and written apart from the check itself."""
+
+import gzip
+import hashlib
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from app.audit.layout import Night
+from app.audit.manifest import MemberDump, MemberState
+
+STALE_SLACK_MS = 5_000
+VALUES = {"HEALTH": "healthy", "WEIGHT": "weight", "METADATA": "metadata", "ENABLED": "enabled"}
+NEEDED = {
+    "instance": ("namespace", "service", "cluster", "ip", "port", "ephemeral", "healthy", "enabled", "weight"),
+    "service": ("namespace", "service"),
+}
+
+Finding = tuple[str, bool, str, str, str, str, int | None, bool | None, tuple[str, ...]]
+"""As a line of what was planted: class, lasting, namespace, service, cluster, ip, port, ephemeral, members."""
+Key = tuple[Any, ...]
+Rows = dict[str, list[dict[str, Any]]]
+
+
+def check(night: Night) -> Counter[Finding]:
+    """All findings of a night of a dump in a folder."""
+    found: list[Finding] = []
+    rounds: list[Rows] = []
+    damaged = set()
+    for one in night.rounds:
+        rows: Rows = {}
+        for member in one.manifest.members:
+            rows[member.address] = []
+            for row in _rows(Path(one.folder), member):
+                if isinstance(row, dict):
+                    rows[member.address].append(row)
+                else:
+                    found.append(("CORRUPT", True, "", "", "", "", None, None, (member.address,)))
+                    if row == "file":
+                        damaged.add(member.address)
+        rounds.append(rows)
+    listed = {one.address: one for one in night.rounds[-1].manifest.members}
+    for member in listed.values():
+        if member.state is MemberState.ABSENT:
+            found.append(("ABSENT_MEMBER", True, "", "", "", "", None, None, (member.address,)))
+    dumped = sorted(one.address for one in listed.values() if one.state is MemberState.DUMPED)
+    for pair in itertools.combinations(dumped, 2):
+        if len({frozenset((one.address, one.state) for one in listed[address].members) for address in pair}) > 1:
+            found.append(("MEMBERSHIP", True, "", "", "", "", None, None, pair))
+    compared = [address for address in dumped if address not in damaged]
+    first, second = ({address: rows[address] for address in compared} for rows in rounds)
+    return Counter(found) + Counter(_judged(_differences(first), _differences(second)))
+
+
+def planted(path: Path) -> Counter[Finding]:
+    """What was planted, from its file."""
+    lines = (orjson.loads(line) for line in path.read_bytes().splitlines())
+    return Counter(
+        (*[value for name, value in line.items() if name != "members"], tuple(line["members"])) for line in lines
+    )
+
+
+def _rows(folder: Path, member: MemberDump) -> Iterator[dict[str, Any] | str]:
+    """The rows of a member; ``row`` once for a file with a bad one, ``file`` for one that is not what it should be."""
+    for part in member.parts:
+        body = (folder / part.path).read_bytes()
+        if hashlib.sha256(body).hexdigest() != part.sha256:
+            yield "file"
+            continue
+        lines = gzip.decompress(body).splitlines()
+        rows = [row for row in map(_row, lines) if row is not None]
+        assert len(lines) == part.rows
+        yield from rows
+        if len(rows) < len(lines):
+            yield "row"
+
+
+def _row(line: bytes) -> dict[str, Any] | None:
+    try:
+        row = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    return row if isinstance(row, dict) and all(name in row for name in NEEDED[row["kind"]]) else None
+
+
+def _judged(first: dict[Key, Any], second: dict[Key, Any]) -> Iterator[Finding]:
+    for key in first.keys() | second.keys():
+        lasting = key in first and key in second and first[key] == second[key]
+        finding_class, *about, members = key
+        if finding_class != "STALE" or (key in first and key in second):
+            yield (finding_class, lasting, *about, members)  # type: ignore[misc]
+
+
+def _differences(rows: Rows) -> dict[Key, Any]:
+    """What is wrong in one round, with what must be the same in the other one for it to last."""
+    services: dict[Key, dict[str, Any]] = defaultdict(dict)
+    instances: dict[Key, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    for address, held in rows.items():
+        for row in held:
+            service = (row["namespace"], row["service"])
+            if row["kind"] == "service":
+                services[service][address] = row.get("owner")
+            else:
+                instances[(*service, row["cluster"], row["ip"], row["port"], row["ephemeral"])][address].append(row)
+    found: dict[Key, Any] = {}
+    for key, owners in services.items():
+        claimers = tuple(sorted(address for address, owner in owners.items() if address == owner))
+        named = {owner for owner in owners.values() if owner is not None}
+        if len(claimers) > 1 or (not claimers and named and named <= owners.keys()):
+            found["OWNER", *key, "", "", None, None, claimers or tuple(sorted(owners))] = None
+    for key, by_member in instances.items():
+        found |= {(name, *key, (address,)): value for name, address, value in _of_instance(rows, by_member)}
+    return found | _doubles(instances)
+
+
+def _of_instance(rows: Rows, by_member: dict[str, list[dict[str, Any]]]) -> Iterator[tuple[str, str, Any]]:
+    seen = {address: [row for row in held if row["layer"] != "datum"] for address, held in by_member.items()}
+    seen = {address: held for address, held in seen.items() if held}
+    owners = {row.get("owner") for held in by_member.values() for row in held} & rows.keys()
+    owner = owners.pop() if len(owners) == 1 else None
+    wanted = owner in seen if owner else len(seen) * 2 >= len(rows)
+    version = next((held[0].get("version") for address, held in seen.items() if address == owner), None)
+    for address in rows.keys() - seen.keys() if wanted else ():
+        yield "MISSING", address, version
+    for address in seen if not wanted else ():
+        yield "EXTRA", address, seen[address][0].get("version")
+    for name, field in VALUES.items():
+        values = {address: orjson.dumps(held[0][field], option=orjson.OPT_SORT_KEYS) for address, held in seen.items()}
+        expected = values.get(owner or "") or Counter(values.values()).most_common(1)[0][0] if values else b""
+        for address, value in values.items():
+            if value != expected:
+                yield name, address, (value, expected, seen[address][0].get("version"), version)
+    for address, held in by_member.items():
+        layers = {row["layer"]: (row["enabled"], row["weight"], row["metadata"]) for row in held}
+        if layers.keys() != {"both"} and layers.get("datum") != layers.get("view"):
+            yield "DRIFT", address, None
+        for row in held:
+            if (
+                address == row.get("owner")
+                and row.get("beat_age_ms", 0) > row.get("delete_timeout_ms", 0) + STALE_SLACK_MS
+            ):
+                yield "STALE", address, None
+        if len(seen.get(address, ())) > 1:
+            yield "DUPLICATE", address, None
+
+
+def _doubles(instances: Iterable[Key]) -> dict[Key, Any]:
+    """One address in services of one name; the members that hold it, in ``instances``, are told of the later one."""
+    assert isinstance(instances, dict)
+    by_address: dict[Key, list[Key]] = defaultdict(list)
+    for key in instances:
+        namespace, service, cluster, ip, port, _ = key
+        by_address[namespace, service.partition("@@")[2], cluster, ip, port].append(key)
+    found: dict[Key, Any] = {}
+    for keys in by_address.values():
+        for earlier, later in itertools.pairwise(sorted(keys)):
+            if earlier[1] != later[1]:
+                both = tuple(sorted(instances[earlier].keys() & instances[later].keys()))
+                found["DUPLICATE", *later, both] = None
+    return found
