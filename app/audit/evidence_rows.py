@@ -66,6 +66,8 @@ def read_rows_of(spark: SparkSession, root_uri: str, evidence: Evidence, service
     )
     wanted = services.select(F.col("key").alias("said"), F.lit(True).alias("wanted"))
     found = lines.join(wanted, "said", "left").where(F.col("wanted") | F.col("said").isNull())
+    # Kept, as the optimizer would else parse every line to see which are no rows before it looks which are wanted.
+    found = found.select("value", "taken_at", "member", "file").persist()
     row = F.from_json("value", ROW_SCHEMA, {"columnNameOfCorruptRecord": CORRUPT})
     return _numbered(found.select("taken_at", "member", "file", row.alias("row")).select("*", "row.*"), evidence)
 

@@ -21,11 +21,10 @@ class Flagged:
 
     frame: DataFrame
     observed: Observation
-    read: Observation
 
     def counts(self) -> dict[str, int]:
         """Shape: rows, bad, services, instances."""
-        return {name: int(value or 0) for name, value in (self.read.get | self.observed.get).items()}
+        return {name: int(value or 0) for name, value in self.observed.get.items()}
 
 
 def with_key(rows: DataFrame) -> DataFrame:
@@ -39,10 +38,9 @@ def with_key(rows: DataFrame) -> DataFrame:
 
 def flag(rows: DataFrame, addresses: tuple[str, ...]) -> Flagged:
     """Return the keys of ``rows`` (as of ``evidence_rows.read_rows``) at which something may be wrong."""
-    read, observed = Observation("read"), Observation("compared")
-    rows = rows.observe(read, F.count(F.lit(1)).alias("rows"), F.count_if(F.col("bad")).alias("bad"))
-    keyed = with_key(rows.where(~F.col("bad"))).select(
-        "key",
+    observed = Observation("compared")
+    keyed = with_key(rows).select(
+        F.when(~F.col("bad"), F.col("key")).alias("key"),  # all that are no rows come together under null
         "bit",
         (F.col("round") == 1).alias("first"),
         is_service().alias("is_service"),
@@ -54,8 +52,10 @@ def flag(rows: DataFrame, addresses: tuple[str, ...]) -> Flagged:
     )
     grouped = keyed.groupBy("key").agg(*_aggregates()).observe(observed, *_totals())
     keys = F.array_distinct(F.array("key", "least_service", "most_service"))
-    suspects = grouped.where(_is_suspect(len(addresses))).select(F.explode(keys).alias("key"))
-    return Flagged(suspects.where(F.col("key").isNotNull()).dropDuplicates(), observed, read)
+    suspects = grouped.where(F.col("key").isNotNull() & _is_suspect(len(addresses))).select(
+        F.explode(keys).alias("key")
+    )
+    return Flagged(suspects.where(F.col("key").isNotNull()).dropDuplicates(), observed)
 
 
 def _owner_bit(addresses: tuple[str, ...]) -> Column:
@@ -74,6 +74,7 @@ def _aggregates() -> list[Column]:
         for column in (F.min(value).alias(f"least_{number}"), F.max(value).alias(f"most_{number}"))
     ]
     return [
+        F.count(F.lit(1)).alias("lines"),
         F.coalesce(F.bit_or(seen_bit), F.lit(0)).alias("present"),
         F.coalesce(F.sum(seen_bit), F.lit(0)).alias("total"),
         F.coalesce(F.bit_or(owner_bit), F.lit(0)).alias("named"),
@@ -87,10 +88,13 @@ def _aggregates() -> list[Column]:
 
 
 def _totals() -> list[Column]:
-    instance = F.col("present") > 0
+    row = F.col("key").isNotNull()
+    instance = row & (F.col("present") > 0)
     several = F.col("least_service") != F.col("most_service")
     return [
-        F.count_if(F.col("is_service")).alias("services"),
+        F.sum("lines").alias("rows"),
+        F.sum(F.when(~row, F.col("lines"))).alias("bad"),
+        F.count_if(row & F.col("is_service")).alias("services"),
         F.sum(F.when(instance, F.when(several, 2).otherwise(1)).otherwise(0)).alias("instances"),
     ]
 

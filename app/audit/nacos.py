@@ -13,6 +13,7 @@ SERVICES_PAGE = 10_000
 INSTANCES_PAGE = 10_000
 PAGES_MAX = 10_000
 NAME_PASSES = 2
+_NO_SUCH_CALL = {404, 405, 501}
 DELETE_TIMEOUT = "preserved.ip.delete.timeout"
 
 
@@ -204,13 +205,32 @@ def read_service(client: MemberClient, namespace: str, name: str, clusters: Iter
     Raises:
         CallError: no answer, or none of this shape.
     """
-    names = list(clusters) or _cluster_names(client, namespace, name)
-    if names is None:
-        return None
+    names = list(clusters)
+    if not names:
+        try:
+            known = _cluster_names(client, namespace, name)
+        except Refused as error:
+            if error.status not in _NO_SUCH_CALL:
+                raise
+            return _read_without_clusters(client, namespace, name)
+        if known is None:
+            return None
+        names = known
     found = ShownService()
     for cluster in names:
         if (instances := _cluster_instances(client, namespace, name, cluster)) is not None:
             found.clusters[cluster] = instances
+    return found
+
+
+def _read_without_clusters(client: MemberClient, namespace: str, name: str) -> ShownService:
+    """As ``read_service``, of a member that names no clusters, and lists all for whichever is asked for.
+
+    Source: r-nacos 0.8.8.
+    """
+    found = ShownService()
+    for one in _cluster_instances(client, namespace, name, DEFAULT_CLUSTER) or []:
+        found.clusters.setdefault(one.cluster, []).append(one)
     return found
 
 

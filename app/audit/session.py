@@ -31,6 +31,8 @@ _FIXED = {
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.adaptive.enabled": "true",
 }
+_COMPILED = "-XX:-DontCompileHugeMethods"
+"""What Spark generates for the main comparison is one method beyond 8,000 bytes, which Java would only interpret."""
 _MEMORY = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
 
 
@@ -73,6 +75,8 @@ def open_session(
         "spark.sql.shuffle.partitions": str(shuffle_partitions),
         "spark.sql.warehouse.dir": warehouse,
         "spark.driver.memory": memory,
+        "spark.driver.extraJavaOptions": _COMPILED,
+        "spark.executor.extraJavaOptions": _COMPILED,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }

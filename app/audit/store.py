@@ -183,7 +183,11 @@ class PartWriter:
         if not self._begun:
             self._filesystem.makedirs(self._folder, exist_ok=True)
         self._begun.append(name)
-        return _OpenPart(self._filesystem.open(f"{self._folder}/{name}", "wb"), f"{self._name}/{name}")
+        with contextlib.ExitStack() as on_failure:
+            file = on_failure.enter_context(contextlib.closing(self._filesystem.open(f"{self._folder}/{name}", "wb")))
+            part = _OpenPart(file, f"{self._name}/{name}")  # which writes a head
+            on_failure.pop_all()
+        return part
 
     def _finish(self) -> None:
         part, self._open = self._open, None

@@ -283,6 +283,21 @@ class TestCatalog:
         assert (by_ip["10.1.0.4"]["cluster"], by_ip["10.1.0.4"]["client"]) == ("c2", "durable")
         assert [row["instances"] for row in rows if row["kind"] == "service"] == [4, 0, 0]
 
+    def test_a_member_that_names_no_clusters_is_asked_once_for_all(self) -> None:
+        instances = [instance("10.1.0.1"), instance("10.1.0.2", clusterName="c2"), instance("10.1.0.3")]
+
+        def on_call(path: str, parameters: dict[str, str]) -> Given | None:
+            if path == "/v1/ns/catalog/service" or path.startswith("/v1/core"):
+                return Given(404, b"")
+            if path == "/v1/ns/catalog/instances":
+                return Given(200, orjson.dumps({"list": instances, "count": 3}))
+            return None
+
+        fake = FakeNacos(shown={ORDERS: instances}, has_detail=False, has_datums=False, on_call=on_call)
+        _, rows = taken_of(fake)
+        found = [(row["ip"], row["cluster"]) for row in rows if row["kind"] == "instance"]
+        assert sorted(found) == [("10.1.0.1", "DEFAULT"), ("10.1.0.2", "c2"), ("10.1.0.3", "DEFAULT")]
+
     def test_fields_that_are_not_told_have_defaults(self) -> None:
         def on_call(path: str, _: dict[str, str]) -> Given | None:
             if path != "/v1/ns/catalog/instances":
