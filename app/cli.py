@@ -11,7 +11,7 @@ from pathlib import Path
 from app import settings_keys as keys
 from app.addresses import is_wildcard, join_address, split_address
 from app.announce import announce, base_url
-from app.audit import compare_command, dump_command
+from app.audit import check_command, compare_command, dump_command
 from app.data_lock import DataLock
 from app.local_cluster import LocalCluster, LocalNode
 from app.settings import SettingError, Settings, read_settings
@@ -80,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     # What these two need beyond the standard library they load when they run.
     dump_command.add_to(commands)
     compare_command.add_to(commands)
+    check_command.add_to(commands)
     return parser
 
 

@@ -25,7 +25,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from app.audit.report import render  # noqa: E402
 from pyspark.sql import SparkSession  # noqa: E402
 from pyspark.sql import functions as F  # noqa: E402
 
@@ -33,6 +32,7 @@ from app.audit import evidence as evidences  # noqa: E402
 from app.audit.check import Check, judge  # noqa: E402
 from app.audit.evidence_rows import ROW_SCHEMA, spark_path  # noqa: E402
 from app.audit.layout import read_night  # noqa: E402
+from app.audit.report import render  # noqa: E402
 from app.audit.results import Results  # noqa: E402
 from app.audit.session import open_session  # noqa: E402
 from scripts.made_dump import MadeDump, all_faults, make_dump  # noqa: E402
@@ -114,8 +114,6 @@ def _bare(spark: SparkSession, paths: list[str]) -> None:
 
 def _whole(spark: SparkSession, dumps: str, results: Results) -> str:
     spark.sparkContext.setJobDescription("check")
-    spark.conf.unset("spark.sql.codegen.wholeStage")
-    spark.conf.unset("spark.sql.codegen.factoryMode")
     results.open()
     summary = judge(spark, Check(dumps), results)
     results.publish(summary, render(summary, []))

@@ -8,6 +8,8 @@ from pathlib import PurePosixPath
 
 import pytest
 
+from tests.support.spark import spark as spark
+
 THREAD_END_S = 2.0
 """For threads that were told to end as the test's last act and are on their way."""
 

@@ -27,6 +27,8 @@ from app.audit.layout import Night, NoDump, read_night
 from app.audit.results import Results
 from app.audit.summary import EXAMPLES_MAX, SERVICES_MAX, Summary, Verdict, now_text
 
+FEW_ROWS = 200_000
+"""Up to here it takes longer to compile an expression than to interpret it for every row."""
 ROWS_PER_PARTITION = 1_500_000
 """Of the one shuffle: some 100 MB of hashes and masks."""
 FINDING_SCHEMA = ", ".join(f"{name} {kind}" for name, kind in FINDING_FIELDS.items())
@@ -89,6 +91,13 @@ def _tune(spark: SparkSession, rows: int) -> None:
         "spark.sql.ansi.enabled": "false",
     }.items():
         spark.conf.set(name, str(value))
+    _compile(spark, rows > FEW_ROWS)
+
+
+def _compile(spark: SparkSession, compiled: bool) -> None:
+    """Have expressions compiled to Java, or interpreted."""
+    spark.conf.set("spark.sql.codegen.wholeStage", str(compiled).lower())
+    spark.conf.set("spark.sql.codegen.factoryMode", "FALLBACK" if compiled else "NO_CODEGEN")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +151,7 @@ def _look_closer(spark: SparkSession, dumps: str, evidence: Evidence, keys: Data
         closer.unpersist()
         closer = _rows_with(read_rows(spark, dumps, evidence), keys)
         closer.count()
-    spark.conf.set("spark.sql.codegen.wholeStage", "false")
-    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    _compile(spark, compiled=False)
     return closer
 
 

@@ -7,26 +7,30 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from app.audit.findings import FindingClass
-from app.audit.layout import nights
-from app.audit.results import NotWritable, Results
-from app.audit.session import NoSpark, open_session
-from app.audit.summary import Summary, Verdict
+from app.audit.summary import Summary, Verdict, unjudged
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from app.audit.results import Results
+
 SHUFFLE_PARTITIONS = 8
 """Until the rows are counted."""
+_DESCRIPTION = (
+    "Compare the dumps that `rollcall dump` took of all members of a cluster, and tell whether they agree. "
+    "Exit code 0: agreed; 1: divergent; 2: could not judge."
+)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
-def parser() -> argparse.ArgumentParser:
-    """The arguments of the check."""
-    made = argparse.ArgumentParser(
-        prog="distro_check.py",
-        description="Compare the dumps that `rollcall dump` took of all members of a cluster, and tell whether they "
-        "agree. Exit code 0: agreed; 1: divergent; 2: could not judge.",
-    )
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command ``check``."""
+    made = commands.add_parser("check", help="compare the dumps of all members, on Spark", description=_DESCRIPTION)
+    _add_options(made)
+    made.set_defaults(run=_run)
+
+
+def _add_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--dumps", required=True, metavar="URI", help="where the dumps lie")
     made.add_argument("--out", required=True, metavar="URI", help="where findings, reports and history are kept")
     made.add_argument("--night", type=_date, metavar="DATE", help="the dump_date to check (the latest there is)")
@@ -46,7 +50,6 @@ def parser() -> argparse.ArgumentParser:
         "--master", metavar="URL", help="Spark's master (local[*]; under spark-submit, what it was given)"
     )
     made.add_argument("--driver-memory", metavar="SIZE", help="as in Spark: 4g (half of the machine's, at most 8g)")
-    return made
 
 
 def main(arguments: Sequence[str] | None = None, spark: "SparkSession | None" = None) -> int:
@@ -54,7 +57,14 @@ def main(arguments: Sequence[str] | None = None, spark: "SparkSession | None" = 
 
     ``spark``: a session to use, and to leave open; without one it makes its own.
     """
-    options = parser().parse_args(arguments)
+    parser = argparse.ArgumentParser(prog="distro_check.py", description=_DESCRIPTION)
+    _add_options(parser)
+    return _run(parser.parse_args(arguments), spark)
+
+
+def _run(options: argparse.Namespace, spark: "SparkSession | None" = None) -> int:
+    from app.audit.results import NotWritable, Results
+
     results = Results(options.out)
     try:
         results.open()
@@ -72,7 +82,9 @@ def main(arguments: Sequence[str] | None = None, spark: "SparkSession | None" = 
     return _finish(options, summary)
 
 
-def _judge(options: argparse.Namespace, results: Results) -> Summary:
+def _judge(options: argparse.Namespace, results: "Results") -> Summary:
+    from app.audit.session import NoSpark, open_session
+
     try:
         spark = open_session(
             options.master,
@@ -88,7 +100,7 @@ def _judge(options: argparse.Namespace, results: Results) -> Summary:
         spark.stop()
 
 
-def _compare(options: argparse.Namespace, results: Results, spark: "SparkSession") -> Summary:
+def _compare(options: argparse.Namespace, results: "Results", spark: "SparkSession") -> Summary:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -102,9 +114,10 @@ def _compare(options: argparse.Namespace, results: Results, spark: "SparkSession
         return _without_verdict(options, f"Spark failed: {_first_line(error)}")
 
 
-def _publish(options: argparse.Namespace, results: Results, summary: Summary) -> str | None:
+def _publish(options: argparse.Namespace, results: "Results", summary: Summary) -> str | None:
     """Put the results in place; a night that was judged before is not replaced by one that could not be."""
     from app.audit.report import render
+    from app.audit.results import NotWritable
 
     if summary.verdict is Verdict.UNJUDGED:
         before = results.summary(summary.night) if summary.night else None
@@ -143,7 +156,7 @@ def _finish(options: argparse.Namespace, summary: Summary) -> int:
 
 def _without_verdict(options: argparse.Namespace, reason: str) -> Summary:
     """A summary that says why; of the night asked for, else of the latest one with a dump."""
-    from app.audit.summary import unjudged
+    from app.audit.layout import nights
 
     night = options.night
     if night is None:

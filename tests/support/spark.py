@@ -1,4 +1,4 @@
-"""One Spark session for the tests of the check, as to start one takes seconds."""
+"""One Spark session for all tests of the check, as to start one takes seconds."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator["SparkSession"]:
+    """A session of this process; without PySpark or Java the test is skipped."""
     pytest.importorskip("pyspark")
     from app.audit.session import NoSpark, open_session
 

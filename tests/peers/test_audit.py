@@ -1,0 +1,139 @@
+"""The whole audit of real Nacos: clusters that agree, and a member of 1.4.1 that is told otherwise by a direct call."""
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from app.audit.check_command import main as check_main
+from tests.peers.test_dump import (
+    NIGHT,
+    RAFT_TIMEOUT_S,
+    SYNC_TIMEOUT_S,
+    address_of,
+    dump,
+    keeps_records,
+    nacos,
+    register,
+)
+from tests.support.client import Client
+from tests.support.processes import eventually
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+KEY = "com.alibaba.nacos.naming.iplist.ephemeral.public##DEFAULT_GROUP@@{}"
+AGAIN_S = 0.3
+"""The owner repairs what was planted within 5 s."""
+REPAIRED_GAP = "12s"
+Check = Callable[[str], tuple[int, set[tuple[str, bool, str, str]]]]
+
+
+def make_check(spark: "SparkSession", folder: Path) -> Check:
+    def check(name: str) -> tuple[int, set[tuple[str, bool, str, str]]]:
+        out = folder / f"{name}-out"
+        code = check_main(["--dumps", str(folder / name), "--out", str(out), "--night", NIGHT], spark)
+        spark.catalog.clearCache()
+        lines = (out / "findings_json" / f"night={NIGHT}").glob("*.json")
+        found = [json.loads(line) for path in lines for line in path.read_text().splitlines()]
+        return code, {(one["finding_class"], one["lasting"], one["service"], one["member"]) for one in found}
+
+    return check
+
+
+def fill(clients: list[Client]) -> list[str]:
+    services = [f"audited-{number}" for number in range(6)]
+    for number, service in enumerate(services):
+        for host in range(1, 4):
+            register(clients[number % 3], service, f"10.0.0.{host}", clusterName=f"c{host % 2}")
+    for client in clients:
+        for service in services:
+            eventually(lambda client=client, service=service: len(client.hosts(service)) == 3, SYNC_TIMEOUT_S)
+    return services
+
+
+@contextmanager
+def planted(client: Client, key: str, datum: dict[str, Any], until: Callable[[], bool]) -> Iterator[None]:
+    """Tell a member again and again that an instance has another weight, until that holds or the context ends."""
+    datum["value"]["instanceList"][0]["weight"] = 7.0
+    body = json.dumps({key: datum}).encode()
+    done, is_there = threading.Event(), threading.Event()
+
+    def tell() -> None:
+        while not done.is_set() and not until():
+            headers = {"User-Agent": "Nacos-Server:1.4.1", "Content-Type": "application/json;charset=UTF-8"}
+            assert client.call("PUT", "/v1/ns/distro/datum", body, headers).status == 200
+            is_there.set()
+            done.wait(AGAIN_S)
+
+    thread = threading.Thread(target=tell, name="planter")
+    thread.start()
+    try:
+        assert is_there.wait(SYNC_TIMEOUT_S)
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_a_cluster_of_1_4(spark: "SparkSession", tmp_path: Path) -> None:
+    check = make_check(spark, tmp_path)
+    with nacos(tmp_path / "nacos", "1.4", "cluster", 3) as clients:
+        eventually(lambda: all(map(keeps_records, clients)), RAFT_TIMEOUT_S)
+        service = fill(clients)[0]
+        assert dump(tmp_path / "before", clients) == 0
+        assert check("before") == (0, set())
+
+        owner = clients[0].owner(service)
+        other = next(client for client in clients if address_of(client) != owner)
+        key = KEY.format(service)
+        wrong = ("DEFAULT_GROUP@@" + service, address_of(other))
+
+        def datum() -> dict[str, Any]:
+            owning = next(client for client in clients if address_of(client) == owner)
+            asked = json.dumps({"keys": key}).encode()
+            answer = owning.call("GET", "/v1/ns/distro/datum", asked, {"User-Agent": "Nacos-Server:1.4.1"})
+            return dict(answer.json()[key])
+
+        with planted(other, key, datum(), until=lambda: False):
+            assert dump(tmp_path / "lasting", clients) == 0
+        assert check("lasting") == (1, {("WEIGHT", True, *wrong)})
+
+        eventually(lambda: {one["weight"] for one in other.hosts(service).values()} == {1.0}, SYNC_TIMEOUT_S)
+        first_round = lambda: any((tmp_path / "once").rglob("manifest.json"))  # noqa: E731
+        with planted(other, key, datum(), until=first_round):
+            assert dump(tmp_path / "once", clients, "--gap", REPAIRED_GAP) == 0
+        assert check("once") == (0, {("WEIGHT", False, *wrong)})
+
+        silent = int((tmp_path / "nacos" / f"node-{clients[2]._port}" / "pid").read_text())
+        os.kill(silent, signal.SIGSTOP)
+        try:
+            assert dump(tmp_path / "two", clients, "--timeout", "2s", "--retries", "0") == 1
+        finally:
+            os.kill(silent, signal.SIGCONT)
+        code, found = check("two")
+        assert (code, {one for one in found if one[1]}) == (1, {("ABSENT_MEMBER", True, "", address_of(clients[2]))})
+
+
+def test_a_cluster_of_2_3(spark: "SparkSession", tmp_path: Path) -> None:
+    with nacos(tmp_path / "nacos", "2", "cluster", 3) as clients:
+        fill(clients)
+        register(clients[1], "other", "10.0.0.9", weight="2.5", enabled="false")
+        eventually(
+            lambda: all(
+                one.call("GET", "/v1/ns/instance", serviceName="other", ip="10.0.0.9", port=8080).status == 200
+                for one in clients
+            ),
+            SYNC_TIMEOUT_S,
+        )
+        assert dump(tmp_path / "all", clients) == 0
+        assert make_check(spark, tmp_path)("all") == (0, set())
