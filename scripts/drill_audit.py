@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Does the audit accuse members that only have much to do?
 
-Starts three members with 2,000 instances, then registers and deregisters at a steady rate through all of them, and
-takes and checks one dump after the other. Every finding that lasts is a false one. Prints a line a run, and one JSON
-line at the end; exit code 1 after a false finding, or when a run could not be judged.
+Starts three members with 2,000 instances, then registers and deregisters at a steady rate through all of them while it
+takes one dump after the other; then it checks them. Every finding that lasts is a false one. Prints a line a run, and
+one JSON line at the end; exit code 1 after a false finding, or when a run could not be judged.
 
     scripts/drill_audit.py --runs 20 --rate 200 --gap 5s
 """
@@ -106,7 +106,6 @@ def dump(members: Sequence[MemberProcess], out: Path, gap: str) -> int:
 
 def main() -> int:
     options = _options()
-    false = unjudged = late = 0
     with tempfile.TemporaryDirectory(prefix="drill-audit-") as name:
         folder = Path(name)
         with local_members(3, options.port, folder) as members:
@@ -115,36 +114,42 @@ def main() -> int:
             for member in members:
                 member.wait_ready()
             fill(members)
-            spark = open_session("local[2]", "drill", shuffle_partitions=4)
             begun_s = time.monotonic()
             with Load(members, options.rate) as load:
-                for number in range(1, options.runs + 1):
-                    code = dump(members, folder / f"dumps-{number}", options.gap)
-                    results = Results(str(folder / f"out-{number}"))
-                    results.open()
-                    try:
-                        summary = judge(spark, Check(str(folder / f"dumps-{number}")), results)
-                    except CannotJudge as error:
-                        unjudged += 1
-                        print(f"run {number}: dump exit {code}, could not judge: {error}", flush=True)
-                        continue
-                    spark.catalog.clearCache()
-                    false += sum(summary.findings.values())
-                    late += sum(summary.late.values())
-                    print(f"run {number}: {_told(summary)}", flush=True)
+                codes = [dump(members, folder / f"dumps-{number}", options.gap) for number in range(options.runs)]
             took_s = time.monotonic() - begun_s
-            spark.stop()
+        judged = check(folder, options.runs)
+    findings, late = (sum(sum(getattr(one, name).values()) for one in judged) for name in ("findings", "late"))
     report = {
         "runs": options.runs,
-        "false_findings": false,
+        "judged": len(judged),
+        "false_findings": findings,
         "late": late,
-        "unjudged": unjudged,
+        "dumps_without_a_member": sum(code != 0 for code in codes),
         "writes": sum(load.calls),
         "writes_per_s": round(sum(load.calls) / took_s, 1),
         "refused": sum(load.refused),
     }
     print(json.dumps(report))
-    return 1 if false or unjudged else 0
+    return 1 if findings or len(judged) < options.runs else 0
+
+
+def check(folder: Path, runs: int) -> list[Summary]:
+    """Judge the dumps, and tell of each; one that cannot be judged is left out."""
+    spark = open_session("local[2]", "drill", shuffle_partitions=4)
+    judged = []
+    for number in range(runs):
+        results = Results(str(folder / f"out-{number}"))
+        results.open()
+        try:
+            judged.append(judge(spark, Check(str(folder / f"dumps-{number}")), results))
+        except CannotJudge as error:
+            print(f"run {number + 1}: could not judge: {error}", flush=True)
+            continue
+        print(f"run {number + 1}: {_told(judged[-1])}", flush=True)
+        spark.catalog.clearCache()
+    spark.stop()
+    return judged
 
 
 def _told(summary: Summary) -> str:

@@ -28,7 +28,7 @@ from app.audit.results import Results
 from app.audit.summary import EXAMPLES_MAX, SERVICES_MAX, Summary, Verdict, now_text
 
 FEW_ROWS = 200_000
-"""Up to here it takes longer to compile an expression than to interpret it for every row."""
+"""Up to here it takes longer to compile an expression than to interpret it for every row, and one task is enough."""
 ROWS_PER_PARTITION = 1_500_000
 """Of the one shuffle: some 100 MB of hashes and masks."""
 FINDING_SCHEMA = ", ".join(f"{name} {kind}" for name, kind in FINDING_FIELDS.items())
@@ -69,7 +69,7 @@ def judge(spark: SparkSession, check: Check, results: Results) -> Summary:
     earlier = spark.read.schema(FINDING_SCHEMA).parquet(last) if last else None
     findings = compared.findings.where(~F.col("finding_class").isin([str(one.value) for one in check.ignored]))
     findings = with_history(findings, earlier, night.date, _iso(compared.evidence.taken_at[0]))
-    findings.coalesce(1).write.parquet(results.staged("findings"))
+    _in_files(findings, compared.suspects).write.parquet(results.staged("findings"))
     summary = _summarize(spark, results, night, compared)
     if check.ignored:
         names = ", ".join(sorted(one.value for one in check.ignored))
@@ -108,6 +108,7 @@ class _Compared:
     findings: DataFrame
     counts: dict[str, int]
     closer: DataFrame | None
+    suspects: int
 
 
 def _compare(spark: SparkSession, check: Check, night: Night) -> _Compared:
@@ -137,7 +138,7 @@ def _compare(spark: SparkSession, check: Check, night: Night) -> _Compared:
         evidence = replace(evidence, notes=[*evidence.notes, *unknown_fields(check.dumps, evidence.files)])
         closer = _look_closer(spark, check.dumps, evidence, keys, suspects) if suspects else None
         counts = flagged.counts()
-        return _Compared(evidence, _findings(spark, rows, closer, counts, evidence), counts, closer)
+        return _Compared(evidence, _findings(spark, rows, closer, counts, evidence), counts, closer, suspects)
 
 
 def _look_closer(spark: SparkSession, dumps: str, evidence: Evidence, keys: DataFrame, suspects: int) -> DataFrame:
@@ -183,6 +184,11 @@ def _miscounted(rows: DataFrame, evidence: Evidence) -> list[dict[str, Any]]:
     return evidences.miscounted(evidence, counted)
 
 
+def _in_files(frame: DataFrame, rows: int) -> DataFrame:
+    """A small table is one file; a large one is as many as the tasks that make it."""
+    return frame.coalesce(1) if rows <= FEW_ROWS else frame
+
+
 def _summarize(spark: SparkSession, results: Results, night: Night, compared: _Compared) -> Summary:
     """Sum up the findings that were staged, and stage what is made of them."""
     findings = spark.read.schema(FINDING_SCHEMA).parquet(results.staged("findings")).persist()
@@ -191,8 +197,8 @@ def _summarize(spark: SparkSession, results: Results, night: Night, compared: _C
     late = Counter({row["finding_class"]: row["count"] for row in by_class if not row["lasting"]})
     pairs = findings.where("lasting").groupBy("member", "reference").agg(F.count(F.lit(1)).alias("findings"))
     services = _services(findings, compared.closer)
-    services.coalesce(1).write.parquet(results.staged("services"))
-    findings.coalesce(1).write.json(results.staged("findings_json"), ignoreNullFields=False)
+    _in_files(services, compared.suspects).write.parquet(results.staged("services"))
+    _in_files(findings, compared.suspects).write.json(results.staged("findings_json"), ignoreNullFields=False)
     first = F.col("lasting").desc(), F.col("nights_open").desc()
     names = ("finding_class", "namespace", "service", "ip", "port", "member")
     examples = findings.orderBy(*first, *names).limit(EXAMPLES_MAX).collect()

@@ -2,9 +2,10 @@
 
 import argparse
 import re
+import signal
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from app.audit.findings import FindingClass
 from app.audit.summary import Summary, Verdict, unjudged
@@ -85,6 +86,7 @@ def _run(options: argparse.Namespace, spark: "SparkSession | None" = None) -> in
 def _judge(options: argparse.Namespace, results: "Results") -> Summary:
     from app.audit.session import NoSpark, open_session
 
+    signal.signal(signal.SIGTERM, _on_sigterm)
     try:
         spark = open_session(
             options.master,
@@ -98,6 +100,12 @@ def _judge(options: argparse.Namespace, results: "Results") -> Summary:
         return _compare(options, results, spark)
     finally:
         spark.stop()
+
+
+def _on_sigterm(*_: object) -> NoReturn:
+    """End in order: Spark's processes and what lies in temporary folders would else stay."""
+    print("could not judge: ended by a signal", flush=True)
+    sys.exit(Verdict.UNJUDGED.exit_code)
 
 
 def _compare(options: argparse.Namespace, results: "Results", spark: "SparkSession") -> Summary:

@@ -14,13 +14,15 @@ import pytest
 pytest.importorskip("pyspark")
 
 from app.audit.check_command import main as check_main
+from app.audit.layout import read_night
+from app.audit.manifest import MemberState
 from tests.peers.test_dump import (
     NIGHT,
-    RAFT_TIMEOUT_S,
     SYNC_TIMEOUT_S,
     address_of,
+    assert_dumped_1_4,
     dump,
-    keeps_records,
+    fill_1_4,
     nacos,
     register,
 )
@@ -50,7 +52,7 @@ def make_check(spark: "SparkSession", folder: Path) -> Check:
     return check
 
 
-def fill(clients: list[Client]) -> list[str]:
+def fill_2_3(clients: list[Client]) -> None:
     services = [f"audited-{number}" for number in range(6)]
     for number, service in enumerate(services):
         for host in range(1, 4):
@@ -58,7 +60,6 @@ def fill(clients: list[Client]) -> list[str]:
     for client in clients:
         for service in services:
             eventually(lambda client=client, service=service: len(client.hosts(service)) == 3, SYNC_TIMEOUT_S)
-    return services
 
 
 @contextmanager
@@ -88,9 +89,10 @@ def planted(client: Client, key: str, datum: dict[str, Any], until: Callable[[],
 def test_a_cluster_of_1_4(spark: "SparkSession", tmp_path: Path) -> None:
     check = make_check(spark, tmp_path)
     with nacos(tmp_path / "nacos", "1.4", "cluster", 3) as clients:
-        eventually(lambda: all(map(keeps_records, clients)), RAFT_TIMEOUT_S)
-        service = fill(clients)[0]
+        services = fill_1_4(clients)
+        service = services[0]
         assert dump(tmp_path / "before", clients) == 0
+        assert_dumped_1_4(tmp_path / "before", clients, services)
         assert check("before") == (0, set())
 
         owner = clients[0].owner(service)
@@ -120,13 +122,16 @@ def test_a_cluster_of_1_4(spark: "SparkSession", tmp_path: Path) -> None:
             assert dump(tmp_path / "two", clients, "--timeout", "2s", "--retries", "0") == 1
         finally:
             os.kill(silent, signal.SIGCONT)
+        *there, absent = read_night(str(tmp_path / "two"), NIGHT).rounds[-1].manifest.members
+        assert {one.state for one in there} == {MemberState.DUMPED}
+        assert (absent.state, absent.parts) == (MemberState.ABSENT, [])
         code, found = check("two")
         assert (code, {one for one in found if one[1]}) == (1, {("ABSENT_MEMBER", True, "", address_of(clients[2]))})
 
 
 def test_a_cluster_of_2_3(spark: "SparkSession", tmp_path: Path) -> None:
     with nacos(tmp_path / "nacos", "2", "cluster", 3) as clients:
-        fill(clients)
+        fill_2_3(clients)
         register(clients[1], "other", "10.0.0.9", weight="2.5", enabled="false")
         eventually(
             lambda: all(

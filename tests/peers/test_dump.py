@@ -1,10 +1,9 @@
-"""Dumps of real Nacos: of a 1.4.1 cluster by its datums and catalog, of a 2.3.1 server by its catalog."""
+"""Dumps of real Nacos: what the audit's tests need of 1.4.1, and of a 2.3.1 server by its catalog."""
 
 import gzip
 import json
 import os
 import shutil
-import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +13,6 @@ from typing import Any
 import pytest
 
 from app.audit.layout import read_night
-from app.audit.manifest import MemberState
 from app.cli import main
 from tests.peers.conftest import PORTS_APART, SCRIPT, START_TIMEOUT_S
 from tests.support.client import Client
@@ -87,49 +85,42 @@ def rows_by_member(out: Path) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def test_a_cluster_of_1_4(tmp_path: Path) -> None:
-    with nacos(tmp_path / "nacos", "1.4", "cluster", 3) as clients:
-        eventually(lambda: all(map(keeps_records, clients)), RAFT_TIMEOUT_S)
-        services = [f"dumped-{number}" for number in range(6)]
-        for number, service in enumerate(services):
-            register(clients[number % 3], service, "10.0.0.1")
-            register(clients[number % 3], service, "10.0.0.2", clusterName="c2")
-        register(clients[0], "elsewhere", "10.0.0.1", namespaceId="another")
-        register(clients[0], "durable", "10.0.0.3", ephemeral="false")
-        for client in clients:
-            for service in services:
-                eventually(lambda client=client, service=service: len(client.hosts(service)) == 2, SYNC_TIMEOUT_S)
-            eventually(lambda client=client: client.hosts("durable"), SYNC_TIMEOUT_S)
-            eventually(lambda client=client: client.hosts("elsewhere", namespaceId="another"), SYNC_TIMEOUT_S)
+def fill_1_4(clients: list[Client]) -> list[str]:
+    """Register eight services, once the members take what goes through Raft, and return six that members own."""
+    eventually(lambda: all(map(keeps_records, clients)), RAFT_TIMEOUT_S)
+    services = [f"dumped-{number}" for number in range(6)]
+    for number, service in enumerate(services):
+        register(clients[number % 3], service, "10.0.0.1")
+        register(clients[number % 3], service, "10.0.0.2", clusterName="c2")
+    register(clients[0], "elsewhere", "10.0.0.1", namespaceId="another")
+    register(clients[0], "durable", "10.0.0.3", ephemeral="false")
+    for client in clients:
+        for service in services:
+            eventually(lambda client=client, service=service: len(client.hosts(service)) == 2, SYNC_TIMEOUT_S)
+        eventually(lambda client=client: client.hosts("durable"), SYNC_TIMEOUT_S)
+        eventually(lambda client=client: client.hosts("elsewhere", namespaceId="another"), SYNC_TIMEOUT_S)
+    return services
 
-        assert dump(tmp_path / "all", clients) == 0
-        members = read_night(str(tmp_path / "all"), NIGHT).rounds[-1].manifest.members
-        assert [(one.kind, one.version, one.services, one.instances) for one in members] == [
-            ("nacos-1", "1.4.1", 8, 14)
-        ] * 3
-        assert {tuple(seen.state for seen in one.members) for one in members} == {("UP", "UP", "UP")}
-        found = rows_by_member(tmp_path / "all")
-        assert list(found) == list(map(address_of, clients))
-        owners = {service: clients[0].owner(service) for service in services}
-        for address, rows in found.items():
-            assert {row["layer"] for row in rows if row["kind"] == "instance"} == {"both"}
-            named = {row["service"].partition("@@")[2]: row["owner"] for row in rows if row["kind"] == "service"}
-            assert named.items() >= owners.items(), "the owner is worked out as the members do"
-            told = {row["service"] for row in rows if "beat_age_ms" in row and row["namespace"] == "public"}
-            assert told == {f"DEFAULT_GROUP@@{name}" for name, owner in owners.items() if owner == address}
-        same = [[{k: v for k, v in row.items() if k != "beat_age_ms"} for row in rows] for rows in found.values()]
-        assert same[0] == same[1] == same[2]
-        assert [row["client"] for row in same[0] if row["service"].endswith("durable") and "ip" in row] == ["durable"]
 
-        silent = int((tmp_path / "nacos" / f"node-{clients[2]._port}" / "pid").read_text())
-        os.kill(silent, signal.SIGSTOP)
-        try:
-            assert dump(tmp_path / "two", clients, "--timeout", "2s", "--retries", "0") == 1
-        finally:
-            os.kill(silent, signal.SIGCONT)
-        *there, absent = read_night(str(tmp_path / "two"), NIGHT).rounds[-1].manifest.members
-        assert {one.state for one in there} == {MemberState.DUMPED}
-        assert (absent.state, absent.parts) == (MemberState.ABSENT, [])
+def assert_dumped_1_4(out: Path, clients: list[Client], services: list[str]) -> None:
+    """A dump of what ``fill_1_4`` registered has all of it, of every member alike, with owners and ages of beats."""
+    members = read_night(str(out), NIGHT).rounds[-1].manifest.members
+    assert [(one.kind, one.version, one.services, one.instances) for one in members] == [
+        ("nacos-1", "1.4.1", 8, 14)
+    ] * 3
+    assert {tuple(seen.state for seen in one.members) for one in members} == {("UP", "UP", "UP")}
+    found = rows_by_member(out)
+    assert list(found) == list(map(address_of, clients))
+    owners = {service: clients[0].owner(service) for service in services}
+    for address, rows in found.items():
+        assert {row["layer"] for row in rows if row["kind"] == "instance"} == {"both"}
+        named = {row["service"].partition("@@")[2]: row["owner"] for row in rows if row["kind"] == "service"}
+        assert named.items() >= owners.items(), "the owner is worked out as the members do"
+        told = {row["service"] for row in rows if "beat_age_ms" in row and row["namespace"] == "public"}
+        assert told == {f"DEFAULT_GROUP@@{name}" for name, owner in owners.items() if owner == address}
+    same = [[{k: v for k, v in row.items() if k != "beat_age_ms"} for row in rows] for rows in found.values()]
+    assert same[0] == same[1] == same[2]
+    assert [row["client"] for row in same[0] if row["service"].endswith("durable") and "ip" in row] == ["durable"]
 
 
 def test_a_server_of_2_3(tmp_path: Path) -> None:
