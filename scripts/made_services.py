@@ -132,7 +132,7 @@ class ServiceMaker:
         """The service's own row, the same at every member."""
         version = self.version(service.owner, service.number + service.size)
         owner = service.owner if self.kind.tells_owners else None
-        return service_row(service.namespace, service.name, version, owner)
+        return service_row(service.namespace, service.name, version, owner, service.size)
 
     # --- instances -------------------------------------------------------------------------------
 
