@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,7 +31,7 @@ from app.audit.results import Results  # noqa: E402
 from app.audit.session import open_session  # noqa: E402
 from app.audit.summary import Summary  # noqa: E402
 
-SERVICES = 50
+SERVICES = 200
 INSTANCES = 2_000
 WRITERS = 4
 LONG = {"preserved.heart.beat.timeout": "3600000", "preserved.ip.delete.timeout": "3600000"}
@@ -44,19 +45,20 @@ class Load:
         self._urls = [f"http://{member.address}/nacos" for member in members]
         self._pause_s = WRITERS / rate
         self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._write, args=(number,)) for number in range(WRITERS)]
+        self._pool = ThreadPoolExecutor(WRITERS, thread_name_prefix="writer")
+        self._running: list[Future[None]] = []
         self.calls = [0] * WRITERS
         self.refused = [0] * WRITERS
 
     def __enter__(self) -> "Load":
-        for thread in self._threads:
-            thread.start()
+        self._running = [self._pool.submit(self._write, number) for number in range(WRITERS)]
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        for thread in self._threads:
-            thread.join()
+        self._pool.shutdown()
+        for writer in self._running:
+            writer.result()
 
     def _write(self, number: int) -> None:
         chance = random.Random(number)

@@ -80,9 +80,12 @@ def judge(spark: SparkSession, check: Check, results: Results) -> Summary:
 def _tune(spark: SparkSession, rows: int) -> None:
     """Fit the tasks to the machine and the shuffle to the rows; gzip files do not split, so they are spread whole."""
     cores = spark.sparkContext.defaultParallelism
-    partitions = max(2 * cores, math.ceil(rows / ROWS_PER_PARTITION))
+    few = rows <= FEW_ROWS
+    partitions = 1 if few else max(2 * cores, math.ceil(rows / ROWS_PER_PARTITION))
     for name, value in {
         "spark.sql.shuffle.partitions": partitions,
+        # Planning again after each stage takes longer than the stages of a few rows.
+        "spark.sql.adaptive.enabled": str(not few).lower(),
         "spark.sql.files.minPartitionNum": 4 * cores,
         "spark.sql.files.openCostInBytes": 1 << 18,
         # It would drop the counts along with what turns out to be empty.
@@ -91,7 +94,7 @@ def _tune(spark: SparkSession, rows: int) -> None:
         "spark.sql.ansi.enabled": "false",
     }.items():
         spark.conf.set(name, str(value))
-    _compile(spark, rows > FEW_ROWS)
+    _compile(spark, compiled=not few)
 
 
 def _compile(spark: SparkSession, compiled: bool) -> None:
@@ -124,19 +127,25 @@ def _compare(spark: SparkSession, check: Check, night: Night) -> _Compared:
         except NoDump as error:
             raise CannotJudge(str(error)) from None
         rows = read_rows(spark, check.dumps, evidence)
+        few = sum(file.part.rows for file in evidence.files) <= FEW_ROWS
+        if few:
+            rows = rows.persist()  # they are looked at twice
         flagged = flag(rows, evidence.members)
         keys = flagged.frame.persist()
         try:
             suspects = keys.count()
         except (PySparkException, Py4JJavaError) as error:
             keys.unpersist()
+            rows.unpersist()
             path = unreadable_file(str(error), evidence.files)
             if path is None or path in damaged:
                 raise
             damaged[path] = "it cannot be read to its end"
             continue
         evidence = replace(evidence, notes=[*evidence.notes, *unknown_fields(check.dumps, evidence.files)])
-        closer = _look_closer(spark, check.dumps, evidence, keys, suspects) if suspects else None
+        closer = None
+        if suspects:
+            closer = _rows_with(rows, keys) if few else _look_closer(spark, check.dumps, evidence, keys, suspects)
         counts = flagged.counts()
         return _Compared(evidence, _findings(spark, rows, closer, counts, evidence), counts, closer, suspects)
 

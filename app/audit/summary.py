@@ -3,12 +3,11 @@
 It is written last, so a night without one was not judged to its end.
 """
 
+import json
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
-
-import orjson
 
 EXAMPLES_MAX = 200
 SERVICES_MAX = 50
@@ -68,7 +67,7 @@ def now_text() -> str:
 
 
 def encode_summary(summary: Summary) -> bytes:
-    return orjson.dumps(asdict(summary), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    return json.dumps(asdict(summary), indent=2, ensure_ascii=False).encode() + b"\n"
 
 
 def decode_summary(body: bytes) -> Summary:
@@ -77,7 +76,7 @@ def decode_summary(body: bytes) -> Summary:
     Raises:
         ValueError: it is none.
     """
-    value = orjson.loads(body)
+    value = json.loads(body)
     if not isinstance(value, dict):
         raise ValueError("a summary is a JSON object")
     known = {name: value[name] for name in Summary.__dataclass_fields__ if name in value}

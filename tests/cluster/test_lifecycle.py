@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.conftest import StartCluster
-from tests.support.processes import FAST, ClusterProcesses, clean_environ, eventually, free_ports, is_gone
+from tests.support.processes import (
+    FAST,
+    ClusterProcesses,
+    clean_environ,
+    eventually,
+    free_ports,
+    heeding_hangup,
+    is_gone,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -170,7 +178,8 @@ class TestRefused:
     def test_a_signal_makes_no_second_registry(self, make_cluster: StartCluster, number: signal.Signals) -> None:
         """gunicorn would add a worker, replace the one there is, or start another master beside this one."""
         [member] = make_cluster(1, {"nacos.standalone": "true"})
-        member.restart()
+        with heeding_hangup():
+            member.restart()
         assert member.client.register("one", "10.3.7.1").status == 200
         worker = member.worker
         member.master.send_signal(number)

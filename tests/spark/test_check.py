@@ -54,10 +54,20 @@ def told(finding: Mapping[str, Any]) -> tuple[Any, ...]:
     return *[finding[name] for name in names], tuple(members)
 
 
-@pytest.mark.parametrize(("members", "kind", "seed"), [(3, "rollcall", 1), (5, "rollcall", 2), (4, "nacos-1", 3)])
+@pytest.fixture
+def many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have few rows checked in the way of many: compiled, and read a second time for the closer look."""
+    monkeypatch.setattr("app.audit.check.FEW_ROWS", 0)
+
+
+@pytest.mark.parametrize(
+    ("members", "kind", "seed", "few"), [(3, "rollcall", 1, True), (5, "rollcall", 2, False), (4, "nacos-1", 3, True)]
+)
 def test_every_planted_fault_is_found_in_its_class_and_nothing_else(
-    members: int, kind: str, seed: int, tmp_path: Path, checked: Judging
+    members: int, kind: str, seed: int, few: bool, tmp_path: Path, checked: Judging, request: pytest.FixtureRequest
 ) -> None:
+    if not few:
+        request.getfixturevalue("many")
     faults = {**all_faults(3, members, kind), LATE: 5}
     made = make_dump(
         MadeDump(str(tmp_path / "dumps"), 3_000, members, seed, faults=faults, kind=kind, rows_per_part=1_000)
@@ -167,6 +177,7 @@ def test_a_removal_between_the_rounds_is_nothing(tmp_path: Path, checked: Judgin
     assert checked()[1] == []
 
 
+@pytest.mark.usefixtures("many")
 def test_rows_of_another_writer_are_found_too(tmp_path: Path, checked: Judging) -> None:
     """Metadata before the service's name, with a key of that name, misleads a plain search for it."""
 
@@ -179,6 +190,7 @@ def test_rows_of_another_writer_are_found_too(tmp_path: Path, checked: Judging) 
     assert brief(checked()[1]) == {("WEIGHT", True, TWO)}
 
 
+@pytest.mark.usefixtures("many")
 def test_names_with_quotes_and_other_letters_are_found_and_told(tmp_path: Path, checked: Judging) -> None:
     name = 'DEFAULT_GROUP@@"käse"\\n'
     write_dump(

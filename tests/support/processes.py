@@ -3,6 +3,7 @@
 import contextlib
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -53,6 +54,16 @@ def eventually(check: Callable[[], T], timeout_s: float) -> T:
         if time.monotonic() >= deadline_s:
             raise AssertionError(f"not within {timeout_s} s: {seen}") from failure
         time.sleep(POLL_S)
+
+
+@contextlib.contextmanager
+def heeding_hangup() -> Iterator[None]:
+    """What is started meanwhile heeds SIGHUP, also when these tests run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def free_ports(count: int) -> list[int]:

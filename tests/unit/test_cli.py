@@ -18,6 +18,7 @@ from app.announce import announce, base_url
 from app.cli import main
 from app.data_lock import DataLock
 from app.settings import read_settings
+from tests.support.processes import free_ports, heeding_hangup
 
 ROOT = Path(__file__).resolve().parents[2]
 STUB = """
@@ -42,14 +43,6 @@ nodes = [LocalNode(f"http://127.0.0.1:{port}/nacos", f"http://127.0.0.1:{port}/n
          for port, way in json.loads(sys.argv[1])]
 sys.exit(LocalCluster(nodes, stop_timeout_s=1).run())
 """
-
-
-def free_ports(count: int) -> list[int]:
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 @pytest.fixture(autouse=True)
@@ -214,13 +207,15 @@ class TestAnnounce:
 def cluster(*ways: str) -> Iterator[tuple["subprocess.Popen[str]", list[int]]]:
     ports = free_ports(len(ways))
     plan = json.dumps(list(zip(ports, ways, strict=True)))
-    with subprocess.Popen(
-        [sys.executable, "-c", DRIVER, plan, STUB],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as driver:
+    with heeding_hangup():
+        started = subprocess.Popen(
+            [sys.executable, "-c", DRIVER, plan, STUB],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    with started as driver:
         try:
             yield driver, ports
         finally:
