@@ -33,7 +33,7 @@ from app.audit.summary import Summary  # noqa: E402
 
 SERVICES = 200
 INSTANCES = 2_000
-WRITERS = 4
+WRITERS = 16
 LONG = {"preserved.heart.beat.timeout": "3600000", "preserved.ip.delete.timeout": "3600000"}
 """What stays has no beats, and shall not expire."""
 

@@ -72,7 +72,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
     folder = tmp_path_factory.mktemp("mixed")
     ports = _ports()
     listed = ",".join(f"127.0.0.1:{port}" for port in ports)
-    environ = {**os.environ, "NACOS_MEMBERS": listed, "NACOS_XMX": "400m"}
+    environ = {**os.environ, "NACOS_MEMBERS": listed, "NACOS_XMX": "400m", "NACOS_TIER": "1"}
     folders = (folder / "first", folder / "second")
     ours = Member(ports[2], folder / "ours", {"nacos.member.list": listed})
     starts = [_start(work, port, environ, folder / f"{port}.log") for work, port in zip(folders, ports, strict=False)]
