@@ -1,12 +1,12 @@
 """The command of the nightly check. Exit codes: 0 the members agree, 1 they do not, 2 there is no verdict."""
 
 import argparse
-import re
 import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
+from app.audit.arguments import days_argument, night_argument
 from app.audit.findings import FindingClass
 from app.audit.summary import Summary, Verdict, unjudged
 
@@ -21,7 +21,6 @@ _DESCRIPTION = (
     "Compare the dumps that `rollcall dump` took of all members of a cluster, and tell whether they agree. "
     "Exit code 0: agreed; 1: divergent; 2: could not judge."
 )
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -34,8 +33,10 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 def _add_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--dumps", required=True, metavar="URI", help="where the dumps lie")
     made.add_argument("--out", required=True, metavar="URI", help="where findings, reports and history are kept")
-    made.add_argument("--night", type=_date, metavar="DATE", help="the dump_date to check (the latest there is)")
-    made.add_argument("--keep", type=_days, metavar="DAYS", help="remove results of nights older than this")
+    made.add_argument(
+        "--night", type=night_argument, metavar="DATE", help="the dump_date to check (the latest there is)"
+    )
+    made.add_argument("--keep", type=days_argument, metavar="DAYS", help="remove results of nights older than this")
     made.add_argument(
         "--ignore",
         type=_classes,
@@ -178,18 +179,6 @@ def _without_verdict(options: argparse.Namespace, reason: str) -> Summary:
 def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return next((line for line in lines if not line.startswith("An error occurred")), type(error).__name__)[:500]
-
-
-def _date(text: str) -> str:
-    if not _DATE.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no date such as 2026-11-21")
-    return text
-
-
-def _days(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= 100_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of days from 1 on")
-    return int(text)
 
 
 def _classes(text: str) -> frozenset[FindingClass]:

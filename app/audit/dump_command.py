@@ -1,9 +1,8 @@
 """``rollcall dump``: every member's state at about one moment, twice, as files for the check."""
 
 import argparse
-import re
 import sys
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +16,13 @@ from app.audit.access import (
     parse_members,
     parse_url,
 )
+from app.audit.arguments import days_argument, night_argument
 
 if TYPE_CHECKING:
     from app.audit.collect import Dumped, Plan
     from app.audit.store import Store
 
 ALL_DUMPED, SOME_ABSENT, NOTHING_DUMPED = 0, 1, 2
-KEEP_DAYS_MAX = 100_000
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def add_to(subparsers: Any) -> None:
@@ -43,11 +41,13 @@ def add_to(subparsers: Any) -> None:
     parser.add_argument(
         "--gap", metavar="TIME", type=duration_s, default=15.0, help="from the start of a round to the next (15s)"
     )
-    parser.add_argument("--keep", metavar="DAYS", type=_days, help="remove nights that are older (keep all)")
+    parser.add_argument("--keep", metavar="DAYS", type=days_argument, help="remove nights that are older (keep all)")
     parser.add_argument(
         "--namespaces", metavar="ID,...", action="append", default=[], help="also these, where members do not list them"
     )
-    parser.add_argument("--date", metavar="YYYY-MM-DD", type=_date, help="the night that it belongs to (today, UTC)")
+    parser.add_argument(
+        "--date", metavar="YYYY-MM-DD", type=night_argument, help="the night that it belongs to (today, UTC)"
+    )
     parser.add_argument(
         "--progress", action=argparse.BooleanOptionalAction, help="show a bar (on a terminal it is shown)"
     )
@@ -118,19 +118,3 @@ def _remove_old(store: "Store", night: str, keep_days: int) -> None:
 
     for removed in store.remove_nights_before(first_kept(night, keep_days)):
         print(f"removed the night {removed}", file=sys.stderr)
-
-
-def _days(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= KEEP_DAYS_MAX):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of days from 1 to {KEEP_DAYS_MAX}")
-    return int(text)
-
-
-def _date(text: str) -> str:
-    try:
-        if not _DATE.fullmatch(text):
-            raise ValueError
-        date.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no date such as 2026-11-21") from None
-    return text

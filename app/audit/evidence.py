@@ -57,6 +57,11 @@ def finding(finding_class: FindingClass, lasting: bool, member: str, **values: A
     }
 
 
+def in_round(path: str) -> str:
+    """A file's path from its round on: the same whoever names it, while schemes and slashes before it differ."""
+    return path[path.index("taken_at=") :]
+
+
 def files_of(night: Night) -> list[File]:
     """Every file that the manifests name."""
     return [
@@ -110,7 +115,7 @@ def miscounted(evidence: Evidence, counted: Mapping[str, int]) -> list[dict[str,
     return [
         _corrupt(file, f"it has {rows} rows, the manifest says {file.part.rows}")
         for file in evidence.files
-        if (rows := counted.get(file.path[file.path.index("taken_at=") :], 0)) != file.part.rows
+        if (rows := counted.get(in_round(file.path), 0)) != file.part.rows
     ]
 
 

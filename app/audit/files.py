@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from app.audit.evidence import File, unknown_in
+from app.audit.evidence import File, in_round, unknown_in
 from app.audit.evidence_rows import small_frame, spark_path
 from app.audit.layout import Night, open_root
 
@@ -33,11 +33,6 @@ def damaged_files(spark: SparkSession, root_uri: str, night: Night, files: list[
             wrong[file.path] = f"it has {info['size']} bytes, the manifest says {file.part.bytes}"
     whole = [file for file in files if file.path not in wrong]
     return wrong | (_wrong_hashes(spark, root_uri, whole) if whole else {})
-
-
-def in_round(path: str) -> str:
-    """A file's path from its round on: the same whoever names it, while schemes and slashes before it differ."""
-    return path[path.index("taken_at=") :]
 
 
 def _wrong_hashes(spark: SparkSession, root_uri: str, files: list[File]) -> dict[str, str]:
