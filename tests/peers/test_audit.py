@@ -37,11 +37,13 @@ KEY = "com.alibaba.nacos.naming.iplist.ephemeral.public##DEFAULT_GROUP@@{}"
 AGAIN_S = 0.3
 """The owner repairs what was planted within 5 s."""
 REPAIRED_GAP = "12s"
-Check = Callable[[str], tuple[int, set[tuple[str, bool, str, str]]]]
+Found = set[tuple[str, bool, str, str]]
+"""Class, whether it lasts, service, member."""
+Check = Callable[[str], tuple[int, Found]]
 
 
 def make_check(spark: "SparkSession", folder: Path) -> Check:
-    def check(name: str) -> tuple[int, set[tuple[str, bool, str, str]]]:
+    def check(name: str) -> tuple[int, Found]:
         out = folder / f"{name}-out"
         code = check_main(["--dumps", str(folder / name), "--out", str(out), "--night", NIGHT], spark)
         spark.catalog.clearCache()
@@ -86,6 +88,19 @@ def planted(client: Client, key: str, datum: dict[str, Any], until: Callable[[],
         thread.join()
 
 
+def assert_found(checked: tuple[int, Found], code: int, *, lasting: bool, wrong: tuple[str, str]) -> None:
+    """That is found, and nothing else that lasts.
+
+    A member that is short of processor time looks dead for a moment; the one that was told the weight is then the
+    owner, and passes it on until the real one is back. That is drift too, which the check rightly calls late.
+    """
+    found_code, found = checked
+    assert found_code == code
+    assert ("WEIGHT", lasting, *wrong) in found
+    others = found - {("WEIGHT", lasting, *wrong)}
+    assert {one[:3] for one in others} <= {("WEIGHT", False, wrong[0])}, others
+
+
 def test_a_cluster_of_1_4(spark: "SparkSession", tmp_path: Path) -> None:
     check = make_check(spark, tmp_path)
     with nacos(tmp_path / "nacos", "1.4", "cluster", 3) as clients:
@@ -108,13 +123,13 @@ def test_a_cluster_of_1_4(spark: "SparkSession", tmp_path: Path) -> None:
 
         with planted(other, key, datum(), until=lambda: False):
             assert dump(tmp_path / "lasting", clients) == 0
-        assert check("lasting") == (1, {("WEIGHT", True, *wrong)})
+        assert_found(check("lasting"), 1, lasting=True, wrong=wrong)
 
         eventually(lambda: {one["weight"] for one in other.hosts(service).values()} == {1.0}, SYNC_TIMEOUT_S)
         first_round = lambda: any((tmp_path / "once").rglob("manifest.json"))  # noqa: E731
         with planted(other, key, datum(), until=first_round):
             assert dump(tmp_path / "once", clients, "--gap", REPAIRED_GAP) == 0
-        assert check("once") == (0, {("WEIGHT", False, *wrong)})
+        assert_found(check("once"), 0, lasting=False, wrong=wrong)
 
         silent = int((tmp_path / "nacos" / f"node-{clients[2]._port}" / "pid").read_text())
         os.kill(silent, signal.SIGSTOP)
