@@ -48,8 +48,7 @@ proc_name = f"rollcall {bind}"
 
 # One, said here so that the environment's WEB_CONCURRENCY, gunicorn's own default, does not decide.
 workers = 1
-worker_class = "gthread"
-threads = _SETTINGS.http_threads
+worker_class = "app.http.worker.LoopWorker"
 worker_connections = _connections_max()
 preload_app = False
 max_requests = 0
@@ -57,7 +56,6 @@ max_requests = 0
 # as every registration is in its memory. The node itself judges pauses.
 timeout = 0
 graceful_timeout = _SETTINGS.stop_timeout_s
-keepalive = 75
 # The most that gunicorn allows short of no limit at all. Full beats carry their metadata in the query string; Nacos
 # has no room for more either, as Tomcat takes heads of 8 KiB.
 limit_request_line = 8190

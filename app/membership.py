@@ -18,10 +18,10 @@ from distro.http_agent import call_peer, peer_session
 from distro.ports import Clock
 from distro.protocol import DistroProtocol
 from distro.runtime import DistroRuntime
-from distro.types import CAPABILITY_GZIP, CAPABILITY_VERSIONS, Member, MemberState, PeerReport
+from distro.types import CAPABILITY_GZIP, CAPABILITY_VERSIONS, CAPABILITY_WRITES, Member, MemberState, PeerReport
 
 LOG = logging.getLogger(__name__)
-CAPABILITIES = (CAPABILITY_VERSIONS, CAPABILITY_GZIP)
+CAPABILITIES = (CAPABILITY_VERSIONS, CAPABILITY_GZIP, CAPABILITY_WRITES)
 OWN_FIELD = "rollcall"
 """Key of our own fields, in a report's ``extendInfo`` (real Nacos keeps and ignores it) and in the answer to one."""
 REPORT_BYTES_MAX = 64 * 1024

@@ -17,7 +17,9 @@ from app.dump import Dumps
 from app.durable import RecordFile
 from app.durable_replication import RECORDS, RecordCodec, RecordProcessor, RecordStorage
 from app.health_report import InstanceListAgent
-from app.http.forwarding import Forwarder
+from app.http.beats import BeatCollector
+from app.http.pool_forwarding import Forwarder
+from app.http.record import HttpRecord
 from app.membership import ClusterConfWatch, Membership
 from app.naming.checks import Check, CheckBoard, CheckedCluster, Flip, checked_clusters
 from app.naming.codec import InstanceListCodec
@@ -142,6 +144,8 @@ class Node:
         self.replication = NodeReplication(receiver, components, self.cluster, self._clock, config.body_bytes_max)
         self.forwarder = Forwarder(self.cluster, settings, self.replication.refresh)
         self.dumps = Dumps()
+        self.http = HttpRecord()
+        self.beats = BeatCollector()
 
     def _identity(self) -> dict[str, str]:
         settings = self.settings
@@ -288,7 +292,7 @@ class Node:
         self._cpu_seen = (now_s, used_s)
         cpu = (used_s - seen_used_s) / max(now_s - seen_s, 0.001)
         held_back = {"lists_held_back": self._registry.held_back}
-        counts = {**self.record.as_dict(), **self.forwarder.record.as_dict(), **held_back}
+        counts = {**self.record.as_dict(), **self.forwarder.record.as_dict(), **self.http.as_dict(), **held_back}
         return {
             "cpu": round(cpu, 4),
             "load": os.getloadavg()[0],

@@ -118,6 +118,8 @@ CAPABILITY_VERSIONS = "versions"
 """The member keeps versions (R1-R6): it is of our own kind."""
 CAPABILITY_GZIP = "gzip"
 """The member takes gzip bodies; real Nacos answers 500 to them."""
+CAPABILITY_WRITES = "writes"
+"""The member takes calls passed on to it in a pipeline, answers with what they changed, and takes batches of beats."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import enum
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from app.naming.switches import SwitchDomain
 
@@ -44,7 +45,11 @@ _LEADING_DIGITS = re.compile(r"[0-9]{1,9}")
 
 def parse_agent(agent: str) -> Agent:
     """Return the kind and version of an agent string such as ``Nacos-Java-Client:v1.4.8``."""
-    agent = agent[:AGENT_CHARS_MAX]
+    return _parse_agent(agent[:AGENT_CHARS_MAX])
+
+
+@lru_cache(1_024)
+def _parse_agent(agent: str) -> Agent:
     for kind in ClientType:
         if kind is not ClientType.UNKNOWN and agent.startswith(kind.value):
             # Without ":v" the whole text is taken for a version, which makes it 0.0.0, as in Nacos.

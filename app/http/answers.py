@@ -70,7 +70,7 @@ def refuse_unless_up(call: Call, services: Services) -> Reply | None:
 
     Source: Nacos 1.4.1 TrafficReviseFilter.
     """
-    if not is_naming(call.path):
+    if not is_naming(call.path) or is_open(services):
         return None
     if limited := _limited(call, services):
         return limited
@@ -80,6 +80,16 @@ def refuse_unless_up(call: Call, services: Services) -> Reply | None:
     if status == ("READ_ONLY" if call.method in ("GET", "HEAD") else "WRITE_ONLY"):
         return None
     return not_serving(status)
+
+
+def is_open(services: Services) -> bool:
+    """Whether there is nothing for which any naming call could be refused; nearly always so, and quickly seen."""
+    switches = services.durable.switches
+    return (
+        services.cluster.state() is MemberState.UP
+        and not switches.limited_url_map
+        and not services.durable.overridden_status
+    )
 
 
 def _limited(call: Call, services: Services) -> Reply | None:

@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, Protocol, TypeVar
 
 from app.dump import Dumps
+from app.http.beats import BeatCollector
 from app.http.params import Parameters
+from app.http.record import ForwardRecord, HttpRecord
 from app.naming.durable_service import DurableService
 from app.naming.push import PushRecord, Subscriber
 from app.naming.service import NamingService
@@ -17,6 +20,12 @@ JSON = "application/json;charset=UTF-8"
 BYTES = "application/octet-stream"
 CLIENT_AGENT = "rollcall-client-agent"
 """Header of a call that is passed on: the client's own name, as some answers depend on it."""
+WANTS_CHANGE = "rollcall-wants-change"
+"""Header of a call that is passed on: the answer is to bring what the call changed."""
+CHANGE = "rollcall-change"
+"""Header of such an answer; see ``app.naming.changes``."""
+
+C = TypeVar("C")
 
 
 @dataclass(slots=True)
@@ -32,6 +41,8 @@ class Call:
     context_path: str = "/nacos"
     raw_path: str = ""
     """The path as it was sent: with the context path, still escaped. Empty when the carrier does not tell."""
+    on_loop: bool = False
+    """The event loop waits for the answer: nothing may block, or take long; ``Decline`` what would."""
     _parameters: Parameters | None = field(default=None, repr=False)
 
     @property
@@ -42,6 +53,10 @@ class Call:
                 self.raw_query, self.headers.get("content-type", ""), self.body, self.method
             )
         return self._parameters
+
+    def parse(self, parser: Callable[[Parameters], C]) -> C:
+        """The command that a parser makes of the parameters; a carrier may remember it, as far as it is a value."""
+        return parser(self.parameters)
 
     @property
     def uri(self) -> str:
@@ -59,16 +74,21 @@ class Call:
         return self.headers.get(CLIENT_AGENT) or self.agent
 
 
-@dataclass(frozen=True, slots=True)
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(slots=True)
 class Reply:
-    """An answer. ``content_type`` None sends none, as real Nacos does while it is not UP."""
+    """An answer; nobody changes one. ``content_type`` None sends none, as real Nacos does while it is not UP."""
 
     status: int = 200
     body: bytes = b"ok"
     content_type: str | None = TEXT
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=lambda: _NO_HEADERS)
     stream: Iterable[bytes] | None = None
     """In place of ``body``: chunks that are sent as they are made; closed, where it can be, when the answer ended."""
+    head: bytes | None = field(default=None, compare=False, repr=False)
+    """Kept here by who carries the bytes: the head of the answer, for replies that are given often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +103,11 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class Decline:
-    """A hot function leaves the call to the pool: it would block or take long."""
+    """A hot function leaves the call to the pool: it would block or take long. Only for calls on the loop."""
 
 
 OK = Reply()
+DECLINE = Decline()
 Answer = Reply | Forward | Decline
 
 
@@ -126,6 +147,10 @@ class Cluster(Protocol):
         """Whether calls of a peer may come from there: a listed member's address; any loopback one when standalone."""
         ...
 
+    def capabilities(self, address: str) -> frozenset[str]:
+        """What a member's report says that it can do; nothing for one that is unknown, or of another kind."""
+        ...
+
     def state(self) -> MemberState:
         """Own state; STARTING until the data of the others was loaded."""
         ...
@@ -163,7 +188,12 @@ class Replication(Protocol):
 
 
 class Forwarding(Protocol):
-    """Passes calls on to the member that must execute them."""
+    """Passes calls on to the member that must execute them, and waits for its answer. Not for the event loop."""
+
+    @property
+    def record(self) -> ForwardRecord:
+        """What happened to calls that were passed on, from the loop too."""
+        ...
 
     def forward(self, call: Call, to: Forward, run: Callable[[], Answer]) -> Reply:
         """Return the answer of the member responsible; ``run`` executes the call here, should that be us."""
@@ -210,6 +240,14 @@ class Services(Protocol):
 
     @property
     def dumps(self) -> Dumps: ...
+
+    @property
+    def beats(self) -> BeatCollector: ...
+
+    @property
+    def http(self) -> HttpRecord:
+        """What the door counts."""
+        ...
 
     def counters(self) -> Mapping[str, int | float]:
         """``cpu``, ``load``, ``mem`` and the engine's counters, for the metrics endpoint."""

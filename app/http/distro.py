@@ -6,15 +6,22 @@ import orjson
 
 from app.http.agents import is_peer
 from app.http.answers import require_member
-from app.http.call import BYTES, JSON, OK, TEXT, Answer, Call, Reply, Services, route
+from app.http.beats import take_batch
+from app.http.call import BYTES, DECLINE, JSON, OK, TEXT, Answer, Call, Reply, Services, route
 from app.http.schemas import KeysSchema, SourceSchema, load, parameter_values
 from app.naming.errors import InvalidParam
+from app.naming.keys import EPHEMERAL_PREFIX, parse_datum_key
+from distro.codec import GZIP_MAGIC, gunzip_if_gzip
+from distro.errors import CodecError
 
 _SOURCE, _KEYS = SourceSchema(), KeysSchema()
+SMALL_BYTES, SMALL_ZIPPED_BYTES = 16_384, 4_096
+"""What the event loop itself reads of a peer: under a millisecond's work."""
+SMALL_SERVICES = 500
 _EMPTY_MAP = re.compile(rb"\s*\{\s*\}\s*")
 
 
-@route("PUT", "/v1/ns/distro/datum")
+@route("PUT", "/v1/ns/distro/datum", hot=True)
 def put_datum(call: Call, services: Services) -> Answer:
     """Take the datums of a peer. Shape: ``{key: {key, value, timestamp}}``, gzip or plain."""
     require_member(call, services)
@@ -23,15 +30,45 @@ def put_datum(call: Call, services: Services) -> Answer:
         if services.cluster.standalone or not is_peer(call.agent):
             raise InvalidParam("receive empty entity!")
         return OK
+    if call.on_loop and not _is_small_list(call.body):
+        return DECLINE
     return _received(services.replication.receive(call.body, call.headers, call.remote_ip))
 
 
-@route("PUT", "/v1/ns/distro/checksum")
+def _is_small_list(body: bytes) -> bool:
+    """Whether a body is a few instances: durable records are written to the disk, which takes its time."""
+    size_max = SMALL_ZIPPED_BYTES if body.startswith(GZIP_MAGIC) else SMALL_BYTES
+    if len(body) > size_max:
+        return False
+    try:
+        keys = orjson.loads(gunzip_if_gzip(body, SMALL_BYTES))
+    except (CodecError, orjson.JSONDecodeError):
+        return False
+    return isinstance(keys, dict) and all(key.startswith(EPHEMERAL_PREFIX) for key in keys)
+
+
+@route("PUT", "/v1/ns/distro/checksum", hot=True)
 def put_checksum(call: Call, services: Services) -> Answer:
     """Compare what a peer holds with what is held here. Shape: ``{key: checksum or version}``."""
     require_member(call, services)
+    if call.on_loop and (len(call.body) > SMALL_BYTES or services.naming.service_count() > SMALL_SERVICES):
+        return DECLINE
     source = load(_SOURCE, parameter_values(call.parameters))["source"]
     return _received(services.replication.verify(call.body, source, call.headers, call.remote_ip, _type(call)))
+
+
+@route("PUT", "/v1/ns/distro/beats", hot=True)
+def put_beats(call: Call, services: Services) -> Answer:
+    """Take the beats that another member of our kind heard for services of this one; see ``app.http.beats``."""
+    require_member(call, services)
+    if call.on_loop and len(call.body) > SMALL_BYTES:
+        return DECLINE
+
+    def is_ours(key: str) -> bool:
+        parsed = parse_datum_key(key)
+        return parsed is not None and services.cluster.responsible(parsed[1])
+
+    return Reply(200, take_batch(call.body, services.naming.take_beats, is_ours), JSON)
 
 
 @route("GET", "/v1/ns/distro/datum")

@@ -5,7 +5,6 @@ import re
 from typing import Any
 
 from flask import Flask, Response, request
-from gunicorn.http.errors import ParseException
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 
 from app.http.answers import error_reply, filter_error, is_naming, refuse_unless_up, text_reply
@@ -18,10 +17,10 @@ from distro.errors import CodecError, NotInitialized
 
 BODY_BYTES_MAX = 8 * 1024 * 1024
 """Of a call that brings no datums."""
-CHUNK_SENT_S = 30.0
-"""What reads a streamed answer slower than a chunk in this time is cut off: it would hold a thread for ever."""
 _LENGTH = re.compile(r"[0-9]{1,18}")
 DISTRO_PATH = "/v1/ns/distro/"
+SERVICES = "rollcall"
+"""Under which of the application's extensions the worker finds what the endpoints use."""
 INTERNAL_ERROR = "caused: internal error, see the server's log"
 
 log = logging.getLogger(__name__)
@@ -42,6 +41,7 @@ def create_app(services: Services) -> Flask:
     """Return the application of one node, with every route under its context path."""
     context_path = services.settings.context_path
     app = Flask("app.http", static_folder=None, template_folder=None)
+    app.extensions[SERVICES] = services
     app.url_map.merge_slashes = False
 
     def make_view(endpoint: Endpoint, path: str) -> View:
@@ -54,11 +54,7 @@ def create_app(services: Services) -> Flask:
             if "%2f" in call.raw_path.lower():
                 raise InvalidParam("the path holds an escaped slash")
             call.body = read_body(environ, bytes_max)
-            reply = answer_call(endpoint, call, services)
-            if reply.stream is not None and (connection := environ.get("gunicorn.socket")) is not None:
-                # Set back by gunicorn with the connection's next request.
-                connection.settimeout(CHUNK_SENT_S)
-            return to_response(reply)
+            return to_response(answer_call(endpoint, call, services))
 
         return view
 
@@ -154,7 +150,7 @@ def read_body(environ: dict[str, Any], bytes_max: int) -> bytes:
         raise BodyTooLarge(f"the body is over {bytes_max} bytes, the most that is taken here")
     try:
         body: bytes = environ["wsgi.input"].read(wanted)
-    except (OSError, ParseException):
+    except OSError:
         raise InvalidParam("the body of the request ended early") from None
     if len(body) > bytes_max:
         raise BodyTooLarge(f"the body is over {bytes_max} bytes, the most that is taken here")

@@ -11,6 +11,7 @@ from werkzeug.http import parse_options_header
 from app.naming.errors import InvalidParam
 
 PARAMETERS_MAX = 1_000
+PLAIN_PARAMETERS_MAX = 64
 URLENCODED = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
 FORM_METHODS = frozenset({"POST", "PUT", "DELETE", "PATCH"})
@@ -20,6 +21,40 @@ CHARSETS = frozenset(
     "ascii big5 cp1250 cp1251 cp1252 cp932 cp949 euc_jp euc_kr gb18030 gb2312 gbk iso8859-1 shift_jis".split()  # noqa: SIM905
 )
 """What ``encoding`` may name beside UTF-8. Some of Python's other codecs make text that JSON cannot hold."""
+
+
+_USUAL = (
+    ("%40", "@"),
+    ("%22", '"'),
+    ("%3A", ":"),
+    ("%7B", "{"),
+    ("%7D", "}"),
+    ("%2C", ","),
+    ("%23", "#"),
+    ("%2F", "/"),
+)
+"""Escapes that most calls use, and what they stand for: nothing that parts names and values, and no plus or percent."""
+
+
+def parse_plain(raw: bytes) -> dict[str, str] | None:
+    """The parameters of a query without blanks, controls, doubles and the like; None when it has such.
+
+    No value then has anything around it that would be trimmed, or in it that would break a log line.
+    """
+    if not raw.isascii():
+        return None
+    text = raw.decode()
+    if "%" in text:
+        for escape, char in _USUAL:
+            text = text.replace(escape, char)
+    if "%" in text or "+" in text or " " in text or not text.isprintable():
+        return None
+    pairs = text.split("&")
+    try:
+        values = dict([pair.split("=", 1) for pair in pairs])
+    except ValueError:  # a name without a value
+        return None
+    return values if len(values) == len(pairs) <= PLAIN_PARAMETERS_MAX and "" not in values else None
 
 
 def parse_values(raw_query: bytes, content_type: str, body: bytes, method: str) -> dict[str, str]:

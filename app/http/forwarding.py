@@ -1,212 +1,231 @@
-"""Pass a write on to the member that is responsible for it: one hop, kept connections, never executed twice."""
+"""Pass hot writes on to the member that is responsible for them, from the event loop: one hop, no thread held.
 
+A member of our own kind gets the call as it came, pipelined, and answers with what it changed; that is taken over
+before the client is answered, so that its own write shows here at once. Real Nacos gets what its own members send.
+"""
+
+import asyncio
 import logging
-import re
-import threading
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from http import HTTPStatus
-from urllib.parse import urlencode
-
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
+from collections.abc import Callable
 
 from app.http.answers import NOT_RESPONSIBLE, text_reply
-from app.http.call import CLIENT_AGENT, Answer, Call, Cluster, Forward, Reply
-from app.http.connections import CONNECTIONS_MAX, MemberConnections
-from app.http.forms import URLENCODED
-from app.settings import Settings
-from app.version import NACOS_VERSION
-from distro.clock import SystemClock
-from distro.ports import Clock
-
-FORWARD_MS_MAX = 2_000
-"""For the whole call, with the wait for another owner. Source: Nacos 1.4.8, its read time-out."""
-HOLD_MS = 100
-"""How long a refused call waits for another view before it asks the same member again."""
-QUERY_CHARS_MAX = 6_000
-"""Longer parameters go into a form: Tomcat takes 8,192 bytes for line and headers together, gunicorn for the line."""
-AGENT = f"Nacos-Server:{NACOS_VERSION}"
-
-_NOT_COPIED = frozenset(
-    {
-        "accept-encoding",
-        "connection",
-        "content-encoding",
-        "content-length",
-        "expect",
-        "host",
-        "keep-alive",
-        "proxy-authenticate",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
+from app.http.call import CHANGE, CLIENT_AGENT, WANTS_CHANGE, Answer, Call, Forward, Reply, Services
+from app.http.member_link import LinkAnswer, LinkResult, MemberLinks, NotAnswered, NotSent
+from app.http.pool_forwarding import (
+    FORWARD_MS_MAX,
+    headers_of,
+    not_executed,
+    own_headers,
+    target_of,
 )
-"""What belongs to the client's connection or body. Real Nacos copies Host too; nobody may rely on it."""
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
-_NOT_EXECUTED_503 = b"server is "
-"""How the answer of a member begins that does not serve yet, or not any more."""
-_NOT_EXECUTED_400 = b"receive invalid redirect request"
+from app.http.record import ForwardRecord
+from distro.errors import CodecError
+from distro.types import CAPABILITY_WRITES
+
+FORWARD_S_MAX = FORWARD_MS_MAX / 1_000
+HOLD_S = 0.05
+"""How long a refused call waits before it looks who is responsible now."""
+EXPIRE_S = 0.1
+HELD_MAX = 4_096
+CHANGE_SEEN_S = 0.3
+"""How long an answer waits for the owner's own send, when its change does not fit what is held here."""
+LOOK_S = 0.002
+_NOT_RESPONSIBLE = NOT_RESPONSIBLE.lower().encode()
+_CHANGE = CHANGE.encode()
+_COPIED = ("content-type", "client-version")
 
 log = logging.getLogger(__name__)
 
-
-@dataclass(slots=True)
-class ForwardRecord:
-    """What happened since the start. Written by several threads without a lock: for people, an odd one may be lost."""
-
-    forward_answered: int = 0
-    forward_held: int = 0
-    """Waits for another owner, because the one asked refused or did not listen."""
-    forward_failed: int = 0
-    """Calls given up: no owner answered in time."""
-    forward_busy: int = 0
-    """Calls refused at once, because too many others were under way."""
-
-    def as_dict(self) -> dict[str, int]:
-        return asdict(self)
+Answered = Callable[[Answer], None]
 
 
-class _Lane:
-    """One member: its connections, and who may use one."""
+class LoopForwarder:
+    """Owns the connections to the members. Used on the loop's thread only."""
 
-    def __init__(self, address: str) -> None:
-        self.connections = MemberConnections(address)
-        self.slots = threading.BoundedSemaphore(CONNECTIONS_MAX)
+    def __init__(self, services: Services, loop: asyncio.AbstractEventLoop, record: ForwardRecord) -> None:
+        self._services = services
+        self._cluster = services.cluster
+        self.loop = loop
+        self.record = record
+        self._own_headers = own_headers(services.cluster.self_address, services.settings)
+        self._member_lines = "".join(
+            f"{name}: {value}\r\n"
+            for name, value in self._own_headers.items()
+            if name not in ("content-type", "accept-charset", "accept-encoding", "client-version", "request-source")
+        ).encode("latin-1")
+        self._links: dict[str, MemberLinks] = {}
+        self._held = 0
+        self._expiring: asyncio.TimerHandle | None = None
 
+    def forward(self, call: Call, to: Forward, run: Callable[[], Answer], done: Answered) -> None:
+        """Have the responsible member answer; ``done`` is called once, within ``FORWARD_S_MAX`` and a bit.
 
-class Forwarder:
-    """Forwards calls of any thread. Half of the HTTP threads at most do that; the others go on answering reads."""
-
-    def __init__(
-        self,
-        cluster: Cluster,
-        settings: Settings,
-        refresh: Callable[[str, tuple[str, ...]], None],
-        clock: Clock | None = None,
-    ) -> None:
-        """``refresh(member, keys)`` fetches durable records from the member that has just written them."""
-        self._cluster = cluster
-        self._refresh = refresh
-        self._clock = clock or SystemClock()
-        self._own_headers = {
-            "accept-charset": "UTF-8",
-            "accept-encoding": "identity",
-            "client-version": NACOS_VERSION,
-            "content-type": URLENCODED,
-            "request-source": cluster.self_address,
-            "user-agent": AGENT,
-        }
-        if settings.identity_key:
-            self._own_headers[settings.identity_key.lower()] = settings.identity_value
-        self._under_way = threading.BoundedSemaphore(max(1, settings.http_threads // 2))
-        self._lanes: dict[str, _Lane] = {}
-        self._lock = threading.Lock()
-        self.record = ForwardRecord()
-
-    def forward(self, call: Call, to: Forward, run: Callable[[], Answer]) -> Reply:
-        """Return the answer of the member responsible for ``to.tag``, found again while it refuses; 503 when none does.
-
-        ``run`` executes the call here, if this node becomes responsible meanwhile.
+        ``run`` executes the call here, if this node becomes responsible meanwhile; it may then decline.
         """
-        if not self._under_way.acquire(blocking=False):
-            self.record.forward_busy += 1
-            return text_reply(503, "too many calls wait for other members, please try another server")
-        try:
-            return self._forward(call, to, run)
-        finally:
-            self._under_way.release()
+        if self._held >= HELD_MAX:
+            self._busy(done)
+            return
+        _Passage(self, call, to, run, done).go()
+
+    def ask(
+        self, member: str, request: bytes, deadline_s: float, done: Callable[[LinkResult], None], *, own_kind: bool
+    ) -> bool:
+        """Send bytes to a member; False when too much waits for it."""
+        if self._expiring is None:
+            self._expiring = self.loop.call_later(EXPIRE_S, self._expire)
+        links = self._links.get(member)
+        if links is None:
+            self._forget_removed()
+            links = self._links[member] = MemberLinks(self.loop, member)
+        return links.ask(request, deadline_s, done, pipelined=own_kind)
+
+    def is_own_kind(self, member: str) -> bool:
+        return CAPABILITY_WRITES in self._cluster.capabilities(member)
 
     def close(self) -> None:
-        """Close the connections that are not in use; the others close with their call."""
-        with self._lock:
-            lanes, self._lanes = self._lanes, {}
-        for lane in lanes.values():
-            lane.connections.close()
+        if self._expiring is not None:
+            self._expiring.cancel()
+        for links in self._links.values():
+            links.close()
+        self._links = {}
 
-    def _forward(self, call: Call, to: Forward, run: Callable[[], Answer]) -> Reply:
-        deadline_ms = self._clock.monotonic_ms() + FORWARD_MS_MAX
+    def _forget_removed(self) -> None:
+        known = {one.address for one in self._cluster.members()}
+        for address in self._links.keys() - known:
+            self._links.pop(address).close()
+
+    def _expire(self) -> None:
+        now_s = self.loop.time()
+        for links in list(self._links.values()):
+            links.expire(now_s)
+        self._expiring = self.loop.call_later(EXPIRE_S, self._expire)
+
+    def _busy(self, done: Answered) -> None:
+        self.record.forward_busy += 1
+        done(text_reply(503, "too many calls wait for other members, please try another server"))
+
+    # --- bytes ---------------------------------------------------------------------------------------
+
+    def bytes_for_own(self, member: str, call: Call) -> bytes:
+        """The call as it came, for a member of our own kind."""
+        target = f"{call.context_path}{call.path}".encode()
+        if call.raw_query:
+            target += b"?" + call.raw_query
+        lines = [f"{CLIENT_AGENT}: {call.client_agent}\r\n{WANTS_CHANGE}: 1\r\n"]
+        if call.body:
+            lines.extend(f"{name}: {call.headers[name]}\r\n" for name in _COPIED if name in call.headers)
+        lines.append(f"content-length: {len(call.body)}\r\n\r\n")
+        return b"%b %b HTTP/1.1\r\nhost: %b\r\n%b%b%b" % (
+            call.method.encode(),
+            target,
+            member.encode(),
+            self._member_lines,
+            "".join(lines).encode("latin-1", "replace"),
+            call.body,
+        )
+
+    def request_to_own(self, method: str, path: str, member: str, body: bytes) -> bytes:
+        """A call of this member's own."""
+        context_path = self._services.settings.context_path
+        head = f"{method} {context_path}{path} HTTP/1.1\r\nhost: {member}\r\ncontent-length: {len(body)}\r\n"
+        return b"%b%b\r\n%b" % (head.encode("latin-1"), self._member_lines, body)
+
+    def bytes_for_java(self, member: str, call: Call) -> bytes:
+        """The call in the form in which members of Nacos pass calls on."""
         target, body = target_of(call)
-        headers = self._headers_of(call)
-        while True:
-            seen = self._cluster.view()
-            member = self._cluster.map_srv_durable(to.tag) if to.durable else self._cluster.map_srv(to.tag)
-            if member == self._cluster.self_address:
-                answer = run()
-                if isinstance(answer, Reply):
-                    return answer
-                assert isinstance(answer, Forward)
-            elif reply := self._ask(member, call.method, target, headers, body, deadline_ms):
-                if to.durable and reply.status == HTTPStatus.OK:
-                    self._refresh(member, to.durable)  # so that the next read here shows what was written there
-                return reply
-            left_ms = deadline_ms - self._clock.monotonic_ms()
-            if left_ms <= 0:
-                return self._give_up(member)
-            self.record.forward_held += 1
-            self._cluster.wait_for_view(seen, min(left_ms, HOLD_MS) / 1000)
+        headers = headers_of(call, self._own_headers) | {"host": member, "content-length": str(len(body or b""))}
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        return f"{call.method} {target} HTTP/1.1\r\n{lines}\r\n".encode("latin-1", "replace") + (body or b"")
 
-    def _ask(
-        self, member: str, method: str, target: str, headers: Mapping[str, str], body: bytes | None, deadline_ms: int
-    ) -> Reply | None:
-        """Return the member's answer; None when it is certain that the member did not execute the call."""
-        lane = self._lane(member)
-        if not lane.slots.acquire(timeout=max(0, deadline_ms - self._clock.monotonic_ms()) / 1000):
-            return None
+
+class _Passage:
+    """One call on its way to whoever is responsible."""
+
+    __slots__ = ("_call", "_deadline_s", "_done", "_forwarder", "_is_held", "_member", "_run", "_to")
+
+    def __init__(
+        self, forwarder: LoopForwarder, call: Call, to: Forward, run: Callable[[], Answer], done: Answered
+    ) -> None:
+        self._forwarder = forwarder
+        self._call = call
+        self._to = to
+        self._run = run
+        self._done = done
+        self._member = ""
+        self._deadline_s = forwarder.loop.time() + FORWARD_S_MAX
+        self._is_held = False
+
+    def go(self) -> None:
+        """Ask who is responsible now."""
+        forwarder = self._forwarder
+        if self._is_held:
+            self._is_held = False
+            forwarder._held -= 1
+        cluster = forwarder._cluster
+        member = self._member = cluster.map_srv(self._to.tag)
+        if member == cluster.self_address:
+            answer = self._run()
+            if isinstance(answer, Forward):
+                self._hold()
+            else:
+                self._done(answer)
+            return
+        own_kind = forwarder.is_own_kind(member)
+        make = forwarder.bytes_for_own if own_kind else forwarder.bytes_for_java
+        if not forwarder.ask(member, make(member, self._call), self._deadline_s, self._on_result, own_kind=own_kind):
+            forwarder._busy(self._done)
+
+    def _on_result(self, result: LinkResult) -> None:
+        match result:
+            case NotSent():
+                self._hold()
+            case NotAnswered():
+                # It may have been executed. Who sends it again must be the client, who knows whether it may.
+                self._give_up()
+            case LinkAnswer(status, body, headers):
+                if not_executed(status, body, _NOT_RESPONSIBLE in headers):
+                    self._hold()
+                else:
+                    self._answer(result)
+
+    def _answer(self, result: LinkAnswer) -> None:
+        forwarder = self._forwarder
+        forwarder.record.forward_answered += 1
+        content_type = result.headers.get(b"content-type")
+        reply = Reply(result.status, result.body, None if content_type is None else content_type.decode("latin-1"))
+        change = result.headers.get(_CHANGE)
+        if change is None:
+            self._done(reply)
+            return
         try:
-            left_ms = deadline_ms - self._clock.monotonic_ms()
-            if left_ms <= 0:
-                return None
-            status, answer, fields = lane.connections.send(method, target, headers, body, left_ms / 1000)
-        except (NewConnectionError, ConnectTimeoutError):
-            return None
-        except HTTPError as error:
-            # It may have been executed. Who sends it again must be the client, who knows whether it may.
-            log.info("%s to %s was sent and not answered: %s", method, member, error)
-            return self._give_up(member)
-        finally:
-            lane.slots.release()
-        if _not_executed(status, answer, fields):
-            return None
-        self.record.forward_answered += 1
-        return Reply(status, answer, fields.get("Content-Type"))
+            seen = forwarder._services.naming.take_change(change)
+        except CodecError as error:
+            log.warning("what %s says of its change cannot be read: %s", self._member, error)
+            seen = None
+        if seen is None or seen():
+            self._done(reply)
+            return
+        self._wait(seen, reply, forwarder.loop.time() + CHANGE_SEEN_S, LOOK_S)
 
-    def _give_up(self, member: str) -> Reply:
-        self.record.forward_failed += 1
-        return text_reply(503, f"the responsible member {member} does not answer, please try another server")
+    def _wait(self, seen: Callable[[], bool], reply: Reply, until_s: float, wait_s: float) -> None:
+        """Answer when the owner's own send was taken, which is under way, or after a while."""
+        if seen() or self._forwarder.loop.time() >= until_s:
+            self._done(reply)
+            return
+        self._forwarder.loop.call_later(wait_s, self._wait, seen, reply, until_s, wait_s * 1.5)
 
-    def _lane(self, member: str) -> _Lane:
-        lane = self._lanes.get(member)
-        if lane is not None:
-            return lane
-        with self._lock:
-            known = {one.address for one in self._cluster.members()}
-            for address in self._lanes.keys() - known:
-                self._lanes.pop(address).connections.close()
-            return self._lanes.setdefault(member, _Lane(member))
+    def _hold(self) -> None:
+        """Nobody executed the call: ask again a little later."""
+        forwarder = self._forwarder
+        left_s = self._deadline_s - forwarder.loop.time()
+        if left_s <= 0:
+            self._give_up()
+            return
+        forwarder.record.forward_held += 1
+        forwarder._held += 1
+        self._is_held = True
+        forwarder.loop.call_later(min(left_s, HOLD_S), self.go)
 
-    def _headers_of(self, call: Call) -> dict[str, str]:
-        headers = {
-            name: value for name, value in call.headers.items() if name not in _NOT_COPIED and _TOKEN.fullmatch(name)
-        }
-        return headers | self._own_headers | {CLIENT_AGENT: call.agent}
-
-
-def target_of(call: Call) -> tuple[str, bytes | None]:
-    """Return the request target with all parameters in its query, and no body; a long query becomes a form."""
-    pairs = [(name, value) for name, value in call.parameters.items() if name not in ("encoding", "nofix")]
-    query = urlencode([*pairs, ("encoding", "UTF-8"), ("nofix", "1")])
-    path = call.context_path + call.path
-    if len(path) + len(query) < QUERY_CHARS_MAX:
-        return f"{path}?{query}", None
-    return f"{path}?encoding=UTF-8&nofix=1", urlencode(pairs).encode()
-
-
-def _not_executed(status: int, answer: bytes, fields: Mapping[str, str]) -> bool:
-    """Whether the member says that it left the call alone: it loads, or it is not responsible by its own view."""
-    if status == 503:
-        return answer.startswith(_NOT_EXECUTED_503)
-    return status == 400 and (NOT_RESPONSIBLE in fields or _NOT_EXECUTED_400 in answer)
+    def _give_up(self) -> None:
+        self._forwarder.record.forward_failed += 1
+        self._done(text_reply(503, f"the responsible member {self._member} does not answer, please try another server"))

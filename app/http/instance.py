@@ -1,8 +1,10 @@
 """Instances: register, deregister, update, patch, beat, detail, list. Each may be ephemeral or persistent."""
 
+from functools import lru_cache, partial
+
 from app.http.agents import parse_agent
 from app.http.answers import durable_elsewhere, elsewhere, json_reply
-from app.http.call import JSON, OK, Answer, Call, Reply, Services, route
+from app.http.call import CHANGE, DECLINE, JSON, OK, WANTS_CHANGE, Answer, Call, Reply, Services, route
 from app.http.params import (
     ListQuery,
     parse_beat,
@@ -14,10 +16,10 @@ from app.http.params import (
 )
 from app.http.subscribers import subscribe
 from app.naming import operations
-from app.naming.operations import Beat, RegisterInstance
+from app.naming.operations import Beat, DeregisterInstance, RegisterInstance
 from app.naming.records import persistent_key, service_meta_key
-from app.naming.service import BeatAnswer
 from app.naming.service_info import Variant, service_info, shown
+from distro.types import CAPABILITY_WRITES
 
 CODE_OK = 10_200
 CODE_NOT_FOUND = 20_404
@@ -32,11 +34,26 @@ def register(call: Call, services: Services) -> Answer:
         if other := elsewhere(call, services, command.service):
             return other
         services.naming.register(command)
-    else:
-        if other := durable_elsewhere(call, services, *_keys_of(command)):
-            return other
-        services.durable.register(command)
+        return changed(call, services, command, OK)
+    if call.on_loop:
+        return DECLINE
+    if other := durable_elsewhere(call, services, *_keys_of(command)):
+        return other
+    services.durable.register(command)
     return OK
+
+
+def changed(
+    call: Call, services: Services, command: RegisterInstance | DeregisterInstance | Beat, reply: Reply
+) -> Reply:
+    """The reply to a write; to a member that passed it on, with what the write changed."""
+    if WANTS_CHANGE not in call.headers:
+        return reply
+    key = operations.key_of(command)
+    change = services.naming.change_of(command.namespace, command.service, key)
+    if change is None:
+        return reply
+    return Reply(reply.status, reply.body, reply.content_type, {CHANGE: change.decode()})
 
 
 def _keys_of(command: RegisterInstance | Beat) -> tuple[str, ...]:
@@ -55,11 +72,13 @@ def deregister(call: Call, services: Services) -> Answer:
         if other := elsewhere(call, services, command.service):
             return other
         services.naming.deregister(command)
-    else:
-        key = persistent_key(command.namespace, command.service, operations.key_of(command))
-        if other := durable_elsewhere(call, services, key):
-            return other
-        services.durable.deregister(command)
+        return changed(call, services, command, OK)
+    if call.on_loop:
+        return DECLINE
+    key = persistent_key(command.namespace, command.service, operations.key_of(command))
+    if other := durable_elsewhere(call, services, key):
+        return other
+    services.durable.deregister(command)
     return OK
 
 
@@ -99,19 +118,36 @@ def patch(call: Call, services: Services) -> Answer:
 @route("PUT", "/v1/ns/instance/beat", "/v1/ns/api/beat", hot=True)
 def beat(call: Call, services: Services) -> Answer:
     """Take a sign of life. Shape: clientBeatInterval, code, lightBeatEnabled unless the instance is unknown."""
-    return answer_beat(call, services, parse_beat(call.parameters))
+    return answer_beat(call, services, call.parse(parse_beat))
 
 
 def answer_beat(call: Call, services: Services, command: Beat) -> Answer:
+    switches = services.durable.switches
     if not command.ephemeral and not _is_known(services, command):
+        if call.on_loop:
+            return DECLINE
         # As Nacos 1.4 does it: from here on the instance needs no beats.
         if other := durable_elsewhere(call, services, *_keys_of(command)):
             return other
         services.durable.register_from_beat(command)
     elif other := elsewhere(call, services, command.service):
-        return other
-    switches = services.durable.switches
-    return _beat_reply(services.naming.beat(command, switches.client_beat_interval), switches.light_beat_enabled)
+        if isinstance(other, Reply):
+            return other
+        interval_ms = _beat_of_copy(services, command)
+        if interval_ms is None:
+            return other
+        return _beat_reply(interval_ms or switches.client_beat_interval, True, switches.light_beat_enabled)
+    answer = services.naming.beat(command, switches.client_beat_interval)
+    reply = _beat_reply(answer.interval_ms, answer.known, switches.light_beat_enabled)
+    return changed(call, services, command, reply) if command.full else reply
+
+
+def _beat_of_copy(services: Services, command: Beat) -> int | None:
+    """Take a beat whose owner is another member of our kind, if a copy of the instance is held here."""
+    owner = services.cluster.map_srv(command.service)
+    if CAPABILITY_WRITES not in services.cluster.capabilities(owner):
+        return None
+    return services.naming.beat_of_copy(command, partial(services.beats.collect, owner))
 
 
 def _is_known(services: Services, command: Beat) -> bool:
@@ -119,11 +155,12 @@ def _is_known(services: Services, command: Beat) -> bool:
     return found is not None
 
 
-def _beat_reply(answer: BeatAnswer, light: bool) -> Reply:
-    if not answer.known:
-        return Reply(200, b'{"clientBeatInterval":%d,"code":%d}' % (answer.interval_ms, CODE_NOT_FOUND), JSON)
+@lru_cache(256)
+def _beat_reply(interval_ms: int, known: bool, light: bool) -> Reply:
+    if not known:
+        return Reply(200, b'{"clientBeatInterval":%d,"code":%d}' % (interval_ms, CODE_NOT_FOUND), JSON)
     flag = b"true" if light else b"false"
-    body = b'{"clientBeatInterval":%d,"code":%d,"lightBeatEnabled":%s}' % (answer.interval_ms, CODE_OK, flag)
+    body = b'{"clientBeatInterval":%d,"code":%d,"lightBeatEnabled":%s}' % (interval_ms, CODE_OK, flag)
     return Reply(200, body, JSON)
 
 
@@ -149,7 +186,7 @@ def detail(call: Call, services: Services) -> Answer:
 @route("GET", "/v1/ns/instance/list", "/v1/ns/api/list", hot=True)
 def list_instances(call: Call, services: Services) -> Answer:
     """The instances of a service as clients balance over them; an unknown service has none."""
-    return answer_list(call, services, parse_list(call.parameters))
+    return answer_list(call, services, call.parse(parse_list))
 
 
 def answer_list(call: Call, services: Services, query: ListQuery) -> Reply:

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from app.http import json_text
-from app.http.forms import find_charset, parse_values, recode
+from app.http.forms import FORM_METHODS, URLENCODED, find_charset, parse_plain, parse_values, recode
+from app.http.hot_params import quick_beat, quick_register
 from app.http.metadata import check_metadata_size, parse_metadata
 from app.http.values import (
     TRIMMED,
@@ -33,14 +34,23 @@ APP_CHARS_MAX = 512
 class Parameters:
     """Query and form of one call; the query's values come first, and of several values the first counts."""
 
-    __slots__ = ("_charset", "_values")
+    __slots__ = ("_charset", "_values", "plain")
 
-    def __init__(self, values: Mapping[str, str]) -> None:
+    def __init__(self, values: Mapping[str, str], *, plain: bool = False) -> None:
         self._values = values
         self._charset = find_charset(values.get("encoding"))
+        self.plain = values if plain and self._charset is None else None
+        """The values, if they are printable ASCII without blanks; else None."""
 
     @classmethod
     def of(cls, raw_query: bytes, content_type: str, body: bytes, method: str) -> "Parameters":
+        if body:
+            is_form = not raw_query and method in FORM_METHODS and content_type[: len(URLENCODED)].lower() == URLENCODED
+            raw = body if is_form else None
+        else:
+            raw = raw_query
+        if raw and (values := parse_plain(raw)) is not None:
+            return cls(values, plain=True)
         return cls(parse_values(raw_query, content_type, body, method))
 
     def get(self, name: str) -> str | None:
@@ -145,6 +155,8 @@ def parse_register(parameters: Parameters, ephemeral: bool = True) -> RegisterIn
     Raises:
         InvalidParam: the text names the parameter.
     """
+    if parameters.plain is not None and (quick := quick_register(parameters.plain, ephemeral)) is not None:
+        return quick
     service = service_of(parameters)
     ip, port = parameters.required("ip"), java_int(parameters.required("port"))
     weight = java_double(parameters.optional("weight", "1"))
@@ -261,7 +273,10 @@ def parse_beat(parameters: Parameters, service: str | None = None) -> Beat:
     Raises:
         InvalidParam: the text names the parameter, or the field of the object.
     """
-    service = service_of(parameters) if service is None else service
+    if service is None:
+        if parameters.plain is not None and (quick := quick_beat(parameters.plain)) is not None:
+            return quick
+        service = service_of(parameters)
     namespace = namespace_of(parameters)
     cluster = parameters.optional("clusterName", DEFAULT_CLUSTER)
     ip, port = parameters.optional("ip"), java_int(parameters.optional("port", "0"))

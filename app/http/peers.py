@@ -10,7 +10,7 @@ from urllib3.exceptions import HTTPError
 
 from app.http.call import Services
 from app.http.connections import MemberConnections
-from app.http.forwarding import AGENT
+from app.http.pool_forwarding import AGENT
 from app.version import NACOS_VERSION
 
 log = logging.getLogger(__name__)

@@ -69,6 +69,24 @@ def derived_fields(one: Instance) -> dict[str, Any]:
     return fields
 
 
+def encode_held(held: Held, now_ms: int, wall_ms: int, versioned: bool) -> dict[str, Any]:
+    """An instance with what is known of its beats, as it stands in a datum."""
+    age_ms = max(now_ms - held.beat_ms, 0)
+    fields = instance_fields(held.instance)
+    fields["lastBeat"] = wall_ms - age_ms
+    if not versioned:
+        fields.update(derived_fields(held.instance))
+        return fields
+    fields["metadata"] = held.instance.metadata  # null too, or members would list it differently
+    fields["version"] = held.version.to_text()
+    if held.said != held.version:
+        fields["said"] = held.said.to_text()
+    fields["beatAge"] = age_ms
+    if held.heard_ms == held.beat_ms:
+        fields["heard"] = True
+    return fields
+
+
 class InstanceListCodec:
     """DatumCodec of instance lists. ``wall_ms`` dates ``lastBeat``, which nobody may judge by."""
 
@@ -82,25 +100,10 @@ class InstanceListCodec:
         """
         value: InstanceList = datum.value
         wall_ms = self._wall_ms()
-        listed = []
-        for held in value.held.values():
-            age_ms = max(now_ms - held.beat_ms, 0)
-            fields = instance_fields(held.instance)
-            fields["lastBeat"] = wall_ms - age_ms
-            if versioned:
-                fields["metadata"] = held.instance.metadata  # null too, or members would list it differently
-                fields["version"] = held.version.to_text()
-                if held.said != held.version:
-                    fields["said"] = held.said.to_text()
-                fields["beatAge"] = age_ms
-                if held.heard_ms == held.beat_ms:
-                    fields["heard"] = True
-            else:
-                fields.update(derived_fields(held.instance))
-            listed.append(fields)
+        listed = [encode_held(held, now_ms, wall_ms, versioned) for held in value.held.values()]
         body: dict[str, Any] = {"key": datum.key, "value": {"instanceList": listed}, "timestamp": 1}
         if not versioned:
-            return _ascii(orjson.dumps(body))
+            return to_ascii(orjson.dumps(body))
         body["version"] = datum.version.to_text()
         body["tombstones"] = {
             key: {
@@ -133,7 +136,7 @@ class InstanceListCodec:
         version = Version.from_text(body["version"]) if "version" in body else NO_VERSION
         held: dict[str, Held] = {}
         for fields in listed:
-            one = _decode_held(fields, now_ms)
+            one = decode_held(fields, now_ms)
             held[one.instance.key] = one
         return Datum(key, version, InstanceList(held, _decode_tombstones(body.get("tombstones"), now_ms)))
 
@@ -142,7 +145,7 @@ class InstanceListCodec:
         return instance_list_checksum([held.instance for held in value.held.values()])
 
 
-def _ascii(utf8: bytes) -> bytes:
+def to_ascii(utf8: bytes) -> bytes:
     """JSON with every other character written as ``\\uXXXX``."""
     if utf8.isascii():
         return utf8
@@ -151,7 +154,12 @@ def _ascii(utf8: bytes) -> bytes:
     return "".join(chr(code) if code < 128 else f"\\u{code:04x}" for code in codes).encode()
 
 
-def _decode_held(fields: object, now_ms: int) -> Held:
+def decode_held(fields: object, now_ms: int) -> Held:
+    """An instance of a datum; its fields are checked one by one.
+
+    Raises:
+        CodecError: names the field that is wrong.
+    """
     if not isinstance(fields, dict):
         raise CodecError("an element of 'instanceList' is not an object")
     instance = Instance(

@@ -28,26 +28,25 @@ class Projection:
         self._registry = registry
         self._now_ms = monotonic_ms
         self._publish = publish
-        self._switches = SwitchDomain()
+        self.switches = SwitchDomain()
+        """Those in force: of the record, or what ``override`` set on this member alone."""
         self._status_before: str | None = None
         self._status_set_ms = monotonic_ms() - STATUS_DELAY_MS
 
     @property
-    def switches(self) -> SwitchDomain:
-        """The switches in force: those of the record, or what ``override`` set on this member alone."""
-        return self._switches
-
-    @property
     def overridden_status(self) -> str | None:
         """The status that an operator put in place of the node's own, from ``STATUS_DELAY_MS`` after that."""
+        status = self.switches.overridden_server_status
+        if status is self._status_before:
+            return status
         waited_ms = self._now_ms() - self._status_set_ms
-        return self._switches.overridden_server_status if waited_ms >= STATUS_DELAY_MS else self._status_before
+        return status if waited_ms >= STATUS_DELAY_MS else self._status_before
 
     def override(self, switches: SwitchDomain) -> None:
         """Set switches on this member only, until the record changes or the process ends."""
-        if switches.overridden_server_status != self._switches.overridden_server_status:
+        if switches.overridden_server_status != self.switches.overridden_server_status:
             self._status_before, self._status_set_ms = self.overridden_status, self._now_ms()
-        self._switches = switches
+        self.switches = switches
 
     def on_record(self, record: Record) -> None:
         """A record was read, written or removed. Its value was checked before it was stored."""

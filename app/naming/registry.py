@@ -9,9 +9,10 @@ from dataclasses import replace
 
 from app.naming import operations
 from app.naming.errors import InvalidParam
+from app.naming.keys import parse_datum_key
 from app.naming.merge import NO_INSTANCES, InstanceList, covers, merge
 from app.naming.meta import ServiceMeta
-from app.naming.model import NEVER_MS, Held, Instance, Service
+from app.naming.model import NEVER_MS, Held, Instance, Service, Tombstone
 from app.naming.table import Counts as Counts
 from app.naming.table import ServiceTable
 from distro.types import NO_VERSION, Datum, Merged, Version
@@ -195,6 +196,39 @@ class Registry(ServiceTable):
             if held.version == NO_VERSION:  # from a member that keeps none
                 held.version = held.said = datum.version
         return self._swap(datum.key, expected, datum.version, value, now_ms)
+
+    def take_change(
+        self, key: str, instance_key: str, version: Version, held: Held | None, stone: Tombstone | None, now_ms: int
+    ) -> bool:
+        """Take over one change that its owner made, if it is the next one of what is held here; never out of order.
+
+        ``held`` is the instance after it, ``stone`` its removal.
+        """
+        parsed = parse_datum_key(key)
+        if parsed is None:
+            return False
+        with self._lock:
+            service = self._services.get(key)
+            known = service.version if service else NO_VERSION
+            if known == NO_VERSION:
+                if version.counter or version.epoch != 1:
+                    return False  # not the first change of the key: there is more than we hold
+                service = self._open(*parsed, now_ms)
+            elif (known.epoch, known.writer, known.counter + 1) != (version.epoch, version.writer, version.counter):
+                return False
+            assert service is not None
+            service.ghosts.pop(instance_key, None)
+            if held is not None:
+                service.held[instance_key] = held
+                service.tombstones.pop(instance_key, None)
+                service.clusters.add(held.instance.cluster_name)
+            elif stone is not None:
+                service.held.pop(instance_key, None)
+                service.tombstones[instance_key] = stone
+            service.version = version
+            service.revision += 1
+            service.changed_ms = now_ms
+            return True
 
     def is_covered(self, datum: Datum) -> bool:
         """Whether the datum knows of every change that is held here."""

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from app.naming import keys, operations
+from app.naming.changes import Changes
 from app.naming.errors import NotFound
 from app.naming.events import Event, InstancesChanged, Origin
 from app.naming.model import (
@@ -34,6 +36,8 @@ class NamingService:
         self._registry = registry
         self._now_ms = monotonic_ms
         self._publish = publish
+        changes = Changes(registry, monotonic_ms, publish)
+        self.change_of, self.take_change = changes.change_of, changes.take_change
 
     # --- instances -------------------------------------------------------------------------------
 
@@ -105,6 +109,43 @@ class NamingService:
             self._changed(service.key)
         return BeatAnswer(_interval_ms(held.instance.metadata, interval_ms), known=True)
 
+    def beat_of_copy(self, command: operations.Beat, collect: Callable[[str, str, int], bool]) -> int | None:
+        """Take a sign of life of an instance whose owner is another member, who is told of it later.
+
+        ``collect`` is given datum key, instance key and the monotonic ms; it may refuse. Returns the interval to answer
+        with (ms, or 0 for the default), None when the owner itself must answer: nothing healthy is held here.
+        """
+        service = self._registry.get(command.namespace, command.service)
+        key = operations.key_of(command)
+        held = service.held.get(key) if service else None
+        if service is None or held is None or not held.instance.healthy or service.persistent:
+            return None
+        now_ms = self._now_ms()
+        if not collect(service.key, key, now_ms):
+            return None
+        held.beat_ms = held.heard_ms = now_ms  # should this member become the owner, it knows
+        return _interval_ms(held.instance.metadata, 0)
+
+    def take_beats(self, datum_key: str, ages_ms: Mapping[str, int]) -> list[str]:
+        """Take signs of life that another member heard, by instance key; return the keys of unknown instances."""
+        service, now_ms = self._registry.find(datum_key), self._now_ms()
+        if service is None:
+            return list(ages_ms)
+        unknown, healed = [], False
+        for key, age_ms in ages_ms.items():
+            held = service.held.get(key)
+            if held is None:
+                unknown.append(key)
+                continue
+            beat_ms = now_ms - age_ms
+            if beat_ms > held.beat_ms:
+                held.beat_ms = held.heard_ms = beat_ms
+            if not held.instance.healthy and age_ms < held.beat_timeout_ms:
+                healed = self._registry.set_health(service, key, True, now_ms) or healed
+        if healed:
+            self._changed(datum_key)
+        return unknown
+
     def set_health(self, namespace: str, service: str, key: str, healthy: bool) -> None:
         """Set an ephemeral instance's health by hand; its next beat, or the absence of one, decides again."""
         found = self._registry.get(namespace, service)
@@ -162,6 +203,10 @@ class NamingService:
         found = self._registry.get(namespace, service)
         return None if found is None or found.hidden else self._registry.view_of(found)
 
+    def service_count(self) -> int:
+        """How many services are held, those that readers do not see too."""
+        return self._registry.service_count()
+
     def namespaces(self) -> list[str]:
         """The namespaces that hold a service."""
         return self._registry.namespaces()
@@ -191,13 +236,19 @@ class NamingService:
 
     @staticmethod
     def _check(command: operations.RegisterInstance | operations.Beat) -> None:
-        keys.check_service_chars(command.service)
-        keys.check_cluster_chars(command.cluster)
-        keys.check_namespace(command.namespace)
+        _check_names(command.service, command.cluster, command.namespace)
 
     def _changed(self, key: str | None) -> None:
         if key is not None:
             self._publish(InstancesChanged(key, Origin.LOCAL))
+
+
+@lru_cache(16_384)
+def _check_names(service: str, cluster: str, namespace: str) -> None:
+    """Refuse names that cannot be stored. What was allowed is known the next time."""
+    keys.check_service_chars(service)
+    keys.check_cluster_chars(cluster)
+    keys.check_namespace(namespace)
 
 
 def _interval_ms(metadata: Metadata | None, default_ms: int) -> int:

@@ -2,8 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -17,8 +16,7 @@ VARIANT_CHARS_MAX = 256
 """A query with longer texts to echo is answered, but its answer not kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
+class Variant(NamedTuple):
     """What an answer depends on beside the view."""
 
     clusters: str
@@ -48,7 +46,7 @@ def service_info(view: ServiceView | None, full_name: str, variant: Variant, now
                 view.answers.clear()
             view.answers[variant] = parts
     head, tail = parts
-    return head + str(now_ms).encode() + tail if tail else head
+    return b"%b%d%b" % (head, now_ms, tail) if tail else head
 
 
 def _build(view: ServiceView, variant: Variant) -> tuple[bytes, bytes]:

@@ -78,6 +78,9 @@ class ServiceTable:
         """All services at one moment. ``list(dict.values())`` is one step for other threads."""
         return list(self._services.values())
 
+    def service_count(self) -> int:
+        return len(self._services)
+
     def namespaces(self) -> list[str]:
         """The namespaces that hold a service."""
         return sorted(self._namespaces.copy())

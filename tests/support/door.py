@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.dump import Dumps
+from app.http.beats import BeatCollector
 from app.http.call import Answer, Call, Forward, Reply
+from app.http.record import ForwardRecord, HttpRecord
 from app.naming.durable_service import DurableService
 from app.naming.events import Event
 from app.naming.projection import Projection
@@ -84,6 +86,9 @@ class StubCluster:
     def is_listed(self, remote_ip: str) -> bool:
         return remote_ip in self.listed
 
+    def capabilities(self, address: str) -> frozenset[str]:
+        return next((one.capabilities for one in self.others if one.address == address), frozenset())
+
     def state(self) -> MemberState:
         return self.own_state
 
@@ -136,6 +141,7 @@ class StubForwarder:
     tags: list[str] = field(default_factory=list)
     durable: list[tuple[str, ...]] = field(default_factory=list)
     reply: Reply = field(default_factory=lambda: Reply(200, b"from the owner"))
+    record: ForwardRecord = field(default_factory=ForwardRecord)
 
     def forward(self, call: Call, to: Forward, run: Callable[[], Answer]) -> Reply:
         self.tags.append(to.tag)
@@ -170,6 +176,8 @@ class Door:
     forwarder: StubForwarder = field(default_factory=StubForwarder)
     push: StubPush = field(default_factory=StubPush)
     dumps: Dumps = field(default_factory=Dumps)
+    http: HttpRecord = field(default_factory=HttpRecord)
+    beats: BeatCollector = field(default_factory=BeatCollector)
     events: list[Event] = field(default_factory=list)
     now_ms: int = 1_000_000
     disk: MemoryDisk = field(default_factory=MemoryDisk)

@@ -313,10 +313,10 @@ class TestGunicornConfiguration:
         assert ended.stderr.count("\n") == 1
 
     def test_what_gunicorn_is_told(self) -> None:
-        names = ["bind", "workers", "worker_class", "threads", "timeout", "graceful_timeout", "control_socket_disable"]
+        names = ["bind", "workers", "worker_class", "timeout", "graceful_timeout", "control_socket_disable"]
         code = f"import app.gunicorn_conf as c, json; print(json.dumps([getattr(c, name) for name in {names}]))"
-        settings = {"WEB_CONCURRENCY": "4", "server.address": "::1", "rollcall.http.threads": "9"}
+        settings = {"WEB_CONCURRENCY": "4", "server.address": "::1"}
         done = subprocess.run(
             [sys.executable, "-c", code], cwd=ROOT, env={**os.environ, **settings}, capture_output=True, check=True
         )
-        assert json.loads(done.stdout) == ["[::1]:8848", 1, "gthread", 9, 0, 10, True]
+        assert json.loads(done.stdout) == ["[::1]:8848", 1, "app.http.worker.LoopWorker", 0, 10, True]

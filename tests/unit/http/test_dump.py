@@ -1,11 +1,8 @@
 """The dump's endpoint: streamed, to few at a time, and while the node serves."""
 
-import socket
-
 import orjson
 from flask.testing import FlaskClient
 
-from app.http.factory import CHUNK_SENT_S
 from app.version import __version__
 from distro.types import Member, MemberState
 from tests.support.door import PEER, SELF, Door
@@ -56,13 +53,3 @@ def test_a_place_is_free_again_after_a_dump_that_was_not_read(client: FlaskClien
 def test_it_answers_only_while_the_node_is_up(door: Door, client: FlaskClient) -> None:
     door.cluster.own_state = MemberState.STARTING
     assert client.get(PATH).status_code == 503
-
-
-def test_who_does_not_read_is_not_waited_for(client: FlaskClient) -> None:
-    one, other = socket.socketpair()
-    with one, other:
-        client.get(PATH, environ_overrides={"gunicorn.socket": one}).close()
-        assert one.gettimeout() == CHUNK_SENT_S
-        one.settimeout(None)
-        client.get("/nacos/v1/ns/operator/metrics", environ_overrides={"gunicorn.socket": one})
-        assert one.gettimeout() is None, "other answers are as they were"

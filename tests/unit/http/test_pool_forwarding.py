@@ -7,11 +7,11 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 
-from app.http import connections, forwarding
+from app.http import connections, pool_forwarding
 from app.http.answers import NOT_RESPONSIBLE
 from app.http.call import CLIENT_AGENT, OK, Answer, Call, Forward, Reply
 from app.http.connections import CONNECTIONS_MAX
-from app.http.forwarding import Forwarder, target_of
+from app.http.pool_forwarding import Forwarder, target_of
 from distro.types import Member, MemberState
 from tests.support.door import SELF, StubCluster, make_settings
 from tests.support.tiny_server import Given, Received, TinyServer, refusing_address, tiny_server
@@ -36,8 +36,8 @@ def forwarder(cluster: StubCluster) -> Iterator[Forwarder]:
 
 @pytest.fixture
 def short_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forwarding, "FORWARD_MS_MAX", 150)
-    monkeypatch.setattr(forwarding, "HOLD_MS", 10)
+    monkeypatch.setattr(pool_forwarding, "FORWARD_MS_MAX", 150)
+    monkeypatch.setattr(pool_forwarding, "HOLD_MS", 10)
 
 
 def call(query: str = "serviceName=a", form: dict[str, str] | None = None, **headers: str) -> Call:

@@ -1,0 +1,77 @@
+"""Tells the owners of instances of the beats that came here, from the event loop."""
+
+import asyncio
+import logging
+from http import HTTPStatus
+
+from app.http.beats import Batch, encode_batch
+from app.http.call import Services
+from app.http.forwarding import LoopForwarder
+from app.http.member_link import LinkAnswer, LinkResult
+from distro.clock import SystemClock
+from distro.errors import CodecError
+
+SEND_S = 0.2
+ANSWER_S = 2.0
+PATH = "/v1/ns/distro/beats"
+
+log = logging.getLogger(__name__)
+
+
+class BeatSender:
+    """Sends what was collected, every ``SEND_S``. One batch in flight to each owner."""
+
+    def __init__(self, services: Services, forwarder: LoopForwarder) -> None:
+        self._services = services
+        self._forwarder = forwarder
+        self._clock = SystemClock()
+        self._in_flight: dict[str, int] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopped = False
+        if not services.cluster.standalone:
+            self._timer = forwarder.loop.call_later(SEND_S, self._send)
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _send(self) -> None:
+        self._timer = self._forwarder.loop.call_later(SEND_S, self._send)
+        beats, now_ms = self._services.beats, self._clock.monotonic_ms()
+        self._services.http.beats_collected = beats.collected
+        batches = beats.take(now_ms)
+        busy = set(self._in_flight)
+        for owner, batch in batches:
+            if owner in busy or not self._ask(owner, batch, now_ms):
+                beats.put_back(owner, batch)
+
+    def _ask(self, owner: str, batch: Batch, now_ms: int) -> bool:
+        body = encode_batch(batch, now_ms)
+        request = self._forwarder.request_to_own("PUT", PATH, owner, body)
+        deadline_s = self._forwarder.loop.time() + ANSWER_S
+
+        def done(result: LinkResult) -> None:
+            left = self._in_flight.get(owner, 1) - 1
+            if left:
+                self._in_flight[owner] = left
+            else:
+                self._in_flight.pop(owner, None)
+            self._on_result(owner, batch, result)
+
+        self._in_flight[owner] = self._in_flight.get(owner, 0) + 1
+        if self._forwarder.ask(owner, request, deadline_s, done, own_kind=True):
+            return True
+        self._in_flight.pop(owner, None)
+        return False
+
+    def _on_result(self, owner: str, batch: Batch, result: LinkResult) -> None:
+        if self._stopped:
+            return
+        if isinstance(result, LinkAnswer) and result.status == HTTPStatus.OK:
+            try:
+                self._services.beats.note_unknown(result.body)
+            except CodecError as error:
+                log.warning("%s: %s", owner, error)
+            return
+        self._services.beats.put_back(owner, batch)

@@ -1,0 +1,273 @@
+"""Kept connections from the event loop to the members of the cluster.
+
+To a member of our own kind requests are pipelined on one connection or two, and those of one turn of the loop leave in
+one write. Real Nacos gets one request at a time on each of a few connections.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+import httptools
+
+from app.addresses import split_address
+
+PIPELINED_LINKS = 2
+JAVA_LINKS = 8
+WAITING_MAX = 4_096
+"""Requests to one member that are under way or wait for a connection."""
+ANSWER_BYTES_MAX = 1024 * 1024
+CONNECT_S = 1.0
+IDLE_S = 10.0
+"""A connection that was quiet for longer is not used again: Tomcat closes one after 20 s, maybe just as we send."""
+
+
+@dataclass(slots=True)
+class LinkAnswer:
+    """What a member answered. Header names are in lower case."""
+
+    status: int
+    body: bytes
+    headers: dict[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class NotSent:
+    """Nothing was sent: there is no connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotAnswered:
+    """It was sent, and may have been executed."""
+
+
+LinkResult = LinkAnswer | NotSent | NotAnswered
+Done = Callable[[LinkResult], None]
+
+
+@dataclass(slots=True)
+class _Exchange:
+    request: bytes
+    deadline_s: float
+    done: Done | None
+    """None when its time ran out: who asked was told."""
+
+
+class MemberLink(asyncio.Protocol):
+    """One connection. Everything happens on the loop's thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_free: Callable[[], None]) -> None:
+        self._loop = loop
+        self._on_free = on_free
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._unsent: list[_Exchange] = []
+        self._sent: deque[_Exchange] = deque()
+        self._flushing = False
+        self._last: bool = False
+        self.closed = False
+        self.used_s = loop.time()
+        self._headers: dict[bytes, bytes] = {}
+        self._body: list[bytes] = []
+        self._size = 0
+
+    @property
+    def load(self) -> int:
+        return len(self._unsent) + len(self._sent)
+
+    @property
+    def is_stuck(self) -> bool:
+        """Somebody's time ran out: what is sent behind would wait too."""
+        return bool(self._sent) and self._sent[0].done is None
+
+    def send(self, exchange: _Exchange) -> None:
+        self._unsent.append(exchange)
+        if not self._flushing and self._transport is not None:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if self._transport is None or self.closed or not self._unsent:
+            return
+        unsent, self._unsent = self._unsent, []
+        self.used_s = self._loop.time()
+        self._sent.extend(unsent)
+        self._transport.write(b"".join([one.request for one in unsent]))
+
+    def expire(self, now_s: float) -> None:
+        """Tell those whose time ran out. Their answers may still come, and are then dropped."""
+        for one in self._sent:
+            if one.deadline_s > now_s:
+                break
+            if one.done is not None:
+                done, one.done = one.done, None
+                done(NotAnswered())
+        late = [one for one in self._unsent if one.deadline_s <= now_s]
+        if late:
+            self._unsent = [one for one in self._unsent if one.deadline_s > now_s]
+            for one in late:
+                assert one.done is not None
+                one.done(NotSent())
+        if self._sent and all(one.done is None for one in self._sent) and not self._unsent:
+            self.close()
+
+    def close(self) -> None:
+        self.closed = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def fail(self) -> None:
+        """No connection came to be, or it is lost: tell everybody."""
+        self.closed = True
+        sent, unsent = self._sent, self._unsent
+        self._sent, self._unsent = deque(), []
+        for one in sent:
+            if one.done is not None:
+                one.done(NotAnswered())
+        for one in unsent:
+            if one.done is not None:
+                one.done(NotSent())
+        self._on_free()
+
+    # --- what the loop tells -----------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if self.closed:
+            self._transport.abort()
+        else:
+            self._flush()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        self.fail()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self.close()
+            return
+        if self._last and not self.closed:
+            self.close()
+
+    # --- what the parser tells -----------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        self._headers = {}
+        self._body = []
+        self._size = 0
+
+    def on_header(self, name: bytes, value: bytes | None) -> None:
+        self._headers[name.lower()] = (value or b"").strip()
+
+    def on_body(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._size > ANSWER_BYTES_MAX:
+            self.close()
+            return
+        self._body.append(part)
+
+    def on_message_complete(self) -> None:
+        if self.closed or not self._sent:
+            self.close()  # an answer that nobody waits for
+            return
+        if not self._parser.should_keep_alive():
+            self._last = True
+        one = self._sent.popleft()
+        if one.done is not None:
+            one.done(LinkAnswer(self._parser.get_status_code(), b"".join(self._body), self._headers))
+        self._on_free()
+
+
+class MemberLinks:
+    """The connections to one member, and what waits for one."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, address: str) -> None:
+        self._loop = loop
+        self._host, self._port = split_address(address)
+        self._links: list[MemberLink] = []
+        self._waiting: deque[_Exchange] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def ask(self, request: bytes, deadline_s: float, done: Done, *, pipelined: bool) -> bool:
+        """Send a request; ``done`` is called once, at the latest soon after the deadline. False: too many wait."""
+        load = len(self._waiting) + sum(one.load for one in self._links)
+        if load >= WAITING_MAX:
+            return False
+        exchange = _Exchange(request, deadline_s, done)
+        if pipelined:
+            self._pipelined_link().send(exchange)
+        else:
+            self._waiting.append(exchange)
+            self._send_waiting()
+        return True
+
+    def _pipelined_link(self) -> MemberLink:
+        usable = self._usable()
+        idle = next((one for one in usable if not one.load), None)
+        if idle is not None:
+            return idle
+        if len(usable) < PIPELINED_LINKS:
+            return self._open()
+        return min(usable, key=lambda one: one.load)
+
+    def _usable(self) -> list[MemberLink]:
+        oldest_s = self._loop.time() - IDLE_S
+        usable = []
+        for one in list(self._links):
+            if not one.load and one.used_s < oldest_s:
+                one.close()
+            if not one.closed and not one.is_stuck:
+                usable.append(one)
+        return usable
+
+    def _send_waiting(self) -> None:
+        if not self._waiting:
+            return
+        usable = self._usable()
+        for one in usable:
+            if not self._waiting:
+                return
+            if not one.load:
+                one.send(self._waiting.popleft())
+        while self._waiting and len(self._links) < JAVA_LINKS:
+            self._open().send(self._waiting.popleft())
+
+    def _open(self) -> MemberLink:
+        link = MemberLink(self._loop, self._on_free)
+        self._links.append(link)
+        task = self._loop.create_task(self._connect(link))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return link
+
+    async def _connect(self, link: MemberLink) -> None:
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                await self._loop.create_connection(lambda: link, self._host, self._port)
+        except OSError:
+            link.fail()
+
+    def _on_free(self) -> None:
+        self._links = [one for one in self._links if not one.closed]
+        self._send_waiting()
+
+    def expire(self, now_s: float) -> None:
+        """Tell those whose time ran out."""
+        for one in list(self._links):
+            one.expire(now_s)
+        while self._waiting and self._waiting[0].deadline_s <= now_s:
+            late = self._waiting.popleft()
+            if late.done is not None:
+                late.done(NotSent())
+        self._links = [one for one in self._links if not one.closed]
+
+    def close(self) -> None:
+        for one in list(self._links):
+            one.close()
+        for task in self._tasks:
+            task.cancel()

@@ -1,0 +1,241 @@
+"""The HTTP server behind the worker: hot calls are answered on the loop, all others by Flask in bounded pools."""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from app.http.agents import is_peer
+from app.http.answers import error_reply, refuse_unless_up, text_reply
+from app.http.beat_sender import BeatSender
+from app.http.call import ROUTES, Answer, Endpoint, Forward, Reply, Services
+from app.http.connection import HttpConnection, Request
+from app.http.factory import BODY_BYTES_MAX, DISTRO_PATH, INTERNAL_ERROR
+from app.http.forwarding import LoopForwarder
+from app.http.record import HttpRecord, LagMeter
+from app.http.wire import ParseMemo, WireCall, date_line
+from app.http.wsgi_bridge import WsgiApp, WsgiRun, make_environ
+from app.naming.errors import NacosError
+from distro.errors import CodecError, NotInitialized
+
+QUEUED_PER_THREAD = 8
+"""Calls that may wait for a pool, for each of its threads."""
+PEER_THREADS = 8
+BODIES_BYTES_MAX = 512 * 1024 * 1024
+"""Of all requests under way together."""
+SWEEP_S = 1.0
+PEER_PATHS = ("/v1/ns/distro/", "/v1/core/cluster/report", "/v1/ns/operator/cluster/state")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class HotRoute:
+    """A row of the route table as the loop looks it up."""
+
+    endpoint: Endpoint
+    method: str
+    path: str
+
+
+class Pool:
+    """Threads for calls that may block, and a bound on how many wait for one. Used on the loop's thread."""
+
+    def __init__(self, name: str, threads: int) -> None:
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._room = threads * (1 + QUEUED_PER_THREAD)
+        self._lock = threading.Lock()
+
+    def put(self, work: Callable[[], None]) -> bool:
+        """Have the work done; False when too much waits already."""
+        with self._lock:
+            if not self._room:
+                return False
+            self._room -= 1
+        self._executor.submit(self._run, work)
+        return True
+
+    def _run(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception:
+            log.exception("a request failed in an unforeseen way")
+        finally:
+            with self._lock:
+                self._room += 1
+
+    def stop(self) -> None:
+        """Begin nothing more. What runs is waited for when the process ends."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+class HttpServer:
+    """Owns the connections and the pools. All calls come from the loop's thread."""
+
+    def __init__(self, app: WsgiApp, services: Services, loop: asyncio.AbstractEventLoop, connections_max: int) -> None:
+        self._app = app
+        self._services = services
+        self._loop = loop
+        self._connections_max = connections_max
+        self._connections: set[HttpConnection] = set()
+        self._bodies_bytes = 0
+        self._memo = ParseMemo()
+        settings = services.settings
+        self._context_path = settings.context_path
+        self._hot = hot_routes(settings.context_path)
+        self._distro_path = (settings.context_path + DISTRO_PATH).encode()
+        self._peer_paths = tuple((settings.context_path + path).encode() for path in PEER_PATHS)
+        self._address = (settings.host or "0.0.0.0", settings.port)
+        self._people = Pool("http-people", settings.http_threads)
+        self._peers = Pool("http-peer", PEER_THREADS)
+        self.record: HttpRecord = services.http
+        self._forwarder = LoopForwarder(services, loop, services.forwarder.record)
+        self._beat_sender = BeatSender(services, self._forwarder)
+        self._lag = LagMeter(self.record)
+        self.draining = False
+        self.now_s = loop.time()
+        self.date = b""
+        self._sweep()
+        self._measure_lag(self.now_s)
+
+    # --- connections -------------------------------------------------------------------------------
+
+    def opened(self, connection: HttpConnection) -> bool:
+        if self.draining or len(self._connections) >= self._connections_max:
+            self.record.connections_refused += 1
+            return False
+        self._connections.add(connection)
+        self.record.connections = len(self._connections)
+        return True
+
+    def closed(self, connection: HttpConnection) -> None:
+        self._connections.discard(connection)
+        self.record.connections = len(self._connections)
+
+    def body_bytes_max(self, target: bytes, remote_ip: str) -> int:
+        if target.startswith(self._distro_path) and self._services.cluster.is_listed(remote_ip):
+            return self._services.settings.distro.body_bytes_max
+        return BODY_BYTES_MAX
+
+    def reserve(self, count: int) -> bool:
+        if count > 0 and self._bodies_bytes + count > BODIES_BYTES_MAX:
+            return False
+        self._bodies_bytes += count
+        return True
+
+    def log_refused(self, remote_ip: str, status: int, text: str) -> None:
+        self.record.requests_refused += 1
+        log.debug("a request of %s is refused with %d: %s", remote_ip, status, text)
+
+    def drain(self) -> int:
+        """Close what is idle, answer what is under way; return how many connections are left."""
+        self.draining = True
+        for connection in list(self._connections):
+            connection.drain()
+        return len(self._connections)
+
+    def stop(self) -> None:
+        """Begin no more calls."""
+        self._people.stop()
+        self._peers.stop()
+        self._beat_sender.stop()
+        self._forwarder.close()
+
+    # --- requests ----------------------------------------------------------------------------------
+
+    def answer(self, connection: HttpConnection, request: Request) -> Reply | None:
+        path, _, query = request.target.partition(b"?")
+        row = self._hot.get((request.method, path))
+        if row is None:
+            return self._answer_in_pool(connection, request)
+        call = WireCall(
+            row.method,
+            row.path,
+            query,
+            request.block,
+            request.body,
+            connection.remote_ip,
+            self._context_path,
+            self._memo,
+        )
+        answer = self._run(row, call)
+        if type(answer) is Reply:
+            return answer
+        if isinstance(answer, Forward):
+            self._pass_on(connection, request, row, call, answer)
+            return None
+        return self._answer_in_pool(connection, request)
+
+    def _run(self, row: HotRoute, call: WireCall) -> Answer:
+        try:
+            return refuse_unless_up(call, self._services) or row.endpoint(call, self._services)
+        except (NacosError, CodecError, NotInitialized) as error:
+            return error_reply(error)
+        except Exception as error:
+            log.error("%s %a failed", call.method, call.uri, exc_info=error)
+            return text_reply(500, INTERNAL_ERROR)
+
+    def _pass_on(
+        self, connection: HttpConnection, request: Request, row: HotRoute, call: WireCall, to: Forward
+    ) -> None:
+        def done(answer: Answer) -> None:
+            if type(answer) is not Reply:
+                pooled = self._answer_in_pool(connection, request)
+                if pooled is None:
+                    return
+                answer = pooled
+            connection.reply(answer)
+
+        self._forwarder.forward(call, to, lambda: self._run(row, call), done)
+
+    def _answer_in_pool(self, connection: HttpConnection, request: Request) -> Reply | None:
+        pool = self._peers if self._is_of_peer(connection, request) else self._people
+        run = WsgiRun(self._app, connection, request, self._loop.call_soon_threadsafe)
+        environ = make_environ(connection, request, self._address)
+        date = self.date
+        if pool.put(lambda: run.run(environ, date)):
+            self.record.pooled += 1
+            return None
+        self.record.pool_full += 1
+        return text_reply(503, "too many requests are under way, please try another server")
+
+    def _is_of_peer(self, connection: HttpConnection, request: Request) -> bool:
+        named = request.block.named
+        agent = named.get("user-agent") or named.get("client-version") or ""
+        return (is_peer(agent) or request.target.startswith(self._peer_paths)) and self._services.cluster.is_listed(
+            connection.remote_ip
+        )
+
+    # --- time ----------------------------------------------------------------------------------------
+
+    def _sweep(self) -> None:
+        self.now_s = now_s = self._loop.time()
+        self.date = date_line(time.time()) + b"\r\n"
+        for connection in list(self._connections):
+            connection.check_time(now_s)
+        self._loop.call_later(SWEEP_S, self._sweep)
+
+    def _measure_lag(self, expected_s: float) -> None:
+        due_s = self._lag.next_s(expected_s, self._loop.time())
+        self._loop.call_at(due_s, self._measure_lag, due_s)
+
+
+def hot_routes(context_path: str) -> dict[tuple[bytes, bytes], HotRoute]:
+    """The hot rows of the route table by method and whole path."""
+    return {
+        (row.method.encode(), (context_path + row.path).encode()): HotRoute(row.endpoint, row.method, row.path)
+        for row in ROUTES
+        if row.hot
+    }
+
+
+def services_of(app: Any) -> Services:
+    """What the application's endpoints use."""
+    from app.http.factory import SERVICES
+
+    services: Services = app.extensions[SERVICES]
+    return services

@@ -1,0 +1,95 @@
+"""The gunicorn worker class: one event loop (uvloop) that carries HTTP, and the end of it in order."""
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+from types import FrameType
+from typing import Any
+
+import uvloop
+from gunicorn.workers.base import Worker
+
+from app.http.connection import HttpConnection
+from app.http.server import HttpServer, services_of
+
+SWITCH_INTERVAL_S = 0.0005
+"""How long a thread that computes keeps the loop's thread from going on (Python's default is ten times that)."""
+GC_THRESHOLDS = (10_000, 20, 1_000_000)
+"""The last says: hardly ever look at what lived for long.
+
+That is the registry, a million instances and more, all of which a full collection would visit: a second in which
+nobody is answered. Its objects form no cycles (a test counts), so they go when the last reference goes. Cycles that
+requests leave behind are young, and found by the collections of the young.
+"""
+NOTIFY_S = 1.0
+DRAIN_POLL_S = 0.02
+SERVER_BACKLOG = 2_048
+
+
+class LoopWorker(Worker):
+    """Serves the application that gunicorn loaded. Exactly one runs for a node."""
+
+    def init_process(self) -> None:
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        self.loop = uvloop.new_event_loop()
+        asyncio.set_event_loop(self.loop)
+        super().init_process()
+
+    def init_signals(self) -> None:
+        super().init_signals()
+        # The loop has a wake-up of its own for signals; gunicorn's would leave its pipe to nobody.
+        signal.set_wakeup_fd(-1)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.alive = False
+
+    def handle_quit(self, sig: int, frame: FrameType | None) -> None:
+        self.alive = False
+
+    def run(self) -> None:
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        try:
+            self.loop.run_until_complete(self._serve())
+        finally:
+            self.loop.close()
+
+    async def _serve(self) -> None:
+        services = services_of(self.wsgi)
+        server = HttpServer(self.wsgi, services, self.loop, self.cfg.worker_connections)
+        listening: list[Any] = [
+            await self.loop.create_server(
+                lambda: HttpConnection(server), sock=one.sock, backlog=self.cfg.backlog or SERVER_BACKLOG
+            )
+            for one in self.sockets
+        ]
+        ended = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGQUIT):
+            handler = signal.getsignal(number)
+            self.loop.add_signal_handler(number, self._on_signal, number, handler, ended)
+        while self.alive and os.getppid() == self.ppid:
+            self.notify()
+            try:
+                await asyncio.wait_for(ended.wait(), NOTIFY_S)
+            except TimeoutError:
+                continue
+        for one in listening:
+            one.close()
+        await self._drain(server)
+        server.stop()
+
+    def _on_signal(self, number: int, handler: Any, ended: asyncio.Event) -> None:
+        if callable(handler):
+            handler(number, None)
+        if not self.alive:
+            ended.set()
+
+    async def _drain(self, server: HttpServer) -> None:
+        """Let what is under way end, for as long as gunicorn was told."""
+        end_s = self.loop.time() + self.cfg.graceful_timeout
+        while server.drain() and self.loop.time() < end_s:
+            self.notify()
+            await asyncio.sleep(DRAIN_POLL_S)

@@ -1,0 +1,97 @@
+"""One change of one instance as the answer to a forwarded write brings it to the member that passed the write on.
+
+Shape: ``{"key": datum key, "id": instance key, "version": text, "instance": fields of a datum's instance}``, or
+``"age"`` and ``"keep"`` (ms) of a removal in place of ``"instance"``. It is ASCII, and fits a header.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import orjson
+
+from app.naming.codec import decode_held, encode_held, to_ascii
+from app.naming.events import Event, InstancesChanged, Origin
+from app.naming.model import Held, Tombstone
+from app.naming.registry import Registry
+from distro.errors import CodecError
+from distro.types import Version
+
+CHANGE_BYTES_MAX = 4_096
+"""A longer one is left out: the datum itself is under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """``held`` is the instance as its owner holds it; ``stone`` its removal."""
+
+    key: str
+    instance_key: str
+    version: Version
+    held: Held | None
+    stone: Tombstone | None
+
+
+class Changes:
+    """Says what a write changed, and takes over what a write changed at its owner. Thread-safe."""
+
+    def __init__(self, registry: Registry, monotonic_ms: Callable[[], int], publish: Callable[[Event], None]) -> None:
+        self._registry = registry
+        self._now_ms = monotonic_ms
+        self._publish = publish
+
+    def change_of(self, namespace: str, full_name: str, instance_key: str) -> bytes | None:
+        """The last change of an instance here; None when nothing is known of it, or it is too long to tell."""
+        service = self._registry.get(namespace, full_name)
+        if service is None:
+            return None
+        now_ms = self._now_ms()
+        fields: dict[str, object] = {"key": service.key, "id": instance_key}
+        held, stone = service.held.get(instance_key), service.tombstones.get(instance_key)
+        if held is not None:
+            fields |= {"version": held.version.to_text(), "instance": encode_held(held, now_ms, now_ms, versioned=True)}
+        elif stone is not None:
+            age_ms = max(now_ms - stone.at_ms, 0)
+            fields |= {"version": stone.version.to_text(), "age": age_ms, "keep": stone.keep_ms}
+        else:
+            return None
+        text = to_ascii(orjson.dumps(fields))
+        return text if len(text) <= CHANGE_BYTES_MAX else None
+
+    def take_change(self, text: bytes) -> Callable[[], bool]:
+        """Take a change over if it is the next one of what is held here; return how to see whether it is known.
+
+        Raises:
+            CodecError: it cannot be read.
+        """
+        change = _decode(text, self._now_ms())
+        parts = (change.key, change.instance_key, change.version, change.held, change.stone)
+        if self._registry.take_change(*parts, self._now_ms()):
+            self._publish(InstancesChanged(change.key, Origin.PEER))
+        return lambda: self._is_known(change)
+
+    def _is_known(self, change: Change) -> bool:
+        """Whether what is held comes after the change, or from another writer, who knows better."""
+        version = self._registry.version(change.key)
+        return version is not None and (version >= change.version or version.epoch > change.version.epoch)
+
+
+def _decode(text: bytes, now_ms: int) -> Change:
+    try:
+        fields = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        fields = None
+    if not isinstance(fields, dict):
+        raise CodecError("a change is no JSON object")
+    key, instance_key, instance = fields.get("key"), fields.get("id"), fields.get("instance")
+    if not isinstance(key, str) or not isinstance(instance_key, str):
+        raise CodecError("fields 'key' and 'id' of a change are no texts")
+    version = Version.from_text(fields.get("version"))
+    if instance is not None:
+        held = decode_held(instance, now_ms)
+        if held.instance.key != instance_key or held.version != version:
+            raise CodecError("field 'instance' of a change is another one")
+        return Change(key, instance_key, version, held, None)
+    age_ms, keep_ms = fields.get("age"), fields.get("keep")
+    if type(age_ms) is not int or type(keep_ms) is not int or age_ms < 0 or keep_ms < 0:
+        raise CodecError("fields 'age' and 'keep' of a change are no numbers")
+    return Change(key, instance_key, version, None, Tombstone(version, now_ms - age_ms, keep_ms))
