@@ -4,7 +4,6 @@ import logging
 import selectors
 import socket
 import threading
-import zlib
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 import orjson
 
 from app.naming.push import Push, PushBoard, PushRecord, Subscriber
+from app.naming.zipped import ZippedHead
 from distro.ports import Clock
 
 LOG = logging.getLogger(__name__)
@@ -30,8 +30,6 @@ IDLE_S = 1.0
 INBOX_MAX = 200_000
 INBOX_WAKE_FROM = 1_024
 """Queries are not urgent; from so many on they are taken out of turn."""
-GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
-WORD_MASK = (1 << 32) - 1
 
 BuildPayload = Callable[[Subscriber], bytes]
 """The list answer of today for a subscriber, as JSON."""
@@ -39,35 +37,20 @@ BuildPayload = Callable[[Subscriber], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """A push but for its reference, the last value in it: what subscribers share is made and compressed once.
+    """A push but for its reference, the last value in it: what subscribers share is made and compressed once."""
 
-    Compressed, ``head`` ends at a byte's border, and the rest goes behind it in a block that is stored as it is.
-    """
-
-    head: bytes
-    plain_bytes: int
-    gzip: bool = False
-    crc: int = 0
+    head: bytes | ZippedHead
 
     @classmethod
     def of(cls, payload: bytes) -> "Packet":
         """Shape: ``{"type": "dom", "data": list JSON as text, "lastRefTime": reference}``, gzip from 1 KiB."""
         plain = b'{"type":"dom","data":' + orjson.dumps(payload.decode()) + b',"lastRefTime":'
-        if len(plain) < GZIP_FROM_BYTES:
-            return cls(plain, len(plain))
-        packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
-        head = GZIP_HEADER + packer.compress(plain) + packer.flush(zlib.Z_FULL_FLUSH)
-        return cls(head, len(plain), True, zlib.crc32(plain))
+        return cls(plain if len(plain) < GZIP_FROM_BYTES else ZippedHead.of(plain))
 
     def datagram(self, reference: int) -> bytes:
         """The bytes for one subscriber."""
         tail = b"%d}" % reference
-        if not self.gzip:
-            return self.head + tail
-        size = len(tail)
-        stored = b"\x01" + size.to_bytes(2, "little") + (size ^ 0xFFFF).to_bytes(2, "little") + tail
-        total = (self.plain_bytes + size) & WORD_MASK
-        return self.head + stored + zlib.crc32(tail, self.crc).to_bytes(4, "little") + total.to_bytes(4, "little")
+        return self.head.with_end(tail) if isinstance(self.head, ZippedHead) else self.head + tail
 
 
 def reference_of(ack: bytes) -> int | None:

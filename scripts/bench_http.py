@@ -2,11 +2,10 @@
 """How fast is the HTTP API, and what does a request cost, beside real Nacos 1.4 and r-nacos?
 
 Starts a node, the other servers, and then three members; all run idle but the one that wrk loads. For every load and
-number of connections they take turns: instances are put there and kept fresh, a run whose answers are all looked at
-warms the server up, and a second run is measured. Prints tables of medians: requests a second, p50 and p99 as wrk
-sees them, CPU time of a request (user and system of all the server's processes and threads, of a cluster of all
-members; more of it than of requests a second holds on another machine), and ratios. Exit code 1 when one of our
-answers was bad, 2 when nothing could be measured.
+number of connections they take turns: instances are put there, a run whose answers are all looked at warms the server
+up, and a second run is measured. Prints tables of medians: requests a second, p50 and p99 as wrk sees them, CPU time of
+a request (user and system of all processes and threads, of a cluster of all members) and its ratios, bytes of an answer,
+and how many answers were bad. Exit code 1 when one of ours was, 2 when nothing could be measured.
 
     scripts/bench_http.py --rnacos PATH --out http.json --plot docs/http.svg
     scripts/bench_http.py --modes beat,mixed --connections 32 --seconds 5 --peers none
@@ -48,11 +47,11 @@ from scripts.bench_report import (  # noqa: E402
 PEERS = ("nacos", "rnacos")
 TAIL_S = 0.5
 """What a load leaves to be done, such as telling other members, belongs to its cost."""
-FILLS = 3
-"""An instance that was just being removed when it was put there may be missing once more."""
 RUN_S_MAX = 10
 """Lists are asked for without beats, and instances may live for 15 s without."""
 PORTS_APART = 200
+FAILURES = (LoadError, OSError, http.client.HTTPException)
+"""Of a server under load."""
 
 
 def say(text: str) -> None:
@@ -62,26 +61,18 @@ def say(text: str) -> None:
 # --- measuring -------------------------------------------------------------------------------------
 
 
-def warm_up(target: Target, row: Row, wrk: Wrk, options: argparse.Namespace) -> int:
-    """Put the instances there and the load on; return how many answers were not what they should be."""
-    for left in reversed(range(FILLS)):
-        fill(target.addresses, row.mode)
-        run = wrk.run(target.addresses[0], row.mode, row.connections, options.warm_s, check=True)
-        if not run.wrong or not left:
-            return run.wrong
-    raise AssertionError("the last one returned")
-
-
 def measure(target: Target, row: Row, wrk: Wrk, options: argparse.Namespace) -> None:
     """One turn of a server, added to its row; of one that fails there is nothing to add."""
     try:
-        row.wrong += warm_up(target, row, wrk, options)
+        fill(target.addresses, row.mode)
+        row.wrong += wrk.run(target.addresses[0], row.mode, row.connections, options.warm_s, check=True).wrong
         pids = target.pids()
         before_s = sum(map(cpu_s, pids))
         run = wrk.run(target.addresses[0], row.mode, row.connections, options.seconds)
         time.sleep(TAIL_S)
         sample = Sample(run, sum(map(cpu_s, pids)) - before_s)
-    except (LoadError, OSError, http.client.HTTPException) as error:
+    except FAILURES as error:
+        row.failed += 1
         say(f"{row.mode.title}, {row.connections} connections: {target.name} fails: {error!r}")
         return
     row.samples.append(sample)
@@ -91,9 +82,23 @@ def measure(target: Target, row: Row, wrk: Wrk, options: argparse.Namespace) -> 
     )
 
 
+def break_in(target: Target, wrk: Wrk, options: argparse.Namespace) -> None:
+    """Put every load on a server for a while: a Java virtual machine gets several times faster by it."""
+    if not options.break_in_s:
+        return
+    try:
+        for mode in options.modes:
+            fill(target.addresses, mode)
+            wrk.run(target.addresses[0], mode, options.connections[0], options.break_in_s)
+    except FAILURES as error:
+        say(f"{target.name} fails before it is measured: {error!r}")
+
+
 def measure_all(place: str, targets: Sequence[Target], results: Results, wrk: Wrk, options: argparse.Namespace) -> None:
     """Every load at every server; each turn another one comes first."""
     say(f"== {PLACES[place]}: {', '.join(target.name for target in targets)}")
+    for target in targets:
+        break_in(target, wrk, options)
     for mode in options.modes:
         for connections in options.connections:
             # All have their row before the first is measured, so that tables keep their order.
@@ -149,7 +154,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--peers", type=_words((*PEERS, "none")), default=list(PEERS), help="of nacos,rnacos or none")
     parser.add_argument("--rnacos", type=lambda text: Path(text).absolute(), metavar="PATH", help="r-nacos's program")
     parser.add_argument("--seconds", type=int, default=6, help=f"of each measured run (6), at most {RUN_S_MAX}")
-    parser.add_argument("--warm-s", type=int, default=2, help="of each run before it (2)")
+    parser.add_argument("--warm-s", type=int, default=2, help="of the run before each of them (2)")
+    parser.add_argument("--break-in-s", type=int, default=3, help="of each load before the first run of all (3)")
     parser.add_argument("--turns", type=int, default=3, help="of which the medians are taken (3)")
     parser.add_argument("--threads", type=int, default=1, help="of wrk (1)")
     parser.add_argument("--java", action="store_true", help="send all headers of the Java library, not a few")

@@ -14,6 +14,8 @@ from urllib.parse import urlencode
 SCRIPT = Path(__file__).with_name("bench_http.lua")
 API = "/nacos/v1/ns/instance"
 AGENT = "Nacos-Java-Client:v1.4.1"
+METADATA = '{"zone":"a"}'
+CODE_OK = 10_200
 CALL_TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 5
 """After which wrk counts an error."""
@@ -83,29 +85,28 @@ class Registrar:
             raise LoadError(f"{method} {path or '/instance'} is answered {answer.status} {body[:200]!r}")
         return body
 
-    def keep(self, service: str, ip: str) -> None:
-        """Beat for an instance, and register it if the server does not know it.
+    def keep(self, mode: Mode, number: int) -> None:
+        """Have all instances of one service, fresh ones.
 
-        A beat, as Nacos leaves an instance unhealthy that is registered again, and removes it soon.
+        What beats alone would make lacks its metadata at some servers; and Nacos leaves an instance unhealthy that is
+        registered again without beats.
         """
-        name = f"DEFAULT_GROUP@@{service}"
-        answer = self.call("PUT", "/beat", serviceName=name, ip=ip, port=8080, clusterName="DEFAULT")
-        if json.loads(answer)["code"] != 10_200:
-            self.call(
-                "POST",
-                "",
-                serviceName=name,
-                ip=ip,
-                port=8080,
-                clusterName="DEFAULT",
-                metadata='{"zone":"a"}',
-                app="unknown",
-            )
+        name = f"DEFAULT_GROUP@@{mode.service(number)}"
+        common = {"serviceName": name, "port": 8080, "clusterName": "DEFAULT"}
+        known = {one["ip"] for one in self.listed(mode.service(number)) if "zone" in one["metadata"]}
+        for ip in mode.ips(number):
+            if ip not in known:
+                self.call("POST", "", **common, ip=ip, metadata=METADATA, app="unknown")
+        for ip in mode.ips(number):
+            if json.loads(self.call("PUT", "/beat", **common, ip=ip))["code"] != CODE_OK:
+                # It was removed meanwhile.
+                self.call("POST", "", **common, ip=ip, metadata=METADATA, app="unknown")
 
-    def shown(self, service: str) -> int:
-        """How many instances of a service are listed."""
-        answer: dict[str, Any] = json.loads(self.call("GET", "/list", serviceName=f"DEFAULT_GROUP@@{service}"))
-        return len(answer["hosts"])
+    def listed(self, service: str) -> list[dict[str, Any]]:
+        """The instances of a service."""
+        answer = json.loads(self.call("GET", "/list", serviceName=f"DEFAULT_GROUP@@{service}"))
+        hosts: list[dict[str, Any]] = answer["hosts"]
+        return hosts
 
     def close(self) -> None:
         self._connection.close()
@@ -121,14 +122,14 @@ def fill(addresses: Sequence[str], mode: Mode) -> None:
     callers = [Registrar(address) for address in addresses]
     try:
         for number in range(mode.services):
-            for ip in mode.ips(number):
-                callers[0].keep(mode.service(number), ip)
+            callers[0].keep(mode, number)
         deadline_s = time.monotonic() + SHOWN_TIMEOUT_S
         for address, caller in zip(addresses, callers, strict=True):
             for number in range(mode.services):
-                while (shown := caller.shown(mode.service(number))) != mode.hosts:
+                service = mode.service(number)
+                while (shown := len(caller.listed(service))) != mode.hosts:
                     if time.monotonic() > deadline_s:
-                        raise LoadError(f"{address} lists {shown} of {mode.hosts} of {mode.service(number)}")
+                        raise LoadError(f"{address} lists {shown} instances of {service} instead of {mode.hosts}")
                     time.sleep(POLL_S)
     finally:
         for caller in callers:
@@ -186,7 +187,10 @@ class Wrk:
             LoadError: wrk failed, or nothing was answered.
         """
         command = self.command(address, mode, connections, seconds, check)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + WRK_SLACK_S, check=False)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + WRK_SLACK_S, check=False)
+        except subprocess.TimeoutExpired as error:
+            raise LoadError(f"{self.program} does not end") from error
         run = parse_wrk(done.stdout) if done.returncode == 0 else None
         if run is None:
             raise LoadError(f"{self.program} failed: {(done.stderr or done.stdout).strip()[-500:]}")

@@ -46,7 +46,7 @@ class Sample:
 
 @dataclass(slots=True)
 class Row:
-    """One server under one load, in all turns; ``wrong`` counts bad answers among those looked at beforehand."""
+    """One server under one load: the turns that were measured."""
 
     place: str
     mode: Mode
@@ -54,6 +54,9 @@ class Row:
     server: str
     samples: list[Sample] = field(default_factory=list)
     wrong: int = 0
+    """Answers that were not what they should be, among those looked at before the measured runs."""
+    failed: int = 0
+    """Turns of which there are no figures."""
 
     @property
     def key(self) -> Key:
@@ -68,8 +71,8 @@ class Row:
 
     @property
     def bad(self) -> int:
-        """Of all turns together."""
-        return self.wrong + sum(one.bad for one in self.samples)
+        """Answers of all turns together, and turns that failed."""
+        return self.wrong + self.failed + sum(one.bad for one in self.samples)
 
     def as_dict(self, times_ours: float | None, times_alone: float | None) -> dict[str, Any]:
         """The medians, and every turn. Shape: see the keys."""
@@ -110,7 +113,7 @@ class Results:
 
     @property
     def bad_of_ours(self) -> int:
-        return sum(row.bad for row in self.rows if row.server == self._ours)
+        return sum(row.bad for row in self._rows.values() if row.server == self._ours)
 
     def times_ours(self, row: Row) -> float | None:
         """How many times our CPU time a server needs for the same load."""
@@ -136,7 +139,7 @@ class Results:
 
 
 def tables(results: Results) -> str:
-    """A Markdown table for each place."""
+    """A Markdown table for each place; ``bytes`` are those of an answer."""
     parts = []
     for place, title in PLACES.items():
         if rows := [row for row in results.rows if row.place == place]:
@@ -147,8 +150,8 @@ def tables(results: Results) -> str:
 
 
 def _table(rows: Iterable[Row], ratio: str, times: Callable[[Row], float | None]) -> Iterable[str]:
-    yield f"| load | connections | server | req/s | p50 ms | p99 ms | CPU-µs per request | {ratio} | bad answers |"
-    yield "|---|---|---|---|---|---|---|---|---|"
+    yield f"| load | connections | server | req/s | p50 ms | p99 ms | CPU-µs per request | {ratio} | bytes | bad |"
+    yield "|---|---|---|---|---|---|---|---|---|---|"
     for row in rows:
         against = times(row)
         figures = (
@@ -160,6 +163,7 @@ def _table(rows: Iterable[Row], ratio: str, times: Callable[[Row], float | None]
             f"{row.median(lambda one: one.run.p99_ms):.2f}",
             f"{row.cpu_us:.1f}",
             "" if against is None else f"{against:.2f}",
+            f"{row.median(lambda one: one.bytes):,.0f}",
             str(row.bad),
         )
         yield f"| {' | '.join(figures)} |"

@@ -18,12 +18,14 @@ from app.http.subscribers import subscribe
 from app.naming import operations
 from app.naming.operations import Beat, DeregisterInstance, RegisterInstance
 from app.naming.records import persistent_key, service_meta_key
-from app.naming.service_info import Variant, service_info, shown
+from app.naming.service_info import Variant, shown, unknown_service
 from distro.types import CAPABILITY_WRITES
 
 CODE_OK = 10_200
 CODE_NOT_FOUND = 20_404
 """The client has to register again. Source of both: Nacos 1.4.1 NamingResponseCode."""
+_VARIES = {"Vary": "Accept-Encoding"}
+_ZIPPED = {"Content-Encoding": "gzip", **_VARIES}
 
 
 @route("POST", "/v1/ns/instance", "/v1/ns/api", hot=True)
@@ -189,7 +191,7 @@ def list_instances(call: Call, services: Services) -> Answer:
     return answer_list(call, services, call.parse(parse_list))
 
 
-def answer_list(call: Call, services: Services, query: ListQuery) -> Reply:
+def answer_list(call: Call, services: Services, query: ListQuery) -> Answer:
     switches, agent = services.durable.switches, parse_agent(call.agent)
     pushed = subscribe(call, services, query, agent)
     variant = Variant(
@@ -200,5 +202,14 @@ def answer_list(call: Call, services: Services, query: ListQuery) -> Reply:
         env=query.env,
         cache_ms=switches.default_push_cache_millis if pushed else switches.default_cache_millis,
     )
-    view = services.naming.service_view(query.namespace, query.service)
-    return Reply(200, service_info(view, query.service, variant, services.wall_ms()), JSON)
+    naming, now_ms = services.naming, services.wall_ms()
+    if call.on_loop and not naming.is_quick(query.namespace, query.service, variant):
+        return DECLINE
+    answer = naming.list_answer(query.namespace, query.service, variant)
+    if answer is None:
+        return Reply(200, unknown_service(query.service, variant), JSON)
+    if answer.is_worth_gzip:
+        if "gzip" in call.headers.get("accept-encoding", ""):
+            return Reply(200, answer.zipped(now_ms), JSON, _ZIPPED)
+        return Reply(200, answer.plain(now_ms), JSON, _VARIES)
+    return Reply(200, answer.plain(now_ms), JSON)

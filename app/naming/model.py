@@ -48,6 +48,11 @@ class Instance:
     """None when the instance came from a beat without metadata."""
     app: str | None = None
     instance_id: str | None = None
+    shown: tuple[bool, bool, bytes] | None = field(default=None, init=False, repr=False, compare=False)
+    """Its JSON in lists, as it was made last, with what it depends on; see ``app.naming.service_info``."""
+
+    def keep_shown(self, healthy: bool, java: bool, made: bytes) -> None:
+        object.__setattr__(self, "shown", (healthy, java, made))
 
     @property
     def key(self) -> str:
@@ -175,7 +180,7 @@ class ServiceMoment:
 
 @dataclass(frozen=True, slots=True)
 class ServiceView:
-    """What a reader gets: one moment of a service. Caches of answers hang on it and go with it."""
+    """What a reader gets: one moment of a service."""
 
     namespace: str
     full_name: str
@@ -185,7 +190,6 @@ class ServiceView:
     """Persistent ones first."""
     clusters: tuple[str, ...]
     meta: ServiceMeta = NO_META
-    answers: dict[object, tuple[bytes, bytes]] = field(default_factory=dict, compare=False)
 
     @property
     def metadata(self) -> Metadata:

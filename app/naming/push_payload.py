@@ -2,7 +2,7 @@
 
 from app.naming.push import Subscriber
 from app.naming.service import NamingService
-from app.naming.service_info import Variant, service_info
+from app.naming.service_info import Variant, unknown_service
 from app.naming.switches import SwitchDomain
 
 
@@ -16,5 +16,5 @@ def payload_of(naming: NamingService, subscriber: Subscriber, switches: SwitchDo
         env="",
         cache_ms=switches.default_push_cache_millis,
     )
-    view = naming.service_view(subscriber.namespace, subscriber.service)
-    return service_info(view, subscriber.service, variant, now_ms)
+    answer = naming.list_answer(subscriber.namespace, subscriber.service, variant)
+    return unknown_service(subscriber.service, variant) if answer is None else answer.plain(now_ms)

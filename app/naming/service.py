@@ -19,6 +19,7 @@ from app.naming.model import (
     preserved_ms,
 )
 from app.naming.registry import Counts, Registry
+from app.naming.service_info import QUICK_HOSTS_MAX, ListAnswer, ListAnswers, Variant
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class NamingService:
         self._registry = registry
         self._now_ms = monotonic_ms
         self._publish = publish
+        self._answers = ListAnswers()
         changes = Changes(registry, monotonic_ms, publish)
         self.change_of, self.take_change = changes.change_of, changes.take_change
 
@@ -206,6 +208,18 @@ class NamingService:
     def service_count(self) -> int:
         """How many services are held, those that readers do not see too."""
         return self._registry.service_count()
+
+    def list_answer(self, namespace: str, service: str, variant: Variant) -> ListAnswer | None:
+        """What a client sees of a service, None for an unknown one."""
+        view = self.service_view(namespace, service)
+        return None if view is None else self._answers.get(view, variant)
+
+    def is_quick(self, namespace: str, service: str, variant: Variant) -> bool:
+        """Whether ``list_answer`` is kept, or made in a millisecond or two."""
+        found = self._registry.get(namespace, service)
+        if found is None or len(found.held) + len(found.persistent) <= QUICK_HOSTS_MAX:
+            return True
+        return self._answers.find(self._registry.view_of(found), variant) is not None
 
     def namespaces(self) -> list[str]:
         """The namespaces that hold a service."""

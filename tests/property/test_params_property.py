@@ -1,5 +1,6 @@
 """Whatever a client sends makes a command or a refusal, and what was taken can be answered as JSON."""
 
+import gzip
 import json
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +24,7 @@ from app.http.params import (
 from app.naming.errors import NacosError
 from app.naming.meta import ServiceMeta
 from app.naming.model import Instance, ServiceView
-from app.naming.service_info import Variant, service_info
+from app.naming.service_info import ListAnswers, Variant
 from distro.types import NO_VERSION
 from tests.support.door import Door
 
@@ -141,8 +142,9 @@ def test_service_info_is_json_with_the_promised_hosts(
     members: list[Instance], threshold: float, metadata: dict[str, str | None] | None, variant: Variant, now_ms: int
 ) -> None:
     view = ServiceView("ns", "G@@a", 1, NO_VERSION, tuple(members), (), ServiceMeta(threshold, metadata or {}))
-    first = service_info(view, "G@@a", variant, now_ms)
-    assert service_info(view, "G@@a", variant, now_ms) == first
+    answer = ListAnswers().get(view, variant)
+    first = answer.plain(now_ms)
+    assert gzip.decompress(answer.zipped(now_ms)) == first
     found = json.loads(first)
     asked = {name for name in variant.clusters.split(",") if name}
     chosen = [one for one in members if not asked or one.cluster_name in asked]

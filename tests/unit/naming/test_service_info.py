@@ -1,11 +1,21 @@
 """Which instances a list shows, and its JSON."""
 
+import gzip
 import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from app.naming.meta import ServiceMeta
 from app.naming.model import Instance, ServiceView
-from app.naming.service_info import ANSWERS_MAX, Variant, checksum, service_info
+from app.naming.service_info import (
+    GZIP_FROM_BYTES,
+    QUICK_HOSTS_MAX,
+    ListAnswers,
+    Variant,
+    checksum,
+    unknown_service,
+)
 from distro.types import NO_VERSION
 
 NAME = "DEFAULT_GROUP@@orders"
@@ -29,7 +39,9 @@ def variant(**fields: Any) -> Variant:
 
 
 def answer(of: ServiceView | None, **fields: Any) -> Any:
-    return json.loads(service_info(of, NAME, variant(**fields), NOW_MS))
+    if of is None:
+        return json.loads(unknown_service(NAME, variant(**fields)))
+    return json.loads(ListAnswers().get(of, variant(**fields)).plain(NOW_MS))
 
 
 def shown(of: ServiceView, **fields: Any) -> list[tuple[str, bool]]:
@@ -37,7 +49,7 @@ def shown(of: ServiceView, **fields: Any) -> list[tuple[str, bool]]:
 
 
 def test_an_unknown_service_is_shape_a() -> None:
-    found = service_info(None, NAME, variant(clusters="c1", env="e"), NOW_MS)
+    found = unknown_service(NAME, variant(clusters="c1", env="e"))
     assert found == b'{"name":"DEFAULT_GROUP@@orders","clusters":"c1","cacheMillis":3000,"hosts":[]}'
 
 
@@ -71,7 +83,7 @@ def test_java_sdks_get_names_with_their_group() -> None:
 
 
 def test_weights_keep_their_fraction_and_missing_values_are_null() -> None:
-    text = service_info(view(instance(weight=1.0, metadata=None, instance_id=None)), NAME, variant(), NOW_MS)
+    text = ListAnswers().get(view(instance(weight=1.0, metadata=None, instance_id=None)), variant()).plain(NOW_MS)
     assert b'"weight":1.0' in text
     assert b'"metadata":null' in text
     assert b'"instanceId":null' in text
@@ -127,10 +139,10 @@ def test_is_check_empties_the_answer_when_there_are_instances() -> None:
 
 def test_an_answer_is_made_once_and_dated_anew() -> None:
     found = view(instance())
-    first = service_info(found, NAME, variant(), 1)
-    assert len(found.answers) == 1
-    assert service_info(found, NAME, variant(), 22) == first.replace(b'"lastRefTime":1,', b'"lastRefTime":22,')
-    assert len(found.answers) == 1
+    answers = ListAnswers()
+    first = answers.get(found, variant())
+    assert answers.get(found, variant()) is first
+    assert first.plain(22) == first.plain(1).replace(b'"lastRefTime":1,', b'"lastRefTime":22,')
 
 
 def test_metadata_that_looks_like_the_date_is_left_alone() -> None:
@@ -140,14 +152,68 @@ def test_metadata_that_looks_like_the_date_is_left_alone() -> None:
     assert parsed["lastRefTime"] == NOW_MS
 
 
-def test_the_number_of_kept_answers_is_bounded() -> None:
-    found = view(instance())
-    for number in range(5 * ANSWERS_MAX):
-        answer(found, env=str(number))
-    assert len(found.answers) <= ANSWERS_MAX
-    found.answers.clear()
-    answer(found, env="e" * 1000)
-    assert not found.answers
+def test_the_bytes_of_kept_answers_are_bounded_and_the_oldest_goes_first() -> None:
+    found = view(*[instance(f"10.0.0.{last}") for last in range(100)])
+    size = len(ListAnswers().get(found, variant()))
+    answers = ListAnswers(bytes_max=6 * size)
+    for number in range(50):
+        answers.get(found, variant(env=str(number)))
+    assert answers.find(found, variant(env="49")) is not None
+    kept = [number for number in range(50) if answers.find(found, variant(env=str(number))) is not None]
+    assert kept == list(range(50 - len(kept), 50))
+    assert 4 <= len(kept) <= 6
+
+
+def test_long_texts_to_echo_are_not_kept() -> None:
+    answers, found = ListAnswers(), view(instance())
+    asked = variant(env="e" * 300)
+    assert json.loads(answers.get(found, asked).plain(NOW_MS))["env"] == "e" * 300
+    assert answers.find(found, asked) is None
+
+
+def test_an_answer_of_an_older_state_is_not_given() -> None:
+    answers = ListAnswers()
+    before = view(instance())
+    after = replace(before, revision=2, instances=(instance("10.0.0.2"),))
+    answers.get(before, variant())
+    assert b"10.0.0.2" in answers.get(after, variant()).plain(NOW_MS)
+    assert answers.find(before, variant()) is None
+
+
+def test_the_bytes_of_a_host_follow_who_asks_and_the_threshold() -> None:
+    healthy, sick = instance("10.0.0.1"), instance("10.0.0.2", healthy=False)
+    one = view(healthy, sick)
+    for java, name in ((False, "orders"), (True, NAME), (False, "orders")):
+        assert {host["serviceName"] for host in answer(one, java_agent=java)["hosts"]} == {name}
+    assert shown(one) == [("10.0.0.2", False), ("10.0.0.1", True)]
+    # All count as healthy at the threshold, from the bytes that were just kept as unhealthy.
+    assert [healthy for _, healthy in shown(replace(one, revision=2, meta=ServiceMeta(0.5, {})))] == [True, True]
+
+
+def test_long_answers_go_out_compressed() -> None:
+    answers = ListAnswers()
+    long = answers.get(view(*[instance(f"10.0.0.{last}") for last in range(200)]), variant())
+    assert long.is_worth_gzip
+    packed = long.zipped(NOW_MS)
+    assert len(packed) < len(long.plain(NOW_MS)) // 8
+    assert gzip.decompress(packed) == long.plain(NOW_MS)
+    assert gzip.decompress(long.zipped(7)) == long.plain(7)
+    short = answers.get(replace(view(instance()), full_name="G@@b"), variant())
+    assert len(short.plain(NOW_MS)) < GZIP_FROM_BYTES
+    assert not short.is_worth_gzip
+
+
+def test_an_answer_with_an_end_that_no_block_holds_is_not_compressed() -> None:
+    found = view(*[instance(f"10.0.0.{last}") for last in range(50)], metadata={"k": "v" * 70_000})
+    assert not ListAnswers().get(found, variant()).is_worth_gzip
+
+
+def test_a_large_answer_is_made_by_one_of_those_that_want_it() -> None:
+    many = view(*[instance(f"10.0.{number // 250}.{number % 250}") for number in range(QUICK_HOSTS_MAX + 1)])
+    answers = ListAnswers()
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda _: answers.get(many, variant()), range(32)))
+    assert all(one is made[0] for one in made)
 
 
 def test_checksum_of_a_recorded_service() -> None:

@@ -1,0 +1,32 @@
+"""Gzip of a text that is the same for many but for its end: what they share is compressed once."""
+
+import zlib
+from dataclasses import dataclass
+
+GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+STORED_BYTES_MAX = 0xFFFF
+"""Of a block that is stored as it is."""
+WORD_MASK = (1 << 32) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ZippedHead:
+    """The compressed beginning of a text; it ends at a byte's border."""
+
+    packed: bytes
+    plain_bytes: int
+    crc: int
+
+    @classmethod
+    def of(cls, plain: bytes, level: int = -1) -> "ZippedHead":
+        packer = zlib.compressobj(level, wbits=-zlib.MAX_WBITS)
+        packed = GZIP_HEADER + packer.compress(plain) + packer.flush(zlib.Z_FULL_FLUSH)
+        return cls(packed, len(plain), zlib.crc32(plain))
+
+    def with_end(self, end: bytes) -> bytes:
+        """The gzip of the whole text. ``end`` has at most ``STORED_BYTES_MAX`` bytes."""
+        size = len(end)
+        assert size <= STORED_BYTES_MAX
+        stored = b"\x01" + size.to_bytes(2, "little") + (size ^ 0xFFFF).to_bytes(2, "little") + end
+        total = (self.plain_bytes + size) & WORD_MASK
+        return self.packed + stored + zlib.crc32(end, self.crc).to_bytes(4, "little") + total.to_bytes(4, "little")
