@@ -28,6 +28,7 @@ from distro.codec import (
 )
 from distro.errors import CodecError, RejectedError, TransportError
 from distro.ports import Clock, DatumCodec
+from distro.sliced import dumps_sliced
 from distro.types import CAPABILITY_GZIP, CAPABILITY_VERSIONS, Datum, Received
 
 MEMBER_HEADER = "Rollcall-Member"
@@ -224,7 +225,7 @@ class DistroHttpAgent:
         """PUT the stand of each owned key; a peer of our kind answers what it has newer."""
         versioned = CAPABILITY_VERSIONS in self.capabilities(peer)
         path = f"/distro/checksum?source={self.self_address}&{self._type_query}".rstrip("&")
-        return self._received(self.call("PUT", peer, path, timeout_ms, orjson.dumps(dict(stand))), versioned)
+        return self._received(self.call("PUT", peer, path, timeout_ms, dumps_sliced(stand)), versioned)
 
     def query(self, peer: str, keys: tuple[str, ...], timeout_ms: int) -> list[Datum]:
         """GET, with a body, the datums of these keys."""

@@ -71,6 +71,7 @@ class HttpConnection(RequestReader, asyncio.Protocol):
         "_chunked",
         "_closing",
         "_eof",
+        "_going_on",
         "_out_bytes",
         "_pending",
         "_reading",
@@ -101,7 +102,7 @@ class HttpConnection(RequestReader, asyncio.Protocol):
         self._pending: deque[Request] = deque()
         self._refusal: Reply | None = None
         """The last answer: what came behind the requests before it is none."""
-        self._eof = self._closing = self._chunked = False
+        self._eof = self._closing = self._chunked = self._going_on = False
         self._reading = True
         self._unread_s = 0.0
         """Since when too much is unread; 0 while it is not."""
@@ -174,8 +175,7 @@ class HttpConnection(RequestReader, asyncio.Protocol):
             self._resume()
 
     def pause_writing(self) -> None:
-        self._unread_s = self._server.now_s
-        self._unread_bytes = self._transport.get_write_buffer_size()
+        self._note_unread(self._server.now_s)
         self._pause_reading()
 
     def resume_writing(self) -> None:
@@ -198,7 +198,7 @@ class HttpConnection(RequestReader, asyncio.Protocol):
         try:
             reply = self._server.answer(self, request)
         except Exception:
-            log.exception("%s %s failed", ascii(request.method.decode()), ascii(request.target.decode()))
+            log.exception("%s %a failed", request.method.decode(), request.target.decode("latin-1"))
             reply = FAILED
         if reply is not None:
             self.busy = False
@@ -231,6 +231,8 @@ class HttpConnection(RequestReader, asyncio.Protocol):
         if not self._transport.is_closing():
             self._put(reply, request.keep_alive)
             self._go_on()
+            if self._unread_s:
+                self._note_unread(self._server.now_s)
 
     def _release(self) -> Request:
         """The request that was worked on is done with."""
@@ -240,9 +242,12 @@ class HttpConnection(RequestReader, asyncio.Protocol):
         return self.current
 
     def _go_on(self) -> None:
-        pending = self._pending
+        if self._going_on:
+            return  # a request of those below was answered at once, though not by ``answer`` itself
+        pending, self._going_on = self._pending, True
         while pending and not self.busy and not self._unread_s:
             self._answer(pending.popleft())
+        self._going_on = False
         if not self._reading and len(pending) < PIPELINED_MAX and not self._deaf and not self._unread_s:
             self._reading = True
             self._began_s = self._server.now_s  # what is half there could not come on while nobody read
@@ -315,7 +320,7 @@ class HttpConnection(RequestReader, asyncio.Protocol):
     # --- a reply in parts ----------------------------------------------------------------------------
 
     def stream_head(self, reply: Reply) -> None:
-        """Begin a reply whose length is not known; its body, if it has one, is the first part."""
+        """Begin a reply whose length is not known: of ``reply`` its head is sent."""
         if self._transport.is_closing():
             return
         assert self.current is not None
@@ -337,7 +342,7 @@ class HttpConnection(RequestReader, asyncio.Protocol):
         else:
             then()
 
-    def stream_end(self, *, whole: bool) -> None:
+    def stream_end(self, whole: bool) -> None:
         """The reply has ended; one that is not whole ends the connection, so that the client sees it."""
         self._release()
         if not whole:
@@ -357,7 +362,9 @@ class HttpConnection(RequestReader, asyncio.Protocol):
         """Cut the connection if its client has taken too long. Called each second."""
         if self._unread_s:
             if now_s - self._unread_s > UNREAD_S:
-                self._check_unread(now_s)
+                if self._transport.get_write_buffer_size() > self._unread_bytes - UNREAD_BYTES_MIN:
+                    self._transport.abort()
+                self._note_unread(now_s)
         elif self.busy:
             return
         elif self._closing:
@@ -374,11 +381,12 @@ class HttpConnection(RequestReader, asyncio.Protocol):
         elif now_s - self.seen_s > IDLE_S:
             self._begin_to_close()
 
-    def _check_unread(self, now_s: float) -> None:
-        left = self._transport.get_write_buffer_size()
-        if left > self._unread_bytes - UNREAD_BYTES_MIN:
-            self._transport.abort()
-        self._unread_s, self._unread_bytes = now_s, left
+    def _note_unread(self, now_s: float) -> None:
+        self._unread_s, self._unread_bytes = now_s, self._transport.get_write_buffer_size()
+
+    def cut(self) -> None:
+        """End the connection as it is. Who streams a reply over it hears of that."""
+        self._transport.abort()
 
     def drain(self) -> None:
         """The worker ends: close when nothing is under way."""

@@ -76,7 +76,16 @@ class Pool:
 class HttpServer:
     """Owns the connections and the pools. All calls come from the loop's thread."""
 
-    def __init__(self, app: WsgiApp, services: Services, loop: asyncio.AbstractEventLoop, connections_max: int) -> None:
+    def __init__(
+        self,
+        app: WsgiApp,
+        services: Services,
+        loop: asyncio.AbstractEventLoop,
+        connections_max: int,
+        *,
+        hot: bool = True,
+    ) -> None:
+        """``hot`` False leaves all calls to the application."""
         self._app = app
         self._services = services
         self._loop = loop
@@ -86,7 +95,7 @@ class HttpServer:
         self._memo = ParseMemo()
         settings = services.settings
         self._context_path = settings.context_path
-        self._hot = hot_routes(settings.context_path)
+        self._hot = hot_routes(settings.context_path) if hot else {}
         self._distro_path = (settings.context_path + DISTRO_PATH).encode()
         self._peer_paths = tuple((settings.context_path + path).encode() for path in PEER_PATHS)
         self._address = (settings.host or "0.0.0.0", settings.port)
@@ -139,7 +148,9 @@ class HttpServer:
         return len(self._connections)
 
     def stop(self) -> None:
-        """Begin no more calls."""
+        """Begin no more calls, and cut what is still open; that ends at the loop's next turn."""
+        for connection in list(self._connections):
+            connection.cut()
         self._people.stop()
         self._peers.stop()
         self._beat_sender.stop()
@@ -196,8 +207,7 @@ class HttpServer:
         pool = self._peers if self._is_of_peer(connection, request) else self._people
         run = WsgiRun(self._app, connection, request, self._loop.call_soon_threadsafe)
         environ = make_environ(connection, request, self._address)
-        date = self.date
-        if pool.put(lambda: run.run(environ, date)):
+        if pool.put(lambda: run.run(environ)):
             self.record.pooled += 1
             return None
         self.record.pool_full += 1

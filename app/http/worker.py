@@ -25,6 +25,7 @@ requests leave behind are young, and found by the collections of the young.
 """
 NOTIFY_S = 1.0
 DRAIN_POLL_S = 0.02
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGQUIT)
 SERVER_BACKLOG = 2_048
 
 
@@ -56,6 +57,10 @@ class LoopWorker(Worker):
             self.loop.run_until_complete(self._serve())
         finally:
             self.loop.close()
+            # The node stops now, whoever asks for it again: a service manager signals the master and this process, and
+            # the master signals us once more.
+            for number in STOP_SIGNALS:
+                signal.signal(number, signal.SIG_IGN)
 
     async def _serve(self) -> None:
         services = services_of(self.wsgi)
@@ -67,7 +72,7 @@ class LoopWorker(Worker):
             for one in self.sockets
         ]
         ended = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGQUIT):
+        for number in STOP_SIGNALS:
             handler = signal.getsignal(number)
             self.loop.add_signal_handler(number, self._on_signal, number, handler, ended)
         while self.alive and os.getppid() == self.ppid:
@@ -80,6 +85,7 @@ class LoopWorker(Worker):
             one.close()
         await self._drain(server)
         server.stop()
+        await asyncio.sleep(0)  # the turn of the loop in which connections that were cut hear of it
 
     def _on_signal(self, number: int, handler: Any, ended: asyncio.Event) -> None:
         if callable(handler):

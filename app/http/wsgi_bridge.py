@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from app.http.call import TEXT, Reply
-from app.http.connection import HttpConnection, Request
+from app.http.call import Reply
+from app.http.connection import FAILED, UNREAD_S, HttpConnection
+from app.http.request_reader import Request
 
-CHUNK_SENT_S = 30.0
-"""What reads a streamed answer slower than a chunk in this time is cut off: it would hold a thread for ever."""
-FAILED = "caused: internal error, see the server's log"
+CHUNK_SENT_S = 4 * UNREAD_S
+"""A thread waits no longer for the loop, which cuts off a client that reads nothing long before."""
 
 log = logging.getLogger(__name__)
 
@@ -73,21 +73,20 @@ class WsgiRun:
         self._status = ""
         self._headers: list[tuple[str, str]] = []
 
-    def run(self, environ: dict[str, Any], date: bytes) -> None:
+    def run(self, environ: dict[str, Any]) -> None:
         """Call the application, and have the connection send what it answers."""
         try:
             result = self._app(environ, self._start_response)
         except Exception:
             # The application answers its own failures; this is one of what stands around it.
             log.exception("%s %s failed", environ["REQUEST_METHOD"], ascii(environ["RAW_URI"]))
-            self._on_loop(self._connection.reply, Reply(500, FAILED.encode(), TEXT))
+            self._tell(self._connection.reply, FAILED)
             return
         try:
             if self._is_stream():
-                self._stream(result, date)
+                self._stream(result)
             else:
-                body = b"".join(result)
-                self._on_loop(self._connection.reply, Reply(int(self._status[:3]), body, None, head=self._head()))
+                self._tell(self._connection.reply, Reply(self._code, self._whole(result), None, head=self._head()))
         finally:
             if (close := getattr(result, "close", None)) is not None:
                 close()
@@ -95,10 +94,19 @@ class WsgiRun:
     def _start_response(self, status: str, headers: list[tuple[str, str]], exc_info: object = None) -> None:
         self._status, self._headers = status, headers
 
+    @property
+    def _code(self) -> int:
+        return int(self._status[:3])
+
     def _is_stream(self) -> bool:
         """Whether nobody knows yet how long the answer is."""
-        has_body = self._status[:1] != "1" and self._status[:3] not in ("204", "304")
-        return has_body and all(name.lower() != "content-length" for name, _ in self._headers)
+        if self._code < 200 or self._code in (204, 304) or self._request.method == b"HEAD":
+            return False
+        return all(name.lower() != "content-length" for name, _ in self._headers)
+
+    def _whole(self, result: Iterable[bytes]) -> bytes:
+        # Nobody asks for the parts of an answer to HEAD, of which there may be many.
+        return b"" if self._request.method == b"HEAD" else b"".join(result)
 
     def _head(self) -> bytes:
         """The head as the loop's own answers have it: type first, length last."""
@@ -107,22 +115,30 @@ class WsgiRun:
         lines = [f"HTTP/1.1 {self._status}\r\n", *(f"{name}: {value}\r\n" for name, value in headers)]
         return "".join(lines).encode("latin-1")
 
-    def _stream(self, parts: Iterable[bytes], date: bytes) -> None:
+    def _stream(self, parts: Iterable[bytes]) -> None:
         """Send part after part, each when the client has taken those before it."""
         connection = self._connection
-        self._on_loop(connection.stream_head, self._head() + b"Transfer-Encoding: chunked\r\n" + date)
+        self._tell(connection.stream_head, Reply(self._code, b"", None, head=self._head()))
         whole = False
         try:
             for part in parts:
-                if part and not self._send(b"%x\r\n%b\r\n" % (len(part), part)):
+                if part and not self._send(part):
                     return
-            whole = self._send(b"0\r\n\r\n")
+            whole = True
         except Exception:
             log.exception("the answer to %s ended early", ascii(self._request.target.decode("latin-1")))
         finally:
-            self._on_loop(lambda: connection.stream_end(whole=whole))
+            self._tell(connection.stream_end, whole)
 
-    def _send(self, framed: bytes) -> bool:
+    def _send(self, part: bytes) -> bool:
         taken = threading.Event()
-        self._on_loop(self._connection.stream_part, framed, taken.set)
-        return taken.wait(CHUNK_SENT_S) and not self._connection.is_gone
+        told = self._tell(self._connection.stream_part, part, taken.set)
+        return told and taken.wait(CHUNK_SENT_S) and not self._connection.is_gone
+
+    def _tell(self, function: Callable[..., object], *args: object) -> bool:
+        """Have something done on the loop; False when that has ended, and the connection with it."""
+        try:
+            self._on_loop(function, *args)
+        except RuntimeError:
+            return False
+        return True

@@ -1,0 +1,78 @@
+"""JSON read in steps says the same as JSON read at once."""
+
+import json
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distro.codec import SLICED_FROM_BYTES, json_object
+from distro.errors import CodecError
+from distro.sliced import SLICE_ENTRIES, dumps_sliced, loads_sliced
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+scalars = (
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | texts
+)
+values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4))
+
+
+@given(values, st.sampled_from([None, 1, "\t"]), st.booleans())
+def test_what_was_written_is_read(value: Any, indent: Any, ascii_only: bool) -> None:
+    text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
+    assert loads_sliced(text.encode()) == value
+    assert loads_sliced(f" \r\n{text}\n ".encode()) == value
+
+
+@given(values, st.data())
+def test_what_is_damaged_is_refused_as_by_the_decoder(value: Any, data: st.DataObject) -> None:
+    body = bytearray(orjson.dumps(value))
+    at = data.draw(st.integers(0, len(body) - 1))
+    if data.draw(st.booleans()):
+        body[at] = data.draw(st.integers(0, 255))
+    else:
+        del body[at:]
+    try:
+        expected = orjson.loads(bytes(body))
+    except orjson.JSONDecodeError:
+        with pytest.raises(ValueError, match=r"\w"):
+            loads_sliced(bytes(body))
+    else:
+        assert loads_sliced(bytes(body)) == expected
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b" ", b"{", b"[", b'{"a"', b'{"a":', b'{"a":1', b'{"a":1,', b'{"a":1,}', b"[1,]", b"[1", b"[,]", b"{,}",
+        b'{"a" 1}', b"{1:2}", b"[1 2]", b"{} {}", b"NaN", b'{"a":NaN}', b'{"a":Infinity}', b'{"a":"\xff"}',
+        b'{"a":"\\ud800"}', b'{"\\ud800":1}', b'[[[[[{"a":["\\udc00"]}]]]]]', b'{"a":"\n"}',
+        b"[" * 100_000, b"[" * 100_000 + b"]" * 100_000, b'{"a":' * 50_000, b"[" + b"9" * 5_000 + b"]",
+    ],
+)  # fmt: skip
+def test_what_is_no_json_is_refused(body: bytes) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        loads_sliced(body)
+
+
+def test_the_last_of_two_values_of_a_name_counts() -> None:
+    assert loads_sliced(b'{"a":1,"b":{"c":1,"c":2},"a":3}') == {"a": 3, "b": {"c": 2}}
+
+
+def test_long_bodies_are_read_in_steps_and_refused_in_the_same_words() -> None:
+    long = {"k": {"value": {"instanceList": [{"ip": f"10.0.0.{last % 250}"} for last in range(20_000)]}}}
+    body = orjson.dumps(long)
+    assert len(body) > SLICED_FROM_BYTES
+    assert json_object(body) == long
+    for broken in (body[:-1], body + b"x", b"[" + body + b"]"):
+        with pytest.raises(CodecError, match="the body is not"):
+            json_object(broken)
+
+
+@pytest.mark.parametrize("count", [0, 1, SLICE_ENTRIES, SLICE_ENTRIES + 1, 3 * SLICE_ENTRIES])
+def test_long_objects_are_written_whole(count: int) -> None:
+    fields = {f"key-{number}": f"value-{number}" for number in range(count)}
+    assert orjson.loads(dumps_sliced(fields)) == fields
+    assert list(orjson.loads(dumps_sliced(fields))) == list(fields)
