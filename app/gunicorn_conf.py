@@ -14,7 +14,8 @@ from app.settings import REQUESTS_END_S, SettingError, Settings, read_settings
 
 FILES_SPARE = 256
 """Descriptors kept for peers, logs and the data folder."""
-CONNECTIONS_MAX = 8_192
+CONNECTIONS_MAX = 20_000
+"""An idle one takes some 5 KB."""
 
 
 def _settings() -> Settings:
@@ -28,7 +29,8 @@ def _settings() -> Settings:
 def _connections_max() -> int:
     """Return how many connections fit under the limit of open files, after raising that as far as is allowed.
 
-    gunicorn's gthread worker dies of an accept that finds no descriptor free, and the registry with it.
+    Without a descriptor free the loop goes on, and closes what it cannot accept; but files and calls to members would
+    fail then, too.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = CONNECTIONS_MAX + FILES_SPARE
@@ -56,10 +58,6 @@ max_requests = 0
 # as every registration is in its memory. The node itself judges pauses.
 timeout = 0
 graceful_timeout = _SETTINGS.stop_timeout_s
-# The most that gunicorn allows short of no limit at all. Full beats carry their metadata in the query string; Nacos
-# has no room for more either, as Tomcat takes heads of 8 KiB.
-limit_request_line = 8190
-limit_request_field_size = 8190
 # A socket that takes commands, such as more workers, is nothing that a registry wants.
 control_socket_disable = True
 if os.access("/dev/shm", os.W_OK | os.X_OK):
@@ -127,7 +125,7 @@ def post_worker_init(worker: Any) -> None:
     from app.wsgi import leave_node, start_node
 
     def leave(number: int, frame: Any) -> None:
-        # At once: gunicorn gives kept connections two seconds to end before it lets us stop the node.
+        # At once: requests under way are waited for before the node stops.
         leave_node()
         worker.handle_exit(number, frame)
 

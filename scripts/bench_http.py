@@ -4,8 +4,8 @@
 Starts a node, the other servers, and then three members; all run idle but the one that wrk loads. For every load and
 number of connections they take turns: instances are put there, a run whose answers are all looked at warms the server
 up, and a second run is measured. Prints tables of medians: requests a second, p50 and p99 as wrk sees them, CPU time of
-a request (user and system of all processes and threads, of a cluster of all members) and its ratios, bytes of an answer,
-and how many answers were bad. Exit code 1 when one of ours was, 2 when nothing could be measured.
+a request (user and system of all processes and threads, of a cluster of all members) and its ratios, bytes of an
+answer, and how many answers were bad. Exit code 1 when one of ours was, 2 when nothing could be measured.
 
     scripts/bench_http.py --rnacos PATH --out http.json --plot docs/http.svg
     scripts/bench_http.py --modes beat,mixed --connections 32 --seconds 5 --peers none

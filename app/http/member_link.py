@@ -5,6 +5,7 @@ one write. Real Nacos gets one request at a time on each of a few connections.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,9 +20,12 @@ JAVA_LINKS = 8
 WAITING_MAX = 4_096
 """Requests to one member that are under way or wait for a connection."""
 ANSWER_BYTES_MAX = 1024 * 1024
+"""Of headers and body together."""
 CONNECT_S = 1.0
 IDLE_S = 10.0
 """A connection that was quiet for longer is not used again: Tomcat closes one after 20 s, maybe just as we send."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -52,7 +56,16 @@ class _Exchange:
     request: bytes
     deadline_s: float
     done: Done | None
-    """None when its time ran out: who asked was told."""
+    """None when who asked was told."""
+
+    def tell(self, result: LinkResult) -> None:
+        """Tell who asked, once. What goes wrong there is not to hurt those who wait on the same connection."""
+        done, self.done = self.done, None
+        if done is not None:
+            try:
+                done(result)
+            except Exception:
+                log.exception("what a member answered was not taken")
 
 
 class MemberLink(asyncio.Protocol):
@@ -99,18 +112,15 @@ class MemberLink(asyncio.Protocol):
 
     def expire(self, now_s: float) -> None:
         """Tell those whose time ran out. Their answers may still come, and are then dropped."""
+        # In no order: one that was asked again elsewhere brings its old deadline along.
         for one in self._sent:
-            if one.deadline_s > now_s:
-                break
-            if one.done is not None:
-                done, one.done = one.done, None
-                done(NotAnswered())
+            if one.deadline_s <= now_s:
+                one.tell(NotAnswered())
         late = [one for one in self._unsent if one.deadline_s <= now_s]
         if late:
             self._unsent = [one for one in self._unsent if one.deadline_s > now_s]
             for one in late:
-                assert one.done is not None
-                one.done(NotSent())
+                one.tell(NotSent())
         if self._sent and all(one.done is None for one in self._sent) and not self._unsent:
             self.close()
 
@@ -125,11 +135,9 @@ class MemberLink(asyncio.Protocol):
         sent, unsent = self._sent, self._unsent
         self._sent, self._unsent = deque(), []
         for one in sent:
-            if one.done is not None:
-                one.done(NotAnswered())
+            one.tell(NotAnswered())
         for one in unsent:
-            if one.done is not None:
-                one.done(NotSent())
+            one.tell(NotSent())
         self._on_free()
 
     # --- what the loop tells -----------------------------------------------------------------------
@@ -152,6 +160,9 @@ class MemberLink(asyncio.Protocol):
             self.close()
             return
         if self._last and not self.closed:
+            # What was sent behind an answer that says so is not executed. Source: RFC 9112, 9.6.
+            self._unsent[:0] = self._sent
+            self._sent.clear()
             self.close()
 
     # --- what the parser tells -----------------------------------------------------------------------
@@ -162,24 +173,31 @@ class MemberLink(asyncio.Protocol):
         self._size = 0
 
     def on_header(self, name: bytes, value: bytes | None) -> None:
-        self._headers[name.lower()] = (value or b"").strip()
+        value = (value or b"").strip()
+        if self._has_room(len(name) + len(value)):
+            self._headers[name.lower()] = value
 
     def on_body(self, part: bytes) -> None:
-        self._size += len(part)
+        if self._has_room(len(part)):
+            self._body.append(part)
+
+    def _has_room(self, size: int) -> bool:
+        self._size += size
         if self._size > ANSWER_BYTES_MAX:
             self.close()
-            return
-        self._body.append(part)
+            return False
+        return True
 
     def on_message_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status < 200 and not self.closed:
+            return  # an interim answer: the answer itself follows
         if self.closed or not self._sent:
             self.close()  # an answer that nobody waits for
             return
         if not self._parser.should_keep_alive():
             self._last = True
-        one = self._sent.popleft()
-        if one.done is not None:
-            one.done(LinkAnswer(self._parser.get_status_code(), b"".join(self._body), self._headers))
+        self._sent.popleft().tell(LinkAnswer(status, b"".join(self._body), self._headers))
         self._on_free()
 
 
@@ -192,11 +210,12 @@ class MemberLinks:
         self._links: list[MemberLink] = []
         self._waiting: deque[_Exchange] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     def ask(self, request: bytes, deadline_s: float, done: Done, *, pipelined: bool) -> bool:
         """Send a request; ``done`` is called once, at the latest soon after the deadline. False: too many wait."""
         load = len(self._waiting) + sum(one.load for one in self._links)
-        if load >= WAITING_MAX:
+        if load >= WAITING_MAX or self._closed:
             return False
         exchange = _Exchange(request, deadline_s, done)
         if pipelined:
@@ -254,20 +273,27 @@ class MemberLinks:
 
     def _on_free(self) -> None:
         self._links = [one for one in self._links if not one.closed]
-        self._send_waiting()
+        if not self._closed:
+            self._send_waiting()
 
     def expire(self, now_s: float) -> None:
         """Tell those whose time ran out."""
         for one in list(self._links):
             one.expire(now_s)
-        while self._waiting and self._waiting[0].deadline_s <= now_s:
-            late = self._waiting.popleft()
-            if late.done is not None:
-                late.done(NotSent())
+        late = [one for one in self._waiting if one.deadline_s <= now_s]
+        if late:
+            self._waiting = deque(one for one in self._waiting if one.deadline_s > now_s)
+            for one in late:
+                one.tell(NotSent())
         self._links = [one for one in self._links if not one.closed]
 
     def close(self) -> None:
-        for one in list(self._links):
-            one.close()
+        """Ask no more. Who waits is told in this turn of the loop or the next."""
+        self._closed = True
         for task in self._tasks:
             task.cancel()
+        for link in list(self._links):
+            link.close()
+        waiting, self._waiting = self._waiting, deque()
+        for one in waiting:
+            one.tell(NotSent())

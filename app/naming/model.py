@@ -7,12 +7,14 @@ from app.naming.keys import DEFAULT_CLUSTER, datum_key, instance_key
 from app.naming.meta import NO_META, ServiceMeta
 from app.naming.meta import NO_METADATA as NO_METADATA
 from app.naming.meta import Metadata as Metadata
+from app.naming.numbers import FreeNumbers
 from distro.types import NO_VERSION, Version
 
 BEAT_INTERVAL_MS = 5_000
 BEAT_TIMEOUT_MS = 15_000
 DELETE_TIMEOUT_MS = 30_000
 """Source of the three: Nacos 1.4.1 Constants."""
+PATIENCE_MS = min(BEAT_TIMEOUT_MS, DELETE_TIMEOUT_MS)
 WEIGHT_MAX = 10_000.0
 WEIGHT_POSITIVE_MIN = 0.01
 PRESERVED_BEAT_INTERVAL = "preserved.heart.beat.interval"
@@ -73,10 +75,14 @@ class Instance:
 
 NEVER_MS = -(1 << 60)
 """No such moment is known."""
+NOT_DUE_MS = 1 << 60
+"""No moment is known at which there is anything to do."""
 
 
 class Held:
     """An instance as a member holds it. ``beat_ms`` is stored in place, without the lock: one word, last one wins.
+
+    There are a million of these: what follows from the instance is computed, not kept.
 
     ``version`` is that of its last change; ``said`` that of the last one which its client or an operator asked for, so
     without changes of health that a judge found. At ``heard_ms`` it lived for certain: a copy may have been under way
@@ -84,7 +90,7 @@ class Held:
     removal.
     """
 
-    __slots__ = ("beat_ms", "beat_timeout_ms", "delete_timeout_ms", "heard_ms", "instance", "said", "version")
+    __slots__ = ("beat_ms", "heard_ms", "instance", "said", "version")
 
     def __init__(
         self,
@@ -99,8 +105,21 @@ class Held:
         self.said = version if said is None else said
         self.beat_ms = beat_ms
         self.heard_ms = beat_ms if heard_ms is None else heard_ms
-        self.beat_timeout_ms = instance.beat_timeout_ms
-        self.delete_timeout_ms = instance.delete_timeout_ms
+
+    @property
+    def beat_timeout_ms(self) -> int:
+        return self.instance.beat_timeout_ms
+
+    @property
+    def delete_timeout_ms(self) -> int:
+        return self.instance.delete_timeout_ms
+
+    @property
+    def patience_ms(self) -> int:
+        """For so long it may be silent before its judge has anything to do."""
+        if not self.instance.metadata:
+            return PATIENCE_MS
+        return min(self.instance.beat_timeout_ms, self.instance.delete_timeout_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +143,7 @@ class Service:
         "claimed_ms",
         "clusters",
         "dropped",
+        "due_ms",
         "full_name",
         "ghosts",
         "ghosts_until_ms",
@@ -132,6 +152,8 @@ class Service:
         "key",
         "meta",
         "namespace",
+        "numbers",
+        "patience_ms",
         "persistent",
         "revision",
         "tombstones",
@@ -151,6 +173,13 @@ class Service:
         self.changed_ms = now_ms
         self.claimed_ms = now_ms
         """When this node became the writer; no beat is older than this for the judge."""
+        self.due_ms = 0
+        """Not before this has the judge anything to do here: beats move that moment away, and need not say so.
+
+        Whatever may bring it nearer lowers this under the lock, after the change itself.
+        """
+        self.patience_ms = NOT_DUE_MS
+        """No instance has a shorter time-out than this."""
         self.clusters: set[str] = set()
         self.ghosts: dict[str, Instance] = {}
         """Instances that vanished without anybody having removed them: still shown, until this is certain."""
@@ -163,6 +192,8 @@ class Service:
         """Its durable description, by which it stays when it is empty."""
         self.persistent: dict[str, Instance] = {}
         """Durable instances by instance key; their health comes from active checks."""
+        self.numbers: FreeNumbers | None = None
+        """The numbers among its instances' ids, once one is asked for in a service that is not small."""
         self.view: ServiceView | None = None
 
 

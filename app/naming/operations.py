@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from app.naming.errors import InvalidParam
 from app.naming.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, instance_key, simple_instance_id
@@ -15,9 +16,8 @@ from app.naming.model import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RegisterInstance:
-    """Register, or replace as a whole. ``service`` is the full name."""
+class RegisterInstance(NamedTuple):
+    """Register, or replace as a whole. ``service`` is the full name. (A tuple: one is made for every such call.)"""
 
     service: str
     ip: str
@@ -66,8 +66,7 @@ class ChangeMetadata:
     remove: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Beat:
+class Beat(NamedTuple):
     """A sign of life. A full one (``full``) can bring an unknown instance back; a light one cannot."""
 
     service: str
@@ -120,6 +119,19 @@ def register(old: Instance | None, command: RegisterInstance, ids: Iterable[str 
         metadata=metadata,
         app=command.app,
         instance_id=make_instance_id(command, metadata, ids) if old is None else old.instance_id,
+    )
+
+
+def is_registered(old: Instance, command: RegisterInstance) -> bool:
+    """Whether a registration would leave an instance as it is: clients send theirs again when they reconnect."""
+    return (
+        not old.marked
+        and old.weight == command.weight
+        and old.enabled is command.enabled
+        and old.ephemeral is command.ephemeral
+        and old.app == command.app
+        and old.service_name == command.service
+        and old.metadata == (command.metadata or {})
     )
 
 

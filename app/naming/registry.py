@@ -31,6 +31,9 @@ class Registry(ServiceTable):
             service = self._open(command.namespace, command.service, now_ms)
             key = operations.key_of(command)
             old = service.held.get(key)
+            if old is not None and operations.is_registered(old.instance, command):
+                old.beat_ms = old.heard_ms = now_ms
+                return None
             ids = (held.instance.instance_id for held in service.held.values())
             return self._put(service, key, operations.register(old.instance if old else None, command, ids), now_ms)
 

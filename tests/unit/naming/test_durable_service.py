@@ -207,10 +207,10 @@ def test_update(member: Member) -> None:
 def test_a_beat_makes_what_is_not_there(member: Member) -> None:
     beat = Beat(NAME, "10.0.0.1", 80, full=True, weight=2.0, ephemeral=False)
     member.durable.register_from_beat(beat)
-    member.durable.register_from_beat(replace(beat, weight=5.0))
+    member.durable.register_from_beat(beat._replace(weight=5.0))
     assert [(one.weight, one.metadata, one.ephemeral) for one in member.instances()] == [(2.0, None, False)]
     with pytest.raises(InvalidParam):
-        member.durable.register_from_beat(replace(beat, cluster="a b"))
+        member.durable.register_from_beat(beat._replace(cluster="a b"))
 
 
 def test_patch(member: Member) -> None:

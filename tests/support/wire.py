@@ -1,0 +1,262 @@
+"""A client's connection without a network: bytes go in, the time is the test's, and the client reads when it is told."""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import httptools
+
+from app.http.call import Reply
+from app.http.connection import HttpConnection
+from app.http.request_reader import Request
+
+DATE = b"Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n\r\n"
+
+
+class FakeTransport(asyncio.Transport):
+    """Behaves as uvloop's: what it tells a protocol later, it tells in ``turn``."""
+
+    def __init__(self, protocol: HttpConnection) -> None:
+        super().__init__({"peername": ("10.0.0.9", 40_000)})
+        self._protocol = protocol
+        self.taken = bytearray()
+        """What the client has read."""
+        self.unread = bytearray()
+        self.client_reads = True
+        self.copied_bytes = 0
+        self.reading, self.closing, self.aborted, self.eof_sent, self.lost = True, False, False, False, False
+        self._high, self._paused = 1 << 16, False
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        assert high is not None
+        self._high = high
+
+    def get_write_buffer_size(self) -> int:
+        return len(self.unread)
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        assert not self.lost
+        self.reading = not self.closing
+
+    def write(self, data: Any) -> None:
+        assert not self.eof_sent, "written behind the end"
+        assert not self.lost
+        if self.aborted or (self.closing and not self.unread):
+            return
+        self.unread += data
+        if self.client_reads:
+            self.read()
+        if len(self.unread) > self._high and not self._paused:
+            self._paused = True
+            self._protocol.pause_writing()
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.write(b"".join(list_of_data))
+
+    def write_eof(self) -> None:
+        self.eof_sent = True
+
+    def close(self) -> None:
+        self.closing, self.reading = True, False
+
+    def abort(self) -> None:
+        self.closing, self.aborted, self.reading = True, True, False
+
+    def read(self, count: int | None = None) -> None:
+        """The client takes bytes, all for None."""
+        count = len(self.unread) if count is None else count
+        self.taken += self.unread[:count]
+        del self.unread[:count]
+        if self._paused and len(self.unread) <= self._high // 4:
+            self._paused = False
+            self._protocol.resume_writing()
+
+    def turn(self) -> None:
+        if self.closing and not self.lost and (self.aborted or not self.unread):
+            self.lost = True
+            self._protocol.connection_lost(None)
+
+
+@dataclass
+class FakeServer:
+    """Answers a target that begins with ``/pool`` when the test says so, all others at once."""
+
+    now_s: float = 1_000.0
+    date: bytes = DATE
+    draining: bool = False
+    room_bytes: int = 1 << 20
+    body_max: int = 100_000
+    full: bool = False
+    reserved: int = 0
+    open: set[HttpConnection] = field(default_factory=set)
+    asked: list[Request] = field(default_factory=list)
+    refused: list[int] = field(default_factory=list)
+    failure: Exception | None = None
+    bodies: dict[bytes, bytes] = field(default_factory=dict)
+    """What is answered to a target; else the target itself."""
+
+    def opened(self, connection: HttpConnection) -> bool:
+        if not self.full:
+            self.open.add(connection)
+        return not self.full
+
+    def closed(self, connection: HttpConnection) -> None:
+        self.open.discard(connection)
+
+    def body_bytes_max(self, target: bytes, remote_ip: str) -> int:
+        return self.body_max
+
+    def reserve(self, count: int) -> bool:
+        if count > 0 and self.reserved + count > self.room_bytes:
+            return False
+        self.reserved += count
+        assert self.reserved >= 0, "more was given back than was taken"
+        return True
+
+    def answer(self, connection: HttpConnection, request: Request) -> Reply | None:
+        self.asked.append(request)
+        if self.failure is not None:
+            raise self.failure
+        return None if request.target.startswith(b"/pool") else self.reply_to(request)
+
+    def reply_to(self, request: Request) -> Reply:
+        return Reply(200, self.bodies.get(request.target, request.target))
+
+    def log_refused(self, remote_ip: str, status: int, text: str) -> None:
+        self.refused.append(status)
+
+
+@dataclass(frozen=True)
+class Received:
+    """One answer as a client reads it; header names in lower case."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+class Wire:
+    """One connection, seen from the client."""
+
+    def __init__(self, server: FakeServer | None = None, kind: type[HttpConnection] = HttpConnection) -> None:
+        self.server = server or FakeServer()
+        self.connection = kind(self.server)
+        self.transport = FakeTransport(self.connection)
+        self._on_the_way: deque[bytes] = deque()
+        self.connection.connection_made(self.transport)
+        self.transport.turn()
+
+    def send(self, *parts: bytes) -> None:
+        """Have bytes arrive, each part by itself; what the node does not read now arrives when it does."""
+        self._on_the_way.extend(parts)
+        self._arrive()
+
+    def _arrive(self) -> None:
+        while self._on_the_way and self.transport.reading:
+            self.connection.data_received(self._on_the_way.popleft())
+            self.transport.turn()
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What the client has sent and the node has not read."""
+        return sum(map(len, self._on_the_way))
+
+    def half_close(self) -> None:
+        """The client sends no more."""
+        if not self.connection.eof_received():
+            self.transport.close()
+        self.transport.pause_reading()
+        self.transport.turn()
+
+    def answer(self, reply: Reply | None = None) -> None:
+        """Answer the request that is worked on elsewhere."""
+        assert self.connection.current is not None
+        self.connection.reply(reply or self.server.reply_to(self.connection.current))
+        self._turn()
+
+    def read(self, count: int | None = None) -> None:
+        self.transport.read(count)
+        self._turn()
+
+    def drain(self) -> None:
+        self.server.draining = True
+        self.connection.drain()
+        self._turn()
+
+    def go(self, seconds: float) -> None:
+        """Let time pass; each second the connection is looked at."""
+        for _ in range(int(seconds)):
+            self.server.now_s += 1
+            if not self.transport.lost:
+                self.connection.check_time(self.server.now_s)
+            self._turn()
+
+    def _turn(self) -> None:
+        self.transport.turn()
+        self._arrive()
+
+    @property
+    def is_open(self) -> bool:
+        return not self.transport.lost
+
+    @property
+    def received(self) -> bytes:
+        return bytes(self.transport.taken)
+
+    def replies(self) -> list[Received]:
+        """The answers so far, none of which may be cut short."""
+        return replies_of(self.received)
+
+    def statuses(self) -> list[int]:
+        return [one.status for one in self.replies()]
+
+    def bodies(self) -> list[bytes]:
+        return [one.body for one in self.replies()]
+
+
+class _Replies:
+    def __init__(self) -> None:
+        self.found: list[Received] = []
+        self.parser = httptools.HttpResponseParser(self)
+        self.inside = False
+
+    def on_message_begin(self) -> None:
+        self.inside, self.headers, self.body = True, dict[str, str](), b""
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        assert name.lower().decode() not in self.headers, f"{name!r} twice"
+        self.headers[name.lower().decode()] = value.decode("latin-1")
+
+    def on_body(self, part: bytes) -> None:
+        self.body += part
+
+    def on_message_complete(self) -> None:
+        self.inside = False
+        self.found.append(Received(self.parser.get_status_code(), self.headers, self.body))
+
+
+def replies_of(data: bytes) -> list[Received]:
+    """Read whole answers, one behind the other; 100 is no answer of its own."""
+    reader = _Replies()
+    # What comes behind an answer that ends the connection is for the test to see.
+    reader.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+    reader.parser.feed_data(data)
+    assert not reader.inside, f"cut short: {data[-200:]!r}"
+    return [one for one in reader.found if one.status != 100]
+
+
+def request(target: str = "/hot", method: str = "GET", body: bytes = b"", *lines: str) -> bytes:
+    """The bytes of a request of HTTP/1.1; with a body comes its length."""
+    length = [f"Content-Length: {len(body)}"] if body else []
+    return "\r\n".join([f"{method} {target} HTTP/1.1", "Host: x", *length, *lines, "", ""]).encode() + body
+
+
+def chunked(*parts: bytes) -> bytes:
+    return b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (*parts, b""))
