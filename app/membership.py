@@ -21,6 +21,8 @@ from distro.runtime import DistroRuntime
 from distro.types import CAPABILITY_GZIP, CAPABILITY_VERSIONS, CAPABILITY_WRITES, Member, MemberState, PeerReport
 
 LOG = logging.getLogger(__name__)
+_STARTING, _UP = MemberState.STARTING, MemberState.UP
+"""Asked for with each request; Python 3.11 looks members up in their class slowly."""
 CAPABILITIES = (CAPABILITY_VERSIONS, CAPABILITY_GZIP, CAPABILITY_WRITES)
 OWN_FIELD = "rollcall"
 """Key of our own fields, in a report's ``extendInfo`` (real Nacos keeps and ignores it) and in the answer to one."""
@@ -103,7 +105,7 @@ class Membership:
     def state(self) -> MemberState:
         if self._leaving:
             return MemberState.DOWN
-        return MemberState.STARTING if self._protocol.loading else MemberState.UP
+        return _STARTING if self._protocol.loading else _UP
 
     def members(self) -> list[Member]:
         own = Member(self.self_address, self.state(), frozenset(CAPABILITIES), self._own_info())

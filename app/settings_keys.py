@@ -133,7 +133,12 @@ DATA_DIR = Key(("rollcall.data.dir",), FOLDER, "./data", "The folder for what th
 LOG_LEVEL = Key(
     ("rollcall.log.level",), one_of("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "The least level that is logged."
 )
-HTTP_THREADS = Key(("rollcall.http.threads",), whole(4, 512), "48", "How many HTTP requests are worked on at once.")
+HTTP_THREADS = Key(
+    ("rollcall.http.threads",),
+    whole(4, 512),
+    "48",
+    "How many HTTP calls that may block are worked on at once; beats, lists and registrations are not among them.",
+)
 CLEAN_EMPTY = Key(
     ("nacos.naming.empty-service.auto-clean",),
     FLAG,

@@ -203,11 +203,13 @@ def answer_list(call: Call, services: Services, query: ListQuery) -> Answer:
         cache_ms=switches.default_push_cache_millis if pushed else switches.default_cache_millis,
     )
     naming, now_ms = services.naming, services.wall_ms()
-    if call.on_loop and not naming.is_quick(query.namespace, query.service, variant):
-        return DECLINE
-    answer = naming.list_answer(query.namespace, query.service, variant)
+    answer = naming.quick_list_answer(query.namespace, query.service, variant)
     if answer is None:
-        return Reply(200, unknown_service(query.service, variant), JSON)
+        if call.on_loop and naming.service_view(query.namespace, query.service) is not None:
+            return DECLINE
+        answer = naming.list_answer(query.namespace, query.service, variant)
+        if answer is None:
+            return Reply(200, unknown_service(query.service, variant), JSON)
     if answer.is_worth_gzip:
         if "gzip" in call.headers.get("accept-encoding", ""):
             return Reply(200, answer.zipped(now_ms), JSON, _ZIPPED)

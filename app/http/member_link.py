@@ -9,6 +9,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 import httptools
@@ -151,6 +152,7 @@ class MemberLink(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
+        del self._parser  # it knows our methods, and the circle would stay in memory
         self.fail()
 
     def data_received(self, data: bytes) -> None:
@@ -261,14 +263,19 @@ class MemberLinks:
         self._links.append(link)
         task = self._loop.create_task(self._connect(link))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(partial(self._on_connect, link))
         return link
 
     async def _connect(self, link: MemberLink) -> None:
-        try:
-            async with asyncio.timeout(CONNECT_S):
-                await self._loop.create_connection(lambda: link, self._host, self._port)
-        except OSError:
+        async with asyncio.timeout(CONNECT_S):
+            await self._loop.create_connection(lambda: link, self._host, self._port)
+
+    def _on_connect(self, link: MemberLink, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, OSError):
+            log.error("connecting to %s failed", self._host, exc_info=error)
+        if error is not None or task.cancelled():
             link.fail()
 
     def _on_free(self) -> None:

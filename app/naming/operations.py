@@ -14,6 +14,8 @@ from app.naming.model import (
     Instance,
     Metadata,
 )
+from app.naming.numbers import FreeNumbers
+from app.naming.shared import NOTHING_SHARED, Shared
 
 
 class RegisterInstance(NamedTuple):
@@ -97,27 +99,34 @@ def clamp_weight(weight: float) -> float:
         return 1.0
     if weight > WEIGHT_MAX:
         return WEIGHT_MAX
-    return WEIGHT_POSITIVE_MIN if 0 < weight < WEIGHT_POSITIVE_MIN else max(weight, 0.0)
+    # Adding 0 turns a -0.0 into 0.0.
+    return WEIGHT_POSITIVE_MIN if 0 < weight < WEIGHT_POSITIVE_MIN else max(weight, 0.0) + 0.0
 
 
-def register(old: Instance | None, command: RegisterInstance, ids: Iterable[str | None]) -> Instance:
+Ids = Iterable[str | None] | FreeNumbers
+"""The instance ids of a service, read only when a number is to be found."""
+
+
+def register(old: Instance | None, command: RegisterInstance, ids: Ids, shared: Shared = NOTHING_SHARED) -> Instance:
     """The instance after a registration. A known one keeps its health and id.
 
-    ``ids`` are the instance ids of the service, read only when a number is to be found.
     Source: Nacos 1.4.1 ServiceManager.updateIpAddresses.
     """
-    metadata = {} if command.metadata is None else command.metadata
+    metadata = shared.metadata({} if command.metadata is None else command.metadata)
+    service, cluster, app, weight = shared.traits(
+        (command.service, command.cluster, command.app, check_weight(command.weight))
+    )
     return Instance(
         ip=command.ip,
-        port=command.port,
-        cluster_name=command.cluster,
-        service_name=command.service,
-        weight=check_weight(command.weight),
+        port=shared.port(command.port),
+        cluster_name=cluster,
+        service_name=service,
+        weight=weight,
         healthy=command.healthy if old is None else old.healthy,
         enabled=command.enabled,
         ephemeral=command.ephemeral,
         metadata=metadata,
-        app=command.app,
+        app=app,
         instance_id=make_instance_id(command, metadata, ids) if old is None else old.instance_id,
     )
 
@@ -135,14 +144,16 @@ def is_registered(old: Instance, command: RegisterInstance) -> bool:
     )
 
 
-def make_instance_id(command: RegisterInstance | Beat, metadata: Metadata, ids: Iterable[str | None]) -> str:
+def is_numbered(metadata: Metadata | None) -> bool:
+    """Whether the id of such an instance is a number."""
+    generator = metadata.get(PRESERVED_ID_GENERATOR) if metadata else None
+    return generator is not None and generator.lower() == "snowflake"
+
+
+def make_instance_id(command: RegisterInstance | Beat, metadata: Metadata, ids: Ids) -> str:
     """By the generator that the metadata asks for. Source: Nacos 1.4.1 Instance.generateInstanceId."""
-    if (metadata.get(PRESERVED_ID_GENERATOR) or "").lower() == "snowflake":
-        taken = {one for one in ids if one}
-        number = 0
-        while str(number) in taken:
-            number += 1
-        return str(number)
+    if is_numbered(metadata):
+        return str((ids if isinstance(ids, FreeNumbers) else FreeNumbers(ids)).least())
     return simple_instance_id(command.ip, command.port, command.cluster, command.service)
 
 
@@ -181,19 +192,17 @@ def check_known(known: Iterable[Instance] | None, command: RegisterInstance) -> 
         raise InvalidParam(f"instance not exist: {key_of(command)}_{attributes}")
 
 
-def instance_from_beat(command: Beat, ids: Iterable[str | None]) -> Instance:
-    """The instance that a full beat brings back: weight 0 and no metadata when the beat names none, as in Nacos 1.4.
-
-    ``ids`` as for ``register``.
-    """
+def instance_from_beat(command: Beat, ids: Ids, shared: Shared = NOTHING_SHARED) -> Instance:
+    """The instance that a full beat brings back: weight 0 and no metadata when the beat names none, as in Nacos 1.4."""
+    service, cluster, _, weight = shared.traits((command.service, command.cluster, None, clamp_weight(command.weight)))
     return Instance(
         ip=command.ip,
-        port=command.port,
-        cluster_name=command.cluster,
-        service_name=command.service,
-        weight=clamp_weight(command.weight),
+        port=shared.port(command.port),
+        cluster_name=cluster,
+        service_name=service,
+        weight=weight,
         ephemeral=command.ephemeral,
-        metadata=command.metadata,
+        metadata=None if command.metadata is None else shared.metadata(command.metadata),
         instance_id=make_instance_id(command, command.metadata or {}, ids),
     )
 

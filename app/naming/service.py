@@ -1,8 +1,8 @@
 """NamingService: what both doors call. An operation goes through the registry; then its event is published."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from app.naming import keys, operations
 from app.naming.changes import Changes
@@ -22,8 +22,7 @@ from app.naming.registry import Counts, Registry
 from app.naming.service_info import QUICK_HOSTS_MAX, ListAnswer, ListAnswers, Variant
 
 
-@dataclass(frozen=True, slots=True)
-class BeatAnswer:
+class BeatAnswer(NamedTuple):
     """``known`` False tells the client to register again (code 20404)."""
 
     interval_ms: int
@@ -214,12 +213,13 @@ class NamingService:
         view = self.service_view(namespace, service)
         return None if view is None else self._answers.get(view, variant)
 
-    def is_quick(self, namespace: str, service: str, variant: Variant) -> bool:
-        """Whether ``list_answer`` is kept, or made in a millisecond or two."""
-        found = self._registry.get(namespace, service)
-        if found is None or len(found.held) + len(found.persistent) <= QUICK_HOSTS_MAX:
-            return True
-        return self._answers.find(self._registry.view_of(found), variant) is not None
+    def quick_list_answer(self, namespace: str, service: str, variant: Variant) -> ListAnswer | None:
+        """As ``list_answer``, if it is kept, or made in a millisecond or two; None otherwise too."""
+        view = self.service_view(namespace, service)
+        if view is None:
+            return None
+        found = self._answers.find(view, variant)
+        return self._answers.get(view, variant) if found is None and len(view.instances) <= QUICK_HOSTS_MAX else found
 
     def namespaces(self) -> list[str]:
         """The namespaces that hold a service."""

@@ -1,14 +1,16 @@
 """ServiceTable: the services of this member and the domain's only lock, with the steps that keep them consistent."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Lock
+from typing import TypeVar
 
 from app.naming.guard import vanished
 from app.naming.keys import datum_key, parse_datum_key
 from app.naming.merge import InstanceList
 from app.naming.meta import NO_META
 from app.naming.model import (
+    NOT_DUE_MS,
     Held,
     Instance,
     Service,
@@ -16,7 +18,11 @@ from app.naming.model import (
     ServiceView,
     Tombstone,
 )
+from app.naming.shared import Shared
 from distro.types import NO_VERSION, Version
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 TOMBSTONE_SLACK_MS = 60_000
 TOMBSTONE_KEEP_MS_MAX = 3_600_000
@@ -27,6 +33,10 @@ TOMBSTONES_PER_SERVICE_MAX = 100_000
 COPIED_UNDER_LOCK_MAX = 64
 COPY_TRIES_MAX = 8
 """A copy of 100,000 references takes a millisecond: so often in a row a service hardly ever changes meanwhile."""
+DROPPED_AT_ONCE = 200
+"""Instances whose memory is given back in one step; a whole service's would take many milliseconds."""
+TOMBSTONES_PER_WAIT_MS = 16
+"""Of many removals the old ones are looked for the more seldom: a hundredth of the time, at the most, goes into it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +73,7 @@ class ServiceTable:
         self._slack_ms = tombstone_slack_ms
         self._floor = NO_VERSION
         self._lock = Lock()
+        self._shared = Shared()
         self._services: dict[str, Service] = {}
         self._namespaces: dict[str, dict[str, Service]] = {}
 
@@ -117,27 +128,35 @@ class ServiceTable:
         return view
 
     def moment(self, key: str) -> ServiceMoment | None:
-        """All that is held of a service at one moment; None when readers do not see it.
+        """All that is held of a service at one moment; None when readers do not see it."""
+        service = self._services.get(key)
+        if service is None:
+            return None
 
-        A big one is copied without the lock, and again if it was changed meanwhile: every change raises the revision
-        before it gives the lock back.
+        def moment_of(copied: tuple[dict[str, Held], dict[str, Instance]]) -> ServiceMoment | None:
+            if service.hidden or _is_ghostly(service) or self._services.get(key) is not service:
+                return None
+            return ServiceMoment(service.namespace, service.full_name, service.version, *copied)
+
+        return self._at_one_moment(service, lambda: (service.held.copy(), service.persistent.copy()), moment_of)
+
+    def _at_one_moment(self, service: Service, make: Callable[[], T], take: Callable[[T], R]) -> R:
+        """Let ``take`` have, under the lock, what ``make`` made of the service as it is at that moment.
+
+        Of a service that is not small it is made without the lock, and again if there was a change meanwhile: every
+        change raises the revision before it gives the lock back.
         """
-        copied: tuple[Service, int, ServiceMoment] | None = None
-        for left in reversed(range(COPY_TRIES_MAX)):
-            with self._lock:
-                service = self._services.get(key)
-                if service is None or service.hidden or _is_ghostly(service):
-                    return None
-                if copied is not None and copied[0] is service and copied[1] == service.revision:
-                    return copied[2]
-                version, held, persistent = service.version, service.held, service.persistent
-                revision = service.revision
-                if len(held) + len(persistent) <= COPIED_UNDER_LOCK_MAX or left == 0:
-                    held, persistent = held.copy(), persistent.copy()
-                    return ServiceMoment(service.namespace, service.full_name, version, held, persistent)
-            moment = ServiceMoment(service.namespace, service.full_name, version, held.copy(), persistent.copy())
-            copied = service, revision, moment
-        raise AssertionError("the last try returns")
+        size = len(service.held) + len(service.persistent) + len(service.tombstones) + len(service.ghosts)
+        if size > COPIED_UNDER_LOCK_MAX:
+            for _ in range(COPY_TRIES_MAX - 1):
+                with self._lock:
+                    revision = service.revision
+                made = make()
+                with self._lock:
+                    if service.revision == revision:
+                        return take(made)
+        with self._lock:
+            return take(make())
 
     def counts(self, responsible: Callable[[str], bool]) -> Counts:
         services = [one for one in self.services() if not one.hidden]
@@ -184,27 +203,55 @@ class ServiceTable:
             if old.instance == instance:
                 return None
         self._raise_version(service, now_ms)
-        service.held[key] = Held(instance, service.version, now_ms)
+        held = Held(instance, service.version, now_ms)
+        if not service.held:
+            service.patience_ms = NOT_DUE_MS
+        service.held[key] = held
         service.tombstones.pop(key, None)
         service.ghosts.pop(key, None)
         service.clusters.add(instance.cluster_name)
+        if service.numbers is not None:
+            service.numbers.give(old.instance.instance_id if old else None)
+            service.numbers.take(instance.instance_id)
+        patience_ms = held.patience_ms
+        if patience_ms < service.patience_ms:
+            service.patience_ms = patience_ms
+        self._expect(service, now_ms + patience_ms + 1)
         return service.key
 
     def _bury(self, service: Service, key: str, held: Held, now_ms: int, beat_ms: int | None = None) -> None:
         self._raise_version(service, now_ms)
         service.held.pop(key, None)
         service.ghosts.pop(key, None)
+        if service.numbers is not None:
+            service.numbers.give(held.instance.instance_id)
+        stone = self._stone(held, service.version, now_ms, beat_ms)
+        service.tombstones[key] = stone
+        _bound_tombstones(service.tombstones)
+        self._expect(service, stone.at_ms + stone.keep_ms + 1)
+
+    def _stone(self, held: Held, version: Version, now_ms: int, beat_ms: int | None = None) -> Tombstone:
         at_ms = now_ms if beat_ms is None else beat_ms
         keep_ms = min(held.delete_timeout_ms + self._slack_ms, TOMBSTONE_KEEP_MS_MAX) + now_ms - at_ms
-        service.tombstones[key] = Tombstone(service.version, at_ms, keep_ms)
-        while len(service.tombstones) > TOMBSTONES_PER_SERVICE_MAX:
-            del service.tombstones[next(iter(service.tombstones))]
+        return Tombstone(version, at_ms, keep_ms)
+
+    @staticmethod
+    def _expect(service: Service, due_ms: int) -> None:
+        """The judge has something to do there at ``due_ms``."""
+        if due_ms < service.due_ms:
+            service.due_ms = due_ms
+
+    def expect(self, service: Service, due_ms: int) -> None:
+        """As found by a look at the service, before which its ``due_ms`` was put off."""
+        with self._lock:
+            self._expect(service, due_ms)
 
     def _raise_version(self, service: Service, now_ms: int) -> None:
         """Count a change. The first one after another writer's is a claim and restarts the judge's clocks (R2)."""
         version = max(service.version, self._floor if service.version == NO_VERSION else NO_VERSION).next(self.writer)
         if version.epoch != service.version.epoch:
             service.claimed_ms = now_ms
+            service.due_ms = 0
         service.version = version
         service.revision += 1
         service.changed_ms = now_ms
@@ -214,33 +261,47 @@ class ServiceTable:
         if parsed is None:
             return False
         clusters = {held.instance.cluster_name for held in value.held.values()}
-        with self._lock:
+        patience_ms = min((held.patience_ms for held in value.held.values()), default=NOT_DUE_MS)
+        before: Mapping[str, Held] = {}
+
+        def swap(lost: Mapping[str, Instance]) -> bool:
+            nonlocal before
             known = self._services.get(key)
             if (known.version if known else NO_VERSION) != (expected or NO_VERSION):
                 return False
             service = self._open(*parsed, now_ms) if value.held or known is None else known
+            before = service.held
             if version.writer == self.writer and service.version.writer != self.writer:
                 service.claimed_ms = now_ms
-            self._guard(service, value, now_ms)
+            self._go_on_showing(service, lost, now_ms)
             service.version, service.held, service.tombstones = version, value.held, value.tombstones
             service.clusters = service.clusters | clusters
+            service.patience_ms, service.numbers = patience_ms, None
             service.changed_ms = now_ms
             service.revision += 1
+            service.due_ms = 0
             self._hide_if_dropped(service)
             return True
 
+        known = self._services.get(key)
+        if known is None or not self._guard_ms:
+            with self._lock:
+                swapped = swap({})
+        else:
+            swapped = self._at_one_moment(known, lambda: vanished(_shown(known), value), swap)
+        _let_go(before)
+        return swapped
+
     # --- the guard --------------------------------------------------------------------------------
 
-    def _guard(self, service: Service, value: InstanceList, now_ms: int) -> None:
-        """Go on showing for a while what vanishes with the new value; see ``app.naming.guard``."""
+    def _go_on_showing(self, service: Service, lost: Mapping[str, Instance], now_ms: int) -> None:
+        """Show for a while what vanishes with a new value; see ``app.naming.guard``."""
         if not self._guard_ms:
             return
-        shown = {key: held.instance for key, held in service.held.items()} | service.ghosts
-        lost = vanished(shown, value)
         if lost and not service.ghosts:
             service.ghosts_until_ms = now_ms + self._guard_ms
             self.held_back += 1
-        service.ghosts = lost
+        service.ghosts = dict(lost)
 
     def lay_ghosts(self, service: Service, now_ms: int) -> bool:
         """Stop showing what vanished, when it has not come back in time; return whether readers see a change."""
@@ -259,12 +320,43 @@ class ServiceTable:
             self._services.pop(service.key, None)
             self._unlist(service)
 
-    def prune_tombstones(self, service: Service, now_ms: int) -> None:
-        """Forget removals that every member has had the time to learn of."""
-        with self._lock:
-            old = [key for key, stone in service.tombstones.items() if now_ms - stone.at_ms > stone.keep_ms]
-            for key in old:
-                del service.tombstones[key]
+    def prune_tombstones(self, service: Service, now_ms: int) -> int:
+        """Forget removals that every member has had the time to learn of; return when to come again."""
+        stones = service.tombstones.copy()
+        old, due_ms = [], NOT_DUE_MS
+        for key, stone in stones.items():
+            end_ms = stone.at_ms + stone.keep_ms
+            if now_ms > end_ms:
+                old.append(key)
+            elif end_ms < due_ms:
+                due_ms = end_ms
+        for start in range(0, len(old), COPIED_UNDER_LOCK_MAX):
+            with self._lock:
+                for key in old[start : start + COPIED_UNDER_LOCK_MAX]:
+                    if service.tombstones.get(key) is stones[key]:
+                        del service.tombstones[key]
+        return due_ms if due_ms == NOT_DUE_MS else max(due_ms + 1, now_ms + len(stones) // TOMBSTONES_PER_WAIT_MS)
+
+
+def _shown(service: Service) -> dict[str, Instance]:
+    """The ephemeral instances that readers see."""
+    return {key: held.instance for key, held in service.held.copy().items()} | service.ghosts
+
+
+def _bound_tombstones(stones: dict[str, Tombstone]) -> None:
+    while len(stones) > TOMBSTONES_PER_SERVICE_MAX:
+        del stones[next(iter(stones))]
+
+
+def _let_go(helds: Mapping[str, Held]) -> None:
+    """Give back the memory of instances that nobody holds any more, in steps.
+
+    Their mapping itself is left as it is: readers without the lock may be on it.
+    """
+    left = list(helds.values())
+    del helds
+    while left:
+        del left[-DROPPED_AT_ONCE:]
 
 
 def _is_ghostly(service: Service) -> bool:

@@ -1,4 +1,4 @@
-"""A client's connection without a network: bytes go in, the time is the test's, and the client reads when it is told."""
+"""A client's connection without a network: the time is the test's, and the client reads when it is told to."""
 
 import asyncio
 from collections import deque
@@ -24,7 +24,6 @@ class FakeTransport(asyncio.Transport):
         """What the client has read."""
         self.unread = bytearray()
         self.client_reads = True
-        self.copied_bytes = 0
         self.reading, self.closing, self.aborted, self.eof_sent, self.lost = True, False, False, False, False
         self._high, self._paused = 1 << 16, False
 
@@ -81,7 +80,9 @@ class FakeTransport(asyncio.Transport):
     def turn(self) -> None:
         if self.closing and not self.lost and (self.aborted or not self.unread):
             self.lost = True
-            self._protocol.connection_lost(None)
+            protocol = self._protocol
+            del self._protocol  # as uvloop does, so that neither keeps the other in memory
+            protocol.connection_lost(None)
 
 
 @dataclass
