@@ -32,7 +32,6 @@ CHANGE_SEEN_S = 0.3
 LOOK_S = 0.002
 _NOT_RESPONSIBLE = NOT_RESPONSIBLE.lower().encode()
 _CHANGE = CHANGE.encode()
-_COPIED = ("content-type", "client-version")
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +55,7 @@ class LoopForwarder:
         self._links: dict[str, MemberLinks] = {}
         self._held = 0
         self._expiring: asyncio.TimerHandle | None = None
+        self._closed = False
 
     def forward(self, call: Call, to: Forward, run: Callable[[], Answer], done: Answered) -> None:
         """Have the responsible member answer; ``done`` is called once, within ``FORWARD_S_MAX`` and a bit.
@@ -71,6 +71,8 @@ class LoopForwarder:
         self, member: str, request: bytes, deadline_s: float, done: Callable[[LinkResult], None], *, own_kind: bool
     ) -> bool:
         """Send bytes to a member; False when too much waits for it."""
+        if self._closed:
+            return False
         if self._expiring is None:
             self._expiring = self.loop.call_later(EXPIRE_S, self._expire)
         links = self._links.get(member)
@@ -83,6 +85,8 @@ class LoopForwarder:
         return CAPABILITY_WRITES in self._cluster.capabilities(member)
 
     def close(self) -> None:
+        """Send nothing more. Who waits for an answer is told so."""
+        self._closed = True
         if self._expiring is not None:
             self._expiring.cancel()
         for links in self._links.values():
@@ -112,8 +116,8 @@ class LoopForwarder:
         if call.raw_query:
             target += b"?" + call.raw_query
         lines = [f"{CLIENT_AGENT}: {call.client_agent}\r\n{WANTS_CHANGE}: 1\r\n"]
-        if call.body:
-            lines.extend(f"{name}: {call.headers[name]}\r\n" for name in _COPIED if name in call.headers)
+        if call.body and "content-type" in call.headers:
+            lines.append(f"content-type: {call.headers['content-type']}\r\n")
         lines.append(f"content-length: {len(call.body)}\r\n\r\n")
         return b"%b %b HTTP/1.1\r\nhost: %b\r\n%b%b%b" % (
             call.method.encode(),

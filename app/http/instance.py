@@ -18,7 +18,7 @@ from app.http.subscribers import subscribe
 from app.naming import operations
 from app.naming.operations import Beat, DeregisterInstance, RegisterInstance
 from app.naming.records import persistent_key, service_meta_key
-from app.naming.service_info import Variant, shown, unknown_service
+from app.naming.service_info import QUICK_HOSTS_MAX, Variant, shown, unknown_service
 from distro.types import CAPABILITY_WRITES
 
 CODE_OK = 10_200
@@ -166,11 +166,16 @@ def _beat_reply(interval_ms: int, known: bool, light: bool) -> Reply:
     return Reply(200, body, JSON)
 
 
-@route("GET", "/v1/ns/instance", "/v1/ns/api")
+@route("GET", "/v1/ns/instance", "/v1/ns/api", hot=True)
 def detail(call: Call, services: Services) -> Answer:
     """One instance with its true health, which no threshold covers."""
     query = parse_detail(call.parameters)
-    instance = services.naming.detail(query.namespace, query.service, query.ip, query.port, query.cluster)
+    asked = (query.namespace, query.service, query.ip, query.port, query.cluster)
+    instance = services.naming.quick_detail(*asked)
+    if instance is None:
+        if call.on_loop and services.naming.instance_count(query.namespace, query.service) > QUICK_HOSTS_MAX:
+            return DECLINE
+        instance = services.naming.detail(*asked)
     return json_reply(
         {
             "service": query.service,

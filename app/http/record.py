@@ -59,15 +59,15 @@ class LagMeter:
 
     def next_s(self, expected_s: float, now_s: float) -> float:
         """Note a call that was due at ``expected_s``; return when to call next."""
-        lag_ms = max(now_s - expected_s, 0.0) * 1_000
+        lag_ms = round(max(now_s - expected_s, 0.0) * 1_000, 3)
         lags = self._lags_ms
         leaves_ms = lags[0] if len(lags) == lags.maxlen else -1.0
         lags.append(lag_ms)
         record = self._record
         if lag_ms >= record.loop_lag_max_ms:
-            record.loop_lag_max_ms = round(lag_ms, 3)
+            record.loop_lag_max_ms = lag_ms
         elif leaves_ms >= record.loop_lag_max_ms:
-            record.loop_lag_max_ms = round(max(lags), 3)
+            record.loop_lag_max_ms = max(lags)
         if lag_ms > LAG_LATE_MS:
             record.loop_late += 1
         return now_s + LAG_EVERY_S

@@ -5,6 +5,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Iterable
+from http.client import responses
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -112,7 +113,8 @@ class WsgiRun:
         """The head as the loop's own answers have it: type first, length last."""
         order = {"content-type": 0, "content-length": 2}
         headers = sorted(self._headers, key=lambda pair: order.get(pair[0].lower(), 1))
-        lines = [f"HTTP/1.1 {self._status}\r\n", *(f"{name}: {value}\r\n" for name, value in headers)]
+        phrase = responses.get(self._code, "Unknown")  # werkzeug shouts it
+        lines = [f"HTTP/1.1 {self._code} {phrase}\r\n", *(f"{name}: {value}\r\n" for name, value in headers)]
         return "".join(lines).encode("latin-1")
 
     def _stream(self, parts: Iterable[bytes]) -> None:

@@ -1,13 +1,30 @@
-"""Beats that ran out: who fell silent becomes unhealthy, then goes. Only the responsible member judges."""
+"""Beats that ran out: who fell silent becomes unhealthy, then goes. Only the responsible member judges.
 
-from collections.abc import Callable
+Most ticks have nothing to do: each service knows the earliest moment at which there is (``Service.due_ms``), a tick
+finds the services whose moment has come, and a look at one finds its next. Beats only move that moment away.
+"""
+
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
+from typing import TypeVar
 
 from app.naming.events import Event, HealthChanged, InstancesChanged, Origin, ServiceChanged
-from app.naming.model import Held, Service
+from app.naming.model import NEVER_MS, NOT_DUE_MS, Held, Service
 from app.naming.registry import Registry
+from distro.types import NO_VERSION
+
+T = TypeVar("T")
+Slices = Generator[None, None, T]
+"""Work that gives way to others wherever it yields."""
 
 PAUSES_REMEMBERED = 16
+UNITS_PER_SLICE = 5_000
+"""A unit is a look at an instance: so many take under a millisecond."""
+UNITS_PER_SERVICE = 20
+UNITS_PER_DEED = 50
+SERVICES_PER_UNIT = 4
+"""Of services only the moment is compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +40,7 @@ class Judgement:
 
 
 class BeatCheck:
-    """Scans the services this node wrote and is responsible for. One thread calls ``tick``."""
+    """Looks after the services this node wrote and is responsible for. One thread calls ``tick``."""
 
     def __init__(
         self,
@@ -41,63 +58,217 @@ class BeatCheck:
         self._expire = expire
         self._expected_ms: int | None = None
         self._pauses: list[tuple[int, int]] = []
+        self._forgets_spent = False
+        self._round: Iterator[None] | None = None
+        """Under way, and since when; what it goes by is asked anew for each of its slices."""
+        self._began_ms = 0
+        self._now_ms = 0
+        self._units_left = 0
+        self._may_judge = False
+        self._responsible: Callable[[str], bool] = lambda _name: False
 
     def tick(self, now_ms: int, judgement: Callable[[], Judgement]) -> int:
-        """Judge once; return when to come again. A late call gives every instance the delay (R9).
+        """Do a slice of a round; return when to come again, which is at once when the round is not over.
 
-        ``judgement`` is asked after the delay was noticed, and may then refuse until a report got through.
+        A late call gives every instance the delay (R9). ``judgement`` is asked after the delay was noticed, and may
+        then refuse until a report got through.
         """
         self._notice_pause(now_ms)
         verdict = judgement()
-        may_judge = verdict.may_judge and not (self._pauses and verdict.confirmed_ms < self._pauses[-1][0])
-        for service in self._registry.services():
-            if service.ghosts and self._registry.lay_ghosts(service, now_ms):
-                self._publish(ServiceChanged(service.namespace, service.full_name))
-            if service.tombstones:
-                self._registry.prune_tombstones(service, now_ms)
-            if verdict.forget_spent and not service.held and self._registry.is_spent(service.key, now_ms):
-                self._registry.forget(service.key)
-                self._publish(InstancesChanged(service.key, Origin.PEER))
-            if (
-                may_judge
-                and service.held
-                and service.version.writer == self._registry.writer
-                and verdict.responsible(service.full_name)
-            ):
-                self._judge(service, now_ms)
-        self._expected_ms = now_ms + self._interval_ms
+        self._now_ms, self._responsible = now_ms, verdict.responsible
+        self._may_judge = verdict.may_judge and not (self._pauses and verdict.confirmed_ms < self._pauses[-1][0])
+        if verdict.forget_spent and not self._forgets_spent:
+            self._look_at_all()
+        self._forgets_spent = verdict.forget_spent
+        if self._round is None:
+            self._began_ms, self._round = now_ms, self._look_around()
+        self._units_left = UNITS_PER_SLICE
+        self._expected_ms = now_ms + self._interval_ms  # should this slice fail
+        try:
+            ended = next(self._round, True)
+        except Exception:
+            self._round = None
+            raise
+        if ended:
+            self._round = None
+            self._expected_ms = max(self._began_ms + self._interval_ms, now_ms)
+        else:
+            self._expected_ms = now_ms
         return self._expected_ms
 
     def _notice_pause(self, now_ms: int) -> None:
         if self._expected_ms is not None and now_ms - self._expected_ms > self._pause_ms:
             self._pauses.append((now_ms, now_ms - self._expected_ms))
-            del self._pauses[:-PAUSES_REMEMBERED]
+            if len(self._pauses) > PAUSES_REMEMBERED:
+                del self._pauses[:-PAUSES_REMEMBERED]
+                self._look_at_all()  # the forgotten one counts for silence again
 
-    def silent_ms(self, service: Service, held: Held, now_ms: int) -> int:
-        """For how long nothing was heard of the instance, without the time in which nothing could be heard.
+    def _look_at_all(self) -> None:
+        for service in self._registry.services():
+            service.due_ms = 0
+
+    def _silent_ms(self, service: Service, beat_ms: int, now_ms: int) -> int:
+        """For how long nothing was heard of an instance, without the time in which nothing could be heard.
 
         A service taken over counts from its claim: its new owner was not the one that the beats went to.
         """
-        since_ms = max(held.beat_ms, service.claimed_ms)
-        paused_ms = sum(length for resumed_ms, length in self._pauses if since_ms < resumed_ms)
-        return now_ms - since_ms - paused_ms
+        since_ms = max(beat_ms, service.claimed_ms)
+        return now_ms - since_ms - self._paused_ms(since_ms)
 
-    def _judge(self, service: Service, now_ms: int) -> None:
-        changed = False
-        for key, held in list(service.held.items()):
-            silent_ms = self.silent_ms(service, held, now_ms)
-            if held.instance.marked or not held.instance.ephemeral:
-                continue
-            if silent_ms > held.delete_timeout_ms and self._expire:
-                if self._registry.remove(service.namespace, service.full_name, key, now_ms, held.beat_ms):
-                    self._publish(HealthChanged(service.key, key, "removed"))
+    def _paused_ms(self, since_ms: int) -> int:
+        return sum(length for resumed_ms, length in self._pauses if since_ms < resumed_ms)
+
+    # --- a round ------------------------------------------------------------------------------------
+
+    def _is_full(self, units: int) -> bool:
+        """Whether the slice is full with these units more."""
+        self._units_left -= units
+        return self._units_left <= 0
+
+    def _look_around(self) -> Iterator[None]:
+        services = self._registry.services()
+        step = UNITS_PER_SLICE * SERVICES_PER_UNIT
+        for start in range(0, len(services), step):
+            now_ms = self._now_ms
+            part = services[start : start + step]
+            for service in [one for one in part if one.due_ms <= now_ms]:
+                yield from self._look_at(service)
+                if self._is_full(UNITS_PER_SERVICE):
+                    yield
+            if self._is_full(len(part) // SERVICES_PER_UNIT):
+                yield
+
+    def _look_at(self, service: Service) -> Slices[None]:
+        """Do what is due there, and note when there will be something again."""
+        was_due_ms = service.due_ms
+        # First: what changes from here on lowers it again, and what changed before is seen below.
+        service.due_ms = NOT_DUE_MS
+        due_ms = was_due_ms
+        try:
+            due_ms = self._tidy(service)
+            if service.held and service.version.writer == self._registry.writer:
+                if self._may_judge and self._responsible(service.full_name):
+                    due_ms = min(due_ms, (yield from self._judge(service)))
+                else:
+                    due_ms = was_due_ms  # it may be ours to judge at any moment
+        finally:
+            self._registry.expect(service, due_ms)
+
+    def _tidy(self, service: Service) -> int:
+        """Forget what has been remembered for long enough; return when to come again for it."""
+        now_ms, due_ms = self._now_ms, NOT_DUE_MS
+        if service.ghosts:
+            if self._registry.lay_ghosts(service, now_ms):
+                self._publish(ServiceChanged(service.namespace, service.full_name))
+            else:
+                due_ms = service.ghosts_until_ms
+        if service.tombstones:
+            due_ms = min(due_ms, self._registry.prune_tombstones(service, now_ms))
+        if self._forgets_spent and not service.held and service.version != NO_VERSION:
+            if self._registry.is_spent(service.key, now_ms):
+                self._registry.forget(service.key)
+                self._publish(InstancesChanged(service.key, Origin.PEER))
+            elif not service.tombstones:
+                due_ms = min(due_ms, self._registry.spent_ms(service))
+        return due_ms
+
+    # --- a service's instances --------------------------------------------------------------------
+
+    def _judge(self, service: Service) -> Slices[int]:
+        """Judge who fell silent; return when the next one may."""
+        since_ms = max(min((yield from self._looks(service, _oldest_beat_ms))), service.claimed_ms)
+        due_ms = since_ms + service.patience_ms + 1
+        if due_ms > self._now_ms and (not self._pauses or since_ms >= self._pauses[-1][0]):
+            return due_ms
+        due_ms, changed = NOT_DUE_MS, False
+        for late, next_ms in (yield from self._looks(service, lambda helds: self._late(service, helds))):
+            due_ms = min(due_ms, next_ms)
+            for held, beat_ms in late:
+                if self._act(service, held, beat_ms):
                     changed = True
-            elif (
-                silent_ms > held.beat_timeout_ms
-                and held.instance.healthy
-                and self._registry.set_health(service, key, False, now_ms, held.beat_ms)
-            ):
-                self._publish(HealthChanged(service.key, key, "unhealthy"))
-                changed = True
+                else:
+                    due_ms = self._now_ms  # it was heard of just now, or changed
+                if self._is_full(UNITS_PER_DEED):
+                    changed = self._tell(service, changed)
+                    yield
+        self._tell(service, changed)
+        return due_ms
+
+    def _tell(self, service: Service, changed: bool) -> bool:
         if changed:
             self._publish(InstancesChanged(service.key, Origin.LOCAL))
+        return False
+
+    def _looks(self, service: Service, look: Callable[[Iterable[Held]], T]) -> Slices[list[T]]:
+        """What ``look`` makes of a service's instances, all of those who were there all the time, in slices.
+
+        They are looked at in place; a copy costs as much again, and is made only when somebody comes or goes meanwhile.
+        """
+        revision, made = service.revision, list[T]()
+        try:
+            yield from self._parts(service.held.values(), look, made)
+        except RuntimeError:  # the mapping changed its size
+            revision = -1
+        if revision != service.revision:
+            made.clear()
+            yield from self._parts(list(service.held.values()), look, made)
+        return made
+
+    def _parts(self, helds: Collection[Held], look: Callable[[Iterable[Held]], T], made: list[T]) -> Iterator[None]:
+        size = len(helds)
+        if size <= UNITS_PER_SLICE:
+            made.append(look(helds))
+            if self._is_full(size):
+                yield
+            return
+        left = iter(helds)
+        for _ in range(0, size, UNITS_PER_SLICE):
+            made.append(look(islice(left, UNITS_PER_SLICE)))
+            if self._is_full(UNITS_PER_SLICE):
+                yield
+
+    def _late(self, service: Service, helds: Iterable[Held]) -> tuple[list[tuple[Held, int]], int]:
+        """Who was silent for too long, with the last beat as seen, and when the next of the others may be."""
+        now_ms, claimed_ms = self._now_ms, service.claimed_ms
+        resumed_ms = self._pauses[-1][0] if self._pauses else NEVER_MS
+        late, due_ms = [], NOT_DUE_MS
+        for held in helds:
+            instance = held.instance
+            if instance.marked or not instance.ephemeral:
+                continue
+            if instance.healthy:
+                wait_ms = held.patience_ms if self._expire else instance.beat_timeout_ms
+            elif self._expire:
+                wait_ms = instance.delete_timeout_ms
+            else:
+                continue
+            beat_ms = held.beat_ms
+            since_ms = max(beat_ms, claimed_ms)
+            end_ms = since_ms + wait_ms + 1
+            if since_ms < resumed_ms:
+                end_ms += self._paused_ms(since_ms)
+            if end_ms <= now_ms:
+                late.append((held, beat_ms))
+            elif end_ms < due_ms:
+                due_ms = end_ms
+        return late, due_ms
+
+    def _act(self, service: Service, held: Held, beat_ms: int) -> bool:
+        """Do what is due to an instance that was silent for too long, unless it was heard of since ``beat_ms``."""
+        now_ms, instance = self._now_ms, held.instance
+        key, silent_ms = instance.key, self._silent_ms(service, beat_ms, now_ms)
+        if silent_ms > instance.delete_timeout_ms and self._expire:
+            done = self._registry.remove(service.namespace, service.full_name, key, now_ms, beat_ms) is not None
+            what = "removed"
+        else:
+            done = silent_ms > instance.beat_timeout_ms and self._registry.set_health(
+                service, key, False, now_ms, beat_ms
+            )
+            what = "unhealthy"
+        if done:
+            self._publish(HealthChanged(service.key, key, what))
+        return done
+
+
+def _oldest_beat_ms(helds: Iterable[Held]) -> int:
+    return min([held.beat_ms for held in helds], default=NOT_DUE_MS)

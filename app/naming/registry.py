@@ -9,12 +9,14 @@ from dataclasses import replace
 
 from app.naming import operations
 from app.naming.errors import InvalidParam
+from app.naming.guard import vanished
 from app.naming.keys import parse_datum_key
 from app.naming.merge import NO_INSTANCES, InstanceList, covers, merge
 from app.naming.meta import ServiceMeta
 from app.naming.model import NEVER_MS, Held, Instance, Service, Tombstone
+from app.naming.numbers import FreeNumbers
+from app.naming.table import COPIED_UNDER_LOCK_MAX, ServiceTable, bound_tombstones, let_go, shown
 from app.naming.table import Counts as Counts
-from app.naming.table import ServiceTable
 from distro.types import NO_VERSION, Datum, Merged, Version
 
 SWAP_TRIES_MAX = 20
@@ -27,6 +29,8 @@ class Registry(ServiceTable):
 
     def register(self, command: operations.RegisterInstance, now_ms: int) -> str | None:
         """Put an instance in, or replace it; return the datum key when that changed something."""
+        if operations.is_numbered(command.metadata):
+            self._know_numbers(command.namespace, command.service)
         with self._lock:
             service = self._open(command.namespace, command.service, now_ms)
             key = operations.key_of(command)
@@ -34,18 +38,33 @@ class Registry(ServiceTable):
             if old is not None and operations.is_registered(old.instance, command):
                 old.beat_ms = old.heard_ms = now_ms
                 return None
-            ids = (held.instance.instance_id for held in service.held.values())
-            return self._put(service, key, operations.register(old.instance if old else None, command, ids), now_ms)
+            known = old.instance if old else None
+            instance = operations.register(known, command, _ids_of(service), self._shared)
+            return self._put(service, key, instance, now_ms)
+
+    def _know_numbers(self, namespace: str, full_name: str) -> None:
+        """Find out, without the lock, which numbers are ids already; a small service is looked through when needed."""
+        service = self.get(namespace, full_name)
+        if service is None or service.numbers is not None or len(service.held) <= COPIED_UNDER_LOCK_MAX:
+            return
+        found = service
+
+        def know(numbers: FreeNumbers) -> None:
+            found.numbers = numbers
+
+        self._at_one_moment(service, lambda: FreeNumbers(_ids(found)), know)
 
     def put_from_beat(self, command: operations.Beat, now_ms: int) -> str | None:
         """Bring back the instance of a full beat, unless it is there by now."""
+        if operations.is_numbered(command.metadata):
+            self._know_numbers(command.namespace, command.service)
         with self._lock:
             service = self._open(command.namespace, command.service, now_ms)
             key = operations.key_of(command)
             if key in service.held:
                 return None
-            ids = (held.instance.instance_id for held in service.held.values())
-            return self._put(service, key, operations.instance_from_beat(command, ids), now_ms)
+            instance = operations.instance_from_beat(command, _ids_of(service), self._shared)
+            return self._put(service, key, instance, now_ms)
 
     def patch(self, command: operations.PatchInstance, now_ms: int) -> str | None:
         """Change attributes of an instance.
@@ -72,6 +91,8 @@ class Registry(ServiceTable):
             self._raise_version(service, now_ms)
             instance = replace(held.instance, healthy=healthy)
             service.held[key] = Held(instance, service.version, held.beat_ms, held.said, held.heard_ms)
+            wait_ms = held.patience_ms if healthy else held.delete_timeout_ms
+            self._expect(service, max(held.beat_ms, service.claimed_ms) + wait_ms + 1)
             return True
 
     def set_metadata(
@@ -90,20 +111,28 @@ class Registry(ServiceTable):
 
         No version rises: the list is the owner's. Only copies of what real Nacos owns are told so.
         """
-        with self._lock:
-            flipped = {
-                key: held
-                for key, held in service.held.items()
-                if not held.instance.marked
-                and healthy.get(f"{held.instance.ip}:{held.instance.port}", held.instance.healthy)
-                is not held.instance.healthy
-            }
-            for key, held in flipped.items():
-                instance = replace(held.instance, healthy=not held.instance.healthy)
-                service.held[key] = Held(instance, held.version, held.beat_ms, held.said, held.heard_ms)
-            if flipped:
-                service.revision += 1
-            return bool(flipped)
+        flipped = [
+            key
+            for key, held in service.held.copy().items()
+            if healthy.get(f"{held.instance.ip}:{held.instance.port}", held.instance.healthy)
+            is not held.instance.healthy
+        ]
+        changed = False
+        for start in range(0, len(flipped), COPIED_UNDER_LOCK_MAX):
+            with self._lock:
+                for key in flipped[start : start + COPIED_UNDER_LOCK_MAX]:
+                    held = service.held.get(key)
+                    if held is None or held.instance.marked:
+                        continue
+                    wanted = healthy[f"{held.instance.ip}:{held.instance.port}"]
+                    if held.instance.healthy is wanted:
+                        continue
+                    instance = replace(held.instance, healthy=wanted)
+                    service.held[key] = Held(instance, held.version, held.beat_ms, held.said, held.heard_ms)
+                    changed = True
+                    service.revision += 1
+                    service.due_ms = 0
+        return changed
 
     def remove(self, namespace: str, full_name: str, key: str, now_ms: int, beat_ms: int | None = None) -> str | None:
         """Take an instance out and remember it as removed; return the datum key when it was there.
@@ -121,16 +150,37 @@ class Registry(ServiceTable):
             return service.key
 
     def empty(self, namespace: str, full_name: str, now_ms: int) -> str | None:
-        """Take all ephemeral instances out; return the datum key when there were any."""
-        with self._lock:
-            service = self.get(namespace, full_name)
-            if service is None or not (service.held or service.ghosts):
+        """Take all ephemeral instances out, in one change; return the datum key when there were any."""
+        found = self.get(namespace, full_name)
+        if found is None:
+            return None
+        service = found
+        replaced: list[dict[str, Held]] = []
+
+        def stones() -> dict[str, Tombstone] | None:
+            version = self._next_version(service)
+            ghosts = {key: Held(ghost, NO_VERSION, now_ms) for key, ghost in service.ghosts.copy().items()}
+            gone = ghosts | service.held.copy()
+            if not gone:
                 return None
-            ghosts = {key: Held(ghost, NO_VERSION, now_ms) for key, ghost in service.ghosts.items()}
-            for key, held in (ghosts | service.held).items():
-                self._bury(service, key, held, now_ms)
+            known = service.tombstones.copy()
+            known.update({key: self._stone(held, version, now_ms) for key, held in gone.items()})
+            bound_tombstones(known)
+            return known
+
+        def empty(stones: dict[str, Tombstone] | None) -> bool:
+            if stones is None:
+                return False
+            self._raise_version(service, now_ms)
+            replaced.append(service.held)
+            service.held, service.ghosts, service.tombstones, service.numbers = {}, {}, stones, None
+            service.due_ms = 0
             self._hide_if_dropped(service)
-            return service.key
+            return True
+
+        emptied = self._at_one_moment(service, stones, empty)
+        let_go(replaced)
+        return service.key if emptied else None
 
     # --- durable parts, projected from records ----------------------------------------------------
 
@@ -180,25 +230,43 @@ class Registry(ServiceTable):
         """Today's datums of those keys that are known; each is one moment of its service."""
         for key in keys:
             service = self._services.get(key)
-            if service is None or service.version == NO_VERSION:
-                continue
-            with self._lock:  # two copies of references and a version, which must be of one moment
-                version, held, stones = service.version, dict(service.held), dict(service.tombstones)
-            yield Datum(key, version, InstanceList(held, stones))
+            if service is not None and (datum := self._datum(service)) is not None:
+                yield datum
+
+    def _datum(self, service: Service) -> Datum | None:
+        def datum_of(parts: tuple[dict[str, Held], dict[str, Tombstone]]) -> Datum | None:
+            if service.version == NO_VERSION:
+                return None
+            return Datum(service.key, service.version, InstanceList(*parts))
+
+        return self._at_one_moment(service, lambda: (service.held.copy(), service.tombstones.copy()), datum_of)
 
     def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
         """Put a received datum in the place of the held one, if that is still ``expected``."""
         value: InstanceList = datum.value
+        self._take_over(datum, value.held)
+        return self._swap(datum.key, expected, datum.version, value, now_ms)
+
+    def _take_over(self, datum: Datum, received: dict[str, Held]) -> None:
+        """Give received instances what is known of them here: their last beats, and the equal parts in memory."""
         service = self._services.get(datum.key)
         known = service.held if service is not None else {}
-        for key, held in value.held.items():
+        for key, held in received.items():
             old = known.get(key)
-            held.heard_ms = NEVER_MS if old is None else old.heard_ms
-            if old is not None:
-                held.beat_ms = max(held.beat_ms, old.beat_ms)
             if held.version == NO_VERSION:  # from a member that keeps none
                 held.version = held.said = datum.version
-        return self._swap(datum.key, expected, datum.version, value, now_ms)
+            if old is None:
+                held.heard_ms = NEVER_MS
+                self._shared.settle(held)
+                continue
+            held.heard_ms = old.heard_ms
+            held.beat_ms = max(held.beat_ms, old.beat_ms)
+            if held.version == old.version and held.said == old.said:
+                held.version, held.said = old.version, old.said
+            if held.instance == old.instance:
+                held.instance = old.instance  # with what readers made of it
+            else:
+                self._shared.settle(held)
 
     def take_change(
         self, key: str, instance_key: str, version: Version, held: Held | None, stone: Tombstone | None, now_ms: int
@@ -210,6 +278,8 @@ class Registry(ServiceTable):
         parsed = parse_datum_key(key)
         if parsed is None:
             return False
+        if held is not None:
+            self._shared.settle(held)
         with self._lock:
             service = self._services.get(key)
             known = service.version if service else NO_VERSION
@@ -221,13 +291,17 @@ class Registry(ServiceTable):
                 return False
             assert service is not None
             service.ghosts.pop(instance_key, None)
+            service.numbers = None
             if held is not None:
                 service.held[instance_key] = held
                 service.tombstones.pop(instance_key, None)
                 service.clusters.add(held.instance.cluster_name)
+                service.patience_ms = min(service.patience_ms, held.patience_ms)
+                self._expect(service, held.beat_ms + held.patience_ms + 1)
             elif stone is not None:
                 service.held.pop(instance_key, None)
                 service.tombstones[instance_key] = stone
+                self._expect(service, stone.at_ms + stone.keep_ms + 1)
             service.version = version
             service.revision += 1
             service.changed_ms = now_ms
@@ -240,6 +314,8 @@ class Registry(ServiceTable):
 
     def merge(self, datum: Datum, now_ms: int) -> Merged:
         """Bring a received datum and the held one together; see ``app.naming.merge``."""
+        for one in datum.value.held.values():
+            self._shared.settle(one)
         for _ in range(SWAP_TRIES_MAX):
             held = next(self.datums([datum.key]), None)
             ours = held or Datum(datum.key, self._floor, NO_INSTANCES)
@@ -274,19 +350,45 @@ class Registry(ServiceTable):
             and now_ms - service.changed_ms > self._slack_ms
         )
 
+    def spent_ms(self, service: Service) -> int:
+        """From when on ``is_spent`` holds, if nothing changes."""
+        return service.changed_ms + self._slack_ms + 1
+
     def forget(self, key: str, now_ms: int | None = None) -> None:
         """Drop what is held of a key; a service with a description of its own stays, without instances.
 
         With ``now_ms`` the instances go because a peer no longer lists the key: that loss is not shown at once.
         """
-        with self._lock:
-            service = self._services.get(key)
-            if service is None:
+        found = self._services.get(key)
+        if found is None:
+            return
+        service = found
+        replaced: list[dict[str, Held]] = []
+
+        def forget(lost: Mapping[str, Instance]) -> None:
+            if self._services.get(key) is not service:
                 return
             if now_ms is not None:
-                self._guard(service, InstanceList({}, {}), now_ms)
+                self._go_on_showing(service, lost, now_ms)
             # What comes back under this key must not repeat a version: other members may still remember it.
             self._floor = max(self._floor, Version(service.version.epoch, 0, ""))
-            service.version, service.held, service.tombstones = NO_VERSION, {}, {}
+            replaced.append(service.held)
+            service.version, service.held, service.tombstones, service.numbers = NO_VERSION, {}, {}, None
             service.revision += 1
+            service.due_ms = 0
             self._drop_if_bare(service)
+
+        if now_ms is None:
+            with self._lock:
+                forget({})
+        else:
+            self._at_one_moment(service, lambda: vanished(shown(service), NO_INSTANCES), forget)
+        let_go(replaced)
+
+
+def _ids(service: Service) -> Iterator[str | None]:
+    return (held.instance.instance_id for held in list(service.held.values()))
+
+
+def _ids_of(service: Service) -> operations.Ids:
+    return _ids(service) if service.numbers is None else service.numbers

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from app.naming.model import Held, Instance, Metadata
+from app.naming.model import Held, Metadata
 from distro.types import Version
 
 Traits = tuple[str, str, str | None, float]

@@ -33,8 +33,6 @@ TOMBSTONES_PER_SERVICE_MAX = 100_000
 COPIED_UNDER_LOCK_MAX = 64
 COPY_TRIES_MAX = 8
 """A copy of 100,000 references takes a millisecond: so often in a row a service hardly ever changes meanwhile."""
-DROPPED_AT_ONCE = 200
-"""Instances whose memory is given back in one step; a whole service's would take many milliseconds."""
 TOMBSTONES_PER_WAIT_MS = 16
 """Of many removals the old ones are looked for the more seldom: a hundredth of the time, at the most, goes into it."""
 
@@ -227,7 +225,7 @@ class ServiceTable:
             service.numbers.give(held.instance.instance_id)
         stone = self._stone(held, service.version, now_ms, beat_ms)
         service.tombstones[key] = stone
-        _bound_tombstones(service.tombstones)
+        bound_tombstones(service.tombstones)
         self._expect(service, stone.at_ms + stone.keep_ms + 1)
 
     def _stone(self, held: Held, version: Version, now_ms: int, beat_ms: int | None = None) -> Tombstone:
@@ -248,7 +246,7 @@ class ServiceTable:
 
     def _raise_version(self, service: Service, now_ms: int) -> None:
         """Count a change. The first one after another writer's is a claim and restarts the judge's clocks (R2)."""
-        version = max(service.version, self._floor if service.version == NO_VERSION else NO_VERSION).next(self.writer)
+        version = self._next_version(service)
         if version.epoch != service.version.epoch:
             service.claimed_ms = now_ms
             service.due_ms = 0
@@ -256,24 +254,27 @@ class ServiceTable:
         service.revision += 1
         service.changed_ms = now_ms
 
+    def _next_version(self, service: Service) -> Version:
+        return max(service.version, self._floor if service.version == NO_VERSION else NO_VERSION).next(self.writer)
+
     def _swap(self, key: str, expected: Version | None, version: Version, value: InstanceList, now_ms: int) -> bool:
         parsed = parse_datum_key(key)
         if parsed is None:
             return False
         clusters = {held.instance.cluster_name for held in value.held.values()}
         patience_ms = min((held.patience_ms for held in value.held.values()), default=NOT_DUE_MS)
-        before: Mapping[str, Held] = {}
+        known = self._services.get(key)
+        replaced: list[dict[str, Held]] = []
 
         def swap(lost: Mapping[str, Instance]) -> bool:
-            nonlocal before
-            known = self._services.get(key)
-            if (known.version if known else NO_VERSION) != (expected or NO_VERSION):
+            found = self._services.get(key)
+            if (found.version if found else NO_VERSION) != (expected or NO_VERSION):
                 return False
-            service = self._open(*parsed, now_ms) if value.held or known is None else known
-            before = service.held
+            service = self._open(*parsed, now_ms) if value.held or found is None else found
+            replaced.append(service.held)
             if version.writer == self.writer and service.version.writer != self.writer:
                 service.claimed_ms = now_ms
-            self._go_on_showing(service, lost, now_ms)
+            self._go_on_showing(service, lost if service is known else {}, now_ms)
             service.version, service.held, service.tombstones = version, value.held, value.tombstones
             service.clusters = service.clusters | clusters
             service.patience_ms, service.numbers = patience_ms, None
@@ -283,13 +284,12 @@ class ServiceTable:
             self._hide_if_dropped(service)
             return True
 
-        known = self._services.get(key)
         if known is None or not self._guard_ms:
             with self._lock:
                 swapped = swap({})
         else:
-            swapped = self._at_one_moment(known, lambda: vanished(_shown(known), value), swap)
-        _let_go(before)
+            swapped = self._at_one_moment(known, lambda: vanished(shown(known), value), swap)
+        let_go(replaced)
         return swapped
 
     # --- the guard --------------------------------------------------------------------------------
@@ -335,28 +335,30 @@ class ServiceTable:
                 for key in old[start : start + COPIED_UNDER_LOCK_MAX]:
                     if service.tombstones.get(key) is stones[key]:
                         del service.tombstones[key]
-        return due_ms if due_ms == NOT_DUE_MS else max(due_ms + 1, now_ms + len(stones) // TOMBSTONES_PER_WAIT_MS)
+        if due_ms == NOT_DUE_MS:
+            return NOT_DUE_MS
+        return max(due_ms + 1, now_ms + (len(stones) - len(old)) // TOMBSTONES_PER_WAIT_MS)
 
 
-def _shown(service: Service) -> dict[str, Instance]:
+def shown(service: Service) -> dict[str, Instance]:
     """The ephemeral instances that readers see."""
     return {key: held.instance for key, held in service.held.copy().items()} | service.ghosts
 
 
-def _bound_tombstones(stones: dict[str, Tombstone]) -> None:
+def bound_tombstones(stones: dict[str, Tombstone]) -> None:
     while len(stones) > TOMBSTONES_PER_SERVICE_MAX:
         del stones[next(iter(stones))]
 
 
-def _let_go(helds: Mapping[str, Held]) -> None:
-    """Give back the memory of instances that nobody holds any more, in steps.
+def let_go(replaced: list[dict[str, Held]]) -> None:
+    """Give back, one by one, the memory of instances that are held no more; all at once takes many milliseconds.
 
-    Their mapping itself is left as it is: readers without the lock may be on it.
+    The caller keeps no other reference. The mappings are left as they are: readers without the lock may be on them.
     """
-    left = list(helds.values())
-    del helds
-    while left:
-        del left[-DROPPED_AT_ONCE:]
+    while replaced:
+        left = list(replaced.pop().values())
+        while left:
+            left.pop()
 
 
 def _is_ghostly(service: Service) -> bool:

@@ -139,26 +139,42 @@ def _payload(step: Step, variables: Mapping[str, str]) -> tuple[bytes | None, di
     return (b"" if step["method"] in ("POST", "PUT", "PATCH") else None), {}
 
 
-def send(target: Target, step: Step, variables: Mapping[str, str]) -> Answer:
-    """Send one request with exactly the headers that the step names.
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request as it goes out, with exactly the headers that the step names and what its body needs."""
 
-    Raises:
-        OSError, http.client.HTTPException: no whole answer came.
-    """
+    method: str
+    target: str
+    headers: tuple[tuple[str, bytes], ...]
+    payload: bytes | None
+
+
+def call_of(target: Target, step: Step, variables: Mapping[str, str]) -> Call:
+    """Return the request of a step."""
     path = target.context + fill_text(step["path"], variables)
     if "query" in step:
         path += "?" + encode(step["query"], variables)
     payload, own_headers = _payload(step, variables)
     headers: dict[str, str | None] = {"User-Agent": AGENT, **own_headers, **step.get("headers", {})}
+    pairs = [(name, fill_text(value, variables).encode()) for name, value in headers.items() if value is not None]
+    if payload is not None:
+        pairs.append(("Content-Length", b"%d" % len(payload)))
+    return Call(step["method"], path, tuple(pairs), payload)
+
+
+def send(target: Target, step: Step, variables: Mapping[str, str]) -> Answer:
+    """Send one request.
+
+    Raises:
+        OSError, http.client.HTTPException: no whole answer came.
+    """
+    call = call_of(target, step, variables)
     connection = http.client.HTTPConnection(target.host, target.port, timeout=CALL_TIMEOUT_S)
     try:
-        connection.putrequest(step["method"], path, skip_accept_encoding=True)
-        for name, value in headers.items():
-            if value is not None:
-                connection.putheader(name, fill_text(value, variables).encode())
-        if payload is not None:
-            connection.putheader("Content-Length", str(len(payload)))
-        connection.endheaders(payload)
+        connection.putrequest(call.method, call.target, skip_accept_encoding=True)
+        for name, value in call.headers:
+            connection.putheader(name, value)
+        connection.endheaders(call.payload)
         response = connection.getresponse()
         raw = response.read()
     finally:

@@ -17,8 +17,8 @@ DATE = b"Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n\r\n"
 class FakeTransport(asyncio.Transport):
     """Behaves as uvloop's: what it tells a protocol later, it tells in ``turn``."""
 
-    def __init__(self, protocol: HttpConnection) -> None:
-        super().__init__({"peername": ("10.0.0.9", 40_000)})
+    def __init__(self, protocol: HttpConnection, client_ip: str = "10.0.0.9") -> None:
+        super().__init__({"peername": (client_ip, 40_000)})
         self._protocol = protocol
         self.taken = bytearray()
         """What the client has read."""
@@ -146,10 +146,12 @@ class Received:
 class Wire:
     """One connection, seen from the client."""
 
-    def __init__(self, server: FakeServer | None = None, kind: type[HttpConnection] = HttpConnection) -> None:
+    def __init__(
+        self, server: Any = None, kind: type[HttpConnection] = HttpConnection, client_ip: str = "10.0.0.9"
+    ) -> None:
         self.server = server or FakeServer()
         self.connection = kind(self.server)
-        self.transport = FakeTransport(self.connection)
+        self.transport = FakeTransport(self.connection, client_ip)
         self._on_the_way: deque[bytes] = deque()
         self.connection.connection_made(self.transport)
         self.transport.turn()

@@ -26,7 +26,7 @@ META = service_meta_key("public", NAME)
 INSTANCE_KEY = "10.0.0.1:80:unknown:DEFAULT"
 KEY = persistent_key("public", NAME, INSTANCE_KEY)
 ONE = RegisterInstance(NAME, "10.0.0.1", 80, ephemeral=False, metadata={"k": "v"})
-EPHEMERAL = replace(ONE, ephemeral=True)
+EPHEMERAL = ONE._replace(ephemeral=True)
 
 
 class Member:
@@ -89,7 +89,7 @@ def test_names_that_are_not_allowed(member: Member, namespace: str, name: str) -
     with pytest.raises(InvalidParam):
         member.durable.create_service(namespace, name, ServiceMeta())
     with pytest.raises(InvalidParam):
-        member.durable.register(replace(ONE, namespace=namespace, service=name))
+        member.durable.register(ONE._replace(namespace=namespace, service=name))
     assert not member.disk.records
 
 
@@ -164,11 +164,11 @@ def test_register_replace_and_deregister(member: Member) -> None:
     (one,) = member.restarted().instances()
     assert (one.ephemeral, one.metadata, one.instance_id) == (False, {"k": "v"}, f"10.0.0.1#80#DEFAULT#{NAME}")
     member.durable.set_health("public", NAME, INSTANCE_KEY, False)
-    member.durable.register(replace(ONE, weight=3.0))
+    member.durable.register(ONE._replace(weight=3.0))
     assert [(one.weight, one.healthy) for one in member.instances()] == [(3.0, False)], "its health is kept"
     assert ServiceChanged("public", NAME) in member.events, "subscribers are told"
     member.told()
-    member.durable.register(replace(ONE, weight=3.0))
+    member.durable.register(ONE._replace(weight=3.0))
     assert member.told() == [], "what changes nothing is not written"
     member.durable.deregister(DeregisterInstance(NAME, "10.0.0.1", 80, ephemeral=False))
     assert member.told() == [KEY]
@@ -180,15 +180,15 @@ def test_register_replace_and_deregister(member: Member) -> None:
 
 def test_an_instance_id_is_the_least_number_that_is_free(member: Member) -> None:
     snowflake = {"preserved.instance.id.generator": "snowflake"}
-    member.registry.register(replace(EPHEMERAL, metadata=snowflake), 0)
-    member.durable.register(replace(ONE, metadata=snowflake))
+    member.registry.register(EPHEMERAL._replace(metadata=snowflake), 0)
+    member.durable.register(ONE._replace(metadata=snowflake))
     assert [one.instance_id for one in member.instances()] == ["1", "0"]
 
 
 @pytest.mark.parametrize("wrong", [{"weight": -1.0}, {"weight": float("nan")}, {"cluster": "a b"}])
 def test_a_registration_that_is_refused(member: Member, wrong: dict[str, object]) -> None:
     with pytest.raises(InvalidParam):
-        member.durable.register(replace(ONE, **wrong))
+        member.durable.register(ONE._replace(**wrong))
     assert not member.disk.records
 
 
@@ -196,12 +196,12 @@ def test_update(member: Member) -> None:
     with pytest.raises(InvalidParam, match="service not found, namespace: public, service: g@@s"):
         member.durable.update(ONE, strict=True)
     member.durable.update(ONE, strict=False)
-    member.durable.update(replace(ONE, cluster="c2"), strict=True)
+    member.durable.update(ONE._replace(cluster="c2"), strict=True)
     assert [one.cluster_name for one in member.instances()] == ["DEFAULT", "c2"], "the cluster is not compared"
     with pytest.raises(
         InvalidParam, match=r"instance not exist: 10\.0\.0\.1:81:unknown:DEFAULT_1\.0_true_false_DEFAULT"
     ):
-        member.durable.update(replace(ONE, port=81), strict=True)
+        member.durable.update(ONE._replace(port=81), strict=True)
 
 
 def test_a_beat_makes_what_is_not_there(member: Member) -> None:
@@ -227,7 +227,7 @@ def test_patch(member: Member) -> None:
 
 def test_metadata_of_several_in_one_step(member: Member) -> None:
     member.durable.register(ONE)
-    member.durable.register(replace(ONE, port=81))
+    member.durable.register(ONE._replace(port=81))
     member.told()
     keys = [INSTANCE_KEY, "10.0.0.1:81:unknown:DEFAULT", "gone"]
     member.durable.set_metadata("public", NAME, keys, ChangeMetadata({"a": "1"}, frozenset({"k"})))
@@ -240,7 +240,7 @@ def test_a_full_disk_refuses_and_changes_nothing(member: Member) -> None:
     member.told()
     member.disk.full = True
     for call in (
-        lambda: member.durable.register(replace(ONE, weight=9.0)),
+        lambda: member.durable.register(ONE._replace(weight=9.0)),
         lambda: member.durable.remove_service("public", NAME),
         lambda: member.durable.set_health("public", NAME, INSTANCE_KEY, False),
         lambda: member.durable.update_switch("check", "false", here_only=False),
@@ -313,7 +313,7 @@ class RestartsAtAnyTime(RuleBasedStateMachine):
 
     @rule(port=ports, weight=st.sampled_from([1.0, 2.0, 3.0]), full=st.booleans())
     def register(self, port: int, weight: float, full: bool) -> None:
-        command = replace(ONE, port=port, weight=weight)
+        command = ONE._replace(port=port, weight=weight)
         self.member.disk.full = full
         try:
             self.member.durable.register(command)

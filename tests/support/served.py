@@ -1,0 +1,52 @@
+"""A door with its HTTP server on an event loop, and clients without a network."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from app.http.blueprints import MODULES
+from app.http.factory import create_app
+from app.http.server import HttpServer
+from tests.support.door import Door
+from tests.support.loops import until
+from tests.support.wire import Received, Wire, replies_of
+
+assert MODULES, "their import fills the table of routes"
+
+
+class Served:
+    """One node's server. All calls come from the loop's thread."""
+
+    def __init__(self, door: Door, app: Any = None, *, hot: bool = True, connections_max: int = 100) -> None:
+        self.door = door
+        loop = asyncio.get_running_loop()
+        self.server = HttpServer(app or create_app(door), door, loop, connections_max, hot=hot)
+
+    def connect(self, client_ip: str = "127.0.0.1") -> Wire:
+        return Wire(self.server, client_ip=client_ip)
+
+    async def ask(self, data: bytes, client_ip: str = "127.0.0.1") -> bytes:
+        """Return all that comes back for a request that asks for the connection's end."""
+        wire = self.connect(client_ip)
+        wire.send(data)
+        await until(lambda: wire.transport.closing)
+        wire.transport.turn()
+        return wire.received
+
+    async def reply(self, data: bytes, client_ip: str = "127.0.0.1") -> Received:
+        """The only answer to such a request; not one to HEAD, which has no body."""
+        [reply] = replies_of(await self.ask(data, client_ip))
+        return reply
+
+
+@contextmanager
+def served(
+    door: Door | None = None, app: Any = None, *, hot: bool = True, connections_max: int = 100
+) -> Iterator[Served]:
+    """Serve until the block ends; on a loop that runs."""
+    one = Served(door or Door(), app, hot=hot, connections_max=connections_max)
+    try:
+        yield one
+    finally:
+        one.server.stop()
