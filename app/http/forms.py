@@ -2,6 +2,7 @@
 
 import codecs
 import io
+from functools import lru_cache
 from urllib.parse import unquote
 
 from werkzeug.exceptions import RequestEntityTooLarge
@@ -23,9 +24,10 @@ CHARSETS = frozenset(
 """What ``encoding`` may name beside UTF-8. Some of Python's other codecs make text that JSON cannot hold."""
 
 
-_USUAL = tuple((f"%{ord(char):02X}", char) for char in '@":{}')
-_LESS_USUAL = tuple((f"%{ord(char):02X}", char) for char in ",#/[]")
-"""Escapes that most calls use, and what they stand for: nothing that parts names and values, and no plus or percent."""
+_USUAL = tuple((f"%{ord(char):02X}", char) for char in '@":{},')
+"""Escapes that most calls use, and what they stand for."""
+KEPT_CHARS_MAX = 192
+"""Values of this length at most are remembered with their text."""
 _PLAIN = bytes(range(0x21, 0x7F)).replace(b"+", b"")
 _NO_SEPARATORS = bytes(set(range(256)) - set(b"=&"))
 _SEPARATORS = frozenset(b"=&" * count + b"=" for count in range(PLAIN_PARAMETERS_MAX))
@@ -40,17 +42,35 @@ def parse_plain(raw: bytes) -> dict[str, str] | None:
     if raw.translate(None, _PLAIN) or raw.translate(None, _NO_SEPARATORS) not in _SEPARATORS:
         return None
     text = raw.decode()
-    if "%" in text:
-        for escape, char in _USUAL:
-            text = text.replace(escape, char)
-        if "%" in text:
-            for escape, char in _LESS_USUAL:
-                text = text.replace(escape, char)
-            if "%" in text:
-                return None
     parts = text.replace("&", "=").split("=")
     values = dict(zip(parts[::2], parts[1::2], strict=True))
-    return values if 2 * len(values) == len(parts) and "" not in values else None
+    if 2 * len(values) != len(parts) or "" in values:
+        return None
+    if "%" in text:
+        for name, value in values.items():
+            if "%" in value:
+                plain = _plain_text(value) if len(value) > KEPT_CHARS_MAX else _kept_plain_text(value)
+                if plain is None:
+                    return None
+                values[name] = plain
+            if "%" in name:
+                return None
+    return values
+
+
+def _plain_text(value: str) -> str | None:
+    """The text of a value with escapes; None when it has more than printable ASCII without blanks."""
+    for escape, char in _USUAL:
+        value = value.replace(escape, char)
+    if "%" in value:
+        value = unquote(value, "utf-8", "replace")
+    return value if value.isascii() and value.isprintable() and " " not in value else None
+
+
+@lru_cache(16_384)
+def _kept_plain_text(value: str) -> str | None:
+    """As ``_plain_text``, for what comes again and again: names of services, metadata."""
+    return _plain_text(value)
 
 
 def parse_values(raw_query: bytes, content_type: str, body: bytes, method: str) -> dict[str, str]:

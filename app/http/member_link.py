@@ -285,8 +285,8 @@ class MemberLinks:
 
     def expire(self, now_s: float) -> None:
         """Tell those whose time ran out."""
-        for one in list(self._links):
-            one.expire(now_s)
+        for link in list(self._links):
+            link.expire(now_s)
         late = [one for one in self._waiting if one.deadline_s <= now_s]
         if late:
             self._waiting = deque(one for one in self._waiting if one.deadline_s > now_s)
