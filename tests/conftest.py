@@ -7,8 +7,13 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.spark import spark as spark
+
+# How long an example takes says something of the machine's other work, and nothing of the code.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 THREAD_END_S = 2.0
 """For threads that were told to end as the test's last act and are on their way."""
