@@ -2,29 +2,42 @@
 
 It is a copy of what is in memory, some hundred milliseconds old, in an SQLite file of its own. What peers hold is
 better; what is too old is not used; and a damaged file is set aside and named.
+
+A change of one instance writes its whole list, so there is a bound on what is written in a second, whatever changes:
+where all of many instances' lists change all the time, the copy is some seconds older.
 """
 
 import logging
 import sqlite3
 import threading
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 
 import orjson
 
+from app.naming.codec import InstanceListCodec
 from distro.errors import CodecError
-from distro.ports import DatumCodec
 from distro.types import Datum
 
 LOG = logging.getLogger(__name__)
 FILE_NAME = "warm.sqlite3"
 FLUSH_MS = 500
-LARGE_BYTES = 64 * 1024
-LARGE_FLUSH_MS = 5_000
-"""A large list is written at most once in so long: one that changes all the time would keep the disk busy."""
+UNITS_PER_S = 4_000
+"""An instance is a unit, 4 to 5 us of work: in the long run at most a fiftieth of a core goes into the store."""
+UNITS_PER_LIST = 5
+"""What a list costs beside its instances."""
+UNITS_SAVED_MAX = UNITS_PER_S * FLUSH_MS // 1_000
+UNITS_WITHOUT_END = 1 << 60
+SLICE_BYTES = 96 * 1024
+"""JSON made in a row, in about a millisecond; then the other threads have their turn."""
+BYTES_PER_PART = 1_024
+"""What the making of a part costs beside its bytes."""
 ROWS_PER_FLUSH_MAX = 2_000
+KEYS_TAKEN_MAX = 64
 SCHEMA = (
     "CREATE TABLE IF NOT EXISTS datum (key TEXT PRIMARY KEY, body BLOB NOT NULL)",
     "CREATE TABLE IF NOT EXISTS alive (one INTEGER PRIMARY KEY CHECK (one = 1), at_ms INTEGER NOT NULL)",
@@ -38,14 +51,21 @@ ReadDatums = Callable[[Iterable[str]], Iterable[Datum]]
 class WarmStore:
     """Keeps the latest datum of each key. ``changed`` comes from any thread, the rest from the naming timer's."""
 
-    def __init__(self, folder: Path, codec: DatumCodec, read: ReadDatums, wall_ms: Callable[[], int]) -> None:
+    def __init__(self, folder: Path, codec: InstanceListCodec, read: ReadDatums, wall_ms: Callable[[], int]) -> None:
         self._path = folder / FILE_NAME
         self._codec = codec
         self._read = read
         self._wall_ms = wall_ms
         self._lock = threading.Lock()
         self._dirty: dict[str, None] = {}
-        self._not_before_ms: dict[str, int] = {}
+        self._queue: deque[str] = deque()
+        """Taken from the dirty ones, whose first to come is the first to be written."""
+        self._flush: Iterator[None] | None = None
+        """Under way, and since when."""
+        self._began_ms = 0
+        self._now_ms = 0
+        self._units = UNITS_SAVED_MAX
+        """What may be written now; below zero after a long list, and then others wait."""
         self._connection: sqlite3.Connection | None = None
         self._alive_ms = -ALIVE_MS
         self._outdated = False
@@ -105,38 +125,72 @@ class WarmStore:
             self._dirty[key] = None
 
     def tick(self, now_ms: int) -> int:
-        """Write what changed; return when to come again."""
-        self._flush(now_ms)
-        return now_ms + FLUSH_MS
+        """Write some of what changed; return when to come again, which is at once when there is more to do."""
+        if self._connection is None:
+            with self._lock:
+                self._dirty.clear()
+            return now_ms + FLUSH_MS
+        if self._flush is None:
+            earned = (now_ms - self._began_ms) * UNITS_PER_S // 1_000
+            self._units = min(self._units + earned, UNITS_SAVED_MAX)
+            self._began_ms, self._flush = now_ms, self._write()
+        self._now_ms = now_ms
+        flush, self._flush = self._flush, None
+        if next(flush, True):
+            return max(self._began_ms + FLUSH_MS, now_ms)
+        self._flush = flush
+        return now_ms
 
     def close(self, now_ms: int) -> None:
         """Write the rest and close. May be called twice."""
-        self._alive_ms = -ALIVE_MS
-        self._not_before_ms.clear()
-        while self._flush(now_ms) and self._dirty:
-            self._not_before_ms.clear()  # what changes even now is written whatever its size
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-    def _flush(self, now_ms: int) -> bool:
-        """Write some of what is due; return whether the disk took it."""
-        with self._lock:
-            due = [key for key in self._dirty if self._not_before_ms.get(key, 0) <= now_ms][:ROWS_PER_FLUSH_MAX]
-            for key in due:
-                del self._dirty[key]
-        note_alive = now_ms - self._alive_ms >= ALIVE_MS
         if self._connection is None:
-            return False
-        if not (due or note_alive):
-            return True
-        self._alive_ms = now_ms
-        rows = []
-        for datum in self._read(due):
-            body = self._codec.encode(datum, now_ms, versioned=True)
-            if len(body) > LARGE_BYTES:
-                self._not_before_ms[datum.key] = now_ms + LARGE_FLUSH_MS
-            rows.append((datum.key, zlib.compress(body, 1)))
+            return
+        self._now_ms, self._alive_ms, self._failing = now_ms, -ALIVE_MS, False
+        flushes, self._flush = [self._flush or self._write()], None
+        while flushes:
+            self._units = UNITS_WITHOUT_END
+            deque(flushes.pop(), maxlen=0)
+            if (self._queue or self._dirty) and not self._failing:
+                flushes.append(self._write())
+        self._connection.close()
+        self._connection = None
+
+    def _next_key(self) -> str | None:
+        with self._lock:
+            if not self._queue:
+                self._queue.extend(islice(self._dirty, KEYS_TAKEN_MAX))
+                for key in self._queue:
+                    del self._dirty[key]
+            if not self._queue:
+                return None
+            key = self._queue.popleft()
+            self._dirty.pop(key, None)  # what changed since it was taken is written with it
+        return key
+
+    def _write(self) -> Iterator[None]:
+        """Write what the units allow, in one transaction; between the parts of the work others have their turn."""
+        due: list[str] = []
+        rows: list[tuple[str, bytes]] = []
+        left = SLICE_BYTES
+        while self._units > 0 and len(due) < ROWS_PER_FLUSH_MAX and (key := self._next_key()) is not None:
+            due.append(key)
+            self._units -= UNITS_PER_LIST
+            for datum in self._read([key]):
+                self._units -= len(datum.value.held) + len(datum.value.tombstones)
+                packer, packed = zlib.compressobj(1), []
+                for part in self._codec.encode_parts(datum, self._now_ms, versioned=True):
+                    packed.append(packer.compress(part))
+                    left -= len(part) + BYTES_PER_PART
+                    if left <= 0:
+                        yield
+                        left = SLICE_BYTES
+                rows.append((key, b"".join([*packed, packer.flush()])))
+        if due or self._now_ms - self._alive_ms >= ALIVE_MS:
+            self._commit(due, rows)
+
+    def _commit(self, due: list[str], rows: list[tuple[str, bytes]]) -> None:
+        assert self._connection is not None, "nothing is written without one"
+        self._alive_ms = self._now_ms
         gone = [(key,) for key in set(due) - {row[0] for row in rows}]
         try:
             self._connection.execute("BEGIN")
@@ -152,6 +206,5 @@ class WarmStore:
                 self._connection.execute("ROLLBACK")
             with self._lock:
                 self._dirty.update(dict.fromkeys(due))
-            return False
+            return
         self._failing = False
-        return True

@@ -23,7 +23,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import orjson
-from abuse_corpus import CONTEXT_PATH, HEADERS, Request, complaint, corpus, hopeless
+from abuse_corpus import CONTEXT_PATH, HEADERS, RAW, Request, complaint, corpus, hopeless
 from member_processes import MemberProcess
 
 ANSWER_TIMEOUT_S = 10.0
@@ -32,33 +32,6 @@ CLOSED = 999
 STATUS = re.compile(rb"HTTP/1\.[01] ([0-9]{3})")
 KEPT_EXAMPLES = 10
 ANSWER_BYTES_MAX = 1 << 20
-
-RAW: tuple[bytes, ...] = (
-    *(b"\r\n\r\n", b"\0" * 1_000, b"GET\r\n\r\n", b"GET /\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"G" * 20_000),
-    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-    b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03" + b"\xaa" * 500,
-    *(b"GET /nacos/v1/ns/instance/list HTTP/1.1\r\n" + head + b"\r\n\r\n" for head in (
-        *(b"Host", b": x", b"Host: x\r\n folded", b"A" * 9_000 + b": x", b"A: " + b"x" * 9_000, b"A\0: x", b"A: \0"),
-        *(b"\r\n".join(b"X-%d: y" % number for number in range(500)), b"Host: x\r\nHost: y", b"Transfer-Encoding: x"),
-    )),
-    *(b"POST /nacos/v1/ns/instance HTTP/1.1\r\nHost: x\r\n" + rest for rest in (
-        *(b"Content-Length: -1\r\n\r\n", b"Content-Length: x\r\n\r\n", b"Content-Length: 99999999999999999999\r\n\r\n"),
-        *(b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef", b"Content-Length: 100\r\n\r\nshort"),
-        b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        *(b"Transfer-Encoding: chunked\r\n\r\n" + chunks for chunks in (
-            *(b"", b"x\r\n", b"-1\r\n", b"FFFFFFFFFFFFFFFFFF\r\n", b"5\r\nabc", b"5\r\nabcdefgh\r\n0\r\n\r\n"),
-            *(b"5;x=" + b"y" * 9_000 + b"\r\nabcde\r\n0\r\n\r\n", b"0\r\nX: \0\r\n\r\n", b"0" * 9_000 + b"\r\n\r\n"),
-        )),
-        b"Expect: 100-continue\r\nContent-Length: 3\r\n\r\nabc",
-    )),
-    *(line + b" HTTP/1.1\r\nHost: x\r\n\r\n" for line in (
-        *(b"OPTIONS *", b"CONNECT x:1", b"GET http://x/nacos/v1/ns/instance/list", b"GET http://[::1"),
-        *(b"GET //", b"GET ?"),
-        *(b"GET /nacos/\xff\xfe", b"GET /nacos/v1/ns/instance/list?\xff=\0", b"GET /%00", b"GET /nacos\\v1", b"POST #"),
-        *(b"G\0T /", b"\xc3\x8b /", b"GET  /", b"GET /a b c", b"GET /" + b"%41" * 4_000),
-    )),
-)  # fmt: skip
-"""What is no request, or a broken one."""
 
 
 class Connection:

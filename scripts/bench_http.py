@@ -40,6 +40,7 @@ from scripts.bench_report import (  # noqa: E402
     Sample,
     machine,
     machine_line,
+    overview,
     plot,
     tables,
 )
@@ -211,7 +212,7 @@ def main() -> int:
         say(str(error))
         return 2
     found = machine()
-    print(f"{machine_line(found)}\n\n{tables(results)}", flush=True)
+    print(machine_line(found), overview(results), tables(results), sep="\n\n", flush=True)
     if options.out is not None:
         said = {"machine": found, "command": shlex.join(sys.argv), "rows": results.as_list()}
         options.out.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")

@@ -4,6 +4,7 @@ import os
 import platform
 import re
 import statistics
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from scripts.bench_load import Mode, WrkRun
 
 ALONE, CLUSTER = "alone", "cluster"
 PLACES = {ALONE: "Standalone", CLUSTER: "Through one member of three, CPU of all three added up"}
+LABEL_WIDTH = 12
 Key = tuple[str, str, int, str]
 """Place, mode, connections, server."""
 
@@ -149,6 +151,30 @@ def tables(results: Results) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def overview(results: Results) -> str:
+    """A Markdown table for each number of connections, a line a load and a column a server, short enough for a page."""
+    parts = []
+    for connections in dict.fromkeys(row.connections for row in results.rows):
+        rows = [row for row in results.rows if row.connections == connections]
+        columns = list(dict.fromkeys(map(_column, rows)))
+        lines: dict[str, dict[str, str]] = {}
+        for row in rows:
+            req_s, p99_ms = row.median(lambda one: one.req_s), row.median(lambda one: one.run.p99_ms)
+            cells = lines.setdefault(row.mode.title, {})
+            cells[_column(row)] = f"{row.cpu_us:,.1f} / {req_s:,.0f} / {p99_ms:,.1f}"
+        head = [f"| {' | '.join(['load', *columns])} |", f"|{'---|' * (len(columns) + 1)}"]
+        body = [f"| {' | '.join([load, *(cells.get(one, '') for one in columns)])} |" for load, cells in lines.items()]
+        parts.append(
+            f"{connections} connections, CPU-µs per request / requests per second / p99 ms:\n\n"
+            + "\n".join(head + body)
+        )
+    return "\n\n".join(parts) + "\n"
+
+
+def _column(row: Row) -> str:
+    return row.server if row.place == ALONE else f"{row.server}, one of three"
+
+
 def _table(rows: Iterable[Row], ratio: str, times: Callable[[Row], float | None]) -> Iterable[str]:
     yield f"| load | connections | server | req/s | p50 ms | p99 ms | CPU-µs per request | {ratio} | bytes | bad |"
     yield "|---|---|---|---|---|---|---|---|---|---|"
@@ -213,17 +239,11 @@ def series(results: Results) -> tuple[int, list[str], list[Series]]:
     connections = min(row.connections for row in rows)
     shown = [row for row in rows if row.connections == connections]
     modes = {row.mode.name: row.mode.title for row in shown}
-    by_server: dict[tuple[str, str], dict[str, float]] = {}
+    by_column: dict[str, dict[str, float]] = {}
     for row in shown:
-        by_server.setdefault((row.place, row.server), {})[row.mode.name] = row.cpu_us
-    return (
-        connections,
-        list(modes.values()),
-        [
-            Series(server if place == ALONE else f"{server}, member of three", tuple(map(found.get, modes)))
-            for (place, server), found in by_server.items()
-        ],
-    )
+        by_column.setdefault(_column(row), {})[row.mode.name] = row.cpu_us
+    drawn = [Series(column, tuple(map(found.get, modes))) for column, found in by_column.items()]
+    return connections, list(modes.values()), drawn
 
 
 def plot(results: Results, path: Path) -> None:
@@ -243,7 +263,7 @@ def plot(results: Results, path: Path) -> None:
     axes.set_yscale("log")
     axes.set_ylabel("CPU-µs per request (logarithmic)")
     axes.set_title(f"CPU time of a request, {connections} connections; less is better")
-    axes.set_xticks(range(len(loads)), [load.replace(" ", "\n", 1) for load in loads])
+    axes.set_xticks(range(len(loads)), [textwrap.fill(load, LABEL_WIDTH) for load in loads])
     axes.margins(y=0.12)
     axes.legend(ncols=len(drawn), loc="upper left", fontsize="small")
     # Without the day, so that a file changes only with its figures.

@@ -87,11 +87,7 @@ def refuse_unless_up(call: Call, services: Services) -> Reply | None:
 def is_open(services: Services) -> bool:
     """Whether there is nothing for which any naming call could be refused; nearly always so, and quickly seen."""
     switches = services.durable.switches
-    return (
-        services.cluster.state() is _UP
-        and not switches.limited_url_map
-        and not services.durable.overridden_status
-    )
+    return services.cluster.state() is _UP and not switches.limited_url_map and not services.durable.overridden_status
 
 
 def _limited(call: Call, services: Services) -> Reply | None:

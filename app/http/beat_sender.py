@@ -10,6 +10,7 @@ from app.http.forwarding import LoopForwarder
 from app.http.member_link import LinkAnswer, LinkResult
 from distro.clock import SystemClock
 from distro.errors import CodecError
+from distro.ports import Clock
 
 SEND_S = 0.2
 ANSWER_S = 2.0
@@ -21,11 +22,11 @@ log = logging.getLogger(__name__)
 class BeatSender:
     """Sends what was collected, every ``SEND_S``. One batch in flight to each owner."""
 
-    def __init__(self, services: Services, forwarder: LoopForwarder) -> None:
+    def __init__(self, services: Services, forwarder: LoopForwarder, clock: Clock | None = None) -> None:
         self._services = services
         self._forwarder = forwarder
-        self._clock = SystemClock()
-        self._in_flight: dict[str, int] = {}
+        self._clock = clock or SystemClock()
+        self._in_flight: set[str] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
         if not services.cluster.standalone:
@@ -40,29 +41,22 @@ class BeatSender:
         self._timer = self._forwarder.loop.call_later(SEND_S, self._send)
         beats, now_ms = self._services.beats, self._clock.monotonic_ms()
         self._services.http.beats_collected = beats.collected
-        batches = beats.take(now_ms)
-        busy = set(self._in_flight)
-        for owner, batch in batches:
-            if owner in busy or not self._ask(owner, batch, now_ms):
+        for owner, batch in beats.take(now_ms, self._in_flight):
+            if not self._ask(owner, batch, now_ms):
                 beats.put_back(owner, batch)
 
     def _ask(self, owner: str, batch: Batch, now_ms: int) -> bool:
-        body = encode_batch(batch, now_ms)
-        request = self._forwarder.request_to_own("PUT", PATH, owner, body)
+        request = self._forwarder.request_to_own("PUT", PATH, owner, encode_batch(batch, now_ms))
         deadline_s = self._forwarder.loop.time() + ANSWER_S
 
         def done(result: LinkResult) -> None:
-            left = self._in_flight.get(owner, 1) - 1
-            if left:
-                self._in_flight[owner] = left
-            else:
-                self._in_flight.pop(owner, None)
+            self._in_flight.discard(owner)
             self._on_result(owner, batch, result)
 
-        self._in_flight[owner] = self._in_flight.get(owner, 0) + 1
+        self._in_flight.add(owner)
         if self._forwarder.ask(owner, request, deadline_s, done, own_kind=True):
             return True
-        self._in_flight.pop(owner, None)
+        self._in_flight.discard(owner)
         return False
 
     def _on_result(self, owner: str, batch: Batch, result: LinkResult) -> None:

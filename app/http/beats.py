@@ -6,7 +6,8 @@ next beat of such a one is passed on, so that the owner's answer, that it should
 A batch is ``{datum key: {instance key: age in ms}}``, its answer ``{"unknown": {datum key: [instance key]}}``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -15,10 +16,10 @@ from app.naming.codec import AGE_MS_MAX
 from distro.errors import CodecError
 
 COLLECTED_MAX = 100_000
-"""For one member; beats beyond are passed on one by one."""
+"""For one member; beats of further instances are passed on one by one."""
 UNKNOWN_MAX = 100_000
 BATCH_MAX = 5_000
-"""Instances in one call: under 16 KiB were too few for the beats of 200 ms at 100,000 instances."""
+"""Instances in one call: those of 100,000 beat so often in 200 ms. To read them takes a millisecond or two."""
 KEEP_MS = 10_000
 """A beat that could not be told for so long is dropped: others have come since, or its time is over."""
 
@@ -27,9 +28,10 @@ Batch = dict[tuple[str, str], int]
 
 
 class BeatCollector:
-    """Called by the event loop and by threads of pools; ``take`` by the loop.
+    """Called by the event loop and by threads of pools; ``take`` and ``put_back`` by the loop.
 
-    Without a lock: a beat that a thread notes just as its batch is taken may be lost, and another comes in 5 s.
+    Without a lock, as each step is one for other threads. A beat that a thread notes just as the last one of its batch
+    is taken may be lost; another comes in 5 s.
     """
 
     def __init__(self) -> None:
@@ -52,13 +54,20 @@ class BeatCollector:
         self.collected += 1
         return True
 
-    def take(self, now_ms: int) -> list[tuple[str, Batch]]:
-        """What is to be told now: owner and batch, each of at most ``BATCH_MAX``."""
-        batches, self._batches = self._batches, {}
+    def take(self, now_ms: int, busy: Container[str] = ()) -> list[tuple[str, Batch]]:
+        """What is to be told now: owner and batch, of at most ``BATCH_MAX``, those first that wait the longest.
+
+        What is left, and all for owners that are busy, waits for the next time: no turn of the loop has much to do.
+        """
         taken: list[tuple[str, Batch]] = []
-        for owner, batch in batches.items():
-            entries = [(entry, at_ms) for entry, at_ms in batch.items() if now_ms - at_ms < KEEP_MS]
-            taken.extend((owner, dict(entries[i : i + BATCH_MAX])) for i in range(0, len(entries), BATCH_MAX))
+        for owner, batch in list(self._batches.items()):
+            if owner in busy:
+                continue
+            beats = [(entry, batch.pop(entry)) for entry in list(islice(batch, BATCH_MAX))]
+            if not batch:
+                self._batches.pop(owner)
+            if told := {entry: at_ms for entry, at_ms in beats if now_ms - at_ms < KEEP_MS}:
+                taken.append((owner, told))
         return taken
 
     def put_back(self, owner: str, batch: Batch) -> None:

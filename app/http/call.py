@@ -49,14 +49,16 @@ class Call:
     def parameters(self) -> Parameters:
         """Query and form, parsed at the first use."""
         if self._parameters is None:
-            self._parameters = Parameters.of(
-                self.raw_query, self.headers.get("content-type", ""), self.body, self.method
-            )
+            self._parameters = Parameters.of(self.raw_query, self.header("content-type") or "", self.body, self.method)
         return self._parameters
 
     def parse(self, parser: Callable[[Parameters], C]) -> C:
         """The command that a parser makes of the parameters; a carrier may remember it, as far as it is a value."""
         return parser(self.parameters)
+
+    def header(self, name: str) -> str | None:
+        """One header, by its name in lower case."""
+        return self.headers.get(name)
 
     @property
     def uri(self) -> str:
@@ -66,12 +68,12 @@ class Call:
     @property
     def agent(self) -> str:
         """The client's name; ``Client-Version`` counts when ``User-Agent`` is absent or empty."""
-        return self.headers.get("user-agent") or self.headers.get("client-version") or ""
+        return self.header("user-agent") or self.header("client-version") or ""
 
     @property
     def client_agent(self) -> str:
         """The name of the client that first sent a call which a member may have passed on."""
-        return self.headers.get(CLIENT_AGENT) or self.agent
+        return self.header(CLIENT_AGENT) or self.agent
 
 
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})

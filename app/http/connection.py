@@ -126,10 +126,14 @@ class HttpConnection(RequestReader, asyncio.Protocol):
         if self._deaf:
             return
         self.seen_s = self._server.now_s
+        failure: Exception | None = None
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._on_parser_error(error, data)
+            failure = error
+        if failure is not None:
+            # Not above: what failed there would become the reason of what fails here.
+            self._on_parser_error(failure, data)
         if self._phase is not IDLE:
             self._count_more(len(data))
         if self.out:

@@ -5,7 +5,7 @@ import re
 import orjson
 
 from app.http.agents import is_peer
-from app.http.answers import require_member
+from app.http.answers import not_serving, require_member
 from app.http.beats import take_batch
 from app.http.call import BYTES, DECLINE, JSON, OK, TEXT, Answer, Call, Reply, Services, route
 from app.http.schemas import KeysSchema, SourceSchema, load, parameter_values
@@ -13,6 +13,7 @@ from app.naming.errors import InvalidParam
 from app.naming.keys import EPHEMERAL_PREFIX, parse_datum_key
 from distro.codec import GZIP_MAGIC, gunzip_if_gzip
 from distro.errors import CodecError
+from distro.types import MemberState
 
 _SOURCE, _KEYS = SourceSchema(), KeysSchema()
 SMALL_BYTES, SMALL_ZIPPED_BYTES = 16_384, 4_096
@@ -61,6 +62,9 @@ def put_checksum(call: Call, services: Services) -> Answer:
 def put_beats(call: Call, services: Services) -> Answer:
     """Take the beats that another member of our kind heard for services of this one; see ``app.http.beats``."""
     require_member(call, services)
+    state = services.cluster.state()
+    if state is not MemberState.UP:
+        return not_serving(state.value)  # what has not loaded yet would be taken for unknown
     if call.on_loop and len(call.body) > SMALL_BYTES:
         return DECLINE
 

@@ -34,6 +34,11 @@ _SEPARATORS = frozenset(b"=&" * count + b"=" for count in range(PLAIN_PARAMETERS
 """What is left of a query of so many parameters when all else is taken out of it."""
 
 
+def is_form(method: str, content_type: str) -> bool:
+    """Whether a body is a form of the usual kind, with values as in a query."""
+    return method in FORM_METHODS and content_type[: len(URLENCODED)].lower() == URLENCODED
+
+
 def parse_plain(raw: bytes) -> dict[str, str] | None:
     """The parameters of a query without blanks, controls, doubles and the like; None when it has such.
 
@@ -82,10 +87,9 @@ def parse_values(raw_query: bytes, content_type: str, body: bytes, method: str) 
     values: dict[str, str] = {}
     _add_urlencoded(values, raw_query)
     if body and method in FORM_METHODS:
-        kind = content_type[: len(URLENCODED)].lower()
-        if kind == URLENCODED:
+        if is_form(method, content_type):
             _add_urlencoded(values, body)
-        elif kind.startswith(MULTIPART):
+        elif content_type[: len(MULTIPART)].lower() == MULTIPART:
             _add_multipart(values, content_type, body)
     return values
 

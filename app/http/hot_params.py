@@ -4,8 +4,9 @@ Each function takes values that are plain (see ``Parameters.plain``) and gives t
 ``app.http.params`` would make of them, or None for all that is not quite usual; every refusal is that one's to word.
 """
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -30,12 +31,19 @@ _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1?[0-9]{1,2})"
 _IPV4 = re.compile(rf"(?:{_OCTET}\.){{3}}{_OCTET}")
 PORT_DIGITS_MAX = 5
 PORT_MAX = 65_535
+_LONG_EXPONENT = "0000000"
+"""A number that means something has an exponent of many digits only if they begin so; the general parser refuses it."""
 
 
 def _quick_port(text: str | None) -> int | None:
     if text and text.isdecimal() and len(text) <= PORT_DIGITS_MAX and (port := int(text)) <= PORT_MAX:
         return port
     return None
+
+
+def _service(get: Callable[[str], str | None]) -> str | None:
+    name, group = get("serviceName"), get("groupName") or DEFAULT_GROUP
+    return _full_name(name, group) if name and len(name) + len(group) <= KEPT_CHARS_MAX else None
 
 
 @lru_cache(65_536)
@@ -68,15 +76,14 @@ def _metadata(text: str) -> Metadata | None:
 def quick_register(values: Mapping[str, str], ephemeral: bool) -> RegisterInstance | None:
     """The command of a registration. ``ephemeral``: the kind when the call names none."""
     get = values.get
-    name, ip, port = get("serviceName"), get("ip"), _quick_port(get("port"))
-    if not name or not ip or port is None or not _IPV4.fullmatch(ip):
+    ip, port, service = get("ip"), _quick_port(get("port")), _service(get)
+    if not ip or port is None or service is None or not _IPV4.fullmatch(ip):
         return None
-    service = _full_name(name, get("groupName") or DEFAULT_GROUP)
-    weight = _weight(get("weight") or "1")
-    text = get("metadata") or ""
-    metadata = _metadata(text) if len(text) <= KEPT_CHARS_MAX else None
-    app = get("app") or "DEFAULT"
-    if service is None or weight is None or metadata is None or len(app) > KEPT_CHARS_MAX:
+    weight_text, text, app = get("weight") or "1", get("metadata") or "", get("app") or "DEFAULT"
+    if len(text) > KEPT_CHARS_MAX or len(app) > KEPT_CHARS_MAX or len(weight_text) > KEPT_CHARS_MAX:
+        return None
+    weight, metadata = _weight(weight_text), _metadata(text)
+    if weight is None or metadata is None:
         return None
     return RegisterInstance(
         service,
@@ -97,31 +104,35 @@ def _flag(text: str) -> bool:
     return True if text == "true" else lenient_bool(text)
 
 
+def _is_of_texts(fields: Any) -> bool:
+    return type(fields) is dict and all(type(one) is str for one in fields.values())
+
+
 def quick_beat(values: Mapping[str, str]) -> Beat | None:
     """The command of a full beat, whose object is JSON with the types that SDKs give its fields."""
     get = values.get
-    name, text = get("serviceName"), get("beat")
-    if not name or not text or _quick_port(get("port") or "0") is None:
+    text, service = get("beat"), _service(get)
+    if not text or len(text) > KEPT_CHARS_MAX or service is None or _quick_port(get("port") or "0") is None:
         return None
-    service = _full_name(name, get("groupName") or DEFAULT_GROUP)
     try:
         fields: Any = orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
-    if service is None or type(fields) is not dict:
+    if type(fields) is not dict:
         return None
     found = fields.get
     ip, port, cluster, weight = found("ip"), found("port"), found("cluster"), found("weight")
     metadata, ephemeral = found("metadata"), found("ephemeral", True)
     if type(ip) is not str or not _IPV4.fullmatch(ip) or type(port) is not int or not 0 <= port <= PORT_MAX:
         return None
-    if type(weight) is not float or type(cluster) is not str or not cluster or type(ephemeral) is not bool:
+    if type(weight) is not float and type(weight) is not int:
         return None
-    if metadata is not None:
-        if type(metadata) is not dict or len(text) > KEPT_CHARS_MAX:
-            return None
-        if not all(type(one) is str for one in metadata.values()):
-            return None
+    if not 0 < weight < math.inf or _LONG_EXPONENT in text:
+        return None
+    if type(cluster) is not str or not cluster or type(ephemeral) is not bool:
+        return None
+    if metadata is not None and not _is_of_texts(metadata):
+        return None
     if not cluster.isalnum():
         return None  # it may have blanks around it
     return Beat(
@@ -131,7 +142,7 @@ def quick_beat(values: Mapping[str, str]) -> Beat | None:
         get("namespaceId") or DEFAULT_NAMESPACE,
         cluster,
         True,
-        weight + 0.0,
+        float(weight),
         metadata,
         ephemeral,
     )

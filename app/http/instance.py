@@ -49,7 +49,7 @@ def changed(
     call: Call, services: Services, command: RegisterInstance | DeregisterInstance | Beat, reply: Reply
 ) -> Reply:
     """The reply to a write; to a member that passed it on, with what the write changed."""
-    if WANTS_CHANGE not in call.headers:
+    if call.header(WANTS_CHANGE) is None:
         return reply
     key = operations.key_of(command)
     change = services.naming.change_of(command.namespace, command.service, key)
@@ -216,7 +216,7 @@ def answer_list(call: Call, services: Services, query: ListQuery) -> Answer:
         if answer is None:
             return Reply(200, unknown_service(query.service, variant), JSON)
     if answer.is_worth_gzip:
-        if "gzip" in call.headers.get("accept-encoding", ""):
+        if "gzip" in (call.header("accept-encoding") or ""):
             return Reply(200, answer.zipped(now_ms), JSON, _ZIPPED)
         return Reply(200, answer.plain(now_ms), JSON, _VARIES)
     return Reply(200, answer.plain(now_ms), JSON)

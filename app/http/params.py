@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from app.http import json_text
-from app.http.forms import FORM_METHODS, URLENCODED, find_charset, parse_plain, parse_values, recode
+from app.http.forms import find_charset, is_form, parse_plain, parse_values, recode
 from app.http.hot_params import quick_beat, quick_register
 from app.http.metadata import check_metadata_size, parse_metadata
 from app.http.values import (
@@ -44,12 +44,11 @@ class Parameters:
 
     @classmethod
     def of(cls, raw_query: bytes, content_type: str, body: bytes, method: str) -> "Parameters":
-        if body:
-            is_form = not raw_query and method in FORM_METHODS and content_type[: len(URLENCODED)].lower() == URLENCODED
-            raw = body if is_form else None
-        else:
-            raw = raw_query
-        if raw and (values := parse_plain(raw)) is not None:
+        values = parse_plain(raw_query) if raw_query else {}
+        if body and values is not None:
+            form = parse_plain(body.removesuffix(b"&")) if is_form(method, content_type) else None
+            values = None if form is None else {**form, **values}
+        if values:
             return cls(values, plain=True)
         return cls(parse_values(raw_query, content_type, body, method))
 

@@ -8,6 +8,7 @@ from http import HTTPStatus
 from typing import TypeVar
 
 from app.http.call import JSON, Call, Reply
+from app.http.forms import is_form
 from app.http.params import Parameters, parse_beat, parse_list
 
 C = TypeVar("C")
@@ -44,17 +45,23 @@ class ParseMemo:
         self.made[key] = made
 
 
+_FRAMING_LENGTHS = frozenset(map(len, ("content-length", "connection", "expect", "transfer-encoding")))
+
+
 class HeaderBlock:
     """The headers of a request, as text when somebody asks. Most clients send the same ones with every request."""
 
-    __slots__ = ("_named", "chunked", "connection", "content_length", "expects", "raw")
+    __slots__ = ("_fields", "_named", "chunked", "connection", "content_length", "expects", "raw")
 
     def __init__(self, raw: RawHeaders) -> None:
         self.raw = raw
+        self._fields: dict[bytes, bytes] | None = None
         self._named: dict[str, str] | None = None
         self.content_length: bytes | None = None
         self.connection = self.expects = self.chunked = False
         for name, value in raw:
+            if len(name) not in _FRAMING_LENGTHS:
+                continue
             match name.lower():
                 case b"content-length":
                     self.content_length = value.strip()
@@ -64,6 +71,16 @@ class HeaderBlock:
                     self.expects = value.strip().lower() == b"100-continue"
                 case b"transfer-encoding":
                     self.chunked = True
+
+    def get(self, name: str) -> str | None:
+        """As ``named.get(name)``, without making text of the other headers."""
+        fields = self._fields
+        if fields is None:
+            fields = self._fields = {raw_name.lower(): value for raw_name, value in self.raw}
+        if len(fields) != len(self.raw):
+            return self.named.get(name)
+        value = fields.get(name.encode())
+        return None if value is None else value.decode("latin-1").strip(" \t")
 
     @property
     def named(self) -> Mapping[str, str]:
@@ -114,10 +131,18 @@ class WireCall(Call):
     def headers(self) -> Mapping[str, str]:  # type: ignore[override]
         return self._block.named
 
+    def header(self, name: str) -> str | None:
+        return self._block.get(name)
+
     def parse(self, parser: Callable[[Parameters], C]) -> C:
-        if self.body or parser not in MEMOISED:
+        if parser not in MEMOISED:
             return parser(self.parameters)
-        key = (parser, self.raw_query)
+        query = self.raw_query
+        if self.body:
+            if not is_form(self.method, self.header("content-type") or ""):
+                return parser(self.parameters)
+            query = b"%b\n%b" % (query, self.body)  # no query has a line's end in it
+        key = (parser, query)
         made = self._memo.made.get(key)
         if made is None:
             made = parser(self.parameters)

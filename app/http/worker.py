@@ -26,6 +26,9 @@ requests leave behind are young, and found by the collections of the young.
 NOTIFY_S = 1.0
 DRAIN_POLL_S = 0.02
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGQUIT)
+LISTENERS = 8
+"""For each listening socket. libuv takes one connection at each in a turn of the loop: under load, with turns of some
+milliseconds, five hundred clients that come at once would wait for seconds."""
 SERVER_BACKLOG = 2_048
 
 
@@ -67,9 +70,10 @@ class LoopWorker(Worker):
         server = HttpServer(self.wsgi, services, self.loop, self.cfg.worker_connections)
         listening: list[Any] = [
             await self.loop.create_server(
-                lambda: HttpConnection(server), sock=one.sock, backlog=self.cfg.backlog or SERVER_BACKLOG
+                lambda: HttpConnection(server), sock=one.sock.dup(), backlog=self.cfg.backlog or SERVER_BACKLOG
             )
             for one in self.sockets
+            for _ in range(LISTENERS)
         ]
         ended = asyncio.Event()
         for number in STOP_SIGNALS:
@@ -85,7 +89,6 @@ class LoopWorker(Worker):
             one.close()
         await self._drain(server)
         server.stop()
-        await asyncio.sleep(0)  # the turn of the loop in which connections that were cut hear of it
 
     def _on_signal(self, number: int, handler: Any, ended: asyncio.Event) -> None:
         if callable(handler):

@@ -35,8 +35,8 @@ def make_environ(connection: HttpConnection, request: Request, server_address: t
     environ: dict[str, Any] = {
         "REQUEST_METHOD": request.method.decode("latin-1"),
         "SCRIPT_NAME": "",
-        "PATH_INFO": unquote_to_bytes(path.partition("#")[0].encode("latin-1")).decode("latin-1"),
-        "QUERY_STRING": query.partition("#")[0],
+        "PATH_INFO": unquote_to_bytes(path.encode("latin-1")).decode("latin-1"),
+        "QUERY_STRING": query,
         "RAW_URI": target,
         "REMOTE_ADDR": connection.remote_ip,
         "REMOTE_PORT": str(connection.remote_port),

@@ -1,11 +1,13 @@
 """One change of one instance as the answer to a forwarded write brings it to the member that passed the write on.
 
 Shape: ``{"key": datum key, "id": instance key, "version": text, "instance": fields of a datum's instance}``, or
-``"age"`` and ``"keep"`` (ms) of a removal in place of ``"instance"``. It is ASCII, and fits a header.
+``"age"`` and ``"keep"`` (ms) of a removal in place of ``"instance"``; none of these when that would be too long: then
+the owner's own send is waited for. It is ASCII, and fits a header.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import orjson
 
@@ -17,12 +19,12 @@ from distro.errors import CodecError
 from distro.types import Version
 
 CHANGE_BYTES_MAX = 4_096
-"""A longer one is left out: the datum itself is under way."""
+"""Of the whole text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """``held`` is the instance as its owner holds it; ``stone`` its removal."""
+    """``held`` is the instance as its owner holds it; ``stone`` its removal; neither is told when it is too long."""
 
     key: str
     instance_key: str
@@ -40,7 +42,7 @@ class Changes:
         self._publish = publish
 
     def change_of(self, namespace: str, full_name: str, instance_key: str) -> bytes | None:
-        """The last change of an instance here; None when nothing is known of it, or it is too long to tell."""
+        """The last change of an instance here, or only its version, when it is too long; None when none is known."""
         service = self._registry.get(namespace, full_name)
         if service is None:
             return None
@@ -48,31 +50,41 @@ class Changes:
         fields: dict[str, object] = {"key": service.key, "id": instance_key}
         held, stone = service.held.get(instance_key), service.tombstones.get(instance_key)
         if held is not None:
-            fields |= {"version": held.version.to_text(), "instance": encode_held(held, now_ms, now_ms, versioned=True)}
+            fields["version"] = held.version.to_text()
+            whole = fields | {"instance": encode_held(held, now_ms, now_ms, versioned=True)}
         elif stone is not None:
-            age_ms = max(now_ms - stone.at_ms, 0)
-            fields |= {"version": stone.version.to_text(), "age": age_ms, "keep": stone.keep_ms}
+            fields["version"] = stone.version.to_text()
+            whole = fields | {"age": max(now_ms - stone.at_ms, 0), "keep": stone.keep_ms}
         else:
             return None
-        text = to_ascii(orjson.dumps(fields))
-        return text if len(text) <= CHANGE_BYTES_MAX else None
+        # JSON need not escape DEL, and no header may hold it.
+        texts = (to_ascii(orjson.dumps(one)).replace(b"\x7f", b"\\u007f") for one in (whole, fields))
+        return next((text for text in texts if len(text) <= CHANGE_BYTES_MAX), None)
 
     def take_change(self, text: bytes) -> Callable[[], bool]:
         """Take a change over if it is the next one of what is held here; return how to see whether it is known.
 
+        Until it is, each look tries again: of changes that overtook each other the later one fits in its turn.
+
         Raises:
             CodecError: it cannot be read.
         """
-        change = _decode(text, self._now_ms())
-        parts = (change.key, change.instance_key, change.version, change.held, change.stone)
-        if self._registry.take_change(*parts, self._now_ms()):
-            self._publish(InstancesChanged(change.key, Origin.PEER))
-        return lambda: self._is_known(change)
+        look = partial(self._look, _decode(text, self._now_ms()))
+        look()
+        return look
 
-    def _is_known(self, change: Change) -> bool:
+    def _look(self, change: Change) -> bool:
         """Whether what is held comes after the change, or from another writer, who knows better."""
         version = self._registry.version(change.key)
-        return version is not None and (version >= change.version or version.epoch > change.version.epoch)
+        if version is not None and version >= change.version:
+            return True
+        if change.held is None and change.stone is None:
+            return False
+        parts = (change.key, change.instance_key, change.version, change.held, change.stone)
+        if not self._registry.take_change(*parts, self._now_ms()):
+            return False
+        self._publish(InstancesChanged(change.key, Origin.PEER))
+        return True
 
 
 def _decode(text: bytes, now_ms: int) -> Change:
@@ -91,7 +103,9 @@ def _decode(text: bytes, now_ms: int) -> Change:
         if held.instance.key != instance_key or held.version != version:
             raise CodecError("field 'instance' of a change is another one")
         return Change(key, instance_key, version, held, None)
-    age_ms, keep_ms = fields.get("age"), fields.get("keep")
+    if "age" not in fields:
+        return Change(key, instance_key, version, None, None)
+    age_ms, keep_ms = fields["age"], fields.get("keep")
     if type(age_ms) is not int or type(keep_ms) is not int or age_ms < 0 or keep_ms < 0:
         raise CodecError("fields 'age' and 'keep' of a change are no numbers")
     return Change(key, instance_key, version, None, Tombstone(version, now_ms - age_ms, keep_ms))

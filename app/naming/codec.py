@@ -6,7 +6,9 @@ differs, ``"beatAge"`` (ms), and ``"heard": true`` when the sender knows that ag
 Times travel as ages, because the members' clocks differ.
 """
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -29,6 +31,8 @@ from distro.types import NO_VERSION, Datum, Version
 AGE_MS_MAX = 10 * 365 * 86_400_000
 KEEP_MS_DEFAULT = 90_000
 TEXT_CHARS_MAX = 65_536
+ENTRIES_PER_PART = 100
+_NOT_ASCII = re.compile("[^\x00-\x7f]+")
 
 
 def instance_fields(one: Instance) -> dict[str, Any]:
@@ -98,22 +102,26 @@ class InstanceListCodec:
 
         Without our own fields it is plain ASCII too: some calls of real Nacos re-read it in the machine's charset.
         """
+        return b"".join(self.encode_parts(datum, now_ms, versioned))
+
+    def encode_parts(self, datum: Datum, now_ms: int, versioned: bool) -> Iterator[bytes]:
+        """The same in parts, each made in under a millisecond: one call for a big datum would stop all threads."""
         value: InstanceList = datum.value
         wall_ms = self._wall_ms()
-        listed = [encode_held(held, now_ms, wall_ms, versioned) for held in value.held.values()]
-        body: dict[str, Any] = {"key": datum.key, "value": {"instanceList": listed}, "timestamp": 1}
-        if not versioned:
-            return to_ascii(orjson.dumps(body))
-        body["version"] = datum.version.to_text()
-        body["tombstones"] = {
-            key: {
-                "version": stone.version.to_text(),
-                "age": max(now_ms - stone.at_ms, 0),
-                "keep": stone.keep_ms,
-            }
-            for key, stone in value.tombstones.items()
-        }
-        return orjson.dumps(body)
+        yield b'{"key":' + _json(datum.key, versioned) + b',"value":{"instanceList":['
+        helds, comma = iter(value.held.values()), b""
+        while part := [encode_held(held, now_ms, wall_ms, versioned) for held in islice(helds, ENTRIES_PER_PART)]:
+            yield comma + _json(part, versioned)[1:-1]
+            comma = b","
+        yield b']},"timestamp":1'
+        if versioned:
+            yield b',"version":' + orjson.dumps(datum.version.to_text()) + b',"tombstones":{'
+            stones, comma = iter(value.tombstones.items()), b""
+            while gone := {key: _encode_stone(stone, now_ms) for key, stone in islice(stones, ENTRIES_PER_PART)}:
+                yield comma + orjson.dumps(gone)[1:-1]
+                comma = b","
+            yield b"}"
+        yield b"}"
 
     def decode(self, key: str, body: Mapping[str, Any], now_ms: int) -> Datum:
         """The datum of a JSON object; its fields are checked one by one.
@@ -145,13 +153,22 @@ class InstanceListCodec:
         return instance_list_checksum([held.instance for held in value.held.values()])
 
 
+def _encode_stone(stone: Tombstone, now_ms: int) -> dict[str, Any]:
+    return {"version": stone.version.to_text(), "age": max(now_ms - stone.at_ms, 0), "keep": stone.keep_ms}
+
+
+def _json(value: object, versioned: bool) -> bytes:
+    return orjson.dumps(value) if versioned else to_ascii(orjson.dumps(value))
+
+
 def to_ascii(utf8: bytes) -> bytes:
     """JSON with every other character written as ``\\uXXXX``."""
-    if utf8.isascii():
-        return utf8
-    units = utf8.decode().encode("utf-16-be")
-    codes = (int.from_bytes(units[i : i + 2]) for i in range(0, len(units), 2))
-    return "".join(chr(code) if code < 128 else f"\\u{code:04x}" for code in codes).encode()
+    return utf8 if utf8.isascii() else _NOT_ASCII.sub(_escape, utf8.decode()).encode()
+
+
+def _escape(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be")
+    return "".join(f"\\u{int.from_bytes(units[i : i + 2]):04x}" for i in range(0, len(units), 2))
 
 
 def decode_held(fields: object, now_ms: int) -> Held:

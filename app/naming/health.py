@@ -23,6 +23,7 @@ UNITS_PER_SLICE = 5_000
 """A unit is a look at an instance: so many take under a millisecond."""
 UNITS_PER_SERVICE = 20
 UNITS_PER_DEED = 50
+SPREAD_TURNS = 32
 SERVICES_PER_UNIT = 4
 """Of services only the moment is compared."""
 
@@ -64,6 +65,7 @@ class BeatCheck:
         self._began_ms = 0
         self._now_ms = 0
         self._units_left = 0
+        self._turn = 0
         self._may_judge = False
         self._responsible: Callable[[str], bool] = lambda _name: False
 
@@ -148,11 +150,20 @@ class BeatCheck:
             due_ms = self._tidy(service)
             if service.held and service.version.writer == self._registry.writer:
                 if self._may_judge and self._responsible(service.full_name):
-                    due_ms = min(due_ms, (yield from self._judge(service)))
+                    next_ms = yield from self._judge(service)
+                    due_ms = min(due_ms, next_ms if was_due_ms else self._spread(next_ms))
                 else:
                     due_ms = was_due_ms  # it may be ours to judge at any moment
         finally:
             self._registry.expect(service, due_ms)
+
+    def _spread(self, due_ms: int) -> int:
+        """An earlier moment than that, for every service another: many that were taken over at once shall not stay due
+        at the same second for ever."""
+        if due_ms == NOT_DUE_MS:
+            return due_ms
+        self._turn = (self._turn + 1) % SPREAD_TURNS
+        return due_ms - max(due_ms - self._now_ms, 0) * self._turn // (2 * SPREAD_TURNS)
 
     def _tidy(self, service: Service) -> int:
         """Forget what has been remembered for long enough; return when to come again for it."""

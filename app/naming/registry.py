@@ -293,6 +293,10 @@ class Registry(ServiceTable):
             service.ghosts.pop(instance_key, None)
             service.numbers = None
             if held is not None:
+                self._open(*parsed, now_ms)  # one that was removed by its own call is seen again
+                old = service.held.get(instance_key)
+                held.heard_ms = old.heard_ms if old else NEVER_MS
+                held.beat_ms = max(held.beat_ms, old.beat_ms) if old else held.beat_ms
                 service.held[instance_key] = held
                 service.tombstones.pop(instance_key, None)
                 service.clusters.add(held.instance.cluster_name)
@@ -301,10 +305,12 @@ class Registry(ServiceTable):
             elif stone is not None:
                 service.held.pop(instance_key, None)
                 service.tombstones[instance_key] = stone
+                bound_tombstones(service.tombstones)
                 self._expect(service, stone.at_ms + stone.keep_ms + 1)
             service.version = version
             service.revision += 1
             service.changed_ms = now_ms
+            self._hide_if_dropped(service)
             return True
 
     def is_covered(self, datum: Datum) -> bool:
@@ -387,7 +393,8 @@ class Registry(ServiceTable):
 
 
 def _ids(service: Service) -> Iterator[str | None]:
-    return (held.instance.instance_id for held in list(service.held.values()))
+    for held in list(service.held.values()):
+        yield held.instance.instance_id
 
 
 def _ids_of(service: Service) -> operations.Ids:

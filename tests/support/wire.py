@@ -224,14 +224,18 @@ class Wire:
         return [one.body for one in self.replies()]
 
 
-class _Replies:
+class ReplyReader:
+    """Finds answers in bytes, however they come. Those to HEAD it cannot know."""
+
     def __init__(self) -> None:
         self.found: list[Received] = []
         self.parser = httptools.HttpResponseParser(self)
+        # What comes behind an answer that ends the connection is for the test to see.
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
         self.inside = False
 
     def on_message_begin(self) -> None:
-        self.inside, self.headers, self.body = True, dict[str, str](), b""
+        self.inside, self.headers, self.body = True, dict[str, str](), bytearray()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         assert name.lower().decode() not in self.headers, f"{name!r} twice"
@@ -242,14 +246,12 @@ class _Replies:
 
     def on_message_complete(self) -> None:
         self.inside = False
-        self.found.append(Received(self.parser.get_status_code(), self.headers, self.body))
+        self.found.append(Received(self.parser.get_status_code(), self.headers, bytes(self.body)))
 
 
 def replies_of(data: bytes) -> list[Received]:
     """Read whole answers, one behind the other; 100 is no answer of its own."""
-    reader = _Replies()
-    # What comes behind an answer that ends the connection is for the test to see.
-    reader.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+    reader = ReplyReader()
     reader.parser.feed_data(data)
     assert not reader.inside, f"cut short: {data[-200:]!r}"
     return [one for one in reader.found if one.status != 100]

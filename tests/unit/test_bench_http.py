@@ -12,7 +12,7 @@ import pytest
 
 from scripts.bench_load import MODES, LoadError, Mode, Wrk, WrkRun, fill, find_wrk, parse_wrk
 from scripts.bench_peers import CannotStart, pid_of_nacos, rnacos
-from scripts.bench_report import ALONE, CLUSTER, Results, Row, Sample, cpu_model, plot, series, tables
+from scripts.bench_report import ALONE, CLUSTER, Results, Row, Sample, cpu_model, overview, plot, series, tables
 from tests.support.tiny_server import Given, Received, refusing_address, tiny_server
 
 BEAT, MIXED = MODES["beat"], MODES["mixed"]
@@ -304,6 +304,19 @@ def test_tables_are_of_one_place_each() -> None:
     assert len(widths) == 1
 
 
+def test_the_overview_has_a_line_a_load_and_a_column_a_server() -> None:
+    made = results((ALONE, BEAT, 32, OURS, 10.0), (ALONE, MIXED, 32, THEIRS, 2_500.0), (CLUSTER, BEAT, 500, OURS, 30.0))
+    few, many = overview(made).split("500 connections")
+    assert [line for line in few.splitlines() if line.startswith("|")] == [
+        "| load | Rollcall | Other 1.0 |",
+        "|---|---|---|",
+        "| light beat | 10.0 / 500 / 3.0 |  |",
+        "| mixed 80/15/5 |  | 2,500.0 / 500 / 3.0 |",
+    ]
+    assert "| light beat | 30.0 / 500 / 3.0 |" in many
+    assert "| load | Rollcall, one of three |" in many
+
+
 def test_the_plot_shows_each_server_at_the_fewest_connections(tmp_path: Path) -> None:
     made = results(
         (ALONE, BEAT, 32, OURS, 10.0),
@@ -317,7 +330,7 @@ def test_the_plot_shows_each_server_at_the_fewest_connections(tmp_path: Path) ->
     assert [(one.title, one.cpu_us) for one in drawn] == [
         ("Rollcall", (10.0, 12.0)),
         ("Other 1.0", (25.0, None)),
-        ("Rollcall, member of three", (None, 30.0)),
+        ("Rollcall, one of three", (None, 30.0)),
     ]
     plot(made, tmp_path / "plot.svg")
     assert "<svg" in (tmp_path / "plot.svg").read_text(encoding="utf-8")

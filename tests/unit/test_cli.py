@@ -320,3 +320,18 @@ class TestGunicornConfiguration:
             [sys.executable, "-c", code], cwd=ROOT, env={**os.environ, **settings}, capture_output=True, check=True
         )
         assert json.loads(done.stdout) == ["[::1]:8848", 1, "app.http.worker.LoopWorker", 0, 10, True]
+
+    @pytest.mark.parametrize(
+        ("soft", "hard", "connections", "files"),
+        [(100, 100, 64, 100), (300, 4_000, 3_744, 4_000), (900, 900, 644, 900)],
+    )
+    def test_connections_leave_descriptors_for_the_rest(
+        self, soft: int, hard: int, connections: int, files: int
+    ) -> None:
+        """The limit is raised as far as it may be."""
+        code = (
+            f"from resource import RLIMIT_NOFILE as N, getrlimit, setrlimit; setrlimit(N, ({soft}, {hard}));"
+            "import app.gunicorn_conf as c; print(c.worker_connections, getrlimit(N)[0])"
+        )
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+        assert done.stdout.split() == [str(connections), str(files)]

@@ -12,7 +12,7 @@ from app.naming.codec import InstanceListCodec
 from app.naming.keys import datum_key, instance_key
 from app.naming.operations import RegisterInstance
 from app.naming.registry import Registry
-from app.warm import FILE_NAME, FLUSH_MS, LARGE_FLUSH_MS, WarmStore
+from app.warm import FILE_NAME, FLUSH_MS, UNITS_PER_S, WarmStore
 from distro.types import Datum
 
 AGE_MS_MAX = 600_000
@@ -25,6 +25,7 @@ class Run:
     def __init__(self, folder: Path, wall_ms: int = 1_700_000_000_000) -> None:
         self.wall_ms = wall_ms
         self.now_ms = 1_000
+        self.slices = 0
         self.registry = Registry("a:1~1")
         self.store = WarmStore(folder, InstanceListCodec(self._wall), self.registry.datums, self._wall)
 
@@ -46,7 +47,8 @@ class Run:
     def tick(self, after_ms: int = FLUSH_MS) -> None:
         self.now_ms += after_ms
         self.wall_ms += after_ms
-        self.store.tick(self.now_ms)
+        while self.store.tick(self.now_ms) <= self.now_ms:
+            self.slices += 1
 
 
 @pytest.fixture
@@ -209,12 +211,47 @@ class TestFullDisk:
         first.store.close(first.now_ms)
 
 
+def fill(run: Run, service: str, count: int) -> None:
+    for number in range(count):
+        run.register(service, f"10.1.{number // 250}.{number % 250}", {"k": "x" * 100})
+
+
 def test_a_large_list_that_changes_all_the_time_is_written_seldom(tmp_path: Path, first: Run) -> None:
-    for number in range(400):
-        first.register(SERVICES[0], f"10.1.{number // 250}.{number % 250}", {"k": "x" * 100})
+    seconds = 3
+    fill(first, SERVICES[0], seconds * UNITS_PER_S)
     first.tick()
     first.register(SERVICES[0], "10.2.0.1")
     first.tick()
     assert "10.2.0.1" not in ips(Run(tmp_path, first.wall_ms).load())[0]
-    first.tick(LARGE_FLUSH_MS)
+    first.tick(seconds * 1_000)
     assert "10.2.0.1" in ips(Run(tmp_path, first.wall_ms).load())[0]
+
+
+def test_what_changed_first_is_written_first_though_others_change_all_the_time(tmp_path: Path, first: Run) -> None:
+    """One list a flush, of three that change all the time: each has its turn."""
+    for service in SERVICES:
+        fill(first, service, UNITS_PER_S // 2)
+    for turn in range(9):
+        for service in SERVICES:
+            first.register(service, f"10.3.0.{turn}")
+        first.tick()
+    ticks_behind = [
+        9 - sum(ip.startswith("10.3.") for ip in found) for found in ips(Run(tmp_path, first.wall_ms).load())
+    ]
+    assert sorted(ticks_behind) == [0, 1, 2]
+
+
+def test_a_large_list_is_made_in_slices(first: Run) -> None:
+    fill(first, SERVICES[0], 2_000)
+    first.tick()
+    assert first.slices >= 4, "of some 500 instances each"
+
+
+def test_the_end_waits_for_nothing(tmp_path: Path, first: Run) -> None:
+    for service in SERVICES:
+        fill(first, service, 2 * UNITS_PER_S)
+    first.store.tick(first.now_ms + FLUSH_MS)  # a slice of one
+    first.register(SERVICES[0], "10.2.0.1")
+    first.store.close(first.now_ms)
+    found = ips(Run(tmp_path, first.wall_ms).load())
+    assert [len(one) for one in found] == [2 * UNITS_PER_S + 2, 2 * UNITS_PER_S + 1, 2 * UNITS_PER_S + 1]

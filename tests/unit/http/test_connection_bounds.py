@@ -93,6 +93,12 @@ def test_what_is_just_small_enough(wire: Wire, sent: bytes) -> None:
     assert wire.server.reserved == 0
 
 
+def test_what_is_too_large_behind_a_wish_for_another_protocol(wire: Wire) -> None:
+    wish = request("/x", "GET", b"", "Connection: upgrade", "Upgrade: h2c")
+    wire.send(wish + wish + request("/" + "a" * LINE_BYTES_MAX))
+    assert wire.statuses() == [200, 200, 414]
+
+
 def test_a_head_without_end_is_not_collected(wire: Wire) -> None:
     endless = (b"b" * 1_000 for _ in range(10 * HEAD_BYTES_MAX // 1_000))
     wire.send(b"GET / HTTP/1.1\r\nA: ", *endless)

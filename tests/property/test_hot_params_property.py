@@ -1,0 +1,248 @@
+"""The parsers written by hand against schemas: the same command, or the same refusal, whatever a client sends."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from app.http.call import JSON
+from app.http.forms import parse_values
+from app.http.hot_params import quick_beat, quick_register
+from app.http.params import Parameters, parse_beat, parse_deregister, parse_list, parse_register
+from app.naming.errors import InvalidParam
+from tests.support import hot_schemas
+
+FORM = "application/x-www-form-urlencoded"
+Parser = Callable[[Parameters, bool], Any]
+Oracle = Callable[[Mapping[str, str], bool], Any]
+
+HOT: dict[str, tuple[Parser, Oracle]] = {
+    "register": (parse_register, hot_schemas.register),
+    "deregister": (parse_deregister, hot_schemas.deregister),
+    "beat": (lambda parameters, _: parse_beat(parameters), hot_schemas.beat),
+    "list": (lambda parameters, _: parse_list(parameters), hot_schemas.list_query),
+}
+
+# --- what clients send --------------------------------------------------------------------------------
+
+FLAGS = ["true", "TRUE", "True", " tRuE ", "false", "yes", "on", "y", "t", "T", "1", "0", "", " ", "null", "\ufb06"]
+LONG = "x" * 600
+# fmt: off
+USUAL: dict[str, list[str]] = {
+    "serviceName": ["a", "orders", "G@@a", "com.acme:orders_v2"],
+    "groupName": ["DEFAULT_GROUP", "g"],
+    "namespaceId": ["public", "ns-1", "6f1c9d2e"],
+    "ip": ["10.0.0.1", "255.255.255.255", "0.0.0.0"],
+    "port": ["80", "8080", "0", "65535"],
+    "clusterName": ["DEFAULT", "c1"],
+    "weight": ["1", "1.0", "2.5", "0", "100"],
+    "metadata": ["", "{}", '{"version":"1.0"}', "a=1,b=2", '{"preserved.register.source":"SPRING_CLOUD"}', '{"k":"v w"}'],
+    "healthy": ["true", "false"], "enabled": ["true", "false"], "enable": ["true"], "ephemeral": ["true", "false"],
+    "healthyOnly": ["true", "false"], "isCheck": ["false"], "clusters": ["", "DEFAULT", "c1,c2"],
+    "udpPort": ["0", "54321"], "clientIP": ["10.0.0.9"], "app": ["unknown", "my-app"],
+}
+ODD: dict[str, list[str]] = {
+    "serviceName": ["", " ", "\t", "@@x", "G@@", "@@", "@@@@", "a@@b@@c", " a ", "é", "a#b/c", "a b", LONG, "名"],
+    "dom": ["", " ", "old", "G@@old", " old "],
+    "groupName": ["", " ", "G@@", "é", LONG, "g "],
+    "namespaceId": ["", " ", " ns ", "a#", "a##b", "\x7f", "a\u2028b", "\x85", "a\nb", LONG, "é"],
+    "ip": [
+        "", " ", " 10.0.0.1 ", "10.0.0.1\n", "256.1.1.1", "1.2.3", "1234", "01.2.3.4", "001.2.3.4", "10.0.0.001", "1..2",
+        "1.2.3.4.5", "host-1", "a b", "[::1]", "::1", "é", "\x00", "٣.1.1.1", "10.0.0.1é", LONG, "4294967295", "4294967296",
+    ],
+    "port": [
+        "", " ", " 80 ", "+80", "-0", "-1", "0080", "00080", "000080", "65536", "99999", "100000", "2147483647", "2147483648",
+        "-2147483649", "80.0", "1e2", "0x50", "８０", "²", "1_0", "http", "0" * 40,
+    ],
+    "clusterName": ["", " ", " c1 ", "c 1", "c_1", "é", LONG], "cluster": ["", " ", "c2", " c2 "],
+    "weight": [
+        "", " ", " 1 ", "-0", "-0.0", "-1", "1e3", "1E+3", "1f", "1D", ".5", "5.", ".", "1e400", "-1e400", "1e-400", "NaN",
+        "nan", "Infinity", "-Infinity", "inf", "0x1p3", "1_0", "1e0000000001", "1e00000000001", "１", "10001", "1" * 600,
+        "1." + "0" * 509, "1." + "0" * 510, "1." + "0" * 511,
+    ],
+    "healthy": FLAGS, "enabled": FLAGS, "enable": FLAGS, "ephemeral": FLAGS, "healthyOnly": FLAGS, "isCheck": FLAGS,
+    "metadata": [
+        " ", "null", " null ", "[]", "1", '"x"', "NaN", "{", '{"a":{"b":1}}', '{"a":[1]}', '{"a":1.50,"b":true,"c":null}',
+        '{"a":1,"a":2}', '{"a":12345678901234567890123}', '{"a":-0}', '{"a":1e5}', '{"a":NaN}', '{"a":"\\ud800"}',
+        '{"a":"\\ud83d\\ude00"}', '{"é":"名"}', '{"a": "b c"}', "a=", "=1", "a=1=2", ",", "a=1,,", ",a=1", "a=1,a=2", "a",
+        '{"a":"%s"}' % LONG, '{"a":"%s"}' % ("y" * 65_530), '{"a":"%s"}' % ("y" * 65_536), '{"a":' * 300, "a=é", "{}}",
+    ],
+    "clusters": [" ", ",", "c1, c2", "é"], "env": ["", " x ", "é"], "clientIP": ["", " 1.1.1.1 "],
+    "udpPort": ["", " ", "-1", "65536", "2147483648", "x", "+1"], "app": ["", " ", " x ", "y" * 512, "y" * 513, "a\x7fb", "é"],
+    "encoding": ["UTF-8", "utf-8", "", "nope", *hot_schemas.CHARSETS],
+    "nofix": ["1"], "beat": [
+        "", " ", "{}", "null", "[]", "1", "{", '"x"', "{}x", ' {"ip":"10.0.0.1"} ', '{"ip":"10.0.0.1","port":NaN}',
+        '{"a":' * 300, '{"ip":"\\ud800"}', '{"x":"\\ud800","ip":"10.0.0.1"}', "\ufeff{}", '{"ip":"10.0.0.1",}',
+    ],
+}
+# fmt: on
+texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
+
+
+def value_of(name: str) -> st.SearchStrategy[str]:
+    usual, odd = USUAL.get(name, [""]), ODD.get(name, [""])
+    if name == "beat":
+        return st.one_of(beat_texts, beat_texts, st.sampled_from(odd))
+    return st.one_of(st.sampled_from(usual), st.sampled_from(usual), st.sampled_from(odd), texts)
+
+
+# fmt: off
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.integers(-5, 70_000), st.floats(), st.sampled_from([1.0, 0.0, -0.0, 2.5]), texts,
+)
+BEAT_FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "ip": st.sampled_from([*USUAL["ip"], *USUAL["ip"], *ODD["ip"]]),
+    "port": st.one_of(st.integers(0, 65_535), st.integers(-2, 70_000), st.sampled_from(ODD["port"])),
+    "cluster": st.sampled_from([*USUAL["clusterName"], *ODD["clusterName"], "名"]),
+    "weight": st.one_of(st.sampled_from([1.0, 2.5, 100.0, 0.0, 1, 10]), st.floats(), st.integers(), st.sampled_from(ODD["weight"])),
+    "metadata": st.one_of(
+        st.dictionaries(texts, texts, max_size=2), st.dictionaries(texts, scalars, max_size=2),
+        st.dictionaries(texts, st.lists(scalars, max_size=1), max_size=1), st.just({"k": "y" * 65_536}),
+    ),
+    "ephemeral": st.one_of(st.booleans(), st.sampled_from(["true", "False", "", "no", " true"])),
+    "serviceName": texts, "scheduled": st.booleans(), "period": st.integers(), "stopped": scalars,
+}
+# fmt: on
+usual_beats = st.fixed_dictionaries(
+    {
+        "ip": st.sampled_from(USUAL["ip"]),
+        "port": st.integers(0, 65_535),
+        "cluster": st.sampled_from(USUAL["clusterName"]),
+        "weight": st.sampled_from([1.0, 2.5, 100.0, 1]),
+    },
+    optional={
+        "metadata": st.dictionaries(st.sampled_from(["version", "zone"]), st.sampled_from(["1", "a b", "é"])),
+        "ephemeral": st.booleans(),
+        "scheduled": st.just(False),
+        "serviceName": st.just("G@@a"),
+    },
+)
+
+
+@st.composite
+def odd_beats(draw: st.DrawFn) -> dict[str, Any]:
+    names = draw(st.lists(st.sampled_from(sorted(BEAT_FIELDS)), unique=True))
+    return {name: draw(st.one_of(BEAT_FIELDS[name], BEAT_FIELDS[name], scalars)) for name in names}
+
+
+@st.composite
+def numbers_as_written(draw: st.DrawFn) -> str:
+    """A beat whose numbers no encoder would write so."""
+    number = draw(
+        st.from_regex(
+            r"-?(0|[1-9][0-9]{0,3})(\.[0-9]{1,12}|\.0{500,515})?([eE][+-]?0{0,12}[0-9]{1,3})?", fullmatch=True
+        )
+    )
+    field = draw(st.sampled_from(["weight", "port", "ignored"]))
+    fields = {"ip": '"10.0.0.1"', "port": "80", "cluster": '"c"', "weight": "1.0"} | {field: number}
+    return "{" + ",".join(f'"{name}":{value}' for name, value in fields.items()) + "}"
+
+
+beat_texts = st.one_of(
+    st.tuples(
+        st.one_of(usual_beats, usual_beats, odd_beats()),
+        st.sampled_from([(",", ":"), (", ", ": "), None]),
+        st.booleans(),
+    ).map(lambda one: json.dumps(one[0], separators=one[1], ensure_ascii=one[2])),
+    numbers_as_written(),
+)
+
+# --- as bytes -----------------------------------------------------------------------------------------
+
+
+def quote_usual(text: str) -> str:
+    """The escapes of browsers: JSON's own characters, in upper case."""
+    return quote(text, safe="!$'()*,;:@/?[]|^`\\<>~.-_")
+
+
+def quote_lower(text: str) -> str:
+    return "".join(
+        one if one.isascii() and one.isalnum() else "".join(f"%{byte:02x}" for byte in one.encode()) for one in text
+    )
+
+
+def quote_all(text: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in text.encode())
+
+
+def as_it_is(text: str) -> str:
+    """Without escapes, as far as the pair stays one."""
+    return text.replace("%", "%25").replace("&", "%26").replace("+", "%2B")
+
+
+ENCODERS = [quote, quote_plus, quote_usual, quote_lower, quote_all, as_it_is]
+NOISE = ["", "&", "x", "=y", "x=", "x=1=2", "%", "x=%zz", "x=%C3", "%78=1", "+=1", "=", "a%3Db=1"]
+raw_noise = st.one_of(st.sampled_from([text.encode() for text in NOISE]), st.binary(max_size=8))
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> tuple[bytes, bytes]:
+    """Query and form of a call."""
+    names = ["serviceName", "ip", "port"]
+    more = sorted({*USUAL, *ODD} - set(names))
+    if not draw(st.integers(0, 3)):
+        names = draw(st.lists(st.sampled_from(names), unique=True))
+    names += draw(st.lists(st.sampled_from(more), max_size=6))
+    if draw(st.booleans()):
+        names.append("beat")
+    encode = draw(st.sampled_from(ENCODERS))
+    is_usual = draw(st.booleans())
+    pairs: list[bytes] = []
+    for name in draw(st.permutations(names)):
+        value = draw(st.sampled_from(USUAL[name]) if is_usual and name in USUAL else value_of(name))
+        pairs.append(f"{name}={encode(value)}".encode())
+    if not is_usual:
+        for noise in draw(st.lists(raw_noise, max_size=2)):
+            pairs.insert(draw(st.integers(0, len(pairs))), noise)
+    cut = draw(st.sampled_from([0, len(pairs), len(pairs), len(pairs) // 2]))
+    return b"&".join(pairs[:cut]), b"&".join(pairs[cut:])
+
+
+def outcome(make: Callable[[], Any]) -> str:
+    """The command as a text, as a number that is none equals no other; or the words of the refusal."""
+    try:
+        return repr(make())
+    except InvalidParam as refusal:
+        return f"{refusal.status} {refusal.text}"
+
+
+@pytest.mark.parametrize("name", HOT)
+@given(call=calls(), ephemeral=st.booleans(), kind=st.sampled_from([FORM, FORM.upper(), f"{FORM};charset=GBK"]))
+@example((b"serviceName=a&ip=10.0.0.1&port=80", b""), True, FORM)
+@example(
+    (b"beat=" + quote('{"ip":"10.0.0.1","port":80,"cluster":"c","weight":1.0e0000000001}').encode(), b"serviceName=a"),
+    True,
+    FORM,
+)
+@example(
+    (
+        b"",
+        b"serviceName=a&beat="
+        + quote('{"ip":"10.0.0.1","port":80,"cluster":"c","weight":1.%s}' % ("0" * 511)).encode(),
+    ),
+    True,
+    FORM,
+)
+def test_parser_and_schema_agree(name: str, call: tuple[bytes, bytes], ephemeral: bool, kind: str) -> None:
+    query, form = call
+    parse, oracle = HOT[name]
+    method = {"register": "POST", "deregister": "DELETE", "beat": "PUT", "list": "GET"}[name]
+    read = hot_schemas.values_of(query, b"" if name == "list" else form)
+    expected = outcome(lambda: oracle(read, ephemeral))
+    assert outcome(lambda: parse(Parameters.of(query, kind, form, method), ephemeral)) == expected
+
+
+@pytest.mark.parametrize("name", HOT)
+@given(call=calls(), ephemeral=st.booleans())
+def test_the_quick_way_and_the_general_way_agree(name: str, call: tuple[bytes, bytes], ephemeral: bool) -> None:
+    query, form = call
+    parse, _ = HOT[name]
+    quick = Parameters.of(query, FORM, form, "POST")
+    general = Parameters(parse_values(query, FORM, form, "POST"))
+    assert general.plain is None
+    assert quick.items() == general.items()
+    assert outcome(lambda: parse(quick, ephemeral)) == outcome(lambda: parse(general, ephemeral))

@@ -1,0 +1,400 @@
+"""Single changes of an owner, taken over one by one: never out of order, never in part, and then as the whole datum."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.naming.changes import CHANGE_BYTES_MAX
+from app.naming.codec import InstanceListCodec
+from app.naming.events import Event, InstancesChanged, Origin
+from app.naming.keys import datum_key
+from app.naming.meta import ServiceMeta
+from app.naming.model import NEVER_MS
+from app.naming.operations import Beat, ChangeMetadata, DeregisterInstance, PatchInstance, RegisterInstance
+from app.naming.registry import Registry
+from app.naming.service import NamingService
+from distro.errors import CodecError
+from distro.types import NO_VERSION, Datum, Version
+
+NS, TAG = "public", "G@@a"
+KEY = datum_key(NS, TAG)
+OWNER, OTHER = "10.1.1.1:8848~1", "10.1.1.2:8848~1"
+
+State = tuple[Version, dict[str, Any], dict[str, Any]]
+
+
+@dataclass
+class Side:
+    """A member, with a clock of its own."""
+
+    writer: str
+    now_ms: int
+    events: list[Event] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.registry = Registry(self.writer)
+        self.naming = NamingService(self.registry, lambda: self.now_ms, self.events.append)
+        self.codec = InstanceListCodec(lambda: 0)
+
+    def state(self) -> State:
+        """All that counts of what is held: versions, instances, removals."""
+        service = self.registry.find(KEY)
+        if service is None:
+            return NO_VERSION, {}, {}
+        held = {key: (one.instance, one.version, one.said) for key, one in service.held.items()}
+        stones = {
+            key: (stone.version, self.now_ms - stone.at_ms, stone.keep_ms) for key, stone in service.tombstones.items()
+        }
+        return service.version, held, stones
+
+    def shown(self) -> set[str]:
+        view = self.naming.service_view(NS, TAG)
+        return {one.ip for one in view.instances} if view else set()
+
+    def change(self, ip: str) -> bytes:
+        text = self.naming.change_of(NS, TAG, key_of(ip))
+        assert text is not None
+        return text
+
+    def register(self, ip: str, **attributes: Any) -> bytes:
+        """The change that a registration is told as."""
+        self.naming.register(RegisterInstance(TAG, ip, 80, **attributes))
+        return self.change(ip)
+
+    def deregister(self, ip: str) -> bytes:
+        self.naming.deregister(DeregisterInstance(TAG, ip, 80))
+        return self.change(ip)
+
+    def take_whole(self, other: "Side") -> None:
+        """Take what the other holds as it comes over the wire, if it is newer."""
+        for datum in other.registry.datums([KEY]):
+            known = self.registry.version(KEY)
+            if known is None or known < datum.version:
+                fields = json.loads(other.codec.encode(datum, other.now_ms, versioned=True))
+                assert self.registry.apply(self.codec.decode(KEY, fields, self.now_ms), known, self.now_ms)
+
+
+def key_of(ip: str) -> str:
+    return f"{ip}:80:unknown:DEFAULT"
+
+
+def sides() -> tuple[Side, Side]:
+    return Side(OWNER, 5_000_000), Side(OTHER, 900_000)
+
+
+# --- any changes, in any order ------------------------------------------------------------------------
+
+ips = st.sampled_from(["10.0.0.1", "10.0.0.2", "10.0.0.3"])
+texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=8) | st.sampled_from(["\x7f", "\r\n", "😀", "é"])
+metadata_maps = st.dictionaries(texts, texts | st.none(), max_size=2)
+weights = st.sampled_from([1.0, 2.5])
+commands: st.SearchStrategy[Any] = st.one_of(
+    st.tuples(ips, weights, st.booleans(), st.booleans(), st.none() | metadata_maps, texts).map(
+        lambda one: RegisterInstance(
+            TAG, one[0], 80, weight=one[1], enabled=one[2], healthy=one[3], metadata=one[4], app=one[5]
+        )
+    ),
+    ips.map(lambda ip: DeregisterInstance(TAG, ip, 80)),
+    st.tuples(ips, metadata_maps, st.booleans()).map(
+        lambda one: PatchInstance(TAG, one[0], 80, metadata=one[1], healthy=one[2])
+    ),
+    st.tuples(ips, st.booleans(), weights, st.none() | metadata_maps).map(
+        lambda one: Beat(TAG, one[0], 80, full=one[1], weight=one[2], metadata=one[3])
+    ),
+    st.tuples(st.just("health"), ips, st.booleans()),
+    st.tuples(st.just("metadata"), ips, metadata_maps),
+)
+
+
+def execute(owner: Side, command: Any) -> bytes | None:
+    """Have the owner do it; return the change it would tell of."""
+    match command:
+        case RegisterInstance():
+            owner.naming.register(command)
+        case DeregisterInstance():
+            owner.naming.deregister(command)
+        case PatchInstance():
+            if key_of(command.ip) not in owner.state()[1]:
+                return None
+            owner.naming.patch(command)
+        case Beat():
+            owner.naming.beat(command)
+        case ("health", ip, healthy):
+            owner.naming.set_health(NS, TAG, key_of(ip), healthy)
+        case ("metadata", ip, change):
+            owner.naming.set_metadata(NS, TAG, key_of(ip), ChangeMetadata(change))
+    ip = command[1] if isinstance(command, tuple) else command.ip
+    return owner.naming.change_of(NS, TAG, key_of(ip))
+
+
+@given(st.lists(st.tuples(commands, st.integers(0, 50)), max_size=25))
+def test_changes_in_order_make_what_the_whole_datum_makes(steps: list[tuple[Any, int]]) -> None:
+    (owner, copy), whole = sides(), Side(OTHER, 1)
+    for command, wait_ms in steps:
+        change = execute(owner, command)
+        if change is not None:
+            assert all(0x20 <= byte < 0x7F for byte in change), "it goes into a header"
+            assert len(change) <= CHANGE_BYTES_MAX
+            assert copy.naming.take_change(change)()
+            assert copy.state() == owner.state()
+        for side in (owner, copy, whole):
+            side.now_ms += wait_ms
+    whole.take_whole(owner)
+    if whole.registry.version(KEY) is not None:
+        assert copy.state() == whole.state() == owner.state()
+    assert set(copy.events) <= {InstancesChanged(KEY, Origin.PEER)}
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(commands, min_size=1, max_size=12),
+    st.lists(st.tuples(st.sampled_from(["take", "look", "sync"]), st.integers(0, 30)), max_size=30),
+    st.booleans(),
+)
+def test_changes_in_any_order_are_never_applied_in_part(
+    steps: list[Any], deliveries: list[tuple[str, int]], another_wrote_before: bool
+) -> None:
+    """Whatever comes late, twice or never: what the copy holds is what the owner held at that version."""
+    owner, copy = sides()
+    if another_wrote_before:
+        former = Side("10.1.1.3:8848~1", 70_000)
+        former.register("10.0.0.1")
+        former.register("10.0.0.9")
+        owner.take_whole(former)
+        copy.take_whole(former)
+    held_at = {owner.state()[0]: owner.state()}
+    made: list[bytes] = []
+    for command in steps:
+        change = execute(owner, command)
+        held_at[owner.state()[0]] = owner.state()
+        if change is not None:
+            made.append(change)
+    looks: list[Callable[[], bool]] = []
+    version = copy.state()[0]
+    for what, number in deliveries:
+        if what == "take" and made:
+            looks.append(copy.naming.take_change(made[number % len(made)]))
+        elif what == "look" and looks:
+            looks[number % len(looks)]()
+        elif what == "sync" and number < 3:
+            copy.take_whole(owner)
+        assert copy.state() == held_at[copy.state()[0]]
+        assert copy.state()[0] >= version, "versions never fall"
+        version = copy.state()[0]
+    copy.take_whole(owner)
+    assert copy.state() == owner.state()
+    assert all(look() for look in looks)
+
+
+# --- single cases -------------------------------------------------------------------------------------
+
+
+def test_the_first_change_of_an_unknown_key_is_taken() -> None:
+    owner, copy = sides()
+    assert copy.naming.take_change(owner.register("10.0.0.1"))()
+    assert copy.state() == owner.state()
+    assert copy.shown() == {"10.0.0.1"}
+    assert copy.events == [InstancesChanged(KEY, Origin.PEER)]
+
+
+def test_a_later_change_of_an_unknown_key_is_not_taken() -> None:
+    owner, copy = sides()
+    first, second = owner.register("10.0.0.1"), owner.register("10.0.0.2")
+    look = copy.naming.take_change(second)
+    assert not look()
+    assert copy.state() == (NO_VERSION, {}, {})
+    assert copy.events == []
+    # When the one before it has come after all, it fits.
+    assert copy.naming.take_change(first)()
+    assert copy.shown() == {"10.0.0.1"}
+    assert look()
+    assert copy.state() == owner.state()
+    assert len(copy.events) == 2
+
+
+def test_the_first_change_of_an_owner_that_once_forgot_the_key_is_not_taken() -> None:
+    """Its epoch tells that there was more."""
+    owner, copy = sides()
+    owner.register("10.0.0.1")
+    owner.registry.forget(KEY)
+    assert not copy.naming.take_change(owner.register("10.0.0.2"))()
+    assert copy.shown() == set()
+
+
+def test_a_gap_is_not_jumped() -> None:
+    owner, copy = sides()
+    copy.naming.take_change(owner.register("10.0.0.1"))
+    owner.register("10.0.0.2")
+    before = copy.state()
+    assert not copy.naming.take_change(owner.register("10.0.0.3"))()
+    assert copy.state() == before
+
+
+def test_what_is_known_is_not_taken_again() -> None:
+    owner, copy = sides()
+    first = owner.register("10.0.0.1")
+    second = owner.deregister("10.0.0.1")
+    for change in (first, second, first, second, first):
+        assert copy.naming.take_change(change)()
+    assert copy.state() == owner.state()
+    assert copy.shown() == set()
+    assert len(copy.events) == 2
+
+
+def test_another_writers_state_is_not_touched() -> None:
+    owner, copy = sides()
+    copy.naming.take_change(owner.register("10.0.0.1"))
+    change = owner.register("10.0.0.2")
+    assert copy.registry.claim(KEY, copy.now_ms)
+    before = copy.state()
+    assert copy.naming.take_change(change)(), "what is held here is newer"
+    assert copy.state() == before
+
+
+def test_a_write_that_changed_nothing_is_known_at_once() -> None:
+    owner, copy = sides()
+    copy.naming.take_change(owner.register("10.0.0.1"))
+    copy.naming.take_change(owner.register("10.0.0.2"))
+    assert copy.naming.take_change(owner.register("10.0.0.1"))()
+    assert len(copy.events) == 2
+
+
+def test_nothing_is_told_of_what_is_not_there() -> None:
+    owner, _ = sides()
+    assert owner.naming.change_of(NS, TAG, key_of("10.0.0.1")) is None
+    owner.register("10.0.0.1")
+    assert owner.naming.change_of(NS, TAG, key_of("10.0.0.9")) is None
+
+
+@pytest.mark.parametrize("length", [10, CHANGE_BYTES_MAX - 500, CHANGE_BYTES_MAX, 60_000])
+def test_of_a_change_that_is_too_long_only_the_version_is_told(length: int) -> None:
+    owner, copy = sides()
+    change = owner.register("10.0.0.1", metadata={"x": "y" * length})
+    assert len(change) <= CHANGE_BYTES_MAX
+    look = copy.naming.take_change(change)
+    fits = length < CHANGE_BYTES_MAX
+    assert ("instance" in orjson.loads(change)) is look() is fits
+    copy.take_whole(owner)
+    assert look()
+    assert copy.state() == owner.state()
+
+
+def test_nothing_is_told_when_even_the_version_is_too_long() -> None:
+    owner, _ = sides()
+    namespace = "é" * 500 + "😀"
+    owner.naming.register(RegisterInstance(TAG, "10.0.0.1", 80, namespace=namespace))
+    assert owner.naming.change_of(namespace, TAG, key_of("10.0.0.1")) is not None
+    namespace = "😀" * 500
+    owner.naming.register(RegisterInstance(TAG, "10.0.0.1", 80, namespace=namespace))
+    assert owner.naming.change_of(namespace, TAG, key_of("10.0.0.1")) is None
+
+
+def test_a_removed_service_is_seen_again() -> None:
+    """Its description was removed by its own call on both members, which hid it as soon as it was empty."""
+    owner, copy = sides()
+    for side in (owner, copy):
+        side.registry.set_meta(NS, TAG, ServiceMeta(), side.now_ms)
+    for change in (owner.register("10.0.0.1"), owner.deregister("10.0.0.1")):
+        assert copy.naming.take_change(change)()
+    for side in (owner, copy):
+        side.registry.set_meta(NS, TAG, None, side.now_ms)
+        assert side.naming.service_view(NS, TAG) is None
+    assert copy.naming.take_change(owner.register("10.0.0.1"))()
+    assert copy.shown() == owner.shown() == {"10.0.0.1"}
+    assert copy.naming.list_services(NS, None) == owner.naming.list_services(NS, None) == [TAG]
+
+
+def test_a_removed_service_is_hidden_with_its_last_instance() -> None:
+    owner, copy = sides()
+    for side in (owner, copy):
+        side.registry.set_meta(NS, TAG, ServiceMeta(), side.now_ms)
+    assert copy.naming.take_change(owner.register("10.0.0.1"))()
+    copy.registry.set_meta(NS, TAG, None, copy.now_ms)
+    assert copy.shown() == {"10.0.0.1"}
+    assert copy.naming.take_change(owner.deregister("10.0.0.1"))()
+    assert copy.naming.service_view(NS, TAG) is None
+
+
+def test_what_was_heard_here_is_not_forgotten() -> None:
+    """Beats come to the copy too; should it become the owner, it judges by them."""
+    owner, copy = sides()
+    copy.naming.take_change(owner.register("10.0.0.1"))
+    held = copy.registry.find(KEY).held  # type: ignore[union-attr]
+    key = key_of("10.0.0.1")
+    assert (held[key].beat_ms, held[key].heard_ms) == (copy.now_ms, NEVER_MS), "what others heard proves nothing"
+    for side in (owner, copy):
+        side.now_ms += 5_000
+    assert copy.naming.beat_of_copy(Beat(TAG, "10.0.0.1", 80), lambda *_: True) == 0
+    owner.naming.set_health(NS, TAG, key, False)  # no beat came to it since
+    assert copy.naming.take_change(owner.change("10.0.0.1"))()
+    assert not held[key].instance.healthy
+    assert held[key].beat_ms == held[key].heard_ms == copy.now_ms
+
+
+def test_a_copy_that_becomes_the_owner_judges_what_it_took_over() -> None:
+    owner, copy = sides()
+    for ip in ("10.0.0.1", "10.0.0.2"):
+        service = copy.registry.find(KEY)
+        if service is not None:
+            service.due_ms = 1 << 50  # as after a look at it
+        copy.naming.take_change(owner.register(ip, metadata={"preserved.heart.beat.timeout": "1000"}))
+    service = copy.registry.find(KEY)
+    assert service is not None
+    assert service.due_ms <= copy.now_ms + 1_001
+
+
+UNREADABLE = {
+    "nothing": b"",
+    "no JSON": b"{",
+    "a list": b"[]",
+    "no key": b"{}",
+    "no id": orjson.dumps({"key": KEY}),
+    "no version": orjson.dumps({"key": KEY, "id": "i"}),
+    "a version that is none": orjson.dumps({"key": KEY, "id": "i", "version": "1.x"}),
+    "a number as version": orjson.dumps({"key": KEY, "id": "i", "version": 1}),
+    "no instance": orjson.dumps({"key": KEY, "id": "i", "version": "1.0.w", "instance": 1}),
+    "an age before now": orjson.dumps({"key": KEY, "id": "i", "version": "1.0.w", "age": -1, "keep": 1}),
+    "no time to keep": orjson.dumps({"key": KEY, "id": "i", "version": "1.0.w", "age": 1}),
+    "a text as age": orjson.dumps({"key": KEY, "id": "i", "version": "1.0.w", "age": "1", "keep": 1}),
+    "true as age": orjson.dumps({"key": KEY, "id": "i", "version": "1.0.w", "age": True, "keep": 1}),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_what_cannot_be_read_says_so(name: str) -> None:
+    _, copy = sides()
+    with pytest.raises(CodecError):
+        copy.naming.take_change(UNREADABLE[name])
+    assert copy.events == []
+
+
+@pytest.mark.parametrize("part", ["id", "version"])
+def test_an_instance_under_another_name_is_refused(part: str) -> None:
+    owner, copy = sides()
+    change = orjson.loads(owner.register("10.0.0.1"))
+    owner.register("10.0.0.2")
+    change[part] = orjson.loads(owner.change("10.0.0.2"))[part]
+    with pytest.raises(CodecError, match="another one"):
+        copy.naming.take_change(orjson.dumps(change))
+
+
+def test_a_key_of_another_kind_is_not_taken() -> None:
+    owner, copy = sides()
+    change = orjson.loads(owner.register("10.0.0.1"))
+    assert not copy.naming.take_change(orjson.dumps(change | {"key": "rollcall.record"}))()
+    assert copy.registry.services() == []
+
+
+def test_a_datum_is_equal_whichever_way_it_came() -> None:
+    """Members compare versions, then checksums: of equal versions these are equal."""
+    owner, copy = sides()
+    for change in (owner.register("10.0.0.1"), owner.register("10.0.0.2", weight=2.0), owner.deregister("10.0.0.1")):
+        copy.naming.take_change(change)
+    datums: list[Datum] = [next(iter(side.registry.datums([KEY]))) for side in (owner, copy)]
+    assert owner.codec.checksum(datums[0]) == copy.codec.checksum(datums[1])
