@@ -173,6 +173,11 @@ _DISTRO: dict[str, tuple[tuple[str, ...], Kind[int], str]] = {
         _MS,
         "How long a change waits for others of its key before it is sent; 0 sends at once.",
     ),
+    "sync_spacing_ms": (
+        ("rollcall.distro.syncSpacingMs",),
+        _MS,
+        "The least time from one send to a member to the next; what changes meanwhile goes with that.",
+    ),
     "sync_timeout_ms": ((f"{_DATA}.sync.timeoutMs",), _TIMEOUT_MS, "How long one send to a member may take."),
     "retry_delay_ms": (
         ("rollcall.distro.retryDelayMs",),

@@ -9,6 +9,8 @@ class DistroConfig:
 
     sync_delay_ms: int = 0
     """How long a change waits for others of its key before it leaves; 0 sends at once when the peer is idle."""
+    sync_spacing_ms: int = 10
+    """From one send to a peer to the next: under a stream of changes each send then carries several."""
     sync_timeout_ms: int = 3_000
     retry_delay_ms: int = 250
     """First wait after a failed send; doubles up to ``retry_delay_ms_max``."""

@@ -245,9 +245,9 @@ class DistroProtocol:
             return self._next_query(peer, lane, now_ms)
         # What is owed goes first, or the peer would ask for it; but no stream of changes puts a round off for long.
         is_late = now_ms - lane.verify_due_ms >= self._config.verify_interval_ms
-        if (is_late or not lane.tasks.is_due(now_ms)) and (verify := self._next_verify(peer, lane, now_ms)):
+        if (is_late or not lane.is_sync_due(now_ms)) and (verify := self._next_verify(peer, lane, now_ms)):
             return verify
-        if keys := lane.tasks.pop_due(now_ms, self._config.batch_keys_max):
+        if keys := lane.take_sync(now_ms, self._config.batch_keys_max, self._config.sync_spacing_ms):
             self._record.sync_sent += 1
             self._record.sync_keys += len(keys)
             names = tuple(key.key for key in keys)

@@ -71,6 +71,8 @@ class Inbox(Notices):
         self._sync: dict[DistroKey, None] = {}
         self._events: deque[Event] = deque()
         self._closed = False
+        self._patient = False
+        """The thread looks for keys by itself in a moment, and need not be woken for each."""
 
     def sync(self, key: DistroKey) -> None:
         with self._condition:
@@ -78,7 +80,8 @@ class Inbox(Notices):
                 self._record.inbox_dropped += 1
                 return
             self._sync[key] = None
-            self._condition.notify()
+            if not self._patient:
+                self._condition.notify()
 
     def claim(self, key: DistroKey) -> None:
         self.put(lambda protocol, _now_ms: protocol.claim_later(key))
@@ -100,11 +103,16 @@ class Inbox(Notices):
             self._closed = True
             self._condition.notify()
 
-    def take(self, timeout_s: float) -> tuple[list[Event], list[DistroKey], bool]:
-        """Wait for events; return them, the keys to sync, and whether the inbox is closed."""
+    def take(self, timeout_s: float, *, patient: bool = False) -> tuple[list[Event], list[DistroKey], bool]:
+        """Wait for events; return them, the keys to sync, and whether the inbox is closed.
+
+        ``patient``: keys alone do not end the wait.
+        """
         with self._condition:
-            if not (self._events or self._sync or self._closed):
+            if not (self._events or self._closed or (self._sync and not patient)):
+                self._patient = patient
                 self._condition.wait(timeout_s)
+                self._patient = False
             events, keys = list(self._events), list(self._sync)
             self._events.clear()
             self._sync.clear()
@@ -209,11 +217,14 @@ class DistroRuntime:
     # --- the thread that owns the protocol -------------------------------------------------------
 
     def _run(self) -> None:
-        wait_s = 0.0
+        wait_s, spacing_s = 0.0, self._config.sync_spacing_ms / 1_000
+        patient = False
         while True:
-            events, keys, closed = self._inbox.take(wait_s)
+            events, keys, closed = self._inbox.take(min(wait_s, spacing_s) if patient else wait_s, patient=patient)
             if closed:
                 return
+            # Keys that come now would wait for the spacing anyway: a wake-up for each costs more than all else here.
+            patient = bool(keys)
             try:
                 wait_s = self._turn(events, keys)
             except Exception:

@@ -113,6 +113,8 @@ class PeerLane:
     fetch: dict[DistroKey, None] = field(default_factory=dict)
     """Keys of which the peer holds newer data."""
     fetch_not_before_ms: int = 0
+    sync_not_before_ms: int = 0
+    """The end of the spacing after the last send."""
     busy: bool = False
     verify_due_ms: int = 0
     verify_types: list[str] = field(default_factory=list)
@@ -120,6 +122,16 @@ class PeerLane:
     reachable: bool = False
     agreed: dict[DistroKey, int] = field(default_factory=dict)
     """In how many rounds the peer agreed that a spent key may be forgotten."""
+
+    def is_sync_due(self, now_ms: int) -> bool:
+        return now_ms >= self.sync_not_before_ms and self.tasks.is_due(now_ms)
+
+    def take_sync(self, now_ms: int, keys_max: int, spacing_ms: int) -> list[DistroKey]:
+        """Take the keys to send now, of one resource type; the next are due ``spacing_ms`` later at the earliest."""
+        if not self.is_sync_due(now_ms):
+            return []
+        self.sync_not_before_ms = now_ms + spacing_ms
+        return self.tasks.pop_due(now_ms, keys_max)
 
     def take_fetch(self, keys_max: int) -> list[DistroKey]:
         """Take the oldest keys to fetch that are of one resource type, at most ``keys_max``."""
@@ -150,5 +162,5 @@ class PeerLane:
         if self.fetch:
             due.append(self.fetch_not_before_ms)
         if (tasks_ms := self.tasks.next_due_ms()) is not None:
-            due.append(tasks_ms)
+            due.append(max(tasks_ms, self.sync_not_before_ms))
         return min(due)

@@ -1,19 +1,22 @@
 """Send a node many thousand requests that no client means; nothing may be stored, nothing fail, nothing shine through.
 
 A standalone node of its own gets nonsense for every route and parameter (see abuse_corpus.py), requests with bytes
-changed at random, and raw bytes that are no HTTP. Before and after, everything that it stores is read: through its API
-and from its data folder. Prints counts by status as JSON; exit code 1 when an answer was a 500, showed the inside of
-the program, something was stored, or the node was not there at the end.
+changed at random, raw bytes that are no HTTP, and all that in pieces on connections which are reset in between. Before
+and after, everything that it stores is read: through its API and from its data folder. Prints counts by status as JSON;
+exit code 1 when an answer was a 500, showed the inside of the program, something was stored, descriptors were not given
+back, or the node was not there at the end.
 """
 
 import argparse
 import collections
 import contextlib
 import http.client
+import itertools
 import random
 import re
 import socket
 import sqlite3
+import struct
 import sys
 import tempfile
 import time
@@ -28,10 +31,15 @@ from member_processes import MemberProcess
 
 ANSWER_TIMEOUT_S = 10.0
 GARBAGE_TIMEOUT_S = 2.0
+CLOSED_TIMEOUT_S = 10.0
+TORN = 200
+"""Connections at a time that get pieces of requests, and end as it happens."""
 CLOSED = 999
 STATUS = re.compile(rb"HTTP/1\.[01] ([0-9]{3})")
 KEPT_EXAMPLES = 10
 ANSWER_BYTES_MAX = 1 << 20
+RESET = struct.pack("ii", 1, 0)
+"""To linger for no time at all."""
 
 
 class Connection:
@@ -65,6 +73,10 @@ class Connection:
         connection = http.client.HTTPConnection(*self._at, timeout=ANSWER_TIMEOUT_S)
         connection.connect()
         return connection
+
+    def connect(self) -> socket.socket:
+        """A connection that the caller ends."""
+        return socket.create_connection(self._at, ANSWER_TIMEOUT_S)
 
     def close(self) -> None:
         if self._open is not None:
@@ -180,6 +192,18 @@ class Node:
     def pids(self) -> list[int]:
         return self._member.pids()
 
+    def descriptors(self) -> int:
+        """How many the worker has open, once those of connections that ended are given back."""
+        folder = Path(f"/proc/{self._member.pids()[-1]}/fd")
+        end_s = time.monotonic() + CLOSED_TIMEOUT_S
+        fewest = len(list(folder.iterdir()))
+        while self.call("GET", "/v1/ns/operator/metrics")["connections"] > 1 and time.monotonic() < end_s:
+            time.sleep(0.05)
+        for _ in range(5):  # the connection of that call ends a moment later
+            time.sleep(0.05)
+            fewest = min(fewest, len(list(folder.iterdir())))
+        return fewest
+
 
 class Abuse:
     """The requests, and what came of them."""
@@ -200,6 +224,25 @@ class Abuse:
         answer = self._connection.garbage(data)
         status = max(map(int, STATUS.findall(answer)), default=CLOSED)
         self._count(data, status, answer)
+
+    def torn(self, requests: Iterator[bytes], rng: random.Random) -> None:
+        """Send requests in pieces, turn by turn over many connections, and end half of those by a reset."""
+        while lot := list(itertools.islice(requests, TORN)):
+            open_now = [(self._connection.connect(), memoryview(data)) for data in lot]
+            while open_now:
+                at = rng.randrange(len(open_now))
+                raw, rest = open_now[at]
+                cut = rng.randint(1, 200)
+                with contextlib.suppress(OSError):
+                    raw.send(rest[:cut])
+                open_now[at] = raw, rest[cut:]
+                if len(rest) <= cut or rng.random() < 0.05:
+                    if rng.random() < 0.5:
+                        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+                    raw.close()
+                    del open_now[at]
+            self.sent += len(lot)
+            self.statuses["torn"] += len(lot)
 
     def _count(self, data: bytes, status: int, body: bytes) -> None:
         self.sent += 1
@@ -245,7 +288,7 @@ def main() -> int:
         member.wait_ready()
         node, abuse, begun_s = Node(member, folder), Abuse(member.address), time.monotonic()
         node.fill()
-        before, pids, memory_mb = node.stored(), node.pids(), node.memory_mb()
+        before, pids, memory_mb, descriptors = node.stored(), node.pids(), node.memory_mb(), node.descriptors()
         for request in chosen:
             abuse.request(wire_of(request), request.method)
         for data in RAW:
@@ -253,12 +296,15 @@ def main() -> int:
         bad = [one for route in routes for one in hopeless(*route)]
         for data in mutated(bad, options.mutations, rng):
             abuse.garbage(data)
+        abuse.torn(itertools.chain(RAW, mutated(bad, options.mutations, rng)), rng)
         abuse.close()
         after = node.stored()
         took_s = time.monotonic() - begun_s
         shone = "Traceback (most recent call last)" in member.log.read_text(errors="replace")
         changed = [name for name in before if before[name] != after[name]]
+        descriptors_after = node.descriptors()
         good = not abuse.complaints and not changed and not shone and node.pids() == pids
+        good = good and descriptors_after <= descriptors
         summary = {
             "good": good,
             "routes": len(routes),
@@ -271,6 +317,7 @@ def main() -> int:
             "stack traces in the log": shone,
             "same processes": node.pids() == pids,
             "memory before and after, MB": [memory_mb, node.memory_mb()],
+            "descriptors before and after": [descriptors, descriptors_after],
             "seconds": round(took_s, 1),
         }
         print(orjson.dumps(summary, option=orjson.OPT_INDENT_2).decode(), flush=True)

@@ -224,7 +224,7 @@ def measure_requests(turns: int) -> list[Row]:
     rows = [Row(f"held {count:,}", ("register", "beat", "list"), count, max(count // HOSTS, 1)) for count in HELD]
     rows += [Row(f"one of {count:,}", ("register", "beat"), count, 1) for count in ONE_OF]
     with beds_of(rows) as pipes:
-        for kind in ("register", "beat", "list"):
+        for kind in ("beat", "list", "register"):  # the last one changes services, whose lists are then made anew
             for _ in range(turns):
                 for row, pipe in zip(rows, pipes, strict=True):
                     for _ in range(RUNS_PER_TURN if kind in row.kinds else 0):

@@ -89,7 +89,7 @@ class Random:
                 self.wire.answer()
 
 
-@settings(max_examples=20_000, deadline=None)
+@settings(max_examples=600, deadline=None)
 @given(st.lists(steps, max_size=12), ends)
 def test_any_course_of_things(taken: list[tuple[object, ...]], how: str) -> None:
     course = Random()
@@ -102,7 +102,7 @@ def test_any_course_of_things(taken: list[tuple[object, ...]], how: str) -> None
     assert course.server.room_bytes == 20_000
 
 
-@settings(max_examples=8_000, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.lists(sent, min_size=1, max_size=8).map(b"".join), st.lists(st.integers(1, 200), min_size=1, max_size=20))
 def test_pieces_make_no_difference(data: bytes, sizes: list[int]) -> None:
     """Who reads all gets whole answers, the same ones however the requests were cut."""

@@ -30,7 +30,7 @@ from distro.types import (
 
 SELF, B, C = "10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848"
 ME, OTHER = f"{SELF}~1", f"{B}~1"
-CONFIG = DistroConfig()
+CONFIG = DistroConfig(sync_spacing_ms=0)
 OWN_KIND = frozenset({CAPABILITY_VERSIONS})
 
 

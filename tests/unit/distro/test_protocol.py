@@ -56,6 +56,25 @@ def test_a_change_leaves_at_once_for_every_peer(engine: Engine) -> None:
     assert sent(engine.tick()) == {B: (key,), C: (key,)}
 
 
+def test_sends_to_a_peer_keep_their_distance_and_the_changes_between_them_go_together() -> None:
+    engine = Engine(B, config=DistroConfig(sync_spacing_ms=10))
+    engine.load()
+    name = engine.service_of(SELF)
+    key = engine.write(name)
+    first = only(engine.tick())
+    begun_ms = engine.now_ms
+    engine.protocol.on_sync_done(first, Outcome.DELIVERED, Received(), engine.now_ms)
+    for port in (100, 101):
+        engine.write(name, port)
+    second = only(engine.tick(1_000))
+    assert isinstance(second, SyncData)
+    assert (second.keys, engine.now_ms - begun_ms) == ((key,), 10)
+    engine.protocol.on_sync_done(second, Outcome.DELIVERED, Received(), engine.now_ms)
+    engine.now_ms += 20
+    engine.write(name, 102)
+    assert sent(engine.tick()) == {B: (key,)}
+
+
 def test_while_a_send_is_under_way_changes_merge(pair: Engine) -> None:
     name = pair.service_of(SELF)
     key = pair.write(name)
@@ -82,7 +101,7 @@ def test_a_slow_peer_holds_up_no_other(engine: Engine) -> None:
 
 
 def test_a_delay_widens_the_window() -> None:
-    engine = Engine(B, config=DistroConfig(sync_delay_ms=300))
+    engine = Engine(B, config=DistroConfig(sync_delay_ms=300, sync_spacing_ms=0))
     engine.load()
     engine.write(engine.service_of(SELF))
     began_ms = engine.now_ms
