@@ -35,8 +35,8 @@ def register(call: Call, services: Services) -> Answer:
     if command.ephemeral:
         if other := elsewhere(call, services, command.service):
             return other
-        services.naming.register(command)
-        return changed(call, services, command, OK)
+        is_new = services.naming.register(command)
+        return changed(call, services, command, OK, is_new=is_new)
     if call.on_loop:
         return DECLINE
     if other := durable_elsewhere(call, services, *_keys_of(command)):
@@ -46,13 +46,18 @@ def register(call: Call, services: Services) -> Answer:
 
 
 def changed(
-    call: Call, services: Services, command: RegisterInstance | DeregisterInstance | Beat, reply: Reply
+    call: Call,
+    services: Services,
+    command: RegisterInstance | DeregisterInstance | Beat,
+    reply: Reply,
+    *,
+    is_new: bool = True,
 ) -> Reply:
     """The reply to a write; to a member that passed it on, with what the write changed."""
     if call.header(WANTS_CHANGE) is None:
         return reply
     key = operations.key_of(command)
-    change = services.naming.change_of(command.namespace, command.service, key)
+    change = services.naming.change_of(command.namespace, command.service, key, is_new=is_new)
     if change is None:
         return reply
     return Reply(reply.status, reply.body, reply.content_type, {CHANGE: change.decode()})

@@ -17,7 +17,10 @@ import httptools
 from app.addresses import split_address
 
 PIPELINED_LINKS = 2
+PIPELINED_LOAD = 64
+"""Requests under way on one connection, before another is opened."""
 JAVA_LINKS = 8
+JOIN_S = 0.002
 WAITING_MAX = 4_096
 """Requests to one member that are under way or wait for a connection."""
 ANSWER_BYTES_MAX = 1024 * 1024
@@ -97,10 +100,18 @@ class MemberLink(asyncio.Protocol):
         return bool(self._sent) and self._sent[0].done is None
 
     def send(self, exchange: _Exchange) -> None:
+        """Send a request, with all others of this turn of the loop.
+
+        While answers are awaited, what comes leaves with the next of them, or after ``JOIN_S``: each write costs both
+        sides more than a request does.
+        """
         self._unsent.append(exchange)
         if not self._flushing and self._transport is not None:
             self._flushing = True
-            self._loop.call_soon(self._flush)
+            if self._sent:
+                self._loop.call_later(JOIN_S, self._flush)
+            else:
+                self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         self._flushing = False
@@ -166,6 +177,8 @@ class MemberLink(asyncio.Protocol):
             self._unsent[:0] = self._sent
             self._sent.clear()
             self.close()
+        elif self._unsent:
+            self._flush()
 
     # --- what the parser tells -----------------------------------------------------------------------
 
@@ -229,9 +242,9 @@ class MemberLinks:
 
     def _pipelined_link(self) -> MemberLink:
         usable = self._usable()
-        idle = next((one for one in usable if not one.load), None)
-        if idle is not None:
-            return idle
+        for one in usable:
+            if one.load < PIPELINED_LOAD:
+                return one
         if len(usable) < PIPELINED_LINKS:
             return self._open()
         return min(usable, key=lambda one: one.load)

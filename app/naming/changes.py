@@ -41,8 +41,11 @@ class Changes:
         self._now_ms = monotonic_ms
         self._publish = publish
 
-    def change_of(self, namespace: str, full_name: str, instance_key: str) -> bytes | None:
-        """The last change of an instance here, or only its version, when it is too long; None when none is known."""
+    def change_of(self, namespace: str, full_name: str, instance_key: str, *, is_new: bool = True) -> bytes | None:
+        """The last change of an instance here; only its version when that is not new, or too long to tell.
+
+        None when nothing is known of the instance.
+        """
         service = self._registry.get(namespace, full_name)
         if service is None:
             return None
@@ -57,6 +60,8 @@ class Changes:
             whole = fields | {"age": max(now_ms - stone.at_ms, 0), "keep": stone.keep_ms}
         else:
             return None
+        if not is_new:
+            whole = fields
         # JSON need not escape DEL, and no header may hold it.
         texts = (to_ascii(orjson.dumps(one)).replace(b"\x7f", b"\\u007f") for one in (whole, fields))
         return next((text for text in texts if len(text) <= CHANGE_BYTES_MAX), None)
@@ -69,14 +74,20 @@ class Changes:
         Raises:
             CodecError: it cannot be read.
         """
-        look = partial(self._look, _decode(text, self._now_ms()))
+        fields = _fields(text)
+        if self._is_known(*fields[:2]):
+            return _known
+        look = partial(self._look, _decode(*fields, self._now_ms()))
         look()
         return look
 
+    def _is_known(self, key: str, version: Version) -> bool:
+        held = self._registry.version(key)
+        return held is not None and held >= version
+
     def _look(self, change: Change) -> bool:
         """Whether what is held comes after the change, or from another writer, who knows better."""
-        version = self._registry.version(change.key)
-        if version is not None and version >= change.version:
+        if self._is_known(change.key, change.version):
             return True
         if change.held is None and change.stone is None:
             return False
@@ -87,17 +98,28 @@ class Changes:
         return True
 
 
-def _decode(text: bytes, now_ms: int) -> Change:
+def _known() -> bool:
+    return True
+
+
+def _fields(text: bytes) -> tuple[str, Version, dict[str, object]]:
+    """The key and the version of a change, and all its fields."""
     try:
         fields = orjson.loads(text)
     except orjson.JSONDecodeError:
         fields = None
     if not isinstance(fields, dict):
         raise CodecError("a change is no JSON object")
-    key, instance_key, instance = fields.get("key"), fields.get("id"), fields.get("instance")
-    if not isinstance(key, str) or not isinstance(instance_key, str):
-        raise CodecError("fields 'key' and 'id' of a change are no texts")
-    version = Version.from_text(fields.get("version"))
+    key = fields.get("key")
+    if not isinstance(key, str):
+        raise CodecError("field 'key' of a change is no text")
+    return key, Version.from_text(fields.get("version")), fields
+
+
+def _decode(key: str, version: Version, fields: dict[str, object], now_ms: int) -> Change:
+    instance_key, instance = fields.get("id"), fields.get("instance")
+    if not isinstance(instance_key, str):
+        raise CodecError("field 'id' of a change is no text")
     if instance is not None:
         held = decode_held(instance, now_ms)
         if held.instance.key != instance_key or held.version != version:

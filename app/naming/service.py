@@ -42,15 +42,17 @@ class NamingService:
 
     # --- instances -------------------------------------------------------------------------------
 
-    def register(self, command: operations.RegisterInstance) -> None:
-        """Register an instance, or replace it.
+    def register(self, command: operations.RegisterInstance) -> bool:
+        """Register an instance, or replace it; return whether that changed anything.
 
         Raises:
             InvalidParam: a name, the cluster or the weight is not allowed.
         """
         self._check(command)
         operations.check_weight(command.weight)
-        self._changed(self._registry.register(command, self._now_ms()))
+        key = self._registry.register(command, self._now_ms())
+        self._changed(key)
+        return key is not None
 
     def update(self, command: operations.RegisterInstance, strict: bool) -> None:
         """Replace an instance; ``strict`` refuses to create it.

@@ -78,7 +78,10 @@ class ServiceTable:
     # --- reading: no lock -------------------------------------------------------------------------
 
     def get(self, namespace: str, full_name: str) -> Service | None:
-        return self._services.get(datum_key(namespace, full_name))
+        # Nearly always it is one that readers see, found without making its key.
+        names = self._namespaces.get(namespace)
+        service = names.get(full_name) if names is not None else None
+        return self._services.get(datum_key(namespace, full_name)) if service is None else service
 
     def find(self, key: str) -> Service | None:
         return self._services.get(key)
@@ -170,10 +173,10 @@ class ServiceTable:
 
     def _open(self, namespace: str, full_name: str, now_ms: int) -> Service:
         """The service, created when it is missing, shown again when it was dropped."""
-        key = datum_key(namespace, full_name)
-        service = self._services.get(key)
+        service = self.get(namespace, full_name)
         if service is None:
-            service = self._services[key] = Service(namespace, full_name, now_ms)
+            service = Service(namespace, full_name, now_ms)
+            self._services[service.key] = service
         if service.hidden or service.dropped or full_name not in self._namespaces.get(namespace, ()):
             service.hidden = service.dropped = False
             self._namespaces.setdefault(namespace, {})[full_name] = service
@@ -255,6 +258,8 @@ class ServiceTable:
         service.changed_ms = now_ms
 
     def _next_version(self, service: Service) -> Version:
+        if service.version.writer == self.writer:
+            return service.version.next(self.writer)
         return max(service.version, self._floor if service.version == NO_VERSION else NO_VERSION).next(self.writer)
 
     def _swap(self, key: str, expected: Version | None, version: Version, value: InstanceList, now_ms: int) -> bool:
