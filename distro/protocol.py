@@ -133,7 +133,7 @@ class DistroProtocol:
         keys = [DistroKey(action.resource_type, key) for key in action.keys]
         match outcome:
             case Outcome.DELIVERED:
-                lane.back_off.succeeded()
+                lane.sent(action.deadline_ms - self._config.sync_timeout_ms, now_ms)
                 self._record.sync_delivered += 1
                 lane.fetch.update({DistroKey(action.resource_type, key): None for key in received.refused})
                 for key, reason in received.failed.items():

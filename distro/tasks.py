@@ -104,6 +104,11 @@ class BackOff:
         self._next_ms = self._first_ms
 
 
+REST_FACTOR = 2
+"""So much longer than a send took is the pause after it: what is sent again and again takes a third of the time."""
+REST_MS_MAX = 1_000
+
+
 @dataclass(slots=True)
 class PeerLane:
     """What one peer is owed, and whether a call to it is under way: one at a time."""
@@ -132,6 +137,12 @@ class PeerLane:
             return []
         self.sync_not_before_ms = now_ms + spacing_ms
         return self.tasks.pop_due(now_ms, keys_max)
+
+    def sent(self, begun_ms: int, now_ms: int) -> None:
+        """A send arrived. After one that took long, as lists of thousands do, the peer and this node get a rest."""
+        self.back_off.succeeded()
+        rest_ms = min(REST_FACTOR * (now_ms - begun_ms), REST_MS_MAX)
+        self.sync_not_before_ms = max(self.sync_not_before_ms, now_ms + rest_ms)
 
     def take_fetch(self, keys_max: int) -> list[DistroKey]:
         """Take the oldest keys to fetch that are of one resource type, at most ``keys_max``."""

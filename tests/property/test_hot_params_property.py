@@ -9,7 +9,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.http.call import JSON
 from app.http.forms import parse_values
 from app.http.hot_params import quick_beat, quick_register
 from app.http.params import Parameters, parse_beat, parse_deregister, parse_list, parse_register
@@ -31,7 +30,6 @@ HOT: dict[str, tuple[Parser, Oracle]] = {
 
 FLAGS = ["true", "TRUE", "True", " tRuE ", "false", "yes", "on", "y", "t", "T", "1", "0", "", " ", "null", "\ufb06"]
 LONG = "x" * 600
-# fmt: off
 USUAL: dict[str, list[str]] = {
     "serviceName": ["a", "orders", "G@@a", "com.acme:orders_v2"],
     "groupName": ["DEFAULT_GROUP", "g"],
@@ -40,11 +38,19 @@ USUAL: dict[str, list[str]] = {
     "port": ["80", "8080", "0", "65535"],
     "clusterName": ["DEFAULT", "c1"],
     "weight": ["1", "1.0", "2.5", "0", "100"],
-    "metadata": ["", "{}", '{"version":"1.0"}', "a=1,b=2", '{"preserved.register.source":"SPRING_CLOUD"}', '{"k":"v w"}'],
-    "healthy": ["true", "false"], "enabled": ["true", "false"], "enable": ["true"], "ephemeral": ["true", "false"],
-    "healthyOnly": ["true", "false"], "isCheck": ["false"], "clusters": ["", "DEFAULT", "c1,c2"],
-    "udpPort": ["0", "54321"], "clientIP": ["10.0.0.9"], "app": ["unknown", "my-app"],
+    "metadata": ["", "{}", '{"version":"1.0"}', "a=1,b=2", '{"preserved.register.source":"X"}', '{"k":"v w"}'],
+    "healthy": ["true", "false"],
+    "enabled": ["true", "false"],
+    "enable": ["true"],
+    "ephemeral": ["true", "false"],
+    "healthyOnly": ["true", "false"],
+    "isCheck": ["false"],
+    "clusters": ["", "DEFAULT", "c1,c2"],
+    "udpPort": ["0", "54321"],
+    "clientIP": ["10.0.0.9"],
+    "app": ["unknown", "my-app"],
 }
+# fmt: off
 ODD: dict[str, list[str]] = {
     "serviceName": ["", " ", "\t", "@@x", "G@@", "@@", "@@@@", "a@@b@@c", " a ", "é", "a#b/c", "a b", LONG, "名"],
     "dom": ["", " ", "old", "G@@old", " old "],
@@ -52,29 +58,35 @@ ODD: dict[str, list[str]] = {
     "namespaceId": ["", " ", " ns ", "a#", "a##b", "\x7f", "a\u2028b", "\x85", "a\nb", LONG, "é"],
     "ip": [
         "", " ", " 10.0.0.1 ", "10.0.0.1\n", "256.1.1.1", "1.2.3", "1234", "01.2.3.4", "001.2.3.4", "10.0.0.001", "1..2",
-        "1.2.3.4.5", "host-1", "a b", "[::1]", "::1", "é", "\x00", "٣.1.1.1", "10.0.0.1é", LONG, "4294967295", "4294967296",
+        "1.2.3.4.5", "host-1", "a b", "[::1]", "::1", "é", "\x00", "\u0663.1.1.1", "10.0.0.1é", LONG, "4294967295",
+        "4294967296",
     ],
     "port": [
-        "", " ", " 80 ", "+80", "-0", "-1", "0080", "00080", "000080", "65536", "99999", "100000", "2147483647", "2147483648",
-        "-2147483649", "80.0", "1e2", "0x50", "８０", "²", "1_0", "http", "0" * 40,
+        "", " ", " 80 ", "+80", "-0", "-1", "0080", "00080", "000080", "65536", "99999", "100000", "2147483647",
+        "2147483648", "-2147483649", "80.0", "1e2", "0x50", "\uff18\uff10", "\xb2", "1_0", "http", "0" * 40,
     ],
-    "clusterName": ["", " ", " c1 ", "c 1", "c_1", "é", LONG], "cluster": ["", " ", "c2", " c2 "],
+    "clusterName": ["", " ", " c1 ", "c 1", "c_1", "é", LONG],
+    "cluster": ["", " ", "c2", " c2 "],
     "weight": [
-        "", " ", " 1 ", "-0", "-0.0", "-1", "1e3", "1E+3", "1f", "1D", ".5", "5.", ".", "1e400", "-1e400", "1e-400", "NaN",
-        "nan", "Infinity", "-Infinity", "inf", "0x1p3", "1_0", "1e0000000001", "1e00000000001", "１", "10001", "1" * 600,
-        "1." + "0" * 509, "1." + "0" * 510, "1." + "0" * 511,
+        "", " ", " 1 ", "-0", "-0.0", "-1", "1e3", "1E+3", "1f", "1D", ".5", "5.", ".", "1e400", "-1e400", "1e-400",
+        "NaN", "nan", "Infinity", "-Infinity", "inf", "0x1p3", "1_0", "1e0000000001", "1e00000000001", "\uff11", "10001",
+        "1" * 600, "1." + "0" * 509, "1." + "0" * 510, "1." + "0" * 511,
     ],
     "healthy": FLAGS, "enabled": FLAGS, "enable": FLAGS, "ephemeral": FLAGS, "healthyOnly": FLAGS, "isCheck": FLAGS,
     "metadata": [
         " ", "null", " null ", "[]", "1", '"x"', "NaN", "{", '{"a":{"b":1}}', '{"a":[1]}', '{"a":1.50,"b":true,"c":null}',
         '{"a":1,"a":2}', '{"a":12345678901234567890123}', '{"a":-0}', '{"a":1e5}', '{"a":NaN}', '{"a":"\\ud800"}',
         '{"a":"\\ud83d\\ude00"}', '{"é":"名"}', '{"a": "b c"}', "a=", "=1", "a=1=2", ",", "a=1,,", ",a=1", "a=1,a=2", "a",
-        '{"a":"%s"}' % LONG, '{"a":"%s"}' % ("y" * 65_530), '{"a":"%s"}' % ("y" * 65_536), '{"a":' * 300, "a=é", "{}}",
+        f'{{"a":"{LONG}"}}', f'{{"a":"{"y" * 65_530}"}}', f'{{"a":"{"y" * 65_536}"}}', '{"a":' * 300, "a=é", "{}}",
     ],
-    "clusters": [" ", ",", "c1, c2", "é"], "env": ["", " x ", "é"], "clientIP": ["", " 1.1.1.1 "],
-    "udpPort": ["", " ", "-1", "65536", "2147483648", "x", "+1"], "app": ["", " ", " x ", "y" * 512, "y" * 513, "a\x7fb", "é"],
+    "clusters": [" ", ",", "c1, c2", "é"],
+    "env": ["", " x ", "é"],
+    "clientIP": ["", " 1.1.1.1 "],
+    "udpPort": ["", " ", "-1", "65536", "2147483648", "x", "+1"],
+    "app": ["", " ", " x ", "y" * 512, "y" * 513, "a\x7fb", "é"],
     "encoding": ["UTF-8", "utf-8", "", "nope", *hot_schemas.CHARSETS],
-    "nofix": ["1"], "beat": [
+    "nofix": ["1"],
+    "beat": [
         "", " ", "{}", "null", "[]", "1", "{", '"x"', "{}x", ' {"ip":"10.0.0.1"} ', '{"ip":"10.0.0.1","port":NaN}',
         '{"a":' * 300, '{"ip":"\\ud800"}', '{"x":"\\ud800","ip":"10.0.0.1"}', "\ufeff{}", '{"ip":"10.0.0.1",}',
     ],
@@ -90,23 +102,25 @@ def value_of(name: str) -> st.SearchStrategy[str]:
     return st.one_of(st.sampled_from(usual), st.sampled_from(usual), st.sampled_from(odd), texts)
 
 
-# fmt: off
-scalars = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.integers(-5, 70_000), st.floats(), st.sampled_from([1.0, 0.0, -0.0, 2.5]), texts,
-)
+usual_weights: st.SearchStrategy[Any] = st.sampled_from([1.0, 2.5, 100.0, 0.0, -0.0, 1, 10])
+scalars = st.one_of(st.none(), st.booleans(), st.integers(), st.integers(-5, 70_000), st.floats(), usual_weights, texts)
 BEAT_FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "ip": st.sampled_from([*USUAL["ip"], *USUAL["ip"], *ODD["ip"]]),
     "port": st.one_of(st.integers(0, 65_535), st.integers(-2, 70_000), st.sampled_from(ODD["port"])),
     "cluster": st.sampled_from([*USUAL["clusterName"], *ODD["clusterName"], "名"]),
-    "weight": st.one_of(st.sampled_from([1.0, 2.5, 100.0, 0.0, 1, 10]), st.floats(), st.integers(), st.sampled_from(ODD["weight"])),
+    "weight": st.one_of(usual_weights, st.floats(), st.integers(), st.sampled_from(ODD["weight"])),
     "metadata": st.one_of(
-        st.dictionaries(texts, texts, max_size=2), st.dictionaries(texts, scalars, max_size=2),
-        st.dictionaries(texts, st.lists(scalars, max_size=1), max_size=1), st.just({"k": "y" * 65_536}),
+        st.dictionaries(texts, texts, max_size=2),
+        st.dictionaries(texts, scalars, max_size=2),
+        st.dictionaries(texts, st.lists(scalars, max_size=1), max_size=1),
+        st.just({"k": "y" * 65_536}),
     ),
     "ephemeral": st.one_of(st.booleans(), st.sampled_from(["true", "False", "", "no", " true"])),
-    "serviceName": texts, "scheduled": st.booleans(), "period": st.integers(), "stopped": scalars,
+    "serviceName": texts,
+    "scheduled": st.booleans(),
+    "period": st.integers(),
+    "stopped": scalars,
 }
-# fmt: on
 usual_beats = st.fixed_dictionaries(
     {
         "ip": st.sampled_from(USUAL["ip"]),
@@ -132,11 +146,8 @@ def odd_beats(draw: st.DrawFn) -> dict[str, Any]:
 @st.composite
 def numbers_as_written(draw: st.DrawFn) -> str:
     """A beat whose numbers no encoder would write so."""
-    number = draw(
-        st.from_regex(
-            r"-?(0|[1-9][0-9]{0,3})(\.[0-9]{1,12}|\.0{500,515})?([eE][+-]?0{0,12}[0-9]{1,3})?", fullmatch=True
-        )
-    )
+    digits = r"-?(0|[1-9][0-9]{0,3})(\.[0-9]{1,12}|\.0{500,515})?([eE][+-]?0{0,12}[0-9]{1,3})?"
+    number = draw(st.from_regex(digits, fullmatch=True))
     field = draw(st.sampled_from(["weight", "port", "ignored"]))
     fields = {"ip": '"10.0.0.1"', "port": "80", "cluster": '"c"', "weight": "1.0"} | {field: number}
     return "{" + ",".join(f'"{name}":{value}' for name, value in fields.items()) + "}"
@@ -160,8 +171,9 @@ def quote_usual(text: str) -> str:
 
 
 def quote_lower(text: str) -> str:
+    quoted = ("".join(f"%{byte:02x}" for byte in one.encode()) for one in text)
     return "".join(
-        one if one.isascii() and one.isalnum() else "".join(f"%{byte:02x}" for byte in one.encode()) for one in text
+        one if one.isascii() and one.isalnum() else all_of_it for one, all_of_it in zip(text, quoted, strict=True)
     )
 
 
@@ -210,23 +222,19 @@ def outcome(make: Callable[[], Any]) -> str:
         return f"{refusal.status} {refusal.text}"
 
 
+def beat_with_weight(text: str) -> tuple[bytes, bytes]:
+    """The query of a full beat."""
+    beat = f'{{"ip":"10.0.0.1","port":80,"cluster":"c","weight":{text}}}'
+    return f"serviceName=a&beat={quote(beat)}".encode(), b""
+
+
 @pytest.mark.parametrize("name", HOT)
 @given(call=calls(), ephemeral=st.booleans(), kind=st.sampled_from([FORM, FORM.upper(), f"{FORM};charset=GBK"]))
 @example((b"serviceName=a&ip=10.0.0.1&port=80", b""), True, FORM)
-@example(
-    (b"beat=" + quote('{"ip":"10.0.0.1","port":80,"cluster":"c","weight":1.0e0000000001}').encode(), b"serviceName=a"),
-    True,
-    FORM,
-)
-@example(
-    (
-        b"",
-        b"serviceName=a&beat="
-        + quote('{"ip":"10.0.0.1","port":80,"cluster":"c","weight":1.%s}' % ("0" * 511)).encode(),
-    ),
-    True,
-    FORM,
-)
+@example(beat_with_weight("1.0e0000000001"), True, FORM)
+@example(beat_with_weight("1." + "0" * 511), True, FORM)
+@example(beat_with_weight("1e999"), True, FORM)
+@example(beat_with_weight("123456789012345678"), True, FORM)
 def test_parser_and_schema_agree(name: str, call: tuple[bytes, bytes], ephemeral: bool, kind: str) -> None:
     query, form = call
     parse, oracle = HOT[name]
@@ -244,5 +252,48 @@ def test_the_quick_way_and_the_general_way_agree(name: str, call: tuple[bytes, b
     quick = Parameters.of(query, FORM, form, "POST")
     general = Parameters(parse_values(query, FORM, form, "POST"))
     assert general.plain is None
-    assert quick.items() == general.items()
+    assert dict(quick.items()) == dict(general.items())
     assert outcome(lambda: parse(quick, ephemeral)) == outcome(lambda: parse(general, ephemeral))
+
+
+COMPACT = (",", ":")
+BEAT = {"ip": "10.0.0.1", "port": 80, "cluster": "DEFAULT", "weight": 1.0, "serviceName": "g@@a", "scheduled": False}
+
+
+@pytest.mark.parametrize("encode", [quote, quote_plus, quote_usual, quote_lower])
+@pytest.mark.parametrize("as_form", [True, False])
+@pytest.mark.parametrize(
+    "beat", [BEAT, BEAT | {"weight": 10}, BEAT | {"metadata": {"version": "1.0"}, "ephemeral": True}], ids=str
+)
+def test_what_sdks_send_is_read_the_quick_way(
+    encode: Callable[[str], str], as_form: bool, beat: dict[str, Any]
+) -> None:
+    def read(values: dict[str, str]) -> Mapping[str, str]:
+        raw = "&".join(f"{name}={encode(value)}" for name, value in values.items()).encode()
+        plain = (Parameters.of(b"", FORM, raw, "PUT") if as_form else Parameters.of(raw, "", b"", "PUT")).plain
+        assert plain == values
+        return plain
+
+    names = {"namespaceId": "public", "serviceName": "DEFAULT_GROUP@@com.acme.orders", "groupName": "DEFAULT_GROUP"}
+    registration = names | {
+        "ip": "10.0.0.1",
+        "port": "8080",
+        "clusterName": "DEFAULT",
+        "weight": "1.0",
+        "enable": "true",
+        "healthy": "true",
+        "ephemeral": "true",
+        "metadata": '{"preserved.register.source":"SPRING_CLOUD","version":"1.0"}',
+        "app": "unknown",
+    }
+    assert quick_register(read(registration), True) is not None
+    assert quick_beat(read(names | {"beat": json.dumps(beat, separators=COMPACT)})) is not None
+
+
+def test_long_texts_are_not_kept() -> None:
+    """What anybody may send would else stay in memory."""
+    for name in ("serviceName", "groupName", "weight", "metadata", "app"):
+        values = {"serviceName": "a", "ip": "10.0.0.1", "port": "80"} | {name: "1" * 600}
+        assert quick_register(values, True) is None
+    assert quick_beat({"serviceName": "a" * 600, "beat": json.dumps(BEAT)}) is None
+    assert quick_beat({"serviceName": "a", "beat": json.dumps(BEAT | {"metadata": {"x": "y" * 600}})}) is None

@@ -75,6 +75,26 @@ def test_sends_to_a_peer_keep_their_distance_and_the_changes_between_them_go_tog
     assert sent(engine.tick()) == {B: (key,)}
 
 
+def test_after_a_send_that_took_long_the_peer_gets_a_rest() -> None:
+    engine = Engine(B, config=DistroConfig(sync_spacing_ms=10))
+    engine.load()
+    name = engine.service_of(SELF)
+    engine.write(name)
+    first = only(engine.tick())
+    engine.now_ms += 150
+    engine.protocol.on_sync_done(first, Outcome.DELIVERED, Received(), engine.now_ms)
+    begun_ms = engine.now_ms
+    key = engine.write(name, 100)
+    second = only(engine.tick(2_000))
+    assert (second.keys, engine.now_ms - begun_ms) == ((key,), 300)
+    engine.now_ms += 2_500
+    engine.protocol.on_sync_done(second, Outcome.DELIVERED, Received(), engine.now_ms)
+    begun_ms = engine.now_ms
+    engine.write(name, 101)
+    assert only(engine.tick(3_000)).keys == (key,)
+    assert engine.now_ms - begun_ms == 1_000
+
+
 def test_while_a_send_is_under_way_changes_merge(pair: Engine) -> None:
     name = pair.service_of(SELF)
     key = pair.write(name)
