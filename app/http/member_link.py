@@ -293,8 +293,7 @@ class MemberLinks:
 
     def _on_free(self) -> None:
         self._links = [one for one in self._links if not one.closed]
-        if not self._closed:
-            self._send_waiting()
+        self._send_waiting()
 
     def expire(self, now_s: float) -> None:
         """Tell those whose time ran out."""

@@ -85,7 +85,8 @@ class LoopWorker(Worker):
                 await asyncio.wait_for(ended.wait(), NOTIFY_S)
             except TimeoutError:
                 continue
-        for one in listening:
+        # The sockets themselves, too: whoever comes now should hear at once that nobody listens.
+        for one in (*listening, *self.sockets):
             one.close()
         await self._drain(server)
         server.stop()

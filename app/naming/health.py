@@ -77,11 +77,11 @@ class BeatCheck:
         """
         self._notice_pause(now_ms)
         verdict = judgement()
-        self._now_ms, self._responsible = now_ms, verdict.responsible
-        self._may_judge = verdict.may_judge and not (self._pauses and verdict.confirmed_ms < self._pauses[-1][0])
-        if verdict.forget_spent and not self._forgets_spent:
-            self._look_at_all()
-        self._forgets_spent = verdict.forget_spent
+        may_judge = verdict.may_judge and not (self._pauses and verdict.confirmed_ms < self._pauses[-1][0])
+        if (may_judge and not self._may_judge) or (verdict.forget_spent and not self._forgets_spent):
+            self._look_at_all()  # no service waited for what it was not time for
+        self._now_ms, self._may_judge = now_ms, may_judge
+        self._responsible, self._forgets_spent = verdict.responsible, verdict.forget_spent
         if self._round is None:
             self._began_ms, self._round = now_ms, self._look_around()
         self._units_left = UNITS_PER_SLICE
@@ -107,7 +107,7 @@ class BeatCheck:
 
     def _look_at_all(self) -> None:
         for service in self._registry.services():
-            service.due_ms = 0
+            self._registry.expect(service, 0)
 
     def _silent_ms(self, service: Service, beat_ms: int, now_ms: int) -> int:
         """For how long nothing was heard of an instance, without the time in which nothing could be heard.
@@ -148,12 +148,12 @@ class BeatCheck:
         due_ms = was_due_ms
         try:
             due_ms = self._tidy(service)
-            if service.held and service.version.writer == self._registry.writer:
-                if self._may_judge and self._responsible(service.full_name):
+            if service.held and self._may_judge and service.version.writer == self._registry.writer:
+                if self._responsible(service.full_name):
                     next_ms = yield from self._judge(service)
                     due_ms = min(due_ms, next_ms if was_due_ms else self._spread(next_ms))
                 else:
-                    due_ms = was_due_ms  # it may be ours to judge at any moment
+                    due_ms = was_due_ms  # another member has yet to claim it, or it is ours again at any moment
         finally:
             self._registry.expect(service, due_ms)
 
@@ -163,7 +163,7 @@ class BeatCheck:
         if due_ms == NOT_DUE_MS:
             return due_ms
         self._turn = (self._turn + 1) % SPREAD_TURNS
-        return due_ms - max(due_ms - self._now_ms, 0) * self._turn // (2 * SPREAD_TURNS)
+        return due_ms - max(due_ms - self._now_ms, 0) * self._turn // SPREAD_TURNS
 
     def _tidy(self, service: Service) -> int:
         """Forget what has been remembered for long enough; return when to come again for it."""
@@ -189,16 +189,16 @@ class BeatCheck:
         """Judge who fell silent; return when the next one may."""
         since_ms = max(min((yield from self._looks(service, _oldest_beat_ms))), service.claimed_ms)
         due_ms = since_ms + service.patience_ms + 1
-        if due_ms > self._now_ms and (not self._pauses or since_ms >= self._pauses[-1][0]):
+        if due_ms > self._now_ms:
             return due_ms
         due_ms, changed = NOT_DUE_MS, False
         for late, next_ms in (yield from self._looks(service, lambda helds: self._late(service, helds))):
             due_ms = min(due_ms, next_ms)
             for held, beat_ms in late:
-                if self._act(service, held, beat_ms):
+                if self._may_judge and self._act(service, held, beat_ms):
                     changed = True
                 else:
-                    due_ms = self._now_ms  # it was heard of just now, or changed
+                    due_ms = self._now_ms  # it was heard of just now, or this process stood still meanwhile
                 if self._is_full(UNITS_PER_DEED):
                     changed = self._tell(service, changed)
                     yield

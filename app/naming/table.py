@@ -243,7 +243,7 @@ class ServiceTable:
             service.due_ms = due_ms
 
     def expect(self, service: Service, due_ms: int) -> None:
-        """As found by a look at the service, before which its ``due_ms`` was put off."""
+        """The same, for who holds no lock: the judge after a look, before which it put ``due_ms`` off."""
         with self._lock:
             self._expect(service, due_ms)
 

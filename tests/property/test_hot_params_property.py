@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.http.forms import parse_values
@@ -57,9 +57,9 @@ ODD: dict[str, list[str]] = {
     "groupName": ["", " ", "G@@", "é", LONG, "g "],
     "namespaceId": ["", " ", " ns ", "a#", "a##b", "\x7f", "a\u2028b", "\x85", "a\nb", LONG, "é"],
     "ip": [
-        "", " ", " 10.0.0.1 ", "10.0.0.1\n", "256.1.1.1", "1.2.3", "1234", "01.2.3.4", "001.2.3.4", "10.0.0.001", "1..2",
-        "1.2.3.4.5", "host-1", "a b", "[::1]", "::1", "é", "\x00", "\u0663.1.1.1", "10.0.0.1é", LONG, "4294967295",
-        "4294967296",
+        "", " ", " 10.0.0.1 ", "10.0.0.1\n", "256.1.1.1", "1.2.3", "1234", "01.2.3.4", "001.2.3.4", "10.0.0.001",
+        "1..2", "1.2.3.4.5", "host-1", "a b", "[::1]", "::1", "é", "\x00", "\u0663.1.1.1", "10.0.0.1é", LONG,
+        "4294967295", "4294967296",
     ],
     "port": [
         "", " ", " 80 ", "+80", "-0", "-1", "0080", "00080", "000080", "65536", "99999", "100000", "2147483647",
@@ -69,14 +69,15 @@ ODD: dict[str, list[str]] = {
     "cluster": ["", " ", "c2", " c2 "],
     "weight": [
         "", " ", " 1 ", "-0", "-0.0", "-1", "1e3", "1E+3", "1f", "1D", ".5", "5.", ".", "1e400", "-1e400", "1e-400",
-        "NaN", "nan", "Infinity", "-Infinity", "inf", "0x1p3", "1_0", "1e0000000001", "1e00000000001", "\uff11", "10001",
-        "1" * 600, "1." + "0" * 509, "1." + "0" * 510, "1." + "0" * 511,
+        "NaN", "nan", "Infinity", "-Infinity", "inf", "0x1p3", "1_0", "1e0000000001", "1e00000000001", "\uff11",
+        "10001", "1" * 600, "1." + "0" * 509, "1." + "0" * 510, "1." + "0" * 511,
     ],
     "healthy": FLAGS, "enabled": FLAGS, "enable": FLAGS, "ephemeral": FLAGS, "healthyOnly": FLAGS, "isCheck": FLAGS,
     "metadata": [
-        " ", "null", " null ", "[]", "1", '"x"', "NaN", "{", '{"a":{"b":1}}', '{"a":[1]}', '{"a":1.50,"b":true,"c":null}',
-        '{"a":1,"a":2}', '{"a":12345678901234567890123}', '{"a":-0}', '{"a":1e5}', '{"a":NaN}', '{"a":"\\ud800"}',
-        '{"a":"\\ud83d\\ude00"}', '{"é":"名"}', '{"a": "b c"}', "a=", "=1", "a=1=2", ",", "a=1,,", ",a=1", "a=1,a=2", "a",
+        " ", "null", " null ", "[]", "1", '"x"', "NaN", "{", '{"a":{"b":1}}', '{"a":[1]}',
+        '{"a":1.50,"b":true,"c":null}', '{"a":1,"a":2}', '{"a":12345678901234567890123}', '{"a":-0}', '{"a":1e5}',
+        '{"a":NaN}', '{"a":"\\ud800"}', '{"a":"\\ud83d\\ude00"}', '{"é":"名"}', '{"a": "b c"}',
+        "a", "a=", "=1", "a=1=2", ",", "a=1,,", ",a=1", "a=1,a=2",
         f'{{"a":"{LONG}"}}', f'{{"a":"{"y" * 65_530}"}}', f'{{"a":"{"y" * 65_536}"}}', '{"a":' * 300, "a=é", "{}}",
     ],
     "clusters": [" ", ",", "c1, c2", "é"],
@@ -191,25 +192,26 @@ NOISE = ["", "&", "x", "=y", "x=", "x=1=2", "%", "x=%zz", "x=%C3", "%78=1", "+=1
 raw_noise = st.one_of(st.sampled_from([text.encode() for text in NOISE]), st.binary(max_size=8))
 
 
+def raw(values: Mapping[str, str], encode: Callable[[str], str]) -> list[bytes]:
+    return [f"{name}={encode(value)}".encode() for name, value in values.items()]
+
+
 @st.composite
 def calls(draw: st.DrawFn) -> tuple[bytes, bytes]:
-    """Query and form of a call."""
-    names = ["serviceName", "ip", "port"]
-    more = sorted({*USUAL, *ODD} - set(names))
-    if not draw(st.integers(0, 3)):
-        names = draw(st.lists(st.sampled_from(names), unique=True))
-    names += draw(st.lists(st.sampled_from(more), max_size=6))
+    """Query and form of a call: usual for the most part, as odd ones alone are refused at the first odd value."""
+    names = ["serviceName", "ip", "port", *draw(st.lists(st.sampled_from(sorted(USUAL)), unique=True))]
+    values = {name: draw(st.sampled_from(USUAL[name])) for name in names}
     if draw(st.booleans()):
-        names.append("beat")
-    encode = draw(st.sampled_from(ENCODERS))
-    is_usual = draw(st.booleans())
-    pairs: list[bytes] = []
-    for name in draw(st.permutations(names)):
-        value = draw(st.sampled_from(USUAL[name]) if is_usual and name in USUAL else value_of(name))
-        pairs.append(f"{name}={encode(value)}".encode())
-    if not is_usual:
-        for noise in draw(st.lists(raw_noise, max_size=2)):
-            pairs.insert(draw(st.integers(0, len(pairs))), noise)
+        values["beat"] = draw(beat_texts)
+    for name in draw(st.lists(st.sampled_from(sorted(ODD)), max_size=2)):
+        values[name] = draw(value_of(name))
+    for name in draw(st.lists(st.sampled_from(["serviceName", "ip", "port"]), max_size=1)):
+        values.pop(name)
+    pairs = draw(st.permutations(raw(values, draw(st.sampled_from(ENCODERS)))))
+    for noise in draw(st.lists(raw_noise, max_size=1)):
+        pairs.insert(draw(st.integers(0, len(pairs))), noise)
+    if draw(st.booleans()) and pairs:
+        pairs.append(draw(st.sampled_from(raw(values, quote) or [b"x=1"])))  # a second value of a name
     cut = draw(st.sampled_from([0, len(pairs), len(pairs), len(pairs) // 2]))
     return b"&".join(pairs[:cut]), b"&".join(pairs[cut:])
 
@@ -222,26 +224,18 @@ def outcome(make: Callable[[], Any]) -> str:
         return f"{refusal.status} {refusal.text}"
 
 
-def beat_with_weight(text: str) -> tuple[bytes, bytes]:
-    """The query of a full beat."""
-    beat = f'{{"ip":"10.0.0.1","port":80,"cluster":"c","weight":{text}}}'
-    return f"serviceName=a&beat={quote(beat)}".encode(), b""
-
-
-@pytest.mark.parametrize("name", HOT)
-@given(call=calls(), ephemeral=st.booleans(), kind=st.sampled_from([FORM, FORM.upper(), f"{FORM};charset=GBK"]))
-@example((b"serviceName=a&ip=10.0.0.1&port=80", b""), True, FORM)
-@example(beat_with_weight("1.0e0000000001"), True, FORM)
-@example(beat_with_weight("1." + "0" * 511), True, FORM)
-@example(beat_with_weight("1e999"), True, FORM)
-@example(beat_with_weight("123456789012345678"), True, FORM)
-def test_parser_and_schema_agree(name: str, call: tuple[bytes, bytes], ephemeral: bool, kind: str) -> None:
-    query, form = call
+def assert_agreement(name: str, query: bytes, form: bytes, ephemeral: bool, kind: str = FORM) -> None:
     parse, oracle = HOT[name]
     method = {"register": "POST", "deregister": "DELETE", "beat": "PUT", "list": "GET"}[name]
     read = hot_schemas.values_of(query, b"" if name == "list" else form)
     expected = outcome(lambda: oracle(read, ephemeral))
     assert outcome(lambda: parse(Parameters.of(query, kind, form, method), ephemeral)) == expected
+
+
+@pytest.mark.parametrize("name", HOT)
+@given(call=calls(), ephemeral=st.booleans(), kind=st.sampled_from([FORM, FORM.upper(), f"{FORM};charset=GBK"]))
+def test_parser_and_schema_agree(name: str, call: tuple[bytes, bytes], ephemeral: bool, kind: str) -> None:
+    assert_agreement(name, *call, ephemeral, kind)
 
 
 @pytest.mark.parametrize("name", HOT)
@@ -256,8 +250,62 @@ def test_the_quick_way_and_the_general_way_agree(name: str, call: tuple[bytes, b
     assert outcome(lambda: parse(quick, ephemeral)) == outcome(lambda: parse(general, ephemeral))
 
 
-COMPACT = (",", ":")
+# --- one odd thing at a time --------------------------------------------------------------------------
+
+PLAIN_CALL = {"serviceName": "a", "ip": "10.0.0.1", "port": "80"}
 BEAT = {"ip": "10.0.0.1", "port": 80, "cluster": "DEFAULT", "weight": 1.0, "serviceName": "g@@a", "scheduled": False}
+COMPACT = (",", ":")
+# fmt: off
+ODD_NUMBERS = [
+    "0", "-0", "-1", "1", "80", "65535", "65536", "1.0", "80.0", "-1.0", "-0.0", "0.0", "1e2", "1E-2", "1e999", "1e-999",
+    "1.0e0000000001", "1.0e000000001", "1." + "0" * 511, "9007199254740993", "18446744073709551616", "1" * 400, "01",
+    "1.", "NaN", "Infinity",
+]
+ODD_TEXTS = [
+    "", " ", "c1", " c1 ", "c 1", "é", "名", "c-1", "\x00", "80", " 80 ", "8_0", "1.5", "true", "TRUE", "false", "yes",
+    "256.1.1.1", "1.2.3", "01.2.3.4", "host", " 10.0.0.1", "10.0.0.1\n", "::1", "x" * 129, LONG,
+]
+ODD_JSON = [
+    "null", "true", "false", "[]", "[1]", "{}", '{"a":"b"}', '{"a":1}', '{"a":1.50,"b":true}', '{"a":null}', '{"a":{}}',
+    '{"a":"\\ud800"}', '{"":""}', '{"a":"b","a":"c"}', '"\\ud800"', '"\\u0031"', "", "x", '"', "1,1",
+]
+# fmt: on
+
+
+@pytest.mark.parametrize("name", HOT)
+@pytest.mark.parametrize("encode", ENCODERS)
+def test_one_odd_value(name: str, encode: Callable[[str], str]) -> None:
+    for odd_name in sorted({*USUAL, *ODD}):
+        for value in USUAL.get(odd_name, []) + ODD.get(odd_name, []):
+            pairs = raw(PLAIN_CALL | {odd_name: value}, encode)
+            for ephemeral in (True, False):
+                assert_agreement(name, b"&".join(pairs), b"", ephemeral)
+                assert_agreement(name, b"", b"&".join(pairs), ephemeral)
+            # With another of its names beside it.
+            for other in ("clusterName=c9", "cluster=c8", "enabled=false", "enable=false", "dom=d"):
+                assert_agreement(name, b"&".join([*pairs, other.encode()]), b"", True)
+
+
+@pytest.mark.parametrize("field", sorted({*BEAT, "metadata", "ephemeral", "other"}))
+def test_one_odd_field_of_a_beat(field: str) -> None:
+    texts = [json.dumps(text, ensure_ascii=ascii_only) for text in ODD_TEXTS for ascii_only in (True, False)]
+    for written in [*ODD_NUMBERS, *texts, *ODD_JSON]:
+        told = {name: json.dumps(value) for name, value in BEAT.items()} | {field: written}
+        beat = "{" + ",".join(f'"{name}":{value}' for name, value in told.items()) + "}"
+        for values in ({}, {"ip": "10.9.9.9", "port": "90", "clusterName": "c9"}, {"port": "x"}, {"namespaceId": "n"}):
+            pairs = raw({"serviceName": "a", "beat": beat} | values, quote)
+            assert_agreement("beat", b"&".join(pairs), b"", True)
+        assert_agreement("beat", b"serviceName=a", b"beat=" + quote_all(beat).encode(), True)
+
+
+@pytest.mark.parametrize("field", sorted(BEAT))
+def test_a_beat_without_a_field(field: str) -> None:
+    beat = json.dumps({name: value for name, value in BEAT.items() if name != field})
+    for values in ({}, {"ip": "10.9.9.9", "port": "90", "clusterName": "c9"}):
+        assert_agreement("beat", b"&".join(raw({"serviceName": "a", "beat": beat} | values, quote)), b"", True)
+
+
+# --- the quick way is taken ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("encode", [quote, quote_plus, quote_usual, quote_lower])

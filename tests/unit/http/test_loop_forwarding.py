@@ -16,6 +16,7 @@ from app.http.member_link import JAVA_LINKS, LinkResult, NotSent
 from app.http.pool_forwarding import Forwarder
 from app.http.record import ForwardRecord
 from app.http.wire import head_of
+from app.naming.codec import InstanceListCodec
 from app.naming.events import Origin
 from app.naming.registry import Registry
 from app.naming.service import NamingService
@@ -468,7 +469,6 @@ class Owner:
         self.door = Door(cluster=StubCluster("127.0.0.2:8848", standalone=False, owner="127.0.0.2:8848"))
         self.registry = Registry("127.0.0.2:8848~1")
         self.door.naming = NamingService(self.registry, lambda: self.door.now_ms, self.door.events.append)
-        self.hides: Callable[[bytes], bytes] = lambda change: change
 
     def answer(self, asked: Asked) -> bytes:
         path, _, query = asked.target.partition("?")
@@ -567,6 +567,49 @@ def test_an_answer_does_not_wait_for_ever_for_the_owners_send() -> None:
             loop.skip(CHANGE_SEEN_S * 0.2)
             await until(lambda: entry.told)
             assert entry.told == [Reply(200, b"ok", OK.content_type)]
+            entry.forwarder.close()
+
+    run_loop(main)
+
+
+def merged(owner: Owner) -> None:
+    """Many came from a member that keeps no versions."""
+    listed = [{"ip": f"10.0.0.{number}", "port": 80, "serviceName": TO.tag, "app": "DEFAULT"} for number in (3, 4)]
+    fields = {"key": KEY, "value": {"instanceList": listed}}
+    owner.registry.merge(InstanceListCodec(lambda: 0).decode(KEY, fields, owner.door.now_ms), owner.door.now_ms)
+
+
+def emptied(owner: Owner) -> None:
+    owner.registry.empty("public", TO.tag, owner.door.now_ms)
+
+
+MANY: dict[str, tuple[Callable[[Owner], None], Call]] = {
+    "registered again": (merged, register("10.0.0.3", weight="1.0")),
+}
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_what_changed_with_many_others_is_not_taken_alone(name: str) -> None:
+    """The call itself changed nothing, and the one change before it is of more than its instance (R5)."""
+    change_many, one = MANY[name]
+
+    async def main(loop: SkippingLoop) -> None:
+        entry, owner = Entry(loop), Owner()
+        async with member_server(owner.answer) as server:
+            entry.owned_by(server)
+            for ip in ("10.0.0.1", "10.0.0.2"):
+                await entry.answered(register(ip))
+            change_many(owner)
+            version = owner.registry.version(KEY)
+            entry.forward(one)
+            await until(lambda: entry.record.forward_answered == 3)
+            await turns(5)
+            assert owner.registry.version(KEY) == version, "it changed nothing"
+            assert entry.hosts() == {"10.0.0.1", "10.0.0.2"}
+            entry.door.naming._registry.apply(owner.datum, entry.door.naming._registry.version(KEY), entry.door.now_ms)
+            await until(lambda: len(entry.told) == 3)
+            shown = owner.registry.view("public", TO.tag)
+            assert entry.hosts() == {found.ip for found in shown.instances}  # type: ignore[union-attr]
             entry.forwarder.close()
 
     run_loop(main)

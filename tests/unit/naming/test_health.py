@@ -1,12 +1,15 @@
 """Who is judged, when, and by whom: beats that ran out."""
 
+from typing import Any
+
 import pytest
 
+from app.naming import health
 from app.naming.events import Event, HealthChanged
-from app.naming.health import BeatCheck, Judgement
+from app.naming.health import PAUSES_REMEMBERED, BeatCheck, Judgement
 from app.naming.keys import datum_key
 from app.naming.merge import InstanceList
-from app.naming.model import Held, Instance
+from app.naming.model import NOT_DUE_MS, Held, Instance, Service
 from app.naming.operations import RegisterInstance
 from app.naming.registry import Registry
 from distro.types import Datum, Version
@@ -41,8 +44,28 @@ class Judge:
     def said(self) -> list[str]:
         return [event.what for event in self.events if isinstance(event, HealthChanged)]
 
-    def register(self, **metadata: str) -> None:
-        self.registry.register(RegisterInstance(NAME, "10.1.0.1", 80, metadata=metadata), self.now_ms)
+    def register(self, ip: str = "10.1.0.1", **metadata: str) -> None:
+        self.registry.register(RegisterInstance(NAME, ip, 80, metadata=metadata), self.now_ms)
+
+    def deregister(self, ip: str) -> None:
+        self.registry.remove("public", NAME, Instance(ip, 80).key, self.now_ms)
+
+    def service(self) -> Service:
+        found = self.registry.find(KEY)
+        assert found is not None
+        return found
+
+    def beat(self, *ips: str) -> None:
+        for ip in ips:
+            held = self.service().held[Instance(ip, 80).key]
+            held.beat_ms = held.heard_ms = self.now_ms
+
+    def slice(self) -> bool:
+        """Whether there is more to do in this round."""
+        return self.check.tick(self.now_ms, self.judgement) == self.now_ms
+
+    def unhealthy(self) -> set[str]:
+        return {one.instance.ip for one in self.service().held.values() if not one.instance.healthy}
 
 
 @pytest.fixture
@@ -146,3 +169,205 @@ def test_who_is_heard_of_meanwhile_stays(judge: Judge) -> None:
             for held in service.held.values():
                 held.beat_ms = held.heard_ms = judge.now_ms
     assert judge.said() == []
+
+
+# --- where there is nothing to do, nothing is done --------------------------------------------------
+
+
+class Counted(dict[str, Held]):
+    """A service's instances that counts how often one goes through them."""
+
+    looks = 0
+
+    def values(self) -> Any:
+        self.looks += 1
+        return super().values()
+
+
+def counted(judge: Judge) -> Counted:
+    held = judge.service().held = Counted(judge.service().held)
+    return held
+
+
+def beat_for(judge: Judge, seconds: int) -> None:
+    for _ in range(seconds // 5):
+        judge.run(judge.now_ms + 5_000)
+        judge.beat("10.1.0.1", "10.1.0.2")
+
+
+def test_who_beats_is_looked_at_every_ten_seconds(judge: Judge) -> None:
+    judge.register()
+    judge.register("10.1.0.2")
+    beat_for(judge, 20)
+    held = counted(judge)
+    beat_for(judge, 100)
+    assert judge.said() == []
+    assert 5 <= held.looks <= 12
+
+
+def test_who_is_silent_without_consequences_is_not_looked_at() -> None:
+    judge = Judge(expire=False)
+    judge.check.tick(0, judge.judgement)
+    judge.register()
+    judge.run(20_000)
+    held = counted(judge)
+    judge.run(600_000)
+    assert (judge.said(), held.looks) == (["unhealthy"], 0)
+    judge.registry.set_health(judge.service(), Instance("10.1.0.1", 80).key, True, judge.now_ms)
+    judge.run(judge.now_ms + 1_000)
+    assert judge.said() == ["unhealthy", "unhealthy"], "an operator's word holds until the next look"
+
+
+def test_after_a_pause_nobody_is_looked_at_each_second(judge: Judge) -> None:
+    judge.register()
+    judge.run(10_000)
+    judge.now_ms += 100_000
+    judge.run(judge.now_ms + 1_000)
+    held = counted(judge)
+    judge.run(judge.now_ms + 4_000)
+    assert held.looks <= 2
+    assert judge.said() == []
+
+
+def test_a_service_taken_over_is_not_looked_at_each_second(judge: Judge) -> None:
+    copy_of_long_ago(judge)
+    judge.registry.claim(KEY, judge.now_ms)
+    judge.run(judge.now_ms + 1_000)
+    held = counted(judge)
+    judge.run(judge.now_ms + 13_000)
+    assert held.looks <= 3, "once at the most after the first look, which was early to spread them"
+
+
+def test_services_that_are_taken_over_at_once_do_not_stay_due_at_once(judge: Judge) -> None:
+    names = [f"g@@s{number}" for number in range(100)]
+    for name in names:
+        judge.registry.register(RegisterInstance(name, "10.1.0.1", 80), 0)
+    judge.run(1_000)
+    services = [found for name in names if (found := judge.registry.get("public", name))]
+    assert len({service.due_ms // 1_000 for service in services}) >= 14
+
+
+def test_a_pause_that_is_forgotten_counts_again(judge: Judge) -> None:
+    judge.register(**{"preserved.heart.beat.timeout": "60000"})
+    for _ in range(PAUSES_REMEMBERED):
+        judge.now_ms += 4_000
+        judge.run(judge.now_ms + 1_000)
+    assert judge.said() == [], "five seconds passed in each turn, and four of them do not count"
+    judge.now_ms += 40_000
+    judge.run(judge.now_ms + 1_000)
+    for _ in range(PAUSES_REMEMBERED - 1):
+        judge.now_ms += 2_100
+        judge.run(judge.now_ms + 1_000)
+    assert judge.said() == []
+    judge.now_ms += 2_100
+    judge.run(judge.now_ms + 1_000)
+    assert judge.said() == ["removed"], "the long one is the seventeenth from the end"
+
+
+def test_what_real_nacos_says_of_the_health_is_judged_again(judge: Judge) -> None:
+    judge.register()
+    judge.run(20_000)
+    assert judge.registry.take_health(judge.service(), {"10.1.0.1:80": True})
+    judge.run(21_000)
+    assert judge.said() == ["unhealthy", "unhealthy"]
+
+
+def test_a_short_time_out_that_came_with_one_change_of_a_copy_holds_after_the_claim(judge: Judge) -> None:
+    copy_of_long_ago(judge)
+    version = Version(1, 1, "10.0.0.2:8848~1")
+    short = Instance("10.1.0.2", 80, metadata={"preserved.heart.beat.timeout": "2000"})
+    judge.registry.take_change(KEY, short.key, version, Held(short, version, 0), None, 0)
+    judge.registry.claim(KEY, 0)
+    judge.run(3_000)
+    assert judge.unhealthy() == {"10.1.0.2"}
+
+
+# --- slices --------------------------------------------------------------------------------------------
+
+TEN = [f"10.1.1.{number}" for number in range(10)]
+
+
+@pytest.fixture
+def sliced(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> Judge:
+    """Ten instances that fell silent, and a judge who looks at three at a time."""
+    monkeypatch.setattr(health, "UNITS_PER_SLICE", 3)
+    for ip in TEN:
+        judge.register(ip)
+    judge.now_ms = 500
+    while judge.slice():
+        pass
+    judge.now_ms = 1_500
+    judge.service().due_ms = 0
+    while judge.slice():
+        pass
+    judge.check._expected_ms = judge.now_ms = 16_000
+    judge.service().due_ms = 0
+    return judge
+
+
+def finish(judge: Judge) -> None:
+    while judge.slice():
+        pass
+
+
+def test_a_round_goes_on_in_slices(sliced: Judge) -> None:
+    slices = 1
+    while sliced.slice():
+        slices += 1
+    assert slices > 10
+    assert sliced.unhealthy() == set(TEN)
+
+
+@pytest.mark.parametrize("after", range(6))
+def test_who_comes_and_goes_between_slices_hides_nobody(sliced: Judge, after: int) -> None:
+    for _ in range(after):
+        assert sliced.slice()
+    for ip in TEN[:3]:
+        sliced.deregister(ip)
+    for number in range(30):
+        sliced.register(f"10.1.2.{number}", **{"preserved.heart.beat.timeout": "2000"})
+    finish(sliced)
+    assert sliced.unhealthy() == set(TEN[3:])
+    while sliced.now_ms < 19_000:
+        sliced.now_ms += 1_000
+        finish(sliced)
+    assert len(sliced.unhealthy()) == 37, "who came meanwhile is noticed in time, too"
+
+
+@pytest.mark.parametrize("after", [1, 5, 8, 9])
+def test_who_is_heard_of_between_look_and_deed_stays(sliced: Judge, after: int) -> None:
+    for _ in range(after):
+        assert sliced.slice()
+    waiting = set(TEN) - sliced.unhealthy()
+    sliced.beat(*waiting)
+    finish(sliced)
+    assert not waiting & sliced.unhealthy()
+
+
+def test_nobody_is_judged_when_the_process_stood_still_in_a_round(sliced: Judge) -> None:
+    while not sliced.unhealthy():
+        assert sliced.slice()
+    judged = sliced.unhealthy()
+    sliced.confirmed_ms = sliced.now_ms
+    sliced.now_ms += 100_000
+    finish(sliced)
+    sliced.now_ms += 1_000
+    finish(sliced)
+    assert sliced.unhealthy() == judged, "no report got through since"
+    sliced.confirmed_ms = None
+    sliced.now_ms += 1_000
+    finish(sliced)
+    assert sliced.unhealthy() == set(TEN)
+
+
+def test_a_round_that_fails_is_begun_again(sliced: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> bool:
+        raise ValueError("out of order")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sliced.registry, "set_health", fail)
+        with pytest.raises(ValueError, match="out of order"):
+            finish(sliced)
+    assert sliced.service().due_ms < NOT_DUE_MS
+    finish(sliced)
+    assert sliced.unhealthy() == set(TEN)
