@@ -1,23 +1,20 @@
 """One HTTP connection on the event loop: requests are answered in their order, and every wait has a bound.
 
-While a request is worked on elsewhere, what the client pipelines behind it waits here; from ``PIPELINED_MAX`` on
-nothing more is read.
+What comes faster than it can be answered waits in the queue that it inherits; this is about the answers, and the end.
 """
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
 from typing import Protocol, cast
 
-import httptools
-
 from app.http.call import Reply
-from app.http.request_reader import BODY, HEAD, IDLE, Bounds, RequestReader
+from app.http.request_queue import PIPELINED_MAX as PIPELINED_MAX
+from app.http.request_queue import RequestQueue, Turns
+from app.http.request_reader import BODY, HEAD, IDLE, NOTHING
 from app.http.request_reader import Request as Request
 from app.http.wire import head_of
 
-PIPELINED_MAX = 64
 REPLY_BYTES_HIGH = 1 << 18
 """With so much of its replies unread, a client's next requests wait."""
 OUT_BYTES_MAX = 1 << 16
@@ -44,7 +41,7 @@ FAILED = Reply(500, b"caused: internal error, see the server's log")
 log = logging.getLogger(__name__)
 
 
-class Server(Bounds, Protocol):
+class Server(Turns, Protocol):
     """What a connection asks of the worker that owns it."""
 
     date: bytes
@@ -64,23 +61,18 @@ class Server(Bounds, Protocol):
     def log_refused(self, remote_ip: str, status: int, text: str) -> None: ...
 
 
-class HttpConnection(RequestReader, asyncio.Protocol):
+class HttpConnection(RequestQueue, asyncio.Protocol):
     """Owned by the loop's thread; ``reply`` and the calls of a stream come from there too."""
 
     __slots__ = (
         "_chunked",
         "_closing",
         "_eof",
-        "_going_on",
         "_out_bytes",
-        "_pending",
-        "_reading",
         "_refusal",
         "_transport",
         "_unread_bytes",
-        "_unread_s",
         "_waiting_to_write",
-        "busy",
         "current",
         "out",
         "remote_port",
@@ -94,18 +86,12 @@ class HttpConnection(RequestReader, asyncio.Protocol):
         self._server = server
         self.seen_s = server.now_s
         self.remote_port = 0
-        self.busy = False
-        """A request is worked on elsewhere, or its reply is streamed."""
         self.current: Request | None = None
         self.out: list[bytes] = []
         self._out_bytes = 0
-        self._pending: deque[Request] = deque()
         self._refusal: Reply | None = None
         """The last answer: what came behind the requests before it is none."""
-        self._eof = self._closing = self._chunked = self._going_on = False
-        self._reading = True
-        self._unread_s = 0.0
-        """Since when too much is unread; 0 while it is not."""
+        self._eof = self._closing = self._chunked = False
         self._unread_bytes = 0
         self._waiting_to_write: Callable[[], None] | None = None
         self._transport: asyncio.Transport
@@ -126,35 +112,9 @@ class HttpConnection(RequestReader, asyncio.Protocol):
         if self._deaf:
             return
         self.seen_s = self._server.now_s
-        failure: Exception | None = None
-        try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            failure = error
-        if failure is not None:
-            # Not above: what failed there would become the reason of what fails here.
-            self._on_parser_error(failure, data)
-        if self._phase is not IDLE:
-            self._count_more(len(data))
+        self._take(data)
         if self.out:
             self.flush()
-
-    def on_message_complete(self) -> None:
-        if self._deaf or self._upgrade:
-            return
-        self._phase = IDLE
-        parser = self._parser
-        keep_alive = parser.should_keep_alive()
-        if not keep_alive:
-            self._deaf = True
-        body = self._take_body() if self._body else b""
-        request = Request(parser.get_method(), self._target, self._block, body, keep_alive)
-        if self.busy or self._pending or self._unread_s:
-            self._pending.append(request)
-            if len(self._pending) >= PIPELINED_MAX:
-                self._pause_reading()
-            return
-        self._answer(request)
 
     def eof_received(self) -> bool:
         """The client sends nothing more; what it asked is still answered."""
@@ -172,6 +132,7 @@ class HttpConnection(RequestReader, asyncio.Protocol):
         self._drop_body()
         self._server.reserve(-sum(len(one.body) for one in self._pending))
         self._pending.clear()
+        self._left = NOTHING
         # It knows our methods. The circle would stay in memory: what lived for long is not searched for any.
         del self._parser
         self._server.closed(self)
@@ -245,19 +206,6 @@ class HttpConnection(RequestReader, asyncio.Protocol):
         self._server.reserve(-len(self.current.body))
         return self.current
 
-    def _go_on(self) -> None:
-        if self._going_on:
-            return  # a request of those below was answered at once, though not by ``answer`` itself
-        pending, self._going_on = self._pending, True
-        while pending and not self.busy and not self._unread_s:
-            self._answer(pending.popleft())
-        self._going_on = False
-        if not self._reading and len(pending) < PIPELINED_MAX and not self._deaf and not self._unread_s:
-            self._reading = True
-            self._began_s = self._server.now_s  # what is half there could not come on while nobody read
-            self._transport.resume_reading()
-        self.flush()
-
     def flush(self) -> None:
         """Send what was answered; after the last answer, close."""
         if self.out:
@@ -277,6 +225,11 @@ class HttpConnection(RequestReader, asyncio.Protocol):
         if self._reading and not self._transport.is_closing():
             self._reading = False
             self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        self._reading = True
+        self._began_s = self._server.now_s  # what is half there could not come on while nobody read
+        self._transport.resume_reading()
 
     # --- the end ---------------------------------------------------------------------------------------
 
@@ -394,5 +347,5 @@ class HttpConnection(RequestReader, asyncio.Protocol):
 
     def drain(self) -> None:
         """The worker ends: close when nothing is under way."""
-        if not self.busy and not self._pending and self._phase is IDLE:
+        if not self.busy and not self._pending and not self._left and self._phase is IDLE:
             self._begin_to_close()

@@ -16,7 +16,7 @@ from app.http.params import (
 )
 from app.http.subscribers import subscribe
 from app.naming import operations
-from app.naming.operations import Beat, DeregisterInstance, RegisterInstance
+from app.naming.operations import Beat, DeregisterInstance, PatchInstance, RegisterInstance
 from app.naming.records import persistent_key, service_meta_key
 from app.naming.service_info import QUICK_HOSTS_MAX, Variant, shown, unknown_service
 from distro.types import CAPABILITY_WRITES
@@ -48,7 +48,7 @@ def register(call: Call, services: Services) -> Answer:
 def changed(
     call: Call,
     services: Services,
-    command: RegisterInstance | DeregisterInstance | Beat,
+    command: RegisterInstance | DeregisterInstance | PatchInstance | Beat,
     reply: Reply,
     *,
     is_new: bool = True,
@@ -78,8 +78,8 @@ def deregister(call: Call, services: Services) -> Answer:
     if command.ephemeral:
         if other := elsewhere(call, services, command.service):
             return other
-        services.naming.deregister(command)
-        return changed(call, services, command, OK)
+        is_new = services.naming.deregister(command)
+        return changed(call, services, command, OK, is_new=is_new)
     if call.on_loop:
         return DECLINE
     key = persistent_key(command.namespace, command.service, operations.key_of(command))
@@ -89,7 +89,7 @@ def deregister(call: Call, services: Services) -> Answer:
     return OK
 
 
-@route("PUT", "/v1/ns/instance", "/v1/ns/api")
+@route("PUT", "/v1/ns/instance", "/v1/ns/api", hot=True)
 def update(call: Call, services: Services) -> Answer:
     """Replace an instance. Only for Java SDKs since 1.0.0 must it exist; all others register with it."""
     command = parse_register(call.parameters, services.durable.switches.default_instance_ephemeral)
@@ -97,24 +97,36 @@ def update(call: Call, services: Services) -> Answer:
     if command.ephemeral:
         if other := elsewhere(call, services, command.service):
             return other
-        services.naming.update(command, strict)
-    else:
-        if other := durable_elsewhere(call, services, *_keys_of(command)):
-            return other
-        services.durable.update(command, strict)
+        if call.on_loop and strict and _is_large(services, command):
+            return DECLINE  # all instances are looked through for one that is missing
+        return changed(call, services, command, OK, is_new=services.naming.update(command, strict))
+    if call.on_loop:
+        return DECLINE
+    if other := durable_elsewhere(call, services, *_keys_of(command)):
+        return other
+    services.durable.update(command, strict)
     return OK
 
 
-@route("PATCH", "/v1/ns/instance", "/v1/ns/api")
+def _is_large(services: Services, command: RegisterInstance | PatchInstance) -> bool:
+    return services.naming.instance_count(command.namespace, command.service) > QUICK_HOSTS_MAX
+
+
+@route("PATCH", "/v1/ns/instance", "/v1/ns/api", hot=True)
 def patch(call: Call, services: Services) -> Answer:
     """Change single attributes of an instance, of the persistent one when there are both kinds."""
     command = parse_patch(call.parameters)
-    found = services.naming.find(command.namespace, command.service, command.cluster, command.ip, command.port)
+    asked = (command.namespace, command.service, command.ip, command.port, command.cluster)
+    found = services.naming.quick_detail(*asked)
+    if found is None and call.on_loop and _is_large(services, command):
+        return DECLINE
+    found = found or services.naming.find(command.namespace, command.service, command.cluster, command.ip, command.port)
     if found is None or found.ephemeral:
         if other := elsewhere(call, services, command.service):
             return other
-        services.naming.patch(command)
-        return OK
+        return changed(call, services, command, OK, is_new=services.naming.patch(command))
+    if call.on_loop:
+        return DECLINE
     key = persistent_key(command.namespace, command.service, operations.key_of(command))
     if other := durable_elsewhere(call, services, key):
         return other
@@ -146,7 +158,7 @@ def answer_beat(call: Call, services: Services, command: Beat) -> Answer:
         return _beat_reply(interval_ms or switches.client_beat_interval, True, switches.light_beat_enabled)
     answer = services.naming.beat(command, switches.client_beat_interval)
     reply = _beat_reply(answer.interval_ms, answer.known, switches.light_beat_enabled)
-    return changed(call, services, command, reply) if command.full else reply
+    return changed(call, services, command, reply, is_new=answer.is_new) if command.full else reply
 
 
 def _beat_of_copy(services: Services, command: Beat) -> int | None:

@@ -15,6 +15,10 @@ HEAD_BYTES_MAX = 65_536
 FRAMING_RATIO_MAX = 16
 """So many times the body itself may what frames it take, sizes of chunks above all, and ``HEAD_BYTES_MAX`` more."""
 
+FEED_BYTES = 4_096
+"""Parsed in one step: it may be 200 requests, and when there are too many the rest is left as it is."""
+NOTHING = memoryview(b"")
+
 _UPGRADE_HEADERS = frozenset({b"upgrade", b"http2-settings", b"connection"})
 
 
@@ -68,6 +72,7 @@ class RequestReader:
         "_body_size",
         "_deaf",
         "_headers",
+        "_left",
         "_more_bytes",
         "_parser",
         "_phase",
@@ -89,6 +94,8 @@ class RequestReader:
         """The request that is parsed will be read again, as one that wishes for no other protocol."""
         self._target = b""
         self._headers: RawHeaders = []
+        self._left = NOTHING
+        """What came and was not parsed yet."""
         self._more_bytes = 0
         self._block = HeaderBlock([])
         self._body: list[bytes] = []
@@ -157,6 +164,27 @@ class RequestReader:
 
     # --- for who inherits ----------------------------------------------------------------------------
 
+    def _feed(self, data: bytes | memoryview) -> None:
+        """Parse bytes."""
+        failure: Exception | None = None
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            failure = error
+        if failure is not None:
+            # Not above: what failed there would become the reason of what fails here.
+            self._on_parser_error(failure, data)
+        if self._phase is not IDLE:
+            self._count_more(len(data))
+
+    def _feed_left(self) -> None:
+        """Parse what is left of what came, until there is room for no more requests."""
+        while self._left and not self._deaf and self._has_room():
+            part, self._left = self._left[:FEED_BYTES], self._left[FEED_BYTES:]
+            self._feed(part)
+        if self._deaf:
+            self._left = NOTHING
+
     def _take_body(self) -> bytes:
         """The whole body. Its room is given back by who takes it."""
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
@@ -185,7 +213,7 @@ class RequestReader:
         elif self._more_bytes > HEAD_BYTES_MAX + FRAMING_RATIO_MAX * self._body_size:
             self._refuse(400, "there is far more around the request's body than in it")
 
-    def _on_parser_error(self, error: Exception, data: bytes) -> None:
+    def _on_parser_error(self, error: Exception, data: bytes | memoryview) -> None:
         """Go on where the parser stopped at a wish to speak another protocol; else refuse the request."""
         rest = memoryview(data)
         while isinstance(error, httptools.HttpParserUpgrade) and not self._deaf:
@@ -221,6 +249,10 @@ class RequestReader:
         self._upgrade = False
         self._parser = httptools.HttpRequestParser(self)
         self._parser.feed_data(method + b" " + self._target + b" HTTP/1.1\r\n" + lines + b"\r\n")
+
+    def _has_room(self) -> bool:
+        """Whether more requests are taken now."""
+        raise NotImplementedError
 
     def _ask_for_body(self) -> None:
         """The client waits for leave to send its body."""

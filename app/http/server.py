@@ -111,6 +111,7 @@ class HttpServer:
         self._people = Pool("http-people", settings.http_threads, room)
         self._readers = Pool("http-read", min(READ_THREADS, settings.http_threads), room)
         self._peers = Pool("http-peer", PEER_THREADS, PEER_THREADS * (1 + QUEUED_PER_THREAD))
+        self.soon = loop.call_soon
         self.record: HttpRecord = services.http
         self._forwarder = LoopForwarder(services, loop, services.forwarder.record)
         self._beat_sender = BeatSender(services, self._forwarder)

@@ -5,6 +5,7 @@ finds the services whose moment has come, and a look at one finds its next. Beat
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
@@ -19,11 +20,13 @@ Slices = Generator[None, None, T]
 """Work that gives way to others wherever it yields."""
 
 PAUSES_REMEMBERED = 16
-UNITS_PER_SLICE = 5_000
+UNITS_PER_SLICE = 3_000
 """A unit is a look at an instance: so many take under a millisecond."""
 UNITS_PER_SERVICE = 20
 UNITS_PER_DEED = 50
 SPREAD_TURNS = 32
+SERVICES_PER_TURN = 16
+"""Neighbours, which came at about the same time and so lie in memory side by side, stay together."""
 SERVICES_PER_UNIT = 4
 """Of services only the moment is compared."""
 
@@ -134,26 +137,45 @@ class BeatCheck:
             now_ms = self._now_ms
             part = services[start : start + step]
             for service in [one for one in part if one.due_ms <= now_ms]:
-                yield from self._look_at(service)
+                if not self._glance_at(service):
+                    yield from self._look_at(service)
                 if self._is_full(UNITS_PER_SERVICE):
                     yield
             if self._is_full(len(part) // SERVICES_PER_UNIT):
                 yield
 
+    def _glance_at(self, service: Service) -> bool:
+        """Whether all that there is to see is that everybody beats: so it is with nearly all, and quickly found out."""
+        was_due_ms, revision, held = service.due_ms, service.revision, service.held
+        size = len(held)
+        if not 0 < size <= UNITS_PER_SLICE or not was_due_ms or service.tombstones or service.ghosts:
+            return False
+        if not self._may_judge or service.version.writer != self._registry.writer:
+            return False
+        service.due_ms = NOT_DUE_MS  # first, as in ``_look_at``
+        try:
+            due_ms = max(_oldest_beat_ms(held.values()), service.claimed_ms) + service.patience_ms + 1
+        except RuntimeError:  # the mapping changed its size
+            due_ms = was_due_ms
+        seen = due_ms > self._now_ms and service.revision == revision and self._responsible(service.full_name)
+        self._registry.expect(service, due_ms if seen else was_due_ms)
+        self._units_left -= size
+        return seen
+
     def _look_at(self, service: Service) -> Slices[None]:
         """Do what is due there, and note when there will be something again."""
-        was_due_ms = service.due_ms
+        due_ms = was_due_ms = service.due_ms
         # First: what changes from here on lowers it again, and what changed before is seen below.
         service.due_ms = NOT_DUE_MS
-        due_ms = was_due_ms
         try:
-            due_ms = self._tidy(service)
+            next_ms = self._tidy(service)
             if service.held and self._may_judge and service.version.writer == self._registry.writer:
                 if self._responsible(service.full_name):
-                    next_ms = yield from self._judge(service)
-                    due_ms = min(due_ms, next_ms if was_due_ms else self._spread(next_ms))
+                    judged_ms = yield from self._judge(service)
+                    next_ms = min(next_ms, judged_ms if was_due_ms else self._spread(judged_ms))
                 else:
-                    due_ms = was_due_ms  # another member has yet to claim it, or it is ours again at any moment
+                    next_ms = was_due_ms  # another member has yet to claim it, or it is ours again at any moment
+            due_ms = next_ms
         finally:
             self._registry.expect(service, due_ms)
 
@@ -162,8 +184,8 @@ class BeatCheck:
         at the same second for ever."""
         if due_ms == NOT_DUE_MS:
             return due_ms
-        self._turn = (self._turn + 1) % SPREAD_TURNS
-        return due_ms - max(due_ms - self._now_ms, 0) * self._turn // SPREAD_TURNS
+        self._turn = (self._turn + 1) % (SPREAD_TURNS * SERVICES_PER_TURN)
+        return due_ms - max(due_ms - self._now_ms, 0) * (self._turn // SERVICES_PER_TURN) // SPREAD_TURNS
 
     def _tidy(self, service: Service) -> int:
         """Forget what has been remembered for long enough; return when to come again for it."""
@@ -216,10 +238,8 @@ class BeatCheck:
         They are looked at in place; a copy costs as much again, and is made only when somebody comes or goes meanwhile.
         """
         revision, made = service.revision, list[T]()
-        try:
+        with suppress(RuntimeError):  # the mapping changed its size, and the service its revision
             yield from self._parts(service.held.values(), look, made)
-        except RuntimeError:  # the mapping changed its size
-            revision = -1
         if revision != service.revision:
             made.clear()
             yield from self._parts(list(service.held.values()), look, made)

@@ -68,7 +68,7 @@ def merge(ours: InstanceList, theirs: InstanceList, version: Version) -> Instanc
         known = stones.get(key)
         if known is None or known.version < stone.version:
             stones[key] = stone
-    for key in ours.held.keys() | theirs.held.keys():
+    for key in (*ours.held, *[key for key in theirs.held if key not in ours.held]):
         one = _newer(ours.held.get(key), theirs.held.get(key), version)
         found = stones.get(key)
         if found is None:

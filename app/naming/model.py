@@ -1,6 +1,6 @@
 """What a service is made of. Values are frozen; only ``Held`` and ``Service`` change, in place and by the registry."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from app.naming.keys import DEFAULT_CLUSTER, datum_key, instance_key
@@ -82,7 +82,7 @@ NOT_DUE_MS = 1 << 60
 class Held:
     """An instance as a member holds it. ``beat_ms`` is stored in place, without the lock: one word, last one wins.
 
-    There are a million of these: what follows from the instance is computed, not kept.
+    There are a million of these: what follows from the instance is computed, not kept, but for what each beat needs.
 
     ``version`` is that of its last change; ``said`` that of the last one which its client or an operator asked for, so
     without changes of health that a judge found. At ``heard_ms`` it lived for certain: a copy may have been under way
@@ -90,7 +90,7 @@ class Held:
     removal.
     """
 
-    __slots__ = ("beat_ms", "heard_ms", "instance", "said", "version")
+    __slots__ = ("beat_ms", "heard_ms", "instance", "said", "usual", "version")
 
     def __init__(
         self,
@@ -105,6 +105,8 @@ class Held:
         self.said = version if said is None else said
         self.beat_ms = beat_ms
         self.heard_ms = beat_ms if heard_ms is None else heard_ms
+        self.usual = instance.healthy and not (instance.metadata and PRESERVED_BEAT_INTERVAL in instance.metadata)
+        """Healthy, and beats as often as others: all that a beat asks of it, kept where the beat is stored."""
 
     @property
     def beat_timeout_ms(self) -> int:
@@ -195,6 +197,11 @@ class Service:
         self.numbers: FreeNumbers | None = None
         """The numbers among its instances' ids, once one is asked for in a service that is not small."""
         self.view: ServiceView | None = None
+
+    def ids(self) -> Iterator[str | None]:
+        """The ids of its instances; nothing is looked at before the first is asked for."""
+        for held in list(self.held.values()):
+            yield held.instance.instance_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ class Registry(ServiceTable):
                 old.beat_ms = old.heard_ms = now_ms
                 return None
             known = old.instance if old else None
-            instance = operations.register(known, command, _ids_of(service), self._shared)
+            instance = operations.register(known, command, service.numbers or service.ids(), self._shared)
             return self._put(service, key, instance, now_ms)
 
     def _know_numbers(self, namespace: str, full_name: str) -> None:
@@ -52,7 +52,7 @@ class Registry(ServiceTable):
         def know(numbers: FreeNumbers) -> None:
             found.numbers = numbers
 
-        self._at_one_moment(service, lambda: FreeNumbers(_ids(found)), know)
+        self._at_one_moment(service, lambda: FreeNumbers(found.ids()), know)
 
     def put_from_beat(self, command: operations.Beat, now_ms: int) -> str | None:
         """Bring back the instance of a full beat, unless it is there by now."""
@@ -63,7 +63,7 @@ class Registry(ServiceTable):
             key = operations.key_of(command)
             if key in service.held:
                 return None
-            instance = operations.instance_from_beat(command, _ids_of(service), self._shared)
+            instance = operations.instance_from_beat(command, service.numbers or service.ids(), self._shared)
             return self._put(service, key, instance, now_ms)
 
     def patch(self, command: operations.PatchInstance, now_ms: int) -> str | None:
@@ -333,6 +333,9 @@ class Registry(ServiceTable):
             if datum.version > ours.version and merged.stand == datum.value.stand:
                 version, ended = datum.version, Merged.TAKEN
             if self._swap(datum.key, held.version if held else None, version, merged, now_ms):
+                replaced = [ours.value.held]
+                del held, ours
+                let_go(replaced)
                 return ended
         return Merged.NOTHING  # local changes go on all the time; the next verify round tries again
 
@@ -390,12 +393,3 @@ class Registry(ServiceTable):
         else:
             self._at_one_moment(service, lambda: vanished(shown(service), NO_INSTANCES), forget)
         let_go(replaced)
-
-
-def _ids(service: Service) -> Iterator[str | None]:
-    for held in list(service.held.values()):
-        yield held.instance.instance_id
-
-
-def _ids_of(service: Service) -> operations.Ids:
-    return _ids(service) if service.numbers is None else service.numbers

@@ -27,6 +27,8 @@ class BeatAnswer(NamedTuple):
 
     interval_ms: int
     known: bool
+    is_new: bool = False
+    """The beat changed the instance: brought it back, or made it healthy again."""
 
 
 class NamingService:
@@ -54,8 +56,8 @@ class NamingService:
         self._changed(key)
         return key is not None
 
-    def update(self, command: operations.RegisterInstance, strict: bool) -> None:
-        """Replace an instance; ``strict`` refuses to create it.
+    def update(self, command: operations.RegisterInstance, strict: bool) -> bool:
+        """Replace an instance; ``strict`` refuses to create it. Returns whether that changed anything.
 
         Raises:
             InvalidParam: as ``register``, or strict and there is none. Source: Nacos 1.4.1 ServiceManager.
@@ -63,7 +65,7 @@ class NamingService:
         if strict:
             operations.check_weight(command.weight)
             operations.check_known(self._known(command), command)
-        self.register(command)
+        return self.register(command)
 
     def _known(self, command: operations.RegisterInstance) -> list[Instance] | None:
         """The instances among which an update may find its own."""
@@ -74,18 +76,22 @@ class NamingService:
         held = service.held.get(operations.key_of(command))
         return [one.instance for one in ([held] if held else list(service.held.values()))]
 
-    def deregister(self, command: operations.DeregisterInstance) -> None:
-        """Remove an instance; one that is unknown is no error."""
+    def deregister(self, command: operations.DeregisterInstance) -> bool:
+        """Remove an instance; return whether it was there."""
         key = operations.key_of(command)
-        self._changed(self._registry.remove(command.namespace, command.service, key, self._now_ms()))
+        removed = self._registry.remove(command.namespace, command.service, key, self._now_ms())
+        self._changed(removed)
+        return removed is not None
 
-    def patch(self, command: operations.PatchInstance) -> None:
-        """Change single attributes.
+    def patch(self, command: operations.PatchInstance) -> bool:
+        """Change single attributes; return whether that changed anything.
 
         Raises:
             InvalidParam: there is no such instance, or the weight is out of range.
         """
-        self._changed(self._registry.patch(command, self._now_ms()))
+        key = self._registry.patch(command, self._now_ms())
+        self._changed(key)
+        return key is not None
 
     def beat(self, command: operations.Beat, interval_ms: int = BEAT_INTERVAL_MS) -> BeatAnswer:
         """Take a sign of life. Known: one store. Unknown: a full beat registers, a light one is told so.
@@ -105,12 +111,16 @@ class NamingService:
             if not command.full or not command.ephemeral:
                 return BeatAnswer(interval_ms, known=False)
             self._check(command)
-            self._changed(self._registry.put_from_beat(command, now_ms))
-            return BeatAnswer(_interval_ms(command.metadata, interval_ms), known=True)
+            put = self._registry.put_from_beat(command, now_ms)
+            self._changed(put)
+            return BeatAnswer(_interval_ms(command.metadata, interval_ms), known=True, is_new=put is not None)
         held.beat_ms = held.heard_ms = now_ms
-        if not held.instance.healthy and self._registry.set_health(service, key, True, now_ms):
+        if held.usual:
+            return BeatAnswer(interval_ms, known=True)
+        healed = not held.instance.healthy and self._registry.set_health(service, key, True, now_ms)
+        if healed:
             self._changed(service.key)
-        return BeatAnswer(_interval_ms(held.instance.metadata, interval_ms), known=True)
+        return BeatAnswer(_interval_ms(held.instance.metadata, interval_ms), known=True, is_new=healed)
 
     def beat_of_copy(self, command: operations.Beat, collect: Callable[[str, str, int], bool]) -> int | None:
         """Take a sign of life of an instance whose owner is another member, who is told of it later.

@@ -67,6 +67,18 @@ def test_what_was_written_through_a_member_is_listed_there_at_once(fast: Cluster
     eventually(lambda: fast.all_list(service, set()), 5)
 
 
+def test_an_update_and_a_patch_show_at_once_too(fast: ClusterProcesses) -> None:
+    _, entry, service = entry_and_service(fast, "updated")
+    one = {"serviceName": service, "ip": "10.2.1.1", "port": 8080}
+    assert entry.client.register(service, "10.2.1.1").body == OK
+    for number in range(ROUNDS // 2):
+        assert entry.client.call("PUT", "/v1/ns/instance", weight=str(number + 1.5), **one).body == OK
+        assert entry.client.hosts(service)["10.2.1.1:8080"]["weight"] == number + 1.5
+        metadata = json.dumps({"round": str(number)})
+        assert entry.client.call("PATCH", "/v1/ns/instance", metadata=metadata, **one).body == OK
+        assert entry.client.hosts(service)["10.2.1.1:8080"]["metadata"] == {"round": str(number)}
+
+
 def test_each_of_many_writers_reads_its_own_writes_at_once(fast: ClusterProcesses) -> None:
     """They write to one service, so that the owner's answers overtake each other on their way."""
     _, entry, service = entry_and_service(fast, "many-writers")
@@ -141,9 +153,12 @@ def test_a_beat_through_another_member_makes_healthy_again(fast: ClusterProcesse
     def is_healthy(healthy: bool) -> Callable[[], bool]:
         """At every member; a list would show the last instance as healthy in either case."""
         query = {"serviceName": service, "ip": "10.2.0.1", "port": 8080}
-        return lambda: all(
-            member.client.call("GET", "/v1/ns/instance", **query).json()["healthy"] is healthy for member in fast
-        )
+
+        def check() -> bool:
+            answers = [member.client.call("GET", "/v1/ns/instance", **query) for member in fast]
+            return all(one.status == 200 and one.json()["healthy"] is healthy for one in answers)
+
+        return check
 
     eventually(is_healthy(True), 2)
     eventually(is_healthy(False), 10)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,6 +103,8 @@ class FakeServer:
     failure: Exception | None = None
     bodies: dict[bytes, bytes] = field(default_factory=dict)
     """What is answered to a target; else the target itself."""
+    turns: deque[Callable[[], None]] = field(default_factory=deque)
+    """What is to be done in the loop's next turn."""
 
     def opened(self, connection: HttpConnection) -> bool:
         if not self.full:
@@ -133,6 +136,9 @@ class FakeServer:
     def log_refused(self, remote_ip: str, status: int, text: str) -> None:
         self.refused.append(status)
 
+    def soon(self, function: Callable[[], None]) -> None:
+        self.turns.append(function)
+
 
 @dataclass(frozen=True)
 class Received:
@@ -162,8 +168,16 @@ class Wire:
         self._arrive()
 
     def _arrive(self) -> None:
+        self._settle()
         while self._on_the_way and self.transport.reading:
             self.connection.data_received(self._on_the_way.popleft())
+            self._settle()
+
+    def _settle(self) -> None:
+        """Let the loop turn until there is nothing to do; a real server has a real one."""
+        self.transport.turn()
+        while isinstance(self.server, FakeServer) and self.server.turns:
+            self.server.turns.popleft()()
             self.transport.turn()
 
     @property
@@ -202,7 +216,6 @@ class Wire:
             self._turn()
 
     def _turn(self) -> None:
-        self.transport.turn()
         self._arrive()
 
     @property

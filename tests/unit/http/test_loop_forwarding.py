@@ -341,7 +341,6 @@ def test_no_more_than_so_many_calls_are_held(monkeypatch: pytest.MonkeyPatch) ->
             for count in (1, 2, 3):
                 entry.forward()
                 await until(lambda count=count: entry.forwarder._held == count)
-                loop.skip(-forwarding.HOLD_S)  # those that are held stay so
             busy = Reply(503, b"too many calls wait for other members, please try another server")
             assert await entry.answered() == busy
             entry.owned_by(server)
@@ -585,6 +584,8 @@ def emptied(owner: Owner) -> None:
 
 MANY: dict[str, tuple[Callable[[Owner], None], Call]] = {
     "registered again": (merged, register("10.0.0.3", weight="1.0")),
+    "beaten": (merged, full_beat("10.0.0.3")),
+    "deregistered": (emptied, deregister("10.0.0.1")),
 }
 
 
