@@ -111,16 +111,20 @@ class Member:
     def look(self) -> Any:
         """What there is, and what was said; that a list changed may be said more than once."""
         judged = [event for event in self.events if isinstance(event, HealthChanged)]
-        return judged, set(self.events), {
-            one.key: (
-                one.version,
-                {key: (held.instance, held.version, held.said, held.beat_ms) for key, held in one.held.items()},
-                one.tombstones,
-                one.ghosts,
-                one.hidden,
-            )
-            for one in self.registry.services()
-        }
+        return (
+            judged,
+            set(self.events),
+            {
+                one.key: (
+                    one.version,
+                    {key: (held.instance, held.version, held.said, held.beat_ms) for key, held in one.held.items()},
+                    one.tombstones,
+                    one.ghosts,
+                    one.hidden,
+                )
+                for one in self.registry.services()
+            },
+        )
 
 
 Step = Callable[[Member], object]
