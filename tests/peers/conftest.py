@@ -37,10 +37,15 @@ class MixedCluster:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark everything in this folder."""
+    """Mark everything in this folder.
+
+    What a real server does in time is the machine's business: short of processor time its members take each other for
+    dead, and disagree as they do in the field. So such a test may fail once, which is printed; twice is a failure.
+    """
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.peer)
+            item.add_marker(pytest.mark.flaky(reruns=1))
             item.add_marker(pytest.mark.timeout(START_TIMEOUT_S + 120))
 
 
