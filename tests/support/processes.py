@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from http.client import HTTPException
 from pathlib import Path
 from typing import TypeVar
 
@@ -49,7 +50,7 @@ def eventually(check: Callable[[], T], timeout_s: float) -> T:
             if result := check():
                 return result
             seen = f"last result {result!r}"
-        except (AssertionError, LookupError, OSError, psutil.Error) as error:
+        except (AssertionError, LookupError, OSError, HTTPException, psutil.Error) as error:
             failure, seen = error, f"{type(error).__name__}: {error}"
         if time.monotonic() >= deadline_s:
             raise AssertionError(f"not within {timeout_s} s: {seen}") from failure

@@ -4,18 +4,18 @@ A folder with this file on PYTHONPATH: on the signal ``SIGNAL`` the process carr
 named by ``ROLLCALL_TAMPER`` and removes it. Only what tests start has such a path.
 """
 
-import gc
 import json
 import os
 import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 SIGNAL = signal.SIGRTMIN
 
 
-def _one(kind):
-    return next(value for value in gc.get_objects() if type(value).__name__ == kind)
+def _node():
+    return sys.modules["app.wsgi"].node
 
 
 def _change(service, command):
@@ -47,9 +47,9 @@ def _tamper(*_):
     path = Path(os.environ["ROLLCALL_TAMPER"])
     for command in json.loads(path.read_text()):
         if command["do"] == "own":
-            _own(_one("Membership"), command["service"])
+            _own(_node().cluster, command["service"])
         else:
-            registry = _one("Registry")
+            registry = _node()._registry
             _change(registry.get("public", command["service"]), command)
     path.unlink()
 
