@@ -6,7 +6,8 @@ requests' bytes are given to a connection that has no socket. Beds take turns in
 counts. Prints a table: CPU-us per request and its ratio to the first bed of the group.
 
 held N: ``register`` puts in an instance that is not there, ``beat`` is a light one, ``list`` is of ten hosts, all of
-    random ones among N in services of ten.
+    random ones among N in services of ten; "same 100": a hundred of them, five times. What others cost more is the
+    machine's: their memory is not in its caches.
 one of N: the same in one service of N instances; no list, which is longer there.
 million: memory after registering them over HTTP in 10,000 and in 100 services, and of that one full collection of
     garbage; then the health check in virtual time, CPU per 5 s with every instance beating each 5 s, and longest slice.
@@ -41,6 +42,7 @@ from app.http.factory import create_app  # noqa: E402
 from app.http.server import HttpServer  # noqa: E402
 from app.http.worker import GC_THRESHOLDS, SWITCH_INTERVAL_S  # noqa: E402
 from app.naming.health import BeatCheck, Judgement  # noqa: E402
+from app.naming.keys import instance_key  # noqa: E402
 from app.naming.model import Held  # noqa: E402
 from app.naming.operations import DeregisterInstance, RegisterInstance  # noqa: E402
 from app.naming.registry import Registry  # noqa: E402
@@ -54,6 +56,9 @@ HOSTS = 10
 ONE_OF = (10, 10_000)
 CHUNK = 500
 """Requests in a run: so few that their bytes stay in the cache, where they would be when they come from a socket."""
+NEAR = ", same 100"
+KINDS = ("beat", "list", f"beat{NEAR}", f"list{NEAR}", "register")
+"""The last one changes services, whose lists are then made anew."""
 RUNS_PER_TURN = 8
 BEAT_MS = 5_000
 WARM_UP_S, MEASURED_S = 20, 40
@@ -163,8 +168,10 @@ class Bed:
 
     def run(self, kind: str) -> float:
         """One run among random instances; what it registers is not there before, nor afterwards."""
+        kind, _, near = kind.partition(", ")
         if kind != "register":
-            return self.cpu_us(kind, [self.random.randrange(self.held) for _ in range(CHUNK)])
+            numbers = [self.random.randrange(self.held) for _ in range(HELD[0] if near else CHUNK)]
+            return self.cpu_us(kind, (numbers * CHUNK)[:CHUNK])
         first = self.held + self.random.randrange(self.held)
         numbers = [first + number * max(self.services // CHUNK, 1) for number in range(CHUNK)]
         took_us = self.cpu_us(kind, numbers)
@@ -222,10 +229,11 @@ def beds_of(rows: list[Row]) -> Iterator[list[Connection]]:
 
 
 def measure_requests(turns: int) -> list[Row]:
-    rows = [Row(f"held {count:,}", ("register", "beat", "list"), count, max(count // HOSTS, 1)) for count in HELD]
-    rows += [Row(f"one of {count:,}", ("register", "beat"), count, 1) for count in ONE_OF]
+    rows = [Row(f"held {count:,}", KINDS, count, max(count // HOSTS, 1)) for count in HELD]
+    no_list = tuple(kind for kind in KINDS if not kind.startswith("list"))
+    rows += [Row(f"one of {count:,}", no_list, count, 1) for count in ONE_OF]
     with beds_of(rows) as pipes:
-        for kind in ("beat", "list", "register"):  # the last one changes services, whose lists are then made anew
+        for kind in KINDS:
             for _ in range(turns):
                 for row, pipe in zip(rows, pipes, strict=True):
                     for _ in range(RUNS_PER_TURN if kind in row.kinds else 0):
@@ -235,15 +243,15 @@ def measure_requests(turns: int) -> list[Row]:
 
 
 def print_rows(rows: list[Row]) -> None:
-    print(f"{'CPU-us per request':24}{'register':>18}{'beat':>18}{'list of 10':>18}")
+    print(f"{'CPU-us per request':20}" + "".join(f"{kind:>18}" for kind in KINDS))
     first = rows[0]
     for row in rows:
         first = row if row.name.split()[0] != first.name.split()[0] else first
         cells = [
             f"{row.best_us[kind]:.1f} ({row.best_us[kind] / first.best_us[kind]:.2f})" if kind in row.kinds else "-"
-            for kind in ("register", "beat", "list")
+            for kind in KINDS
         ]
-        print(f"{row.name:24}" + "".join(f"{cell:>18}" for cell in cells))
+        print(f"{row.name:20}" + "".join(f"{cell:>18}" for cell in cells))
 
 
 # --- a million ------------------------------------------------------------------------------------------
@@ -267,20 +275,20 @@ def serve_memory(pipe: Connection, folder: str, held: int, services: int) -> Non
 
 
 class Virtual:
-    """Services whose instances all beat, each at its own moment of every five seconds, in virtual time."""
+    """Services whose instances all beat every five seconds after their registration, in virtual time."""
 
     def __init__(self, held: int, services: int) -> None:
         self.now_ms = 0
         self.registry = Registry("127.0.0.1:8848~1")
         naming = NamingService(self.registry, lambda: self.now_ms, lambda _event: None)
+        self.turns: list[list[Held]] = [[] for _ in range(BEAT_MS)]
         for number in range(held):
             self.now_ms = number * BEAT_MS // held
-            naming.register(
-                RegisterInstance(f"{GROUP}bench-{number % services}", ip_of(number), 8080, metadata={"zone": "a"})
-            )
-        helds = [one for service in self.registry.services() for one in service.held.values()]
-        random.Random(1).shuffle(helds)
-        self.turns: list[list[Held]] = [helds[turn::BEAT_MS] for turn in range(BEAT_MS)]
+            name, ip = f"{GROUP}bench-{number % services}", ip_of(number)
+            naming.register(RegisterInstance(name, ip, 8080, metadata={"zone": "a"}))
+            service = self.registry.get("public", name)
+            assert service is not None
+            self.turns[self.now_ms].append(service.held[instance_key(ip, 8080, "DEFAULT")])
         self.check = BeatCheck(self.registry, self.complain)
 
     def complain(self, event: object) -> None:

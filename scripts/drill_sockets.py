@@ -44,8 +44,8 @@ ROOM = 500
 """Connections that the node takes beside the crowd."""
 OVER = 300
 """Connections beyond what it takes."""
-FILES_SPARE = 256
-"""What the node keeps for itself of its descriptors. Source: app/gunicorn_conf.py."""
+FILES_SPARE = 1_000
+"""Descriptors for all else, here and in the node."""
 OPENED_AT_ONCE = 100
 ATTACKERS = 32
 SLOW_EACH = 5
@@ -63,16 +63,14 @@ POLL_S = 0.2
 NICE = 10
 WRONG_KEPT = 20
 PATIENT = json.dumps({"preserved.heart.beat.timeout": "86400000", "preserved.ip.delete.timeout": "86400000"})
-LIMITED = "import os,resource,sys; n=int(sys.argv[1]); resource.setrlimit(resource.RLIMIT_NOFILE,(n,n)); "
-LIMITED += "os.execv(sys.argv[2],sys.argv[2:])"
 
 
 class LimitedNode(MemberProcess):
-    """A standalone node that may have so many descriptors, and the call that watches it, on a kept connection."""
+    """A standalone node that takes so many connections, and the call that watches it, on a kept one."""
 
-    def __init__(self, port: int, folder: Path, files_max: int) -> None:
-        super().__init__(port, folder, settings={"nacos.standalone": "true"})
-        self._command = [sys.executable, "-c", LIMITED, str(files_max), *self._command]
+    def __init__(self, port: int, folder: Path, connections_max: int) -> None:
+        limit = {"GUNICORN_CMD_ARGS": f"--worker-connections {connections_max}"}
+        super().__init__(port, folder, settings={"nacos.standalone": "true", **limit})
         self._kept = http.client.HTTPConnection("127.0.0.1", port, timeout=CALL_TIMEOUT_S)
 
     def call(self, method: str, path: str, **parameters: object) -> bytes:
@@ -286,9 +284,9 @@ def main() -> int:
     """Attack a node; 0 when it stood that."""
     options = _options()
     allowed = options.connections + ROOM
-    raise_own_limit(allowed + OVER + 1_000)
+    raise_own_limit(allowed + OVER + FILES_SPARE)
     with _folder() as folder:
-        node = LimitedNode(options.port, folder, allowed + FILES_SPARE)
+        node = LimitedNode(options.port, folder, allowed)
         try:
             return 0 if drill(node, options) else 1
         finally:

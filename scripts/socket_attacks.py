@@ -48,9 +48,9 @@ async def resets(target: Target, rng: random.Random) -> str:
     """Cut the connection in the middle of whatever is under way."""
     sent = b"".join(rng.choices((*GOOD, LISTED), k=rng.randint(1, 30)))
     async with connected(target, reset=True) as raw:
-        with contextlib.suppress(ConnectionError):
-            await raw.send(sent[: rng.randint(0, len(sent))])
-            if rng.random() < 0.5:
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            await raw.send(sent[: rng.randint(1, len(sent))])
+            async with asyncio.timeout(rng.choice((0, 0.01, 0.5))):
                 await raw.read()
     return "reset"
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from app.http.call import Reply
+from app.http.request_queue import BULK_BYTES, RequestQueue, Turns
 from app.http.request_queue import PIPELINED_MAX as PIPELINED_MAX
-from app.http.request_queue import RequestQueue, Turns
 from app.http.request_reader import BODY, HEAD, IDLE, NOTHING
 from app.http.request_reader import Request as Request
 from app.http.wire import head_of
@@ -110,6 +110,8 @@ class HttpConnection(RequestQueue, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._deaf:
+            if len(data) >= BULK_BYTES:
+                self._rest()
             return
         self.seen_s = self._server.now_s
         self._take(data)
@@ -228,8 +230,11 @@ class HttpConnection(RequestQueue, asyncio.Protocol):
 
     def _resume_reading(self) -> None:
         self._reading = True
-        self._began_s = self._server.now_s  # what is half there could not come on while nobody read
         self._transport.resume_reading()
+
+    @property
+    def _lingers(self) -> bool:
+        return self._closing and not self._transport.is_closing()
 
     # --- the end ---------------------------------------------------------------------------------------
 
@@ -264,9 +269,8 @@ class HttpConnection(RequestQueue, asyncio.Protocol):
         self._closing = True
         self._began_s = self._server.now_s
         self._transport.write_eof()
-        if not self._reading:
-            self._reading = True
-            self._transport.resume_reading()
+        if not self._reading and not self._resting:
+            self._resume_reading()
 
     def _begin_to_close(self) -> None:
         """Close as soon as all is sent."""

@@ -12,11 +12,15 @@ LINE_BYTES_MAX = 8_190
 HEADER_BYTES_MAX = 8_190
 HEADERS_MAX = 100
 HEAD_BYTES_MAX = 65_536
-FRAMING_RATIO_MAX = 16
+FRAMING_RATIO_MAX = 2
 """So many times the body itself may what frames it take, sizes of chunks above all, and ``HEAD_BYTES_MAX`` more."""
 
 FEED_BYTES = 4_096
 """Parsed in one step: it may be 200 requests, and when there are too many the rest is left as it is."""
+PART_BYTES_MIN = 4_096
+"""Parts of a body are joined up to this: it may come byte by byte, and each part takes forty more than it holds."""
+FEED_WORK = 8
+"""For parsing ``FEED_BYTES``, in microseconds, as all work is counted; a part of a body is 1."""
 NOTHING = memoryview(b"")
 
 _UPGRADE_HEADERS = frozenset({b"upgrade", b"http2-settings", b"connection"})
@@ -79,6 +83,7 @@ class RequestReader:
         "_server",
         "_target",
         "_upgrade",
+        "_work",
         "remote_ip",
     )
 
@@ -97,6 +102,8 @@ class RequestReader:
         self._left = NOTHING
         """What came and was not parsed yet."""
         self._more_bytes = 0
+        self._work = 0
+        """What was done in this turn of the loop."""
         self._block = HeaderBlock([])
         self._body: list[bytes] = []
         self._body_size = self._body_max = 0
@@ -160,7 +167,12 @@ class RequestReader:
         if not self._server.reserve(size):
             _stop(503, "too many large bodies are under way, please try another server")
         self._body_size += size
-        self._body.append(part)
+        self._work += 1
+        body = self._body
+        if body and len(body[-1]) < PART_BYTES_MIN:
+            body[-1] += part
+        else:
+            body.append(part)
 
     # --- for who inherits ----------------------------------------------------------------------------
 
@@ -176,11 +188,18 @@ class RequestReader:
             self._on_parser_error(failure, data)
         if self._phase is not IDLE:
             self._count_more(len(data))
+        elif self._more_bytes < 0:
+            self._more_bytes = 0
+        else:
+            self._more_bytes += len(data)
+            if self._more_bytes > HEAD_BYTES_MAX and not self._deaf:
+                self._refuse(400, "nothing but blank lines comes")
 
     def _feed_left(self) -> None:
-        """Parse what is left of what came, until there is room for no more requests."""
-        while self._left and not self._deaf and self._has_room():
+        """Parse what is left of what came, as far as this turn reaches."""
+        while self._left and not self._deaf and self._may_feed():
             part, self._left = self._left[:FEED_BYTES], self._left[FEED_BYTES:]
+            self._work += FEED_WORK
             self._feed(part)
         if self._deaf:
             self._left = NOTHING
@@ -250,8 +269,8 @@ class RequestReader:
         self._parser = httptools.HttpRequestParser(self)
         self._parser.feed_data(method + b" " + self._target + b" HTTP/1.1\r\n" + lines + b"\r\n")
 
-    def _has_room(self) -> bool:
-        """Whether more requests are taken now."""
+    def _may_feed(self) -> bool:
+        """Whether more is parsed now."""
         raise NotImplementedError
 
     def _ask_for_body(self) -> None:

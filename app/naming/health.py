@@ -22,11 +22,12 @@ Slices = Generator[None, None, T]
 PAUSES_REMEMBERED = 16
 UNITS_PER_SLICE = 3_000
 """A unit is a look at an instance: so many take under a millisecond."""
+UNITS_AT_ONCE_MAX = 10_000
 UNITS_PER_SERVICE = 20
 UNITS_PER_DEED = 50
-SPREAD_TURNS = 32
-SERVICES_PER_TURN = 16
-"""Neighbours, which came at about the same time and so lie in memory side by side, stay together."""
+TURNS = 32
+UNITS_PER_TURN = 2_000
+"""Neighbours, which came at about the same time and so lie in memory side by side, have their turn together."""
 SERVICES_PER_UNIT = 4
 """Of services only the moment is compared."""
 
@@ -68,7 +69,7 @@ class BeatCheck:
         self._began_ms = 0
         self._now_ms = 0
         self._units_left = 0
-        self._turn = 0
+        self._spread_units = 0
         self._may_judge = False
         self._responsible: Callable[[str], bool] = lambda _name: False
 
@@ -139,7 +140,8 @@ class BeatCheck:
             for service in [one for one in part if one.due_ms <= now_ms]:
                 if not self._glance_at(service):
                     yield from self._look_at(service)
-                if self._is_full(UNITS_PER_SERVICE):
+                    self._units_left -= UNITS_PER_SERVICE
+                if self._units_left <= 0:
                     yield
             if self._is_full(len(part) // SERVICES_PER_UNIT):
                 yield
@@ -148,18 +150,19 @@ class BeatCheck:
         """Whether all that there is to see is that everybody beats: so it is with nearly all, and quickly found out."""
         was_due_ms, revision, held = service.due_ms, service.revision, service.held
         size = len(held)
-        if not 0 < size <= UNITS_PER_SLICE or not was_due_ms or service.tombstones or service.ghosts:
+        if not 0 < size <= UNITS_AT_ONCE_MAX or not was_due_ms or service.tombstones or service.ghosts:
             return False
         if not self._may_judge or service.version.writer != self._registry.writer:
             return False
         service.due_ms = NOT_DUE_MS  # first, as in ``_look_at``
         try:
-            due_ms = max(_oldest_beat_ms(held.values()), service.claimed_ms) + service.patience_ms + 1
-        except RuntimeError:  # the mapping changed its size
+            oldest_ms = min([one.beat_ms for one in held.values()])
+            due_ms = max(oldest_ms, service.claimed_ms) + service.patience_ms + 1
+        except (RuntimeError, ValueError):  # the mapping changed its size, or is empty now
             due_ms = was_due_ms
-        seen = due_ms > self._now_ms and service.revision == revision and self._responsible(service.full_name)
+        seen = due_ms > self._now_ms and service.revision == revision
         self._registry.expect(service, due_ms if seen else was_due_ms)
-        self._units_left -= size
+        self._units_left -= size + UNITS_PER_SERVICE
         return seen
 
     def _look_at(self, service: Service) -> Slices[None]:
@@ -172,20 +175,21 @@ class BeatCheck:
             if service.held and self._may_judge and service.version.writer == self._registry.writer:
                 if self._responsible(service.full_name):
                     judged_ms = yield from self._judge(service)
-                    next_ms = min(next_ms, judged_ms if was_due_ms else self._spread(judged_ms))
+                    next_ms = min(next_ms, judged_ms if was_due_ms else self._spread(service, judged_ms))
                 else:
                     next_ms = was_due_ms  # another member has yet to claim it, or it is ours again at any moment
             due_ms = next_ms
         finally:
             self._registry.expect(service, due_ms)
 
-    def _spread(self, due_ms: int) -> int:
+    def _spread(self, service: Service, due_ms: int) -> int:
         """An earlier moment than that, for every service another: many that were taken over at once shall not stay due
         at the same second for ever."""
         if due_ms == NOT_DUE_MS:
             return due_ms
-        self._turn = (self._turn + 1) % (SPREAD_TURNS * SERVICES_PER_TURN)
-        return due_ms - max(due_ms - self._now_ms, 0) * (self._turn // SERVICES_PER_TURN) // SPREAD_TURNS
+        self._spread_units += len(service.held) + UNITS_PER_SERVICE
+        turn = self._spread_units // UNITS_PER_TURN % TURNS
+        return due_ms - max(due_ms - self._now_ms, 0) * turn // TURNS
 
     def _tidy(self, service: Service) -> int:
         """Forget what has been remembered for long enough; return when to come again for it."""

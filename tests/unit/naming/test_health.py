@@ -1,5 +1,6 @@
 """Who is judged, when, and by whom: beats that ran out."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -240,7 +241,7 @@ def test_a_service_taken_over_is_not_looked_at_each_second(judge: Judge) -> None
 
 
 def test_services_that_are_taken_over_at_once_do_not_stay_due_at_once(judge: Judge) -> None:
-    names = [f"g@@s{number}" for number in range(1_000)]
+    names = [f"g@@s{number}" for number in range(4_000)]
     for name in names:
         judge.registry.register(RegisterInstance(name, "10.1.0.1", 80), 0)
     judge.run(1_000)
@@ -278,6 +279,35 @@ def test_a_short_time_out_that_came_with_one_change_of_a_copy_holds_after_the_cl
     held = counted(judge)
     judge.run(14_000)
     assert held.looks <= 4, "a look is two passes while somebody's time is short; the other's time began with the claim"
+
+
+class Moving(dict[str, Held]):
+    """Its entries move while one goes through it for the first time, and one is passed over so."""
+
+    def __init__(self, content: dict[str, Held], hidden: str, move: Callable[[], None]) -> None:
+        super().__init__(content)
+        self.hidden: str | None = hidden
+        self.move = move
+
+    def values(self) -> Any:
+        hidden, self.hidden = self.hidden, None
+        if hidden is None:
+            return super().values()
+        self.move()
+        return [held for key, held in self.items() if key != hidden]
+
+
+def test_who_is_passed_over_in_a_glance_is_found_all_the_same(judge: Judge) -> None:
+    judge.register()
+    judge.register("10.1.0.2")
+    judge.run(14_000)
+    judge.beat("10.1.0.2")
+    service = judge.service()
+    assert service.due_ms
+    service.due_ms = 1
+    service.held = Moving(service.held, Instance("10.1.0.1", 80).key, lambda: judge.register("10.1.0.3"))
+    judge.run(16_000)
+    assert judge.unhealthy() == {"10.1.0.1"}
 
 
 # --- slices --------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import pytest
 
+from app.naming import operations
 from app.naming.errors import InvalidParam
 from app.naming.operations import Beat, RegisterInstance
 from app.naming.registry import Registry
@@ -62,3 +63,23 @@ def test_a_quick_detail_is_the_detail() -> None:
         assert quick.ephemeral is ephemeral
     assert door.naming.quick_detail("public", SERVICE, "10.0.0.1", 8080, "other") is None
     assert door.naming.quick_detail("other", SERVICE, "10.0.0.1", 8080, "DEFAULT") is None
+
+
+def test_a_beat_makes_an_unhealthy_instance_healthy(naming: NamingService) -> None:
+    naming.register(register())
+    for healthy in (False, True):
+        naming.set_health("public", SERVICE, operations.key_of(register()), False)
+        if healthy:
+            naming.beat(Beat(SERVICE, "10.0.0.1", 8080))
+        view = naming.service_view("public", SERVICE)
+        assert view is not None
+        assert [one.healthy for one in view.instances] == [healthy]
+
+
+@pytest.mark.parametrize(("text", "interval_ms"), [(None, 7_000), ("2500", 2_500), ("soon", 5_000)])
+def test_a_beat_is_answered_with_the_interval_of_its_instance(
+    naming: NamingService, text: str | None, interval_ms: int
+) -> None:
+    naming.register(register()._replace(metadata={"preserved.heart.beat.interval": text} if text else {"zone": "a"}))
+    answer = naming.beat(Beat(SERVICE, "10.0.0.1", 8080), 7_000)
+    assert (answer.interval_ms, answer.known) == (interval_ms, True)
