@@ -154,7 +154,7 @@ class HttpServer:
     # --- connections -------------------------------------------------------------------------------
 
     def opened(self, connection: HttpConnection) -> bool:
-        if self.draining or len(self._connections) >= self._connections_max:
+        if len(self._connections) >= self._connections_max:
             self.record.connections_refused += 1
             return False
         self._connections.add(connection)
@@ -180,10 +180,10 @@ class HttpServer:
         self.record.requests_refused += 1
         log.debug("a request of %s is refused with %d: %s", remote_ip, status, text)
 
-    def drain(self) -> int:
-        """Close what is idle, answer what is under way; return how many connections are left."""
+    def drain(self, *, idle: bool = True) -> int:
+        """Close with the next answer, and what is ``idle`` now; return how many connections are left."""
         self.draining = True
-        for connection in list(self._connections):
+        for connection in list(self._connections) if idle else ():
             connection.drain()
         return len(self._connections)
 

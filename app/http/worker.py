@@ -24,6 +24,8 @@ nobody is answered. Its objects form no cycles (a test counts), so they go when 
 requests leave behind are young, and found by the collections of the young.
 """
 NOTIFY_S = 1.0
+FAREWELL_S = 0.25
+"""The other members are told at once that this one goes."""
 DRAIN_POLL_S = 0.02
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGQUIT)
 LISTENERS = 8
@@ -85,6 +87,10 @@ class LoopWorker(Worker):
                 await asyncio.wait_for(ended.wait(), NOTIFY_S)
             except TimeoutError:
                 continue
+        # What is on its way is answered, that this node goes: who passes a write on to it then asks the next owner,
+        # while of a connection that is cut it could not know what became of the write.
+        server.drain(idle=False)
+        await asyncio.sleep(FAREWELL_S)
         # The sockets themselves, too: whoever comes now should hear at once that nobody listens.
         for one in (*listening, *self.sockets):
             one.close()

@@ -305,6 +305,22 @@ def test_the_record_tells_how_late_the_loop_is() -> None:
     run_loop(main)
 
 
+def test_a_farewell_answers_and_closes_nothing_by_itself() -> None:
+    async def main(_: SkippingLoop) -> None:
+        with gated() as (one, gate):
+            gate.open()
+            idle = one.connect()
+            assert one.server.drain(idle=False) == 1
+            idle.transport.turn()
+            assert idle.is_open
+            idle.send(request("/wait"))
+            await until(lambda: idle.transport.closing)
+            idle.transport.turn()
+            assert idle.statuses() == [200]
+
+    run_loop(main)
+
+
 def test_drain_ends_the_idle_and_waits_for_the_others() -> None:
     async def main(_: SkippingLoop) -> None:
         with gated() as (one, gate):
@@ -313,7 +329,11 @@ def test_drain_ends_the_idle_and_waits_for_the_others() -> None:
             assert one.server.drain() == 2
             idle.transport.turn()
             assert not idle.is_open
-            assert not one.connect().is_open, "nobody new"
+            late = one.connect()
+            assert late.is_open, "who comes until the listener is closed hears that this node goes"
+            assert one.server.drain() == 2
+            late.transport.turn()
+            assert not late.is_open
             assert one.server.drain() == 1
             gate.open()
             await until(lambda: busy.transport.closing)
