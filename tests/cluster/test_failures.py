@@ -129,8 +129,8 @@ class TestKilled:
         assert victim.client.hosts(service) == {}
 
     def test_the_whole_cluster(self, make_cluster: StartCluster) -> None:
-        """Nothing is left of it but what its clients know, and they bring it back."""
-        cluster = make_cluster(3, FAST)
+        """Without the copies on disk nothing is left of it but what its clients know, and they bring it back."""
+        cluster = make_cluster(3, FAST | {"rollcall.warm.maxAgeMs": "0"})
         cluster.start()
         instances = instances_of(cluster, 3)
         with Beats(cluster.members, instances, BEAT_PERIOD_S) as beats:
