@@ -6,7 +6,8 @@ next beat of such a one is passed on, so that the owner's answer, that it should
 A batch is ``{datum key: {instance key: age in ms}}``, its answer ``{"unknown": {datum key: [instance key]}}``.
 """
 
-from collections.abc import Callable, Container, Mapping
+import threading
+from collections.abc import Callable, Collection, Mapping
 from itertools import islice
 from typing import Any
 
@@ -30,11 +31,12 @@ Batch = dict[tuple[str, str], int]
 class BeatCollector:
     """Called by the event loop and by threads of pools; ``take`` and ``put_back`` by the loop.
 
-    Without a lock, as each step is one for other threads. A beat that a thread notes just as the last one of its batch
-    is taken may be lost; another comes in 5 s.
+    The lock keeps a batch still while it is read: between the making of an iterator and its use another thread may
+    have its turn.
     """
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._batches: dict[str, Batch] = {}
         self._unknown: set[tuple[str, str]] = set()
         self.collected = 0
@@ -42,41 +44,43 @@ class BeatCollector:
     def collect(self, owner: str, key: str, instance_key: str, now_ms: int) -> bool:
         """Note a beat for its owner; False when it must be passed on."""
         entry = (key, instance_key)
-        if entry in self._unknown:
-            self._unknown.discard(entry)
-            return False
-        batch = self._batches.get(owner)
-        if batch is None:
-            batch = self._batches.setdefault(owner, {})
-        elif len(batch) >= COLLECTED_MAX and entry not in batch:
-            return False
-        batch[entry] = now_ms
-        self.collected += 1
-        return True
+        with self._lock:
+            if entry in self._unknown:
+                self._unknown.discard(entry)
+                return False
+            batch = self._batches.get(owner)
+            if batch is None:
+                batch = self._batches[owner] = {}
+            elif len(batch) >= COLLECTED_MAX and entry not in batch:
+                return False
+            batch[entry] = now_ms
+            self.collected += 1
+            return True
 
-    def take(self, now_ms: int, busy: Container[str] = ()) -> list[tuple[str, Batch]]:
+    def take(self, now_ms: int, busy: Collection[str] = ()) -> list[tuple[str, Batch]]:
         """What is to be told now: owner and batch, of at most ``BATCH_MAX``, those first that wait the longest.
 
         What is left, and all for owners that are busy, waits for the next time: no turn of the loop has much to do.
         """
         taken: list[tuple[str, Batch]] = []
-        for owner, batch in list(self._batches.items()):
-            if owner in busy:
-                continue
-            beats = [(entry, batch.pop(entry)) for entry in list(islice(batch, BATCH_MAX))]
-            if not batch:
-                self._batches.pop(owner)
-            if told := {entry: at_ms for entry, at_ms in beats if now_ms - at_ms < KEEP_MS}:
-                taken.append((owner, told))
+        with self._lock:
+            for owner in self._batches.keys() - set(busy):
+                batch = self._batches[owner]
+                beats = [(entry, batch.pop(entry)) for entry in list(islice(batch, BATCH_MAX))]
+                if not batch:
+                    self._batches.pop(owner)
+                if told := {entry: at_ms for entry, at_ms in beats if now_ms - at_ms < KEEP_MS}:
+                    taken.append((owner, told))
         return taken
 
     def put_back(self, owner: str, batch: Batch) -> None:
         """The owner was not reached: it is told next time, if nothing newer is known."""
-        now = self._batches.setdefault(owner, {})
-        for entry, at_ms in batch.items():
-            if len(now) >= COLLECTED_MAX:
-                return
-            now.setdefault(entry, at_ms)
+        with self._lock:
+            now = self._batches.setdefault(owner, {})
+            for entry, at_ms in batch.items():
+                if len(now) >= COLLECTED_MAX:
+                    return
+                now.setdefault(entry, at_ms)
 
     def note_unknown(self, answer: bytes) -> None:
         """Take the owner's answer.
@@ -89,9 +93,10 @@ class BeatCollector:
             entries = [(str(key), str(one)) for key, ids in unknown.items() for one in ids]
         except (orjson.JSONDecodeError, AttributeError, TypeError):
             raise CodecError("the answer to a batch of beats cannot be read") from None
-        if len(self._unknown) + len(entries) > UNKNOWN_MAX:
-            self._unknown.clear()  # they are told again when they beat again
-        self._unknown.update(entries)
+        with self._lock:
+            if len(self._unknown) + len(entries) > UNKNOWN_MAX:
+                self._unknown.clear()  # they are told again when they beat again
+            self._unknown.update(entries)
 
 
 def encode_batch(batch: Batch, now_ms: int) -> bytes:
