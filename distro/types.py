@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from distro.errors import CodecError
+from distro.value import ordered_value
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@ordered_value
 class Version:
     """Where a datum or one of its parts stands in the order of changes.
 

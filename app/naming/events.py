@@ -3,6 +3,8 @@
 import enum
 from dataclasses import dataclass
 
+from distro.value import value
+
 
 class Origin(enum.Enum):
     """Who made a change. What came from a peer is never sent on."""
@@ -11,7 +13,7 @@ class Origin(enum.Enum):
     PEER = "peer"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class InstancesChanged:
     """The instances of the service behind ``key`` (a datum key) are others now."""
 
@@ -26,7 +28,7 @@ class RecordChanged:
     key: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ServiceChanged:
     """What readers see of a service is another now, whoever changed it: subscribers are to be told."""
 

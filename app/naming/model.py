@@ -9,6 +9,7 @@ from app.naming.meta import NO_METADATA as NO_METADATA
 from app.naming.meta import Metadata as Metadata
 from app.naming.numbers import FreeNumbers
 from distro.types import NO_VERSION, Version
+from distro.value import value
 
 BEAT_INTERVAL_MS = 5_000
 BEAT_TIMEOUT_MS = 15_000
@@ -32,7 +33,7 @@ def preserved_ms(metadata: Metadata | None, name: str, default: int) -> int:
     return default
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Instance:
     """One address of a service. Field names are the wire's, in snake_case."""
 
