@@ -1,5 +1,7 @@
 """What holds for every test."""
 
+import os
+import signal
 import threading
 import time
 from collections import Counter
@@ -17,6 +19,21 @@ settings.load_profile("untimed")
 
 THREAD_END_S = 2.0
 """For threads that were told to end as the test's last act and are on their way."""
+
+
+def pytest_configure() -> None:
+    """A run that is told to end stops what it started, as at Ctrl-C."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """A run ends, though a test that failed may have left a thread that does not."""
+    left = [one.name for one in threading.enumerate() if one is not threading.main_thread() and not one.daemon]
+    if left and (session := config.pluginmanager.get_plugin("session")) is not None:
+        print(f"ended with threads left: {', '.join(left)}", flush=True)
+        os._exit(int(session.exitstatus))
 
 
 @pytest.fixture(autouse=True)

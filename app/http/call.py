@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
+
+from werkzeug.datastructures import ImmutableDict
 
 from app.dump import Dumps
 from app.http.beats import BeatCollector
@@ -76,7 +77,7 @@ class Call:
         return self.header(CLIENT_AGENT) or self.agent
 
 
-_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+_NO_HEADERS: Mapping[str, str] = ImmutableDict()
 
 
 @dataclass(slots=True)
@@ -86,7 +87,7 @@ class Reply:
     status: int = 200
     body: bytes = b"ok"
     content_type: str | None = TEXT
-    headers: Mapping[str, str] = field(default_factory=lambda: _NO_HEADERS)
+    headers: Mapping[str, str] = _NO_HEADERS
     stream: Iterable[bytes] | None = None
     """In place of ``body``: chunks that are sent as they are made; closed, where it can be, when the answer ended."""
     head: bytes | None = field(default=None, compare=False, repr=False)

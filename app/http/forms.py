@@ -24,12 +24,10 @@ CHARSETS = frozenset(
 """What ``encoding`` may name beside UTF-8. Some of Python's other codecs make text that JSON cannot hold."""
 
 
-_USUAL = tuple((f"%{ord(char):02X}", char) for char in '@":{},')
-"""Escapes that most calls use, and what they stand for."""
 KEPT_CHARS_MAX = 192
-"""Values of this length at most are remembered with their text."""
-_PLAIN = bytes(range(0x21, 0x7F)).replace(b"+", b"")
-_NO_SEPARATORS = bytes(set(range(256)) - set(b"=&"))
+"""A parameter of this length at most is remembered as it was read: most of them come again and again."""
+_KEPT_PARAMETERS_MAX = 16_384
+_PLAIN = bytes(set(range(0x21, 0x7F)) - set(b"+=&"))
 _SEPARATORS = frozenset(b"=&" * count + b"=" for count in range(PLAIN_PARAMETERS_MAX))
 """What is left of a query of so many parameters when all else is taken out of it."""
 
@@ -44,38 +42,27 @@ def parse_plain(raw: bytes) -> dict[str, str] | None:
 
     No value then has anything around it that would be trimmed, or in it that would break a log line.
     """
-    if raw.translate(None, _PLAIN) or raw.translate(None, _NO_SEPARATORS) not in _SEPARATORS:
+    if raw.translate(None, _PLAIN) not in _SEPARATORS:
         return None
-    text = raw.decode()
-    parts = text.replace("&", "=").split("=")
-    values = dict(zip(parts[::2], parts[1::2], strict=True))
-    if 2 * len(values) != len(parts) or "" in values:
-        return None
-    if "%" in text:
-        for name, value in values.items():
-            if "%" in value:
-                plain = _plain_text(value) if len(value) > KEPT_CHARS_MAX else _kept_plain_text(value)
-                if plain is None:
-                    return None
-                values[name] = plain
-            if "%" in name:
-                return None
-    return values
+    parts = raw.decode().split("&")
+    if len(raw) <= KEPT_CHARS_MAX or max(map(len, parts)) <= KEPT_CHARS_MAX:
+        values = dict(map(_kept_pair, parts))
+    else:
+        values = dict(map(_pair, parts))
+    return values if len(values) == len(parts) and "" not in values else None
 
 
-def _plain_text(value: str) -> str | None:
-    """The text of a value with escapes; None when it has more than printable ASCII without blanks."""
-    for escape, char in _USUAL:
-        value = value.replace(escape, char)
+def _pair(part: str) -> tuple[str, str]:
+    """Name and value of a parameter; an empty name when they are not plain: printable ASCII without blanks."""
+    name, _, value = part.partition("=")
     if "%" in value:
         value = unquote(value, "utf-8", "replace")
-    return value if value.isascii() and value.isprintable() and " " not in value else None
+        if not value.isascii() or not value.isprintable() or " " in value:
+            return "", ""
+    return ("", "") if "%" in name else (name, value)
 
 
-@lru_cache(16_384)
-def _kept_plain_text(value: str) -> str | None:
-    """As ``_plain_text``, for what comes again and again: names of services, metadata."""
-    return _plain_text(value)
+_kept_pair = lru_cache(_KEPT_PARAMETERS_MAX)(_pair)
 
 
 def parse_values(raw_query: bytes, content_type: str, body: bytes, method: str) -> dict[str, str]:

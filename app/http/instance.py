@@ -216,14 +216,8 @@ def list_instances(call: Call, services: Services) -> Answer:
 def answer_list(call: Call, services: Services, query: ListQuery) -> Answer:
     switches, agent = services.durable.switches, parse_agent(call.agent)
     pushed = subscribe(call, services, query, agent)
-    variant = Variant(
-        clusters=query.clusters,
-        healthy_only=query.healthy_only,
-        is_check=query.is_check,
-        java_agent=agent.java_since_1_0,
-        env=query.env,
-        cache_ms=switches.default_push_cache_millis if pushed else switches.default_cache_millis,
-    )
+    cache_ms = switches.default_push_cache_millis if pushed else switches.default_cache_millis
+    variant = Variant(query.clusters, query.healthy_only, query.is_check, agent.java_since_1_0, query.env, cache_ms)
     naming, now_ms = services.naming, services.wall_ms()
     answer = naming.quick_list_answer(query.namespace, query.service, variant)
     if answer is None:

@@ -72,7 +72,8 @@ class RequestQueue(RequestReader):
         if not keep_alive:
             self._deaf = True
         body = self._take_body() if self._body else b""
-        request = Request(parser.get_method(), self._target, self._block, body, keep_alive)
+        # As Request(...), without its function in Python.
+        request = tuple.__new__(Request, (parser.get_method(), self._target, self._block, body, keep_alive))
         if self.busy or self._pending or self._unread_s or self._work >= TURN_WORK:
             self._pending.append(request)
             if len(self._pending) >= PIPELINED_MAX:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.http.agents import is_peer
-from app.http.answers import error_reply, refuse_unless_up, text_reply
+from app.http.answers import error_reply, is_open, refuse_unless_up, text_reply
 from app.http.beat_sender import BeatSender
 from app.http.call import ROUTES, Answer, Endpoint, Forward, Reply, Services
 from app.http.connection import HttpConnection, Request
@@ -223,7 +223,9 @@ class HttpServer:
 
     def _run(self, row: HotRoute, call: WireCall) -> Answer:
         try:
-            return refuse_unless_up(call, self._services) or row.endpoint(call, self._services)
+            services = self._services
+            refusal = None if is_open(services) else refuse_unless_up(call, services)
+            return row.endpoint(call, services) if refusal is None else refusal
         except (NacosError, CodecError, NotInitialized) as error:
             return error_reply(error)
         except Exception as error:

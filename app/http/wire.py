@@ -51,11 +51,13 @@ _FRAMING_LENGTHS = frozenset(map(len, ("content-length", "connection", "expect",
 class HeaderBlock:
     """The headers of a request, as text when somebody asks. Most clients send the same ones with every request."""
 
-    __slots__ = ("_fields", "_named", "chunked", "connection", "content_length", "expects", "raw")
+    __slots__ = ("_fields", "_named", "_texts", "chunked", "connection", "content_length", "expects", "raw")
 
     def __init__(self, raw: RawHeaders) -> None:
         self.raw = raw
         self._fields: dict[bytes, bytes] | None = None
+        self._texts: dict[str, str | None] = {}
+        """Those that were asked for: the same ones are with the next request."""
         self._named: dict[str, str] | None = None
         self.content_length: bytes | None = None
         self.connection = self.expects = self.chunked = False
@@ -73,7 +75,14 @@ class HeaderBlock:
                     self.chunked = True
 
     def get(self, name: str) -> str | None:
-        """As ``named.get(name)``, without making text of the other headers."""
+        """As ``named.get(name)``, without making text of the other headers. ``name`` is one that we know."""
+        try:
+            return self._texts[name]
+        except KeyError:
+            text = self._texts[name] = self._text(name)
+            return text
+
+    def _text(self, name: str) -> str | None:
         fields = self._fields
         if fields is None:
             fields = self._fields = {raw_name.lower(): value for raw_name, value in self.raw}
