@@ -1,8 +1,9 @@
 """Joins naming to distro: what the engine reads and writes of instance lists, and what peers' calls become."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeVar
 
 from app.durable_replication import RECORDS
@@ -14,10 +15,11 @@ from app.naming.registry import Registry
 from distro.codec import (
     decode_entries,
     decode_versions,
-    encode_frame,
+    encode_entries,
     encode_received,
+    frame_parts,
     gunzip_if_gzip,
-    gzip_body,
+    gzip_parts,
     json_object,
 )
 from distro.errors import CodecError, DistroError, NotInitialized
@@ -172,8 +174,8 @@ class NodeReplication:
 
     def datums(
         self, keys: list[str] | None, headers: Mapping[str, str], remote_ip: str, resource_type: str = ""
-    ) -> tuple[bytes, bool]:
-        """The JSON of those keys, of all of a type for None; and whether it is gzip.
+    ) -> tuple[Iterator[bytes], bool]:
+        """The JSON of those keys, of all of a type for None, in parts; and whether it is gzip.
 
         Raises:
             CodecError: the type is unknown.
@@ -181,20 +183,21 @@ class NodeReplication:
         """
         sender = self.membership.sender_of(headers.get(MEMBER_HEADER.lower()), remote_ip)
         now_ms = self.clock.monotonic_ms()
-        parts: list[bytes] = []
+        entries: list[Iterator[bytes]] = []
         wanted = {self._type(resource_type): None} if keys is None else _by_type(dict.fromkeys(keys))
-        for name, entries in wanted.items():
+        for name, asked in wanted.items():
             if sender is None and name != INSTANCE_LIST:
                 continue
-            datums = self.receiver.serve(name, entries)
+            datums = self.receiver.serve(name, asked)
             if keys is None and not datums and self.receiver.is_loading():
                 raise NotInitialized("Distro protocol is not initialized")
-            codec = self.components[name].codec
-            parts.append(encode_frame(datums, codec, now_ms, versioned=sender is not None)[1:-1])
-        body = b"{" + b",".join(part for part in parts if part) + b"}"
-        if sender is not None and len(body) >= GZIP_FROM_BYTES:
-            return gzip_body(body), True
-        return body, False
+            entries.append(encode_entries(datums, self.components[name].codec, now_ms, versioned=sender is not None))
+        parts = frame_parts(chain.from_iterable(entries))
+        first = next(parts)
+        whole = chain([first], parts)
+        if sender is not None and len(first) >= GZIP_FROM_BYTES:
+            return gzip_parts(whole), True
+        return whole, False
 
     def _type(self, name: str) -> str:
         if name and name not in self.components:

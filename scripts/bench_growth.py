@@ -12,7 +12,11 @@ one of N: the same in one service of N instances; no list, which is longer there
 million: memory after registering them over HTTP in 10,000 and in 100 services, and of that one full collection of
     garbage; then the health check in virtual time, CPU per 5 s with every instance beating each 5 s, and longest slice.
 
+sockets: ``register`` of the same instances, ``beat`` and ``list`` from wrk, one instance after the other, at nodes that
+    hold so many; CPU of the node's processes, the kernel's part of it included.
+
     scripts/bench_growth.py --turns 7
+    scripts/bench_growth.py --parts sockets --seconds 4
     scripts/bench_growth.py --parts million --instances 1000000
 """
 
@@ -35,7 +39,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT)]
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
 from app.http.connection import HttpConnection  # noqa: E402
 from app.http.factory import create_app  # noqa: E402
@@ -49,6 +53,7 @@ from app.naming.registry import Registry  # noqa: E402
 from app.naming.service import NamingService  # noqa: E402
 from app.node import Node  # noqa: E402
 from app.settings import read_settings  # noqa: E402
+from scripts.growth_sockets import measure_sockets, print_sockets  # noqa: E402
 
 GROUP = "DEFAULT_GROUP@@"
 HELD = (100, 10_000, 100_000)
@@ -349,7 +354,8 @@ def measure_million(instances: int) -> dict[str, dict[str, float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=7)
-    parser.add_argument("--parts", default="requests,million")
+    parser.add_argument("--parts", default="requests,sockets,million")
+    parser.add_argument("--seconds", type=int, default=3, help="of each run of the part sockets")
     parser.add_argument("--instances", type=int, default=1_000_000)
     parser.add_argument("--out", type=Path, help="where to write the figures as JSON")
     options = parser.parse_args()
@@ -358,6 +364,10 @@ def main() -> None:
         rows = measure_requests(options.turns)
         print_rows(rows)
         figures["requests"] = {row.name: row.best_us for row in rows}
+    if "sockets" in options.parts.split(","):
+        socket_rows = measure_sockets(HELD, options.seconds, options.turns)
+        print_sockets(socket_rows)
+        figures["sockets"] = {row.held: row.best_us for row in socket_rows}
     if "million" in options.parts.split(","):
         figures["million"] = measure_million(options.instances)
         for name, found in figures["million"].items():

@@ -1,5 +1,6 @@
 """The replies that are made in more than one place: JSON, errors of filters, refusals of calls that come too early."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
@@ -23,6 +24,11 @@ NOT_RESPONSIBLE = "Rollcall-Not-Responsible"
 
 def json_reply(value: Any) -> Reply:
     return Reply(200, orjson.dumps(value), JSON)
+
+
+def json_array_reply(values: Iterable[Any]) -> Reply:
+    """An array of what may be large, each made, written and let go of by itself: other threads go on between two."""
+    return Reply(200, b"[" + b",".join([orjson.dumps(value) for value in values]) + b"]", JSON)
 
 
 def text_reply(status: int, text: str) -> Reply:

@@ -1,6 +1,6 @@
 """What every endpoint gets and gives, whoever carries the bytes; and the route table."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -181,8 +181,8 @@ class Replication(Protocol):
 
     def datums(
         self, keys: list[str] | None, headers: Mapping[str, str], remote_ip: str, resource_type: str = ""
-    ) -> tuple[bytes, bool]:
-        """The JSON of those keys, of all for None; and whether it is gzip (the peer advertised that it takes it)."""
+    ) -> tuple[Iterator[bytes], bool]:
+        """The JSON of those keys, of all for None, in parts; and whether it is gzip (the peer takes it)."""
         ...
 
     def refresh(self, peer: str, keys: tuple[str, ...]) -> None:

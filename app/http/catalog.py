@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from app.http.answers import json_reply
+from app.http.answers import json_array_reply, json_reply
 from app.http.call import Answer, Call, Services, route
 from app.http.name_pattern import literal_pattern
 from app.http.schemas import CatalogInstancesSchema, CatalogServicesSchema, ServiceSchema, load, parameter_values
@@ -111,7 +111,7 @@ def service_list(call: Call, services: Services) -> Answer:
     found = _filtered(services, values)
     if values["with_instances"]:
         # Pages count from 0 here, as in Nacos 1.4.
-        return json_reply([_with_instances(view) for view in _page(found, values["page"], values["size"])])
+        return json_array_reply(_with_instances(view) for view in _page(found, values["page"], values["size"]))
     listed = [_counted(view) for view in _page(found, values["page"] - 1, values["size"])]
     return json_reply({"serviceList": listed, "count": len(found) if listed else 0})
 

@@ -1,6 +1,8 @@
 """What members send each other about datums. Taken from listed members only; standalone, from this machine."""
 
 import re
+from collections.abc import Iterator
+from itertools import chain
 
 import orjson
 
@@ -105,5 +107,10 @@ def _received(body: bytes) -> Reply:
     return Reply(200, body, TEXT if body == OK.body else JSON)
 
 
-def _datums(body: bytes, zipped: bool) -> Reply:
-    return Reply(200, body, BYTES, {"Content-Encoding": "gzip"} if zipped else {})
+def _datums(parts: Iterator[bytes], zipped: bool) -> Reply:
+    """Nearly always one part, and sent whole; what has more is sent as it is made."""
+    headers = {"Content-Encoding": "gzip"} if zipped else {}
+    first, second = next(parts), next(parts, None)
+    if second is None:
+        return Reply(200, first, BYTES, headers)
+    return Reply(200, b"", BYTES, headers, stream=chain([first, second], parts))

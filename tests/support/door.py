@@ -1,7 +1,7 @@
 """A node without a network behind the HTTP door: the real domain, and a cluster and replication that tests arrange."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,7 +103,7 @@ class StubReplication:
 
     taken: list[tuple[str, bytes]] = field(default_factory=list)
     answer: bytes = b"ok"
-    held: tuple[bytes, bool] = (b"{}", False)
+    held: tuple[list[bytes], bool] = field(default_factory=lambda: ([b"{}"], False))
     asked: list[list[str] | None] = field(default_factory=list)
     refreshed: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     failure: Exception | None = None
@@ -121,11 +121,12 @@ class StubReplication:
 
     def datums(
         self, keys: list[str] | None, headers: Mapping[str, str], remote_ip: str, resource_type: str = ""
-    ) -> tuple[bytes, bool]:
+    ) -> tuple[Iterator[bytes], bool]:
         self.asked.append(keys)
         if self.failure:
             raise self.failure
-        return self.held
+        parts, zipped = self.held
+        return iter(parts), zipped
 
     def _take(self, sender: str, body: bytes) -> bytes:
         if self.failure:

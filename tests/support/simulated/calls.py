@@ -158,7 +158,10 @@ class PeerDoor:
 
     def datums(self, keys: list[str] | None, sender: str, reply: Reply) -> None:
         self._answer(
-            reply, lambda headers, ip: self._replication.datums(keys, headers, ip)[0], sender, snapshot=keys is None
+            reply,
+            lambda headers, ip: b"".join(self._replication.datums(keys, headers, ip)[0]),
+            sender,
+            snapshot=keys is None,
         )
 
     @staticmethod

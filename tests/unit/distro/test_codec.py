@@ -1,10 +1,21 @@
 """The frame of datum traffic, and what is no frame."""
 
 import gzip
+import random
 
 import pytest
 
-from distro.codec import decode_received, encode_received, gunzip_if_gzip, gzip_body, json_object
+from distro.codec import (
+    PART_BYTES,
+    ZIPPED_PART_BYTES,
+    decode_received,
+    encode_received,
+    frame_parts,
+    gunzip_if_gzip,
+    gzip_body,
+    gzip_parts,
+    json_object,
+)
 from distro.errors import CodecError
 from distro.types import Received, Version
 
@@ -56,3 +67,25 @@ def test_a_version_may_hold_dots_in_its_writer() -> None:
     assert Version.from_text(version.to_text()) == version
     assert version.next("10.0.0.1:8848~a.b") == Version(5, 13, "10.0.0.1:8848~a.b")
     assert version.next("other") == Version(6, 0, "other")
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 40])
+def test_a_frame_in_parts_is_the_frame(count: int) -> None:
+    entries = [b'"%d":{"of":"%b"}' % (number, b"x" * PART_BYTES) for number in range(count)]
+    parts = list(frame_parts(entries))
+    assert json_object(b"".join(parts)).keys() == {str(number) for number in range(count)}
+    assert len(parts) == count + 1
+    assert max(map(len, parts)) < PART_BYTES + 100
+
+
+def test_small_entries_share_a_part() -> None:
+    assert list(frame_parts([b'"a":{}', b'"b":{}'])) == [b'{"a":{},"b":{}}']
+    assert list(frame_parts([])) == [b"{}"]
+
+
+def test_parts_are_zipped_as_one_body() -> None:
+    parts = [random.Random(number).randbytes(ZIPPED_PART_BYTES) for number in range(5)]
+    zipped = list(gzip_parts(parts))
+    assert len(zipped) > 3
+    assert gunzip_if_gzip(b"".join(zipped), 1 << 20) == b"".join(parts)
+    assert len(list(gzip_parts([b"{}" * 1_000]))) == 1

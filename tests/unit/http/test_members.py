@@ -197,7 +197,7 @@ def test_checksums_name_their_source(door: Door, client: FlaskClient) -> None:
 
 
 def test_datums_of_keys_are_asked_for_in_the_body_of_a_get(door: Door, client: FlaskClient) -> None:
-    door.replication.held = (b'{"k1":{}}', False)
+    door.replication.held = ([b'{"k1":{}}'], False)
     answer = client.get(f"{NS}/distro/datum", data=json.dumps({"keys": "k1,,k2"}), headers=PEERS)
     assert (answer.data, answer.headers["Content-Type"]) == (b'{"k1":{}}', "application/octet-stream")
     assert door.replication.asked == [["k1", "k2"]]
@@ -211,7 +211,16 @@ def test_keys_that_are_missing(client: FlaskClient, body: bytes) -> None:
 
 
 def test_all_datums_may_come_packed(door: Door, client: FlaskClient) -> None:
-    door.replication.held = (gzip.compress(b"{}"), True)
+    door.replication.held = ([gzip.compress(b"{}")], True)
     answer = client.get(f"{NS}/distro/datums", headers=PEERS)
     assert (answer.headers["Content-Encoding"], gzip.decompress(answer.data)) == ("gzip", b"{}")
     assert door.replication.asked == [None]
+
+
+def test_many_datums_come_in_parts(door: Door, client: FlaskClient) -> None:
+    door.replication.held = ([b'{"k1":', b"{}", b"}"], False)
+    answer = client.get(f"{NS}/distro/datums", headers=PEERS)
+    assert (answer.data, answer.headers.get("Content-Length")) == (b'{"k1":{}}', None)
+    door.replication.held = ([b"{}"], False)
+    answer = client.get(f"{NS}/distro/datums", headers=PEERS)
+    assert (answer.data, answer.headers["Content-Length"]) == (b"{}", "2")
