@@ -63,9 +63,7 @@ def _fill(target: Target, wrk: Wrk, held: int) -> None:
 def _nodes(count: int) -> Iterator[list[Target]]:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        yield [
-            stack.enter_context(our_node(PORT + number * PORTS_APART, folder / str(number))) for number in range(count)
-        ]
+        yield [stack.enter_context(our_node(PORT + number * PORTS_APART, folder)) for number in range(count)]
 
 
 def measure_sockets(helds: Sequence[int], seconds: int, turns: int) -> list[SocketRow]:
