@@ -14,8 +14,9 @@ from app.naming.records import record_tag
 from distro.errors import CodecError, NotInitialized
 from distro.types import MemberState
 
-NAMING = "/v1/ns"
+NAMING = ("/v1/ns", "/v2/ns")
 SWITCHES_PATHS = ("/v1/ns/operator/switches", "/v1/ns/ops/switches")
+_BELOW_NAMING = tuple(f"{path}/" for path in NAMING)
 _UP = MemberState.UP
 """Python 3.11 needs ten times as long to look a member up in its class."""
 NOT_RESPONSIBLE = "Rollcall-Not-Responsible"
@@ -107,7 +108,7 @@ def _limited(call: Call, services: Services) -> Reply | None:
 
 
 def is_naming(path: str) -> bool:
-    return path == NAMING or path.startswith(NAMING + "/")
+    return path.startswith(_BELOW_NAMING) or path in NAMING
 
 
 def elsewhere(call: Call, services: Services, service: str) -> Reply | Forward | None:

@@ -16,10 +16,13 @@ from app.http import (
     health_sync,
     instance,
     instance_batch,
+    instance_v2,
     legacy,
     namespaces,
     operator,
+    operator_v2,
     service,
+    service_v2,
     subscribers,
     switches,
 )
@@ -44,6 +47,9 @@ MODULES = (
     auth,
     config,
     dump,
+    instance_v2,
+    service_v2,
+    operator_v2,
 )
 
 View = Callable[[], Response]

@@ -69,15 +69,20 @@ def instance_list(call: Call, services: Services) -> Answer:
     instances = [one for one in view.instances if one.cluster_name == cluster]
     end = max(values["page"] * size, 0)
     start = max(end - size, 0)
-    ages, now_ms = services.naming.beat_ages(namespace, service), services.wall_ms()
+    return json_reply({"list": instances_json(services, view, instances[start:end]), "count": len(instances)})
+
+
+def instances_json(services: Services, view: ServiceView, page: Iterable[Instance]) -> list[dict[str, Any]]:
+    """Instances of one service, each with when it was heard of."""
+    ages, now_ms = services.naming.beat_ages(view.namespace, view.full_name), services.wall_ms()
     listed = []
-    for one in instances[start:end]:
+    for one in page:
         if one.ephemeral:
             heard_ms = now_ms - ages.get(one.key, 0)
         else:
-            heard_ms = services.durable.set_at_ms(namespace, service, one.key) or now_ms
+            heard_ms = services.durable.set_at_ms(view.namespace, view.full_name, one.key) or now_ms
         listed.append(_instance(one, heard_ms))
-    return json_reply({"list": listed, "count": len(instances)})
+    return listed
 
 
 def _instance(one: Instance, heard_ms: int) -> dict[str, Any]:

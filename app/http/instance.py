@@ -134,7 +134,7 @@ def patch(call: Call, services: Services) -> Answer:
     return OK
 
 
-@route("PUT", "/v1/ns/instance/beat", "/v1/ns/api/beat", hot=True)
+@route("PUT", "/v1/ns/instance/beat", "/v1/ns/api/beat", "/v2/ns/instance/beat", hot=True)
 def beat(call: Call, services: Services) -> Answer:
     """Take a sign of life. Shape: clientBeatInterval, code, lightBeatEnabled unless the instance is unknown."""
     return answer_beat(call, services, call.parse(parse_beat))

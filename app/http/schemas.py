@@ -33,6 +33,7 @@ from app.naming.keys import DEFAULT_CLUSTER, DEFAULT_GROUP, DEFAULT_NAMESPACE
 from app.naming.meta import NO_SELECTOR
 
 SUBSCRIBERS_PAGE_SIZE = 1_000
+PAGE_V2_MAX = 500
 SWITCH_CHARS_MAX = 64 * 1024
 """Every member keeps what is set."""
 
@@ -85,7 +86,7 @@ class NeededServiceSchema(NamespaceSchema):
 
 
 class ServiceCreateSchema(_Schema):
-    """POST ``/service``, beside its names."""
+    """POST ``/service``, of v2 PUT too, beside its names."""
 
     protect_threshold = Threshold(data_key="protectThreshold", load_default=0.0)
     metadata = MetadataText(load_default=dict)
@@ -252,6 +253,29 @@ class LookupSchema(_Schema):
     """POST ``/core/cluster/switch/lookup``."""
 
     type = fields.String(required=True, error_messages=missing("type"))
+
+
+class ServiceListV2Schema(NamespaceSchema):
+    """GET ``/v2/ns/service/list``."""
+
+    group = Trimmed(data_key="groupName", load_default=DEFAULT_GROUP)
+    page = IntOrZero(data_key="pageNo", load_default=1)
+    size = IntOrZero(data_key="pageSize", load_default=20, validate=validate.Range(1, PAGE_V2_MAX))
+
+
+class CatalogInstancesV2Schema(NeededServiceSchema):
+    """GET ``/v2/ns/catalog/instances``."""
+
+    page = IntOrZero(data_key="pageNo", load_default=1)
+    size = IntOrZero(data_key="pageSize", load_default=100, validate=validate.Range(1, PAGE_V2_MAX))
+    healthy_only = Flag(data_key="healthyOnly", load_default=False)
+    enabled_only = Flag(data_key="enabledOnly", load_default=False)
+
+
+class MetricsV2Schema(_Schema):
+    """GET ``/v2/ns/operator/metrics``."""
+
+    only_status = Flag(data_key="onlyStatus", load_default=True)
 
 
 class NamespaceQuerySchema(_Schema):
