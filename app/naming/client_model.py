@@ -26,6 +26,7 @@ ServiceKey = tuple[str, str]
 
 REVISION_MAX = (1 << 31) - 1
 """Java reads it into a signed 32-bit number, and fails at larger ones."""
+CLIENT_ID_CHARS_MAX = 512
 IP_CHARS_MAX = 128
 PORT_MAX = 65_535
 """Source of both: Nacos 2.3 parameter check."""
@@ -189,6 +190,11 @@ def check_metadata(metadata: Metadata) -> None:
     """
     if sum(len(name) + len(text or "") for name, text in metadata.items()) > METADATA_CHARS_MAX:
         raise InvalidParam(f"Param 'metadata' is illegal, the param length should not exceed {METADATA_CHARS_MAX}.")
+
+
+def is_client_id(text: str) -> bool:
+    """Whether a text can be the id of a client: members ask each other for several at once, with commas between."""
+    return 0 < len(text) <= CLIENT_ID_CHARS_MAX and text.isprintable() and "," not in text
 
 
 def is_persistent_id(client_id: str) -> bool:

@@ -15,6 +15,7 @@ from app.naming.client_model import (
     check_legal,
     instance_of,
     instances_of,
+    is_client_id,
     numbers,
 )
 from app.naming.client_model import ClientInfo as ClientInfo
@@ -111,10 +112,10 @@ class Clients:
             Unavailable: there are as many clients as there may be.
         """
         if (
-            not info.client_id
+            not is_client_id(info.client_id)
             or sum(map(len, (info.client_id, info.ip, info.app, info.agent))) > CLIENT_TEXTS_CHARS_MAX
         ):
-            raise InvalidParam("the client's id is empty, or what it says of itself is too long")
+            raise InvalidParam("the client's id is none, or what it says of itself is too long")
         with self._lock:
             known = self._clients.get(info.client_id)
             if known is not None and known.native:
@@ -178,7 +179,7 @@ class Clients:
         command = command._replace(namespace=command.namespace or DEFAULT_NAMESPACE)
         check_service_format(command.service)
         check_legal(command)
-        wall_ms = self._wall_ms()
+        wall_ms = max(self._wall_ms(), 0)
 
         def make(client: Client) -> dict[str, Instance]:
             made = instance_of(command, numbers(client_id, client.revision, wall_ms), self._shared)
@@ -200,7 +201,7 @@ class Clients:
         _check_service(key)
         if len(commands) > self._bounds.instances_per_batch_max:
             raise InvalidParam(f"a batch has at most {self._bounds.instances_per_batch_max} instances")
-        wall_ms = self._wall_ms()
+        wall_ms = max(self._wall_ms(), 0)
         own = [one._replace(namespace=key[0], service=service) for one in commands]
 
         def make(client: Client) -> dict[str, Instance]:

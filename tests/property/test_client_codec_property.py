@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.naming.client_codec import ClientState, client_fields, decode_client, encode_client, own_fields
+from app.naming.client_codec import ClientState, decode_client, encode_client, own_fields
 from app.naming.client_model import RESERVED_METADATA, instance_of
 from app.naming.model import Publication
 from app.naming.operations import RegisterInstance
@@ -33,6 +33,11 @@ commands = st.builds(
 versions = st.just(NO_VERSION) | st.builds(
     Version, st.integers(1, 9), st.integers(0, 1 << 40), st.sampled_from(["m:1~1", "10.0.0.1:8848~a1"])
 )
+
+
+def client_fields(state: ClientState) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(encode_client(state))
+    return found
 
 
 @st.composite

@@ -9,7 +9,6 @@ import pytest
 
 from app.naming.client_codec import (
     ClientState,
-    client_fields,
     decode_client,
     decode_snapshot,
     decode_verify,
@@ -44,6 +43,11 @@ DOCUMENTED = {
     "batchInstanceData": {},
 }
 """The shape of Nacos 2.2.3, as its reader and writer have it."""
+
+
+def client_fields(state: ClientState) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(encode_client(state))
+    return found
 
 
 def instance(port: int = 8080, **more: Any) -> Instance:
