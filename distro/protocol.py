@@ -146,8 +146,11 @@ class DistroProtocol:
                 lane.tasks.retry(keys, now_ms, alone=True)
             case _:
                 self._record.sync_failed += 1
-                if lane.reachable:
-                    lane.tasks.retry(keys, now_ms + lane.back_off.failed())
+                self._retry(lane, keys, now_ms)
+
+    def _retry(self, lane: PeerLane, keys: list[DistroKey], now_ms: int) -> None:
+        if lane.reachable:
+            lane.tasks.retry(keys, now_ms + lane.back_off.failed())
 
     def on_verify_done(self, action: Verify, outcome: Outcome, received: Received, now_ms: int) -> None:
         """A verify round ended: what the peer has newer of our keys, or of unknown ones, is fetched."""
