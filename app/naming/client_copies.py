@@ -18,6 +18,8 @@ from distro.types import Version
 
 EXPIRY_MS = 180_000
 """A copy that nobody confirmed for longer goes. Source: Nacos 2.2.3, nacos.naming.client.expired.time."""
+EXPIRY_INTERVAL_MS = 5_000
+"""So often all copies are looked at; those of a run that is over go at once. Source: the same."""
 REMOVALS_MAX = 200_000
 """Beyond it the oldest is forgotten."""
 
@@ -60,6 +62,9 @@ class ReplicatedClients(Clients):
         self._expiry_ms = expiry_ms
         self._keep_ms = keep_ms
         self._removals: dict[str, Removal] = {}
+        self._expiry_due_ms = 0
+        self._writers: set[str] = set()
+        """Of the copies that are held; of some that are no more, too."""
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -130,6 +135,7 @@ class ReplicatedClients(Clients):
             self._clients[client_id] = client
             self._removals.pop(client_id, None)
         client.revision, client.version, client.renewed_ms = state.revision, moment.version, now_ms
+        self._writers.add(moment.version.writer)
         events: list[Event] = []
         for key in [key for key in client.published if key not in state.publications]:
             self._take(client, key)
@@ -227,12 +233,18 @@ class ReplicatedClients(Clients):
         ``late_ms``: this process did not run for so long, in which nobody could confirm anything. Removals are
         forgotten when all copies that could bring a client back have expired, if not agreed on before.
         """
-        dropped = []
+        left = {writer for writer in self._writers.copy() if has_left(writer)}
+        if not (late_ms or left) and now_ms < self._expiry_due_ms:
+            return []
+        self._expiry_due_ms = now_ms + EXPIRY_INTERVAL_MS
+        dropped, writers = [], set[str]()
         for client_id, client in self._clients.copy().items():
             if client.native:
                 continue
             client.renewed_ms += late_ms
-            if now_ms - client.renewed_ms <= self._expiry_ms and not has_left(client.version.writer):
+            writer = client.version.writer
+            if now_ms - client.renewed_ms <= self._expiry_ms and writer not in left:
+                writers.add(writer)
                 continue
             events: list[Event] = []
             with self._lock:
@@ -241,6 +253,12 @@ class ReplicatedClients(Clients):
             if events:
                 dropped.append(client_id)
                 self._tell(events)
+        with self._lock:
+            self._writers = writers  # of one that came meanwhile the next look at all learns
+        self._forget_old(now_ms)
+        return dropped
+
+    def _forget_old(self, now_ms: int) -> None:
         end_ms = now_ms - self._expiry_ms - 2 * self._keep_ms
         for client_id, removal in self._removals.copy().items():
             if removal.at_ms >= end_ms:
@@ -248,7 +266,6 @@ class ReplicatedClients(Clients):
             with self._lock:
                 if self._removals.get(client_id) is removal:
                     del self._removals[client_id]
-        return dropped
 
 
 def info_of(client_id: str) -> ClientInfo:

@@ -37,6 +37,7 @@ class ConnectedMember(SimMember):
     confirms = True
 
     def _build(self) -> None:
+        self.dropped: list[str] = []
         super()._build()
         config, clock = self.config, self.clock
         self.connections = self.clients_class(
@@ -71,6 +72,7 @@ class ConnectedMember(SimMember):
             case ClientChanged(client_id) | ClientDisconnect(client_id, True):
                 self.inbox.sync(DistroKey(CLIENTS, client_key(client_id)))
             case ClientDisconnect(client_id, False):
+                self.dropped.append(client_id)
                 self.world.trace(self.address, f"drops its copy of {client_id}")
         super()._publish(event)
 
