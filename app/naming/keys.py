@@ -1,6 +1,7 @@
 """Names, their composition and their limits; datum keys; instance ids."""
 
 import re
+from functools import lru_cache
 
 from app.naming.errors import InvalidParam
 
@@ -10,6 +11,8 @@ DEFAULT_CLUSTER = "DEFAULT"
 GROUP_SPLITTER = "@@"
 NAMESPACE_SPLITTER = "##"
 EPHEMERAL_PREFIX = "com.alibaba.nacos.naming.iplist.ephemeral."
+CLIENT_KEY_PREFIX = "Nacos:Naming:v2:ClientData:"
+"""Of clients with connections: in front of the id stands the name that their resource type has in Nacos 2.2.3."""
 SERVICE_META_PREFIX = "com.alibaba.nacos.naming.domains.meta."
 NAME_CHARS_MAX = 512
 """Source: Nacos 2.3 parameter check; 1.4 has no limit, and names are kept for long."""
@@ -71,6 +74,18 @@ def check_namespace(namespace: str) -> None:
     """
     if NAMESPACE_SPLITTER in namespace or namespace.endswith("#") or len(namespace) > NAME_CHARS_MAX:
         raise InvalidParam("Param 'namespaceId' is illegal, it is too long or holds '#' where names are split")
+
+
+@lru_cache(16_384)
+def check_names(full_name: str, cluster: str, namespace: str) -> None:
+    """Refuse names that cannot be stored. What was allowed is known the next time.
+
+    Raises:
+        InvalidParam: one of the three.
+    """
+    check_service_chars(full_name)
+    check_cluster_chars(cluster)
+    check_namespace(namespace)
 
 
 def group_of(full_name: str) -> str:
