@@ -10,6 +10,7 @@ from app.audit.rows import FORMAT, ClientKind, encode_row, instance_row, service
 from app.naming.durable_service import DurableService
 from app.naming.model import Instance, ServiceMoment
 from app.naming.service import NamingService
+from app.naming.union import of_clients_only
 from distro.types import NO_VERSION, Version
 
 DUMPS_MAX = 2
@@ -80,8 +81,11 @@ def dump_lines(
     services = instances = 0
     for moment in naming.moments():
         services += 1
-        instances += len(moment.held) + len(moment.persistent)
-        yield from map(encode_row, _rows(moment, naming, durable, owners))
+        rows = _rows(moment, naming, durable, owners)
+        service = next(rows)
+        instances += service["instances"]
+        yield encode_row(service)
+        yield from map(encode_row, rows)
     yield _line({"kind": "end", "services": services, "instances": instances})
 
 
@@ -90,7 +94,8 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     namespace, name = moment.namespace, moment.full_name
     owner, is_ours = owners.map_srv(name), owners.responsible(name)
-    count = len(moment.held) + len(moment.persistent)
+    of_clients = of_clients_only(moment) if moment.published else []
+    count = len(moment.held) + len(moment.persistent) + len(of_clients)
     yield service_row(namespace, name, _text(moment.version), owner, count)
     for held in moment.held.values():
         yield _row(
@@ -104,6 +109,8 @@ def _rows(
             delete_timeout_ms=held.delete_timeout_ms,
             client=ClientKind.HTTP,
         )
+    for instance in of_clients:
+        yield _row(namespace, name, instance, client=ClientKind.GRPC)
     durable_owner = owners.map_srv_durable(name) if moment.persistent else ""
     for instance in moment.persistent.values():
         version = durable.version_of(namespace, instance)

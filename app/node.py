@@ -22,6 +22,7 @@ from app.http.pool_forwarding import Forwarder
 from app.http.record import HttpRecord
 from app.membership import ClusterConfWatch, Membership
 from app.naming.checks import Check, CheckBoard, CheckedCluster, Flip, checked_clusters
+from app.naming.clients import Clients
 from app.naming.codec import InstanceListCodec
 from app.naming.durable_service import DurableService
 from app.naming.events import HealthChanged, InstancesChanged, Origin, RecordChanged, ServiceChanged
@@ -72,6 +73,7 @@ class Node:
             writer, settings.distro.tombstone_slack_ms, guard_ms, keep_empty=not settings.clean_empty
         )
         self.naming = NamingService(self._registry, self._clock.monotonic_ms, self._notify.publish)
+        self.clients = Clients(self._registry, self._clock.monotonic_ms, self._clock.wall_ms, self._notify.publish)
         self._record_file = RecordFile(settings.data_dir)
         projection = Projection(self._registry, self._clock.monotonic_ms, self._notify.publish)
         self._records = Records(writer, self._record_file, self._clock.wall_ms, projection.on_record)

@@ -17,6 +17,12 @@ class InvalidParam(NacosError):
     status = 400
 
 
+class ClientGone(NacosError):
+    """The client whose operation it is has no connection here, or has it no more: it is to connect anew."""
+
+    status = 400
+
+
 class NoRight(NacosError):
     status = 403
 

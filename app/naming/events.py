@@ -45,4 +45,68 @@ class HealthChanged:
     what: str
 
 
-Event = InstancesChanged | RecordChanged | ServiceChanged | HealthChanged
+@value
+class ClientChanged:
+    """What a client that is connected here publishes is another now."""
+
+    client_id: str
+
+
+@value
+class ClientDisconnect:
+    """A client is gone with all that it published. ``native``: it was connected here, and not a copy from a peer."""
+
+    client_id: str
+    native: bool
+
+
+@value
+class ClientVerifyFailed:
+    """A peer holds another state of a client that is connected here, or none."""
+
+    client_id: str
+    peer: str
+
+
+@value
+class ClientRegisterService:
+    """A client publishes a service, or something else of it than before. ``key``: namespace and full service name."""
+
+    key: tuple[str, str]
+    client_id: str
+
+
+@value
+class ClientDeregisterService:
+    """A client publishes a service no more."""
+
+    key: tuple[str, str]
+    client_id: str
+
+
+@value
+class ClientSubscribeService:
+    """A client wants to be told of a service."""
+
+    key: tuple[str, str]
+    client_id: str
+
+
+@value
+class ServiceSubscribed:
+    """The same, for the first time since it subscribed: it is to be told of the service as it is now."""
+
+    key: tuple[str, str]
+    client_id: str
+
+
+ClientEvent = (
+    ClientChanged
+    | ClientDisconnect
+    | ClientVerifyFailed
+    | ClientRegisterService
+    | ClientDeregisterService
+    | ClientSubscribeService
+    | ServiceSubscribed
+)
+Event = InstancesChanged | RecordChanged | ServiceChanged | HealthChanged | ClientEvent

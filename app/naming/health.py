@@ -201,6 +201,8 @@ class BeatCheck:
                 due_ms = service.ghosts_until_ms
         if service.tombstones:
             due_ms = min(due_ms, self._registry.prune_tombstones(service, now_ms))
+        if service.version == NO_VERSION and not service.published:
+            due_ms = min(due_ms, self._registry.drop_bare(service, now_ms))
         if self._forgets_spent and not service.held and service.version != NO_VERSION:
             if self._registry.is_spent(service.key, now_ms):
                 self._registry.forget(service.key)

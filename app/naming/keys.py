@@ -1,6 +1,7 @@
 """Names, their composition and their limits; datum keys; instance ids."""
 
 import re
+from functools import lru_cache
 
 from app.naming.errors import InvalidParam
 
@@ -71,6 +72,18 @@ def check_namespace(namespace: str) -> None:
     """
     if NAMESPACE_SPLITTER in namespace or namespace.endswith("#") or len(namespace) > NAME_CHARS_MAX:
         raise InvalidParam("Param 'namespaceId' is illegal, it is too long or holds '#' where names are split")
+
+
+@lru_cache(16_384)
+def check_names(full_name: str, cluster: str, namespace: str) -> None:
+    """Refuse names that cannot be stored. What was allowed is known the next time.
+
+    Raises:
+        InvalidParam: one of the three.
+    """
+    check_service_chars(full_name)
+    check_cluster_chars(cluster)
+    check_namespace(namespace)
 
 
 def group_of(full_name: str) -> str:

@@ -138,6 +138,26 @@ class Tombstone:
     """Remembered for so long after ``at_ms``."""
 
 
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What one client with a connection says of one service: one instance, or a batch. It replaces what it said before.
+
+    Of several registrations of one address the newest counts, on every member the same one: among clients by ``at_ms``
+    and then by client id, against an instance of the service's list by that one's version and ``seen``.
+    """
+
+    instances: Mapping[str, Instance]
+    """By instance key."""
+    batch: bool
+    at_ms: int
+    """Wall clock of the member that holds the connection."""
+    seen: Version
+    """Of the service's list as that member held it."""
+
+    def says_the_same(self, other: "Publication") -> bool:
+        return self.batch is other.batch and self.instances == other.instances
+
+
 class Service:
     """A service's instances and description, changed in place by the registry under its lock."""
 
@@ -158,6 +178,7 @@ class Service:
         "numbers",
         "patience_ms",
         "persistent",
+        "published",
         "revision",
         "tombstones",
         "version",
@@ -195,6 +216,8 @@ class Service:
         """Its durable description, by which it stays when it is empty."""
         self.persistent: dict[str, Instance] = {}
         """Durable instances by instance key; their health comes from active checks."""
+        self.published: dict[str, Publication] | None = None
+        """What clients with a connection say of it, by client id; None until one does."""
         self.numbers: FreeNumbers | None = None
         """The numbers among its instances' ids, once one is asked for in a service that is not small."""
         self.view: ServiceView | None = None
@@ -215,6 +238,8 @@ class ServiceMoment:
     """Of the ephemeral instances' list."""
     held: Mapping[str, Held]
     persistent: Mapping[str, Instance]
+    published: Mapping[str, Publication]
+    """By client id."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,8 @@ class RegisterInstance(NamedTuple):
     ephemeral: bool = True
     metadata: Metadata | None = None
     app: str = "DEFAULT"
+    instance_id: str = ""
+    """What the client calls it; only clients with a connection do."""
 
 
 @dataclass(frozen=True, slots=True)

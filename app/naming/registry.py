@@ -15,14 +15,16 @@ from app.naming.merge import NO_INSTANCES, InstanceList, covers, merge
 from app.naming.meta import ServiceMeta
 from app.naming.model import NEVER_MS, Held, Instance, Service, Tombstone
 from app.naming.numbers import FreeNumbers
-from app.naming.table import COPIED_UNDER_LOCK_MAX, ServiceTable, bound_tombstones, let_go, shown
+from app.naming.published import PublishedTable
+from app.naming.table import COPIED_UNDER_LOCK_MAX, bound_tombstones, let_go, shown
 from app.naming.table import Counts as Counts
+from app.naming.union import published_clusters
 from distro.types import NO_VERSION, Datum, Merged, Version
 
 SWAP_TRIES_MAX = 20
 
 
-class Registry(ServiceTable):
+class Registry(PublishedTable):
     """What local operations, durable records and replication do to the services."""
 
     # --- local changes ----------------------------------------------------------------------------
@@ -197,6 +199,7 @@ class Registry(ServiceTable):
                 service = found
                 service.dropped = True
                 service.clusters = {one.instance.cluster_name for one in service.held.values()}
+                service.clusters |= published_clusters(service)
             service.meta = meta
             service.revision += 1
             self._hide_if_dropped(service)

@@ -20,6 +20,7 @@ from app.naming.model import (
 )
 from app.naming.registry import Counts, Registry
 from app.naming.service_info import QUICK_HOSTS_MAX, ListAnswer, ListAnswers, Variant
+from app.naming.union import published_count
 
 
 class BeatAnswer(NamedTuple):
@@ -218,7 +219,7 @@ class NamingService:
     def quick_detail(self, namespace: str, service: str, ip: str, port: int, cluster: str) -> Instance | None:
         """As ``detail``, at a cost that does not grow with the service; None for what only ``detail`` can tell."""
         found = self._registry.get(namespace, service)
-        if found is None or found.hidden:
+        if found is None or found.hidden or found.published:
             return None
         key = keys.instance_key(ip, port, cluster)
         persistent, held = found.persistent.get(key), found.held.get(key)
@@ -232,9 +233,12 @@ class NamingService:
         return None if found is None or found.hidden else self._registry.view_of(found)
 
     def instance_count(self, namespace: str, service: str) -> int:
-        """How many instances a service holds, of both kinds."""
+        """How many instances a service holds, of all sources; readers see an address of several once."""
         found = self._registry.get(namespace, service)
-        return len(found.held) + len(found.persistent) if found else 0
+        if found is None:
+            return 0
+        count = len(found.held) + len(found.persistent)
+        return count + published_count(found) if found.published else count
 
     def service_count(self) -> int:
         """How many services are held, those that readers do not see too."""
@@ -282,19 +286,11 @@ class NamingService:
 
     @staticmethod
     def _check(command: operations.RegisterInstance | operations.Beat) -> None:
-        _check_names(command.service, command.cluster, command.namespace)
+        keys.check_names(command.service, command.cluster, command.namespace)
 
     def _changed(self, key: str | None) -> None:
         if key is not None:
             self._publish(InstancesChanged(key, Origin.LOCAL))
-
-
-@lru_cache(16_384)
-def _check_names(service: str, cluster: str, namespace: str) -> None:
-    """Refuse names that cannot be stored. What was allowed is known the next time."""
-    keys.check_service_chars(service)
-    keys.check_cluster_chars(cluster)
-    keys.check_namespace(namespace)
 
 
 def _interval_ms(metadata: Metadata | None, default_ms: int) -> int:

@@ -13,12 +13,14 @@ from app.naming.model import (
     NOT_DUE_MS,
     Held,
     Instance,
+    Publication,
     Service,
     ServiceMoment,
     ServiceView,
     Tombstone,
 )
 from app.naming.shared import Shared
+from app.naming.union import union
 from distro.types import NO_VERSION, Version
 
 T = TypeVar("T")
@@ -117,7 +119,9 @@ class ServiceTable:
                 service.full_name,
                 revision,
                 service.version,
-                (
+                union(service)
+                if service.published
+                else (
                     *service.persistent.copy().values(),
                     *[held.instance for held in list(service.held.values())],
                     *service.ghosts.copy().values(),
@@ -134,12 +138,17 @@ class ServiceTable:
         if service is None:
             return None
 
-        def moment_of(copied: tuple[dict[str, Held], dict[str, Instance]]) -> ServiceMoment | None:
+        def parts() -> tuple[dict[str, Held], dict[str, Instance], dict[str, Publication]]:
+            return service.held.copy(), service.persistent.copy(), (service.published or {}).copy()
+
+        def moment_of(
+            copied: tuple[dict[str, Held], dict[str, Instance], dict[str, Publication]],
+        ) -> ServiceMoment | None:
             if service.hidden or _is_ghostly(service) or self._services.get(key) is not service:
                 return None
             return ServiceMoment(service.namespace, service.full_name, service.version, *copied)
 
-        return self._at_one_moment(service, lambda: (service.held.copy(), service.persistent.copy()), moment_of)
+        return self._at_one_moment(service, parts, moment_of)
 
     def _at_one_moment(self, service: Service, make: Callable[[], T], take: Callable[[T], R]) -> R:
         """Let ``take`` have, under the lock, what ``make`` made of the service as it is at that moment.
@@ -148,6 +157,7 @@ class ServiceTable:
         change raises the revision before it gives the lock back.
         """
         size = len(service.held) + len(service.persistent) + len(service.tombstones) + len(service.ghosts)
+        size += len(service.published or ())
         if size > COPIED_UNDER_LOCK_MAX:
             for _ in range(COPY_TRIES_MAX - 1):
                 with self._lock:
@@ -164,10 +174,15 @@ class ServiceTable:
         ours = [service for service in services if responsible(service.full_name)]
         return Counts(
             len(services),
-            sum(len(one.held) + len(one.persistent) for one in services),
+            sum(map(self._count, services)),
             len(ours),
-            sum(len(one.held) + len(one.persistent) for one in ours),
+            sum(map(self._count, ours)),
         )
+
+    def _count(self, service: Service) -> int:
+        if service.published:  # an address that has several sources is seen once, and counted once
+            return len(self.view_of(service).instances)
+        return len(service.held) + len(service.persistent)
 
     # --- under the lock ---------------------------------------------------------------------------
 
@@ -184,7 +199,7 @@ class ServiceTable:
 
     def _hide_if_dropped(self, service: Service) -> None:
         """A removed service goes out of sight with the last thing in it; its removals are remembered for the peers."""
-        if not service.dropped or service.held or service.persistent or service.meta is not None:
+        if not service.dropped or service.held or service.persistent or service.published or service.meta is not None:
             return
         service.hidden = True
         self._unlist(service)
@@ -321,7 +336,8 @@ class ServiceTable:
     def _drop_if_bare(self, service: Service) -> None:
         if self._keep_empty and not service.dropped:
             return
-        if service.version == NO_VERSION and not (service.meta or service.persistent or service.ghosts):
+        kept = service.meta or service.persistent or service.published or service.ghosts
+        if service.version == NO_VERSION and not kept:
             self._services.pop(service.key, None)
             self._unlist(service)
 
@@ -368,5 +384,6 @@ def let_go(replaced: list[dict[str, Held]]) -> None:
 
 def _is_ghostly(service: Service) -> bool:
     """Whether nothing is left of a service but what the guard still shows."""
-    known = service.held or service.persistent or service.meta is not None or service.version != NO_VERSION
+    sources = service.held or service.persistent or service.published
+    known = sources or service.meta is not None or service.version != NO_VERSION
     return bool(service.ghosts) and not known

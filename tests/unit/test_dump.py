@@ -7,6 +7,7 @@ import orjson
 import pytest
 
 from app.dump import CHUNK_BYTES, Dumps, dump_lines
+from app.naming.clients import ClientInfo, Clients
 from app.naming.keys import datum_key, instance_key
 from app.naming.merge import InstanceList
 from app.naming.meta import NO_META
@@ -217,3 +218,16 @@ class TestDumps:
         first.close()
         assert dumps.begin([]) is not None
         assert dumps.begin([]) is None, "closing twice frees one place"
+
+
+def test_what_clients_with_a_connection_publish(door: Door) -> None:
+    """An address that is also registered over HTTP has the row of its list, as clients are shown one instance."""
+    door.naming.register(RegisterInstance(SERVICE, "10.0.0.1", 80))
+    clients = Clients(registry_of(door), lambda: door.now_ms, lambda: 1, lambda _event: None)
+    for client_id in ("c1", "c2"):
+        clients.connect(ClientInfo(client_id, "10.0.0.9", 1, "", ""))
+        batch = [RegisterInstance(SERVICE, f"10.0.0.{number}", 80, weight=2.0) for number in (1, 2)]
+        clients.batch_register(client_id, "public", SERVICE, batch)
+    assert [(row["ip"], row["client"]) for row in rows(door)] == [("10.0.0.1", "http"), ("10.0.0.2", "grpc")]
+    assert [row["instances"] for row in rows(door, "service")] == [2]
+    assert dumped(door)[-1] == {"kind": "end", "services": 1, "instances": 2}

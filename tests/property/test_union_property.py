@@ -1,0 +1,164 @@
+"""A service's view as the union of its sources, against a plain model that remembers who said what and when."""
+
+from dataclasses import dataclass
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from app.naming.clients import ClientInfo, Clients
+from app.naming.keys import instance_key
+from app.naming.model import Instance
+from app.naming.operations import DeregisterInstance, RegisterInstance
+from app.naming.registry import Registry
+from app.naming.service import NamingService
+
+SERVICE = "G@@a"
+KEY = ("public", SERVICE)
+HTTP, DURABLE = "http", "durable"
+addresses = st.tuples(st.sampled_from(["10.0.0.1", "10.0.0.2"]), st.sampled_from([0, 80]), st.sampled_from(["A", "B"]))
+client_ids = st.sampled_from(["c1", "c2", "c3"])
+weights = st.sampled_from([0.0, 1.0, 2.0, 3.0])
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a source says of an address: the count of when, weight and health."""
+
+    turn: int
+    weight: float
+    healthy: bool
+
+
+class Sources(RuleBasedStateMachine):
+    """``said`` is the truth: by source (a client, or one of the two kinds over HTTP), then by instance key."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.turn = 0
+        self.registry = Registry("m:1~1")
+        self.naming = NamingService(self.registry, self.now, lambda _event: None)
+        self.clients = Clients(self.registry, self.now, self.now, lambda _event: None)
+        self.said: dict[str, dict[str, Said]] = {HTTP: {}, DURABLE: {}}
+
+    def now(self) -> int:
+        return self.turn
+
+    def command(self, address: tuple[str, int, str], weight: float, healthy: bool) -> RegisterInstance:
+        ip, port, cluster = address
+        return RegisterInstance(SERVICE, ip, port, cluster=cluster, weight=weight, healthy=healthy)
+
+    def say(self, source: str, said: dict[str, tuple[float, bool]]) -> None:
+        """Of a source that says again just what it says, nothing is newer."""
+        old = {key: (one.weight, one.healthy) for key, one in self.said.get(source, {}).items()}
+        if old != said or source not in self.said:
+            self.said[source] = {key: Said(self.turn, *one) for key, one in said.items()}
+
+    @rule(client_id=client_ids)
+    def connect(self, client_id: str) -> None:
+        self.clients.connect(ClientInfo(client_id, "", 0, "", ""))
+
+    @rule(client_id=client_ids)
+    def disconnect(self, client_id: str) -> None:
+        connected = self.clients.client(client_id) is not None
+        assert self.clients.disconnect(client_id) is connected
+        self.said.pop(client_id, None)
+
+    @rule(client_id=client_ids, address=addresses, weight=weights, healthy=st.booleans())
+    def publish(self, client_id: str, address: tuple[str, int, str], weight: float, healthy: bool) -> None:
+        if self.clients.client(client_id) is None or self.is_persistent():
+            return
+        self.turn += 1
+        was_batch = self.is_batch(client_id)
+        self.clients.register(client_id, self.command(address, weight, healthy))
+        if was_batch:
+            self.said.pop(client_id, None)
+        self.say(client_id, {instance_key(*address): (weight, healthy)})
+
+    @rule(
+        client_id=client_ids,
+        batch=st.dictionaries(addresses, st.tuples(weights, st.booleans()), max_size=4),
+    )
+    def publish_batch(self, client_id: str, batch: dict[tuple[str, int, str], tuple[float, bool]]) -> None:
+        if self.clients.client(client_id) is None or self.is_persistent():
+            return
+        self.turn += 1
+        commands = [self.command(address, *rest) for address, rest in batch.items()]
+        was_batch = self.is_batch(client_id)
+        self.clients.batch_register(client_id, *KEY, commands)
+        if was_batch is False:
+            self.said.pop(client_id, None)
+        self.say(client_id, {instance_key(*address): rest for address, rest in batch.items()})
+
+    def is_batch(self, client_id: str) -> bool | None:
+        client = self.clients.client(client_id)
+        publication = client.published.get(KEY) if client else None
+        return publication.batch if publication else None
+
+    @rule(client_id=client_ids)
+    def take_back(self, client_id: str) -> None:
+        if self.clients.client(client_id) is not None:
+            self.clients.deregister(client_id, *KEY)
+            self.said.pop(client_id, None)
+
+    @rule(address=addresses, weight=weights)
+    def register_over_http(self, address: tuple[str, int, str], weight: float) -> None:
+        key = instance_key(*address)
+        old = self.said[HTTP].get(key)
+        self.turn += 1
+        self.naming.register(self.command(address, weight, True))
+        if old is None or old.weight != weight:
+            self.said[HTTP][key] = Said(self.turn, weight, old.healthy if old else True)
+
+    @rule(address=addresses, healthy=st.booleans())
+    def judge(self, address: tuple[str, int, str], healthy: bool) -> None:
+        key = instance_key(*address)
+        self.naming.set_health(*KEY, key, healthy)
+        if old := self.said[HTTP].get(key):
+            self.said[HTTP][key] = Said(old.turn, old.weight, healthy)
+
+    @rule(address=addresses)
+    def deregister_over_http(self, address: tuple[str, int, str]) -> None:
+        ip, port, cluster = address
+        assert self.naming.deregister(DeregisterInstance(SERVICE, ip, port, cluster=cluster)) is (
+            self.said[HTTP].pop(instance_key(*address), None) is not None
+        )
+
+    @rule(address=addresses, weight=weights, healthy=st.booleans(), there=st.booleans())
+    def decide(self, address: tuple[str, int, str], weight: float, healthy: bool, there: bool) -> None:
+        ip, port, cluster = address
+        one = Instance(ip, port, cluster, SERVICE, weight, healthy, ephemeral=False)
+        self.registry.set_persistent(*KEY, one.key, one if there else None, self.turn)
+        self.said[DURABLE].pop(one.key, None)
+        if there:
+            self.said[DURABLE][one.key] = Said(self.turn, weight, healthy)
+
+    def is_persistent(self) -> bool:
+        of_clients = any(self.clients.publishers(*KEY))
+        return bool(self.said[DURABLE]) and not self.said[HTTP] and not of_clients
+
+    @invariant()
+    def the_view_is_the_union(self) -> None:
+        clients = [said for source, said in self.said.items() if source not in (HTTP, DURABLE)]
+        durable, listed = self.said[DURABLE], self.said[HTTP]
+        expected = []
+        for key in {key for said in self.said.values() for key in said}:
+            of_clients = [said[key] for said in clients if key in said]
+            others = [(True, durable[key])] if key in durable else []
+            if key in listed and (key in durable or not of_clients):
+                expected.append((key, True, listed[key].weight, listed[key].healthy))
+            elif key in listed:
+                of_clients.append(listed[key])
+            sources = [*of_clients, *(said for _, said in others)]
+            if sources:
+                newest = durable.get(key) or max(sources, key=lambda said: said.turn)
+                healthy = any(said.healthy for said in sources)
+                expected.append((key, key not in durable, newest.weight, healthy))
+        view = self.naming.service_view(*KEY)
+        shown = [(one.key, one.ephemeral, one.weight, one.healthy) for one in view.instances] if view else []
+        assert sorted(shown) == sorted(expected)
+        assert self.naming.counts(lambda _name: True).instances == len(shown)
+
+
+TestSources = Sources.TestCase
+TestSources.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
