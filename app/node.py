@@ -36,7 +36,9 @@ from app.naming.records import Records
 from app.naming.registry import Registry
 from app.naming.service import NamingService
 from app.notify import NotifyCenter
+from app.persistent_writes import PersistentCalls
 from app.replication import INSTANCE_LIST, InstanceListProcessor, InstanceListStorage, NodeReplication
+from app.rpc.door import RpcDoor
 from app.settings import Settings
 from app.timers import NamingTimer
 from app.udp import UdpPusher
@@ -58,7 +60,7 @@ FOREVER_MS = 1 << 60
 
 
 class Node:
-    """One member: registry, engine, timers. It is also the ``Services`` of the HTTP door."""
+    """One member: registry, engine, timers. It is also the ``Services`` of the doors."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -101,8 +103,12 @@ class Node:
             lambda one: payload_of(self.naming, one, self.durable.switches, self._clock.wall_ms()),
             self._clock,
         )
+        self.persistent_writes = PersistentCalls(self)
+        rpc = RpcDoor(self, settings.rpc, self._notify.subscribe) if settings.rpc else None
+        self.loop_doors = (rpc,) if rpc else ()
         ticks = [self._announce_when_ready, self._check_beats, self._checker.tick, self._warm.tick]
-        self._timer = NamingTimer(self._clock, ticks if settings.standalone else [*ticks, watch.tick])
+        ticks += [*([] if settings.standalone else [watch.tick]), *([rpc.limits.tick] if rpc else [])]
+        self._timer = NamingTimer(self._clock, ticks)
         self._warm_datums: list[Datum] = []
         self._lock = DataLock(settings.data_dir)
         self._cpu_seen = (time.monotonic(), 0.0)
