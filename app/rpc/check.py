@@ -41,8 +41,8 @@ class ConnectionCheck:
     def tick(self, now_ms: int, connections: Collection[Connection], rule: LimitRule) -> tuple[Findings, int]:
         """What is to be done, and when to come again."""
         findings = Findings()
-        if (late_ms := now_ms - self._due_ms) > PAUSE_MS:
-            self._answers_ms += late_ms
+        if now_ms - self._due_ms > PAUSE_MS:
+            self._answers_ms = now_ms + ANSWER_MS
         if self._asked and now_ms >= self._answers_ms:
             findings.close = [one for one, asked_ms in self._asked.items() if one.active_ms <= asked_ms]
             self._asked = {}

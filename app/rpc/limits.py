@@ -79,7 +79,7 @@ def parse_rule(text: bytes) -> LimitRule:
         raise InvalidParam(f"not JSON: {error}") from None
     if not isinstance(fields, dict):
         raise InvalidParam("not a JSON object")
-    traced = fields.get("monitorIpList") or []
+    traced = [] if (given := fields.get("monitorIpList")) is None else given
     if not isinstance(traced, list) or not all(isinstance(one, str) for one in traced):
         raise InvalidParam("'monitorIpList' should be a list of texts")
     return LimitRule(
@@ -92,7 +92,9 @@ def parse_rule(text: bytes) -> LimitRule:
 
 
 def _limits(name: str, fields: Mapping[str, Any]) -> Mapping[str, int]:
-    value = fields.get(name) or {}
+    value = fields.get(name)
+    if value is None:
+        return {}
     if not isinstance(value, dict):
         raise InvalidParam(f"'{name}' should be an object of numbers")
     return {key: _limit(name, one) for key, one in value.items()}
