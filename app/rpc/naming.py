@@ -111,7 +111,7 @@ class NamingHandlers:
         fields = asked.fields
         variant = Variant(fields.text("cluster", chars_max=CLUSTERS_CHARS_MAX), fields.flag("healthyOnly", False))
         shown = await self._infos.get(key_of(fields), variant)
-        return b'{"resultCode":200,"errorCode":0,"success":true,"serviceInfo":%b}' % shown.info
+        return b'{"resultCode":200,"errorCode":0,"success":true,"serviceInfo":%b}' % shown.info(self._infos.now_ms())
 
     async def subscribe(self, asked: Asked) -> bytes:
         """Have the connection told of a service from now on, or no more; what it shows now."""
@@ -128,7 +128,7 @@ class NamingHandlers:
             self._board.unsubscribe(connection.id, key)
         shown = await self._infos.get(key, Variant(clusters))
         head = b'{"resultCode":200,"errorCode":0,"message":"success","success":true,"serviceInfo":'
-        return head + shown.info + b"}"
+        return head + shown.info(self._infos.now_ms()) + b"}"
 
     async def list(self, asked: Asked) -> Mapping[str, Any]:
         """A page of the names of a group, sorted; the first page is 1, and what is lower means it too."""

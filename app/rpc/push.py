@@ -92,7 +92,7 @@ class Pusher:
             return None
         self._board.sent(one, shown.request_id, self._now_ms())
         self._schedule()
-        return shown.message()
+        return shown.message(self._infos.now_ms())
 
     def _turn(self) -> None:
         self._awake = False  # before the look: what comes after it wakes again

@@ -22,6 +22,7 @@ KEPT_BYTES_MAX = 128 * 1024 * 1024
 """Of all that is kept; the oldest goes first."""
 KEPT_OVERHEAD_BYTES = 500
 VARIANT_CHARS_MAX = 256
+SHARED_MS = 50
 NO_REVISION = -1
 """Of a service that nobody knows."""
 
@@ -41,27 +42,36 @@ class Variant(NamedTuple):
 
 
 class Shown:
-    """What a variant of a service showed at one moment."""
+    """What a variant of a service showed at one moment; its ``lastRefTime`` is put in anew for each answer."""
 
-    __slots__ = ("info", "push", "request_id", "revision")
+    __slots__ = ("_after", "_before", "_push", "_push_ms", "request_id", "revision")
 
-    def __init__(self, revision: int, info: bytes, request_id: str) -> None:
+    def __init__(self, revision: int, before: bytes, after: bytes, request_id: str) -> None:
         self.revision = revision
-        self.info = info
-        """JSON of the ServiceInfo."""
+        self._before = before
+        self._after = after
         self.request_id = request_id
         """Of the push of this state; the same to every client, so that they share its bytes."""
-        self.push: bytes | None = None
+        self._push = b""
+        self._push_ms = 0
 
-    def message(self) -> bytes:
-        """The push, made when first wanted."""
-        if self.push is None:
-            body = b'{"requestId":"%b","module":"naming","serviceInfo":%b}' % (self.request_id.encode(), self.info)
-            self.push = wire.encode("NotifySubscriberRequest", body)
-        return self.push
+    def info(self, now_ms: int) -> bytes:
+        """JSON of the ServiceInfo."""
+        return b"%b%d%b" % (self._before, now_ms, self._after)
+
+    def message(self, now_ms: int) -> bytes:
+        """The push of it, shared by who is told in the same moment."""
+        if now_ms - self._push_ms > SHARED_MS:
+            self._push_ms = now_ms
+            body = b'{"requestId":"%b","module":"naming","serviceInfo":%b}' % (
+                self.request_id.encode(),
+                self.info(now_ms),
+            )
+            self._push = wire.encode("NotifySubscriberRequest", body)
+        return self._push
 
     def __len__(self) -> int:
-        return 2 * len(self.info) + KEPT_OVERHEAD_BYTES
+        return 2 * (len(self._before) + len(self._after)) + KEPT_OVERHEAD_BYTES
 
 
 class ServiceInfos:
@@ -105,31 +115,37 @@ class ServiceInfos:
         self._building[key, variant] = done
         try:
             hosts, protected = await _hosts(view, variant) if view is not None else ([], False)
-            info = self._info(key[1], variant, hosts, protected)
-            if len(info) > self._bytes_max:
+            before, after = self._parts(key[1], variant, hosts, protected)
+            if len(before) + len(after) > self._bytes_max:
                 raise TooLarge(f"service {key[1]} has too many instances for one message, ask for single clusters")
-            shown = Shown(NO_REVISION if view is None else view.revision, info, self._next_request_id())
+            revision = NO_REVISION if view is None else view.revision
+            shown = Shown(revision, before, after, self._next_request_id())
+            # Clients take a state for an overtaken one by its time: it is above that of any before.
+            self._shown_ms = max(self._wall_ms(), self._shown_ms + 1)
             self._keep(key, variant, shown)
             return shown
         finally:
             del self._building[key, variant]
             done.cancel()
 
-    def _info(self, full_name: str, variant: Variant, hosts: Sequence[bytes], protected: bool) -> bytes:
-        # Clients take an older state for one that was overtaken; the clock may be put back, the order may not.
-        self._shown_ms = max(self._wall_ms(), self._shown_ms + 1)
+    def now_ms(self) -> int:
+        """The time to show: the clock may be put back, this may not."""
+        self._shown_ms = max(self._wall_ms(), self._shown_ms)
+        return self._shown_ms
+
+    def _parts(self, full_name: str, variant: Variant, hosts: Sequence[bytes], protected: bool) -> tuple[bytes, bytes]:
+        """The JSON before and after the time."""
         head = {
             "name": short_name_of(full_name),
             "groupName": group_of(full_name),
             "clusters": variant.clusters,
             "cacheMillis": self._cache_ms(),
-            "lastRefTime": self._shown_ms,
             "checksum": "",
             "allIPs": False,
             "reachProtectionThreshold": protected,
             "valid": True,
         }
-        return orjson.dumps(head)[:-1] + b',"hosts":[' + b",".join(hosts) + b"]}"
+        return orjson.dumps(head)[:-1] + b',"lastRefTime":', b',"hosts":[' + b",".join(hosts) + b"]}"
 
     def _keep(self, key: ServiceKey, variant: Variant, shown: Shown) -> None:
         old = self._kept.pop((key, variant), None)
