@@ -26,7 +26,7 @@ class Stream(Protocol):
         ...
 
     def end(self) -> None:
-        """Close it in order."""
+        """Write what waits, and close it."""
         ...
 
 

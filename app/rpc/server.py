@@ -23,6 +23,7 @@ STREAMS_MAX = 256
 SETUP_S = 10.0
 """A stream without its first message is ended."""
 GRACE_S = 1.0
+GO_ELSEWHERE = "this server ends the connection, please connect to another one"
 
 TakeOwed = Callable[[Connection, ServiceKey], Awaitable[bytes | None]]
 """Makes the message that tells a client the state of a service now; None when it is owed no more."""
@@ -44,7 +45,7 @@ class ClientStream:
             self._writer = asyncio.get_running_loop().create_task(self._run())
 
     def end(self) -> None:
-        """Write what already waits, if the client takes it soon, and end the stream in order."""
+        """Write what already waits, if the client takes it soon, and end the stream with an error."""
         if not self.ending:
             self.ending = True
             if self._reader is not None:
@@ -160,6 +161,9 @@ class RpcServer:
             if stream is not None:
                 self._dispatcher.ended(stream.connection)
                 await stream.finish()
+        if stream is not None and stream.ending:
+            # Some SDKs do not notice that a stream ended well.
+            await context.abort(grpc.StatusCode.UNAVAILABLE, GO_ELSEWHERE)
 
 
 def _bind(server: aio.Server, port: RpcPort, address: str) -> int:

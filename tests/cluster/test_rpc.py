@@ -1,16 +1,19 @@
 """What SDKs of Nacos 2.x meet at a node: a raw client, a real process."""
 
 import asyncio
+import shutil
 import socket
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import orjson
 import pytest
 
-from tests.support.processes import Member, free_ports
+from tests.support.processes import ClusterProcesses, Member, eventually, free_ports
 from tests.support.sdk_client import SdkClient, hosts_of, run_client
 
 SOON_S = 0.5
@@ -502,3 +505,79 @@ def test_a_node_without_grpc_does_not_need_its_ports(tmp_path: Path) -> None:
         member.stop()
     finally:
         member.end()
+
+
+def test_a_node_that_stops_asks_its_clients_to_go_and_ends_their_streams(tmp_path: Path) -> None:
+    [port] = free_ports(1)
+    member = Member(port, tmp_path / "node", {"rollcall.announce": "false"})
+
+    async def main() -> None:
+        async with SdkClient(port + 1_000) as client:
+            await client.set_up()
+            await client.register("stops", "1.1.1.1")
+            await asyncio.to_thread(member.stop)
+            await client.wait(lambda: client.ended)
+            assert [message.type for message in client.messages] == ["ConnectResetRequest"]
+
+    try:
+        member.start()
+        member.wait_ready()
+        run_client(main)
+    finally:
+        member.end()
+    assert "Traceback" not in member.log_text(), member.log_text()[-6_000:]
+
+
+def test_a_persistent_instance_is_written_by_its_owner_whichever_member_is_asked(three: ClusterProcesses) -> None:
+    owner, *others = three.members
+    service = three.service_of(owner, "rpc-kept")
+    asked = others[0]
+    asked_port = int(asked.address.rpartition(":")[2])
+
+    async def main() -> None:
+        async with SdkClient(asked_port + 1_000) as client:
+            await client.set_up()
+            fields = {"serviceName": service, "instance": {"ip": "1.1.1.1", "port": 80}}
+            answer = await client.call("PersistentInstanceRequest", type="registerInstance", **fields)
+            assert answer["success"] is True, answer
+            assert set(await client.hosts(service)) == {"1.1.1.1:80"}
+            await asyncio.to_thread(eventually, lambda: three.all_list(service, {"1.1.1.1:80"}), 3.0)
+            answer = await client.call("PersistentInstanceRequest", type="deregisterInstance", **fields)
+            assert answer["success"] is True, answer
+            assert await client.hosts(service) == {}
+
+    run_client(main)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate, and is not in the path")
+def test_both_ports_speak_tls_from_files(tmp_path: Path) -> None:
+    [port] = free_ports(1)
+    certificate, private_key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    made = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", *subject]
+    command = ["openssl", "req", *made, "-keyout", str(private_key), "-out", str(certificate)]
+    subprocess.run(command, check=True, capture_output=True, timeout=30)
+    settings = {
+        f"nacos.remote.{side}.rpc.tls.{name}": str(file)
+        for side in ("server", "peer")
+        for name, file in (("certChainFile", certificate), ("certPrivateKey", private_key))
+    }
+    member = Member(port, tmp_path / "node", {"rollcall.announce": "false", **settings})
+
+    async def main() -> None:
+        for offset in (1_000, 1_001):
+            async with SdkClient(port + offset, certificate=certificate.read_bytes()) as client:
+                await client.set_up()
+                assert (await client.register("tls", "1.1.1.1"))["success"] is True
+            async with SdkClient(port + offset) as plain:
+                with pytest.raises(grpc.RpcError):
+                    await plain.call("ServerCheckRequest")
+
+    try:
+        member.start()
+        member.wait_ready()
+        run_client(main)
+        member.stop()
+    finally:
+        member.end()
+    assert "Traceback" not in member.log_text(), member.log_text()[-6_000:]

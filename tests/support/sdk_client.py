@@ -24,8 +24,9 @@ OWN_TRANSPORT = (
 class SdkClient:
     """One transport to one port; ``async with`` closes it."""
 
-    def __init__(self, port: int, *, acknowledges: bool = True) -> None:
-        """``acknowledges``: what is asked of it on its stream is answered as SDKs do."""
+    def __init__(self, port: int, *, acknowledges: bool = True, certificate: bytes | None = None) -> None:
+        """``acknowledges``: what is asked of it on its stream is answered as SDKs do. ``certificate``: speak TLS."""
+        self._certificate = certificate
         self._target = f"127.0.0.1:{port}"
         self._acknowledges = acknowledges
         self._reader: asyncio.Task[None] | None = None
@@ -40,7 +41,11 @@ class SdkClient:
         self.reads.set()
 
     async def __aenter__(self) -> "SdkClient":
-        self._channel = aio.insecure_channel(self._target, options=OWN_TRANSPORT)
+        if self._certificate is None:
+            self._channel = aio.insecure_channel(self._target, options=OWN_TRANSPORT)
+        else:
+            trusted = grpc.ssl_channel_credentials(self._certificate)
+            self._channel = aio.secure_channel(self._target, trusted, options=OWN_TRANSPORT)
         self._call = self._channel.unary_unary(wire.REQUEST_METHOD)
         self._open = self._channel.stream_stream(wire.STREAM_METHOD)
         return self

@@ -1,6 +1,7 @@
 """Does with nacos-sdk-python 2 and 3 (gRPC) what the lines on its input say; program.py has the shape of all lines."""
 
 import asyncio
+import inspect
 import json
 import os
 import sys
@@ -82,7 +83,8 @@ async def subscribe(name: str, service: str) -> bool:
 
 
 async def close(name: str) -> bool:
-    await clients.pop(name).shutdown()
+    if inspect.isawaitable(ending := clients.pop(name).shutdown()):  # not in all versions
+        await ending
     return True
 
 
