@@ -15,7 +15,8 @@ UNREGISTERED_MAX = 4_096
 UNREGISTERED_MS = 60_000
 CONTROLS_MAX = 64
 """Messages that wait for one client, beside the services that it is owed."""
-LABELS_MAX = 64
+LABELS_CHARS_MAX = 4_096
+"""Of all that a client says of itself: it is kept as long as the connection."""
 
 
 class Stream(Protocol):

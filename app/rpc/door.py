@@ -5,7 +5,7 @@ import logging
 
 from app.naming.events import InstancesChanged, ServiceChanged, ServiceSubscribed
 from app.naming.keys import parse_datum_key
-from app.rpc.check import ConnectionCheck
+from app.rpc.check import ROUND_MS, ConnectionCheck
 from app.rpc.connections import Connection, Connections
 from app.rpc.handlers import Dispatcher
 from app.rpc.limits import LimitWatch
@@ -96,15 +96,23 @@ class RpcDoor:
         due_ms = self._now_ms()
         while True:
             await asyncio.sleep(max(due_ms - self._now_ms(), 1) / 1_000)
-            now_ms = self._now_ms()
-            findings, due_ms = check.tick(now_ms, list(self.connections), self.limits.rule)
-            for one in findings.detect:
-                self.dispatcher.detect(one)
-            for one in findings.reset:
-                self.dispatcher.reset(one)
-            for one in findings.close:
-                self._close(one)
-            self.connections.sweep(now_ms)
+            try:
+                due_ms = self._round(check)
+            except Exception:  # without rounds dead clients would stay for ever
+                LOG.exception("a look at the connections failed in an unforeseen way")
+                due_ms = self._now_ms() + ROUND_MS
+
+    def _round(self, check: ConnectionCheck) -> int:
+        now_ms = self._now_ms()
+        findings, due_ms = check.tick(now_ms, list(self.connections), self.limits.rule)
+        for one in findings.detect:
+            self.dispatcher.detect(one)
+        for one in findings.reset:
+            self.dispatcher.reset(one)
+        for one in findings.close:
+            self._close(one)
+        self.connections.sweep(now_ms)
+        return due_ms
 
     def _close(self, connection: Connection) -> None:
         LOG.info("connection %s of %s is closed: it is silent, or one too many", connection.id, connection.client_ip)

@@ -10,7 +10,7 @@ import orjson
 from app.naming.clients import ClientInfo
 from app.naming.errors import ClientGone, InvalidParam, NacosError, Unavailable
 from app.rpc import payload as wire
-from app.rpc.connections import CONNECTIONS_MAX, LABELS_MAX, Connection, Connections
+from app.rpc.connections import CONNECTIONS_MAX, LABELS_CHARS_MAX, Connection, Connections
 from app.rpc.fields import Fields
 from app.rpc.limits import LimitRule
 from app.rpc.payload import Payload, PayloadError
@@ -21,6 +21,7 @@ LOG = logging.getLogger(__name__)
 _UP = MemberState.UP
 TRACED_BYTES_MAX = 1_000
 TYPE_CHARS_MAX = 200
+HEALTH_CHECK = "HealthCheckRequest"
 SERVER_ABILITIES = {"supportPersistentInstanceByGrpc": True}
 
 
@@ -62,7 +63,7 @@ class Dispatcher:
         self.on_answer: Callable[[Connection, str, bool], None] = lambda _connection, _request_id, _went_well: None
         """Told of every answer to a request of ours."""
         self.on_gone: Callable[[Connection], None] = lambda _connection: None
-        self._routes: dict[str, Route] = {"HealthCheckRequest": Route(_healthy, "HealthCheckResponse")}
+        self._routes: dict[str, Route] = {HEALTH_CHECK: Route(_healthy, "HealthCheckResponse")}
 
     def add(self, request_type: str, route: Route) -> None:
         self._routes[request_type] = route
@@ -88,7 +89,9 @@ class Dispatcher:
             LOG.debug("no handler for %a of %s", kind[:TYPE_CHARS_MAX], connection.id)
             return wire.error_response(wire.NO_HANDLER, "RequestHandler Not Found")
         if not connection.registered:
-            return wire.error_response(wire.UNREGISTERED, "Connection is unregistered.")
+            # SDKs take codes from 300 to 399 in a health check for "not ready yet", and would never connect anew.
+            code = wire.FAILED if kind == HEALTH_CHECK else wire.UNREGISTERED
+            return wire.error_response(code, "Connection is unregistered.")
         try:
             fields = Fields(message.json())
         except PayloadError as error:
@@ -143,8 +146,8 @@ class Dispatcher:
     def _set_up(self, connection: Connection, message: Payload) -> bool:
         fields = Fields(message.json())
         labels = fields.texts("labels")
-        if len(labels) > LABELS_MAX:
-            raise InvalidParam(f"field 'labels' should not hold more than {LABELS_MAX} items")
+        if sum(len(name) + len(label) for name, label in labels.items()) > LABELS_CHARS_MAX:
+            raise InvalidParam(f"field 'labels' should not exceed {LABELS_CHARS_MAX} characters")
         abilities = fields.inner("abilityTable") if fields.has("abilityTable") else None
         connection.agent, connection.tenant = fields.text("clientVersion"), fields.text("tenant")
         connection.labels, connection.app = labels, labels.get("AppName") or "-"

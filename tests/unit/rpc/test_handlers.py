@@ -11,7 +11,7 @@ import pytest
 from app.naming.clients import ClientInfo
 from app.naming.errors import ClientGone, InvalidParam, Unavailable
 from app.rpc import payload as wire
-from app.rpc.connections import LABELS_MAX, Connection, Connections
+from app.rpc.connections import LABELS_CHARS_MAX, Connection, Connections
 from app.rpc.handlers import Asked, Dispatcher, Route
 from app.rpc.limits import LimitRule
 from distro.types import MemberState
@@ -105,6 +105,12 @@ class TestCalls:
         assert host.ask(connection, "XRequest", b"{")["errorCode"] == 502
         assert host.ask(connection, "XRequest")["@type"] == "XResponse"
 
+    def test_a_health_check_of_an_unknown_connection_fails_in_a_way_that_sdks_take_for_a_failure(self) -> None:
+        host = Host()
+        answer = host.ask(host.connect(), "HealthCheckRequest")
+        assert (answer["@type"], answer["success"]) == ("ErrorResponse", False)
+        assert not 300 <= answer["errorCode"] < 400
+
     def test_what_is_for_members_is_refused_on_the_port_of_sdks(self) -> None:
         host = Host()
         host.dispatcher.add("XRequest", route({}, members_only=True))
@@ -189,7 +195,7 @@ class TestSetup:
         "fields",
         [
             {"labels": []},
-            {"labels": {str(number): "x" for number in range(LABELS_MAX + 1)}},
+            {"labels": {"x": "y" * LABELS_CHARS_MAX}},
             {"clientVersion": 1},
             {"tenant": {}},
             {"abilityTable": []},
