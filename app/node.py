@@ -106,6 +106,7 @@ class Node:
         self.persistent_writes = PersistentCalls(self)
         rpc = RpcDoor(self, settings.rpc, self._notify.subscribe) if settings.rpc else None
         self.loop_doors = (rpc,) if rpc else ()
+        self.loader = rpc.loader if rpc else None
         ticks = [self._announce_when_ready, self._check_beats, self._checker.tick, self._warm.tick]
         ticks += [*([] if settings.standalone else [watch.tick]), *([rpc.limits.tick] if rpc else [])]
         self._timer = NamingTimer(self._clock, ticks)

@@ -233,6 +233,20 @@ class LoopDoor(Protocol):
         ...
 
 
+class Loader(Protocol):
+    """Connections of another door, as operators see them. Each call returns at once."""
+
+    def current(self) -> dict[str, Any]:
+        """What is to be shown of each, by id."""
+        ...
+
+    def reload_client(self, connection_id: str, redirect: tuple[str, int] | None) -> None: ...
+
+    def reload_to(self, count: int, redirect: tuple[str, int] | None) -> None:
+        """Send the latest elsewhere, so that ``count`` are left."""
+        ...
+
+
 class Services(Protocol):
     """All that endpoints may use; the node provides it, so that this package never imports the node."""
 
@@ -270,6 +284,9 @@ class Services(Protocol):
 
     @property
     def loop_doors(self) -> Sequence[LoopDoor]: ...
+
+    @property
+    def loader(self) -> Loader | None: ...
 
     def counters(self) -> Mapping[str, int | float]:
         """``cpu``, ``load``, ``mem`` and the engine's counters, for the metrics endpoint."""

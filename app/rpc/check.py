@@ -53,7 +53,8 @@ class ConnectionCheck:
         return findings, self._due_ms
 
     def _look(self, now_ms: int, connections: Collection[Connection], rule: LimitRule, findings: Findings) -> None:
-        surplus = rule.surplus(connections)
+        sent_away = [one for one in connections if one.must_go]
+        surplus = [*sent_away, *rule.surplus([one for one in connections if not one.must_go])]
         stays = set(connections).difference(surplus)
         for one in surplus:
             one.reset_rounds += 1

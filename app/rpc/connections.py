@@ -45,10 +45,12 @@ class Connection:
         "id",
         "is_member",
         "labels",
+        "must_go",
         "on_cluster_port",
         "opened_ms",
         "owed",
         "peer",
+        "redirect",
         "registered",
         "remote_ip",
         "remote_port",
@@ -76,6 +78,9 @@ class Connection:
         self.controls: deque[bytes] = deque()
         self.owed: dict[ServiceKey, None] = {}
         """Services whose state of then is to be written, in order."""
+        self.must_go = False
+        """An operator sends it elsewhere, to the HTTP address in ``redirect`` if there is one."""
+        self.redirect: tuple[str, int] | None = None
         self.reset_rounds = 0
         """For so many rounds it has stayed though it was asked to go."""
         self.stream: Stream | None = None

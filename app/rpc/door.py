@@ -9,6 +9,7 @@ from app.rpc.check import ROUND_MS, ConnectionCheck
 from app.rpc.connections import Connection, Connections
 from app.rpc.handlers import Dispatcher
 from app.rpc.limits import LimitWatch
+from app.rpc.loader import Loader
 from app.rpc.naming import NamingHandlers
 from app.rpc.ports import RpcServices, Subscribe
 from app.rpc.push import Pusher
@@ -33,6 +34,7 @@ class RpcDoor:
         now_ms = clock.monotonic_ms
         self.limits = LimitWatch(services.settings.data_dir.joinpath(*LIMIT_RULE_PATH))
         self.connections = Connections(services.wall_ms, now_ms)
+        self.loader = Loader(self.connections, settings.sdk.port, services.wall_ms, now_ms, self._send_away)
         self.dispatcher = Dispatcher(
             self.connections, services.cluster, services.clients, lambda: self.limits.rule, now_ms
         )
@@ -74,6 +76,7 @@ class RpcDoor:
         for server in self._servers:
             await server.start()
         self._pusher.start()
+        self.loader.start()
         self._rounds = asyncio.get_running_loop().create_task(self._check())
 
     def leave(self) -> None:
@@ -86,10 +89,14 @@ class RpcDoor:
         if self._rounds is not None:
             self._rounds.cancel()
         self._pusher.stop()
+        self.loader.stop()
         for one in self.connections:
             one.close()
         await asyncio.gather(*(server.stop() for server in self._servers))
         self._naming.stop()
+
+    def _send_away(self, connection: Connection) -> None:
+        self.dispatcher.reset(connection, connection.redirect)
 
     async def _check(self) -> None:
         check = ConnectionCheck(self._now_ms())
@@ -108,7 +115,7 @@ class RpcDoor:
         for one in findings.detect:
             self.dispatcher.detect(one)
         for one in findings.reset:
-            self.dispatcher.reset(one)
+            self.dispatcher.reset(one, one.redirect)
         for one in findings.close:
             self._close(one)
         self.connections.sweep(now_ms)

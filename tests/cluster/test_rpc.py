@@ -478,6 +478,51 @@ class TestConnections:
             node.limit_rule.unlink(missing_ok=True)
 
 
+class TestLoader:
+    def test_operators_see_connections_and_send_one_elsewhere(self, node: RpcNode) -> None:
+        call = node.member.client.call
+
+        async def main() -> None:
+            async with node.client() as stays, node.client() as goes:
+                await stays.set_up()
+                connection_id = await goes.set_up("10.7.7.7", labels={"module": "naming", "AppName": "shop"})
+                shown = call("GET", "/v2/core/loader/current").json()[connection_id]["metaInfo"]
+                assert (shown["clientIp"], shown["appName"], shown["remoteIp"]) == ("10.7.7.7", "shop", "127.0.0.1")
+                assert abs(shown["lastActiveTime"] - time.time() * 1_000) < 60_000
+                chosen = {"connectionId": connection_id, "redirectAddress": "10.5.5.5:8848"}
+                assert call("GET", "/v2/core/loader/reloadClient", **chosen).body == b"success"
+                [reset] = await goes.wait(lambda: goes.of_type("ConnectResetRequest"))
+                assert (reset.json()["serverIp"], reset.json()["serverPort"]) == ("10.5.5.5", "8848")
+                assert stays.messages == []
+                # It does not follow, so its stream is ended.
+                await goes.wait(lambda: goes.ended, 12.0)
+                assert connection_id not in call("GET", "/v2/core/loader/current").json()
+
+        run_client(main)
+
+    def test_so_many_are_sent_away_that_a_number_is_left(self, node: RpcNode) -> None:
+        call = node.member.client.call
+
+        async def main() -> None:
+            async with node.client() as first, node.client() as second:
+                await first.set_up()
+                await asyncio.sleep(0.01)
+                await second.set_up()
+                others = len(call("GET", "/v2/core/loader/current").json()) - 2
+                assert call("GET", "/v2/core/loader/reloadCurrent", count=others + 1).body == b"success"
+                await second.wait(lambda: second.of_type("ConnectResetRequest"))
+                assert first.messages == []
+
+        run_client(main)
+
+    def test_what_is_wrong_is_refused(self, node: RpcNode) -> None:
+        call = node.member.client.call
+        assert call("GET", "/v2/core/loader/reloadClient", connectionId="nobody").status == 404
+        assert call("GET", "/v2/core/loader/reloadClient").status == 400
+        assert call("GET", "/v2/core/loader/reloadCurrent", count="x").status == 400
+        assert call("GET", "/v2/core/loader/reloadCurrent", count=9, redirectAddress="a b").status == 400
+
+
 def test_a_port_that_is_taken_is_said_and_ends_the_start(tmp_path: Path) -> None:
 
     [port] = free_ports(1)

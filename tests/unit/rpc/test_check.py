@@ -83,6 +83,13 @@ class TestLimits:
         findings, _ = check.tick(now_ms + ROUND_MS, [stays, goes], rule)
         assert (findings.reset, findings.close) == ([], [goes])
 
+    def test_who_is_sent_away_goes_without_any_limit_and_others_stay(self) -> None:
+        check, stays, goes = ConnectionCheck(0), connect(1), connect(2)
+        goes.must_go = True
+        for number in range(1, RESET_ROUNDS_MAX + 1):
+            assert check.tick(number * ROUND_MS, [stays, goes], NO_RULE)[0].reset == [goes]
+        assert check.tick((RESET_ROUNDS_MAX + 1) * ROUND_MS, [stays, goes], NO_RULE)[0].close == [goes]
+
     def test_a_limit_that_is_lifted_in_time_forgives(self) -> None:
         check, one = ConnectionCheck(0), connect()
         check.tick(ROUND_MS, [one], LimitRule(per_ip={"10.0.0.1": 0}))
