@@ -27,6 +27,7 @@ CAPABILITIES = (CAPABILITY_VERSIONS, CAPABILITY_GZIP, CAPABILITY_WRITES)
 OWN_FIELD = "rollcall"
 """Key of our own fields, in a report's ``extendInfo`` (real Nacos keeps and ignores it) and in the answer to one."""
 REPORT_BYTES_MAX = 64 * 1024
+WRITER_CHARS_MAX = 512
 WATCH_INTERVAL_MS = 2_000
 RAFT_PORT_OFFSET = 1_000
 
@@ -54,6 +55,7 @@ class Membership:
         self._protocol = protocol
         self._clock = clock
         self._runtime: DistroRuntime | None = None
+        self._writer = protocol.own_writer
         self._leaving = False
         self._ips: dict[str, frozenset[str]] = {}
         self._session = peer_session(
@@ -167,6 +169,7 @@ class Membership:
             "view": list(members.view) if state is MemberState.UP else [],
             "holdMs": members.self_hold_ms(now_ms),
             "toldHoldMs": members.hold_for(receiver, now_ms),
+            "writer": self._writer,
         }
         return {
             "ip": host,
@@ -244,7 +247,12 @@ def parse_report(body: Mapping[str, Any]) -> PeerReport | None:
         tuple(one for one in view if isinstance(one, str)) if isinstance(view, list) else (),
         _bounded_ms(own.get("holdMs")),
         _bounded_ms(own.get("toldHoldMs")),
+        _writer(own.get("writer")),
     )
+
+
+def _writer(value: object) -> str:
+    return value if isinstance(value, str) and len(value) <= WRITER_CHARS_MAX else ""
 
 
 def _bounded_ms(value: object) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 from app.announce import announce
 from app.checks import Checker
+from app.client_replication import CLIENTS, ClientCodec, ClientExpiry, ClientProcessor, ClientStorage, client_key
 from app.data_lock import DataLock
 from app.dump import Dumps
 from app.durable import RecordFile
@@ -22,10 +23,18 @@ from app.http.pool_forwarding import Forwarder
 from app.http.record import HttpRecord
 from app.membership import ClusterConfWatch, Membership
 from app.naming.checks import Check, CheckBoard, CheckedCluster, Flip, checked_clusters
-from app.naming.clients import Clients
+from app.naming.client_copies import ReplicatedClients
 from app.naming.codec import InstanceListCodec
 from app.naming.durable_service import DurableService
-from app.naming.events import HealthChanged, InstancesChanged, Origin, RecordChanged, ServiceChanged
+from app.naming.events import (
+    ClientChanged,
+    ClientDisconnect,
+    HealthChanged,
+    InstancesChanged,
+    Origin,
+    RecordChanged,
+    ServiceChanged,
+)
 from app.naming.health import BeatCheck, Judgement
 from app.naming.keys import parse_datum_key
 from app.naming.model import NEVER_MS
@@ -40,7 +49,7 @@ from app.persistent_writes import PersistentCalls
 from app.replication import INSTANCE_LIST, InstanceListProcessor, InstanceListStorage, NodeReplication
 from app.rpc.door import RpcDoor
 from app.settings import Settings
-from app.timers import NamingTimer
+from app.timers import NamingTimer, Tick
 from app.udp import UdpPusher
 from app.version import NACOS_VERSION
 from app.warm import WarmStore
@@ -75,7 +84,14 @@ class Node:
             writer, settings.distro.tombstone_slack_ms, guard_ms, keep_empty=not settings.clean_empty
         )
         self.naming = NamingService(self._registry, self._clock.monotonic_ms, self._notify.publish)
-        self.clients = Clients(self._registry, self._clock.monotonic_ms, self._clock.wall_ms, self._notify.publish)
+        self.clients = ReplicatedClients(
+            self._registry,
+            self._clock.monotonic_ms,
+            self._clock.wall_ms,
+            self._notify.publish,
+            expiry_ms=settings.client_expiry_ms,
+            keep_ms=settings.distro.tombstone_slack_ms,
+        )
         self._record_file = RecordFile(settings.data_dir)
         projection = Projection(self._registry, self._clock.monotonic_ms, self._notify.publish)
         self._records = Records(writer, self._record_file, self._clock.wall_ms, projection.on_record)
@@ -92,10 +108,7 @@ class Node:
             pause_ms=settings.distro.pause_ms,
             expire=settings.expire_instance,
         )
-        self._notify.subscribe(InstancesChanged, self._on_change)
-        self._notify.subscribe(RecordChanged, self._on_record_change)
-        self._notify.subscribe(ServiceChanged, lambda event: self.push.changed(event.namespace, event.service))
-        self._notify.subscribe(HealthChanged, _log_health)
+        self._subscribe()
         watch = ClusterConfWatch(settings.cluster_conf, settings.self_address, self.cluster.take_list)
         self._checker = self._build_checker()
         self.push = UdpPusher(
@@ -103,13 +116,15 @@ class Node:
             lambda one: payload_of(self.naming, one, self.durable.switches, self._clock.wall_ms()),
             self._clock,
         )
-        self.persistent_writes = PersistentCalls(self)
-        rpc = RpcDoor(self, settings.rpc, self._notify.subscribe) if settings.rpc else None
-        self.loop_doors = (rpc,) if rpc else ()
-        self.loader = rpc.loader if rpc else None
-        ticks = [self._announce_when_ready, self._check_beats, self._checker.tick, self._warm.tick]
-        ticks += [*([] if settings.standalone else [watch.tick]), *([rpc.limits.tick] if rpc else [])]
-        self._timer = NamingTimer(self._clock, ticks)
+        ticks = [
+            self._announce_when_ready,
+            self._check_beats,
+            self._checker.tick,
+            self._warm.tick,
+            self._client_expiry.tick,
+            *self._build_rpc(),
+        ]
+        self._timer = NamingTimer(self._clock, ticks if settings.standalone else [*ticks, watch.tick])
         self._warm_datums: list[Datum] = []
         self._lock = DataLock(settings.data_dir)
         self._cpu_seen = (time.monotonic(), 0.0)
@@ -135,6 +150,7 @@ class Node:
             DistroHttpAgent(**self._agent_parts(record_codec), resource_type=RECORDS),
             own_kind_only=True,
         )
+        components[CLIENTS] = self._client_component(members)
         self._components = components
         self._protocol.before_serving = self._fill_from_disk
         inbox = Inbox(config.inbox_events_max, self.record)
@@ -155,6 +171,40 @@ class Node:
         self.dumps = Dumps()
         self.http = HttpRecord()
         self.beats = BeatCollector()
+
+    def _subscribe(self) -> None:
+        notify = self._notify
+        notify.subscribe(InstancesChanged, self._on_change)
+        notify.subscribe(RecordChanged, self._on_record_change)
+        notify.subscribe(ServiceChanged, lambda event: self.push.changed(event.namespace, event.service))
+        notify.subscribe(HealthChanged, _log_health)
+        notify.subscribe(ClientChanged, lambda event: self._on_client_change(event.client_id))
+        notify.subscribe(
+            ClientDisconnect, lambda event: self._on_client_change(event.client_id) if event.native else None
+        )
+
+    def _client_component(self, members: MemberList) -> Component:
+        codec = ClientCodec()
+        processor = ClientProcessor(self.clients, self.settings.self_address, members.has_left)
+        self._client_expiry = ClientExpiry(self.clients, members.has_left, self.settings.distro.pause_ms)
+        return Component(
+            ClientStorage(self.clients),
+            processor,
+            codec,
+            DistroHttpAgent(**self._agent_parts(codec), resource_type=CLIENTS),
+            own_kind_only=True,
+            owned_by_writer=True,
+            on_verified=processor.on_verified,
+        )
+
+    def _build_rpc(self) -> list[Tick]:
+        """Make the gRPC door, if there is to be one; return what the timer does for it."""
+        self.persistent_writes = PersistentCalls(self)
+        settings = self.settings.rpc
+        rpc = RpcDoor(self, settings, self._notify.subscribe) if settings else None
+        self.loop_doors = (rpc,) if rpc else ()
+        self.loader = rpc.loader if rpc else None
+        return [rpc.limits.tick] if rpc else []
 
     def _identity(self) -> dict[str, str]:
         settings = self.settings
@@ -269,6 +319,10 @@ class Node:
     def _on_record_change(self, event: RecordChanged) -> None:
         if not self.settings.standalone:
             self._runtime.sync(DistroKey(RECORDS, event.key))
+
+    def _on_client_change(self, client_id: str) -> None:
+        if not self.settings.standalone:
+            self._runtime.sync(DistroKey(CLIENTS, client_key(client_id)))
 
     def _check_beats(self, now_ms: int) -> int:
         return self._beat_check.tick(now_ms, self._judgement)

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TypeVar
 
+from app.client_replication import CLIENTS
 from app.durable_replication import RECORDS
 from app.membership import Membership
 from app.naming.events import Event, InstancesChanged, Origin
-from app.naming.keys import EPHEMERAL_PREFIX, parse_datum_key
+from app.naming.keys import CLIENT_KEY_PREFIX, EPHEMERAL_PREFIX, parse_datum_key
 from app.naming.records import parse_record_key
 from app.naming.registry import Registry
 from distro.codec import (
@@ -224,6 +225,8 @@ def _by_type(entries: Mapping[str, T]) -> dict[str, dict[str, T]]:
     for key, value in entries.items():
         if key.startswith(EPHEMERAL_PREFIX):
             parts.setdefault(INSTANCE_LIST, {})[key] = value
+        elif key.startswith(CLIENT_KEY_PREFIX):
+            parts.setdefault(CLIENTS, {})[key] = value
         elif parse_record_key(key) is not None:
             parts.setdefault(RECORDS, {})[key] = value
     return parts

@@ -75,6 +75,7 @@ class Settings:
     http_threads: int
     announce: bool
     expire_instance: bool
+    client_expiry_ms: int
     clean_empty: bool
     warm_age_ms_max: int
     identity_key: str
@@ -169,6 +170,7 @@ def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[s
         http_threads=sources.get(keys.HTTP_THREADS),
         announce=sources.get(keys.ANNOUNCE),
         expire_instance=sources.get(keys.EXPIRE_INSTANCE),
+        client_expiry_ms=sources.get(keys.CLIENT_EXPIRY),
         clean_empty=sources.get(keys.CLEAN_EMPTY),
         warm_age_ms_max=sources.get(keys.WARM_AGE),
         identity_key=identity_key,

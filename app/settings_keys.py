@@ -152,6 +152,12 @@ WARM_AGE = Key(
     "600000",
     "Instances that the data folder remembers are used by a starting node if they are not older; 0 keeps none.",
 )
+CLIENT_EXPIRY = Key(
+    ("nacos.naming.client.expired.time",),
+    whole(10_000, 86_400_000),
+    "180000",
+    "What a client publishes that is connected to another member goes when that has not confirmed it for so long.",
+)
 ANNOUNCE = Key(
     ("rollcall.announce",), FLAG, "true", "Print warnings about settings, and a line when the node is ready."
 )
@@ -347,6 +353,7 @@ KEYS: tuple[Key[Any], ...] = (
     HTTP_THREADS,
     ANNOUNCE,
     EXPIRE_INSTANCE,
+    CLIENT_EXPIRY,
     CLEAN_EMPTY,
     WARM_AGE,
     IDENTITY_KEY,

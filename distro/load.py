@@ -49,7 +49,8 @@ class SnapshotLoad:
         return None
 
     def next_due_ms(self, now_ms: int) -> int:
-        waiting = [call.due_ms for call in self._calls.values() if not call.busy and not call.loaded]
+        busy = {peer for (peer, _), call in self._calls.items() if call.busy}  # one call a peer: its end is an event
+        waiting = [call.due_ms for (peer, _), call in self._calls.items() if peer not in busy and not call.loaded]
         return min([*waiting, now_ms + self._config.load_retry_delay_ms])
 
     def on_done(self, action: Load, outcome: Outcome, keys: Iterable[str] | None, now_ms: int) -> None:

@@ -53,3 +53,15 @@ class DistroMapper:
         if self.standalone or not self.servers:
             return self.self_address
         return self.servers[distro_hash(tag) % len(self.servers)]
+
+
+class WriterMapper(DistroMapper):
+    """For keys that belong to who wrote them: their tag is that member's address."""
+
+    __slots__ = ()
+
+    def responsible(self, tag: str) -> bool:
+        return tag == self.self_address
+
+    def map_srv(self, tag: str) -> str:
+        return tag

@@ -19,6 +19,7 @@ from distro.types import (
     Report,
 )
 
+RUNS_REMEMBERED = 16
 LOADING_REPORT_INTERVAL_MS = 500
 """Reports leave more often until this node has loaded, so that the others learn of it soon."""
 
@@ -39,6 +40,10 @@ class _Peer:
     declared_hold_until_ms: int = 0
     view: tuple[str, ...] = ()
     failures: int = 0
+    writer: str = ""
+    """Its run, by its last answer."""
+    ended: tuple[str, ...] = ()
+    """Runs of it that are over, the latest last."""
 
 
 @dataclass(slots=True)
@@ -90,6 +95,12 @@ class MemberList:
     def is_starting(self, address: str) -> bool:
         peer = self._peers.get(address)
         return peer is not None and peer.member.state is MemberState.STARTING
+
+    def has_left(self, writer: str) -> bool:
+        """Whether a member's run, as it stands in versions, is known to be over. May be asked from any thread."""
+        address = writer.partition("~")[0]
+        peer = self._peers.get(address)
+        return writer in peer.ended if peer is not None else address != self.self_address
 
     @property
     def mixed(self) -> bool:
@@ -147,6 +158,7 @@ class MemberList:
             return
         peer.reporting = False
         if outcome is Outcome.DELIVERED and answer is not None:
+            self._follow_run(peer, answer.writer)
             self._on_contact(peer, answer, now_ms)
         else:
             self._on_failure(peer, outcome, now_ms)
@@ -193,6 +205,8 @@ class MemberList:
         if state is MemberState.DOWN:  # it is leaving, and says so
             self._set_state(peer, MemberState.DOWN, report)
             peer.lost = peer.seen
+            if report.writer:
+                _end_run(peer, report.writer)
             return
         peer.refused = False
         if state is MemberState.STARTING:
@@ -227,6 +241,15 @@ class MemberList:
             return we_have_them
         ours, theirs = self._view, report.view or (report.address,)
         return (len(ours), theirs) < (len(theirs), ours)
+
+    @staticmethod
+    def _follow_run(peer: _Peer, writer: str) -> None:
+        """Only answers tell of runs: a report may be delivered late, after those of the next run."""
+        if not writer or writer == peer.writer:
+            return
+        if peer.writer:
+            _end_run(peer, peer.writer)
+        peer.writer = writer
 
     def _on_failure(self, peer: _Peer, outcome: Outcome, now_ms: int) -> None:
         peer.failures += 1
@@ -286,3 +309,8 @@ class MemberList:
         if new != self._view:
             self._view = new
             self.view_since_ms = now_ms
+
+
+def _end_run(peer: _Peer, writer: str) -> None:
+    if writer not in peer.ended:
+        peer.ended = (*peer.ended, writer)[-RUNS_REMEMBERED:]

@@ -1,6 +1,6 @@
 """What the engine needs from outside, as Protocols. A resource type brings its storage, processor, codec and agent."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -134,6 +134,10 @@ class Component:
     agent: DistroTransportAgent
     own_kind_only: bool = False
     """Real Nacos has its own way for such data: it neither gets it, nor is it responsible for its keys."""
+    owned_by_writer: bool = False
+    """Each key belongs for ever to the member that wrote it first, which is the storage's tag; nobody claims it."""
+    on_verified: Callable[[Collection[str], int], None] | None = None
+    """Called with the keys that are held as their owner says in a verify round, and the monotonic ms."""
 
 
 Components = Mapping[str, Component]

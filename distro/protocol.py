@@ -6,7 +6,7 @@ from itertools import chain, islice
 
 from distro.config import DistroConfig
 from distro.load import SnapshotLoad
-from distro.mapper import DistroMapper
+from distro.mapper import DistroMapper, WriterMapper
 from distro.members import MemberList
 from distro.monitor import DistroRecord
 from distro.ports import Components
@@ -47,8 +47,9 @@ class DistroProtocol:
     ) -> None:
         self.members = members
         self.mapper = self.own_mapper = DistroMapper.over(members.self_address, members.view, members.standalone)
+        self._writer_mapper = WriterMapper.over(members.self_address, (), members.standalone)
         self._load: SnapshotLoad | None = None if members.standalone else SnapshotLoad(config, components, now_ms)
-        self._own_writer = own_writer
+        self.own_writer = own_writer
         self._config = config
         self._components = components
         self._record = record
@@ -183,7 +184,7 @@ class DistroProtocol:
         storage = self._components[action.resource_type].storage
         for name, version in versions.items():
             held = storage.version(name)
-            if held is not None and held > version and held.writer == self._own_writer:
+            if held is not None and held > version and held.writer == self.own_writer:
                 lane.tasks.add(DistroKey(action.resource_type, name), now_ms)
 
     def on_load_done(self, action: Load, outcome: Outcome, keys: Iterable[str] | None, now_ms: int) -> None:
@@ -257,8 +258,7 @@ class DistroProtocol:
     def _next_query(self, peer: str, lane: PeerLane, now_ms: int) -> Query:
         keys = lane.take_fetch(self._config.batch_keys_max)
         self._record.query_keys += len(keys)
-        names = tuple(key.key for key in keys)
-        return Query(peer, keys[0].resource_type, names, now_ms + self._config.sync_timeout_ms)
+        return Query(peer, keys[0].resource_type, tuple(key.key for key in keys), now_ms + self._config.sync_timeout_ms)
 
     def _next_verify(self, peer: str, lane: PeerLane, now_ms: int) -> Verify | None:
         if not lane.verify_types:
@@ -282,7 +282,7 @@ class DistroProtocol:
         reachable = [lane for peer, lane in self._lanes.items() if lane.reachable and self._is_own_kind(peer)]
         owned = []
         for name, version in component.storage.versions().items():
-            own = version.writer == self._own_writer
+            own = version.writer == self.own_writer
             if not (own or unclaimed) or not self.mapper_of(resource_type).responsible(component.storage.tag(name)):
                 continue
             key = DistroKey(resource_type, name)
@@ -302,7 +302,10 @@ class DistroProtocol:
 
     def mapper_of(self, resource_type: str) -> DistroMapper:
         """Who is responsible for keys of this type. May be read from any thread."""
-        return self.own_mapper if self._components[resource_type].own_kind_only else self.mapper
+        component = self._components[resource_type]
+        if component.owned_by_writer:
+            return self._writer_mapper
+        return self.own_mapper if component.own_kind_only else self.mapper
 
     def _is_own_kind(self, peer: str) -> bool:
         member = self.members.get(peer)
@@ -356,15 +359,17 @@ class DistroProtocol:
             return
         if self._claimed_view_ms != self.members.view_since_ms:
             self._claimed_view_ms = self.members.view_since_ms
-            self._claim_pass = iter(
-                [DistroKey(name, key) for name, part in self._components.items() for key in part.storage.versions()]
-            )
+            parts = [one for one in self._components.items() if not one[1].owned_by_writer]
+            self._claim_pass = iter([DistroKey(name, key) for name, part in parts for key in part.storage.versions()])
         if self._to_claim and now_ms >= self._next_claim_ms:
             self._next_claim_ms = now_ms + self._config.claim_interval_ms
             self._claim_pass = chain(self._claim_pass or (), self._to_claim)
             self._to_claim = {}
+        candidates = list(islice(self._claim_pass or (), CLAIM_SLICE_KEYS))
+        if len(candidates) < CLAIM_SLICE_KEYS:
+            self._claim_pass = None
         claimed = 0
-        for key in self._claim_candidates():
+        for key in candidates:
             component = self._components[key.resource_type]
             mapper = self.mapper_of(key.resource_type)
             if mapper.responsible(component.storage.tag(key.key)) and component.processor.claim(key.key, now_ms):
@@ -373,12 +378,6 @@ class DistroProtocol:
                 self.sync(key, now_ms)
         if claimed:
             LOG.info("took over %d keys", claimed)
-
-    def _claim_candidates(self) -> list[DistroKey]:
-        candidates = list(islice(self._claim_pass or (), CLAIM_SLICE_KEYS))
-        if len(candidates) < CLAIM_SLICE_KEYS:
-            self._claim_pass = None
-        return candidates
 
     def _next_due_ms(self, now_ms: int) -> int:
         due = [now_ms + HEARTBEAT_MS]

@@ -179,7 +179,11 @@ class DistroReceiver:
             held = component.storage.version(datum.key)
             if held is not None and (datum.version == NO_VERSION or datum.version <= held):
                 continue
-            taken += component.processor.apply(self._dated(datum, held, ""), held, now_ms)
+            try:
+                taken += component.processor.apply(self._dated(datum, held, ""), held, now_ms)
+            except CodecError as error:
+                self._record.received_failed += 1
+                LOG.warning("%s of a snapshot cannot be taken: %s", datum.key, error)
         return taken
 
     def serve(self, resource_type: str, keys: Iterable[str] | None) -> list[Datum]:
@@ -205,14 +209,18 @@ class DistroReceiver:
         mapper = self._mapper_of(resource_type)
         newer: dict[str, Version] = {}
         wanted: list[DistroKey] = []
+        equal: list[str] = []
         for name, version in versions.items():
             held = component.storage.version(name)
             if held == version:
+                equal.append(name)
                 continue
             if held is not None and (version < held or version.writer != held.writer):
                 newer[name] = held
             else:
                 wanted.append(DistroKey(resource_type, name))
+        if component.on_verified is not None:
+            component.on_verified(equal, now_ms)
         for name, held in component.storage.versions().items():
             if name not in versions and mapper.map_srv(component.storage.tag(name)) == source:
                 if component.storage.is_spent(name, now_ms):

@@ -137,6 +137,8 @@ class PeerReport:
     """For how long it still carries no keys, by its own word."""
     told_hold_ms: int = 0
     """For how long the receiver of this shall carry no keys."""
+    writer: str = ""
+    """The run of the member's process, as it stands in versions; empty from real Nacos."""
 
 
 class Verdict(enum.Enum):

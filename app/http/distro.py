@@ -12,7 +12,7 @@ from app.http.beats import take_batch
 from app.http.call import BYTES, DECLINE, JSON, OK, TEXT, Answer, Call, Reply, Services, route
 from app.http.schemas import KeysSchema, SourceSchema, load, parameter_values
 from app.naming.errors import InvalidParam
-from app.naming.keys import EPHEMERAL_PREFIX, parse_datum_key
+from app.naming.keys import CLIENT_KEY_PREFIX, EPHEMERAL_PREFIX, parse_datum_key
 from distro.codec import GZIP_MAGIC, gunzip_if_gzip
 from distro.errors import CodecError
 from distro.types import MemberState
@@ -21,6 +21,7 @@ _SOURCE, _KEYS = SourceSchema(), KeysSchema()
 SMALL_BYTES, SMALL_ZIPPED_BYTES = 16_384, 4_096
 """What the event loop itself reads of a peer: under a millisecond's work."""
 SMALL_SERVICES = 500
+ON_LOOP = (EPHEMERAL_PREFIX, CLIENT_KEY_PREFIX)
 _EMPTY_MAP = re.compile(rb"\s*\{\s*\}\s*")
 
 
@@ -39,7 +40,7 @@ def put_datum(call: Call, services: Services) -> Answer:
 
 
 def _is_small_list(body: bytes) -> bool:
-    """Whether a body is a few instances: durable records are written to the disk, which takes its time."""
+    """Whether a body is a few instances or clients: durable records are written to the disk, which takes its time."""
     size_max = SMALL_ZIPPED_BYTES if body.startswith(GZIP_MAGIC) else SMALL_BYTES
     if len(body) > size_max:
         return False
@@ -47,14 +48,16 @@ def _is_small_list(body: bytes) -> bool:
         keys = orjson.loads(gunzip_if_gzip(body, SMALL_BYTES))
     except (CodecError, orjson.JSONDecodeError):
         return False
-    return isinstance(keys, dict) and all(key.startswith(EPHEMERAL_PREFIX) for key in keys)
+    return isinstance(keys, dict) and all(key.startswith(ON_LOOP) for key in keys)
 
 
 @route("PUT", "/v1/ns/distro/checksum", hot=True)
 def put_checksum(call: Call, services: Services) -> Answer:
     """Compare what a peer holds with what is held here. Shape: ``{key: checksum or version}``."""
     require_member(call, services)
-    if call.on_loop and (len(call.body) > SMALL_BYTES or services.naming.service_count() > SMALL_SERVICES):
+    # Of a type that is named there may be many keys in few services.
+    is_small = len(call.body) <= SMALL_BYTES and services.naming.service_count() <= SMALL_SERVICES
+    if call.on_loop and not (is_small and not _type(call)):
         return DECLINE
     source = load(_SOURCE, parameter_values(call.parameters))["source"]
     return _received(services.replication.verify(call.body, source, call.headers, call.remote_ip, _type(call)))

@@ -18,6 +18,7 @@ from app.naming.model import (
 )
 from app.naming.operations import RegisterInstance
 from app.naming.shared import Shared
+from distro.types import Version
 from distro.value import value
 
 ServiceKey = tuple[str, str]
@@ -25,10 +26,19 @@ ServiceKey = tuple[str, str]
 
 REVISION_MAX = (1 << 31) - 1
 """Java reads it into a signed 32-bit number, and fails at larger ones."""
+CLIENT_ID_CHARS_MAX = 512
 IP_CHARS_MAX = 128
 PORT_MAX = 65_535
 """Source of both: Nacos 2.3 parameter check."""
 INSTANCE_ID_CHARS_MAX = 1_024
+METADATA_CHARS_MAX = 65_536
+"""Of all names and values of an instance: every member holds them, and every subscriber is told them."""
+RESERVED_METADATA = ("customInstanceId", "publishInstanceWeight", "publishInstanceEnable")
+"""Names under which members tell each other an instance's id, weight and state, where its metadata stand too.
+
+Source: Nacos 2.2.3 Constants; other values than those would break the readers of real Nacos.
+"""
+PERSISTENT_ID_END = "#false"
 CLUSTER_NAME = re.compile(r"[0-9a-zA-Z-]+")
 _SEQUENCE_BITS = 12
 _MEMBER_BITS = 10
@@ -60,9 +70,19 @@ class ClientBounds:
 class Client:
     """One connection's publications and subscriptions. Its mappings are copied by who reads them without the lock."""
 
-    __slots__ = ("info", "instances", "native", "published", "revision", "subscribed", "updated_ms")
+    __slots__ = (
+        "info",
+        "instances",
+        "native",
+        "published",
+        "renewed_ms",
+        "revision",
+        "subscribed",
+        "updated_ms",
+        "version",
+    )
 
-    def __init__(self, info: ClientInfo, *, native: bool, now_ms: int, revision: int = 0) -> None:
+    def __init__(self, info: ClientInfo, *, native: bool, now_ms: int, version: Version) -> None:
         self.info = info
         self.native = native
         """Connected here; otherwise a copy of what a peer says of it, which is never sent on."""
@@ -71,9 +91,13 @@ class Client:
         """The clusters asked for, by service; never those of a copy."""
         self.instances = 0
         """Of all publications together."""
-        self.revision = revision
+        self.revision = 0
         """Rises with every change of what is published, and says to the peers whether they hold the latest."""
+        self.version = version
+        """The same among members of our own kind, with who says it: its counter is the revision."""
         self.updated_ms = now_ms
+        self.renewed_ms = now_ms
+        """When its member last confirmed a copy."""
 
     @property
     def client_id(self) -> str:
@@ -105,7 +129,11 @@ def instance_of(command: RegisterInstance, number: Number, shared: Shared) -> In
         raise InvalidParam(
             f"Param 'instanceId' is illegal, the param length should not exceed {INSTANCE_ID_CHARS_MAX}."
         )
-    made = operations.register(None, command._replace(ephemeral=True, metadata=_plain(command)), (), shared)
+    metadata = _plain(command)
+    check_metadata(metadata)
+    # The application is the client's, and not told to peers with its instances.
+    asked = command._replace(ephemeral=True, metadata=metadata, app=RegisterInstance._field_defaults["app"])
+    made = operations.register(None, asked, (), shared)
     if command.instance_id:
         return replace(made, instance_id=command.instance_id)
     if operations.is_numbered(made.metadata):
@@ -154,9 +182,29 @@ def check_legal(command: RegisterInstance) -> None:
         )
 
 
+def check_metadata(metadata: Metadata) -> None:
+    """Refuse more metadata than an instance may have.
+
+    Raises:
+        InvalidParam: names the field.
+    """
+    if sum(len(name) + len(text or "") for name, text in metadata.items()) > METADATA_CHARS_MAX:
+        raise InvalidParam(f"Param 'metadata' is illegal, the param length should not exceed {METADATA_CHARS_MAX}.")
+
+
+def is_client_id(text: str) -> bool:
+    """Whether a text can be the id of a client: members ask each other for several at once, with commas between."""
+    return 0 < len(text) <= CLIENT_ID_CHARS_MAX and text.isprintable() and "," not in text
+
+
+def is_persistent_id(client_id: str) -> bool:
+    """Whether it is the id of a client of 2.x that publishes persistent instances, which are no client's here."""
+    return client_id.endswith(PERSISTENT_ID_END)
+
+
 def _plain(command: RegisterInstance) -> Metadata:
-    """Metadata without nulls, which no SDK of 2.x can mean."""
+    """Metadata without nulls, which no SDK of 2.x can mean, and without what peers would take for something else."""
     metadata = command.metadata or NO_METADATA
-    if None not in metadata.values():
+    if None not in metadata.values() and not any(name in metadata for name in RESERVED_METADATA):
         return metadata
-    return {key: text for key, text in metadata.items() if text is not None}
+    return {key: text for key, text in metadata.items() if text is not None and key not in RESERVED_METADATA}

@@ -15,6 +15,7 @@ from app.naming.client_model import (
     check_legal,
     instance_of,
     instances_of,
+    is_client_id,
     numbers,
 )
 from app.naming.client_model import ClientInfo as ClientInfo
@@ -31,12 +32,15 @@ from app.naming.events import (
     ServiceChanged,
     ServiceSubscribed,
 )
-from app.naming.keys import DEFAULT_NAMESPACE, check_namespace, check_service_chars
+from app.naming.keys import DEFAULT_NAMESPACE, check_namespace, check_service_chars, check_service_format
 from app.naming.model import Instance, Publication, Service
 from app.naming.operations import RegisterInstance
 from app.naming.registry import Registry
 from app.naming.shared import Shared
-from distro.types import NO_VERSION
+from distro.types import NO_VERSION, Version
+
+EPOCH = 1
+"""Of the versions of clients: nobody ever takes one over."""
 
 CLUSTERS_CHARS_MAX = 2_048
 CLIENT_TEXTS_CHARS_MAX = 2_048
@@ -108,18 +112,23 @@ class Clients:
             Unavailable: there are as many clients as there may be.
         """
         if (
-            not info.client_id
+            not is_client_id(info.client_id)
             or sum(map(len, (info.client_id, info.ip, info.app, info.agent))) > CLIENT_TEXTS_CHARS_MAX
         ):
-            raise InvalidParam("the client's id is empty, or what it says of itself is too long")
+            raise InvalidParam("the client's id is none, or what it says of itself is too long")
         with self._lock:
             known = self._clients.get(info.client_id)
             if known is not None and known.native:
                 return
             if known is not None:
                 raise InvalidParam(f"client {info.client_id} is connected to another member")
+            self._check_new(info.client_id)
             self._check_room()
-            self._clients[info.client_id] = Client(info, native=True, now_ms=self._now_ms())
+            version = Version(EPOCH, 0, self._registry.writer)
+            self._clients[info.client_id] = Client(info, native=True, now_ms=self._now_ms(), version=version)
+
+    def _check_new(self, client_id: str) -> None:
+        """Called under the lock; refuses an id that was used before, where this is known."""
 
     def _check_room(self) -> None:
         if len(self._clients) >= self._bounds.clients_max:
@@ -128,8 +137,10 @@ class Clients:
     def disconnect(self, client_id: str) -> bool:
         """Let a client go with all that it published and subscribed; return whether it was there."""
         with self._lock:
-            client = self._clients.pop(client_id, None)
+            client = self._clients.get(client_id)
             if client is not None:
+                self._on_leave(client)
+                del self._clients[client_id]
                 for key in client.subscribed:
                     self._drop_subscriber(key, client_id)
         if client is None:
@@ -141,6 +152,9 @@ class Clients:
             self._publish(ClientDeregisterService(key, client_id))
             self._publish(ServiceChanged(*key))
         return True
+
+    def _on_leave(self, client: Client) -> None:
+        """Called under the lock, before the client is gone."""
 
     def _withdraw(self, client: Client, key: ServiceKey, publication: Publication) -> bool:
         return self._registry.withdraw(*key, client.client_id, publication, self._now_ms())
@@ -163,8 +177,9 @@ class Clients:
             Unavailable: the client has changed too often.
         """
         command = command._replace(namespace=command.namespace or DEFAULT_NAMESPACE)
+        check_service_format(command.service)
         check_legal(command)
-        wall_ms = self._wall_ms()
+        wall_ms = max(self._wall_ms(), 0)
 
         def make(client: Client) -> dict[str, Instance]:
             made = instance_of(command, numbers(client_id, client.revision, wall_ms), self._shared)
@@ -186,7 +201,7 @@ class Clients:
         _check_service(key)
         if len(commands) > self._bounds.instances_per_batch_max:
             raise InvalidParam(f"a batch has at most {self._bounds.instances_per_batch_max} instances")
-        wall_ms = self._wall_ms()
+        wall_ms = max(self._wall_ms(), 0)
         own = [one._replace(namespace=key[0], service=service) for one in commands]
 
         def make(client: Client) -> dict[str, Instance]:
@@ -214,11 +229,19 @@ class Clients:
             if old is not None and old.says_the_same(publication):
                 return
             self._check_bounds(client, key, publication)
-            client.revision = _next_revision(client)
+            self._count(client)
             self._put(client, key, publication)
         self._publish(ClientChanged(client_id))
         self._publish(ClientRegisterService(key, client_id))
         self._publish(ServiceChanged(*key))
+
+    @staticmethod
+    def _count(client: Client) -> None:
+        """Count a change. Called under the lock."""
+        if client.revision >= REVISION_MAX:
+            raise Unavailable(f"client {client.client_id} has changed too often: it is to connect anew")
+        client.revision += 1
+        client.version = Version(EPOCH, client.revision, client.version.writer)
 
     def _check_bounds(self, client: Client, key: ServiceKey, publication: Publication) -> None:
         old = client.published.get(key)
@@ -249,7 +272,7 @@ class Clients:
             client = self._native(client_id)
             if key not in client.published:
                 return
-            client.revision = _next_revision(client)
+            self._count(client)
             self._take(client, key)
         self._publish(ClientChanged(client_id))
         self._publish(ClientDeregisterService(key, client_id))
@@ -308,6 +331,7 @@ class Clients:
 
 
 def _check_service(key: ServiceKey) -> None:
+    check_service_format(key[1])
     check_service_chars(key[1])
     check_namespace(key[0])
 
@@ -320,9 +344,3 @@ def _check_kind(full_name: str, service: Service | None) -> None:
     """
     if service is not None and service.persistent and not service.held and not service.published:
         raise InvalidParam(f"Current service {full_name} is persistent service, can't register ephemeral instance.")
-
-
-def _next_revision(client: Client) -> int:
-    if client.revision >= REVISION_MAX:
-        raise Unavailable(f"client {client.client_id} has changed too often: it is to connect anew")
-    return client.revision + 1

@@ -11,6 +11,8 @@ DEFAULT_CLUSTER = "DEFAULT"
 GROUP_SPLITTER = "@@"
 NAMESPACE_SPLITTER = "##"
 EPHEMERAL_PREFIX = "com.alibaba.nacos.naming.iplist.ephemeral."
+CLIENT_KEY_PREFIX = "Nacos:Naming:v2:ClientData:"
+"""Of clients with connections: in front of the id stands the name that their resource type has in Nacos 2.2.3."""
 SERVICE_META_PREFIX = "com.alibaba.nacos.naming.domains.meta."
 NAME_CHARS_MAX = 512
 """Source: Nacos 2.3 parameter check; 1.4 has no limit, and names are kept for long."""

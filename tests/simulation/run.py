@@ -5,7 +5,7 @@ import logging
 import sys
 import time
 
-from tests.simulation.scenarios import members_agree
+from tests.simulation.scenarios import clients_agree, members_agree
 from tests.support.simulated.checker import Broken
 
 
@@ -14,13 +14,15 @@ def main() -> int:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--trace", action="store_true", help="print what happens")
+    parser.add_argument("--clients", action="store_true", help="the world of clients with connections")
     options = parser.parse_args()
+    scenario = clients_agree if options.clients else members_agree
     logging.disable(logging.INFO if options.trace else logging.CRITICAL)
     broken = 0
     for seed in range(options.seed, options.seed + options.count):
         began_s = time.perf_counter()
         try:
-            world = members_agree(seed, tracing=options.trace)
+            world = scenario(seed, tracing=options.trace)
         except Broken as error:
             broken += 1
             print(f"BROKEN {str(error)[:1_000]}")

@@ -3,6 +3,7 @@
 from app.naming.model import BEAT_INTERVAL_MS, DELETE_TIMEOUT_MS
 from distro.config import DistroConfig
 from tests.support.simulated import faults
+from tests.support.simulated.connections import ConnectedMember, Connections
 from tests.support.simulated.member import SimMember
 from tests.support.simulated.world import World, settle_ms
 
@@ -50,4 +51,20 @@ def steady_world(
         client = world.add_client(f"DEFAULT_GROUP@@svc{number % services}")
         world.after(world.between(1_000, 1_000 + BEAT_INTERVAL_MS), client.appear)
     world.start_all(settle_ms=60_000)
+    return world
+
+
+def clients_agree(seed: int, *, member_class: type[ConnectedMember] = ConnectedMember, tracing: bool = False) -> World:
+    """Connections that come, change and go beside clients over HTTP, with all kinds of faults; then heal and quiet."""
+    world = World(seed, members_of(seed), member_class=member_class, tracing=tracing)
+    connections = Connections(world)
+    live_randomly(world, services=2, clients=world.between(0, 4), span_ms=LIFE_MS)
+    for _ in range(world.between(4, 30)):
+        connections.live(world.between(0, LIFE_MS), LIFE_MS // 2)
+    world.start_all(settle_ms=LIFE_MS - FAULTS_MS)
+    faults.plan(world, FAULTS_MS, world.between(2, 16))
+    world.run(FAULTS_MS)
+    world.heal()
+    world.run(LIFE_MS // 2 + settle_ms(world.config))
+    connections.check_quiet()
     return world

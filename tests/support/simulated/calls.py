@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from app.naming.codec import InstanceListCodec
 from app.replication import NodeReplication
 from distro.codec import decode_frame, decode_received, encode_frame, gunzip_if_gzip, gzip_body
 from distro.errors import CodecError, NotInitialized
@@ -26,9 +25,8 @@ UNAVAILABLE = b"503"
 class CallAgent:
     """Executes the protocol's actions on the simulated network, as the lanes of the real runtime do over HTTP."""
 
-    def __init__(self, member: SimMember, codec: InstanceListCodec) -> None:
+    def __init__(self, member: SimMember) -> None:
         self._member = member
-        self._codec = codec
 
     def execute(self, action: Action, done: Done) -> None:
         """Make the call; ``done`` when it ended, after the protocol's event was put."""
@@ -66,7 +64,8 @@ class CallAgent:
             member.inbox.put(lambda one, now_ms: one.on_sync_done(action, Outcome.DELIVERED, Received(), now_ms))
             done()
             return
-        body = encode_frame(datums, self._codec, member.clock.monotonic_ms(), versioned=True)
+        codec = member.components[action.resource_type].codec
+        body = encode_frame(datums, codec, member.clock.monotonic_ms(), versioned=True)
         if len(body) >= GZIP_FROM_BYTES:
             body = gzip_body(body)
         sender = member.address
@@ -93,7 +92,8 @@ class CallAgent:
             member.inbox.put(lambda one, now_ms: one.on_verify_done(action, outcome, received, now_ms))
             done()
 
-        self._call(action, lambda peer, reply: peer.peer_door.verify(body, sender, reply), end)
+        kind = action.resource_type
+        self._call(action, lambda peer, reply: peer.peer_door.verify(body, sender, kind, reply), end)
 
     def _query(self, action: Query, done: Done) -> None:
         member = self._member
@@ -102,7 +102,7 @@ class CallAgent:
         def end(outcome: Outcome, answer: bytes | None) -> None:
             versions = {}
             if answer is not None:
-                datums = self._datums(answer)
+                datums = self._datums(action, answer)
                 versions = {one.key: one.version for one in datums}
                 try:
                     now_ms = member.clock.monotonic_ms()
@@ -113,7 +113,7 @@ class CallAgent:
             member.inbox.put(lambda one, now_ms: one.on_query_done(action, outcome, versions, now_ms))
             done()
 
-        self._call(action, lambda peer, reply: peer.peer_door.datums(keys, sender, reply), end)
+        self._call(action, lambda peer, reply: peer.peer_door.datums(keys, sender, "", reply), end)
 
     def _load(self, action: Load, done: Done) -> None:
         member = self._member
@@ -124,17 +124,19 @@ class CallAgent:
             if answer == UNAVAILABLE:
                 outcome = Outcome.DELIVERED
             elif answer is not None:
-                datums = self._datums(answer)
+                datums = self._datums(action, answer)
                 member.receiver.load(action.resource_type, datums, member.clock.monotonic_ms())
                 keys = [one.key for one in datums]
             member.inbox.put(lambda one, now_ms: one.on_load_done(action, outcome, keys, now_ms))
             done()
 
-        self._call(action, lambda peer, reply: peer.peer_door.datums(None, sender, reply), end)
+        kind = action.resource_type
+        self._call(action, lambda peer, reply: peer.peer_door.datums(None, sender, kind, reply), end)
 
-    def _datums(self, answer: bytes) -> list[Any]:
+    def _datums(self, action: Query | Load, answer: bytes) -> list[Any]:
         plain = gunzip_if_gzip(answer, self._member.config.body_bytes_max)
-        datums, failed = decode_frame(plain, self._codec, self._member.clock.monotonic_ms())
+        codec = self._member.components[action.resource_type].codec
+        datums, failed = decode_frame(plain, codec, self._member.clock.monotonic_ms())
         assert not failed, failed
         return datums
 
@@ -153,13 +155,13 @@ class PeerDoor:
     def receive(self, body: bytes, sender: str, reply: Reply) -> None:
         self._answer(reply, lambda headers, ip: self._replication.receive(body, headers, ip), sender)
 
-    def verify(self, body: bytes, sender: str, reply: Reply) -> None:
-        self._answer(reply, lambda headers, ip: self._replication.verify(body, sender, headers, ip), sender)
+    def verify(self, body: bytes, sender: str, kind: str, reply: Reply) -> None:
+        self._answer(reply, lambda headers, ip: self._replication.verify(body, sender, headers, ip, kind), sender)
 
-    def datums(self, keys: list[str] | None, sender: str, reply: Reply) -> None:
+    def datums(self, keys: list[str] | None, sender: str, kind: str, reply: Reply) -> None:
         self._answer(
             reply,
-            lambda headers, ip: b"".join(self._replication.datums(keys, headers, ip)[0]),
+            lambda headers, ip: b"".join(self._replication.datums(keys, headers, ip, kind)[0]),
             sender,
             snapshot=keys is None,
         )

@@ -180,7 +180,7 @@ class SimMember:
             self.inbox,
             self.record,
         )
-        self.agent = CallAgent(self, codec)
+        self.agent = CallAgent(self)
         self.components[INSTANCE_LIST] = Component(
             InstanceListStorage(self.registry),
             InstanceListProcessor(self.registry, self._publish),
@@ -270,6 +270,7 @@ class SimMember:
             members.view if state is MemberState.UP else (),
             members.self_hold_ms(now_ms),
             members.hold_for(receiver, now_ms),
+            self.writer,
         )
 
     def _check_beats(self) -> None:

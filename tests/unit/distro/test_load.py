@@ -72,3 +72,15 @@ def test_a_peer_that_left_the_list_is_not_waited_for(load: SnapshotLoad) -> None
     end(load, B, Outcome.DELIVERED, ["k"], 100)
     load.remove(C)
     assert is_over(load, 100)
+
+
+def test_a_peer_that_is_being_asked_is_waited_for_without_looking() -> None:
+    """Another type to ask it for is due, but its lane carries one call at a time."""
+    load = SnapshotLoad(CONFIG, {"t": Anything(), "u": Anything()}, 0)  # type: ignore[dict-item]
+    load.add(B, 0)
+    assert load.next_due_ms(0) == 0
+    first = load.next_call(B, 0)
+    assert first is not None
+    assert load.next_due_ms(0) == CONFIG.load_retry_delay_ms
+    load.on_done(first, Outcome.DELIVERED, [], 10)
+    assert load.next_due_ms(10) <= 10

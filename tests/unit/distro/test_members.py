@@ -162,3 +162,32 @@ def test_who_is_not_listed_changes_nothing(members: MemberList) -> None:
     came, left = members.replace([SELF, C, "d:1"], 200)
     assert (came, left) == (["d:1"], [B])
     assert members.view == (SELF, C), "a new one is DOWN until it was seen"
+
+
+def test_a_run_is_over_when_an_answer_names_another(members: MemberList) -> None:
+    def answer(writer: str) -> None:
+        members.on_report_done(B, Outcome.DELIVERED, report(B, writer=writer), 1_000)
+
+    assert not members.has_left("b:1~1"), "nobody knows"
+    answer("b:1~1")
+    members.on_report(report(B, writer="b:1~0"), 1_000)
+    assert not members.has_left("b:1~1"), "a report may be late"
+    assert not members.has_left("b:1~0")
+    answer("")
+    answer("b:1~2")
+    assert members.has_left("b:1~1")
+    assert not members.has_left("b:1~2")
+    assert not members.has_left("c:1~1")
+    assert not members.has_left("a:1~1"), "this member knows its own runs"
+
+
+def test_a_run_is_over_with_its_farewell_and_all_are_when_a_member_is_not_listed(members: MemberList) -> None:
+    members.on_report(report(B, state=MemberState.DOWN, writer="b:1~1"), 1_000)
+    assert members.has_left("b:1~1")
+    assert not members.has_left("b:1~2")
+    members.replace([SELF, B], 1_000)
+    assert members.has_left("c:1~1")
+    for run in range(100):
+        members.on_report_done(B, Outcome.DELIVERED, report(B, writer=f"b:1~{run}"), 1_000)
+    assert members.has_left("b:1~98")
+    assert not members.has_left("b:1~5"), "not all are remembered"

@@ -23,6 +23,7 @@ from app.http.record import ForwardRecord
 from app.naming.codec import AGE_MS_MAX
 from app.naming.errors import NoRight
 from app.naming.events import InstancesChanged, Origin
+from app.naming.keys import CLIENT_KEY_PREFIX
 from app.naming.model import Instance
 from app.naming.registry import Registry
 from app.naming.service import NamingService
@@ -425,7 +426,8 @@ def test_a_large_batch_is_left_to_the_pool(owner: Owner) -> None:
 def test_small_instance_lists_are_taken_on_the_loop() -> None:
     door = Door()
     small, large = b'{"%b":{}}' % KEY.encode(), b'{"%b":{"a":"%b"}}' % (KEY.encode(), b"x" * SMALL_BYTES)
-    taken = [(b"", small), (b"gz", gzip_body(small))]
+    client = b'{"%bc1":{}}' % CLIENT_KEY_PREFIX.encode()
+    taken = [(b"", small), (b"gz", gzip_body(small)), (b"", client)]
     for _, body in taken:
         assert put_datum(call("PUT", "/v1/ns/distro/datum", body), door) is not DECLINE
     assert [body for _, body in door.replication.taken] == [body for _, body in taken]
@@ -446,14 +448,13 @@ def test_small_instance_lists_are_taken_on_the_loop() -> None:
 def test_small_checksums_are_compared_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     door = Door()
 
-    def checksum(body: bytes) -> Answer:
-        return put_checksum(
-            Call("PUT", "/v1/ns/distro/checksum", b"source=s", {}, body, "127.0.0.1", on_loop=True), door
-        )
+    def checksum(body: bytes, query: bytes = b"source=s") -> Answer:
+        return put_checksum(Call("PUT", "/v1/ns/distro/checksum", query, {}, body, "127.0.0.1", on_loop=True), door)
 
     assert checksum(b"{}") is not DECLINE
     assert door.replication.taken == [("s", b"{}")]
     assert checksum(b"{" + b" " * SMALL_BYTES) is DECLINE
+    assert checksum(b"{}", b"source=s&type=t") is DECLINE, "there may be many clients in few services"
     monkeypatch.setattr(door.naming, "service_count", lambda: SMALL_SERVICES + 1)
     assert checksum(b"{}") is DECLINE
 

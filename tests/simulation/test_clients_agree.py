@@ -1,0 +1,259 @@
+"""Clients with connections in whole clusters: after faults and quiet all members know the same ones.
+
+A failure names its seed; ``python -m tests.simulation.run --clients --seed N --trace`` shows what happened.
+"""
+
+from typing import ClassVar
+
+import pytest
+
+from app.naming.client_copies import ReplicatedClients
+from app.naming.client_model import Client
+from app.naming.events import Event
+from app.naming.operations import RegisterInstance
+from distro.members import MemberList
+from distro.types import DistroKey, Version
+from tests.simulation.scenarios import clients_agree
+from tests.support.simulated.checker import Broken
+from tests.support.simulated.connections import SERVICES, ConnectedMember, Connections
+from tests.support.simulated.world import World
+
+pytestmark = pytest.mark.simulation
+SEEDS = 200
+GROUP = 10
+ONE = RegisterInstance(SERVICES[0], "10.9.1.1", 80)
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, GROUP), ids=lambda first: f"seeds {first} to {first + GROUP - 1}")
+def test_members_agree_on_clients_after_the_faults(first: int) -> None:
+    for seed in range(first, first + GROUP):
+        clients_agree(seed)
+
+
+def calm_world(seed: int = 1, member_class: type[ConnectedMember] = ConnectedMember) -> tuple[World, Connections]:
+    world = World(seed, member_class=member_class)
+    world.start_all(settle_ms=30_000)
+    return world, Connections(world)
+
+
+def connected(world: World, connections: Connections, index: int = 0) -> tuple[ConnectedMember, str]:
+    """A client of that member with one instance, which all members know of."""
+    member = world.members[world.addresses[index]]
+    assert isinstance(member, ConnectedMember)
+    client_id = connections.connect(member)
+    assert client_id is not None
+    member.connections.register(client_id, ONE)
+    world.run(200)
+    assert len(list(connections.copies(client_id))) == 3
+    return member, client_id
+
+
+def test_a_connection_that_ends_is_gone_everywhere_at_once() -> None:
+    world, connections = calm_world()
+    member, client_id = connected(world, connections)
+    for other in connections.members():
+        assert SERVICES[0] in other.shown()
+    connections.end(member, client_id)
+    world.run(200)
+    assert not list(connections.copies(client_id))
+    assert not any(SERVICES[0] in other.shown() for other in connections.members())
+
+
+def test_copies_go_when_their_member_says_farewell() -> None:
+    world, connections = calm_world()
+    member, client_id = connected(world, connections)
+    member.leave()
+    world.run(2_000)
+    assert not list(connections.copies(client_id))
+
+
+def test_copies_go_when_their_member_has_restarted() -> None:
+    world, connections = calm_world()
+    member, client_id = connected(world, connections)
+    world.kill(member)
+    world.run(100)
+    world.start(member)
+    world.run(5_000)
+    assert member.serving
+    assert not list(connections.copies(client_id))
+    connections.check_quiet()
+
+
+def test_copies_go_when_their_member_is_listed_no_more() -> None:
+    world, connections = calm_world()
+    member, client_id = connected(world, connections)
+    world.kill(member)
+    for other in connections.members():
+        left = [one for one in world.addresses if one != member.address]
+        other.inbox.put(lambda protocol, now_ms, left=left: protocol.replace_members(left, now_ms))
+    world.run(1_100)
+    assert not list(connections.copies(client_id))
+
+
+def test_copies_of_a_dead_member_expire() -> None:
+    world, connections = calm_world()
+    member, client_id = connected(world, connections)
+    world.kill(member)
+    world.run(170_000)
+    assert len(list(connections.copies(client_id))) == 2
+    world.run(20_000)
+    assert not list(connections.copies(client_id))
+
+
+def test_a_member_away_for_longer_than_copies_live_takes_all_again() -> None:
+    world, connections = calm_world()
+    _, client_id = connected(world, connections)
+    away = world.members[world.addresses[2]]
+    assert isinstance(away, ConnectedMember)
+    world.kill(away)
+    _, later_id = connected_to_two(world, connections)
+    world.run(400_000)
+    world.start(away)
+    world.run(10_000)
+    assert {client_id, later_id} <= set(away.connections.ids())
+    assert not away.native()
+    connections.check_quiet()
+
+
+def connected_to_two(world: World, connections: Connections) -> tuple[ConnectedMember, str]:
+    member = world.members[world.addresses[1]]
+    assert isinstance(member, ConnectedMember)
+    client_id = connections.connect(member)
+    assert client_id is not None
+    member.connections.register(client_id, ONE)
+    return member, client_id
+
+
+class Watched(ReplicatedClients):
+    """Tells which copies it drops."""
+
+    dropped: ClassVar[list[str]] = []
+
+    def _drop(self, client: Client) -> list[Event]:
+        self.dropped.append(client.client_id)
+        return super()._drop(client)
+
+
+class WatchedMember(ConnectedMember):
+    clients_class = Watched
+
+
+def test_a_member_that_stood_still_does_not_take_its_copies_for_expired() -> None:
+    world, connections = calm_world(member_class=WatchedMember)
+    _, client_id = connected(world, connections)
+    still = world.members[world.addresses[1]]
+    assert isinstance(still, ConnectedMember)
+    still.pause()
+    world.run(200_000)
+    world.resume(still)
+    world.run(60_000)
+    assert client_id in still.connections.ids()
+    assert not Watched.dropped
+    connections.check_quiet()
+
+
+def test_what_a_member_forgot_of_itself_is_buried_by_it() -> None:
+    """A peer that knows nothing of the restart holds a copy of the run before: asked for, it turns out to be gone."""
+    world, connections = calm_world()
+    member, client_id = connected(world, connections)
+    holder = world.members[world.addresses[1]]
+    assert isinstance(holder, ConnectedMember)
+    moment = holder.connections.moment(client_id)
+    assert moment is not None
+    world.kill(member)
+    world.start(member)
+    world.run(10_000)
+    old = Version(1, 7, f"{member.address}~unknown")
+    moment = type(moment)(old, moment.info, moment.state)
+    holder.connections.forget(client_id)
+    assert holder.connections.take(moment, client_id, holder.connections.version(client_id))
+    world.run(12_000)
+    assert not list(connections.copies(client_id))
+
+
+class Unconfirmed(ConnectedMember):
+    """Nobody notes that copies are confirmed."""
+
+    confirms = False
+    expiry_ms = 20_000
+
+
+class Confirmed(ConnectedMember):
+    expiry_ms = 20_000
+
+
+@pytest.mark.parametrize(("member_class", "stay"), [(Confirmed, True), (Unconfirmed, False)])
+def test_copies_live_because_they_are_confirmed(member_class: type[ConnectedMember], stay: bool) -> None:
+    world, connections = calm_world(member_class=member_class)
+    _, client_id = connected(world, connections)
+    seen = []
+    for _ in range(100):
+        world.run(1_000)
+        seen.append(len(list(connections.copies(client_id))) == 3)
+    assert all(seen) is stay
+
+
+class Forgetful(ReplicatedClients):
+    """Nothing is remembered of clients that are gone."""
+
+    def _remember(self, client_id: str, version: Version) -> None:
+        self.forgotten.append(client_id)
+
+    forgotten: ClassVar[list[str]] = []
+
+
+class ForgetfulMember(ConnectedMember):
+    clients_class = Forgetful
+
+
+def test_the_check_notices_when_removals_are_not_remembered() -> None:
+    """Then nothing is sent of them, and late requests bring clients back."""
+    with pytest.raises(Broken):
+        forget_removals()
+
+
+def forget_removals() -> None:
+    for seed in range(40):
+        clients_agree(seed, member_class=ForgetfulMember)
+
+
+class Unburied(ReplicatedClients):
+    """A member does not say of clients of its last run that they are gone."""
+
+    def bury(self, client_id: str, seen: Version) -> bool:
+        return False
+
+
+class UnburiedMember(ConnectedMember):
+    clients_class = Unburied
+
+
+def test_the_check_notices_copies_of_a_run_that_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two things end them: their member itself, and the others, who hear of its restart. Without both they stay."""
+    monkeypatch.setattr(MemberList, "has_left", lambda _self, _writer: False)
+    with pytest.raises(Broken):
+        bury_nothing()
+
+
+def bury_nothing() -> None:
+    for seed in range(20):
+        clients_agree(seed, member_class=UnburiedMember)
+
+
+class Silent(ConnectedMember):
+    """Of half of what its clients change a member tells nobody."""
+
+    def _build(self) -> None:
+        super()._build()
+        sync = self.inbox.sync
+
+        def lose_some(key: DistroKey) -> None:
+            if self.world.chance(0.5):
+                sync(key)
+
+        self.inbox.sync = lose_some  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_verify_rounds_find_what_was_never_sent(seed: int) -> None:
+    clients_agree(seed, member_class=Silent)

@@ -1,0 +1,197 @@
+"""Members that hold connections, the clients behind these, and what must hold of them on every member at quiet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from app.client_replication import (
+    CLIENTS,
+    ClientCodec,
+    ClientExpiry,
+    ClientProcessor,
+    ClientStorage,
+    client_key,
+)
+from app.naming.client_copies import EXPIRY_MS, ReplicatedClients
+from app.naming.client_model import Client, ClientInfo
+from app.naming.events import ClientChanged, ClientDisconnect, Event
+from app.naming.operations import RegisterInstance
+from distro.ports import Component
+from distro.types import DistroKey, Version
+from tests.support.simulated.checker import Broken
+from tests.support.simulated.member import SimMember
+from tests.support.simulated.world import World
+
+SERVICES = [f"DEFAULT_GROUP@@rpc{number}" for number in range(5)]
+ADDRESSES = [f"10.9.0.{number}" for number in range(1, 13)]
+
+
+class ConnectedMember(SimMember):
+    """A member with the third resource type. Connections end with its process."""
+
+    clients_class: type[ReplicatedClients] = ReplicatedClients
+    processor_class: type[ClientProcessor] = ClientProcessor
+    expiry_ms = EXPIRY_MS
+    confirms = True
+
+    def _build(self) -> None:
+        super()._build()
+        config, clock = self.config, self.clock
+        self.connections = self.clients_class(
+            self.registry,
+            clock.monotonic_ms,
+            clock.wall_ms,
+            self._publish,
+            expiry_ms=self.expiry_ms,
+            keep_ms=config.tombstone_slack_ms,
+        )
+        has_left = self.protocol.members.has_left
+        processor = self.processor_class(self.connections, self.address, has_left)
+        self.components[CLIENTS] = Component(
+            ClientStorage(self.connections),
+            processor,
+            ClientCodec(),
+            self.agent,  # type: ignore[arg-type]  # it answers by call-back; only the member calls it
+            own_kind_only=True,
+            owned_by_writer=True,
+            on_verified=processor.on_verified if self.confirms else None,
+        )
+        self.expiry = ClientExpiry(self.connections, has_left, config.pause_ms)
+        self._in_run(1, self._expire)
+
+    def _expire(self) -> None:
+        now_ms = self.clock.monotonic_ms()
+        next_ms = self.expiry.tick(now_ms)
+        self._in_run(next_ms - now_ms, self._expire)
+
+    def _publish(self, event: Event) -> None:
+        match event:
+            case ClientChanged(client_id) | ClientDisconnect(client_id, True):
+                self.inbox.sync(DistroKey(CLIENTS, client_key(client_id)))
+            case ClientDisconnect(client_id, False):
+                self.world.trace(self.address, f"drops its copy of {client_id}")
+        super()._publish(event)
+
+    def native(self) -> list[Client]:
+        found = [self.connections.client(one) for one in self.connections.ids()]
+        return [one for one in found if one is not None and one.native]
+
+    def published(self) -> dict[str, tuple[Version, dict[Any, Any]]]:
+        """The clients that ever published something, each with its version and what it says."""
+        found = [self.connections.client(one) for one in self.connections.ids()]
+        return {one.client_id: (one.version, dict(one.published)) for one in found if one is not None and one.revision}
+
+    def shown(self) -> dict[str, list[tuple[Any, ...]]]:
+        """What readers see, by service."""
+        views = {name: self.naming.service_view("public", name) for name in SERVICES}
+        return {
+            name: sorted((one.key, one.weight, one.healthy, one.instance_id) for one in view.instances)
+            for name, view in views.items()
+            if view is not None and view.instances
+        }
+
+
+class Connections:
+    """SDKs of 2.x: each holds one connection to one member, changes what it publishes, and leaves or is cut off."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._count = 0
+        self.ended: set[str] = set()
+
+    def members(self) -> list[ConnectedMember]:
+        return [one for one in self._world.running() if isinstance(one, ConnectedMember)]
+
+    def connect(self, member: ConnectedMember | None = None) -> str | None:
+        """Open a connection; None when the member takes none."""
+        world = self._world
+        if member is None:
+            serving = [one for one in self.members() if one.serving]
+            if not serving:
+                return None
+            member = world.choice(serving)
+        self._count += 1
+        client_id = f"{world.now_ms}_10.9.0.{self._count}_{self._count}"
+        member.connections.connect(ClientInfo(client_id, f"10.9.0.{self._count}", self._count, "app", "sdk"))
+        world.trace(client_id, f"connects to {member.address}")
+        self.change(member, client_id)
+        return client_id
+
+    def command(self, service: str) -> RegisterInstance:
+        world = self._world
+        return RegisterInstance(
+            service,
+            world.choice(ADDRESSES),
+            80,
+            weight=world.choice((1.0, 2.0, 3.0)),
+            healthy=world.chance(0.9),
+            enabled=world.chance(0.9),
+            metadata={"zone": world.choice("ab")} if world.chance(0.5) else {},
+        )
+
+    def change(self, member: ConnectedMember, client_id: str) -> None:
+        """Do one thing with a connection, if it is still there."""
+        world = self._world
+        client = member.connections.client(client_id)
+        if client is None or not client.native or not member.serving:
+            return
+        service = world.choice(SERVICES)
+        kind = world.between(0, 9)
+        if kind <= 4:
+            member.connections.register(client_id, self.command(service))
+        elif kind <= 7:
+            batch = [self.command(service) for _ in range(world.between(0, 4))]
+            member.connections.batch_register(client_id, "public", service, batch)
+        else:
+            member.connections.deregister(client_id, "public", service)
+
+    def end(self, member: ConnectedMember, client_id: str) -> None:
+        """The connection is over. Its member learns of it at once, when it runs."""
+        if member.serving and member.connections.disconnect(client_id):
+            self._world.trace(client_id, f"is gone from {member.address}")
+            self.ended.add(client_id)
+
+    def live(self, at_ms: int, span_ms: int) -> None:
+        """Give one connection a life that begins at ``at_ms`` from now."""
+        world = self._world
+
+        def begin() -> None:
+            client_id = self.connect()
+            if client_id is None:
+                return
+            member = next(one for one in self.members() if one.connections.client(client_id) is not None)
+            for _ in range(world.between(0, 6)):
+                world.after(world.between(0, span_ms), partial(self.change, member, client_id))
+            if world.chance(0.6):
+                world.after(world.between(0, span_ms), partial(self.end, member, client_id))
+
+        world.after(at_ms, begin)
+
+    # --- what must hold ---------------------------------------------------------------------------
+
+    def check_quiet(self) -> None:
+        """All members hold the clients that are connected somewhere, as their members hold them, and nothing else."""
+        expected: dict[str, Any] = {}
+        for member in self.members():
+            expected |= {one.client_id: (one.version, dict(one.published)) for one in member.native() if one.revision}
+        shown: dict[str, Any] | None = None
+        for member in self.members():
+            held = member.published()
+            for client_id in sorted(expected.keys() | held.keys()):
+                if held.get(client_id) != expected.get(client_id):
+                    raise self._broken(member, client_id, held.get(client_id), expected.get(client_id))
+            first = member.shown() if shown is None else shown
+            shown = first
+            if member.shown() != first:
+                raise self._broken(member, "lists", member.shown(), first)
+        if back := self.ended & expected.keys():
+            raise Broken(f"seed {self._world.seed}: {back} are back")
+
+    def _broken(self, member: ConnectedMember, what: str, held: object, expected: object) -> Broken:
+        return Broken(f"seed {self._world.seed}: {member.address} holds of {what} {held}, not {expected}")
+
+    def copies(self, client_id: str) -> Iterator[ConnectedMember]:
+        """The members that hold a client, its own too."""
+        return (one for one in self.members() if one.connections.client(client_id) is not None)
