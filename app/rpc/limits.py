@@ -135,6 +135,7 @@ class LimitWatch:
     def _read(self) -> None:
         if self._seen is None:
             self.rule = LimitRule()
+            LOG.info("no limits of connections: %s is gone", self._path)
             return
         try:
             with self._path.open("rb") as file:

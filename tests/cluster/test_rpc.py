@@ -37,6 +37,16 @@ class RpcNode:
         self.limit_rule.parent.mkdir(exist_ok=True)
         self.limit_rule.write_bytes(orjson.dumps(rule))
 
+    def lift_limits(self) -> None:
+        """Take the rule back, and wait until that is followed."""
+        if self.limit_rule.exists():
+            eventually(lambda: self._said("limits of connections: Limit") > self._said("no limits"), 5.0)
+            self.limit_rule.unlink()
+        eventually(lambda: self._said("limits of connections: Limit") == self._said("no limits"), 5.0)
+
+    def _said(self, text: str) -> int:
+        return self.member.log_text().count(text)
+
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RpcNode]:
@@ -457,7 +467,7 @@ class TestConnections:
         try:
             run_client(main)
         finally:
-            node.limit_rule.unlink(missing_ok=True)
+            node.lift_limits()
 
     def test_the_limit_of_all_leaves_members_alone(self, node: RpcNode) -> None:
         async def main() -> None:
@@ -475,7 +485,7 @@ class TestConnections:
         try:
             run_client(main)
         finally:
-            node.limit_rule.unlink(missing_ok=True)
+            node.lift_limits()
 
 
 class TestLoader:
@@ -590,6 +600,29 @@ def test_a_persistent_instance_is_written_by_its_owner_whichever_member_is_asked
             answer = await client.call("PersistentInstanceRequest", type="deregisterInstance", **fields)
             assert answer["success"] is True, answer
             assert await client.hosts(service) == {}
+
+    run_client(main)
+
+
+def test_what_one_member_is_told_by_a_connection_is_pushed_on_the_others_and_goes_with_it(
+    three: ClusterProcesses,
+) -> None:
+    ports = [int(member.address.rpartition(":")[2]) + 1_000 for member in three]
+
+    async def main() -> None:
+        async with SdkClient(ports[1]) as second, SdkClient(ports[2]) as third:
+            for watcher in (second, third):
+                await watcher.set_up()
+                await watcher.subscribe("rpc-everywhere")
+            async with SdkClient(ports[0]) as publisher:
+                await publisher.set_up()
+                await publisher.register("rpc-everywhere", "1.1.1.1", metadata={"a": "b"})
+                for watcher in (second, third):
+                    await watcher.wait(lambda watcher=watcher: any(p["hosts"] for p in watcher.pushes()), 2.0)
+                expected = {"1.1.1.1:80"}
+                await asyncio.to_thread(eventually, lambda: three.all_list("rpc-everywhere", expected), 2.0)
+            for watcher in (second, third):
+                await watcher.wait(lambda watcher=watcher: not watcher.pushes()[-1]["hosts"], 2.0)
 
     run_client(main)
 
