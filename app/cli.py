@@ -149,17 +149,24 @@ def _check_free(settings: Settings) -> None:
     Raises:
         SettingError: either of them is in use.
     """
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    where = f"every address, port {settings.port}" if is_wildcard(settings.host) else base_url(settings)
+    _check_port(settings.host, settings.port, where, f"{keys.HOST_KEY.name}, {keys.PORT.name}")
+    for one in (settings.rpc.sdk, settings.rpc.cluster) if settings.rpc else ():
+        where = f"port {one.port} for gRPC, which goes with {keys.PORT.name}={settings.port}"
+        _check_port(settings.host, one.port, where, f"{keys.PORT.name}; {keys.RPC_ENABLED.name}=false does without")
+    with DataLock(settings.data_dir):
+        pass
+
+
+def _check_port(host: str, port: int, where: str, names: str) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         # As gunicorn does: connections of the last run that are still closing do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((settings.host, settings.port))
+            probe.bind((host, port))
         except OSError as error:
-            where = f"every address, port {settings.port}" if is_wildcard(settings.host) else base_url(settings)
             raise SettingError(
                 f"cannot listen on {where}: {error.strerror or error}; "
-                f"allowed: an address of this machine and a free port ({keys.HOST_KEY.name}, {keys.PORT.name})"
+                f"allowed: an address of this machine and a free port ({names})"
             ) from None
-    with DataLock(settings.data_dir):
-        pass

@@ -45,9 +45,11 @@ from app.naming.records import Records
 from app.naming.registry import Registry
 from app.naming.service import NamingService
 from app.notify import NotifyCenter
+from app.persistent_writes import PersistentCalls
 from app.replication import INSTANCE_LIST, InstanceListProcessor, InstanceListStorage, NodeReplication
+from app.rpc.door import RpcDoor
 from app.settings import Settings
-from app.timers import NamingTimer
+from app.timers import NamingTimer, Tick
 from app.udp import UdpPusher
 from app.version import NACOS_VERSION
 from app.warm import WarmStore
@@ -67,7 +69,7 @@ FOREVER_MS = 1 << 60
 
 
 class Node:
-    """One member: registry, engine, timers. It is also the ``Services`` of the HTTP door."""
+    """One member: registry, engine, timers. It is also the ``Services`` of the doors."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -120,6 +122,7 @@ class Node:
             self._checker.tick,
             self._warm.tick,
             self._client_expiry.tick,
+            *self._build_rpc(),
         ]
         self._timer = NamingTimer(self._clock, ticks if settings.standalone else [*ticks, watch.tick])
         self._warm_datums: list[Datum] = []
@@ -193,6 +196,15 @@ class Node:
             owned_by_writer=True,
             on_verified=processor.on_verified,
         )
+
+    def _build_rpc(self) -> list[Tick]:
+        """Make the gRPC door, if there is to be one; return what the timer does for it."""
+        self.persistent_writes = PersistentCalls(self)
+        settings = self.settings.rpc
+        rpc = RpcDoor(self, settings, self._notify.subscribe) if settings else None
+        self.loop_doors = (rpc,) if rpc else ()
+        self.loader = rpc.loader if rpc else None
+        return [rpc.limits.tick] if rpc else []
 
     def _identity(self) -> dict[str, str]:
         settings = self.settings

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from app import settings_keys as keys
 from app.addresses import is_loopback, join_address, own_address
@@ -24,9 +24,35 @@ REQUESTS_END_S = 3
 NODE_END_S = 5
 """What the node may take to stop beyond sending these."""
 
+RPC_SDK_OFFSET, RPC_CLUSTER_OFFSET = 1_000, 1_001
+"""From the HTTP port to those of gRPC; SDKs and members of Nacos 2.x compute them so."""
+PORT_MAX = 65_535
+
 _OURS = "rollcall."
 _SERVICE_LINK = re.compile(r"ROLLCALL_(SERVICE_HOST|SERVICE_PORT|PORT)(_.*)?")
 """What Kubernetes puts into the environment of every pod beside a service named rollcall."""
+
+
+@dataclass(frozen=True, slots=True)
+class RpcPort:
+    """One of the two gRPC ports."""
+
+    port: int
+    message_bytes_max: int
+    keep_alive_ms: int
+    keep_alive_timeout_ms: int
+    permit_keep_alive_ms: int
+    certificate: Path | None
+    private_key: Path | None
+    """Both or none; with them the port speaks TLS."""
+
+
+@dataclass(frozen=True, slots=True)
+class RpcSettings:
+    """The gRPC ports, for SDKs and for members."""
+
+    sdk: RpcPort
+    cluster: RpcPort
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +81,8 @@ class Settings:
     identity_key: str
     identity_value: str = field(repr=False)
     distro: DistroConfig
+    rpc: RpcSettings | None
+    """None without gRPC."""
     warnings: tuple[str, ...]
     """What the operator should know, though the node starts."""
 
@@ -148,6 +176,7 @@ def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[s
         identity_key=identity_key,
         identity_value=identity_value,
         distro=_distro_config(sources),
+        rpc=_rpc(sources, port),
         warnings=(
             *sources.warnings(),
             *_member_warnings(standalone, listed or (), self_address),
@@ -229,6 +258,31 @@ def _distro_config(sources: _Sources) -> DistroConfig:
             )
     # Nacos has one wait where we have a first and a longest one; its key, set low, is both.
     return replace(config, retry_delay_ms=min(config.retry_delay_ms, config.retry_delay_ms_max))
+
+
+def _rpc(sources: _Sources, port: int) -> RpcSettings | None:
+    if not sources.get(keys.RPC_ENABLED):
+        return None
+    if port + RPC_CLUSTER_OFFSET > PORT_MAX:
+        raise SettingError(
+            f"{keys.PORT.name}={port} is not allowed with gRPC, which needs port {port + RPC_CLUSTER_OFFSET} too: "
+            f"at most {PORT_MAX - RPC_CLUSTER_OFFSET}, or {keys.RPC_ENABLED.name}=false"
+        )
+    return RpcSettings(
+        _rpc_port(sources, keys.RPC_SDK, port + RPC_SDK_OFFSET),
+        _rpc_port(sources, keys.RPC_CLUSTER, port + RPC_CLUSTER_OFFSET),
+    )
+
+
+def _rpc_port(sources: _Sources, of_port: Mapping[str, Key[Any]], port: int) -> RpcPort:
+    certificate, private_key = (of_port[name] for name in ("certificate", "private_key"))
+    chosen = RpcPort(port=port, **{name: sources.get(key) for name, key in of_port.items()})
+    if (chosen.certificate is None) != (chosen.private_key is None):
+        raise SettingError(f"{certificate.name} and {private_key.name} need each other: set both, or none")
+    for key, file in ((certificate, chosen.certificate), (private_key, chosen.private_key)):
+        if file is not None and not file.is_file():
+            raise SettingError(f"{key.name}={file} ({sources.find(key)[1]}) is not allowed: a file that exists")
+    return chosen
 
 
 def _member_warnings(standalone: bool, listed: tuple[str, ...], self_address: str) -> Iterator[str]:

@@ -85,6 +85,7 @@ FLAG_OR_NONE: Kind[bool | None] = Kind("true or false", lambda text: _parse_flag
 TEXT = Kind("any text", str)
 FOLDER = Kind("the path of a folder", lambda text: Path(text).expanduser().absolute())
 FOLDER_OR_NONE: Kind[Path | None] = Kind(FOLDER.allowed, lambda text: FOLDER.parse(text) if text else None)
+FILE_OR_NONE: Kind[Path | None] = Kind("the path of a file", lambda text: FOLDER.parse(text) if text else None)
 HOST = Kind("an IP address or host name", check_host)
 HOST_OR_NONE: Kind[str | None] = Kind(HOST.allowed, lambda text: check_host(text) if text else None)
 CONTEXT_PATH = Kind("a path of letters, digits and . _ ~ - such as /nacos, or / for none", _parse_context_path)
@@ -167,6 +168,59 @@ IDENTITY_KEY = Key(
     ("nacos.core.auth.server.identity.key",), TEXT, "", "The header by which members know each other's requests."
 )
 IDENTITY_VALUE = Key(("nacos.core.auth.server.identity.value",), TEXT, "", "What that header must hold; a secret.")
+
+RPC_ENABLED = Key(
+    ("rollcall.rpc.enabled",), FLAG, "true", "Serve gRPC: SDKs on server.port + 1000, members on server.port + 1001."
+)
+_MESSAGE_BYTES = whole(65_536, 1_073_741_824)
+_KEEP_ALIVE_MS = whole(1_000, 86_400_000)
+
+
+def _rpc_keys(port: str, whose: str, tls: str) -> dict[str, Key[Any]]:
+    """The keys of one gRPC port, by the name of the field in RpcPort."""
+    prefix = f"nacos.remote.server.grpc.{port}"
+    return {
+        "message_bytes_max": Key(
+            (f"{prefix}.max-inbound-message-size",),
+            _MESSAGE_BYTES,
+            "10485760",
+            f"Bytes of the largest gRPC message of {whose}.",
+        ),
+        "keep_alive_ms": Key(
+            (f"{prefix}.keep-alive-time",),
+            _KEEP_ALIVE_MS,
+            "7200000",
+            f"A gRPC connection of {whose} that is silent for so long is pinged.",
+        ),
+        "keep_alive_timeout_ms": Key(
+            (f"{prefix}.keep-alive-timeout",),
+            _KEEP_ALIVE_MS,
+            "20000",
+            f"How long the answer to a ping of {whose} may take.",
+        ),
+        "permit_keep_alive_ms": Key(
+            (f"{prefix}.permit-keep-alive-time",),
+            whole(0, 86_400_000),
+            "10000",
+            f"More frequent pings of {whose} end the connection.",
+        ),
+        "certificate": Key(
+            (f"nacos.remote.{tls}.rpc.tls.certChainFile",),
+            FILE_OR_NONE,
+            "",
+            f"The chain of certificates (PEM) for TLS towards {whose}; without it that port is plain.",
+        ),
+        "private_key": Key(
+            (f"nacos.remote.{tls}.rpc.tls.certPrivateKey",),
+            FILE_OR_NONE,
+            "",
+            f"The private key (PEM) for TLS towards {whose}.",
+        ),
+    }
+
+
+RPC_SDK = _rpc_keys("sdk", "SDKs", "server")
+RPC_CLUSTER = _rpc_keys("cluster", "members", "peer")
 
 _DATA = "nacos.core.protocol.distro.data"
 _MS = whole(0, 60_000)
@@ -304,5 +358,8 @@ KEYS: tuple[Key[Any], ...] = (
     WARM_AGE,
     IDENTITY_KEY,
     IDENTITY_VALUE,
+    RPC_ENABLED,
+    *RPC_SDK.values(),
+    *RPC_CLUSTER.values(),
     *DISTRO.values(),
 )

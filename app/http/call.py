@@ -1,6 +1,6 @@
 """What every endpoint gets and gives, whoever carries the bytes; and the route table."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -217,6 +217,36 @@ class Pushing(Protocol):
         ...
 
 
+class LoopDoor(Protocol):
+    """Another door on the worker's loop: it starts before HTTP answers, and ends after it. Called on the loop."""
+
+    async def start(self) -> None:
+        """Listen. Raises SettingError, when that is not possible."""
+        ...
+
+    def leave(self) -> None:
+        """Tell the clients that this node goes."""
+        ...
+
+    async def stop(self) -> None:
+        """End all connections. May be called twice."""
+        ...
+
+
+class Loader(Protocol):
+    """Connections of another door, as operators see them. Each call returns at once."""
+
+    def current(self) -> dict[str, Any]:
+        """What is to be shown of each, by id."""
+        ...
+
+    def reload_client(self, connection_id: str, redirect: tuple[str, int] | None) -> None: ...
+
+    def reload_to(self, count: int, redirect: tuple[str, int] | None) -> None:
+        """Send the latest elsewhere, so that ``count`` are left."""
+        ...
+
+
 class Services(Protocol):
     """All that endpoints may use; the node provides it, so that this package never imports the node."""
 
@@ -251,6 +281,12 @@ class Services(Protocol):
     def http(self) -> HttpRecord:
         """What the door counts."""
         ...
+
+    @property
+    def loop_doors(self) -> Sequence[LoopDoor]: ...
+
+    @property
+    def loader(self) -> Loader | None: ...
 
     def counters(self) -> Mapping[str, int | float]:
         """``cpu``, ``load``, ``mem`` and the engine's counters, for the metrics endpoint."""

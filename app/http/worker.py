@@ -2,17 +2,24 @@
 
 import asyncio
 import gc
+import logging
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
 import uvloop
+from gunicorn.arbiter import Arbiter
 from gunicorn.workers.base import Worker
 
+from app.http.call import LoopDoor
 from app.http.connection import HttpConnection
 from app.http.server import HttpServer, services_of
+from app.settings import SettingError
+
+log = logging.getLogger(__name__)
 
 SWITCH_INTERVAL_S = 0.0005
 """How long a thread that computes keeps the loop's thread from going on (Python's default is ten times that)."""
@@ -69,6 +76,7 @@ class LoopWorker(Worker):
 
     async def _serve(self) -> None:
         services = services_of(self.wsgi)
+        await self._start(services.loop_doors)
         server = HttpServer(self.wsgi, services, self.loop, self.cfg.worker_connections)
         listening: list[Any] = [
             await self.loop.create_server(
@@ -89,13 +97,28 @@ class LoopWorker(Worker):
                 continue
         # What is on its way is answered, that this node goes: who passes a write on to it then asks the next owner,
         # while of a connection that is cut it could not know what became of the write.
+        for door in services.loop_doors:
+            door.leave()
         server.drain(idle=False)
         await asyncio.sleep(FAREWELL_S)
         # The sockets themselves, too: whoever comes now should hear at once that nobody listens.
         for one in (*listening, *self.sockets):
             one.close()
         await self._drain(server)
+        for door in services.loop_doors:
+            await door.stop()
         server.stop()
+
+    async def _start(self, doors: Sequence[LoopDoor]) -> None:
+        """Open the other doors; a node that cannot ends gunicorn too."""
+        try:
+            for door in doors:
+                await door.start()
+        except SettingError as error:
+            log.error("%s", error)
+            for door in doors:
+                await door.stop()
+            sys.exit(Arbiter.APP_LOAD_ERROR)
 
     def _on_signal(self, number: int, handler: Any, ended: asyncio.Event) -> None:
         if callable(handler):

@@ -20,6 +20,8 @@ PROGRAMS = Path(__file__).with_name("programs")
 JAVA_SOURCES = ("pom.xml", "src/main/java/JavaClient.java")
 GO_SOURCES = ("go.mod", "go.sum", "main.go")
 PYTHON_SDK = "nacos-sdk-python==0.1.17"
+PYTHON_RPC_SDKS = ("nacos-sdk-python==2.0.11", "nacos-sdk-python==3.2.0")
+"""They speak gRPC."""
 NODE_SDK = '{"private": true, "dependencies": {"nacos": "2.6.3"}}\n'
 INSTALL_TIMEOUT_S = 180
 """With a cold cache and a slow network; a warm one takes ten seconds, and Go compiles for a minute."""
@@ -44,16 +46,29 @@ def install_python() -> Environment:
     Raises:
         NotInstallable: pip could not get it.
     """
+    return _python_with(PYTHON_SDK, "python", "python_client.py")
+
+
+def install_python_rpc(package: str) -> Environment:
+    """One of ``PYTHON_RPC_SDKS``.
+
+    Raises:
+        NotInstallable: pip could not get it.
+    """
+    return _python_with(package, "python-rpc", "python_rpc_client.py")
+
+
+def _python_with(package: str, name: str, program: str) -> Environment:
     # The environment is of no use without the Python that it was made with.
-    wanted = f"{PYTHON_SDK} {sys.version} {sys.base_prefix}"
+    wanted = f"{package} {sys.version} {sys.base_prefix}"
 
     def fill(folder: Path) -> None:
         _run([sys.executable, "-m", "venv", str(folder)], folder.parent)
         pip = [str(folder / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        _run([*pip, PYTHON_SDK], folder.parent)
+        _run([*pip, package], folder.parent)
 
-    folder = _cached("python", wanted, fill)
-    return Environment((str(folder / "bin/python"), str(PROGRAMS / "python_client.py")))
+    folder = _cached(name, wanted, fill)
+    return Environment((str(folder / "bin/python"), str(PROGRAMS / program)))
 
 
 def install_node() -> Environment:

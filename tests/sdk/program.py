@@ -59,6 +59,10 @@ class Program:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """End the program, which may have ended before."""
         process = self._running()
         assert process.stdin is not None
         assert process.stdout is not None

@@ -7,7 +7,7 @@ from typing import Any
 
 from app.dump import Dumps
 from app.http.beats import BeatCollector
-from app.http.call import Answer, Call, Forward, Reply
+from app.http.call import Answer, Call, Forward, Loader, LoopDoor, Reply
 from app.http.record import ForwardRecord, HttpRecord
 from app.naming.durable_service import DurableService
 from app.naming.events import Event
@@ -179,6 +179,8 @@ class Door:
     dumps: Dumps = field(default_factory=Dumps)
     http: HttpRecord = field(default_factory=HttpRecord)
     beats: BeatCollector = field(default_factory=BeatCollector)
+    loop_doors: tuple[LoopDoor, ...] = ()
+    loader: Loader | None = None
     events: list[Event] = field(default_factory=list)
     now_ms: int = 1_000_000
     disk: MemoryDisk = field(default_factory=MemoryDisk)

@@ -24,8 +24,10 @@ READY_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 12.0
 GONE_TIMEOUT_S = 5.0
 POLL_S = 0.02
-FIRST_PORT, LAST_PORT = 20_000, 32_000
+FIRST_PORT, LAST_PORT = 20_000, 31_000
 """Below the ports of outgoing connections, one of which could else take a member's port while that one is down."""
+RPC_OFFSETS = (0, 1_000, 1_001)
+"""From a member's port to all those it listens on."""
 FAST = {
     "rollcall.distro.report.intervalMs": "300",
     "rollcall.distro.report.timeoutMs": "300",
@@ -68,18 +70,28 @@ def heeding_hangup() -> Iterator[None]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on, none of them one that an outgoing connection is given by chance."""
+    """Return ports for members: nobody listens on them, nor on those of gRPC that go with them, nor shares any.
+
+    None is one that an outgoing connection is given by chance.
+    """
     ports: list[int] = []
+    taken: set[int] = set()
     while len(ports) < count:
         port = random.randrange(FIRST_PORT, LAST_PORT)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        if port not in ports:
+        wanted = {port + offset for offset in RPC_OFFSETS}
+        if not wanted & taken and all(map(_is_free, wanted)):
             ports.append(port)
+            taken |= wanted
     return ports
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def clean_environ() -> dict[str, str]:

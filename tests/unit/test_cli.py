@@ -95,7 +95,10 @@ class TestServe:
                 "rollcall: server.address=a b (command line) is not allowed: an IP address or host name",
             ),
             (["--conf", "none"], "is not allowed: a folder that exists"),
-            (["--port", "65530", "--members", "3"], "would need port 65550"),
+            (
+                ["--port", "64534", "--members", "3"],
+                "is not allowed with gRPC, which needs port 65545 too: at most 64534",
+            ),
             (["--host", "198.51.100.77", "--port", "1"], "rollcall: cannot listen on http://198.51.100.77:1/nacos: "),
         ],
     )

@@ -1,0 +1,128 @@
+"""The door as a whole: what it is made of, its start, its rounds and its end."""
+
+import asyncio
+import logging
+
+from app.naming.events import InstancesChanged, ServiceChanged, ServiceSubscribed
+from app.naming.keys import parse_datum_key
+from app.rpc.check import ROUND_MS, ConnectionCheck
+from app.rpc.connections import Connection, Connections
+from app.rpc.handlers import Dispatcher
+from app.rpc.limits import LimitWatch
+from app.rpc.loader import Loader
+from app.rpc.naming import NamingHandlers
+from app.rpc.ports import RpcServices, Subscribe
+from app.rpc.push import Pusher
+from app.rpc.push_board import PushBoard
+from app.rpc.server import RpcServer
+from app.rpc.service_json import ServiceInfos
+from app.settings import RpcSettings
+from distro.clock import SystemClock
+
+LOG = logging.getLogger(__name__)
+LIMIT_RULE_PATH = ("loader", "limitRule")
+"""Below the data folder. Source: Nacos 2.0, below its home."""
+HEADROOM_BYTES = 4_096
+"""Of a message, for what goes around the JSON of a service."""
+
+
+class RpcDoor:
+    """The gRPC side of a node. Made before the loop runs; ``start``, ``leave`` and ``stop`` are called on it."""
+
+    def __init__(self, services: RpcServices, settings: RpcSettings, subscribe: Subscribe) -> None:
+        clock = SystemClock()
+        now_ms = clock.monotonic_ms
+        self.limits = LimitWatch(services.settings.data_dir.joinpath(*LIMIT_RULE_PATH))
+        self.connections = Connections(services.wall_ms, now_ms)
+        self.loader = Loader(self.connections, settings.sdk.port, services.wall_ms, now_ms, self._send_away)
+        self.dispatcher = Dispatcher(
+            self.connections, services.cluster, services.clients, lambda: self.limits.rule, now_ms
+        )
+        self._infos = ServiceInfos(
+            services.naming,
+            lambda: services.durable.switches.default_push_cache_millis,
+            services.wall_ms,
+            self.connections.next_request_id,
+            settings.sdk.message_bytes_max - HEADROOM_BYTES,
+        )
+        self.board = PushBoard()
+        self._pusher = Pusher(self.board, self._infos, self.connections, now_ms)
+        self.dispatcher.on_answer = self._pusher.answered
+        self.dispatcher.on_gone = self._pusher.forget
+        self._naming = NamingHandlers(services, self.board, self._infos)
+        for request_type, route in self._naming.routes().items():
+            self.dispatcher.add(request_type, route)
+        subscribe(ServiceChanged, lambda event: self._pusher.changed(event.namespace, event.service))
+        subscribe(InstancesChanged, self._on_instances)
+        subscribe(ServiceSubscribed, lambda event: self._pusher.subscribed(event.key, event.client_id))
+        host = services.settings.host
+        self._servers = [
+            RpcServer(host, port, on_cluster_port, self.connections, self.dispatcher, self._pusher.take_owed)
+            for port, on_cluster_port in ((settings.sdk, False), (settings.cluster, True))
+        ]
+        self._now_ms = now_ms
+        self._rounds: asyncio.Task[None] | None = None
+
+    def _on_instances(self, event: InstancesChanged) -> None:
+        if parsed := parse_datum_key(event.key):
+            self._pusher.changed(*parsed)
+
+    async def start(self) -> None:
+        """Listen on both ports.
+
+        Raises:
+            SettingError: a port is not free, or a certificate cannot be read.
+        """
+        for server in self._servers:
+            await server.start()
+        self._pusher.start()
+        self.loader.start()
+        self._rounds = asyncio.get_running_loop().create_task(self._check())
+
+    def leave(self) -> None:
+        """Ask all clients to connect to another member, as this one goes."""
+        for one in self.connections:
+            self.dispatcher.reset(one)
+
+    async def stop(self) -> None:
+        """End all connections and listen no more. May be called twice."""
+        if self._rounds is not None:
+            self._rounds.cancel()
+        self._pusher.stop()
+        self.loader.stop()
+        for one in self.connections:
+            one.close()
+        await asyncio.gather(*(server.stop() for server in self._servers))
+        self._naming.stop()
+
+    def _send_away(self, connection: Connection) -> None:
+        self.dispatcher.reset(connection, connection.redirect)
+
+    async def _check(self) -> None:
+        check = ConnectionCheck(self._now_ms())
+        due_ms = self._now_ms()
+        while True:
+            await asyncio.sleep(max(due_ms - self._now_ms(), 1) / 1_000)
+            try:
+                due_ms = self._round(check)
+            except Exception:  # without rounds dead clients would stay for ever
+                LOG.exception("a look at the connections failed in an unforeseen way")
+                due_ms = self._now_ms() + ROUND_MS
+
+    def _round(self, check: ConnectionCheck) -> int:
+        now_ms = self._now_ms()
+        findings, due_ms = check.tick(now_ms, list(self.connections), self.limits.rule)
+        for one in findings.detect:
+            self.dispatcher.detect(one)
+        for one in findings.reset:
+            self.dispatcher.reset(one, one.redirect)
+        for one in findings.close:
+            self._close(one)
+        self.connections.sweep(now_ms)
+        return due_ms
+
+    def _close(self, connection: Connection) -> None:
+        LOG.info("connection %s of %s is closed: it is silent, or one too many", connection.id, connection.client_ip)
+        # At once: the end of a stream may wait for a client that does not read.
+        self.dispatcher.ended(connection)
+        connection.close()

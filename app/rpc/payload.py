@@ -1,0 +1,126 @@
+"""The one message of the wire: a type's name, headers, and a JSON object as body.
+
+Shape: ``Payload {metadata = 2: {type = 3, headers = 7, clientIp = 8}, body = 3: {value = 2}}``, proto3, no package.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import orjson
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+
+REQUEST_METHOD = "/Request/request"
+STREAM_METHOD = "/BiRequestStream/requestBiStream"
+SUCCESS = 200
+FAILED = 500
+"""The two result codes; an error code beside it says what failed."""
+STARTING = 300
+UNREGISTERED = 301
+"""The SDK connects again."""
+NO_HANDLER = 302
+INVALID = 400
+UNREADABLE = 502
+CLIENT_GONE = -401
+
+Json = Mapping[str, Any]
+
+
+class PayloadError(Exception):
+    """What arrived is no payload, or its body no JSON object; the text says which."""
+
+
+def _message_class() -> Any:
+    field = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="rollcall/payload.proto", syntax="proto3")
+
+    def message(parent: Any, name: str, *fields: tuple[str, int, int, str]) -> Any:
+        made = parent.add(name=name)
+        for field_name, number, kind, type_name in fields:
+            made.field.add(
+                name=field_name, number=number, type=kind, type_name=type_name or None, label=field.LABEL_OPTIONAL
+            )
+        return made
+
+    text, data, nested = field.TYPE_STRING, field.TYPE_BYTES, field.TYPE_MESSAGE
+    # On the wire this is google.protobuf.Any; its type_url stays empty.
+    message(file.message_type, "Body", ("value", 2, data, ""))
+    metadata = message(file.message_type, "Metadata", ("type", 3, text, ""), ("clientIp", 8, text, ""))
+    metadata.field.add(
+        name="headers", number=7, type=nested, type_name=".Metadata.HeadersEntry", label=field.LABEL_REPEATED
+    )
+    entry = message(metadata.nested_type, "HeadersEntry", ("key", 1, text, ""), ("value", 2, text, ""))
+    entry.options.map_entry = True
+    message(file.message_type, "Payload", ("metadata", 2, nested, ".Metadata"), ("body", 3, nested, ".Body"))
+    # A pool of its own: another library of this process may have the same names.
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("Payload"))
+
+
+_PAYLOAD = _message_class()
+
+
+class Payload(NamedTuple):
+    """One message as it arrived; names of headers in lower case."""
+
+    type: str
+    headers: Mapping[str, str]
+    client_ip: str
+    """The sender's own idea of its address."""
+    body: bytes
+
+    def json(self) -> dict[str, Any]:
+        """The body; an empty one is an empty object.
+
+        Raises:
+            PayloadError: not JSON, or not an object.
+        """
+        try:
+            value = orjson.loads(self.body or b"{}")
+        except orjson.JSONDecodeError as error:
+            raise PayloadError(f"the body of {self.type} is not JSON: {error}") from error
+        if not isinstance(value, dict):
+            raise PayloadError(f"the body of {self.type} is not a JSON object")
+        return value
+
+
+def decode(data: bytes) -> Payload:
+    """Read a message.
+
+    Raises:
+        PayloadError: the bytes are no such message.
+    """
+    try:
+        message = _PAYLOAD.FromString(data)
+    except DecodeError as error:
+        raise PayloadError("not a payload") from error
+    metadata = message.metadata
+    headers = {name.lower(): value for name, value in metadata.headers.items()}
+    return Payload(metadata.type, headers, metadata.clientIp, message.body.value)
+
+
+def encode(type_name: str, body: bytes, client_ip: str = "", headers: Mapping[str, str] | None = None) -> bytes:
+    """The bytes of a message; ``body`` is the JSON of an object."""
+    message = _PAYLOAD()
+    message.metadata.type = type_name
+    message.metadata.clientIp = client_ip
+    message.metadata.headers.update(headers or {})
+    message.body.value = body
+    return bytes(message.SerializeToString())
+
+
+def encode_json(type_name: str, fields: Json) -> bytes:
+    return encode(type_name, orjson.dumps(fields))
+
+
+def success(**more: Any) -> dict[str, Any]:
+    """The fields that every answer has, and more; None among these is left out: SDKs take no nulls."""
+    base = {"resultCode": SUCCESS, "errorCode": 0, "success": True}
+    return base | {name: value for name, value in more.items() if value is not None}
+
+
+def error_response(code: int, text: str) -> bytes:
+    """The answer to what was not done."""
+    fields = {"resultCode": FAILED, "errorCode": code, "message": text, "success": False}
+    return encode_json("ErrorResponse", fields)

@@ -1,0 +1,84 @@
+"""What this door needs of the node: nothing else of it is used, so that the door could be a process of its own."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from app.naming.clients import ClientInfo
+from app.naming.durable_service import DurableService
+from app.naming.operations import DeregisterInstance, RegisterInstance
+from app.naming.service import NamingService
+from app.settings import Settings
+from distro.types import MemberState
+
+ServiceKey = tuple[str, str]
+"""Namespace and full service name."""
+
+
+class Clients(Protocol):
+    """Native clients and what they publish. Thread-safe, and never blocks.
+
+    Raises (register, deregister, subscribe and their kind): ClientGone, when the id is not connected here.
+    """
+
+    def connect(self, info: ClientInfo) -> None: ...
+
+    def disconnect(self, client_id: str) -> bool: ...
+
+    def register(self, client_id: str, command: RegisterInstance) -> None: ...
+
+    def batch_register(
+        self, client_id: str, namespace: str, service: str, commands: Sequence[RegisterInstance]
+    ) -> None: ...
+
+    def deregister(self, client_id: str, namespace: str, service: str) -> None: ...
+
+    def subscribe(self, client_id: str, namespace: str, service: str, clusters: str) -> None: ...
+
+    def unsubscribe(self, client_id: str, namespace: str, service: str) -> None: ...
+
+
+class Cluster(Protocol):
+    """The member list, as this door uses it."""
+
+    def state(self) -> MemberState: ...
+
+    def is_listed(self, remote_ip: str) -> bool: ...
+
+
+class PersistentWrites(Protocol):
+    """Writes of persistent instances, at whichever member owns them. Each blocks: not for the event loop.
+
+    Raises (each): NacosError, when it was not written, or nobody knows.
+    """
+
+    def register(self, command: RegisterInstance) -> None: ...
+
+    def deregister(self, command: DeregisterInstance) -> None: ...
+
+
+class RpcServices(Protocol):
+    """All that this door may use; the node provides it."""
+
+    @property
+    def settings(self) -> Settings: ...
+
+    @property
+    def naming(self) -> NamingService: ...
+
+    @property
+    def durable(self) -> DurableService: ...
+
+    @property
+    def clients(self) -> Clients: ...
+
+    @property
+    def cluster(self) -> Cluster: ...
+
+    @property
+    def persistent_writes(self) -> PersistentWrites: ...
+
+    def wall_ms(self) -> int: ...
+
+
+Subscribe = Callable[[type, Callable[[Any], None]], None]
+"""Asks to be told of events of a type, from whatever thread."""

@@ -1,0 +1,117 @@
+"""Does with nacos-sdk-python 2 and 3 (gRPC) what the lines on its input say; program.py has the shape of all lines."""
+
+import asyncio
+import inspect
+import json
+import os
+import sys
+from typing import Any
+
+from v2.nacos import (
+    BatchRegisterInstanceParam,
+    ClientConfigBuilder,
+    DeregisterInstanceParam,
+    ListInstanceParam,
+    ListServiceParam,
+    NacosNamingService,
+    RegisterInstanceParam,
+    SubscribeServiceParam,
+)
+
+GROUP = "DEFAULT_GROUP"
+clients: dict[str, Any] = {}
+seen: dict[tuple[str, str], set[str]] = {}
+
+
+def put(value: dict[str, Any]) -> None:
+    print(json.dumps(value), flush=True)
+
+
+async def open_client(name: str, servers: list[str]) -> None:
+    folder = os.path.join(os.environ["HOME"], name)
+    config = ClientConfigBuilder().server_address(",".join(servers)).log_dir(folder).cache_dir(folder).build()
+    clients[name] = await NacosNamingService.create_naming_service(config)
+
+
+def instance(service: str, ip: str, port: int, **more: Any) -> Any:
+    return RegisterInstanceParam(service_name=service, group_name=GROUP, ip=ip, port=port, **more)
+
+
+async def register(
+    name: str, service: str, ip: str, port: int, cluster: str, weight: float, metadata: dict[str, str],
+    ephemeral: bool = True,
+) -> Any:  # fmt: skip
+    more = {"cluster_name": cluster, "weight": weight, "metadata": metadata, "ephemeral": ephemeral}
+    return await clients[name].register_instance(instance(service, ip, port, **more))
+
+
+async def batch(name: str, service: str, ip: str, ports: list[int]) -> Any:
+    instances = [instance(service, ip, port) for port in ports]
+    param = BatchRegisterInstanceParam(service_name=service, group_name=GROUP, instances=instances)
+    return await clients[name].batch_register_instances(param)
+
+
+async def deregister(name: str, service: str, ip: str, port: int, cluster: str, ephemeral: bool = True) -> Any:
+    param = DeregisterInstanceParam(
+        service_name=service, group_name=GROUP, ip=ip, port=port, cluster_name=cluster, ephemeral=ephemeral
+    )
+    return await clients[name].deregister_instance(param)
+
+
+async def list_instances(name: str, service: str) -> list[dict[str, Any]]:
+    param = ListInstanceParam(service_name=service, group_name=GROUP, subscribe=False, healthy_only=None)
+    return [one.model_dump() for one in await clients[name].list_instances(param)]
+
+
+async def services(name: str) -> list[str]:
+    found = await clients[name].list_services(ListServiceParam(namespace_id="public", group_name=GROUP, page_size=100))
+    return list(found.services)
+
+
+async def subscribe(name: str, service: str) -> bool:
+    async def told(instances: list[Any]) -> None:
+        now = {f"{one.ip}:{one.port}" for one in instances}
+        before = seen.get((name, service), set())
+        seen[name, service] = now
+        for kind, which in (("added", now - before), ("removed", before - now)):
+            for where in sorted(which):
+                put({"event": kind, "client": name, "service": service, "instance": where})
+
+    param = SubscribeServiceParam(service_name=service, group_name=GROUP, subscribe_callback=told)
+    await clients[name].subscribe(param)
+    return True
+
+
+async def close(name: str) -> bool:
+    if inspect.isawaitable(ending := clients.pop(name).shutdown()):  # not in all versions
+        await ending
+    return True
+
+
+OPS = {
+    "open": open_client,
+    "register": register,
+    "batch": batch,
+    "deregister": deregister,
+    "list": list_instances,
+    "services": services,
+    "subscribe": subscribe,
+    "close": close,
+}
+
+
+async def main() -> None:
+    loop = asyncio.get_running_loop()
+    while line := await loop.run_in_executor(None, sys.stdin.readline):
+        fields = json.loads(line)
+        op, name = fields.pop("op"), fields.pop("client")
+        try:
+            put({"result": await OPS[op](name, **fields)})
+        except Exception as error:  # whatever the library raises is what its user gets
+            put({"error": f"{type(error).__name__}: {error}"})
+    # The library's tasks do not end by themselves.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
