@@ -7,6 +7,7 @@ from flask import Blueprint, Response
 from app.http import (
     auth,
     catalog,
+    client_v2,
     cluster,
     config,
     console,
@@ -52,6 +53,7 @@ MODULES = (
     instance_v2,
     service_v2,
     operator_v2,
+    client_v2,
 )
 
 View = Callable[[], Response]

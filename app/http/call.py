@@ -10,6 +10,7 @@ from app.dump import Dumps
 from app.http.beats import BeatCollector
 from app.http.params import Parameters
 from app.http.record import ForwardRecord, HttpRecord
+from app.naming.clients import Clients
 from app.naming.durable_service import DurableService
 from app.naming.push import PushRecord, Subscriber
 from app.naming.service import NamingService
@@ -280,6 +281,11 @@ class Services(Protocol):
     @property
     def http(self) -> HttpRecord:
         """What the door counts."""
+        ...
+
+    @property
+    def clients(self) -> Clients:
+        """Those with connections, here and at other members."""
         ...
 
     @property

@@ -277,6 +277,10 @@ class NamingService:
         keys = [one.key for one in self._registry.services()]
         return (moment for key in keys if (moment := self._registry.moment(key)) is not None)
 
+    def moment(self, namespace: str, service: str) -> ServiceMoment | None:
+        """All that is held of a service at one moment; None for an unknown one."""
+        return self._registry.moment(keys.datum_key(namespace, service))
+
     def silent_ms(self, held: Held) -> int:
         """For how long nothing was heard of an instance."""
         return max(self._now_ms() - held.beat_ms, 0)

@@ -1,9 +1,11 @@
 """A service as SDKs since 2.0 read it: ServiceInfo with its instances. Source: Nacos 2.2.3 ServiceUtil, ServiceInfo."""
 
+from collections.abc import Collection
 from typing import Any
 
 from app.naming.codec import derived_fields
 from app.naming.keys import group_of
+from app.naming.meta import NO_META
 from app.naming.model import Instance, ServiceView
 from app.naming.service_info import shown
 
@@ -22,8 +24,7 @@ def service_json(
         for one in (view.instances if view is not None else ())
         if one.enabled and (not asked or one.cluster_name in asked) and (one.healthy or not healthy_only)
     ]
-    healthy = sum(one.healthy for one in chosen)
-    protects = bool(view is not None and chosen and healthy / len(chosen) <= view.protect_threshold)
+    protects = view is not None and is_protected(view, chosen)
     return {
         "name": name,
         "groupName": group_of(view.full_name if view is not None else name),
@@ -38,8 +39,19 @@ def service_json(
     }
 
 
+def is_protected(view: ServiceView, chosen: Collection[Instance]) -> bool:
+    """Whether so few of those chosen are healthy that all count as healthy.
+
+    A service without a description is not protected: with the threshold of none, 0, an only instance would never show
+    that it is unhealthy. Source: Nacos 2.2.3 ServiceUtil.selectInstances.
+    """
+    if not chosen or view.meta == NO_META:
+        return False
+    return sum(one.healthy for one in chosen) / len(chosen) <= view.protect_threshold
+
+
 def instance_json(one: Instance, *, healthy: bool) -> dict[str, Any]:
-    """An instance with what follows from its metadata; without what is not known."""
+    """An instance with what follows from its metadata; without what is not known, as some SDKs refuse nulls."""
     fields = {
         "instanceId": one.instance_id,
         "ip": one.ip,

@@ -9,9 +9,9 @@ import orjson
 
 from app.naming.errors import NacosError
 from app.naming.keys import group_of, short_name_of
-from app.naming.meta import NO_META
-from app.naming.model import PRESERVED_ID_GENERATOR, Instance, ServiceView
+from app.naming.model import Instance, ServiceView
 from app.naming.service import NamingService
+from app.naming.service_json import instance_json, is_protected
 from app.rpc import payload as wire
 from app.rpc.ports import ServiceKey
 
@@ -159,10 +159,7 @@ class ServiceInfos:
 
 
 async def _hosts(view: ServiceView, variant: Variant) -> tuple[list[bytes], bool]:
-    """The JSON of the instances to show, and whether protection changed the list.
-
-    Source: Nacos 2.2.3 ServiceUtil.selectInstances.
-    """
+    """The JSON of the instances to show, and whether protection changed the list."""
     clusters = {name for name in variant.clusters.split(",") if name}
     begun_s = time.perf_counter()
     chosen: list[Instance] = []
@@ -171,14 +168,10 @@ async def _hosts(view: ServiceView, variant: Variant) -> tuple[list[bytes], bool
             chosen.append(one)
         if not index % HOSTS_PER_LOOK:
             begun_s = await _breathe(begun_s)
-    healthy = sum(one.healthy for one in chosen)
-    # A service without a description is not protected: with the threshold of none, 0, an only instance would never
-    # show that it is unhealthy.
-    described = view.meta != NO_META
-    protected = bool(chosen) and described and healthy / len(chosen) <= view.protect_threshold
+    protected = is_protected(view, chosen)
     hosts = []
     for index, one in enumerate(chosen):
-        hosts.append(_host(one, one.healthy or protected))
+        hosts.append(orjson.dumps(instance_json(one, healthy=one.healthy or protected)))
         if not index % HOSTS_PER_LOOK:
             begun_s = await _breathe(begun_s)
     return hosts, protected
@@ -190,30 +183,3 @@ async def _breathe(begun_s: float) -> float:
         return begun_s
     await asyncio.sleep(0)
     return time.perf_counter()
-
-
-def _host(instance: Instance, healthy: bool) -> bytes:
-    """The JSON of an instance, without nulls: some SDKs refuse them."""
-    metadata = instance.metadata or {}
-    if None in metadata.values():
-        metadata = {key: value for key, value in metadata.items() if value is not None}
-    generator = metadata.get(PRESERVED_ID_GENERATOR, None if metadata else "simple")
-    fields = {
-        "ip": instance.ip,
-        "port": instance.port,
-        "weight": instance.weight,
-        "healthy": healthy,
-        "enabled": instance.enabled,
-        "ephemeral": instance.ephemeral,
-        "clusterName": instance.cluster_name,
-        "serviceName": instance.service_name,
-        "metadata": metadata,
-        "instanceHeartBeatInterval": instance.beat_interval_ms,
-        "instanceHeartBeatTimeOut": instance.beat_timeout_ms,
-        "ipDeleteTimeout": instance.delete_timeout_ms,
-    }
-    if instance.instance_id is not None:
-        fields["instanceId"] = instance.instance_id
-    if generator is not None:
-        fields["instanceIdGenerator"] = generator
-    return orjson.dumps(fields)

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from tests.support.processes import clean_environ
@@ -20,6 +21,7 @@ PROGRAMS = Path(__file__).with_name("programs")
 JAVA_SOURCES = ("pom.xml", "src/main/java/JavaClient.java")
 GO_SOURCES = ("go.mod", "go.sum", "main.go")
 PYTHON_SDK = "nacos-sdk-python==0.1.17"
+JAVA_SDK, JAVA_GRPC_SDK = "1.4.8", "2.5.1"
 PYTHON_RPC_SDKS = ("nacos-sdk-python==2.0.11", "nacos-sdk-python==3.2.0")
 """They speak gRPC."""
 NODE_SDK = '{"private": true, "dependencies": {"nacos": "2.6.3"}}\n'
@@ -91,7 +93,7 @@ def install_node() -> Environment:
     return Environment((node, str(PROGRAMS / "node_client.js")), environ)
 
 
-def install_java() -> Environment:
+def install_java(version: str = JAVA_SDK) -> Environment:
     """nacos-client of Java, compiled into our program.
 
     Raises:
@@ -103,15 +105,16 @@ def install_java() -> Environment:
 
     def fill(folder: Path) -> None:
         _copy(PROGRAMS / "java", JAVA_SOURCES, folder)
-        _run([maven, "--batch-mode", "--quiet", "compile", "dependency:copy-dependencies"], folder)
+        chosen = f"-Dnacos.client.version={version}"
+        _run([maven, "--batch-mode", "--quiet", chosen, "compile", "dependency:copy-dependencies"], folder)
 
-    folder = _cached("java", _texts(PROGRAMS / "java", JAVA_SOURCES), fill) / "target"
+    folder = _cached("java", version + _texts(PROGRAMS / "java", JAVA_SOURCES), fill) / "target"
     # The library's logs and caches go to the home folder, which Java does not take from HOME.
     options = ("-Duser.home=.", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
     return Environment((java, *options, "-cp", f"{folder / 'classes'}:{folder / 'dependency'}/*", "JavaClient"))
 
 
-def install_go() -> Environment:
+def install_go(program: str = "go") -> Environment:
     """nacos-sdk-go, compiled into our program.
 
     Raises:
@@ -122,10 +125,10 @@ def install_go() -> Environment:
         raise NotInstallable("go is not in the path")
 
     def fill(folder: Path) -> None:
-        _copy(PROGRAMS / "go", GO_SOURCES, folder)
+        _copy(PROGRAMS / program, GO_SOURCES, folder)
         _run([go, "build", "-buildvcs=false", "-o", "client", "."], folder)
 
-    return Environment((str(_cached("go", _texts(PROGRAMS / "go", GO_SOURCES), fill) / "client"),))
+    return Environment((str(_cached("go", _texts(PROGRAMS / program, GO_SOURCES), fill) / "client"),))
 
 
 INSTALLERS: Mapping[str, Callable[[], Environment]] = {
@@ -134,6 +137,12 @@ INSTALLERS: Mapping[str, Callable[[], Environment]] = {
     "java": install_java,
     "go": install_go,
 }
+"""Over HTTP."""
+GRPC_INSTALLERS: Mapping[str, Callable[[], Environment]] = {
+    "java": partial(install_java, JAVA_GRPC_SDK),
+    "go": partial(install_go, "go_grpc"),
+}
+"""Over gRPC."""
 
 
 def _texts(folder: Path, names: Sequence[str]) -> str:

@@ -61,6 +61,10 @@ class Program:
     ) -> None:
         self.end()
 
+    def kill(self) -> None:
+        """End the program as a machine does that fails: the kernel closes its connections."""
+        self._running().kill()
+
     def end(self) -> None:
         """End the program, which may have ended before."""
         process = self._running()

@@ -6,15 +6,14 @@ tells how it was for one of them.
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
-from tests.sdk.environments import INSTALLERS, Environment, NotInstallable
+from tests.sdk.environments import INSTALLERS, Environment
 from tests.sdk.program import Program
+from tests.sdk.stories import Environments, Failures, Stories, tell
 from tests.support.processes import ClusterProcesses, eventually
 
 SEEN_TIMEOUT_S = 3.0
@@ -42,37 +41,6 @@ CHANGED_METADATA = {"zone": "c.d", "größe": "x l"}
 
 # With the installation of all libraries, which is only once.
 pytestmark = pytest.mark.timeout(420 + ALIVE_S)
-
-Environments = Mapping[str, Environment | NotInstallable]
-"""The libraries, by name, or why one is not there."""
-Failures = Mapping[str, BaseException | None]
-"""By library: what went wrong first. A library that is not installed is missing."""
-
-
-class Stories:
-    """Runs each phase of a story for all libraries at once; one that failed takes no part in later phases."""
-
-    def __init__(self, environments: Environments, folder: Path, stack: ExitStack) -> None:
-        self.programs = {
-            name: stack.enter_context(Program(environment, folder / name))
-            for name, environment in environments.items()
-            if isinstance(environment, Environment)
-        }
-        self.failures: dict[str, BaseException | None] = dict.fromkeys(self.programs)
-
-    def phase(self, work: Callable[[str, Program], None]) -> None:
-        going = [name for name, failure in self.failures.items() if failure is None]
-        with ThreadPoolExecutor(len(INSTALLERS)) as pool:
-            running = {name: pool.submit(work, name, self.programs[name]) for name in going}
-        self.failures |= {name: future.exception() for name, future in running.items()}
-
-
-def tell(name: str, environments: Environments, failures: Failures) -> None:
-    """Skip or fail the test of one library."""
-    if isinstance(reason := environments[name], NotInstallable):
-        pytest.skip(str(reason))
-    if failure := failures[name]:
-        raise failure
 
 
 def register(

@@ -9,6 +9,7 @@ from app.dump import Dumps
 from app.http.beats import BeatCollector
 from app.http.call import Answer, Call, Forward, Loader, LoopDoor, Reply
 from app.http.record import ForwardRecord, HttpRecord
+from app.naming.clients import Clients
 from app.naming.durable_service import DurableService
 from app.naming.events import Event
 from app.naming.projection import Projection
@@ -186,11 +187,13 @@ class Door:
     disk: MemoryDisk = field(default_factory=MemoryDisk)
     naming: NamingService = field(init=False)
     durable: DurableService = field(init=False)
+    clients: Clients = field(init=False)
 
     def __post_init__(self) -> None:
         writer = f"{SELF}~1"
         registry = Registry(writer)
         self.naming = NamingService(registry, self._monotonic_ms, self.events.append)
+        self.clients = Clients(registry, self._monotonic_ms, self.wall_ms, self.events.append)
         projection = Projection(registry, self._monotonic_ms, self.events.append)
         records = Records(writer, self.disk, self.wall_ms, projection.on_record)
         self.durable = DurableService(records, projection, registry, self._monotonic_ms, self.events.append)

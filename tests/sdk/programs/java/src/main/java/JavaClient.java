@@ -48,6 +48,13 @@ public final class JavaClient {
             case "register":
                 naming.registerInstance(service, GROUP, instanceOf(fields));
                 return true;
+            case "batch":
+                List<Instance> all = StreamSupport.stream(fields.get("instances").spliterator(), false)
+                    .map(JavaClient::instanceOf).collect(Collectors.toList());
+                // Since 2.1.1, and this is compiled with older ones too.
+                NamingService.class.getMethod("batchRegisterInstance", String.class, String.class, List.class)
+                    .invoke(naming, service, GROUP, all);
+                return true;
             case "change":
                 maintain.updateInstance(service, GROUP, instanceOf(fields));
                 return true;
@@ -73,7 +80,7 @@ public final class JavaClient {
         Instance instance = new Instance();
         instance.setIp(fields.get("ip").asText());
         instance.setPort(fields.get("port").asInt());
-        instance.setClusterName(fields.get("cluster").asText());
+        instance.setClusterName(fields.path("cluster").asText("DEFAULT"));
         instance.setWeight(fields.path("weight").asDouble(1.0));
         if (fields.has("metadata")) {
             instance.setMetadata(JSON.convertValue(fields.get("metadata"), Map.class));

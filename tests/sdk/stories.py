@@ -1,0 +1,42 @@
+"""What client libraries live through, all at once: they mostly wait, each for timings of its own."""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.sdk.environments import Environment, NotInstallable
+from tests.sdk.program import Program
+
+Environments = Mapping[str, Environment | NotInstallable]
+"""The libraries, by name, or why one is not there."""
+Failures = Mapping[str, BaseException | None]
+"""By library: what went wrong first. A library that is not installed is missing."""
+
+
+class Stories:
+    """Runs each phase of a story for all libraries at once; one that failed takes no part in later phases."""
+
+    def __init__(self, environments: Environments, folder: Path, stack: ExitStack) -> None:
+        self.programs = {
+            name: stack.enter_context(Program(environment, folder / name))
+            for name, environment in environments.items()
+            if isinstance(environment, Environment)
+        }
+        self.failures: dict[str, BaseException | None] = dict.fromkeys(self.programs)
+
+    def phase(self, work: Callable[[str, Program], None]) -> None:
+        going = [name for name, failure in self.failures.items() if failure is None]
+        with ThreadPoolExecutor(max(len(going), 1)) as pool:
+            running = {name: pool.submit(work, name, self.programs[name]) for name in going}
+        self.failures |= {name: future.exception() for name, future in running.items()}
+
+
+def tell(name: str, environments: Environments, failures: Failures) -> None:
+    """Skip or fail the test of one library."""
+    if isinstance(reason := environments[name], NotInstallable):
+        pytest.skip(str(reason))
+    if failure := failures[name]:
+        raise failure
