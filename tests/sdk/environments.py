@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -192,3 +192,15 @@ def _run(command: list[str], folder: Path) -> None:
     if done.returncode != 0:
         said = " ".join((done.stderr or done.stdout).split())
         raise NotInstallable(f"{' '.join(command)}: {said[-TEXT_CHARS_MAX:]}")
+
+
+def install_all() -> None:
+    """Have every library that can be had, for tests that come later."""
+    rest = [partial(install_python_rpc, package) for package in PYTHON_RPC_SDKS]
+    for install in (*INSTALLERS.values(), *GRPC_INSTALLERS.values(), *rest):
+        with suppress(NotInstallable):
+            install()
+
+
+if __name__ == "__main__":
+    install_all()
