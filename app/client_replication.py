@@ -7,7 +7,8 @@ import orjson
 
 from app.naming.client_codec import check_client_id, decode_client, encode_client, own_fields
 from app.naming.client_copies import ClientMoment, ReplicatedClients
-from app.naming.client_model import ClientInfo
+from app.naming.client_model import PORT_MAX, ClientInfo
+from app.naming.clients import CLIENT_TEXTS_CHARS_MAX
 from app.naming.errors import NacosError
 from app.naming.keys import CLIENT_KEY_PREFIX
 from distro.errors import CodecError
@@ -15,8 +16,6 @@ from distro.types import Datum, Merged, Version
 
 CLIENTS = CLIENT_KEY_PREFIX[:-1]
 """Resource type of the clients with connections. Source: Nacos 2.2.3 DistroClientDataProcessor."""
-TEXT_CHARS_MAX = 2_048
-PORT_MAX = 65_535
 EXPIRY_INTERVAL_MS = 1_000
 
 
@@ -172,7 +171,7 @@ class ClientCodec:
 def _info(client_id: str, own: Any) -> ClientInfo:
     match own.get("info"):
         case [str(ip), int(port), str(app), str(agent)] if type(port) is int and 0 <= port <= PORT_MAX:
-            if len(ip) + len(app) + len(agent) <= TEXT_CHARS_MAX:
+            if len(ip) + len(app) + len(agent) <= CLIENT_TEXTS_CHARS_MAX:
                 return ClientInfo(client_id, ip, port, app, agent)
     raise CodecError("field 'info' of a client is not what it said of itself")
 

@@ -49,8 +49,12 @@ def nodes(call: Call, services: Services) -> Answer:
 @route("GET", "/v1/core/cluster/self")
 def own_member(call: Call, services: Services) -> Answer:
     """This node as a member."""
-    own = next(one for one in services.cluster.members() if one.address == services.cluster.self_address)
-    return _rest_result(services.cluster.member_json(own))
+    return _rest_result(own_json(services))
+
+
+def own_json(services: Services) -> dict[str, Any]:
+    cluster = services.cluster
+    return cluster.member_json(next(one for one in cluster.members() if one.address == cluster.self_address))
 
 
 @route("GET", "/v1/core/cluster/simple/nodes")

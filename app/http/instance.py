@@ -92,8 +92,12 @@ def deregister(call: Call, services: Services) -> Answer:
 @route("PUT", "/v1/ns/instance", "/v1/ns/api", hot=True)
 def update(call: Call, services: Services) -> Answer:
     """Replace an instance. Only for Java SDKs since 1.0.0 must it exist; all others register with it."""
+    return answer_update(call, services, parse_agent(call.client_agent).java_since_1_0)
+
+
+def answer_update(call: Call, services: Services, strict: bool) -> Answer:
+    """``strict`` refuses an instance that is not there."""
     command = parse_register(call.parameters, services.durable.switches.default_instance_ephemeral)
-    strict = parse_agent(call.client_agent).java_since_1_0
     if command.ephemeral:
         if other := elsewhere(call, services, command.service):
             return other

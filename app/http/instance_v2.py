@@ -1,13 +1,9 @@
 """Instances over HTTP v2: the operations of v1 with answers in the envelope."""
 
 from app.http import instance, instance_batch
-from app.http.answers import durable_elsewhere, elsewhere
-from app.http.call import OK, Answer, Call, Services
-from app.http.params import parse_detail, parse_list, parse_register
-from app.http.results import ResultCode, ResultError, require, result, result_route, wrapped
-from app.naming.errors import InvalidParam
-from app.naming.operations import key_of
-from app.naming.records import persistent_key, service_meta_key
+from app.http.call import Answer, Call, Services
+from app.http.params import parse_detail, parse_list
+from app.http.results import require, result, result_route, wrapped
 from app.naming.service_info import shown
 from app.naming.service_json import service_json
 
@@ -33,25 +29,7 @@ def deregister(call: Call, services: Services) -> Answer:
 def update(call: Call, services: Services) -> Answer:
     """Replace an instance that is there."""
     require(call, *_NEEDED)
-    command = parse_register(call.parameters, services.durable.switches.default_instance_ephemeral)
-    try:
-        if command.ephemeral:
-            if other := elsewhere(call, services, command.service):
-                return other
-            is_new = services.naming.update(command, strict=True)
-            return wrapped(instance.changed(call, services, command, OK, is_new=is_new))
-        keys = (
-            service_meta_key(command.namespace, command.service),
-            persistent_key(command.namespace, command.service, key_of(command)),
-        )
-        if other := durable_elsewhere(call, services, *keys):
-            return other
-        services.durable.update(command, strict=True)
-    except InvalidParam as error:
-        if "not found" in error.text or "not exist" in error.text:
-            raise ResultError(400, ResultCode.INSTANCE_NOT_FOUND, error.text) from None
-        raise
-    return wrapped(OK)
+    return wrapped(instance.answer_update(call, services, strict=True))
 
 
 @result_route("PATCH", PATH)

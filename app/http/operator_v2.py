@@ -1,9 +1,8 @@
 """What operators ask over HTTP v2: counters, switches, health set by hand, pages of instances, members."""
 
-import orjson
-
 from app.http import catalog, cluster, health, operator, switches
-from app.http.call import Answer, Call, Reply, Services
+from app.http.answers import server_status
+from app.http.call import Answer, Call, Services
 from app.http.results import require, result, result_route, wrapped
 from app.http.schemas import CatalogInstancesV2Schema, MetricsV2Schema, load, parameter_values
 from app.naming.errors import NotFound
@@ -16,11 +15,9 @@ NODES = "/v2/core/cluster/node"
 @result_route("GET", *(f"{path}/metrics" for path in PATHS))
 def metrics(call: Call, services: Services) -> Answer:
     """The node's status, and all counters where ``onlyStatus`` is false."""
-    answer = operator.metrics(call, services)
-    assert isinstance(answer, Reply), "it is answered where it is asked"
     if load(_METRICS, dict(call.parameters.items()))["only_status"]:
-        return result({"status": orjson.loads(answer.body)["status"]})
-    return wrapped(answer)
+        return result({"status": server_status(services)})
+    return wrapped(operator.metrics(call, services))
 
 
 @result_route("GET", *(f"{path}/switches" for path in PATHS))
@@ -64,7 +61,7 @@ def instance_list(call: Call, services: Services) -> Answer:
 @result_route("GET", f"{NODES}/self")
 def own_member(call: Call, services: Services) -> Answer:
     """This node as a member."""
-    return _of_nodes(cluster.own_member(call, services))
+    return result(cluster.own_json(services))
 
 
 @result_route("GET", f"{NODES}/list")
@@ -79,8 +76,3 @@ def members(call: Call, services: Services) -> Answer:
 def own_health(call: Call, services: Services) -> Answer:
     """This node's own state."""
     return result(services.cluster.state().value)
-
-
-def _of_nodes(answer: Answer) -> Answer:
-    assert isinstance(answer, Reply), "it is answered where it is asked"
-    return result(orjson.loads(answer.body)["data"])

@@ -11,12 +11,11 @@ from functools import wraps
 import orjson
 
 from app.http.call import JSON, OK, Answer, Call, Endpoint, Reply, Services, route
-from app.naming.errors import InvalidParam, NacosError, NoRight, NotFound, Unavailable
+from app.naming.errors import InstanceMissing, InvalidParam, NacosError, NoRight, NotFound, Unavailable, WeightRefused
 from distro.errors import CodecError, NotInitialized
 
 log = logging.getLogger(__name__)
 
-_WEIGHT_REFUSED = "instance format invalid"
 _BEGIN, _END = b'{"code":0,"message":"success","data":', b"}"
 
 
@@ -57,9 +56,12 @@ def refusal_of(error: NacosError | CodecError | NotInitialized) -> Reply:
     match error:
         case ResultError():
             return refusal(error.status, error.code, error.text)
+        case WeightRefused():
+            return refusal(400, ResultCode.WEIGHT, error.text)
+        case InstanceMissing():
+            return refusal(400, ResultCode.INSTANCE_NOT_FOUND, error.text)
         case InvalidParam():
-            code = ResultCode.WEIGHT if error.text.startswith(_WEIGHT_REFUSED) else ResultCode.PARAMETER_INVALID
-            return refusal(400, code, error.text)
+            return refusal(400, ResultCode.PARAMETER_INVALID, error.text)
         case NoRight():
             return refusal(403, ResultCode.ACCESS_DENIED, error.text)
         case NotFound():

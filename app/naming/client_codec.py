@@ -15,6 +15,7 @@ import orjson
 from app.naming.client_model import (
     INSTANCE_ID_CHARS_MAX,
     RESERVED_METADATA,
+    REVISION_MAX,
     ClientBounds,
     ServiceKey,
     check_address,
@@ -37,7 +38,7 @@ from distro.errors import CodecError
 from distro.types import NO_VERSION, Version
 
 CUSTOM_ID, WEIGHT, ENABLED = RESERVED_METADATA
-REVISION_MIN, REVISION_MAX = -(1 << 31), (1 << 31) - 1
+REVISION_MIN = -REVISION_MAX - 1
 AT_MS_MAX = 1 << 53
 BOUNDS = ClientBounds()
 NO_TIMES: Mapping[str, Any] = {}

@@ -23,6 +23,14 @@ class ClientGone(NacosError):
     status = 400
 
 
+class WeightRefused(InvalidParam):
+    """The weight is none, or out of range."""
+
+
+class InstanceMissing(InvalidParam):
+    """What is to be changed is not there, or its whole service is not."""
+
+
 class NoRight(NacosError):
     status = 403
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from app.naming.errors import InvalidParam
+from app.naming.errors import InstanceMissing, WeightRefused
 from app.naming.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, instance_key, simple_instance_id
 from app.naming.model import (
     PRESERVED_ID_GENERATOR,
@@ -88,10 +88,10 @@ def check_weight(weight: float) -> float:
     """The weight as stored: 0 stays, a tiny one becomes the least positive one.
 
     Raises:
-        InvalidParam: not a number, or out of range. Real Nacos stores NaN; no balancer can use it.
+        WeightRefused: not a number, or out of range. Real Nacos stores NaN; no balancer can use it.
     """
     if math.isnan(weight) or weight > WEIGHT_MAX or weight < 0:
-        raise InvalidParam("instance format invalid: The weights range from 0.0 to 10000.0")
+        raise WeightRefused("instance format invalid: The weights range from 0.0 to 10000.0")
     return clamp_weight(weight)
 
 
@@ -183,15 +183,15 @@ def check_known(known: Iterable[Instance] | None, command: RegisterInstance) -> 
     The address and the kind are compared, the cluster is not.
 
     Raises:
-        InvalidParam: Source: Nacos 1.4.1 ServiceManager.updateInstance.
+        InstanceMissing: Source: Nacos 1.4.1 ServiceManager.updateInstance.
     """
     if known is None:
-        raise InvalidParam(f"service not found, namespace: {command.namespace}, service: {command.service}")
+        raise InstanceMissing(f"service not found, namespace: {command.namespace}, service: {command.service}")
     wanted = (command.ip, command.port, command.ephemeral)
     if not any((one.ip, one.port, one.ephemeral) == wanted for one in known):
         # Java prints the unregistered instance: its weight, health and mark as asked for.
         attributes = f"{command.weight}_{str(command.healthy).lower()}_false_{command.cluster}"
-        raise InvalidParam(f"instance not exist: {key_of(command)}_{attributes}")
+        raise InstanceMissing(f"instance not exist: {key_of(command)}_{attributes}")
 
 
 def instance_from_beat(command: Beat, ids: Ids, shared: Shared = NOTHING_SHARED) -> Instance:

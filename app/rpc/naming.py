@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from app.naming.client_model import PORT_MAX
+from app.naming.clients import CLUSTERS_CHARS_MAX
 from app.naming.errors import InvalidParam, Unavailable
 from app.naming.keys import (
     DEFAULT_CLUSTER,
@@ -25,9 +27,7 @@ from app.rpc.service_json import ServiceInfos, Variant
 
 T = TypeVar("T")
 REGISTER, DEREGISTER, BATCH = "registerInstance", "deregisterInstance", "batchRegisterInstance"
-PORT_MAX = 65_535
 PAGE_MAX = 2**31 - 1
-CLUSTERS_CHARS_MAX = 2_048
 POOL_THREADS = 4
 POOLED_MAX = 256
 """Calls that wait for a thread, or are worked on by one."""

@@ -3,15 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from app.naming.clients import ClientInfo
+from app.naming.client_model import ClientInfo
+from app.naming.client_model import ServiceKey as ServiceKey
 from app.naming.durable_service import DurableService
 from app.naming.operations import DeregisterInstance, RegisterInstance
 from app.naming.service import NamingService
 from app.settings import Settings
 from distro.types import MemberState
-
-ServiceKey = tuple[str, str]
-"""Namespace and full service name."""
 
 
 class Clients(Protocol):
