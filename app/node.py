@@ -55,12 +55,13 @@ from app.version import NACOS_VERSION
 from app.warm import WarmStore
 from distro.clock import SystemClock
 from distro.http_agent import DistroHttpAgent
+from distro.inbox import Inbox
 from distro.members import MemberList
 from distro.monitor import DistroRecord
 from distro.ports import Component, DatumCodec
 from distro.protocol import DistroProtocol
 from distro.receive import DistroReceiver
-from distro.runtime import DistroRuntime, Inbox
+from distro.runtime import DistroRuntime
 from distro.types import Datum, DistroKey, Merged
 
 LOG = logging.getLogger(__name__)

@@ -1,9 +1,9 @@
 """DistroProtocol: when to send, verify, fetch, load and claim. Time comes in, actions go out; one thread owns it."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain, islice
+from collections.abc import Callable, Iterable, Mapping
 
+from distro.claims import Claims
 from distro.config import DistroConfig
 from distro.load import SnapshotLoad
 from distro.mapper import DistroMapper, WriterMapper
@@ -28,7 +28,6 @@ from distro.types import (
 LOG = logging.getLogger(__name__)
 HEARTBEAT_MS = 500
 """The longest that the protocol lets itself sleep, so that a pause of the process is noticed soon after it."""
-CLAIM_SLICE_KEYS = 2_000
 AGREED_ROUNDS = 2
 """A spent key is dropped after its peers agreed in so many rounds: after the first they may only have asked for it."""
 
@@ -54,10 +53,7 @@ class DistroProtocol:
         self._components = components
         self._record = record
         self._lanes: dict[str, PeerLane] = {}
-        self._to_claim: dict[DistroKey, None] = {}
-        self._claim_pass: Iterator[DistroKey] | None = None
-        self._claimed_view_ms = -1
-        self._next_claim_ms = now_ms
+        self._claims = Claims(components, config.claim_interval_ms, now_ms)
         self._expected_ms: int | None = None
         self._leaving = False
         self.before_serving: Callable[[int], None] = lambda _now_ms: None
@@ -87,11 +83,8 @@ class DistroProtocol:
                 self._record.sync_dropped += 1
 
     def claim_later(self, key: DistroKey) -> None:
-        """A key is ours and written by another: claim it once the view is steady (R2).
-
-        At most once in ``claim_interval_ms``: two members that each think that they own it would claim in a circle.
-        """
-        self._to_claim[key] = None
+        """A key is ours and written by another: claim it once the view is steady (R2)."""
+        self._claims.later(key)
 
     def fetch(self, peer: str, keys: Iterable[DistroKey]) -> None:
         """The peer holds newer data of these keys."""
@@ -331,7 +324,7 @@ class DistroProtocol:
         own = tuple(one for one in self.members.view if one == self.members.self_address or self._is_own_kind(one))
         if own != self.own_mapper.servers:
             self.own_mapper = DistroMapper.over(self.members.self_address, own, self.members.standalone)
-            self._claimed_view_ms = -1
+            self._claims.look_again()
         for peer, lane in self._lanes.items():
             reachable = self.members.is_reachable(peer)
             if reachable == lane.reachable:
@@ -357,27 +350,15 @@ class DistroProtocol:
         """R2: become the writer of keys that are ours by a steady view, a slice at a time."""
         if not self.steady(now_ms):
             return
-        if self._claimed_view_ms != self.members.view_since_ms:
-            self._claimed_view_ms = self.members.view_since_ms
-            parts = [one for one in self._components.items() if not one[1].owned_by_writer]
-            self._claim_pass = iter([DistroKey(name, key) for name, part in parts for key in part.storage.versions()])
-        if self._to_claim and now_ms >= self._next_claim_ms:
-            self._next_claim_ms = now_ms + self._config.claim_interval_ms
-            self._claim_pass = chain(self._claim_pass or (), self._to_claim)
-            self._to_claim = {}
-        candidates = list(islice(self._claim_pass or (), CLAIM_SLICE_KEYS))
-        if len(candidates) < CLAIM_SLICE_KEYS:
-            self._claim_pass = None
-        claimed = 0
-        for key in candidates:
-            component = self._components[key.resource_type]
-            mapper = self.mapper_of(key.resource_type)
-            if mapper.responsible(component.storage.tag(key.key)) and component.processor.claim(key.key, now_ms):
-                claimed += 1
-                self._record.claims += 1
-                self.sync(key, now_ms)
+        claimed = self._claims.tick(self.members.view_since_ms, now_ms, self._is_responsible)
+        for key in claimed:
+            self._record.claims += 1
+            self.sync(key, now_ms)
         if claimed:
-            LOG.info("took over %d keys", claimed)
+            LOG.info("took over %d keys", len(claimed))
+
+    def _is_responsible(self, key: DistroKey) -> bool:
+        return self.mapper_of(key.resource_type).responsible(self._components[key.resource_type].storage.tag(key.key))
 
     def _next_due_ms(self, now_ms: int) -> int:
         due = [now_ms + HEARTBEAT_MS]
@@ -385,10 +366,8 @@ class DistroProtocol:
             due.append(report_ms)
         if self._load is not None:
             due.append(self._load.next_due_ms(now_ms))
-        elif self._claim_pass is not None:
-            due.append(now_ms)
-        elif self._to_claim and self.steady(now_ms):
-            due.append(self._next_claim_ms)
+        elif (claim_ms := self._claims.next_due_ms(now_ms, steady=self.steady(now_ms))) is not None:
+            due.append(claim_ms)
         for lane in self._lanes.values():
             if not (lane.busy or self.loading) and lane.reachable:
                 due.append(lane.next_due_ms(now_ms))
