@@ -5,20 +5,28 @@ import logging
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 
 from app.addresses import split_address
 from app.cluster_conf import parse_members
 from app.settings import SettingError, Settings
-from app.version import NACOS_VERSION
+from app.version import NACOS_2_VERSION, NACOS_VERSION
 from distro.errors import TransportError
 from distro.http_agent import call_peer, peer_session
 from distro.ports import Clock
 from distro.protocol import DistroProtocol
 from distro.runtime import DistroRuntime
-from distro.types import CAPABILITY_GZIP, CAPABILITY_VERSIONS, CAPABILITY_WRITES, Member, MemberState, PeerReport
+from distro.types import (
+    CAPABILITY_CLIENTS_ONLY,
+    CAPABILITY_GZIP,
+    CAPABILITY_VERSIONS,
+    CAPABILITY_WRITES,
+    Member,
+    MemberState,
+    PeerReport,
+)
 
 LOG = logging.getLogger(__name__)
 _STARTING, _UP = MemberState.STARTING, MemberState.UP
@@ -30,6 +38,8 @@ REPORT_BYTES_MAX = 64 * 1024
 WRITER_CHARS_MAX = 512
 WATCH_INTERVAL_MS = 2_000
 RAFT_PORT_OFFSET = 1_000
+FIRST_WITH_CLIENTS = 2
+"""Releases of Nacos from this one on tell each other of clients, not of lists."""
 
 
 def resolve(host: str) -> frozenset[str]:
@@ -45,10 +55,33 @@ def plain_ip(text: str) -> str:
     return text.removeprefix("::ffff:")
 
 
+class MemberCalls(Protocol):
+    """The way to members that are real Nacos since 2.0."""
+
+    def replace(self, addresses: tuple[str, ...]) -> None:
+        """Connect to these."""
+        ...
+
+    def is_nacos(self, peer: str) -> bool:
+        """Whether there is a connection to the member, and it is such a one."""
+        ...
+
+    def call(self, peer: str, type_name: str, fields: Mapping[str, Any], timeout_ms: int) -> dict[str, Any]: ...
+
+
 class Membership:
     """The door's view of the cluster, and the engine's MemberAgent. Thread-safe."""
 
-    def __init__(self, settings: Settings, protocol: DistroProtocol, clock: Clock, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        protocol: DistroProtocol,
+        clock: Clock,
+        headers: Mapping[str, str],
+        calls: MemberCalls | None = None,
+    ) -> None:
+        """``headers`` go with every call over HTTP; without ``calls`` there are no others."""
+        self._calls = calls
         self.self_address = settings.self_address
         self.standalone = settings.standalone
         self._settings = settings
@@ -73,6 +106,8 @@ class Membership:
         self._ips = {address: resolve(split_address(address)[0]) for address in addresses}
         if self._runtime is not None and not self.standalone:
             self._runtime.replace_members(addresses)
+            if self._calls is not None:
+                self._calls.replace(addresses)
 
     def leave(self) -> None:
         """From now on this member takes no writes, and tells the others at once that it goes. Signal-safe."""
@@ -145,6 +180,10 @@ class Membership:
             if CAPABILITY_VERSIONS not in member.capabilities and ip in self._ips.get(member.address, frozenset())
         ]
 
+    def nacos_at(self, remote_ip: str) -> str:
+        """A listed member of another kind at an address, empty when there is none."""
+        return next(iter(self.java_peers_at(remote_ip)), "")
+
     def capabilities(self, address: str) -> frozenset[str]:
         member = self._protocol.members.get(address)
         return member.capabilities if member else frozenset()
@@ -181,13 +220,15 @@ class Membership:
         }
 
     def report(self, peer: str, timeout_ms: int) -> PeerReport:
-        """POST this member's report; return what the peer answers of itself.
+        """Tell the peer of this member; return what it answers of itself.
 
         Source: Nacos 1.4.1 ServerMemberManager.MemberInfoReportTask; 404 and 501 come from a release without the call.
 
         Raises:
             TransportError: refused, late, or an answer that is no success.
         """
+        if self._calls is not None and self._calls.is_nacos(peer):
+            return self._report_to_nacos(self._calls, peer, timeout_ms)
         url = f"http://{peer}{self._settings.context_path}/v1/core/cluster/report"
         body = orjson.dumps(self._own_report(peer))
         status, answer, _ = call_peer(
@@ -205,22 +246,71 @@ class Membership:
         if report is not None and report.address == peer:
             return report
         known = self._protocol.members.get(peer)
-        return PeerReport(peer, MemberState.UP, extend_info=known.extend_info if known else {})
+        kind = known.capabilities & {CAPABILITY_CLIENTS_ONLY} if known else frozenset[str]()
+        return PeerReport(peer, MemberState.UP, kind, known.extend_info if known else {})
+
+    def _report_to_nacos(self, calls: MemberCalls, peer: str, timeout_ms: int) -> PeerReport:
+        """Source: Nacos 2.2.3 ServerMemberManager, which reports by HTTP only to members before 2.2.1."""
+        answer = calls.call(
+            peer, "MemberReportRequest", {"node": self.nacos_2_member(), "module": "cluster"}, timeout_ms
+        )
+        node = answer.get("node")
+        info = node.get("extendInfo") if isinstance(node, dict) else None
+        kind = frozenset({CAPABILITY_CLIENTS_ONLY})
+        return PeerReport(peer, MemberState.UP, kind, info if isinstance(info, dict) else {})
+
+    def nacos_2_member(self) -> dict[str, Any]:
+        """This member as real Nacos since 2.0 wants to see it. Source: Nacos 2.2.3 Member.
+
+        All fields are there, always, and with constant values: any other would count as a change at each report.
+        """
+        host, port = split_address(self.self_address)
+        return {
+            "ip": host,
+            "port": port,
+            "address": self.self_address,
+            "state": self.state().value,
+            "extendInfo": {
+                "lastRefreshTime": self._clock.wall_ms(),
+                "raftPort": str(port - RAFT_PORT_OFFSET),
+                "readyToUpgrade": True,
+                "version": NACOS_2_VERSION,
+            },
+            "abilities": {
+                "remoteAbility": {"supportRemoteConnection": True, "grpcReportEnabled": True},
+                "configAbility": {"supportRemoteMetrics": False},
+                "namingAbility": {"supportJraft": True},
+            },
+            "failAccessCnt": 0,
+            "grpcReportEnabled": True,
+        }
 
     def receive_report(self, body: Mapping[str, Any], remote_ip: str) -> dict[str, Any]:
         """Take a peer's report. Shape: ``{"code", "message", "data"}``, and ours beside it to our own kind."""
         report = parse_report(body)
         if report is None:
             return {"code": 400, "message": "Node information is illegal", "data": None}
-        listed = self._protocol.members.get(report.address) is not None
-        if not listed or plain_ip(remote_ip) not in self._ips.get(report.address, frozenset()):
+        if not self._take_report(report, remote_ip):
             return {"code": 200, "message": None, "data": "false"}
-        if self._runtime is not None:
-            self._runtime.on_report(report)
         answer: dict[str, Any] = {"code": 200, "message": None, "data": "true"}
-        if report.capabilities:
+        if CAPABILITY_VERSIONS in report.capabilities:
             answer[OWN_FIELD] = self._own_report(report.address)
         return answer
+
+    def receive_rpc_report(self, node: Mapping[str, Any], remote_ip: str) -> tuple[str, dict[str, Any]] | None:
+        """The same of real Nacos since 2.0: its address if it is listed, and this member; None for an illegal one."""
+        report = parse_report(node)
+        if report is None:
+            return None
+        return report.address if self._take_report(report, remote_ip) else "", self.nacos_2_member()
+
+    def _take_report(self, report: PeerReport, remote_ip: str) -> bool:
+        listed = self._protocol.members.get(report.address) is not None
+        if not listed or plain_ip(remote_ip) not in self._ips.get(report.address, frozenset()):
+            return False
+        if self._runtime is not None:
+            self._runtime.on_report(report)
+        return True
 
 
 def parse_report(body: Mapping[str, Any]) -> PeerReport | None:
@@ -237,6 +327,8 @@ def parse_report(body: Mapping[str, Any]) -> PeerReport | None:
     own = info.get(OWN_FIELD)
     own = own if isinstance(own, dict) else {}
     capabilities, view = own.get("capabilities"), own.get("view")
+    if not own and _is_nacos_2(info.get("version")):
+        capabilities = [CAPABILITY_CLIENTS_ONLY]
     return PeerReport(
         address if isinstance(address, str) and address else f"{ip}:{port}",
         state,
@@ -249,6 +341,11 @@ def parse_report(body: Mapping[str, Any]) -> PeerReport | None:
         _bounded_ms(own.get("toldHoldMs")),
         _writer(own.get("writer")),
     )
+
+
+def _is_nacos_2(version: object) -> bool:
+    major = version.partition(".")[0] if isinstance(version, str) else ""
+    return major.isascii() and major.isdecimal() and int(major[:4]) >= FIRST_WITH_CLIENTS
 
 
 def _writer(value: object) -> str:

@@ -1,18 +1,24 @@
 """Node: the one place where classes meet. ``start`` and ``stop`` once each."""
 
 import logging
-import os
 import random
-import resource
 import secrets
 import sys
-import time
 from collections.abc import Mapping
 from typing import Any
 
 from app.announce import announce
 from app.checks import Checker
-from app.client_replication import CLIENTS, ClientCodec, ClientExpiry, ClientProcessor, ClientStorage, client_key
+from app.client_door import ClientDoor
+from app.client_replication import (
+    CLIENTS,
+    ClientCodec,
+    ClientExpiry,
+    ClientProcessor,
+    ClientStorage,
+    client_id_of,
+    client_key,
+)
 from app.data_lock import DataLock
 from app.dump import Dumps
 from app.durable import RecordFile
@@ -29,6 +35,7 @@ from app.naming.durable_service import DurableService
 from app.naming.events import (
     ClientChanged,
     ClientDisconnect,
+    ClientVerifyFailed,
     HealthChanged,
     InstancesChanged,
     Origin,
@@ -46,8 +53,11 @@ from app.naming.registry import Registry
 from app.naming.service import NamingService
 from app.notify import NotifyCenter
 from app.persistent_writes import PersistentCalls
+from app.process_load import ProcessLoad
 from app.replication import INSTANCE_LIST, InstanceListProcessor, InstanceListStorage, NodeReplication
+from app.rpc.client_agent import ClientAgent
 from app.rpc.door import RpcDoor
+from app.rpc.links import MemberLinks
 from app.settings import Settings
 from app.timers import NamingTimer, Tick
 from app.udp import UdpPusher
@@ -128,7 +138,7 @@ class Node:
         self._timer = NamingTimer(self._clock, ticks if settings.standalone else [*ticks, watch.tick])
         self._warm_datums: list[Datum] = []
         self._lock = DataLock(settings.data_dir)
-        self._cpu_seen = (time.monotonic(), 0.0)
+        self._load = ProcessLoad()
         self._started = False
 
     def _build_engine(self, writer: str, instance_codec: InstanceListCodec, now_ms: int) -> None:
@@ -136,7 +146,9 @@ class Node:
         members = MemberList(settings.self_address, config, now_ms, settings.standalone)
         components: dict[str, Component] = {}
         self._protocol = DistroProtocol(members, writer, config, components, self.record, now_ms)
-        self.cluster = Membership(settings, self._protocol, self._clock, self._identity())
+        rpc = None if settings.standalone else settings.rpc
+        self.links = MemberLinks(settings.self_address, rpc.cluster, self._identity()) if rpc else None
+        self.cluster = Membership(settings, self._protocol, self._clock, self._identity(), self.links)
         record_codec = RecordCodec()
         components[INSTANCE_LIST] = Component(
             InstanceListStorage(self._registry),
@@ -168,6 +180,9 @@ class Node:
             self._protocol, receiver, inbox, components, self.cluster, self._clock, config, writer
         )
         self.replication = NodeReplication(receiver, components, self.cluster, self._clock, config.body_bytes_max)
+        self.client_door = ClientDoor(
+            receiver, self.clients, self._clock, self.cluster.capabilities, config.body_bytes_max
+        )
         self.forwarder = Forwarder(self.cluster, settings, self.replication.refresh)
         self.dumps = Dumps()
         self.http = HttpRecord()
@@ -185,18 +200,29 @@ class Node:
         )
 
     def _client_component(self, members: MemberList) -> Component:
-        codec = ClientCodec()
+        codec, settings = ClientCodec(), self.settings
+        http = DistroHttpAgent(**self._agent_parts(codec), resource_type=CLIENTS)
+        agent: DistroHttpAgent | ClientAgent = http
+        if self.links is not None and settings.rpc is not None:
+            agent = ClientAgent(http, self.links, codec, self._clock, settings.rpc.cluster.message_bytes_max)
         processor = ClientProcessor(self.clients, self.settings.self_address, members.has_left)
         self._client_expiry = ClientExpiry(self.clients, members.has_left, self.settings.distro.pause_ms)
         return Component(
             ClientStorage(self.clients),
             processor,
             codec,
-            DistroHttpAgent(**self._agent_parts(codec), resource_type=CLIENTS),
+            agent,
+            callbacks=agent if isinstance(agent, ClientAgent) else None,
             own_kind_only=True,
+            clients=True,
             owned_by_writer=True,
             on_verified=processor.on_verified,
+            on_verify_failed=self._on_verify_failed,
         )
+
+    def _on_verify_failed(self, key: str, peer: str) -> None:
+        """The engine sends the client to that peer; who else wants to know is told here."""
+        self._notify.publish(ClientVerifyFailed(client_id_of(key) or "", peer))
 
     def _build_rpc(self) -> list[Tick]:
         """Make the gRPC door, if there is to be one; return what the timer does for it."""
@@ -350,35 +376,14 @@ class Node:
 
     def counters(self) -> Mapping[str, int | float]:
         """``cpu`` of this process since the last call, ``load`` and ``mem`` (0..1) of the machine."""
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        now_s, used_s = time.monotonic(), usage.ru_utime + usage.ru_stime
-        seen_s, seen_used_s = self._cpu_seen
-        self._cpu_seen = (now_s, used_s)
-        cpu = (used_s - seen_used_s) / max(now_s - seen_s, 0.001)
         held_back = {"lists_held_back": self._registry.held_back}
         counts = {**self.record.as_dict(), **self.forwarder.record.as_dict(), **self.http.as_dict(), **held_back}
-        return {
-            "cpu": round(cpu, 4),
-            "load": os.getloadavg()[0],
-            "mem": _memory_used(),
-            **{_camel_case(name): count for name, count in counts.items()},
-        }
+        return {**self._load.read(), **{_camel_case(name): count for name, count in counts.items()}}
 
 
 def _camel_case(name: str) -> str:
     first, *others = name.split("_")
     return first + "".join(map(str.capitalize, others))
-
-
-def _memory_used() -> float:
-    """The used part of the machine's memory, or -1.0 when unknown, as Nacos says it."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            fields = dict(line.split(":", 1) for line in file)
-        total, free = (int(fields[name].split()[0]) for name in ("MemTotal", "MemAvailable"))
-    except (OSError, KeyError, ValueError):
-        return -1.0
-    return round(1 - free / total, 4)
 
 
 def _log_health(event: HealthChanged) -> None:

@@ -45,6 +45,8 @@ class RpcPort:
     certificate: Path | None
     private_key: Path | None
     """Both or none; with them the port speaks TLS."""
+    trusted: Path | None = None
+    """Whom this node trusts at the other members' ports; the own certificate when there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +281,10 @@ def _rpc_port(sources: _Sources, of_port: Mapping[str, Key[Any]], port: int) -> 
     chosen = RpcPort(port=port, **{name: sources.get(key) for name, key in of_port.items()})
     if (chosen.certificate is None) != (chosen.private_key is None):
         raise SettingError(f"{certificate.name} and {private_key.name} need each other: set both, or none")
-    for key, file in ((certificate, chosen.certificate), (private_key, chosen.private_key)):
+    files = [(certificate, chosen.certificate), (private_key, chosen.private_key)]
+    if (trusted := of_port.get("trusted")) is not None:
+        files.append((trusted, chosen.trusted))
+    for key, file in files:
         if file is not None and not file.is_file():
             raise SettingError(f"{key.name}={file} ({sources.find(key)[1]}) is not allowed: a file that exists")
     return chosen

@@ -220,7 +220,15 @@ def _rpc_keys(port: str, whose: str, tls: str) -> dict[str, Key[Any]]:
 
 
 RPC_SDK = _rpc_keys("sdk", "SDKs", "server")
-RPC_CLUSTER = _rpc_keys("cluster", "members", "peer")
+RPC_CLUSTER = _rpc_keys("cluster", "members", "peer") | {
+    "trusted": Key(
+        ("nacos.remote.peer.rpc.tls.trustCollectionChainPath",),
+        FILE_OR_NONE,
+        "",
+        "The certificates (PEM) that a member's is checked against when this node connects to it with TLS; without it "
+        "that is the own chain.",
+    )
+}
 
 _DATA = "nacos.core.protocol.distro.data"
 _MS = whole(0, 60_000)

@@ -120,9 +120,13 @@ def decode_entries(entries: Mapping[str, object], codec: DatumCodec, now_ms: int
 
 
 def encode_received(received: Received) -> bytes:
-    """The answer among members of our kind. Shape: ``{"refused": {key: version}, "failed": {key: reason}}``."""
+    """The answer among members of our kind.
+
+    Shape: ``{"refused": {key: version}, "failed": {key: reason}, "wanted": [key ...]}``, the last only if there is one.
+    """
     refused = {key: version.to_text() for key, version in received.refused.items()}
-    return b'{"refused":%b,"failed":%b}' % (dumps_sliced(refused), dumps_sliced(received.failed))
+    head = b'{"refused":%b,"failed":%b' % (dumps_sliced(refused), dumps_sliced(received.failed))
+    return b'%b,"wanted":%b}' % (head, orjson.dumps(received.wanted)) if received.wanted else head + b"}"
 
 
 def decode_received(body: bytes) -> Received:
@@ -132,7 +136,10 @@ def decode_received(body: bytes) -> Received:
         CodecError: it is no such answer.
     """
     fields = json_object(body)
-    return Received(decode_versions(fields.get("refused", {})), _texts(fields.get("failed", {})))
+    wanted = fields.get("wanted", [])
+    if not isinstance(wanted, list) or not all(isinstance(key, str) for key in wanted):
+        raise CodecError("field 'wanted' is no list of keys")
+    return Received(decode_versions(fields.get("refused", {})), _texts(fields.get("failed", {})), tuple(wanted))
 
 
 def decode_versions(fields: object) -> dict[str, Version]:

@@ -206,7 +206,7 @@ class DistroHttpAgent:
         self._codec = codec
         self._clock = clock
         self.capabilities = capabilities
-        self._body_bytes_max = body_bytes_max
+        self.body_bytes_max = body_bytes_max
         self._session = peer_session(
             user_agent,
             {"Content-Type": "application/json;charset=UTF-8", MEMBER_HEADER: self_address, **headers},
@@ -256,7 +256,7 @@ class DistroHttpAgent:
             headers["Content-Encoding"] = "gzip"
         url = f"http://{peer}{self._base_path}{path}"
         status, answer, _ = call_peer(
-            self._session, method, url, timeout_ms, body=body, headers=headers, body_bytes_max=self._body_bytes_max
+            self._session, method, url, timeout_ms, body=body, headers=headers, body_bytes_max=self.body_bytes_max
         )
         if status == requests.codes.ok:
             return answer
@@ -277,7 +277,7 @@ class DistroHttpAgent:
 
     def _datums(self, answer: bytes) -> list[Datum]:
         try:
-            plain = gunzip_if_gzip(answer, self._body_bytes_max)
+            plain = gunzip_if_gzip(answer, self.body_bytes_max)
             datums, _ = decode_frame(plain or b"{}", self._codec, self._clock.monotonic_ms())
         except CodecError as error:
             raise TransportError(f"the peer's datums cannot be read: {error}") from error

@@ -17,6 +17,8 @@ class _Call:
     loaded: bool = False
     refused: bool = False
     """Nobody listens there; it may only be slow to start."""
+    rejected: bool = False
+    """The peer does not know the call, or not yet this member."""
     empty_handed: bool = False
     """The peer is itself loading with nothing: what it may get yet it gets from those whom we ask too."""
 
@@ -66,23 +68,24 @@ class SnapshotLoad:
             return
         call.due_ms = now_ms + self._config.load_retry_delay_ms
         call.refused = outcome is Outcome.REFUSED
+        call.rejected = outcome is Outcome.REJECTED
         call.empty_handed = outcome is Outcome.DELIVERED
 
     def is_over(self, now_ms: int, is_reachable: Callable[[str], bool]) -> bool:
         """Whether every member gave its data or has none to give; at the latest after ``load_wait_ms_max``.
 
-        Beyond that only a member that was seen to serve, whose snapshot is thus worth having, is waited for.
+        Beyond that only a member that was seen to serve, and knows the call, is waited for: that snapshot is worth it.
         """
         waited_ms = now_ms - self._since_ms
         if waited_ms >= self._config.load_timeout_ms:
             return True
         waiting = [
-            peer
+            (peer, call)
             for (peer, _), call in self._calls.items()
             if not (call.loaded or call.empty_handed or (call.refused and waited_ms >= self._config.load_refused_ms))
         ]
         if waited_ms >= self._config.load_wait_ms_max:
-            waiting = [peer for peer in waiting if is_reachable(peer)]
+            return not any(is_reachable(peer) and not call.rejected for peer, call in waiting)
         return not waiting
 
     def loaded_from(self) -> list[str]:

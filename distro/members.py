@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from distro.config import DistroConfig
 from distro.types import (
+    CAPABILITY_CLIENTS_ONLY,
     CAPABILITY_VERSIONS,
     Member,
     MemberState,
@@ -20,6 +21,8 @@ from distro.types import (
 )
 
 RUNS_REMEMBERED = 16
+OTHER_RULES = frozenset({CAPABILITY_VERSIONS, CAPABILITY_CLIENTS_ONLY})
+"""Where none of these is, the rule of Nacos 1.4 holds for all."""
 LOADING_REPORT_INTERVAL_MS = 500
 """Reports leave more often until this node has loaded, so that the others learn of it soon."""
 
@@ -104,8 +107,8 @@ class MemberList:
 
     @property
     def mixed(self) -> bool:
-        """Whether a member of another kind is listed."""
-        return any(peer.seen and CAPABILITY_VERSIONS not in peer.member.capabilities for peer in self._peers.values())
+        """Whether a member of another kind is listed that carries keys: real Nacos 1.4."""
+        return any(peer.seen and peer.member.capabilities.isdisjoint(OTHER_RULES) for peer in self._peers.values())
 
     def hold_for(self, address: str, now_ms: int) -> int:
         """For how long the peer shall carry no keys, in ms."""
@@ -301,6 +304,7 @@ class MemberList:
             address
             for address, peer in self._peers.items()
             if peer.member.state in (MemberState.UP, MemberState.SUSPICIOUS)
+            and CAPABILITY_CLIENTS_ONLY not in peer.member.capabilities
             and (mixed or (not peer.lost and max(peer.hold_until_ms, peer.declared_hold_until_ms) <= now_ms))
         }
         if not view or mixed or self._self_hold_until_ms <= now_ms:

@@ -19,6 +19,8 @@ class DistroRecord:
     received_failed: int = 0
     verify_sent: int = 0
     verify_failed: int = 0
+    verify_wanted: int = 0
+    """Keys that a peer did not hold as they are, and that were sent to it again."""
     query_keys: int = 0
     claims: int = 0
     forgotten: int = 0

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from distro.errors import TransportError
 from distro.types import Datum, Merged, PeerReport, Received, Version
 
 
@@ -116,6 +117,24 @@ class DistroTransportAgent(Protocol):
         ...
 
 
+Done = Callable[[Received | TransportError], None]
+"""Told once, from whatever thread, how a call ended."""
+
+
+class DistroCallbackAgent(Protocol):
+    """Calls to one peer that return at once, and tell ``done`` when they end: after ``timeout_ms`` at the latest."""
+
+    def takes(self, peer: str) -> bool:
+        """Whether calls to this peer can go this way now."""
+        ...
+
+    def start_sync(self, peer: str, datums: list[Datum], timeout_ms: int, done: Done) -> None: ...
+
+    def start_verify(self, peer: str, stand: Mapping[str, str], timeout_ms: int, done: Done) -> None:
+        """As ``DistroTransportAgent.verify``."""
+        ...
+
+
 class MemberAgent(Protocol):
     """Carries reports between members."""
 
@@ -132,12 +151,21 @@ class Component:
     processor: DistroDataProcessor
     codec: DatumCodec
     agent: DistroTransportAgent
+    callbacks: DistroCallbackAgent | None = None
+    """Taken in place of ``agent`` for sends and verify rounds, to peers that it takes."""
     own_kind_only: bool = False
-    """Real Nacos has its own way for such data: it neither gets it, nor is it responsible for its keys."""
+    """Real Nacos 1.4 has its own way for such data: it neither gets it, nor is it responsible for its keys."""
+    clients: bool = False
+    """Real Nacos since 2.0 gets it, and nothing else."""
     owned_by_writer: bool = False
-    """Each key belongs for ever to the member that wrote it first, which is the storage's tag; nobody claims it."""
+    """Each key belongs for ever to the member that wrote it first, which is the storage's tag; nobody claims it.
+
+    What fails in a verify round is sent by its owner at once, to that peer; nobody fetches it.
+    """
     on_verified: Callable[[Collection[str], int], None] | None = None
     """Called with the keys that are held as their owner says in a verify round, and the monotonic ms."""
+    on_verify_failed: Callable[[str, str], None] | None = None
+    """Called with a key of this member, and the peer that does not hold it as it is."""
 
 
 Components = Mapping[str, Component]

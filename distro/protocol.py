@@ -12,6 +12,7 @@ from distro.monitor import DistroRecord
 from distro.ports import Components
 from distro.tasks import BackOff, PeerLane
 from distro.types import (
+    CAPABILITY_CLIENTS_ONLY,
     CAPABILITY_VERSIONS,
     Action,
     DistroKey,
@@ -157,12 +158,25 @@ class DistroProtocol:
         for name in received.refused:  # a third member's key is for that one to merge
             if storage.version(name) is None or mapper.responsible(storage.tag(name)):
                 lane.fetch[DistroKey(action.resource_type, name)] = None
+        self._add_wanted(action, received, lane, now_ms)
         for name in action.keys:
             key = DistroKey(action.resource_type, name)
             if name in received.refused:
                 lane.agreed.pop(key, None)
             elif storage.is_spent(name, now_ms):
                 lane.agreed[key] = lane.agreed.get(key, 0) + 1
+
+    def _add_wanted(self, action: Verify, received: Received, lane: PeerLane, now_ms: int) -> None:
+        """What this node wrote and the peer failed to confirm is sent to that peer, at once."""
+        component = self._components[action.resource_type]
+        for name in received.wanted:
+            version = component.storage.version(name)
+            if version is None or version.writer != self.own_writer:
+                continue
+            self._record.verify_wanted += 1
+            lane.tasks.add(DistroKey(action.resource_type, name), now_ms)
+            if component.on_verify_failed is not None:
+                component.on_verify_failed(name, action.peer)
 
     def on_query_done(self, action: Query, outcome: Outcome, versions: Mapping[str, Version], now_ms: int) -> None:
         """A fetch ended; ``versions`` are those of the datums that came. The peer is owed what is newer here now."""
@@ -291,7 +305,10 @@ class DistroProtocol:
 
     def _takes(self, peer: str, resource_type: str) -> bool:
         """Whether the peer is to get data of this type."""
-        return not self._components[resource_type].own_kind_only or self._is_own_kind(peer)
+        component, member = self._components[resource_type], self.members.get(peer)
+        if member is not None and CAPABILITY_CLIENTS_ONLY in member.capabilities:
+            return component.clients
+        return not component.own_kind_only or self._is_own_kind(peer)
 
     def mapper_of(self, resource_type: str) -> DistroMapper:
         """Who is responsible for keys of this type. May be read from any thread."""

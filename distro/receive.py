@@ -196,6 +196,8 @@ class DistroReceiver:
     def verify(self, resource_type: str, source: str, versions: Mapping[str, Version], now_ms: int) -> Received:
         """Compare the versions of the source's keys with ours: fetch what is newer there, answer what is newer here.
 
+        Of a type that is owned by its writers the former is answered too: the source sends it.
+
         What another writer made counts as newer in either case: versions of two writers do not tell whether the higher
         one knows of the lower one's changes, and the source is the one to merge. A key that the source owns in our eyes
         and does not list is answered too; absence deletes nothing, but spent keys are forgotten (R6).
@@ -228,6 +230,8 @@ class DistroReceiver:
                     self._record.forgotten += 1
                 else:
                     newer[name] = held
+        if component.owned_by_writer:
+            return Received(refused=newer, wanted=tuple(key.key for key in wanted))
         if wanted:
             self._notices.fetch(source, wanted)
         return Received(refused=newer)

@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Mapping
+from functools import partial
 
 from distro.clock import monotonic_s
 from distro.config import DistroConfig
@@ -223,6 +224,13 @@ class DistroRuntime:
         LOG.debug("%s to %s: %s", type(action).__name__, action.peer, error)
         self._end(action, outcome)
 
+    def _ended(self, action: SyncData | Verify, result: Received | TransportError) -> None:
+        """A call that was made without waiting for it ended."""
+        if isinstance(result, TransportError):
+            self._fail(action, result)
+        else:
+            self._end(action, Outcome.DELIVERED, received=result)
+
     def _report(self, action: Report) -> None:
         try:
             answer = self._member_agent.report(action.peer, self._left_ms(action))
@@ -238,8 +246,12 @@ class DistroRuntime:
         if not datums:
             self._end(action, Outcome.DELIVERED)
             return
+        left_ms = self._left_ms(action)
+        if (callbacks := component.callbacks) is not None and callbacks.takes(action.peer):
+            callbacks.start_sync(action.peer, datums, left_ms, partial(self._ended, action))
+            return
         try:
-            received = component.agent.sync_data(action.peer, datums, self._left_ms(action))
+            received = component.agent.sync_data(action.peer, datums, left_ms)
         except TransportError as error:
             self._fail(action, error)
             return
@@ -254,8 +266,12 @@ class DistroRuntime:
             stand = {key: version.to_text() for key, version in held if version is not None}
         else:
             stand = {one.key: component.codec.checksum(one) for one in component.storage.get(action.keys)}
+        left_ms = self._left_ms(action)
+        if (callbacks := component.callbacks) is not None and callbacks.takes(action.peer):
+            callbacks.start_verify(action.peer, stand, left_ms, partial(self._ended, action))
+            return
         try:
-            received = component.agent.verify(action.peer, stand, self._left_ms(action))
+            received = component.agent.verify(action.peer, stand, left_ms)
         except TransportError as error:
             self._fail(action, error)
             return

@@ -122,6 +122,9 @@ CAPABILITY_GZIP = "gzip"
 CAPABILITY_WRITES = "writes"
 """The member takes calls passed on to it in a pipeline, answers with what they changed, and takes batches of beats."""
 
+CAPABILITY_CLIENTS_ONLY = "clients-only"
+"""Real Nacos since 2.0: it takes clients, through its port for members, and nothing else of ours."""
+
 
 @dataclass(frozen=True, slots=True)
 class PeerReport:
@@ -176,6 +179,8 @@ class Received:
     """Keys whose version here is higher, with that version."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """Keys that could not be taken, with the reason."""
+    wanted: tuple[str, ...] = ()
+    """Keys of the sender that failed a verify round: unknown here, or held in an older state."""
 
 
 class Outcome(enum.Enum):

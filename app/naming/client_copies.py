@@ -18,6 +18,8 @@ from distro.types import Version
 
 EXPIRY_MS = 180_000
 """A copy that nobody confirmed for longer goes. Source: Nacos 2.2.3, nacos.naming.client.expired.time."""
+HEARSAY_MS = 15_000
+"""Three rounds in which its member should have confirmed a client that another one told of."""
 EXPIRY_INTERVAL_MS = 5_000
 """So often all copies are looked at; those of a run that is over go at once. Source: the same."""
 REMOVALS_MAX = 200_000
@@ -39,6 +41,8 @@ class ClientMoment:
     version: Version
     info: ClientInfo | None
     state: ClientState | None
+    hearsay: bool = False
+    """Told by another than the client's member: it goes soon, unless that one confirms it."""
 
 
 class ReplicatedClients(Clients):
@@ -134,7 +138,8 @@ class ReplicatedClients(Clients):
             client = Client(moment.info or info_of(client_id), native=False, now_ms=now_ms, version=moment.version)
             self._clients[client_id] = client
             self._removals.pop(client_id, None)
-        client.revision, client.version, client.renewed_ms = state.revision, moment.version, now_ms
+        client.revision, client.version = state.revision, moment.version
+        client.renewed_ms = now_ms - max(self._expiry_ms - HEARSAY_MS, 0) if moment.hearsay else now_ms
         self._writers.add(moment.version.writer)
         events: list[Event] = []
         for key in [key for key in client.published if key not in state.publications]:

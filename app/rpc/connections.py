@@ -49,11 +49,13 @@ class Connection:
         "on_cluster_port",
         "opened_ms",
         "owed",
+        "own_member",
         "peer",
         "redirect",
         "registered",
         "remote_ip",
         "remote_port",
+        "reporter",
         "reset_rounds",
         "stream",
         "tenant",
@@ -69,6 +71,10 @@ class Connection:
         self.registered = False
         self.is_member = False
         """Another member's: no limit holds for it."""
+        self.own_member = ""
+        """The address of the member of our kind that it says it is."""
+        self.reporter = ""
+        """The address of the listed member that reported itself over it."""
         self.closing = False
         self.client_ip = self.remote_ip
         """As the client says it; limits go by this."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from itertools import chain
 
 from app.naming.events import InstancesChanged, ServiceChanged, ServiceSubscribed
 from app.naming.keys import parse_datum_key
@@ -10,6 +11,7 @@ from app.rpc.connections import Connection, Connections
 from app.rpc.handlers import Dispatcher
 from app.rpc.limits import LimitWatch
 from app.rpc.loader import Loader
+from app.rpc.member_handlers import MemberHandlers
 from app.rpc.naming import NamingHandlers
 from app.rpc.ports import RpcServices, Subscribe
 from app.rpc.push import Pusher
@@ -50,7 +52,9 @@ class RpcDoor:
         self.dispatcher.on_answer = self._pusher.answered
         self.dispatcher.on_gone = self._pusher.forget
         self._naming = NamingHandlers(services, self.board, self._infos)
-        for request_type, route in self._naming.routes().items():
+        self._members = MemberHandlers(services.client_door, services.cluster)
+        self._links = services.links
+        for request_type, route in chain(self._naming.routes().items(), self._members.routes().items()):
             self.dispatcher.add(request_type, route)
         subscribe(ServiceChanged, lambda event: self._pusher.changed(event.namespace, event.service))
         subscribe(InstancesChanged, self._on_instances)
@@ -75,6 +79,8 @@ class RpcDoor:
         """
         for server in self._servers:
             await server.start()
+        if self._links is not None:
+            await self._links.start()
         self._pusher.start()
         self.loader.start()
         self._rounds = asyncio.get_running_loop().create_task(self._check())
@@ -90,10 +96,13 @@ class RpcDoor:
             self._rounds.cancel()
         self._pusher.stop()
         self.loader.stop()
+        if self._links is not None:
+            await self._links.stop()
         for one in self.connections:
             one.close()
         await asyncio.gather(*(server.stop() for server in self._servers))
         self._naming.stop()
+        self._members.stop()
 
     def _send_away(self, connection: Connection) -> None:
         self.dispatcher.reset(connection, connection.redirect)

@@ -1,5 +1,6 @@
 """The fields of a JSON body, each checked as it is read. A null counts as absent."""
 
+import base64
 import math
 import re
 from collections.abc import Mapping
@@ -87,6 +88,20 @@ class Fields:
         if value is not None and not isinstance(value, dict):
             raise InvalidParam(f"field '{name}' should be an object")
         return Fields(value or {})
+
+    def data(self, name: str) -> bytes:
+        """Bytes, which JSON carries as base64; an absent text is empty."""
+        value = self._values.get(name)
+        if value is None:
+            return b""
+        try:
+            return base64.b64decode(value, validate=True)
+        except (TypeError, ValueError) as error:
+            raise InvalidParam(f"field '{name}' should be base64") from error
+
+    def whole_object(self, name: str) -> Mapping[str, Any]:
+        """An object as it came, for who reads it by rules of its own; an absent one is empty."""
+        return self.inner(name)._values
 
     def has(self, name: str) -> bool:
         return self._values.get(name) is not None

@@ -13,6 +13,8 @@ from app.rpc import payload as wire
 from app.rpc.connections import CONNECTIONS_MAX, LABELS_CHARS_MAX, Connection, Connections
 from app.rpc.fields import Fields
 from app.rpc.limits import LimitRule
+from app.rpc.link import OWN_KIND_ABILITY
+from app.rpc.links import MEMBER_LABEL
 from app.rpc.payload import Payload, PayloadError
 from app.rpc.ports import Clients, Cluster
 from distro.types import MemberState
@@ -45,7 +47,7 @@ class Route:
     handler: Handler
     answer_type: str
     members_only: bool = False
-    """Only through the port for members."""
+    """Only through the port for members, and from the address of one."""
 
 
 class Dispatcher:
@@ -92,6 +94,9 @@ class Dispatcher:
             # SDKs take codes from 300 to 399 in a health check for "not ready yet", and would never connect anew.
             code = wire.FAILED if kind == HEALTH_CHECK else wire.UNREGISTERED
             return wire.error_response(code, "Connection is unregistered.")
+        if route.members_only and not connection.is_member:
+            text = f"{connection.remote_ip} is not the address of a listed member"
+            return wire.error_response(wire.FORBIDDEN, text)
         try:
             fields = Fields(message.json())
         except PayloadError as error:
@@ -154,6 +159,8 @@ class Dispatcher:
         connection.client_ip = Fields({"clientIp": message.client_ip}).text("clientIp") or connection.remote_ip
         # Nobody escapes the limits by calling itself a member.
         connection.is_member = connection.on_cluster_port and self._cluster.is_listed(connection.remote_ip)
+        if connection.is_member:
+            connection.own_member = self._cluster.sender_of(labels.get(MEMBER_LABEL), connection.remote_ip) or ""
         connection.active_ms = self._now_ms()
         if self._cluster.state() is not _UP or self._is_too_many(connection):
             self.reset(connection)
@@ -169,9 +176,8 @@ class Dispatcher:
         self._connections.register(connection)
         LOG.debug("connection %s of %s is set up", connection.id, connection.agent)
         if abilities is not None:  # older clients do not know the type
-            connection.offer(
-                wire.encode_json("SetupAckRequest", {"abilityTable": SERVER_ABILITIES, "module": "internal"})
-            )
+            table = SERVER_ABILITIES | ({OWN_KIND_ABILITY: True} if connection.own_member else {})
+            connection.offer(wire.encode_json("SetupAckRequest", {"abilityTable": table, "module": "internal"}))
         return True
 
     def _is_too_many(self, connection: Connection) -> bool:

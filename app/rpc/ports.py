@@ -1,13 +1,15 @@
 """What this door needs of the node: nothing else of it is used, so that the door could be a process of its own."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from app.client_door import ClientDoor
 from app.naming.client_model import ClientInfo
 from app.naming.client_model import ServiceKey as ServiceKey
 from app.naming.durable_service import DurableService
 from app.naming.operations import DeregisterInstance, RegisterInstance
 from app.naming.service import NamingService
+from app.rpc.links import MemberLinks
 from app.settings import Settings
 from distro.types import MemberState
 
@@ -42,6 +44,12 @@ class Cluster(Protocol):
 
     def is_listed(self, remote_ip: str) -> bool: ...
 
+    def sender_of(self, named: str | None, remote_ip: str) -> str | None: ...
+
+    def receive_rpc_report(self, node: Mapping[str, Any], remote_ip: str) -> tuple[str, dict[str, Any]] | None: ...
+
+    def nacos_at(self, remote_ip: str) -> str: ...
+
 
 class PersistentWrites(Protocol):
     """Writes of persistent instances, at whichever member owns them. Each blocks: not for the event loop.
@@ -71,6 +79,14 @@ class RpcServices(Protocol):
 
     @property
     def cluster(self) -> Cluster: ...
+
+    @property
+    def client_door(self) -> ClientDoor: ...
+
+    @property
+    def links(self) -> MemberLinks | None:
+        """The connections to other members; None without any."""
+        ...
 
     @property
     def persistent_writes(self) -> PersistentWrites: ...

@@ -87,6 +87,16 @@ class StubCluster:
     def is_listed(self, remote_ip: str) -> bool:
         return remote_ip in self.listed
 
+    def sender_of(self, named: str | None, remote_ip: str) -> str | None:
+        return named if named in {one.address for one in self.others} and self.is_listed(remote_ip) else None
+
+    def nacos_at(self, remote_ip: str) -> str:
+        return next((one.address for one in self.others if one.ip == remote_ip and not one.capabilities), "")
+
+    def receive_rpc_report(self, node: Mapping[str, Any], remote_ip: str) -> tuple[str, dict[str, Any]] | None:
+        self.reports.append((node, remote_ip))
+        return (node["address"], {"address": self.self_address}) if "address" in node else None
+
     def capabilities(self, address: str) -> frozenset[str]:
         return next((one.capabilities for one in self.others if one.address == address), frozenset())
 

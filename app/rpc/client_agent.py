@@ -1,0 +1,228 @@
+"""The transport of clients: calls to members' ports that nobody waits for, and HTTP where there is no such port."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import Any, Protocol, TypeVar
+
+import orjson
+
+from app.client_replication import ClientCodec, client_id_of, client_key
+from app.naming.client_codec import ClientState, decode_client, decode_snapshot, encode_client, encode_verify
+from app.naming.client_copies import ClientMoment
+from app.rpc.distro_payload import (
+    REQUEST,
+    SNAPSHOT_KEY,
+    as_json,
+    content_of,
+    encode_request,
+    is_success,
+    packed,
+)
+from app.rpc.link import LinkClosed
+from app.rpc.links import LATE_S
+from app.rpc.payload import Payload
+from distro.codec import decode_frame, decode_received, encode_frame, gunzip_if_gzip
+from distro.errors import CodecError, TransportError
+from distro.http_agent import DistroHttpAgent
+from distro.ports import Clock, Done
+from distro.types import CAPABILITY_CLIENTS_ONLY, DataOperation, Datum, Received, Version
+
+T = TypeVar("T")
+SIDE_BY_SIDE = 16
+"""So many calls to one real Nacos at once: each is about one client."""
+HEADROOM_BYTES = 4_096
+"""Of a message, for what goes around its content."""
+
+
+class Links(Protocol):
+    """The connections to the members' ports."""
+
+    def is_running(self, peer: str) -> bool: ...
+
+    def is_nacos(self, peer: str) -> bool: ...
+
+    async def request(self, peer: str, request_type: str, body: bytes, timeout_s: float) -> Payload: ...
+
+    def begin(self, work: Coroutine[Any, Any, T], done: Callable[[T | TransportError], None]) -> None: ...
+
+    def wait(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T: ...
+
+
+class ClientAgent:
+    """DistroTransportAgent and DistroCallbackAgent of clients. Thread-safe."""
+
+    def __init__(
+        self, http: DistroHttpAgent, links: Links, codec: ClientCodec, clock: Clock, message_bytes_max: int
+    ) -> None:
+        self._http = http
+        self._links = links
+        self._codec = codec
+        self._clock = clock
+        self._content_bytes_max = (message_bytes_max - HEADROOM_BYTES) * 3 // 4  # base64 makes four bytes of three
+
+    def close(self) -> None:
+        self._http.close()
+
+    def takes(self, peer: str) -> bool:
+        return self._links.is_running(peer)
+
+    # --- calls that nobody waits for --------------------------------------------------------------
+
+    def start_sync(self, peer: str, datums: list[Datum], timeout_ms: int, done: Done) -> None:
+        """Send the datums. One that no message holds goes over HTTP, for which the caller waits."""
+        timeout_s = timeout_ms / 1_000
+        if self._links.is_nacos(peer):
+            self._links.begin(self._tell_each(peer, datums, timeout_s), done)
+            return
+        content = packed(encode_frame(datums, self._codec, self._clock.monotonic_ms(), versioned=True))
+        if len(content) > self._content_bytes_max:
+            self._over_http(lambda: self._http.sync_data(peer, datums, timeout_ms), done)
+            return
+        self._links.begin(self._received(peer, DataOperation.CHANGE, content, timeout_s), done)
+
+    def start_verify(self, peer: str, stand: Mapping[str, str], timeout_ms: int, done: Done) -> None:
+        timeout_s = timeout_ms / 1_000
+        if self._links.is_nacos(peer):
+            self._links.begin(self._verify_each(peer, stand, timeout_s), done)
+            return
+        content = packed(orjson.dumps(stand))
+        if len(content) > self._content_bytes_max:
+            self._over_http(lambda: self._http.verify(peer, stand, timeout_ms), done)
+            return
+        self._links.begin(self._received(peer, DataOperation.VERIFY, content, timeout_s), done)
+
+    @staticmethod
+    def _over_http(call: Callable[[], Received], done: Done) -> None:
+        try:
+            received = call()
+        except TransportError as error:
+            done(error)
+        else:
+            done(received)
+
+    async def _received(self, peer: str, operation: DataOperation, content: bytes, timeout_s: float) -> Received:
+        body = encode_request(operation, peer, "", content)
+        answer = content_of(await self._links.request(peer, REQUEST, body, timeout_s))
+        try:
+            return decode_received(answer)
+        except CodecError as error:
+            raise TransportError(f"the answer of {peer} cannot be read: {error}") from error
+
+    # --- to real Nacos ----------------------------------------------------------------------------
+
+    async def _tell_each(self, peer: str, datums: Iterable[Datum], timeout_s: float) -> Received:
+        """Tell of each client in a call of its own; the first failure is that of all: they are sent again."""
+
+        async def tell(datum: Datum) -> None:
+            moment: ClientMoment = datum.value
+            client_id = client_id_of(datum.key) or ""
+            if moment.state is None:
+                body = encode_request(DataOperation.DELETE, peer, client_id, None)
+            else:
+                body = encode_request(DataOperation.CHANGE, peer, client_id, encode_client(moment.state))
+            answer = await self._links.request(peer, REQUEST, body, timeout_s)
+            if not is_success(answer):
+                raise TransportError(f"{peer} does not take client {client_id}: {answer.body[:200]!r}")
+
+        failures = [one for one in await _side_by_side(tell, datums, timeout_s) if one is not None]
+        if failures:
+            raise failures[0]
+        return Received()
+
+    async def _verify_each(self, peer: str, stand: Mapping[str, str], timeout_s: float) -> Received:
+        """Tell each client's revision; those that the peer does not hold so are wanted, failures are not."""
+        wanted = list[str]()
+
+        async def verify(item: tuple[str, str]) -> None:
+            key, revision = item
+            client_id = client_id_of(key) or ""
+            body = encode_request(DataOperation.VERIFY, peer, client_id, encode_verify(client_id, int(revision)))
+            if not is_success(await self._links.request(peer, REQUEST, body, timeout_s)):
+                wanted.append(key)
+
+        told = [item for item in stand.items() if item[1]]
+        failures = [one for one in await _side_by_side(verify, told, timeout_s) if one is not None]
+        if failures and len(failures) == len(told):
+            raise failures[0]
+        return Received(wanted=tuple(wanted))
+
+    # --- calls that are waited for ----------------------------------------------------------------
+
+    def sync_data(self, peer: str, datums: list[Datum], timeout_ms: int) -> Received:
+        """For a peer to which there is no connection now."""
+        self._check_takes_http(peer)
+        return self._http.sync_data(peer, datums, timeout_ms)
+
+    def verify(self, peer: str, stand: Mapping[str, str], timeout_ms: int) -> Received:
+        """For a peer to which there is no connection now."""
+        self._check_takes_http(peer)
+        return self._http.verify(peer, stand, timeout_ms)
+
+    def _check_takes_http(self, peer: str) -> None:
+        if CAPABILITY_CLIENTS_ONLY in self._http.capabilities(peer):
+            raise LinkClosed(f"no connection to {peer} for members' calls")
+
+    def query(self, peer: str, keys: tuple[str, ...], timeout_ms: int) -> list[Datum]:
+        timeout_s = timeout_ms / 1_000
+        if not self._links.is_running(peer):
+            return self._http.query(peer, keys, timeout_ms)
+        if self._links.is_nacos(peer):
+            found = (self._links.wait(self._query_one(peer, key, timeout_s), timeout_s) for key in keys)
+            return [one for one in found if one is not None]
+        body = encode_request(DataOperation.QUERY, peer, "", packed(orjson.dumps(keys)))
+        answer = self._links.wait(self._links.request(peer, REQUEST, body, timeout_s), timeout_s)
+        try:
+            plain = gunzip_if_gzip(content_of(answer), self._http.body_bytes_max)
+            return decode_frame(plain, self._codec, self._clock.monotonic_ms())[0]
+        except CodecError as error:
+            raise TransportError(f"the datums of {peer} cannot be read: {error}") from error
+
+    async def _query_one(self, peer: str, key: str, timeout_s: float) -> Datum | None:
+        body = encode_request(DataOperation.QUERY, peer, client_id_of(key) or "", None)
+        content = content_of(await self._links.request(peer, REQUEST, body, timeout_s))
+        if not content:
+            return None
+        try:
+            return _datum(peer, decode_client(as_json(content), None, self._clock.wall_ms()))
+        except CodecError as error:
+            raise TransportError(f"the client of {peer} cannot be read: {error}") from error
+
+    def load(self, peer: str, timeout_ms: int) -> list[Datum] | None:
+        """All clients that the peer knows; of our own kind over HTTP, in as many parts as it takes."""
+        if not self._links.is_nacos(peer):
+            return self._http.load(peer, timeout_ms)
+        timeout_s = timeout_ms / 1_000
+        body = encode_request(DataOperation.SNAPSHOT, peer, SNAPSHOT_KEY, None)
+        content = content_of(self._links.wait(self._links.request(peer, REQUEST, body, timeout_s), timeout_s + LATE_S))
+        try:
+            states, _ = decode_snapshot(content, self._clock.wall_ms())
+        except CodecError as error:
+            raise TransportError(f"the snapshot of {peer} cannot be read: {error}") from error
+        return [_datum(peer, state) for state in states]
+
+
+def _datum(peer: str, state: ClientState) -> Datum:
+    """A client of which a real Nacos tells that need not be the one that it is connected to."""
+    version = Version(1, 1, peer)
+    return Datum(client_key(state.client_id), version, ClientMoment(version, None, state, hearsay=True))
+
+
+async def _side_by_side(
+    work: Callable[[T], Awaitable[None]], items: Iterable[T], timeout_s: float
+) -> list[TransportError | None]:
+    """Do it for all, some at once; what came of each, in order. Those that did not end in time failed."""
+    slots = asyncio.Semaphore(SIDE_BY_SIDE)
+
+    async def one(item: T) -> TransportError | None:
+        try:
+            async with slots:
+                await work(item)
+        except TransportError as error:
+            return error
+        return None
+
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await asyncio.gather(*map(one, items))
+    except TimeoutError:
+        return [TransportError("the member does not answer in time")]
