@@ -200,6 +200,7 @@ class Node:
     def _build_rpc(self) -> list[Tick]:
         """Make the gRPC door, if there is to be one; return what the timer does for it."""
         self.persistent_writes = PersistentCalls(self)
+        self.peer_calls = None
         settings = self.settings.rpc
         rpc = RpcDoor(self, settings, self._notify.subscribe) if settings else None
         self.loop_doors = (rpc,) if rpc else ()

@@ -34,7 +34,7 @@ class RpcDoor:
         now_ms = clock.monotonic_ms
         self.limits = LimitWatch(services.settings.data_dir.joinpath(*LIMIT_RULE_PATH))
         self.connections = Connections(services.wall_ms, now_ms)
-        self.loader = Loader(self.connections, settings.sdk.port, services.wall_ms, now_ms, self._send_away)
+        self.loader = Loader(self.connections, settings.sdk.port, services, now_ms, self._send_away)
         self.dispatcher = Dispatcher(
             self.connections, services.cluster, services.clients, lambda: self.limits.rule, now_ms
         )
@@ -50,7 +50,7 @@ class RpcDoor:
         self.dispatcher.on_answer = self._pusher.answered
         self.dispatcher.on_gone = self._pusher.forget
         self._naming = NamingHandlers(services, self.board, self._infos)
-        for request_type, route in self._naming.routes().items():
+        for request_type, route in {**self._naming.routes(), **self.loader.routes()}.items():
             self.dispatcher.add(request_type, route)
         subscribe(ServiceChanged, lambda event: self._pusher.changed(event.namespace, event.service))
         subscribe(InstancesChanged, self._on_instances)

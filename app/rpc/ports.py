@@ -1,6 +1,6 @@
 """What this door needs of the node: nothing else of it is used, so that the door could be a process of its own."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from app.naming.client_model import ClientInfo
@@ -9,7 +9,7 @@ from app.naming.durable_service import DurableService
 from app.naming.operations import DeregisterInstance, RegisterInstance
 from app.naming.service import NamingService
 from app.settings import Settings
-from distro.types import MemberState
+from distro.types import Member, MemberState
 
 
 class Clients(Protocol):
@@ -38,6 +38,12 @@ class Clients(Protocol):
 class Cluster(Protocol):
     """The member list, as this door uses it."""
 
+    self_address: str
+
+    def members(self) -> list[Member]:
+        """All members with this node among them, by address."""
+        ...
+
     def state(self) -> MemberState: ...
 
     def is_listed(self, remote_ip: str) -> bool: ...
@@ -52,6 +58,18 @@ class PersistentWrites(Protocol):
     def register(self, command: RegisterInstance) -> None: ...
 
     def deregister(self, command: DeregisterInstance) -> None: ...
+
+
+class PeerCalls(Protocol):
+    """Calls of other members over their cluster port. Thread-safe, and blocks: not for the event loop."""
+
+    def call(self, peer: str, type_name: str, fields: Mapping[str, Any], timeout_ms: int) -> dict[str, Any]:
+        """The JSON of the answer.
+
+        Raises:
+            TransportError: the peer was not reached, did not answer in time, or refused.
+        """
+        ...
 
 
 class RpcServices(Protocol):
@@ -74,6 +92,15 @@ class RpcServices(Protocol):
 
     @property
     def persistent_writes(self) -> PersistentWrites: ...
+
+    @property
+    def peer_calls(self) -> PeerCalls | None:
+        """None when there is no way to other members."""
+        ...
+
+    def counters(self) -> Mapping[str, int | float]:
+        """``cpu`` and ``load`` among them."""
+        ...
 
     def wall_ms(self) -> int: ...
 
