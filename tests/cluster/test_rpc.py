@@ -490,6 +490,10 @@ class TestConnections:
                 async with SdkClient(node.cluster_port) as member:
                     await member.set_up(labels={"source": "cluster"})
                     assert not member.ended
+                async with node.client() as third:
+                    await third.set_up()
+                    assert [message.type for message in third.messages] == ["ConnectResetRequest"]
+                    assert third.ended
                 assert one.messages == []
 
         try:
@@ -542,6 +546,29 @@ class TestLoader:
         assert call("GET", "/v2/core/loader/reloadCurrent", count="x").status == 400
         assert call("GET", "/v2/core/loader/reloadCurrent", count=9, redirectAddress="a b").status == 400
         assert call("GET", "/v2/core/loader/smartReloadCluster", loaderFactor="x").status == 400
+
+    def test_a_member_asks_for_the_load_and_has_the_latest_client_sent_to_another(self, node: RpcNode) -> None:
+        async def main() -> None:
+            async with node.client() as first, node.client() as second, SdkClient(node.cluster_port) as member:
+                await first.set_up()
+                await asyncio.sleep(0.01)
+                await second.set_up()
+                await member.set_up(labels={"source": "cluster"})
+                told = await member.call("ServerLoaderInfoRequest")
+                assert told["@type"] == "ServerLoaderInfoResponse"
+                count = int(told["loaderMetrics"]["sdkConCount"])
+                assert int(told["loaderMetrics"]["conCount"]) > count >= 2
+                wanted = {"reloadCount": count - 1, "reloadServer": "10.5.5.5:8848"}
+                for type_name in ("ServerLoaderInfoRequest", "ServerReloadRequest"):
+                    assert (await first.call(type_name, **wanted))["errorCode"] == 502
+                ignored = await member.call("ServerReloadRequest", **{**wanted, "reloadCount": count})
+                assert (ignored["@type"], ignored["message"]) == ("ServerReloadResponse", "ignore")
+                assert (await member.call("ServerReloadRequest", **wanted))["message"] == "ok"
+                [reset] = await second.wait(lambda: second.of_type("ConnectResetRequest"))
+                assert (reset.json()["serverIp"], reset.json()["serverPort"]) == ("10.5.5.5", "8848")
+                assert first.messages == []
+
+        run_client(main)
 
     def test_a_node_alone_tells_what_it_carries_and_has_nobody_to_send_clients_to(self, node: RpcNode) -> None:
         call = node.member.client.call
