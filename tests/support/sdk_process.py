@@ -15,6 +15,8 @@ from tests.support.processes import clean_environ
 from tests.support.sdk_client import SdkClient
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+LIFE_S = 120.0
+"""It ends by itself after this, should a test be ended that would have ended it."""
 
 
 class SdkProcess:
@@ -57,7 +59,7 @@ async def _live(port: int, service: str, ip: str) -> None:
         connection_id = await client.set_up()
         await client.register(service, ip)
         os.write(1, f"{connection_id}\n".encode())
-        await asyncio.Event().wait()
+        await asyncio.sleep(LIFE_S)
 
 
 if __name__ == "__main__":
