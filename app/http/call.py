@@ -235,7 +235,7 @@ class LoopDoor(Protocol):
 
 
 class Loader(Protocol):
-    """Connections of another door, as operators see them. Each call returns at once."""
+    """Connections of another door, as operators see them. A call returns at once, but for those that say otherwise."""
 
     def current(self) -> dict[str, Any]:
         """What is to be shown of each, by id."""
@@ -245,6 +245,14 @@ class Loader(Protocol):
 
     def reload_to(self, count: int, redirect: tuple[str, int] | None) -> None:
         """Send the latest elsewhere, so that ``count`` are left."""
+        ...
+
+    def cluster(self) -> dict[str, Any]:
+        """How connections are spread over all members. Asks the others, and waits for seconds at most."""
+        ...
+
+    def smart_reload(self, factor: float) -> bool:
+        """Have full members send clients to empty ones; whether all took it. Asks the others, and waits."""
         ...
 
 

@@ -2,12 +2,15 @@
 
 from app.addresses import split_address
 from app.http.answers import json_reply, text_reply
-from app.http.call import Answer, Call, Services, route
-from app.http.values import java_int
+from app.http.call import Answer, Call, Loader, Services, route
+from app.http.values import java_double, java_int
 from app.naming.errors import InvalidParam, NotFound
 
 PATH = "/v2/core/loader"
 SUCCESS = "success"
+DONE, NOT_DONE = "Ok", "Fail"
+FACTOR_DEFAULT = "0.1"
+FACTOR_MAX = 10.0
 
 
 @route("GET", f"{PATH}/current")
@@ -34,6 +37,27 @@ def reload_current(call: Call, services: Services) -> Answer:
     if services.loader is not None:
         services.loader.reload_to(count, redirect)
     return text_reply(200, SUCCESS)
+
+
+@route("GET", f"{PATH}/cluster")
+def cluster(call: Call, services: Services) -> Answer:
+    """What each member carries. Shape and names: Nacos 2.2.3; a member that did not answer is counted only."""
+    return json_reply(_loader_of(services).cluster())
+
+
+@route("GET", f"{PATH}/smartReloadCluster")
+def smart_reload(call: Call, services: Services) -> Answer:
+    """Have members with more than their share of clients send some to those with less."""
+    factor = java_double(call.parameters.optional("loaderFactor") or FACTOR_DEFAULT)
+    if not 0 <= factor <= FACTOR_MAX:
+        raise InvalidParam(f"Param 'loaderFactor' is illegal, it should be a number from 0 to {FACTOR_MAX:g}.")
+    return text_reply(200, DONE if _loader_of(services).smart_reload(factor) else NOT_DONE)
+
+
+def _loader_of(services: Services) -> Loader:
+    if services.loader is None:
+        raise NotFound("gRPC is switched off here: this node has no connections of SDKs")
+    return services.loader
 
 
 def _redirect_of(call: Call) -> tuple[str, int] | None:

@@ -31,7 +31,12 @@ READ_THREADS = 4
 compute for a switch interval. Eight clients on cold pages made the p99 of beats 150 to 700 ms with a thread each."""
 BUSY_INTERVAL_S = 0.0001
 READS = (b"GET", b"HEAD")
-WAITING_READS = ("/v1/ns/service/subscribers", "/v1/ns/api/clientBeat")
+WAITING_READS = (
+    "/v1/ns/service/subscribers",
+    "/v1/ns/api/clientBeat",
+    "/v2/core/loader/cluster",
+    "/v2/core/loader/smartReloadCluster",
+)
 """They ask other members."""
 BODIES_BYTES_MAX = 512 * 1024 * 1024
 """Of all requests under way together."""

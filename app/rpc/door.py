@@ -36,7 +36,7 @@ class RpcDoor:
         now_ms = clock.monotonic_ms
         self.limits = LimitWatch(services.settings.data_dir.joinpath(*LIMIT_RULE_PATH))
         self.connections = Connections(services.wall_ms, now_ms)
-        self.loader = Loader(self.connections, settings.sdk.port, services.wall_ms, now_ms, self._send_away)
+        self.loader = Loader(self.connections, settings.sdk.port, services, now_ms, self._send_away)
         self.dispatcher = Dispatcher(
             self.connections, services.cluster, services.clients, lambda: self.limits.rule, now_ms
         )
@@ -54,7 +54,8 @@ class RpcDoor:
         self._naming = NamingHandlers(services, self.board, self._infos)
         self._members = MemberHandlers(services.client_door, services.cluster)
         self._links = services.links
-        for request_type, route in chain(self._naming.routes().items(), self._members.routes().items()):
+        routes = chain(self._naming.routes().items(), self._members.routes().items(), self.loader.routes().items())
+        for request_type, route in routes:
             self.dispatcher.add(request_type, route)
         subscribe(ServiceChanged, lambda event: self._pusher.changed(event.namespace, event.service))
         subscribe(InstancesChanged, self._on_instances)

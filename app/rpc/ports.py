@@ -11,7 +11,7 @@ from app.naming.operations import DeregisterInstance, RegisterInstance
 from app.naming.service import NamingService
 from app.rpc.links import MemberLinks
 from app.settings import Settings
-from distro.types import MemberState
+from distro.types import Member, MemberState
 
 
 class Clients(Protocol):
@@ -40,6 +40,12 @@ class Clients(Protocol):
 class Cluster(Protocol):
     """The member list, as this door uses it."""
 
+    self_address: str
+
+    def members(self) -> list[Member]:
+        """All members with this node among them, by address."""
+        ...
+
     def state(self) -> MemberState: ...
 
     def is_listed(self, remote_ip: str) -> bool: ...
@@ -60,6 +66,18 @@ class PersistentWrites(Protocol):
     def register(self, command: RegisterInstance) -> None: ...
 
     def deregister(self, command: DeregisterInstance) -> None: ...
+
+
+class PeerCalls(Protocol):
+    """Calls of other members over their cluster port. Thread-safe, and blocks: not for the event loop."""
+
+    def call(self, peer: str, type_name: str, fields: Mapping[str, Any], timeout_ms: int) -> dict[str, Any]:
+        """The JSON of the answer.
+
+        Raises:
+            TransportError: the peer was not reached, did not answer in time, or refused.
+        """
+        ...
 
 
 class RpcServices(Protocol):
@@ -90,6 +108,10 @@ class RpcServices(Protocol):
 
     @property
     def persistent_writes(self) -> PersistentWrites: ...
+
+    def counters(self) -> Mapping[str, int | float]:
+        """``cpu`` and ``load`` among them."""
+        ...
 
     def wall_ms(self) -> int: ...
 

@@ -14,7 +14,9 @@ import orjson
 import pytest
 
 from tests.support.processes import ClusterProcesses, Member, eventually, free_ports
+from tests.support.relay import Relay
 from tests.support.sdk_client import SdkClient, hosts_of, run_client
+from tests.support.sdk_process import SdkProcess
 
 SOON_S = 0.5
 """Within this a change is pushed, and what a cut connection published is gone."""
@@ -419,27 +421,35 @@ class TestPushes:
 
 class TestConnections:
     def test_silent_clients_are_asked_and_who_does_not_answer_is_gone(self, node: RpcNode) -> None:
+        """Whatever the reason: it does not want to, its network lost its route, its process stands still."""
+
         async def main() -> None:
             async with (
                 node.client(acknowledges=False) as dead,
                 node.client(acknowledges=False) as alive,
                 node.client() as busy,
+                Relay(node.sdk_port) as relay,
+                SdkClient(relay.port) as cut,
             ):
                 alive.answers_detection = True
-                await dead.set_up()
-                await alive.set_up()
+                for number, one in enumerate((dead, alive, cut)):
+                    await one.set_up()
+                    await one.register("silent", f"1.1.1.{number}")
                 await busy.set_up()
-                await dead.register("silent", "1.1.1.1")
-                await alive.register("silent", "1.1.1.2")
-                begun_s = time.monotonic()
-                while not dead.ended:
-                    await busy.call("HealthCheckRequest")
-                    await asyncio.sleep(0.5)
-                    assert time.monotonic() - begun_s < 26
-                assert time.monotonic() - begun_s > 19
+                with SdkProcess(node.sdk_port, "silent", "1.1.1.9") as stopped:
+                    assert len(await busy.hosts("silent")) == 4
+                    begun_s = time.monotonic()
+                    stopped.freeze()
+                    relay.swallow()
+                    while (hosts := set(await busy.hosts("silent"))) != {"1.1.1.1:80"}:
+                        assert {"1.1.1.2:80", "1.1.1.9:80"} <= hosts or time.monotonic() - begun_s > 19
+                        assert time.monotonic() - begun_s < 27
+                        await busy.call("HealthCheckRequest")
+                        await asyncio.sleep(0.5)
+                await dead.wait(lambda: dead.ended)
+                assert not cut.ended, "it was told nothing, as nothing reaches it"
                 assert len(dead.of_type("ClientDetectionRequest")) == 1
                 assert not busy.of_type("ClientDetectionRequest")
-                assert set(await busy.hosts("silent")) == {"1.1.1.2:80"}
                 await alive.wait(lambda: alive.of_type("ClientDetectionRequest"))
                 await asyncio.sleep(1.5)
                 assert not alive.ended
@@ -480,6 +490,10 @@ class TestConnections:
                 async with SdkClient(node.cluster_port) as member:
                     await member.set_up(labels={"source": "cluster"})
                     assert not member.ended
+                async with node.client() as third:
+                    await third.set_up()
+                    assert [message.type for message in third.messages] == ["ConnectResetRequest"]
+                    assert third.ended
                 assert one.messages == []
 
         try:
@@ -531,6 +545,51 @@ class TestLoader:
         assert call("GET", "/v2/core/loader/reloadClient").status == 400
         assert call("GET", "/v2/core/loader/reloadCurrent", count="x").status == 400
         assert call("GET", "/v2/core/loader/reloadCurrent", count=9, redirectAddress="a b").status == 400
+        assert call("GET", "/v2/core/loader/smartReloadCluster", loaderFactor="x").status == 400
+
+    def test_a_member_asks_for_the_load_and_has_the_latest_client_sent_to_another(self, node: RpcNode) -> None:
+        async def main() -> None:
+            async with node.client() as first, node.client() as second, SdkClient(node.cluster_port) as member:
+                await first.set_up()
+                await asyncio.sleep(0.01)
+                await second.set_up()
+                await member.set_up(labels={"source": "cluster"})
+                told = await member.call("ServerLoaderInfoRequest")
+                assert told["@type"] == "ServerLoaderInfoResponse"
+                count = int(told["loaderMetrics"]["sdkConCount"])
+                assert int(told["loaderMetrics"]["conCount"]) > count >= 2
+                wanted = {"reloadCount": count - 1, "reloadServer": "10.5.5.5:8848"}
+                for type_name in ("ServerLoaderInfoRequest", "ServerReloadRequest"):
+                    assert (await first.call(type_name, **wanted))["errorCode"] == 502
+                ignored = await member.call("ServerReloadRequest", **{**wanted, "reloadCount": count})
+                assert (ignored["@type"], ignored["message"]) == ("ServerReloadResponse", "ignore")
+                assert (await member.call("ServerReloadRequest", **wanted))["message"] == "ok"
+                [reset] = await second.wait(lambda: second.of_type("ConnectResetRequest"))
+                assert (reset.json()["serverIp"], reset.json()["serverPort"]) == ("10.5.5.5", "8848")
+                assert first.messages == []
+
+        run_client(main)
+
+    def test_a_node_alone_tells_what_it_carries_and_has_nobody_to_send_clients_to(self, node: RpcNode) -> None:
+        call = node.member.client.call
+
+        async def main() -> None:
+            async with node.client() as one, node.client() as two:
+                await one.set_up()
+                await two.set_up()
+                shown = await asyncio.to_thread(call, "GET", "/v2/core/loader/cluster")
+                told = shown.json()
+                [detail] = told["detail"]
+                assert detail["address"] == node.member.address
+                assert detail["metric"]["sdkConCount"] == str(told["total"])
+                assert float(detail["metric"]["load"]) >= 0
+                assert told["total"] >= 2
+                assert (told["memberCount"], told["metricsCount"], told["completed"]) == (1, 1, True)
+                evened = await asyncio.to_thread(call, "GET", "/v2/core/loader/smartReloadCluster")
+                assert evened.body == b"Ok"
+                assert (one.messages, two.messages) == ([], [])
+
+        run_client(main)
 
 
 def test_a_port_that_is_taken_is_said_and_ends_the_start(tmp_path: Path) -> None:

@@ -56,7 +56,15 @@ def test_reads_have_few_threads_and_writes_do_not_wait_for_them() -> None:
     run_loop(main)
 
 
-@pytest.mark.parametrize("path", ["/v1/ns/service/subscribers?serviceName=a", "/v1/ns/api/clientBeat"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/ns/service/subscribers?serviceName=a",
+        "/v1/ns/api/clientBeat",
+        "/v2/core/loader/cluster",
+        "/v2/core/loader/smartReloadCluster?loaderFactor=0.1",
+    ],
+)
 def test_reads_that_ask_other_members_keep_no_page_waiting(path: str) -> None:
     async def main(_: SkippingLoop) -> None:
         gate = Gate()

@@ -1,0 +1,61 @@
+"""How clients are spread over the members, and evening that out, over HTTP."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from tests.support.door import Door
+
+PATH = "/nacos/v2/core/loader"
+
+
+@dataclass
+class StubLoader:
+    """Notes the factors that it is asked with."""
+
+    evened: bool = True
+    factors: list[float] = field(default_factory=list)
+
+    def current(self) -> dict[str, Any]:
+        return {}
+
+    def reload_client(self, connection_id: str, redirect: tuple[str, int] | None) -> None:
+        raise AssertionError(connection_id)
+
+    def reload_to(self, count: int, redirect: tuple[str, int] | None) -> None:
+        raise AssertionError(count)
+
+    def cluster(self) -> dict[str, Any]:
+        return {"memberCount": 3, "completed": False}
+
+    def smart_reload(self, factor: float) -> bool:
+        self.factors.append(factor)
+        return self.evened
+
+
+def test_what_members_carry_is_told_plainly(door: Door, client: FlaskClient) -> None:
+    door.loader = StubLoader()
+    answer = client.get(f"{PATH}/cluster")
+    assert (answer.status_code, answer.get_json()) == (200, {"memberCount": 3, "completed": False})
+
+
+def test_evening_out_says_whether_all_took_it(door: Door, client: FlaskClient) -> None:
+    door.loader = loader = StubLoader()
+    assert client.get(f"{PATH}/smartReloadCluster").data == b"Ok"
+    loader.evened = False
+    assert client.get(f"{PATH}/smartReloadCluster?loaderFactor=0.25&force=true").data == b"Fail"
+    assert loader.factors == [0.1, 0.25]
+
+
+@pytest.mark.parametrize("factor", ["x", "-0.1", "NaN", "Infinity", "10.5"])
+def test_a_factor_that_is_none_is_refused(door: Door, client: FlaskClient, factor: str) -> None:
+    door.loader = loader = StubLoader()
+    assert client.get(f"{PATH}/smartReloadCluster?loaderFactor={factor}").status_code == 400
+    assert loader.factors == []
+
+
+@pytest.mark.parametrize("path", ["cluster", "smartReloadCluster"])
+def test_a_node_without_grpc_has_nothing_to_say(client: FlaskClient, path: str) -> None:
+    assert client.get(f"{PATH}/{path}").status_code == 404
