@@ -1,5 +1,6 @@
 """What client libraries live through, all at once: they mostly wait, each for timings of its own."""
 
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -14,6 +15,10 @@ Environments = Mapping[str, Environment | NotInstallable]
 """The libraries, by name, or why one is not there."""
 Failures = Mapping[str, BaseException | None]
 """By library: what went wrong first. A library that is not installed is missing."""
+Chapters = Mapping[str, Failures]
+"""What had gone wrong by the end of each chapter; empty when no library is installed."""
+LONG = '{"preserved.heart.beat.timeout":"600000","preserved.ip.delete.timeout":"600000"}'
+"""Metadata of an instance for which nobody beats while a test lasts."""
 
 
 class Stories:
@@ -26,6 +31,14 @@ class Stories:
             if isinstance(environment, Environment)
         }
         self.failures: dict[str, BaseException | None] = dict.fromkeys(self.programs)
+        self.chapters: dict[str, Failures] = {}
+
+    def chapter(self, title: str, work: Callable[[str, Program], None]) -> None:
+        """Run a phase that is told of by tests of its own."""
+        begun_s = time.monotonic()
+        self.phase(work)
+        self.chapters[title] = dict(self.failures)
+        print(f"{title}: {time.monotonic() - begun_s:.1f} s")
 
     def phase(self, work: Callable[[str, Program], None]) -> None:
         going = [name for name, failure in self.failures.items() if failure is None]
