@@ -33,6 +33,7 @@ TOLD_OF_NONE = ("java",)
 FREEZABLE = ("go", "java", "python-3")
 """The first that is installed is frozen; the quickest to come back is first."""
 OTHER = "other"
+"""A namespace."""
 
 # With the installation of all libraries, which is only once.
 pytestmark = pytest.mark.timeout(480)
@@ -192,7 +193,7 @@ def stay_apart(name: str, program: Program, cluster: ClusterProcesses) -> None:
         assert {where for _, told, where in program.events if told == client} == instances
     all_list(cluster, service, "10.7.5.0", "10.7.5.1")
     for member in cluster:
-        assert member.client.hosts(service, namespaceId=OTHER).keys() == seen["apart"]
+        eventually(lambda: member.client.hosts(service, namespaceId=OTHER).keys() == seen["apart"], SEEN_TIMEOUT_S)  # noqa: B023
     for client in spaces:
         program.call("close", client)
 
