@@ -21,7 +21,8 @@ PROGRAMS = Path(__file__).with_name("programs")
 JAVA_SOURCES = ("pom.xml", "src/main/java/JavaClient.java")
 GO_SOURCES = ("go.mod", "go.sum", "lines/lines.go", "http/main.go", "grpc/main.go")
 PYTHON_SDK = "nacos-sdk-python==0.1.17"
-JAVA_SDK, JAVA_GRPC_SDK = "1.4.8", "2.5.1"
+JAVA_SDK, JAVA_2_SDK, JAVA_3_SDK = "1.4.8", "2.5.1", "3.1.1"
+"""The first speaks HTTP, the others gRPC."""
 PYTHON_2_SDK, PYTHON_3_SDK = "nacos-sdk-python==2.0.11", "nacos-sdk-python==3.2.0"
 """They speak gRPC."""
 NODE_SDK = '{"private": true, "dependencies": {"nacos": "2.6.3"}}\n'
@@ -139,7 +140,8 @@ INSTALLERS: Mapping[str, Callable[[], Environment]] = {
 }
 """Over HTTP."""
 GRPC_INSTALLERS: Mapping[str, Callable[[], Environment]] = {
-    "java": partial(install_java, JAVA_GRPC_SDK),
+    "java": partial(install_java, JAVA_2_SDK),
+    "java-3": partial(install_java, JAVA_3_SDK),
     "go": partial(install_go, "grpc"),
     "python-2": partial(install_python_rpc, PYTHON_2_SDK),
     "python-3": partial(install_python_rpc, PYTHON_3_SDK),

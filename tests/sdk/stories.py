@@ -16,7 +16,7 @@ Environments = Mapping[str, Environment | NotInstallable]
 Failures = Mapping[str, BaseException | None]
 """By library: what went wrong first. A library that is not installed is missing."""
 Chapters = Mapping[str, Failures]
-"""What had gone wrong by the end of each chapter; empty when no library is installed."""
+"""What went wrong in each chapter; empty when no library is installed."""
 LONG = '{"preserved.heart.beat.timeout":"600000","preserved.ip.delete.timeout":"600000"}'
 """Metadata of an instance for which nobody beats while a test lasts."""
 
@@ -35,9 +35,12 @@ class Stories:
 
     def chapter(self, title: str, work: Callable[[str, Program], None]) -> None:
         """Run a phase that is told of by tests of its own."""
-        begun_s = time.monotonic()
+        begun_s, earlier = time.monotonic(), dict(self.failures)
         self.phase(work)
-        self.chapters[title] = dict(self.failures)
+        self.chapters[title] = {
+            name: AssertionError(f"did not get so far: {before}") if (before := earlier[name]) else failure
+            for name, failure in self.failures.items()
+        }
         print(f"{title}: {time.monotonic() - begun_s:.1f} s")
 
     def phase(self, work: Callable[[str, Program], None]) -> None:

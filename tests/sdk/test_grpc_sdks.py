@@ -28,7 +28,7 @@ ATTEMPTS_MAX = 40
 PORT = 8080
 METADATA = {"zone": "a b", "größe": "l&m=n"}
 CHANGED_METADATA = {"zone": "c.d", "größe": "x l"}
-TOLD_OF_NONE = ("java",)
+TOLD_OF_NONE = ("java", "java-3")
 """The others' listeners do not hear of an empty list."""
 FREEZABLE = ("go", "java", "python-3")
 """The first that is installed is frozen; the quickest to come back is first."""
