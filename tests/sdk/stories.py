@@ -10,6 +10,8 @@ import pytest
 
 from tests.sdk.environments import Environment, NotInstallable
 from tests.sdk.program import Program
+from tests.support.client import Answer
+from tests.support.processes import eventually
 
 Environments = Mapping[str, Environment | NotInstallable]
 """The libraries, by name, or why one is not there."""
@@ -19,6 +21,13 @@ Chapters = Mapping[str, Failures]
 """What went wrong in each chapter; empty when no library is installed."""
 LONG = '{"preserved.heart.beat.timeout":"600000","preserved.ip.delete.timeout":"600000"}'
 """Metadata of an instance for which nobody beats while a test lasts."""
+WRITE_TIMEOUT_S = 10.0
+"""4 s until a member is DOWN, and two calls of 2 s that meet 503."""
+
+
+def write(call: Callable[[], Answer]) -> None:
+    """Return when the member took it: what belongs to another that is dead, or about to move, is refused at first."""
+    eventually(lambda: call().status == 200, WRITE_TIMEOUT_S)
 
 
 class Stories:

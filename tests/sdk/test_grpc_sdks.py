@@ -13,14 +13,13 @@ import pytest
 
 from tests.sdk.environments import GRPC_INSTALLERS, Environment
 from tests.sdk.program import Program, SdkError
-from tests.sdk.stories import LONG, Chapters, Environments, Stories, tell
+from tests.sdk.stories import LONG, Chapters, Environments, Stories, tell, write
 from tests.support.processes import ClusterProcesses, Member, eventually
 
 SEEN_TIMEOUT_S = 3.0
 EVENT_TIMEOUT_S = 3.0
 BACK_TIMEOUT_S = 60.0
 """Libraries notice a dead connection when they next use it, after 5 s; those of Python redo all each 30 s."""
-WRITE_TIMEOUT_S = 10.0
 FROZEN_TIMEOUT_S = 26.0
 """For a connection that is open and silent: 20 s, then up to 3 s until it is asked, and 1 s to answer."""
 ATTEMPTS_MAX = 40
@@ -238,15 +237,10 @@ def fail_over(name: str, program: Program, cluster: ClusterProcesses, ip: str) -
     [home] = eventually(lambda: homes(left, service, ip), BACK_TIMEOUT_S)
     all_list(cluster, service, ip, members=left)
     [other] = [member for member in left if member is not home]
-
-    def is_written() -> bool:
-        return other.client.register(told, "10.7.6.1", PORT, metadata=LONG).status == 200
-
-    # Until the dead member is DOWN, services of which it was in charge are refused with 503.
-    eventually(is_written, WRITE_TIMEOUT_S)
+    write(lambda: other.client.register(told, "10.7.6.1", PORT, metadata=LONG))
     program.wait_event("added", "roaming", f"10.7.6.1:{PORT}", BACK_TIMEOUT_S)
     # Maybe it heard of that when it subscribed anew; of this it is told.
-    assert other.client.register(told, "10.7.6.2", PORT, metadata=LONG).status == 200
+    write(lambda: other.client.register(told, "10.7.6.2", PORT, metadata=LONG))
     program.wait_event("added", "roaming", f"10.7.6.2:{PORT}", EVENT_TIMEOUT_S)
     register(program, "roaming", f"new-{name}", ip)
     all_list(cluster, f"new-{name}", ip, members=left)
@@ -259,9 +253,9 @@ def come_back(name: str, program: Program, cluster: ClusterProcesses) -> None:
     all_list(cluster, f"kept-{name}", "10.7.1.1")
     eventually(lambda: homes(cluster.members, f"batch-{name}", "10.7.2.1") == [first], BACK_TIMEOUT_S)
     all_list(cluster, f"batch-{name}", "10.7.2.1", "10.7.2.3", "10.7.2.4", "10.7.2.5")
-    assert third.client.register(f"kept-{name}", "10.7.1.2", PORT, metadata=LONG).status == 200
+    write(lambda: third.client.register(f"kept-{name}", "10.7.1.2", PORT, metadata=LONG))
     program.wait_event("added", "first", f"10.7.1.2:{PORT}", BACK_TIMEOUT_S)
-    assert third.client.deregister(f"kept-{name}", "10.7.1.2", PORT).status == 200
+    write(lambda: third.client.deregister(f"kept-{name}", "10.7.1.2", PORT))
     program.wait_event("removed", "first", f"10.7.1.2:{PORT}", EVENT_TIMEOUT_S)
 
 
@@ -292,7 +286,7 @@ def freeze(environments: Environments, cluster: ClusterProcesses, stack: ExitSta
     print(f"gone on all members after {time.monotonic() - begun_s:.1f} s")
     program.resume()
     eventually(lambda: cluster.all_list(service, named(ip)), BACK_TIMEOUT_S)
-    assert third.client.register(told, "10.7.7.2", PORT, metadata=LONG).status == 200
+    write(lambda: third.client.register(told, "10.7.7.2", PORT, metadata=LONG))
     program.wait_event("added", "frozen", f"10.7.7.2:{PORT}", BACK_TIMEOUT_S)
 
 
