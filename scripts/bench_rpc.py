@@ -3,10 +3,13 @@
 
 Three members on loopback. latency: a client at the first member changes its instance, again and again; listeners at the
 first and at the second note when they are told. cut: a publisher's connection is closed without a word; the time until
-no member lists it over HTTP, looked at every 2 ms. crowd: connections subscribed to one service of one node: memory for
-each, CPU while all are idle but for a health check each 5 s, and one change: the time until the last was told of it.
+no member lists it over HTTP, looked at every 2 ms. frozen: publishers, each a process of its own with a health check
+each 5 s, are stopped by SIGSTOP, one after another; the time of each until no member lists it. crowd: connections
+subscribed to one service of one node: memory for each, CPU while all are idle but for a health check each 5 s, and one
+change: the time until the last was told of it.
 
     scripts/bench_rpc.py --changes 300 --cuts 30
+    scripts/bench_rpc.py --parts frozen --publishers 9
     scripts/bench_rpc.py --parts crowd --connections 5000
 """
 
@@ -14,7 +17,10 @@ import argparse
 import asyncio
 import http.client
 import json
+import multiprocessing
+import os
 import resource
+import signal
 import statistics
 import sys
 import tempfile
@@ -38,6 +44,8 @@ TIMEOUT_S = 10.0
 POLL_S = 0.002
 HEALTH_S = 5.0
 """After which SDKs ask whether they are still known."""
+FROZEN_POLL_S = 0.02
+FROZEN_TIMEOUT_S = 60.0
 OPENED_AT_ONCE = 50
 IDLE_S = 20.0
 FILES_SPARE = 500
@@ -115,6 +123,59 @@ async def cut(members: Sequence[MemberProcess], cuts: int) -> dict[str, Any]:
     return {"gone on all members": figures(times)}
 
 
+def publish(port: int, service: str, ip: str) -> None:
+    """Publish an instance and ask for its health, until killed."""
+
+    async def live() -> None:
+        async with SdkClient(port) as client:
+            await client.set_up()
+            await client.register(service, ip)
+            while True:
+                await asyncio.sleep(HEALTH_S)
+                await client.call("HealthCheckRequest")
+
+    asyncio.run(live())
+
+
+async def frozen(members: Sequence[MemberProcess], publishers: int) -> dict[str, Any]:
+    """From SIGSTOP of a publisher, whose connection stays open, to no list having it."""
+    service, found = "frozen", list[float]()
+    # What grpc holds does not survive a fork.
+    spawn = multiprocessing.get_context("spawn")
+    processes = {
+        f"10.0.1.{number}": spawn.Process(
+            target=publish, args=(port_of(members[number % len(members)]), service, f"10.0.1.{number}")
+        )
+        for number in range(publishers)
+    }
+    try:
+        for process in processes.values():
+            process.start()
+        deadline_s = time.perf_counter() + FROZEN_TIMEOUT_S
+        while not all(hosts(one, service) == processes.keys() for one in members):
+            assert time.perf_counter() < deadline_s, "not all publishers have come"
+            await asyncio.sleep(FROZEN_POLL_S)
+        stopped_s = {}
+        for ip, process in processes.items():
+            assert process.pid is not None
+            os.kill(process.pid, signal.SIGSTOP)
+            stopped_s[ip] = time.perf_counter()
+            # So that their last health checks, and the node's next look, are spread.
+            await asyncio.sleep(HEALTH_S / publishers)
+        deadline_s = time.perf_counter() + FROZEN_TIMEOUT_S
+        while stopped_s:
+            assert time.perf_counter() < deadline_s, f"still listed: {sorted(stopped_s)}"
+            listed = set().union(*(hosts(one, service) for one in members))
+            found += [time.perf_counter() - stopped_s.pop(ip) for ip in stopped_s.keys() - listed]
+            await asyncio.sleep(FROZEN_POLL_S)
+    finally:
+        for process in processes.values():
+            if process.pid is not None:
+                process.kill()
+                process.join()
+    return {"gone on all members": figures(found)}
+
+
 async def crowd(member: MemberProcess, connections: int) -> dict[str, Any]:
     """Many connections of one process, all subscribed to one service."""
     service, port = "crowd", port_of(member)
@@ -166,7 +227,7 @@ async def crowd(member: MemberProcess, connections: int) -> dict[str, Any]:
 async def run(options: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
-        if {"latency", "cut"} & set(options.parts):
+        if {"latency", "cut", "frozen"} & set(options.parts):
             with local_members(MEMBERS, options.port, Path(folder)) as members:
                 for member in members:
                     member.start()
@@ -176,6 +237,8 @@ async def run(options: argparse.Namespace) -> dict[str, Any]:
                     found["latency"] = await latency(members, options.changes)
                 if "cut" in options.parts:
                     found["cut"] = await cut(members, options.cuts)
+                if "frozen" in options.parts:
+                    found["frozen"] = await frozen(members, options.publishers)
         if "crowd" in options.parts:
             member = MemberProcess(options.port, Path(folder), settings={"nacos.standalone": "true"})
             try:
@@ -189,9 +252,10 @@ async def run(options: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", type=lambda text: text.split(","), default=["latency", "cut", "crowd"])
+    parser.add_argument("--parts", type=lambda text: text.split(","), default=["latency", "cut", "frozen", "crowd"])
     parser.add_argument("--changes", type=int, default=300)
     parser.add_argument("--cuts", type=int, default=30)
+    parser.add_argument("--publishers", type=int, default=9)
     parser.add_argument("--connections", type=int, default=1_000)
     parser.add_argument("--port", type=int, default=24_400)
     options = parser.parse_args()

@@ -19,10 +19,11 @@ from tests.support.processes import clean_environ
 
 PROGRAMS = Path(__file__).with_name("programs")
 JAVA_SOURCES = ("pom.xml", "src/main/java/JavaClient.java")
-GO_SOURCES = ("go.mod", "go.sum", "main.go")
+GO_SOURCES = ("go.mod", "go.sum", "lines/lines.go", "http/main.go", "grpc/main.go")
 PYTHON_SDK = "nacos-sdk-python==0.1.17"
-JAVA_SDK, JAVA_GRPC_SDK = "1.4.8", "2.5.1"
-PYTHON_RPC_SDKS = ("nacos-sdk-python==2.0.11", "nacos-sdk-python==3.2.0")
+JAVA_SDK, JAVA_2_SDK, JAVA_3_SDK = "1.4.8", "2.5.1", "3.1.1"
+"""The first speaks HTTP, the others gRPC."""
+PYTHON_2_SDK, PYTHON_3_SDK = "nacos-sdk-python==2.0.11", "nacos-sdk-python==3.2.0"
 """They speak gRPC."""
 NODE_SDK = '{"private": true, "dependencies": {"nacos": "2.6.3"}}\n'
 INSTALL_TIMEOUT_S = 180
@@ -52,7 +53,7 @@ def install_python() -> Environment:
 
 
 def install_python_rpc(package: str) -> Environment:
-    """One of ``PYTHON_RPC_SDKS``.
+    """nacos-sdk-python since 2.0.
 
     Raises:
         NotInstallable: pip could not get it.
@@ -114,8 +115,8 @@ def install_java(version: str = JAVA_SDK) -> Environment:
     return Environment((java, *options, "-cp", f"{folder / 'classes'}:{folder / 'dependency'}/*", "JavaClient"))
 
 
-def install_go(program: str = "go") -> Environment:
-    """nacos-sdk-go, compiled into our program.
+def install_go(program: str = "http") -> Environment:
+    """nacos-sdk-go, compiled into one of our programs.
 
     Raises:
         NotInstallable: go is missing, or could not get it.
@@ -125,10 +126,10 @@ def install_go(program: str = "go") -> Environment:
         raise NotInstallable("go is not in the path")
 
     def fill(folder: Path) -> None:
-        _copy(PROGRAMS / program, GO_SOURCES, folder)
-        _run([go, "build", "-buildvcs=false", "-o", "client", "."], folder)
+        _copy(PROGRAMS / "go", GO_SOURCES, folder)
+        _run([go, "build", "-buildvcs=false", "-o", "bin/", "./http", "./grpc"], folder)
 
-    return Environment((str(_cached("go", _texts(PROGRAMS / program, GO_SOURCES), fill) / "client"),))
+    return Environment((str(_cached("go", _texts(PROGRAMS / "go", GO_SOURCES), fill) / "bin" / program),))
 
 
 INSTALLERS: Mapping[str, Callable[[], Environment]] = {
@@ -139,8 +140,11 @@ INSTALLERS: Mapping[str, Callable[[], Environment]] = {
 }
 """Over HTTP."""
 GRPC_INSTALLERS: Mapping[str, Callable[[], Environment]] = {
-    "java": partial(install_java, JAVA_GRPC_SDK),
-    "go": partial(install_go, "go_grpc"),
+    "java": partial(install_java, JAVA_2_SDK),
+    "java-3": partial(install_java, JAVA_3_SDK),
+    "go": partial(install_go, "grpc"),
+    "python-2": partial(install_python_rpc, PYTHON_2_SDK),
+    "python-3": partial(install_python_rpc, PYTHON_3_SDK),
 }
 """Over gRPC."""
 
@@ -196,8 +200,7 @@ def _run(command: list[str], folder: Path) -> None:
 
 def install_all() -> None:
     """Have every library that can be had, for tests that come later."""
-    rest = [partial(install_python_rpc, package) for package in PYTHON_RPC_SDKS]
-    for install in (*INSTALLERS.values(), *GRPC_INSTALLERS.values(), *rest):
+    for install in (*INSTALLERS.values(), *GRPC_INSTALLERS.values()):
         with suppress(NotInstallable):
             install()
 

@@ -8,6 +8,7 @@ change is one of weight or metadata.
 import json
 import os
 import select
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -65,6 +66,13 @@ class Program:
         """End the program as a machine does that fails: the kernel closes its connections."""
         self._running().kill()
 
+    def pause(self) -> None:
+        """Stop the program as it is, as a suspended machine does: its connections stay, and nobody answers."""
+        self._running().send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._running().send_signal(signal.SIGCONT)
+
     def end(self) -> None:
         """End the program, which may have ended before."""
         process = self._running()
@@ -78,9 +86,9 @@ class Program:
             process.wait(END_TIMEOUT_S)
         process.stdout.close()
 
-    def open(self, client: str, *members: Member) -> None:
-        """Make a client that knows these members."""
-        self.call("open", client, servers=[member.address for member in members])
+    def open(self, client: str, *members: Member, **more: str) -> None:
+        """Make a client that knows these members; ``namespace`` may be named."""
+        self.call("open", client, servers=[member.address for member in members], **more)
 
     def call(self, op: str, client: str, **fields: Any) -> Any:
         """Have the client do something, and return what it answers; events that come meanwhile are kept.

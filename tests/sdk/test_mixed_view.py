@@ -9,7 +9,7 @@ import pytest
 
 from tests.sdk.environments import Environment, NotInstallable
 from tests.sdk.program import Program
-from tests.sdk.stories import Environments
+from tests.sdk.stories import LONG, Environments
 from tests.support.processes import ClusterProcesses, eventually
 
 SERVICE = "mixed"
@@ -17,9 +17,7 @@ PORT = 8080
 SEEN_TIMEOUT_S = 3.0
 EVENT_TIMEOUT_S = 5.0
 CURL = f"10.8.0.1:{PORT}"
-LONG = '{"preserved.heart.beat.timeout":"600000","preserved.ip.delete.timeout":"600000"}'
-"""Nobody beats for what curl registered."""
-PLACES = {"java": 0, "go": 1, "grpc-java": 1, "grpc-go": 2}
+PLACES = {"java": 0, "go": 1, "grpc-java": 1, "grpc-go": 2, "grpc-python-3": 0}
 """At which member each library is; one that starts with grpc is another version of it."""
 ADDRESSES = {name: f"10.8.0.{number + 2}:{PORT}" for number, name in enumerate(PLACES)}
 
@@ -64,13 +62,16 @@ def test_all_see_the_same_at_every_quiet_point(
         here = {CURL}
         assert_quiet(cluster, programs, here, "added", CURL)
         for name, program in programs.items():
-            ip = ADDRESSES[name].partition(":")[0]
-            values = {"ip": ip, "port": PORT, "cluster": "DEFAULT", "weight": 1.0, "metadata": {"of": name}}
-            assert program.call("register", "client", service=SERVICE, **values) is True
+            register(program, name, 1.0)
             here.add(ADDRESSES[name])
             assert_quiet(cluster, programs, here, "added", ADDRESSES[name])
 
-        for name in ("grpc-java", "java"):
+        register(programs["grpc-go"], "grpc-go", 2.5)
+        assert_quiet(cluster, programs, here, "changed", ADDRESSES["grpc-go"])
+        for program in programs.values():
+            assert program.hosts("client", SERVICE)[ADDRESSES["grpc-go"]]["weight"] == 2.5
+
+        for name in ("grpc-java", "java", "grpc-python-3"):
             ip = ADDRESSES[name].partition(":")[0]
             values = {"ip": ip, "port": PORT, "cluster": "DEFAULT"}
             assert programs[name].call("deregister", "client", service=SERVICE, **values) is True
@@ -86,12 +87,30 @@ def test_all_see_the_same_at_every_quiet_point(
         assert_quiet(cluster, programs, here, "removed", ADDRESSES["grpc-go"])
 
 
+def register(program: Program, name: str, weight: float) -> None:
+    ip = ADDRESSES[name].partition(":")[0]
+    values = {"ip": ip, "port": PORT, "cluster": "DEFAULT", "weight": weight, "metadata": {"of": name}}
+    assert program.call("register", "client", service=SERVICE, **values) is True
+
+
 def assert_quiet(
     cluster: ClusterProcesses, programs: dict[str, Program], here: set[str], event: str, instance: str
 ) -> None:
-    """All members list these and no others, every library has them, and every listener has heard of the last change."""
+    """All members list these and no others, every library has them, and all that its listener heard comes to them."""
     eventually(lambda: cluster.all_list(SERVICE, here), SEEN_TIMEOUT_S)
     for name, program in programs.items():
         program.wait_event(event, "client", instance, EVENT_TIMEOUT_S)
         eventually(lambda: program.hosts("client", SERVICE).keys() == here, SEEN_TIMEOUT_S)  # noqa: B023
+        assert told_of(program) == here, f"{name}: {program.events}"
         assert {one["healthy"] for one in program.hosts("client", SERVICE).values()} == {True}, name
+
+
+def told_of(program: Program) -> set[str]:
+    """What there is for whoever knows the listener's events alone."""
+    there: set[str] = set()
+    for kind, _, instance in program.events:
+        if kind == "removed":
+            there.remove(instance)
+        else:
+            there.add(instance)
+    return there

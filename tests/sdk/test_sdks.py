@@ -4,7 +4,6 @@ The libraries mostly wait, each for its own beats and polls. So all live through
 tells how it was for one of them.
 """
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -13,7 +12,7 @@ import pytest
 
 from tests.sdk.environments import INSTALLERS, Environment
 from tests.sdk.program import Program
-from tests.sdk.stories import Environments, Failures, Stories, tell
+from tests.sdk.stories import LONG, Chapters, Environments, Failures, Stories, tell, write
 from tests.support.processes import ClusterProcesses, eventually
 
 SEEN_TIMEOUT_S = 3.0
@@ -35,6 +34,8 @@ FAILOVER_TIMEOUT_S = 10.0
 BACK_TIMEOUT_S = 15.0
 """For the next beat after a restart, which libraries send 5 s after one that failed."""
 PORT = 8080
+OTHER = "other"
+"""A namespace."""
 METADATA = {"zone": "a b", "größe": "l&m=n"}
 CHANGED_METADATA = {"zone": "c.d", "größe": "x l"}
 """Without signs that mean something in a form: Go sends an update as it is."""
@@ -64,9 +65,7 @@ def deregister(program: Program, client: str, service: str, ip: str) -> None:
 
 def anchor(cluster: ClusterProcesses, service: str) -> str:
     """Register an instance that needs no beats for the length of a test, as Node's library ignores an empty list."""
-    long = {"preserved.heart.beat.timeout": "600000", "preserved.ip.delete.timeout": "600000"}
-    answer = cluster.members[0].client.register(service, "10.7.0.1", PORT, metadata=json.dumps(long))
-    assert answer.status == 200
+    assert cluster.members[0].client.register(service, "10.7.0.1", PORT, metadata=LONG).status == 200
     return f"10.7.0.1:{PORT}"
 
 
@@ -74,8 +73,8 @@ def anchor(cluster: ClusterProcesses, service: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def life(environments: Environments, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Failures]:
-    """Each library registers at one member, subscribes at another, beats, and deregisters at the third."""
+def life(environments: Environments, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chapters]:
+    """Each library has clients at all three members."""
     if not any(isinstance(one, Environment) for one in environments.values()):
         yield {}
         return
@@ -85,14 +84,17 @@ def life(environments: Environments, tmp_path_factory: pytest.TempPathFactory) -
         cluster.start()
         with ExitStack() as stack:
             stories = Stories(environments, folder, stack)
-            stories.phase(lambda name, program: live(name, program, cluster))
-        yield stories.failures
+            stories.chapter("life", lambda name, program: live(name, program, cluster))
+            stories.chapter("two instances", lambda name, program: share(name, program, cluster))
+            stories.chapter("namespaces", lambda name, program: stay_apart(name, program, cluster))
+        yield stories.chapters
     finally:
         cluster.end()
     cluster.assert_no_traceback()
 
 
 def live(name: str, program: Program, cluster: ClusterProcesses) -> None:
+    """It registers at one member, subscribes at another, beats, and deregisters at the third."""
     one, two, three = cluster.members
     service, ours = f"life-{name}", f"10.7.0.2:{PORT}"
     others = anchor(cluster, service)
@@ -133,11 +135,49 @@ def assert_alive(cluster: ClusterProcesses, service: str, instance: str) -> None
         assert (host["weight"], host["metadata"]) == (0.5, CHANGED_METADATA)
 
 
+def share(name: str, program: Program, cluster: ClusterProcesses) -> None:
+    """Two clients register an instance of one service each; one leaves, and the other stays."""
+    service, one, other = f"two-{name}", f"10.7.4.1:{PORT}", f"10.7.4.2:{PORT}"
+    program.open("fourth", cluster.members[0])
+    program.call("subscribe", "second", service=service)
+    register(program, "fourth", service, "10.7.4.1")
+    program.wait_event("added", "second", one, EVENT_TIMEOUT_S)
+    register(program, "third", service, "10.7.4.2")
+    program.wait_event("added", "second", other, EVENT_TIMEOUT_S)
+    assert_seen(program, service, {one, other})
+    eventually(lambda: cluster.all_list(service, {one, other}), SEEN_TIMEOUT_S)
+
+    deregister(program, "fourth", service, "10.7.4.1")
+    program.wait_event("removed", "second", one, EVENT_TIMEOUT_S)
+    assert_seen(program, service, {other})
+    eventually(lambda: cluster.all_list(service, {other}), SEEN_TIMEOUT_S)
+    assert ("removed", "second", other) not in program.events
+
+
+def assert_seen(program: Program, service: str, expected: set[str]) -> None:
+    for client in ("second", "third", "fourth"):
+        eventually(lambda: program.hosts(client, service).keys() == expected, EVENT_TIMEOUT_S)  # noqa: B023
+
+
+def stay_apart(name: str, program: Program, cluster: ClusterProcesses) -> None:
+    """A service of one name in several namespaces: an empty one is ``public``, and any other sees nothing of that."""
+    service = f"spaces-{name}"
+    spaces = {"unnamed": "", "public": "public", "apart": OTHER}
+    for number, (client, namespace) in enumerate(spaces.items()):
+        program.open(client, cluster.members[number], namespace=namespace)
+        register(program, client, service, f"10.7.5.{number}")
+    shared, apart = {f"10.7.5.0:{PORT}", f"10.7.5.1:{PORT}"}, {f"10.7.5.2:{PORT}"}
+    for client, expected in (("unnamed", shared), ("public", shared), ("apart", apart)):
+        eventually(lambda: program.hosts(client, service).keys() == expected, EVENT_TIMEOUT_S)  # noqa: B023
+    eventually(lambda: cluster.all_list(service, shared), SEEN_TIMEOUT_S)
+    for member in cluster:
+        eventually(lambda: member.client.hosts(service, namespaceId=OTHER).keys() == apart, SEEN_TIMEOUT_S)  # noqa: B023
+
+
 @pytest.mark.parametrize("name", INSTALLERS)
-def test_an_instance_lives_and_is_seen_through_all_members(
-    name: str, environments: Environments, life: Failures
-) -> None:
-    tell(name, environments, life)
+@pytest.mark.parametrize("title", ["life", "two instances", "namespaces"])
+def test_a_library_gets_through(title: str, name: str, environments: Environments, life: Chapters) -> None:
+    tell(name, environments, life.get(title, {}))
 
 
 # --- pushes --------------------------------------------------------------------------------------
@@ -238,11 +278,13 @@ def prepare(name: str, program: Program, cluster: ClusterProcesses) -> None:
     program.open("client", *cluster)
     register(program, "client", f"kept-{name}", "10.7.1.1")
     eventually(lambda: cluster.all_list(f"kept-{name}", {f"10.7.1.1:{PORT}"}), SEEN_TIMEOUT_S)
-    program.call("subscribe", "client", service=f"kept-{name}")
+    anchor(cluster, f"told-{name}")
+    for service in (f"kept-{name}", f"told-{name}"):
+        program.call("subscribe", "client", service=service)
 
 
 def go_on(name: str, program: Program, cluster: ClusterProcesses) -> None:
-    """With one member dead: reads at once, writes to its services soon, and nothing is lost."""
+    """With one member dead: reads at once, writes to its services soon, listeners are told, and nothing is lost."""
     dead, *alive = cluster.members
     kept = f"10.7.1.1:{PORT}"
     # Not the first time for sure: a connection that was just made is reset, which Python's library leaves to its user.
@@ -255,6 +297,7 @@ def go_on(name: str, program: Program, cluster: ClusterProcesses) -> None:
 
     eventually(registers, FAILOVER_TIMEOUT_S)
     eventually(lambda: cluster.all_list(service, {f"10.7.1.2:{PORT}"}, alive), SEEN_TIMEOUT_S)
+    write(lambda: alive[-1].client.register(f"told-{name}", "10.7.1.5", PORT, metadata=LONG))
 
     def assert_kept() -> None:
         for member in alive:
@@ -264,6 +307,9 @@ def go_on(name: str, program: Program, cluster: ClusterProcesses) -> None:
 
     program.watch(assert_kept, ALIVE_S, 1.0)
     assert program.hosts("client", service).keys() == {f"10.7.1.2:{PORT}"}
+    # The polls of Python's library end for good with the first that fails.
+    if name in PUSHED:
+        program.wait_event("added", "client", f"10.7.1.5:{PORT}", EVENT_TIMEOUT_S)
 
 
 def come_back(name: str, program: Program, cluster: ClusterProcesses) -> None:
@@ -272,7 +318,6 @@ def come_back(name: str, program: Program, cluster: ClusterProcesses) -> None:
     host = program.hosts("client", f"kept-{name}")[f"10.7.1.1:{PORT}"]
     assert (host["healthy"], host["metadata"]) == (True, METADATA)
     register(program, "client", f"kept-{name}", "10.7.1.3")
-    # The polls of Python's library end for good with the first that fails.
     if name in PUSHED:
         program.wait_event("added", "client", f"10.7.1.3:{PORT}", BACK_TIMEOUT_S)
 

@@ -16,8 +16,8 @@ function instanceOf({ ip, port, cluster, weight, metadata }) {
 }
 
 const ops = {
-  async open(name, { servers }) {
-    const client = new NacosNamingClient({ logger, serverList: servers, namespace: 'public' });
+  async open(name, { servers, namespace = 'public' }) {
+    const client = new NacosNamingClient({ logger, serverList: servers, namespace });
     // A poll that fails is one; without a listener it would end the process.
     client._hostReactor.on('error', error => logger.error(error));
     await client.ready();

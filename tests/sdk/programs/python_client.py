@@ -25,8 +25,8 @@ def put(value: dict[str, Any]) -> None:
         print(json.dumps(value), flush=True)
 
 
-def open_client(name: str, servers: list[str]) -> None:
-    clients[name] = nacos.NacosClient(",".join(servers), namespace="public", logDir="logs", log_level=logging.INFO)
+def open_client(name: str, servers: list[str], namespace: str = "public") -> None:
+    clients[name] = nacos.NacosClient(",".join(servers), namespace=namespace, logDir="logs", log_level=logging.INFO)
 
 
 def register(

@@ -1,10 +1,10 @@
 """Does with nacos-sdk-python 2 and 3 (gRPC) what the lines on its input say; program.py has the shape of all lines."""
 
 import asyncio
-import inspect
 import json
 import os
 import sys
+from contextlib import suppress
 from typing import Any
 
 from v2.nacos import (
@@ -20,17 +20,20 @@ from v2.nacos import (
 
 GROUP = "DEFAULT_GROUP"
 clients: dict[str, Any] = {}
-seen: dict[tuple[str, str], set[str]] = {}
+seen: dict[tuple[str, str], dict[str, Any]] = {}
+"""What a listener was told last of a service, by client and service: weight and metadata of each instance."""
 
 
 def put(value: dict[str, Any]) -> None:
     print(json.dumps(value), flush=True)
 
 
-async def open_client(name: str, servers: list[str]) -> None:
+async def open_client(name: str, servers: list[str], namespace: str | None = None) -> None:
     folder = os.path.join(os.environ["HOME"], name)
-    config = ClientConfigBuilder().server_address(",".join(servers)).log_dir(folder).cache_dir(folder).build()
-    clients[name] = await NacosNamingService.create_naming_service(config)
+    config = ClientConfigBuilder().server_address(",".join(servers)).log_dir(folder).cache_dir(folder)
+    if namespace is not None:
+        config = config.namespace_id(namespace)
+    clients[name] = await NacosNamingService.create_naming_service(config.build())
 
 
 def instance(service: str, ip: str, port: int, **more: Any) -> Any:
@@ -45,9 +48,9 @@ async def register(
     return await clients[name].register_instance(instance(service, ip, port, **more))
 
 
-async def batch(name: str, service: str, ip: str, ports: list[int]) -> Any:
-    instances = [instance(service, ip, port) for port in ports]
-    param = BatchRegisterInstanceParam(service_name=service, group_name=GROUP, instances=instances)
+async def batch(name: str, service: str, instances: list[dict[str, Any]]) -> Any:
+    whole = [instance(service, **one) for one in instances]
+    param = BatchRegisterInstanceParam(service_name=service, group_name=GROUP, instances=whole)
     return await clients[name].batch_register_instances(param)
 
 
@@ -70,10 +73,12 @@ async def services(name: str) -> list[str]:
 
 async def subscribe(name: str, service: str) -> bool:
     async def told(instances: list[Any]) -> None:
-        now = {f"{one.ip}:{one.port}" for one in instances}
-        before = seen.get((name, service), set())
+        now = {f"{one.ip}:{one.port}": (one.weight, one.metadata) for one in instances}
+        before = seen.get((name, service), {})
         seen[name, service] = now
-        for kind, which in (("added", now - before), ("removed", before - now)):
+        changed = {where for where in now.keys() & before.keys() if now[where] != before[where]}
+        events = {"added": now.keys() - before.keys(), "changed": changed, "removed": before.keys() - now.keys()}
+        for kind, which in events.items():
             for where in sorted(which):
                 put({"event": kind, "client": name, "service": service, "instance": where})
 
@@ -83,8 +88,9 @@ async def subscribe(name: str, service: str) -> bool:
 
 
 async def close(name: str) -> bool:
-    if inspect.isawaitable(ending := clients.pop(name).shutdown()):  # not in all versions
-        await ending
+    # 2.0 awaits what is no coroutine, as the last thing, when all is closed.
+    with suppress(TypeError):
+        await clients.pop(name).shutdown()
     return True
 
 

@@ -37,6 +37,9 @@ public final class JavaClient {
         Properties properties = new Properties();
         properties.setProperty(PropertyKeyConst.SERVER_ADDR, StreamSupport
             .stream(fields.get("servers").spliterator(), false).map(JsonNode::asText).collect(Collectors.joining(",")));
+        if (fields.has("namespace")) {
+            properties.setProperty(PropertyKeyConst.NAMESPACE, fields.get("namespace").asText());
+        }
         this.name = name;
         this.naming = NacosFactory.createNamingService(properties);
         this.maintain = NamingMaintainFactory.createMaintainService(properties);
@@ -63,6 +66,8 @@ public final class JavaClient {
                 return true;
             case "list":
                 return naming.getAllInstances(service, GROUP, new ArrayList<>(), false);
+            case "services":
+                return naming.getServicesOfServer(1, 100, GROUP).getData();
             case "subscribe":
                 subscribe(service);
                 return true;
