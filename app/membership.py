@@ -11,8 +11,9 @@ import orjson
 
 from app.addresses import split_address
 from app.cluster_conf import parse_members
+from app.reports import OWN_FIELD, RAFT_PORT_OFFSET, is_nacos_2, nacos_2_member, parse_report
 from app.settings import SettingError, Settings
-from app.version import NACOS_2_VERSION, NACOS_VERSION
+from app.version import NACOS_VERSION
 from distro.errors import TransportError
 from distro.http_agent import call_peer, peer_session
 from distro.ports import Clock
@@ -32,14 +33,8 @@ LOG = logging.getLogger(__name__)
 _STARTING, _UP = MemberState.STARTING, MemberState.UP
 """Asked for with each request; Python 3.11 looks members up in their class slowly."""
 CAPABILITIES = (CAPABILITY_VERSIONS, CAPABILITY_GZIP, CAPABILITY_WRITES)
-OWN_FIELD = "rollcall"
-"""Key of our own fields, in a report's ``extendInfo`` (real Nacos keeps and ignores it) and in the answer to one."""
 REPORT_BYTES_MAX = 64 * 1024
-WRITER_CHARS_MAX = 512
 WATCH_INTERVAL_MS = 2_000
-RAFT_PORT_OFFSET = 1_000
-FIRST_WITH_CLIENTS = 2
-"""Releases of Nacos from this one on tell each other of clients, not of lists."""
 
 
 def resolve(host: str) -> frozenset[str]:
@@ -246,44 +241,34 @@ class Membership:
         if report is not None and report.address == peer:
             return report
         known = self._protocol.members.get(peer)
-        kind = known.capabilities & {CAPABILITY_CLIENTS_ONLY} if known else frozenset[str]()
-        return PeerReport(peer, MemberState.UP, kind, known.extend_info if known else {})
+        info = known.extend_info if known else {}
+        if "version" not in info:
+            info = self._info_of(peer, timeout_ms)
+        kind = frozenset({CAPABILITY_CLIENTS_ONLY}) if is_nacos_2(info.get("version")) else frozenset[str]()
+        return PeerReport(peer, MemberState.UP, kind, info)
+
+    def _info_of(self, peer: str, timeout_ms: int) -> Mapping[str, Any]:
+        """What a member that is not of our kind says of itself: which release it is decides what it gets."""
+        url = f"http://{peer}{self._settings.context_path}/v1/core/cluster/self"
+        _, answer, _ = call_peer(self._session, "GET", url, timeout_ms, body_bytes_max=REPORT_BYTES_MAX)
+        try:
+            info = orjson.loads(answer)["data"]["extendInfo"]
+        except (orjson.JSONDecodeError, LookupError, TypeError):
+            return {}
+        return info if isinstance(info, dict) else {}
 
     def _report_to_nacos(self, calls: MemberCalls, peer: str, timeout_ms: int) -> PeerReport:
         """Source: Nacos 2.2.3 ServerMemberManager, which reports by HTTP only to members before 2.2.1."""
         answer = calls.call(
-            peer, "MemberReportRequest", {"node": self.nacos_2_member(), "module": "cluster"}, timeout_ms
+            peer, "MemberReportRequest", {"node": self._nacos_2_member(), "module": "cluster"}, timeout_ms
         )
         node = answer.get("node")
         info = node.get("extendInfo") if isinstance(node, dict) else None
         kind = frozenset({CAPABILITY_CLIENTS_ONLY})
         return PeerReport(peer, MemberState.UP, kind, info if isinstance(info, dict) else {})
 
-    def nacos_2_member(self) -> dict[str, Any]:
-        """This member as real Nacos since 2.0 wants to see it. Source: Nacos 2.2.3 Member.
-
-        All fields are there, always, and with constant values: any other would count as a change at each report.
-        """
-        host, port = split_address(self.self_address)
-        return {
-            "ip": host,
-            "port": port,
-            "address": self.self_address,
-            "state": self.state().value,
-            "extendInfo": {
-                "lastRefreshTime": self._clock.wall_ms(),
-                "raftPort": str(port - RAFT_PORT_OFFSET),
-                "readyToUpgrade": True,
-                "version": NACOS_2_VERSION,
-            },
-            "abilities": {
-                "remoteAbility": {"supportRemoteConnection": True, "grpcReportEnabled": True},
-                "configAbility": {"supportRemoteMetrics": False},
-                "namingAbility": {"supportJraft": True},
-            },
-            "failAccessCnt": 0,
-            "grpcReportEnabled": True,
-        }
+    def _nacos_2_member(self) -> dict[str, Any]:
+        return nacos_2_member(self.self_address, self.state(), self._clock.wall_ms())
 
     def receive_report(self, body: Mapping[str, Any], remote_ip: str) -> dict[str, Any]:
         """Take a peer's report. Shape: ``{"code", "message", "data"}``, and ours beside it to our own kind."""
@@ -302,7 +287,7 @@ class Membership:
         report = parse_report(node)
         if report is None:
             return None
-        return report.address if self._take_report(report, remote_ip) else "", self.nacos_2_member()
+        return report.address if self._take_report(report, remote_ip) else "", self._nacos_2_member()
 
     def _take_report(self, report: PeerReport, remote_ip: str) -> bool:
         listed = self._protocol.members.get(report.address) is not None
@@ -311,49 +296,6 @@ class Membership:
         if self._runtime is not None:
             self._runtime.on_report(report)
         return True
-
-
-def parse_report(body: Mapping[str, Any]) -> PeerReport | None:
-    """What a member's JSON says, or None when it names no member."""
-    ip, port, info = body.get("ip"), body.get("port"), body.get("extendInfo")
-    if not isinstance(ip, str) or not ip.strip() or isinstance(port, bool) or not isinstance(port, int) or port <= 0:
-        return None
-    address = body.get("address")
-    try:
-        state = MemberState(body.get("state", "UP"))
-    except ValueError:
-        state = MemberState.UP
-    info = info if isinstance(info, dict) else {}
-    own = info.get(OWN_FIELD)
-    own = own if isinstance(own, dict) else {}
-    capabilities, view = own.get("capabilities"), own.get("view")
-    if not own and _is_nacos_2(info.get("version")):
-        capabilities = [CAPABILITY_CLIENTS_ONLY]
-    return PeerReport(
-        address if isinstance(address, str) and address else f"{ip}:{port}",
-        state,
-        frozenset(one for one in capabilities if isinstance(one, str))
-        if isinstance(capabilities, list)
-        else frozenset(),
-        info,
-        tuple(one for one in view if isinstance(one, str)) if isinstance(view, list) else (),
-        _bounded_ms(own.get("holdMs")),
-        _bounded_ms(own.get("toldHoldMs")),
-        _writer(own.get("writer")),
-    )
-
-
-def _is_nacos_2(version: object) -> bool:
-    major = version.partition(".")[0] if isinstance(version, str) else ""
-    return major.isascii() and major.isdecimal() and int(major[:4]) >= FIRST_WITH_CLIENTS
-
-
-def _writer(value: object) -> str:
-    return value if isinstance(value, str) and len(value) <= WRITER_CHARS_MAX else ""
-
-
-def _bounded_ms(value: object) -> int:
-    return min(max(value, 0), 600_000) if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
 def _is_loopback(ip: str) -> bool:

@@ -68,7 +68,7 @@ class MemberLink:
                     LOG.info("connected to %s for members' calls", self.peer)
                     await self._keep(stream)
             except (grpc.RpcError, aio.BaseError, TransportError, PayloadError, TimeoutError) as error:
-                LOG.debug("the connection to %s: %s", self.peer, error or type(error).__name__)
+                LOG.debug("the connection to %s: %s", self.peer, _reason(error))
             except Exception:
                 LOG.exception("the connection to %s failed in an unforeseen way", self.peer)
             finally:
