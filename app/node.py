@@ -176,9 +176,7 @@ class Node:
             inbox,
             self.record,
         )
-        self._runtime = DistroRuntime(
-            self._protocol, receiver, inbox, components, self.cluster, self._clock, config, writer
-        )
+        self._runtime = DistroRuntime(self._protocol, receiver, inbox, components, self.cluster, self._clock, config)
         self.replication = NodeReplication(receiver, components, self.cluster, self._clock, config.body_bytes_max)
         self.client_door = ClientDoor(
             receiver, self.clients, self._clock, self.cluster.capabilities, config.body_bytes_max

@@ -111,8 +111,7 @@ class DistroProtocol:
 
     def on_report(self, report: PeerReport, now_ms: int) -> None:
         """A peer reported itself."""
-        if not self.members.on_report(report, now_ms):
-            LOG.debug("a report of %s, which is not listed, is ignored", report.address)
+        self.members.on_report(report, now_ms)
         self._follow_members(now_ms)
 
     def on_report_done(self, peer: str, outcome: Outcome, answer: PeerReport | None, now_ms: int) -> None:
@@ -167,11 +166,11 @@ class DistroProtocol:
                 lane.agreed[key] = lane.agreed.get(key, 0) + 1
 
     def _add_wanted(self, action: Verify, received: Received, lane: PeerLane, now_ms: int) -> None:
-        """What this node wrote and the peer failed to confirm is sent to that peer, at once."""
+        """What this node speaks for and the peer failed to confirm is sent to that peer, at once."""
         component = self._components[action.resource_type]
         for name in received.wanted:
             version = component.storage.version(name)
-            if version is None or version.writer != self.own_writer:
+            if version is None or not self.speaks_for(action.resource_type, name, version):
                 continue
             self._record.verify_wanted += 1
             lane.tasks.add(DistroKey(action.resource_type, name), now_ms)
@@ -191,7 +190,7 @@ class DistroProtocol:
         storage = self._components[action.resource_type].storage
         for name, version in versions.items():
             held = storage.version(name)
-            if held is not None and held > version and held.writer == self.own_writer:
+            if held is not None and held > version and self.speaks_for(action.resource_type, name, held):
                 lane.tasks.add(DistroKey(action.resource_type, name), now_ms)
 
     def on_load_done(self, action: Load, outcome: Outcome, keys: Iterable[str] | None, now_ms: int) -> None:
@@ -316,6 +315,12 @@ class DistroProtocol:
         if component.owned_by_writer:
             return self._writer_mapper
         return self.own_mapper if component.own_kind_only else self.mapper
+
+    def speaks_for(self, resource_type: str, name: str, version: Version) -> bool:
+        """Whether what is held of a key is this node's to send: it wrote it, if writers own in any run. Any thread."""
+        component = self._components[resource_type]
+        own = component.owned_by_writer and self._writer_mapper.responsible(component.storage.tag(name))
+        return own or version.writer == self.own_writer
 
     def _is_own_kind(self, peer: str) -> bool:
         member = self.members.get(peer)

@@ -42,7 +42,6 @@ class DistroRuntime:
         member_agent: MemberAgent,
         clock: Clock,
         config: DistroConfig,
-        own_writer: str,
     ) -> None:
         self._protocol = protocol
         self._receiver = receiver
@@ -51,7 +50,6 @@ class DistroRuntime:
         self._member_agent = member_agent
         self._clock = clock
         self._config = config
-        self._own_writer = own_writer
         self._lanes: dict[str, Lane] = {}
         self._report_lanes: dict[str, Lane] = {}
         self._view_changed = threading.Condition()
@@ -241,8 +239,8 @@ class DistroRuntime:
 
     def _sync(self, action: SyncData) -> None:
         component = self._components[action.resource_type]
-        # What another member wrote since is not ours to send: it is never passed on.
-        datums = [one for one in component.storage.get(action.keys) if one.version.writer == self._own_writer]
+        may_send = partial(self._protocol.speaks_for, action.resource_type)
+        datums = [one for one in component.storage.get(action.keys) if may_send(one.key, one.version)]
         if not datums:
             self._end(action, Outcome.DELIVERED)
             return

@@ -1,4 +1,4 @@
-"""Real Nacos 1.4 servers beside one of ours, in one cluster. Skipped where they cannot be started."""
+"""Real Nacos servers beside one of ours, in one cluster. Skipped where they cannot be started."""
 
 import os
 import shutil
@@ -17,6 +17,8 @@ START_TIMEOUT_S = 240
 SEEN_TIMEOUT_S = 40
 PORTS_APART = 100
 RAFT_BELOW = 1_000
+RPC_ABOVE = 1_001
+HIGHEST_PORT = 32_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +56,14 @@ def _ports() -> list[int]:
     while True:
         (base,) = free_ports(1)
         ports = [base + PORTS_APART * i for i in range(3)]
-        if base - RAFT_BELOW > 1_024 and ports[-1] < 32_000:
+        if base - RAFT_BELOW > 1_024 and ports[-1] < HIGHEST_PORT - RPC_ABOVE:
             return ports
 
 
-def _start(work: Path, port: int, environ: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
+def _start(release: str, work: Path, port: int, environ: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
     with log.open("wb") as out:
         return subprocess.Popen(
-            ["nice", SCRIPT, "start", "1.4", "cluster", work, str(port)],
+            ["nice", SCRIPT, "start", release, "cluster", work, str(port)],
             env=environ,
             stdout=out,
             stderr=subprocess.STDOUT,
@@ -70,17 +72,28 @@ def _start(work: Path, port: int, environ: dict[str, str], log: Path) -> subproc
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
-    """Start all three, and wait until each sees the others."""
+    """Two real Nacos 1.4.1 and one of ours; each sees the others."""
+    yield from _mixed("1.4", tmp_path_factory.mktemp("mixed"))
+
+
+@pytest.fixture(scope="module")
+def mixed_2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
+    """Two real Nacos 2.3.1 and one of ours; each sees the others."""
+    yield from _mixed("2", tmp_path_factory.mktemp("mixed2"))
+
+
+def _mixed(release: str, folder: Path) -> Iterator[MixedCluster]:
     for tool in ("java", "javac", "mvn"):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed")
-    folder = tmp_path_factory.mktemp("mixed")
     ports = _ports()
     listed = ",".join(f"127.0.0.1:{port}" for port in ports)
     environ = {**os.environ, "NACOS_MEMBERS": listed, "NACOS_XMX": "400m", "NACOS_TIER": "1"}
     folders = (folder / "first", folder / "second")
     ours = Member(ports[2], folder / "ours", {"nacos.member.list": listed})
-    starts = [_start(work, port, environ, folder / f"{port}.log") for work, port in zip(folders, ports, strict=False)]
+    starts = [
+        _start(release, work, port, environ, folder / f"{port}.log") for work, port in zip(folders, ports, strict=False)
+    ]
     try:
         ours.start()
         for start, port in zip(starts, ports, strict=False):

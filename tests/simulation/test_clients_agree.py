@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import pytest
 
+from app.client_replication import client_key
 from app.naming.client_copies import ReplicatedClients
 from app.naming.operations import RegisterInstance
 from distro.members import MemberList
@@ -151,6 +152,46 @@ def test_what_a_member_forgot_of_itself_is_buried_by_it() -> None:
     moment = type(moment)(old, moment.info, moment.state)
     holder.connections.forget(client_id)
     assert holder.connections.take(moment, client_id, holder.connections.version(client_id))
+    world.run(12_000)
+    assert not list(connections.copies(client_id))
+
+
+def test_what_one_peer_missed_is_added_there_after_a_failed_verify() -> None:
+    """One peer knows nothing of a client: the next verify round finds it, and the owner sends it there alone."""
+    world, connections = calm_world()
+    member, client_id = connected(world, connections)
+    peer, other = (world.members[one] for one in world.addresses[1:])
+    assert isinstance(peer, ConnectedMember)
+    assert isinstance(other, ConnectedMember)
+    assert not member.verify_failed
+    peer.connections.forget(client_id, absent=True)  # as if it had never heard of it
+    other_version = other.connections.version(client_id)
+    world.run(6_000)
+    assert member.verify_failed == [(client_key(client_id), peer.address)]
+    assert peer.connections.version(client_id) == other_version
+    connections.check_quiet()
+
+
+def test_a_removal_of_an_earlier_run_is_sent_by_the_next() -> None:
+    """The member that lost its memory learnt of the removal again, by its load; a peer missed it, and is told."""
+    world, connections = calm_world()
+    member, client_id = connected(world, connections)
+    holder = world.members[world.addresses[1]]
+    assert isinstance(holder, ConnectedMember)
+    moment = holder.connections.moment(client_id)
+    assert moment is not None
+    connections.end(member, client_id)
+    world.run(200)
+    world.kill(member)
+    world.start(member)
+    world.run(10_000)
+    assert member.connections.is_removed(client_id)
+    # A late copy of the first message reaches one that restarted, too, and knows nothing of that run's end.
+    world.kill(holder)
+    world.start(holder)
+    world.run(10_000)
+    holder.connections.forget(client_id)
+    assert holder.connections.take(moment, client_id, None)
     world.run(12_000)
     assert not list(connections.copies(client_id))
 

@@ -37,6 +37,7 @@ class Client:
     """
 
     def __init__(self, address: str, source: str | None = None, timeout_s: float = CALL_TIMEOUT_S) -> None:
+        self.address = address
         self._host, _, port = address.rpartition(":")
         self._port = int(port)
         self._source = (source, 0) if source else None

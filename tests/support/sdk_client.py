@@ -54,12 +54,16 @@ class SdkClient:
         await self.close()
 
     async def close(self) -> None:
-        """Cut the transport, as the end of a process does."""
+        """Cut the transport, as the end of a process does. May be called twice."""
         if self._reader is not None:
             self._reader.cancel()
             await asyncio.wait((self._reader,))
             self._reader = None
-        await self._channel.close()
+        if (channel := self.__dict__.pop("_channel", None)) is not None:
+            await channel.close()
+        # The library keeps the transport as long as anything refers to the channel.
+        for name in ("_stream", "_call", "_open"):
+            self.__dict__.pop(name, None)
 
     async def raw(self, data: bytes) -> Payload:
         """The answer to these bytes."""

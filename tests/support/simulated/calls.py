@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -59,7 +60,8 @@ class CallAgent:
     def _sync(self, action: SyncData, done: Done) -> None:
         member = self._member
         storage = member.components[action.resource_type].storage
-        datums = [one for one in storage.get(action.keys) if one.version.writer == member.writer]
+        may_send = partial(member.protocol.speaks_for, action.resource_type)
+        datums = [one for one in storage.get(action.keys) if may_send(one.key, one.version)]
         if not datums:
             member.inbox.put(lambda one, now_ms: one.on_sync_done(action, Outcome.DELIVERED, Received(), now_ms))
             done()

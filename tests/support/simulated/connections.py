@@ -38,6 +38,8 @@ class ConnectedMember(SimMember):
 
     def _build(self) -> None:
         self.dropped: list[str] = []
+        self.verify_failed: list[tuple[str, str]] = []
+        """The clients of this member that a peer did not hold as they were, with that peer."""
         super()._build()
         config, clock = self.config, self.clock
         self.connections = self.clients_class(
@@ -58,6 +60,7 @@ class ConnectedMember(SimMember):
             own_kind_only=True,
             owned_by_writer=True,
             on_verified=processor.on_verified if self.confirms else None,
+            on_verify_failed=lambda key, peer: self.verify_failed.append((key, peer)),
         )
         self.expiry = ClientExpiry(self.connections, has_left, config.pause_ms)
         self._in_run(1, self._expire)
