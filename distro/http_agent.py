@@ -37,6 +37,7 @@ GZIP_FROM_BYTES = 1_024
 CHUNK_BYTES = 256 * 1024
 CONNECT_TIMEOUT_S = 1.0
 UNAVAILABLE = 503
+NOT_IMPLEMENTED = 501
 _deadline = threading.local()
 
 
@@ -263,7 +264,8 @@ class DistroHttpAgent:
         text = f"{method} {url}: status {status}: {answer[:200]!r}"
         if status == UNAVAILABLE:
             raise _Unavailable(text)
-        if requests.codes.bad_request <= status < requests.codes.internal_server_error:
+        # Nacos 2.x answers 501 to what it no longer has.
+        if requests.codes.bad_request <= status < requests.codes.internal_server_error or status == NOT_IMPLEMENTED:
             raise RejectedError(text)
         raise TransportError(text)
 

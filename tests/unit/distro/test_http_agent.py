@@ -71,7 +71,9 @@ def test_real_nacos_gets_plain_json_without_our_fields() -> None:
     assert "version" not in body[KEY]["value"]["instanceList"][0]
 
 
-@pytest.mark.parametrize(("status", "kind"), [(400, RejectedError), (500, TransportError), (503, TransportError)])
+@pytest.mark.parametrize(
+    ("status", "kind"), [(400, RejectedError), (500, TransportError), (501, RejectedError), (503, TransportError)]
+)
 def test_a_refusal_is_told_from_a_failure(status: int, kind: type[TransportError]) -> None:
     with tiny_server(lambda _: Given(status, b"no")) as server, agent(OWN) as one:
         with pytest.raises(TransportError) as caught:

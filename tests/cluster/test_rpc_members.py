@@ -1,0 +1,78 @@
+"""Clients between members of our kind, as they run: over the port for members, and without it."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+from tests.cluster.conftest import StartCluster
+from tests.support.nacos_peer import CLUSTER_LABELS, CLUSTER_OFFSET, distro
+from tests.support.processes import FAST, Member, eventually
+from tests.support.sdk_client import SdkClient, run_client
+
+CROWD = 200
+SEEN_S = 5.0
+AGREED_S = 40.0
+
+
+def sdk_of(member: Member) -> SdkClient:
+    return SdkClient(port_of(member) + 1_000)
+
+
+def port_of(member: Member) -> int:
+    return int(member.address.rpartition(":")[2])
+
+
+async def revisions(member: Member) -> dict[str, int]:
+    """What a member knows of all clients, as another kind of member is told."""
+    async with SdkClient(port_of(member) + CLUSTER_OFFSET) as link:
+        await link.set_up(labels=CLUSTER_LABELS)
+        clients = (await distro(link, "SNAPSHOT"))["content"]["clientSyncDataList"]
+    return {one["clientId"]: one["attributes"]["clientAttributes"]["revision"] for one in clients}
+
+
+async def soon(check: Callable[[], bool], timeout_s: float = SEEN_S) -> None:
+    await asyncio.to_thread(eventually, check, timeout_s)
+
+
+def test_a_crowd_is_known_everywhere_after_a_member_restarted(make_cluster: StartCluster) -> None:
+    cluster = make_cluster(3, FAST)
+    cluster.start()
+
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            ids: dict[str, Member] = {}
+            for number in range(CROWD):
+                member = cluster.members[number % 3]
+                sdk = await stack.enter_async_context(sdk_of(member))
+                ids[await sdk.set_up()] = member
+                for _ in range(1 + number % 3):
+                    await sdk.register(f"crowd-{number % 7}", "10.0.0.1", number + 1)
+            restarted = cluster.members[1]
+            await asyncio.to_thread(restarted.kill_all)
+            await asyncio.to_thread(restarted.restart)
+            left = {client_id for client_id, member in ids.items() if member is not restarted}
+            async with asyncio.timeout(AGREED_S):
+                while True:
+                    first, *others = [await revisions(member) for member in cluster]
+                    if first.keys() == left and all(one == first for one in others):
+                        break
+                    await asyncio.sleep(0.1)
+
+    run_client(main)
+
+
+def test_one_without_that_port_is_told_over_http(make_cluster: StartCluster) -> None:
+    cluster = make_cluster(3, FAST)
+    without = cluster.members[2]
+    without.settings["rollcall.rpc.enabled"] = "false"
+    cluster.start()
+
+    async def main() -> None:
+        async with sdk_of(cluster.members[0]) as sdk:
+            await sdk.set_up()
+            await sdk.register("told", "10.0.0.1")
+            await soon(lambda: cluster.all_list("told", {"10.0.0.1:80"}))
+        await soon(lambda: cluster.all_list("told", set()))
+
+    run_client(main)
+    assert "Traceback" not in without.log_text()
