@@ -179,6 +179,11 @@ class Membership:
         """A listed member of another kind at an address, empty when there is none."""
         return next(iter(self.java_peers_at(remote_ip)), "")
 
+    def release(self, address: str) -> object:
+        """Which release a member says it is; None before it said so."""
+        member = self._protocol.members.get(address)
+        return member.extend_info.get("version") if member else None
+
     def capabilities(self, address: str) -> frozenset[str]:
         member = self._protocol.members.get(address)
         return member.capabilities if member else frozenset()

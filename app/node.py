@@ -202,7 +202,8 @@ class Node:
         http = DistroHttpAgent(**self._agent_parts(codec), resource_type=CLIENTS)
         agent: DistroHttpAgent | ClientAgent = http
         if self.links is not None and settings.rpc is not None:
-            agent = ClientAgent(http, self.links, codec, self._clock, settings.rpc.cluster.message_bytes_max)
+            release, bytes_max = self.cluster.release, settings.rpc.cluster.message_bytes_max
+            agent = ClientAgent(http, self.links, codec, self._clock, release, bytes_max)
         processor = ClientProcessor(self.clients, self.settings.self_address, members.has_left)
         self._client_expiry = ClientExpiry(self.clients, members.has_left, self.settings.distro.pause_ms)
         return Component(

@@ -1,5 +1,6 @@
 """What members tell each other of themselves: the JSON of a report, and how it is read."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,8 +12,10 @@ OWN_FIELD = "rollcall"
 """Key of our own fields, in a report's ``extendInfo`` (real Nacos keeps and ignores it) and in the answer to one."""
 WRITER_CHARS_MAX = 512
 RAFT_PORT_OFFSET = 1_000
-FIRST_WITH_CLIENTS = 2
+FIRST_WITH_CLIENTS = (2, 0)
 """Releases of Nacos from this one on tell each other of clients, not of lists."""
+FIRST_THAT_NOTES_REVISIONS = (2, 3)
+_RELEASE = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})")
 
 
 def nacos_2_member(self_address: str, state: MemberState, wall_ms: int) -> dict[str, Any]:
@@ -74,8 +77,21 @@ def parse_report(body: Mapping[str, Any]) -> PeerReport | None:
 
 def is_nacos_2(version: object) -> bool:
     """Whether a release that a member names is one of those that know clients."""
-    major = version.partition(".")[0] if isinstance(version, str) else ""
-    return major.isascii() and major.isdecimal() and int(major[:4]) >= FIRST_WITH_CLIENTS
+    return release_of(version) >= FIRST_WITH_CLIENTS
+
+
+def notes_revisions(version: object) -> bool:
+    """Whether a member of that release notes the revision of a client with every change that it is told.
+
+    One that does not takes nearly all verify rounds for wrong. Source: Nacos 2.2.3 DistroClientDataProcessor.
+    """
+    return release_of(version) >= FIRST_THAT_NOTES_REVISIONS
+
+
+def release_of(version: object) -> tuple[int, int]:
+    """Major and minor number of a release's name; zeros for what is none."""
+    match = _RELEASE.match(version) if isinstance(version, str) else None
+    return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def _writer(value: object) -> str:

@@ -9,6 +9,7 @@ import orjson
 from app.client_replication import ClientCodec, client_id_of, client_key
 from app.naming.client_codec import ClientState, decode_client, decode_snapshot, encode_client, encode_verify
 from app.naming.client_copies import ClientMoment
+from app.reports import notes_revisions
 from app.rpc.distro_payload import (
     REQUEST,
     SNAPSHOT_KEY,
@@ -30,6 +31,8 @@ from distro.types import CAPABILITY_CLIENTS_ONLY, DataOperation, Datum, Received
 T = TypeVar("T")
 SIDE_BY_SIDE = 16
 """So many calls to one real Nacos at once: each is about one client."""
+ANY_REVISION = 0
+"""Confirms whatever a member holds of a client: that of members before 2.1.2, which keep none."""
 HEADROOM_BYTES = 4_096
 """Of a message, for what goes around its content."""
 
@@ -52,8 +55,16 @@ class ClientAgent:
     """DistroTransportAgent and DistroCallbackAgent of clients. Thread-safe."""
 
     def __init__(
-        self, http: DistroHttpAgent, links: Links, codec: ClientCodec, clock: Clock, message_bytes_max: int
+        self,
+        http: DistroHttpAgent,
+        links: Links,
+        codec: ClientCodec,
+        clock: Clock,
+        release: Callable[[str], object],
+        message_bytes_max: int,
     ) -> None:
+        """``release`` tells which release of Nacos a member is."""
+        self._release = release
         self._http = http
         self._links = links
         self._codec = codec
@@ -132,11 +143,13 @@ class ClientAgent:
     async def _verify_each(self, peer: str, stand: Mapping[str, str], timeout_s: float) -> Received:
         """Tell each client's revision; those that the peer does not hold so are wanted, failures are not."""
         wanted = list[str]()
+        compares = notes_revisions(self._release(peer))
 
         async def verify(item: tuple[str, str]) -> None:
             key, revision = item
             client_id = client_id_of(key) or ""
-            body = encode_request(DataOperation.VERIFY, peer, client_id, encode_verify(client_id, int(revision)))
+            content = encode_verify(client_id, int(revision) if compares else ANY_REVISION)
+            body = encode_request(DataOperation.VERIFY, peer, client_id, content)
             if not is_success(await self._links.request(peer, REQUEST, body, timeout_s)):
                 wanted.append(key)
 

@@ -65,7 +65,7 @@ class MemberHandlers:
     def __init__(self, door: Door, reports: Reports) -> None:
         self._door = door
         self._reports = reports
-        self._pool = ThreadPoolExecutor(THREADS, "rpc-members")
+        self._pool = ThreadPoolExecutor(THREADS, "rpc-door")
 
     def routes(self) -> dict[str, Route]:
         return {

@@ -61,6 +61,14 @@ def test_a_member_that_serves_is_waited_for_longer(load: SnapshotLoad) -> None:
     assert is_over(load, CONFIG.load_timeout_ms, C)
 
 
+def test_one_that_does_not_know_the_call_is_waited_for_no_longer_than_one_that_is_gone(load: SnapshotLoad) -> None:
+    """Real Nacos 2.x serves, and has no lists to give."""
+    for peer in (B, C):
+        end(load, peer, Outcome.REJECTED, None, 10)
+    assert not is_over(load, CONFIG.load_wait_ms_max - 1, B, C)
+    assert is_over(load, CONFIG.load_wait_ms_max, B, C)
+
+
 def test_a_failed_call_is_made_again_after_a_wait(load: SnapshotLoad) -> None:
     end(load, B, Outcome.FAILED, None, 100)
     assert load.next_call(B, 100 + CONFIG.load_retry_delay_ms - 1) is None
