@@ -46,10 +46,10 @@ class Connection:
         "is_member",
         "labels",
         "must_go",
+        "named",
         "on_cluster_port",
         "opened_ms",
         "owed",
-        "own_member",
         "peer",
         "redirect",
         "registered",
@@ -71,8 +71,8 @@ class Connection:
         self.registered = False
         self.is_member = False
         """Another member's: no limit holds for it."""
-        self.own_member = ""
-        """The address of the member of our kind that it says it is."""
+        self.named = ""
+        """The address of the member of our kind that it says it is; whether that is so is asked with each call."""
         self.reporter = ""
         """The address of the listed member that reported itself over it."""
         self.closing = False

@@ -94,7 +94,8 @@ class Dispatcher:
             # SDKs take codes from 300 to 399 in a health check for "not ready yet", and would never connect anew.
             code = wire.FAILED if kind == HEALTH_CHECK else wire.UNREGISTERED
             return wire.error_response(code, "Connection is unregistered.")
-        if route.members_only and not connection.is_member:
+        # Asked anew: lists of members change, at one member before the other.
+        if route.members_only and not self._cluster.is_listed(connection.remote_ip):
             text = f"{connection.remote_ip} is not the address of a listed member"
             return wire.error_response(wire.FORBIDDEN, text)
         try:
@@ -159,8 +160,7 @@ class Dispatcher:
         connection.client_ip = Fields({"clientIp": message.client_ip}).text("clientIp") or connection.remote_ip
         # Nobody escapes the limits by calling itself a member.
         connection.is_member = connection.on_cluster_port and self._cluster.is_listed(connection.remote_ip)
-        if connection.is_member:
-            connection.own_member = self._cluster.sender_of(labels.get(MEMBER_LABEL), connection.remote_ip) or ""
+        connection.named = labels.get(MEMBER_LABEL, "") if connection.on_cluster_port else ""
         connection.active_ms = self._now_ms()
         if self._cluster.state() is not _UP or self._is_too_many(connection):
             self.reset(connection)
@@ -176,7 +176,7 @@ class Dispatcher:
         self._connections.register(connection)
         LOG.debug("connection %s of %s is set up", connection.id, connection.agent)
         if abilities is not None:  # older clients do not know the type
-            table = SERVER_ABILITIES | ({OWN_KIND_ABILITY: True} if connection.own_member else {})
+            table = SERVER_ABILITIES | ({OWN_KIND_ABILITY: True} if connection.named else {})
             connection.offer(wire.encode_json("SetupAckRequest", {"abilityTable": table, "module": "internal"}))
         return True
 

@@ -24,7 +24,7 @@ NOT_NEGOTIATED_S = 0.1
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.1, 5.0
 CALLS_MAX = 256
 OWN_KIND_ABILITY = "rollcall"
-"""Among what the far end can do: it is of our kind, and knows this member by its name."""
+"""Among what the far end can do: it is of our kind."""
 ENDED = "the member ended the connection"
 
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 from app.client_replication import CLIENTS
-from app.naming.errors import InvalidParam
+from app.naming.errors import InvalidParam, NoRight
 from app.rpc import payload as wire
 from app.rpc.distro_payload import (
     HANDLE_FAILED,
@@ -58,6 +58,8 @@ class Reports(Protocol):
 
     def nacos_at(self, remote_ip: str) -> str: ...
 
+    def sender_of(self, named: str | None, remote_ip: str) -> str | None: ...
+
 
 class MemberHandlers:
     """``routes`` once; ``stop`` at the end. The handlers run on the loop, and what takes long in threads."""
@@ -96,8 +98,11 @@ class MemberHandlers:
             return failure(HANDLE_FAILED)
         connection = asked.connection
         try:
-            if connection.own_member:
-                return await self._of_own_kind(connection.own_member, call)
+            if connection.named:
+                member = self._reports.sender_of(connection.named, connection.remote_ip)
+                if member is None:
+                    raise NoRight(f"{connection.named} is not listed, or not at {connection.remote_ip}")
+                return await self._of_own_kind(member, call)
             told_by = connection.reporter or self._reports.nacos_at(connection.remote_ip)
             return await self._of_nacos(told_by, call)
         except (CodecError, NotInitialized) as error:
