@@ -2,7 +2,6 @@
 
 import logging
 import os
-import resource
 import signal
 import sys
 from typing import Any
@@ -10,12 +9,8 @@ from typing import Any
 from gunicorn.arbiter import Arbiter
 
 from app.addresses import join_address
+from app.open_files import connections_max, doors, raise_limit
 from app.settings import REQUESTS_END_S, SettingError, Settings, read_settings
-
-FILES_SPARE = 256
-"""Descriptors kept for peers, logs and the data folder."""
-CONNECTIONS_MAX = 20_000
-"""An idle one takes some 5 KB."""
 
 
 def _settings() -> Settings:
@@ -26,21 +21,9 @@ def _settings() -> Settings:
         sys.exit(2)
 
 
-def _connections_max() -> int:
-    """Return how many connections fit under the limit of open files, after raising that as far as is allowed.
-
-    Without a descriptor free the loop goes on, and closes what it cannot accept; but files and calls to members would
-    fail then, too.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = CONNECTIONS_MAX + FILES_SPARE
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return CONNECTIONS_MAX if soft == resource.RLIM_INFINITY else max(min(CONNECTIONS_MAX, soft - FILES_SPARE), 64)
-
-
 _SETTINGS = _settings()
+_DOORS = doors(_SETTINGS)
+raise_limit(_DOORS)
 _HANGUP_IGNORED = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
 """Whether we were started by nohup; gunicorn sets a handler of its own later."""
 
@@ -51,7 +34,7 @@ proc_name = f"rollcall {bind}"
 # One, said here so that the environment's WEB_CONCURRENCY, gunicorn's own default, does not decide.
 workers = 1
 worker_class = "app.http.worker.LoopWorker"
-worker_connections = _connections_max()
+worker_connections = connections_max(_DOORS)
 preload_app = False
 max_requests = 0
 # No limit: a process that was paused (SIGSTOP, a suspended machine) must not be killed for its silence on waking,

@@ -6,7 +6,7 @@ first and at the second note when they are told. cut: a publisher's connection i
 no member lists it over HTTP, looked at every 2 ms. frozen: publishers, each a process of its own with a health check
 each 5 s, are stopped by SIGSTOP, one after another; the time of each until no member lists it. crowd: connections
 subscribed to one service of one node: memory for each, CPU while all are idle but for a health check each 5 s, and one
-change: the time until the last was told of it.
+change: the time until the last was told of it, and until its node has the last acknowledgement.
 
     scripts/bench_rpc.py --changes 300 --cuts 30
     scripts/bench_rpc.py --parts frozen --publishers 9
@@ -176,6 +176,15 @@ async def frozen(members: Sequence[MemberProcess], publishers: int) -> dict[str,
     return {"gone on all members": figures(found)}
 
 
+def counter(member: MemberProcess, name: str) -> int:
+    """One of the figures that a member tells of itself."""
+    host, _, port = member.address.rpartition(":")
+    with closing(http.client.HTTPConnection(host, int(port), timeout=TIMEOUT_S)) as connection:
+        connection.request("GET", f"{CONTEXT_PATH}/v1/ns/operator/metrics?onlyStatus=false")
+        found: int = json.loads(connection.getresponse().read())[name]
+        return found
+
+
 async def crowd(member: MemberProcess, connections: int) -> dict[str, Any]:
     """Many connections of one process, all subscribed to one service."""
     service, port = "crowd", port_of(member)
@@ -210,16 +219,21 @@ async def crowd(member: MemberProcess, connections: int) -> dict[str, Any]:
         idle_cpu_s = sum(map(cpu_s, member.pids())) - begun_cpu_s
         for task in lives:
             task.cancel()
+        acknowledged = counter(member, "rpcPushesAcknowledged")
         begun_cpu_s, begun_s = sum(map(cpu_s, member.pids())), time.perf_counter()
         await clients[0].register(service, "10.0.0.1", metadata={"n": "1"})
         await asyncio.gather(*(one.wait(lambda one=one: told(one, service, 1), 60.0) for one in clients))  # type: ignore[misc]
         all_told_s = time.perf_counter() - begun_s
+        while counter(member, "rpcPushesAcknowledged") < acknowledged + connections:
+            await asyncio.sleep(POLL_S)
+        all_acknowledged_s = time.perf_counter() - begun_s
         push_cpu_s = sum(map(cpu_s, member.pids())) - begun_cpu_s
     return {
         "connections": connections,
         "kb_each": round((opened_mb - before_mb) * 1024 / connections, 1),
         "idle_cpu_percent": round(idle_cpu_s / IDLE_S * 100, 1),
         "one_change_told_to_all_ms": round(all_told_s * 1e3),
+        "and_acknowledged_by_all_ms": round(all_acknowledged_s * 1e3),
         "cpu_of_that_ms": round(push_cpu_s * 1e3),
     }
 

@@ -8,8 +8,6 @@ from typing import Protocol
 
 from app.rpc.ports import ServiceKey
 
-CONNECTIONS_MAX = 20_000
-"""Registered ones. Limits of the rule file are lower, and say which client they mean."""
 UNREGISTERED_MAX = 4_096
 """Transports that made calls and are not set up, or not yet; the oldest is forgotten for a new one."""
 UNREGISTERED_MS = 60_000

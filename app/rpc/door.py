@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
+from dataclasses import asdict
 from itertools import chain
 
 from app.naming.events import InstancesChanged, ServiceChanged, ServiceSubscribed
 from app.naming.keys import parse_datum_key
+from app.open_files import connections_max, doors
 from app.rpc.check import ROUND_MS, ConnectionCheck
 from app.rpc.connections import Connection, Connections
 from app.rpc.handlers import Dispatcher
@@ -38,7 +40,12 @@ class RpcDoor:
         self.connections = Connections(services.wall_ms, now_ms)
         self.loader = Loader(self.connections, settings.sdk.port, services, now_ms, self._send_away)
         self.dispatcher = Dispatcher(
-            self.connections, services.cluster, services.clients, lambda: self.limits.rule, now_ms
+            self.connections,
+            services.cluster,
+            services.clients,
+            lambda: self.limits.rule,
+            now_ms,
+            connections_max(doors(services.settings)),
         )
         self._infos = ServiceInfos(
             services.naming,
@@ -71,6 +78,11 @@ class RpcDoor:
     def _on_instances(self, event: InstancesChanged) -> None:
         if parsed := parse_datum_key(event.key):
             self._pusher.changed(*parsed)
+
+    def counters(self) -> dict[str, int]:
+        """Connections now, and what became of pushes since the start. From any thread."""
+        pushes = {f"rpc_pushes_{name}": count for name, count in asdict(self.board.record).items()}
+        return {"rpc_connections": len(self.connections), "rpc_sdk_connections": self.connections.sdk_count, **pushes}
 
     async def start(self) -> None:
         """Listen on both ports.

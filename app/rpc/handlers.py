@@ -9,8 +9,9 @@ import orjson
 
 from app.naming.clients import ClientInfo
 from app.naming.errors import ClientGone, InvalidParam, NacosError, Unavailable
+from app.open_files import CONNECTIONS_MAX
 from app.rpc import payload as wire
-from app.rpc.connections import CONNECTIONS_MAX, LABELS_CHARS_MAX, Connection, Connections
+from app.rpc.connections import LABELS_CHARS_MAX, Connection, Connections
 from app.rpc.fields import Fields
 from app.rpc.limits import LimitRule
 from app.rpc.link import OWN_KIND_ABILITY
@@ -55,8 +56,10 @@ class Dispatcher:
 
     def __init__(
         self, connections: Connections, cluster: Cluster, clients: Clients, rule: Callable[[], LimitRule],
-        now_ms: Callable[[], int],
+        now_ms: Callable[[], int], connections_max: int = CONNECTIONS_MAX,
     ) -> None:  # fmt: skip
+        """``connections_max``: registered ones. Limits of the rule file are lower, and say which client they mean."""
+        self._connections_max = connections_max
         self._connections = connections
         self._cluster = cluster
         self._clients = clients
@@ -183,7 +186,7 @@ class Dispatcher:
     def _is_too_many(self, connection: Connection) -> bool:
         known = self._connections
         of_ip = known.count_of_ip(connection.client_ip)
-        if len(known) < CONNECTIONS_MAX and not self._rule().refuses(connection, of_ip, known.sdk_count):
+        if len(known) < self._connections_max and not self._rule().refuses(connection, of_ip, known.sdk_count):
             return False
         LOG.info("connection %s of %s is refused: there are too many", connection.id, connection.client_ip)
         return True

@@ -10,7 +10,8 @@ import grpc
 from grpc import aio
 
 from app.addresses import join_address
-from app.rpc.connections import CONNECTIONS_MAX, Connection, Connections
+from app.open_files import CONNECTIONS_MAX
+from app.rpc.connections import Connection, Connections
 from app.rpc.handlers import Dispatcher
 from app.rpc.ports import ServiceKey
 from app.settings import RpcPort, SettingError

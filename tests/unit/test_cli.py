@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -325,16 +326,28 @@ class TestGunicornConfiguration:
         assert json.loads(done.stdout) == ["[::1]:8848", 1, "app.http.worker.LoopWorker", 0, 10, True]
 
     @pytest.mark.parametrize(
-        ("soft", "hard", "connections", "files"),
-        [(100, 100, 64, 100), (300, 4_000, 3_744, 4_000), (900, 900, 644, 900)],
+        ("soft", "hard", "rpc", "connections", "files"),
+        [
+            (100, 100, "false", 64, 100),
+            (300, 4_000, "false", 3_744, 4_000),
+            (900, 900, "false", 644, 900),
+            (300, 4_000, "true", 1_872, 4_000),
+            (300, 50_000, "false", 20_000, 20_256),
+            (300, 50_000, "true", 20_000, 40_256),
+        ],
     )
     def test_connections_leave_descriptors_for_the_rest(
-        self, soft: int, hard: int, connections: int, files: int
+        self, soft: int, hard: int, rpc: str, connections: int, files: int
     ) -> None:
-        """The limit is raised as far as it may be."""
+        """The limit is raised as far as it may be, and shared by the doors of HTTP and gRPC."""
+        if hard > resource.getrlimit(resource.RLIMIT_NOFILE)[1] != resource.RLIM_INFINITY:
+            pytest.skip("this process may not have so many files")
         code = (
             f"from resource import RLIMIT_NOFILE as N, getrlimit, setrlimit; setrlimit(N, ({soft}, {hard}));"
             "import app.gunicorn_conf as c; print(c.worker_connections, getrlimit(N)[0])"
         )
-        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+        environ = {**os.environ, "rollcall.rpc.enabled": rpc}
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, env=environ, capture_output=True, text=True, check=True
+        )
         assert done.stdout.split() == [str(connections), str(files)]
