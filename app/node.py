@@ -72,7 +72,7 @@ from distro.ports import Component, DatumCodec
 from distro.protocol import DistroProtocol
 from distro.receive import DistroReceiver
 from distro.runtime import DistroRuntime
-from distro.types import Datum, DistroKey, Merged
+from distro.types import Datum, DistroKey, MemberKind, Merged
 
 LOG = logging.getLogger(__name__)
 READY_CHECK_MS = 20
@@ -161,7 +161,7 @@ class Node:
             RecordProcessor(self._records),
             record_codec,
             DistroHttpAgent(**self._agent_parts(record_codec), resource_type=RECORDS),
-            own_kind_only=True,
+            taken_by=frozenset({MemberKind.OWN}),
         )
         components[CLIENTS] = self._client_component(members)
         self._components = components
@@ -213,8 +213,7 @@ class Node:
             codec,
             agent,
             callbacks=agent if isinstance(agent, ClientAgent) else None,
-            own_kind_only=True,
-            clients=True,
+            taken_by=frozenset({MemberKind.OWN, MemberKind.NACOS_2}),
             owned_by_writer=True,
             on_verified=processor.on_verified,
             on_verify_failed=self._on_verify_failed,
