@@ -1,6 +1,7 @@
 """Joins clients to distro: the engine's third resource type, each key of which belongs to one member's connection."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -127,7 +128,9 @@ def _parts(datum: Datum) -> tuple[str, ClientMoment]:
     client_id = client_id_of(datum.key)
     if client_id is None:
         raise CodecError(f"not the key of a client: {datum.key[:200]!r}")
-    return client_id, datum.value
+    moment: ClientMoment = datum.value
+    # What real Nacos tells has no version of its own: it got one on its way here.
+    return client_id, moment if moment.version == datum.version else replace(moment, version=datum.version)
 
 
 class ClientCodec:
