@@ -100,12 +100,11 @@ class SnapshotLoad:
         return sorted({peer for (peer, _), call in self._calls.items() if call.loaded})
 
     def drop_what_is_gone(self, now_ms: int) -> None:
-        """After a load made again: forget the keys that no peer holds any more, if any peer answered."""
-        if self._seen is None or not self.loaded_from():
+        """After a load made again: forget the keys that no peer holds any more, of types that any peer gave."""
+        if self._seen is None:
             return
-        for name, component in self._components.items():
-            if MemberKind.OWN not in component.taken_by:
-                continue  # it is made of another, here
+        for name in {name for (_, name), call in self._calls.items() if call.loaded}:
+            component = self._components[name]
             for key in component.storage.versions():
                 if DistroKey(name, key) not in self._seen:
                     component.processor.forget(key, now_ms, absent=True)

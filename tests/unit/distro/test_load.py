@@ -110,3 +110,32 @@ def test_what_is_made_here_of_other_data_is_loaded_from_nobody() -> None:
     load.add(B, 0)
     assert load.next_call(B, 0) is None
     assert is_over(load, 0, B)
+
+
+class Kept(Anything):
+    """Its own storage and processor, with one key."""
+
+    def __init__(self, *kinds: MemberKind) -> None:
+        super().__init__(*kinds)
+        self.storage = self.processor = self
+        self.keys = {"k"}
+
+    def versions(self) -> set[str]:
+        return set(self.keys)
+
+    def forget(self, key: str, now_ms: int, *, absent: bool) -> None:
+        assert absent
+        self.keys.remove(key)
+
+
+def test_after_a_load_made_again_what_no_peer_holds_goes_but_only_of_what_a_peer_gave() -> None:
+    lists, clients = Kept(), Kept(MemberKind.OWN, MemberKind.NACOS_2)
+    parts = {"lists": lists, "clients": clients}
+    load = SnapshotLoad(CONFIG, parts, 0, again=True)  # type: ignore[arg-type]
+    load.add(B, 0)
+    load.leave_out(B, MemberKind.NACOS_2)
+    call = load.next_call(B, 0)
+    assert call is not None
+    load.on_done(call, Outcome.DELIVERED, [], 100)
+    load.drop_what_is_gone(100)
+    assert (lists.keys, clients.keys) == ({"k"}, set())
