@@ -137,25 +137,27 @@ class ClientAgent:
         over HTTP for silent that is in no round for 15 s.
         """
         wanted = list[str]()
+
+        async def verify(item: tuple[str, str]) -> None:
+            key, revision = item
+            client_id = client_id_of(key) or ""
+            body = encode_request(DataOperation.VERIFY, peer, client_id, encode_verify(client_id, int(revision)))
+            if not is_success(await self._links.request(peer, REQUEST, body, timeout_s)):
+                wanted.append(key)
+
         told = [item for item in stand.items() if item[1]]
         if not told:
             return Received()
         at = (peer, "#" in told[0][0])  # those with connections, and those over HTTP, have rounds of their own
-        start = self._reached.pop(at, 0) % len(told)
-        count = 0
+        start, count = self._reached.pop(at, 0) % len(told), 0
 
-        async def verify(item: tuple[str, str]) -> None:
+        async def verify_in_turn(item: tuple[str, str]) -> None:
             nonlocal count
-            key, revision = item
-            client_id = client_id_of(key) or ""
-            body = encode_request(DataOperation.VERIFY, peer, client_id, encode_verify(client_id, int(revision)))
-            answer = await self._links.request(peer, REQUEST, body, timeout_s)
+            await verify(item)
             count += 1
-            if not is_success(answer):
-                wanted.append(key)
 
         in_turn = told[start:] + told[:start]
-        failures = [one for one in await _side_by_side(verify, in_turn, timeout_s) if one is not None]
+        failures = [one for one in await _side_by_side(verify_in_turn, in_turn, timeout_s) if one is not None]
         if count < len(told):
             self._reached[at] = start + count
         if failures and not count:
