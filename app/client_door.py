@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 import orjson
 
 from app.client_replication import CLIENTS, ClientCodec, client_key, member_of
+from app.http_clients import HttpClients
 from app.naming.client_codec import (
     ClientState,
     check_client_id,
@@ -31,12 +32,14 @@ class ClientDoor:
         self,
         receiver: DistroReceiver,
         clients: ReplicatedClients,
+        http_clients: HttpClients,
         clock: Clock,
         capabilities: Callable[[str], frozenset[str]],
         body_bytes_max: int,
     ) -> None:
         self._receiver = receiver
         self._clients = clients
+        self._http_clients = http_clients
         self._clock = clock
         self._capabilities = capabilities
         self._body_bytes_max = body_bytes_max
@@ -86,7 +89,7 @@ class ClientDoor:
     # --- real Nacos -------------------------------------------------------------------------------
 
     def take(self, told_by: str, client_id: str, content: bytes) -> None:
-        """Take a client's state in the place of what is held of it.
+        """Take a client's state in the place of what is held of it; not of one that stands in our own lists.
 
         Raises:
             CodecError: it cannot be read, is that of a persistent client, or of another than ``client_id``.
@@ -95,15 +98,17 @@ class ClientDoor:
         state = decode_client(json_object(content), None, self._clock.wall_ms())
         if state.client_id != client_id:
             raise CodecError("field 'clientId' is that of another client")
-        self._receive(told_by, client_id, state)
+        if not self._http_clients.on_echo(client_id, state):
+            self._receive(told_by, client_id, state)
 
     def remove(self, told_by: str, client_id: str) -> None:
-        """A client is gone; one that is unknown here is, too.
+        """A client is gone; one that is unknown here is, too, and one of our own lists is not.
 
         Raises:
             CodecError, NotInitialized: as above.
         """
-        if self._clients.client(check_client_id(client_id)) is not None:
+        is_own = self._http_clients.on_echo(check_client_id(client_id), None)
+        if not is_own and self._clients.client(client_id) is not None:
             self._receive(told_by, client_id, None)
 
     def confirm(self, content: bytes) -> bool:
@@ -113,19 +118,23 @@ class ClientDoor:
             CodecError: it cannot be read.
         """
         client_id, revision = decode_verify(content)
+        if self._http_clients.holds(client_id):
+            return True  # it is our word, and we are not the one to ask about it
         return self._clients.confirm_revision(client_id, revision, self._clock.monotonic_ms())
 
     def client(self, client_id: str) -> bytes | None:
         """The sync data of a client, None when it is unknown."""
-        moment = self._clients.moment(client_id)
-        return encode_client(moment.state) if moment is not None and moment.state is not None else None
+        return next(map(encode_client, self._states([client_id])), None)
 
     def snapshot(self) -> bytes:
-        """All clients that publish something, of this member and the copies of others'."""
-        return encode_snapshot(self._states(self._clients.ids()))
+        """All clients that publish something, of this member and the copies of others', and those of our own lists."""
+        return encode_snapshot(self._states(dict.fromkeys([*self._http_clients.ids(), *self._clients.ids()])))
 
     def _states(self, client_ids: Iterable[str]) -> Iterable[ClientState]:
         for client_id in client_ids:
+            if (own := self._http_clients.state(client_id)) is not None:
+                yield own
+                continue
             moment = self._clients.moment(client_id)
             if moment is not None and moment.state is not None and moment.version.counter:
                 yield moment.state

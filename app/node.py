@@ -27,6 +27,7 @@ from app.health_report import InstanceListAgent
 from app.http.beats import BeatCollector
 from app.http.pool_forwarding import Forwarder
 from app.http.record import HttpRecord
+from app.http_clients import HTTP_CLIENTS, http_client_component, index_for
 from app.membership import ClusterConfWatch, Membership
 from app.naming.checks import Check, CheckBoard, CheckedCluster, Flip, checked_clusters
 from app.naming.client_copies import ReplicatedClients
@@ -72,7 +73,7 @@ from distro.ports import Component, DatumCodec
 from distro.protocol import DistroProtocol
 from distro.receive import DistroReceiver
 from distro.runtime import DistroRuntime
-from distro.types import Datum, DistroKey, Merged
+from distro.types import Datum, DistroKey, MemberKind, Merged
 
 LOG = logging.getLogger(__name__)
 READY_CHECK_MS = 20
@@ -133,6 +134,7 @@ class Node:
             self._checker.tick,
             self._warm.tick,
             self._client_expiry.tick,
+            self._http_clients.tick,
             *self._build_rpc(),
         ]
         self._timer = NamingTimer(self._clock, ticks if settings.standalone else [*ticks, watch.tick])
@@ -161,9 +163,16 @@ class Node:
             RecordProcessor(self._records),
             record_codec,
             DistroHttpAgent(**self._agent_parts(record_codec), resource_type=RECORDS),
-            own_kind_only=True,
+            taken_by=frozenset({MemberKind.OWN}),
         )
         components[CLIENTS] = self._client_component(members)
+        self._http_clients = index_for(
+            self._protocol,
+            self._registry,
+            lambda client_id: self._send(HTTP_CLIENTS, client_key(client_id)),
+            lambda client_id: self.clients.forget(client_id, absent=True),
+        )
+        components[HTTP_CLIENTS] = http_client_component(self._http_clients, writer, components[CLIENTS])
         self._components = components
         self._protocol.before_serving = self._fill_from_disk
         inbox = Inbox(config.inbox_events_max, self.record)
@@ -179,7 +188,7 @@ class Node:
         self._runtime = DistroRuntime(self._protocol, receiver, inbox, components, self.cluster, self._clock, config)
         self.replication = NodeReplication(receiver, components, self.cluster, self._clock, config.body_bytes_max)
         self.client_door = ClientDoor(
-            receiver, self.clients, self._clock, self.cluster.capabilities, config.body_bytes_max
+            receiver, self.clients, self._http_clients, self._clock, self.cluster.capabilities, config.body_bytes_max
         )
         self.forwarder = Forwarder(self.cluster, settings, self.replication.refresh)
         self.dumps = Dumps()
@@ -189,13 +198,11 @@ class Node:
     def _subscribe(self) -> None:
         notify = self._notify
         notify.subscribe(InstancesChanged, self._on_change)
-        notify.subscribe(RecordChanged, self._on_record_change)
+        notify.subscribe(RecordChanged, lambda event: self._send(RECORDS, event.key))
         notify.subscribe(ServiceChanged, lambda event: self.push.changed(event.namespace, event.service))
         notify.subscribe(HealthChanged, _log_health)
-        notify.subscribe(ClientChanged, lambda event: self._on_client_change(event.client_id))
-        notify.subscribe(
-            ClientDisconnect, lambda event: self._on_client_change(event.client_id) if event.native else None
-        )
+        notify.subscribe(ClientChanged, lambda event: self._send_client(event.client_id))
+        notify.subscribe(ClientDisconnect, lambda event: self._send_client(event.client_id) if event.native else None)
 
     def _client_component(self, members: MemberList) -> Component:
         codec, settings = ClientCodec(), self.settings
@@ -212,8 +219,7 @@ class Node:
             codec,
             agent,
             callbacks=agent if isinstance(agent, ClientAgent) else None,
-            own_kind_only=True,
-            clients=True,
+            taken_by=frozenset({MemberKind.OWN, MemberKind.NACOS_2}),
             owned_by_writer=True,
             on_verified=processor.on_verified,
             on_verify_failed=self._on_verify_failed,
@@ -337,18 +343,18 @@ class Node:
 
     def _on_change(self, event: InstancesChanged) -> None:
         self._warm.changed(event.key)
+        self._http_clients.mark(event.key)
         if parsed := parse_datum_key(event.key):
             self.push.changed(*parsed)
-        if event.origin is Origin.LOCAL and not self.settings.standalone:
-            self._runtime.sync(DistroKey(INSTANCE_LIST, event.key))
+        if event.origin is Origin.LOCAL:
+            self._send(INSTANCE_LIST, event.key)
 
-    def _on_record_change(self, event: RecordChanged) -> None:
+    def _send(self, resource_type: str, key: str) -> None:
         if not self.settings.standalone:
-            self._runtime.sync(DistroKey(RECORDS, event.key))
+            self._runtime.sync(DistroKey(resource_type, key))
 
-    def _on_client_change(self, client_id: str) -> None:
-        if not self.settings.standalone:
-            self._runtime.sync(DistroKey(CLIENTS, client_key(client_id)))
+    def _send_client(self, client_id: str) -> None:
+        self._send(CLIENTS, client_key(client_id))
 
     def _check_beats(self, now_ms: int) -> int:
         return self._beat_check.tick(now_ms, self._judgement)

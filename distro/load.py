@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from distro.config import DistroConfig
 from distro.ports import Components
-from distro.types import DistroKey, Load, Outcome
+from distro.types import DistroKey, Load, MemberKind, Outcome
 
 
 @dataclass(slots=True)
@@ -35,10 +35,18 @@ class SnapshotLoad:
         self._seen: set[DistroKey] | None = set() if again else None
 
     def add(self, peer: str, now_ms: int) -> None:
-        self._calls.update({(peer, name): _Call(now_ms, self._config.load_wait_ms_max) for name in self._components})
+        names = [name for name, part in self._components.items() if MemberKind.OWN in part.taken_by]
+        self._calls.update({(peer, name): _Call(now_ms, self._config.load_wait_ms_max) for name in names})
 
     def remove(self, peer: str) -> None:
         self._calls = {at: call for at, call in self._calls.items() if at[0] != peer}
+
+    def leave_out(self, peer: str, kind: MemberKind) -> None:
+        """The peer is known to be of this kind: it is not asked, nor waited for, where that has no such data."""
+        components = self._components
+        self._calls = {
+            at: call for at, call in self._calls.items() if at[0] != peer or kind in components[at[1]].taken_by
+        }
 
     def next_call(self, peer: str, now_ms: int) -> Load | None:
         """The snapshot to ask this peer for now."""
@@ -92,10 +100,11 @@ class SnapshotLoad:
         return sorted({peer for (peer, _), call in self._calls.items() if call.loaded})
 
     def drop_what_is_gone(self, now_ms: int) -> None:
-        """After a load made again: forget the keys that no peer holds any more, if any peer answered."""
-        if self._seen is None or not self.loaded_from():
+        """After a load made again: forget the keys that no peer holds any more, of types that any peer gave."""
+        if self._seen is None:
             return
-        for name, component in self._components.items():
+        for name in {name for (_, name), call in self._calls.items() if call.loaded}:
+            component = self._components[name]
             for key in component.storage.versions():
                 if DistroKey(name, key) not in self._seen:
                     component.processor.forget(key, now_ms, absent=True)

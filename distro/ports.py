@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from distro.errors import TransportError
-from distro.types import Datum, Merged, PeerReport, Received, Version
+from distro.types import Datum, MemberKind, Merged, PeerReport, Received, Version
 
 
 class Clock(Protocol):
@@ -153,10 +153,9 @@ class Component:
     agent: DistroTransportAgent
     callbacks: DistroCallbackAgent | None = None
     """Taken in place of ``agent`` for sends and verify rounds, to peers that it takes."""
-    own_kind_only: bool = False
-    """Real Nacos 1.4 has its own way for such data: it neither gets it, nor is it responsible for its keys."""
-    clients: bool = False
-    """Real Nacos since 2.0 gets it, and nothing else."""
+    taken_by: frozenset[MemberKind] = frozenset({MemberKind.OWN, MemberKind.NACOS_1})
+    """The members that are told of it. Its keys are spread over those of our own kind, and over those of Nacos 1.4
+    where these take it; a type that our own kind does not take is loaded from nobody."""
     owned_by_writer: bool = False
     """Each key belongs for ever to the member that wrote it first, which is the storage's tag; nobody claims it.
 

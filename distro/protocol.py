@@ -12,11 +12,10 @@ from distro.monitor import DistroRecord
 from distro.ports import Components
 from distro.tasks import BackOff, PeerLane
 from distro.types import (
-    CAPABILITY_CLIENTS_ONLY,
-    CAPABILITY_VERSIONS,
     Action,
     DistroKey,
     Load,
+    MemberKind,
     Outcome,
     PeerReport,
     Query,
@@ -245,6 +244,9 @@ class DistroProtocol:
 
     def _next_action(self, peer: str, lane: PeerLane, now_ms: int) -> Action | None:
         if self._load is not None:
+            member = self.members.get(peer)
+            if member is not None and member.kind is MemberKind.NACOS_2:
+                self._load.leave_out(peer, member.kind)  # whoever has not said what it is counts as another kind
             return self._load.next_call(peer, now_ms)
         if not lane.reachable:
             return None
@@ -304,17 +306,15 @@ class DistroProtocol:
 
     def _takes(self, peer: str, resource_type: str) -> bool:
         """Whether the peer is to get data of this type."""
-        component, member = self._components[resource_type], self.members.get(peer)
-        if member is not None and CAPABILITY_CLIENTS_ONLY in member.capabilities:
-            return component.clients
-        return not component.own_kind_only or self._is_own_kind(peer)
+        member = self.members.get(peer)
+        return member is not None and member.kind in self._components[resource_type].taken_by
 
     def mapper_of(self, resource_type: str) -> DistroMapper:
         """Who is responsible for keys of this type. May be read from any thread."""
         component = self._components[resource_type]
         if component.owned_by_writer:
             return self._writer_mapper
-        return self.own_mapper if component.own_kind_only else self.mapper
+        return self.mapper if MemberKind.NACOS_1 in component.taken_by else self.own_mapper
 
     def speaks_for(self, resource_type: str, name: str, version: Version) -> bool:
         """Whether what is held of a key is this node's to send: it wrote it, if writers own in any run. Any thread."""
@@ -324,7 +324,7 @@ class DistroProtocol:
 
     def _is_own_kind(self, peer: str) -> bool:
         member = self.members.get(peer)
-        return member is not None and CAPABILITY_VERSIONS in member.capabilities
+        return member is not None and member.kind is MemberKind.OWN
 
     def _finish_load(self, load: SnapshotLoad, now_ms: int) -> None:
         load.drop_what_is_gone(now_ms)

@@ -95,6 +95,17 @@ class MemberState(enum.Enum):
     DOWN = "DOWN"
 
 
+class MemberKind(enum.Enum):
+    """What a member is, as far as it decides which data it gets."""
+
+    OWN = "own"
+    """It keeps versions, and takes everything."""
+    NACOS_1 = "nacos-1"
+    """Real Nacos before 2.0, and whoever has not said yet what it is."""
+    NACOS_2 = "nacos-2"
+    """Real Nacos since 2.0."""
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """An entry of the member list as this node sees it. ``address`` is ``ip:port``, and the identity."""
@@ -113,6 +124,12 @@ class Member:
     @property
     def port(self) -> int:
         return int(self.address.rpartition(":")[2])
+
+    @property
+    def kind(self) -> MemberKind:
+        if CAPABILITY_VERSIONS in self.capabilities:
+            return MemberKind.OWN
+        return MemberKind.NACOS_2 if CAPABILITY_CLIENTS_ONLY in self.capabilities else MemberKind.NACOS_1
 
 
 CAPABILITY_VERSIONS = "versions"

@@ -12,7 +12,7 @@ from app.http.call import CLIENT_AGENT, JSON, TEXT, Call, Forward, Reply, Servic
 from app.naming.errors import NacosError, NoRight
 from app.naming.records import record_tag
 from distro.errors import CodecError, NotInitialized
-from distro.types import MemberState
+from distro.types import CAPABILITY_CLIENTS_ONLY, MemberState
 
 NAMING = ("/v1/ns", "/v2/ns")
 SWITCHES_PATHS = ("/v1/ns/operator/switches", "/v1/ns/ops/switches")
@@ -114,8 +114,9 @@ def is_naming(path: str) -> bool:
 def elsewhere(call: Call, services: Services, service: str) -> Reply | Forward | None:
     """What to answer to a write that this node must not execute; None when it must.
 
-    A call that a member passed on goes no further: two members that disagree would send it in a circle.
-    Source: Nacos 1.4.8 DistroFilter.
+    A call that a member passed on goes no further: two members that disagree would send it in a circle. That of real
+    Nacos since 2.0 does: it knows owners of addresses, not of services, and all that it passes on is one of us's.
+    Source: Nacos 1.4.8 and 2.3.1 DistroFilter.
     """
     if refusal := _refuse_early_write(services):
         return refusal
@@ -147,10 +148,18 @@ def _refuse_early_write(services: Services) -> Reply | None:
 
 
 def _redirected(call: Call, services: Services) -> Reply | None:
-    if not is_redirect(call.agent):
+    if not is_redirect(call.agent) or _is_from_nacos_2(call, services):
         return None
     message = f"receive invalid redirect request from peer {call.remote_ip}"
     return filter_error(call, 400, message, services.wall_ms(), {NOT_RESPONSIBLE: "1"})
+
+
+def _is_from_nacos_2(call: Call, services: Services) -> bool:
+    """Whether real Nacos since 2.0 passed the call on; our own kind names the client that it does that for."""
+    if CLIENT_AGENT in call.headers:
+        return False
+    cluster = services.cluster
+    return any(CAPABILITY_CLIENTS_ONLY in cluster.capabilities(one) for one in cluster.java_peers_at(call.remote_ip))
 
 
 def require_member(call: Call, services: Services) -> None:

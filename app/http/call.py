@@ -151,6 +151,10 @@ class Cluster(Protocol):
         """Whether calls of a peer may come from there: a listed member's address; any loopback one when standalone."""
         ...
 
+    def java_peers_at(self, remote_ip: str) -> list[str]:
+        """The listed members at an address that are not known to be of our kind."""
+        ...
+
     def capabilities(self, address: str) -> frozenset[str]:
         """What a member's report says that it can do; nothing for one that is unknown, or of another kind."""
         ...

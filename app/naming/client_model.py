@@ -129,7 +129,7 @@ def instance_of(command: RegisterInstance, number: Number, shared: Shared) -> In
         raise InvalidParam(
             f"Param 'instanceId' is illegal, the param length should not exceed {INSTANCE_ID_CHARS_MAX}."
         )
-    metadata = _plain(command)
+    metadata = plain_metadata(command.metadata)
     check_metadata(metadata)
     # The application is the client's, and not told to peers with its instances.
     asked = command._replace(ephemeral=True, metadata=metadata, app=RegisterInstance._field_defaults["app"])
@@ -202,9 +202,9 @@ def is_persistent_id(client_id: str) -> bool:
     return client_id.endswith(PERSISTENT_ID_END)
 
 
-def _plain(command: RegisterInstance) -> Metadata:
+def plain_metadata(metadata: Metadata | None) -> Metadata:
     """Metadata without nulls, which no SDK of 2.x can mean, and without what peers would take for something else."""
-    metadata = command.metadata or NO_METADATA
+    metadata = metadata or NO_METADATA
     if None not in metadata.values() and not any(name in metadata for name in RESERVED_METADATA):
         return metadata
     return {key: text for key, text in metadata.items() if text is not None and key not in RESERVED_METADATA}

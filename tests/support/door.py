@@ -18,7 +18,7 @@ from app.naming.records import Records
 from app.naming.registry import Registry
 from app.naming.service import NamingService
 from app.settings import Settings, read_settings
-from distro.types import Member, MemberState
+from distro.types import CAPABILITY_VERSIONS, Member, MemberState
 from tests.support.memory_disk import MemoryDisk
 
 SELF = "127.0.0.1:8848"
@@ -89,6 +89,10 @@ class StubCluster:
 
     def sender_of(self, named: str | None, remote_ip: str) -> str | None:
         return named if named in {one.address for one in self.others} and self.is_listed(remote_ip) else None
+
+    def java_peers_at(self, remote_ip: str) -> list[str]:
+        others = [one for one in self.others if CAPABILITY_VERSIONS not in one.capabilities]
+        return [one.address for one in others if one.ip == remote_ip]
 
     def nacos_at(self, remote_ip: str) -> str:
         return next((one.address for one in self.others if one.ip == remote_ip and not one.capabilities), "")

@@ -1,5 +1,6 @@
 """A protocol over a real registry, for tests that are its runtime, its peers and its clock."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from app.naming.keys import datum_key
@@ -37,8 +38,16 @@ OWN_KIND = frozenset({CAPABILITY_VERSIONS})
 class Engine:
     """A protocol over a real registry; the test is its runtime, its peers and its clock."""
 
-    def __init__(self, *peers: str, config: DistroConfig = CONFIG) -> None:
+    def __init__(
+        self,
+        *peers: str,
+        config: DistroConfig = CONFIG,
+        kinds: Mapping[str, frozenset[str]] | None = None,
+        more: Mapping[str, Component] | None = None,
+    ) -> None:
+        """``kinds``: what peers advertise that are not of our kind; ``more``: resource types beside the lists."""
         self.config = config
+        self.kinds = kinds or {}
         self.now_ms = 1_000_000
         self.peers = peers
         self.gone: set[str] = set()
@@ -50,7 +59,7 @@ class Engine:
         )
         nothing: Any = None
         members = MemberList(SELF, config, self.now_ms)
-        components = {INSTANCE_LIST: Component(storage, processor, nothing, nothing)}
+        components = {INSTANCE_LIST: Component(storage, processor, nothing, nothing), **(more or {})}
         self.protocol = DistroProtocol(members, ME, config, components, self.record, self.now_ms)
         self.protocol.replace_members([SELF, *peers], self.now_ms)
 
@@ -58,10 +67,9 @@ class Engine:
         """The peers report that they serve, and hear our reports."""
         view = tuple(sorted((SELF, *self.peers)))
         for peer in peers or self.peers:
-            self.protocol.on_report(PeerReport(peer, MemberState.UP, OWN_KIND, {}, view), self.now_ms)
-            self.protocol.on_report_done(
-                peer, Outcome.DELIVERED, PeerReport(peer, MemberState.UP, OWN_KIND, {}, view), self.now_ms
-            )
+            report = PeerReport(peer, MemberState.UP, self.kinds.get(peer, OWN_KIND), {}, view)
+            self.protocol.on_report(report, self.now_ms)
+            self.protocol.on_report_done(peer, Outcome.DELIVERED, report, self.now_ms)
 
     def tick(self, wait_ms: int = 0) -> list[Action]:
         """Let time pass and tick; reports are answered on the way, and left out."""

@@ -19,7 +19,7 @@ from app.naming.client_model import Client, ClientInfo
 from app.naming.events import ClientChanged, ClientDisconnect, Event
 from app.naming.operations import RegisterInstance
 from distro.ports import Component
-from distro.types import DistroKey, Version
+from distro.types import DistroKey, MemberKind, Version
 from tests.support.simulated.checker import Broken
 from tests.support.simulated.member import SimMember
 from tests.support.simulated.world import World
@@ -57,7 +57,7 @@ class ConnectedMember(SimMember):
             processor,
             ClientCodec(),
             self.agent,  # type: ignore[arg-type]  # it answers by call-back; only the member calls it
-            own_kind_only=True,
+            taken_by=frozenset({MemberKind.OWN}),
             owned_by_writer=True,
             on_verified=processor.on_verified if self.confirms else None,
             on_verify_failed=lambda key, peer: self.verify_failed.append((key, peer)),

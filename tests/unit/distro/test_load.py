@@ -4,14 +4,17 @@ import pytest
 
 from distro.config import DistroConfig
 from distro.load import SnapshotLoad
-from distro.types import Load, Outcome
+from distro.types import Load, MemberKind, Outcome
 
 CONFIG = DistroConfig()
 B, C = "b:1", "c:1"
 
 
 class Anything:
-    """Stands for a component: only its name counts here."""
+    """Stands for a component: only its name counts here, and who takes it."""
+
+    def __init__(self, *kinds: MemberKind) -> None:
+        self.taken_by = frozenset(kinds or (MemberKind.OWN, MemberKind.NACOS_1))
 
 
 @pytest.fixture
@@ -92,3 +95,55 @@ def test_a_peer_that_is_being_asked_is_waited_for_without_looking() -> None:
     assert load.next_due_ms(0) == CONFIG.load_retry_delay_ms
     load.on_done(first, Outcome.DELIVERED, [], 10)
     assert load.next_due_ms(10) <= 10
+
+
+def test_a_peer_is_asked_for_nothing_that_its_kind_does_not_have() -> None:
+    parts = {"lists": Anything(), "clients": Anything(MemberKind.OWN, MemberKind.NACOS_2)}
+    load = SnapshotLoad(CONFIG, parts, 0)  # type: ignore[arg-type]
+    load.add(B, 0)
+    first = load.next_call(B, 0)
+    assert first is not None
+    assert first.resource_type == "lists"
+    load.leave_out(B, MemberKind.NACOS_2)
+    load.on_done(first, Outcome.FAILED, None, 10)
+    second = load.next_call(B, 1_000)
+    assert second is not None
+    assert second.resource_type == "clients"
+    load.on_done(second, Outcome.DELIVERED, [], 1_100)
+    assert is_over(load, 1_100, B)
+
+
+def test_what_is_made_here_of_other_data_is_loaded_from_nobody() -> None:
+    load = SnapshotLoad(CONFIG, {"made": Anything(MemberKind.NACOS_2)}, 0)  # type: ignore[dict-item]
+    load.add(B, 0)
+    assert load.next_call(B, 0) is None
+    assert is_over(load, 0, B)
+
+
+class Kept(Anything):
+    """Its own storage and processor, with one key."""
+
+    def __init__(self, *kinds: MemberKind) -> None:
+        super().__init__(*kinds)
+        self.storage = self.processor = self
+        self.keys = {"k"}
+
+    def versions(self) -> set[str]:
+        return set(self.keys)
+
+    def forget(self, key: str, now_ms: int, *, absent: bool) -> None:
+        assert absent
+        self.keys.remove(key)
+
+
+def test_after_a_load_made_again_what_no_peer_holds_goes_but_only_of_what_a_peer_gave() -> None:
+    lists, clients = Kept(), Kept(MemberKind.OWN, MemberKind.NACOS_2)
+    parts = {"lists": lists, "clients": clients}
+    load = SnapshotLoad(CONFIG, parts, 0, again=True)  # type: ignore[arg-type]
+    load.add(B, 0)
+    load.leave_out(B, MemberKind.NACOS_2)
+    call = load.next_call(B, 0)
+    assert call is not None
+    load.on_done(call, Outcome.DELIVERED, [], 100)
+    load.drop_what_is_gone(100)
+    assert (lists.keys, clients.keys) == ({"k"}, set())

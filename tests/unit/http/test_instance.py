@@ -1,5 +1,6 @@
 """The instance endpoints through Flask, with the real domain behind them."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from flask.testing import FlaskClient
 
 from app.http.answers import NOT_RESPONSIBLE
 from app.http.call import CLIENT_AGENT
-from distro.types import MemberState
+from distro.types import CAPABILITY_CLIENTS_ONLY, Member, MemberState
 from tests.support.door import PEER, Door
 
 INSTANCE = "/nacos/v1/ns/instance"
@@ -169,6 +170,27 @@ def test_a_forwarded_write_goes_no_further(door: Door, client: FlaskClient, meth
         "path": path,
     }
     assert door.forwarder.tags == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [*WRITES, ("POST", "/nacos/v2/ns/instance"), ("PUT", "/nacos/v2/ns/instance/beat")]
+)
+def test_what_real_nacos_2_forwards_goes_on_to_its_owner(
+    door: Door, client: FlaskClient, method: str, path: str
+) -> None:
+    door.cluster.owner = PEER
+    nacos = Member("127.0.0.1:8948", MemberState.UP, frozenset({CAPABILITY_CLIENTS_ONLY}))
+    door.cluster.others = [nacos]
+    headers = {"User-Agent": "Nacos-Server:v2.3.1"}
+    client.open(path, method=method, query_string=query(), headers=headers)
+    assert door.forwarder.tags == ["DEFAULT_GROUP@@a"]
+    own = headers | {CLIENT_AGENT: "curl"}
+    assert client.open(path, method=method, query_string=query(), headers=own).status_code == 400
+    door.cluster.others = [replace(nacos, capabilities=frozenset())]
+    assert client.open(path, method=method, query_string=query(), headers=headers).status_code == 400
+    door.cluster.others = [replace(nacos, address="127.0.0.9:8948")]
+    assert client.open(path, method=method, query_string=query(), headers=headers).status_code == 400
+    assert len(door.forwarder.tags) == 1, "from our own kind, Nacos 1.4 and anywhere else one hop is all"
 
 
 def test_reads_stay_here(door: Door, client: FlaskClient) -> None:
