@@ -70,7 +70,7 @@ def links() -> SlowLinks:
 @pytest.fixture
 def agent(links: SlowLinks) -> ClientAgent:
     http: Any = None
-    return ClientAgent(http, links, ClientCodec(), SystemClock(), 1_000_000)
+    return ClientAgent(http, links, ClientCodec(), SystemClock(), lambda _peer: "2.3.1", 1_000_000)
 
 
 def verify(agent: ClientAgent, links: SlowLinks, answered: int) -> Result:
