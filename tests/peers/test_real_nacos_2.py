@@ -12,6 +12,7 @@ from tests.support.sdk_client import SdkClient, run_client
 
 SEEN_TIMEOUT_S = 15.0
 """Real Nacos tells of a change after 1 s, and shows it after another half."""
+REAL_DELETE_S = 33.0
 PATIENT = json.dumps({"preserved.heart.beat.timeout": "300000", "preserved.ip.delete.timeout": "600000"})
 
 
@@ -90,6 +91,32 @@ def test_http_instances_of_real_members_show_on_ours(mixed_2: MixedCluster) -> N
         all_list(mixed_2, service, "10.0.1.1:80")
         assert member.call("DELETE", "/v1/ns/instance", **values).body == b"ok"
         all_list(mixed_2, service)
+
+
+def test_http_instances_of_ours_show_on_real_members_and_stay_while_they_beat(mixed_2: MixedCluster) -> None:
+    """Real members judge by beats: ours vouches for its own, also for those that the real ones' hash gives to them."""
+    service = "http-ours"
+    here = {f"10.0.4.{number}:80" for number in range(1, 9)}
+    values = {one: {"serviceName": service, "ip": one.partition(":")[0], "port": 80} for one in here}
+    for one in here:
+        assert mixed_2.ours.client.call("POST", "/v1/ns/instance", **values[one]).body == b"ok"
+    print(f"registered over HTTP at ours: {all_list(mixed_2, service, *here):.2f} s")
+
+    def beat_all() -> None:
+        for one in here:
+            assert mixed_2.ours.client.call("PUT", "/v1/ns/instance/beat", **values[one]).json()["code"] == 10200
+
+    # Longer than a real member lets an instance live that nobody speaks for.
+    end_s = time.monotonic() + REAL_DELETE_S
+    while time.monotonic() < end_s:
+        beat_all()
+        for member in mixed_2.clients:
+            hosts = member.call("GET", "/v1/ns/instance/list", serviceName=service).json()["hosts"]
+            assert {(f"{one['ip']}:{one['port']}", one["healthy"]) for one in hosts} == {(one, True) for one in here}
+        time.sleep(2.0)
+    gone = here.pop()
+    assert mixed_2.ours.client.call("DELETE", "/v1/ns/instance", **values[gone]).body == b"ok"
+    all_list(mixed_2, service, *here)
 
 
 def test_clients_keep_their_revision_through_verify_rounds(mixed_2: MixedCluster) -> None:
