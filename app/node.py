@@ -383,6 +383,7 @@ class Node:
         """``cpu`` of this process since the last call, ``load`` and ``mem`` (0..1) of the machine."""
         held_back = {"lists_held_back": self._registry.held_back}
         counts = {**self.record.as_dict(), **self.forwarder.record.as_dict(), **self.http.as_dict(), **held_back}
+        counts |= self._notify.record.as_dict()
         for rpc in self.loop_doors:
             counts |= rpc.counters()
         return {**self._load.read(), **{_camel_case(name): count for name, count in counts.items()}}

@@ -1,9 +1,7 @@
 """What SDKs of Nacos 2.x meet at a node: a raw client, a real process."""
 
 import asyncio
-import shutil
 import socket
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +11,7 @@ import grpc
 import orjson
 import pytest
 
+from tests.support.certificates import make_certificate, needs_openssl, tls_settings
 from tests.support.processes import ClusterProcesses, Member, eventually, free_ports
 from tests.support.relay import Relay
 from tests.support.sdk_client import SdkClient, hosts_of, run_client
@@ -686,19 +685,13 @@ def test_what_one_member_is_told_by_a_connection_is_pushed_on_the_others_and_goe
     run_client(main)
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate, and is not in the path")
+@needs_openssl
 def test_both_ports_speak_tls_from_files(tmp_path: Path) -> None:
     [port] = free_ports(1)
-    certificate, private_key = tmp_path / "certificate.pem", tmp_path / "key.pem"
-    subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    made = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", *subject]
-    command = ["openssl", "req", *made, "-keyout", str(private_key), "-out", str(certificate)]
-    subprocess.run(command, check=True, capture_output=True, timeout=30)
-    settings = {
-        f"nacos.remote.{side}.rpc.tls.{name}": str(file)
-        for side in ("server", "peer")
-        for name, file in (("certChainFile", certificate), ("certPrivateKey", private_key))
-    }
+    certificate, private_key = make_certificate(tmp_path)
+    settings = {}
+    for side in ("server", "peer"):
+        settings |= tls_settings(side, certificate, private_key)
     member = Member(port, tmp_path / "node", {"rollcall.announce": "false", **settings})
 
     async def main() -> None:

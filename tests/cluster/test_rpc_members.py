@@ -3,8 +3,10 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 from tests.cluster.conftest import StartCluster
+from tests.support.certificates import make_certificate, needs_openssl, tls_settings
 from tests.support.nacos_peer import CLUSTER_LABELS, CLUSTER_OFFSET, distro
 from tests.support.processes import FAST, Member, eventually
 from tests.support.sdk_client import SdkClient, run_client
@@ -57,6 +59,29 @@ def test_a_crowd_is_known_everywhere_after_a_member_restarted(make_cluster: Star
                     if first.keys() == left and all(one == first for one in others):
                         break
                     await asyncio.sleep(0.1)
+
+    run_client(main)
+
+
+@needs_openssl
+def test_members_speak_tls_with_each_other(make_cluster: StartCluster, tmp_path: Path) -> None:
+    """Each trusts its own certificate. The loads of all members are told over this port alone."""
+    cluster = make_cluster(2, FAST | tls_settings("peer", *make_certificate(tmp_path)))
+    cluster.start()
+    first, _ = cluster.members
+
+    def is_complete() -> bool:
+        found = first.client.call("GET", "/v2/core/loader/cluster").json()
+        return found["completed"] is True and found["metricsCount"] == 2
+
+    eventually(is_complete, SEEN_S)
+
+    async def main() -> None:
+        async with sdk_of(first) as sdk:
+            await sdk.set_up()
+            await sdk.register("by-tls", "10.0.0.1")
+            await soon(lambda: cluster.all_list("by-tls", {"10.0.0.1:80"}))
+        await soon(lambda: cluster.all_list("by-tls", set()))
 
     run_client(main)
 
