@@ -1,4 +1,4 @@
-"""NotifyCenter: who wants which event. Typed and synchronous; handlers only enqueue, each into what it bounds itself."""
+"""NotifyCenter: who wants which event. Typed and synchronous; handlers only enqueue, each into what it bounds."""
 
 import logging
 import time
