@@ -51,19 +51,24 @@ class NotifyCenter:
 
         One that fails keeps the event neither from the others nor from who published: what happened has happened.
         """
-        for one in self._subscribers.get(type(event), ()):
-            begun_ns = self._now_ns()
+        subscribers = self._subscribers.get(type(event))
+        if subscribers is None:
+            return
+        ended_ns = self._now_ns()
+        for one in subscribers:
+            begun_ns = ended_ns
             try:
                 one.handler(event)
             except Exception:
                 self.record.events_failed += 1
                 if self._is_to_be_said(one, begun_ns):
                     LOG.exception("%s failed at %s", one.name, type(event).__name__)
-            taken_ns = self._now_ns() - begun_ns
-            if taken_ns > SLOW_NS:
+            ended_ns = self._now_ns()
+            if ended_ns - begun_ns > SLOW_NS:
                 self.record.events_slow += 1
                 if self._is_to_be_said(one, begun_ns):
-                    LOG.warning("%s took %d ms for %s", one.name, taken_ns // 1_000_000, type(event).__name__)
+                    taken_ms = (ended_ns - begun_ns) // 1_000_000
+                    LOG.warning("%s took %d ms for %s", one.name, taken_ms, type(event).__name__)
 
     @staticmethod
     def _is_to_be_said(one: _Subscriber, now_ns: int) -> bool:
