@@ -8,7 +8,7 @@ import pytest
 from tests.simulation.scenarios import members_agree
 
 pytestmark = pytest.mark.simulation
-SEEDS = 300
+SEEDS = 200
 GROUP = 10
 """Of each ten, seven have three members, one has two and two have five."""
 
