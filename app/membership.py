@@ -50,7 +50,7 @@ def plain_ip(text: str) -> str:
     return text.removeprefix("::ffff:")
 
 
-class MemberCalls(Protocol):
+class NacosMembers(Protocol):
     """The way to members that are real Nacos since 2.0."""
 
     def replace(self, addresses: tuple[str, ...]) -> None:
@@ -73,7 +73,7 @@ class Membership:
         protocol: DistroProtocol,
         clock: Clock,
         headers: Mapping[str, str],
-        calls: MemberCalls | None = None,
+        calls: NacosMembers | None = None,
     ) -> None:
         """``headers`` go with every call over HTTP; without ``calls`` there are no others."""
         self._calls = calls
@@ -262,7 +262,7 @@ class Membership:
             return {}
         return info if isinstance(info, dict) else {}
 
-    def _report_to_nacos(self, calls: MemberCalls, peer: str, timeout_ms: int) -> PeerReport:
+    def _report_to_nacos(self, calls: NacosMembers, peer: str, timeout_ms: int) -> PeerReport:
         """Source: Nacos 2.2.3 ServerMemberManager, which reports by HTTP only to members before 2.2.1."""
         answer = calls.call(
             peer, "MemberReportRequest", {"node": self._nacos_2_member(), "module": "cluster"}, timeout_ms

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import orjson
@@ -13,16 +14,14 @@ from app.reports import notes_revisions
 from app.rpc.distro_payload import (
     REQUEST,
     SNAPSHOT_KEY,
-    as_json,
     content_of,
     encode_request,
     is_success,
     packed,
 )
 from app.rpc.link import LinkClosed
-from app.rpc.links import LATE_S
 from app.rpc.payload import Payload
-from distro.codec import decode_frame, decode_received, encode_frame, gunzip_if_gzip
+from distro.codec import decode_frame, decode_received, encode_frame, gunzip_if_gzip, json_object
 from distro.errors import CodecError, TransportError
 from distro.http_agent import DistroHttpAgent
 from distro.ports import Clock, Done
@@ -82,31 +81,35 @@ class ClientAgent:
 
     def start_sync(self, peer: str, datums: list[Datum], timeout_ms: int, done: Done) -> None:
         """Send the datums. One that no message holds goes over HTTP, for which the caller waits."""
-        timeout_s = timeout_ms / 1_000
         if self._links.is_nacos(peer):
-            self._links.begin(self._tell_each(peer, datums, timeout_s), done)
+            self._links.begin(self._tell_each(peer, datums, timeout_ms / 1_000), done)
             return
-        content = packed(encode_frame(datums, self._codec, self._clock.monotonic_ms(), versioned=True))
-        if len(content) > self._content_bytes_max:
-            self._over_http(lambda: self._http.sync_data(peer, datums, timeout_ms), done)
-            return
-        self._links.begin(self._received(peer, DataOperation.CHANGE, content, timeout_s), done)
+        frame = encode_frame(datums, self._codec, self._clock.monotonic_ms(), versioned=True)
+        over_http = partial(self._http.sync_data, peer, datums, timeout_ms)
+        self._start(peer, DataOperation.CHANGE, frame, timeout_ms, over_http, done)
 
     def start_verify(self, peer: str, stand: Mapping[str, str], timeout_ms: int, done: Done) -> None:
-        timeout_s = timeout_ms / 1_000
         if self._links.is_nacos(peer):
-            self._links.begin(self._verify_each(peer, stand, timeout_s), done)
+            self._links.begin(self._verify_each(peer, stand, timeout_ms / 1_000), done)
             return
-        content = packed(orjson.dumps(stand))
-        if len(content) > self._content_bytes_max:
-            self._over_http(lambda: self._http.verify(peer, stand, timeout_ms), done)
-            return
-        self._links.begin(self._received(peer, DataOperation.VERIFY, content, timeout_s), done)
+        over_http = partial(self._http.verify, peer, stand, timeout_ms)
+        self._start(peer, DataOperation.VERIFY, orjson.dumps(stand), timeout_ms, over_http, done)
 
-    @staticmethod
-    def _over_http(call: Callable[[], Received], done: Done) -> None:
+    def _start(
+        self,
+        peer: str,
+        operation: DataOperation,
+        body: bytes,
+        timeout_ms: int,
+        over_http: Callable[[], Received],
+        done: Done,
+    ) -> None:
+        content = packed(body)
+        if len(content) <= self._content_bytes_max:
+            self._links.begin(self._received(peer, operation, content, timeout_ms / 1_000), done)
+            return
         try:
-            received = call()
+            received = over_http()
         except TransportError as error:
             done(error)
         else:
@@ -136,8 +139,7 @@ class ClientAgent:
             if not is_success(answer):
                 raise TransportError(f"{peer} does not take client {client_id}: {answer.body[:200]!r}")
 
-        failures = [one for one in await _side_by_side(tell, datums, timeout_s) if one is not None]
-        if failures:
+        if failures := await _side_by_side(tell, datums, timeout_s):
             raise failures[0]
         return Received()
 
@@ -170,7 +172,7 @@ class ClientAgent:
             count += 1
 
         in_turn = told[start:] + told[:start]
-        failures = [one for one in await _side_by_side(verify_in_turn, in_turn, timeout_s) if one is not None]
+        failures = await _side_by_side(verify_in_turn, in_turn, timeout_s)
         if count < len(told):
             self._reached[at] = start + count
         if failures and not count:
@@ -214,7 +216,7 @@ class ClientAgent:
         if not content:
             return None
         try:
-            return _datum(peer, decode_client(as_json(content), None, self._clock.wall_ms()))
+            return _datum(peer, decode_client(json_object(content), None, self._clock.wall_ms()))
         except CodecError as error:
             raise TransportError(f"the client of {peer} cannot be read: {error}") from error
 
@@ -224,7 +226,7 @@ class ClientAgent:
             return self._http.load(peer, timeout_ms)
         timeout_s = timeout_ms / 1_000
         body = encode_request(DataOperation.SNAPSHOT, peer, SNAPSHOT_KEY, None)
-        content = content_of(self._links.wait(self._links.request(peer, REQUEST, body, timeout_s), timeout_s + LATE_S))
+        content = content_of(self._links.wait(self._links.request(peer, REQUEST, body, timeout_s), timeout_s))
         try:
             states, _ = decode_snapshot(content, self._clock.wall_ms())
         except CodecError as error:
@@ -240,20 +242,21 @@ def _datum(peer: str, state: ClientState) -> Datum:
 
 async def _side_by_side(
     work: Callable[[T], Awaitable[None]], items: Iterable[T], timeout_s: float
-) -> list[TransportError | None]:
-    """Do it for all, some at once; what came of each, in order. Those that did not end in time failed."""
-    slots = asyncio.Semaphore(SIDE_BY_SIDE)
+) -> list[TransportError]:
+    """Do it for all, some at once, begun in their order; what failed. Those not done in time are one failure."""
+    failures = list[TransportError]()
+    left = iter(items)
 
-    async def one(item: T) -> TransportError | None:
-        try:
-            async with slots:
+    async def take_turns() -> None:
+        for item in left:
+            try:
                 await work(item)
-        except TransportError as error:
-            return error
-        return None
+            except TransportError as error:
+                failures.append(error)
 
     try:
         async with asyncio.timeout(timeout_s):
-            return await asyncio.gather(*map(one, items))
+            await asyncio.gather(*(take_turns() for _ in range(SIDE_BY_SIDE)))
     except TimeoutError:
-        return [TransportError("the member does not answer in time")]
+        failures.append(TransportError("the member does not answer in time"))
+    return failures

@@ -17,7 +17,7 @@ from app.rpc import payload as wire
 from app.rpc.fields import Fields
 from app.rpc.payload import Payload
 from distro.codec import gzip_body
-from distro.errors import CodecError, TransportError
+from distro.errors import TransportError
 from distro.http_agent import GZIP_FROM_BYTES
 from distro.types import DataOperation
 
@@ -84,7 +84,7 @@ def success(content: bytes | None = None, resource_key: str = "") -> dict[str, A
 
 
 def failure(text: str) -> dict[str, Any]:
-    return {"resultCode": wire.FAILED, "errorCode": wire.FAILED, "message": text, "success": False}
+    return wire.failure(wire.FAILED, text)
 
 
 def is_success(answer: Payload) -> bool:
@@ -104,15 +104,3 @@ def content_of(answer: Payload) -> bytes:
         return Fields(answer.json()).inner("distroData").data("content")
     except InvalidParam as error:
         raise TransportError(f"the peer's answer cannot be read: {error.text}") from error
-
-
-def as_json(content: bytes) -> Any:
-    """The JSON of a request's content.
-
-    Raises:
-        CodecError: it is none.
-    """
-    try:
-        return orjson.loads(content)
-    except orjson.JSONDecodeError as error:
-        raise CodecError(f"the content is not JSON: {error}") from error

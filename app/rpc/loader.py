@@ -39,7 +39,7 @@ class Loader:
         self._services = services
         self._now_ms = monotonic_ms
         self._send_away = send_away
-        self._members = MemberCalls(lambda: services.links)
+        self._members = MemberCalls(services.links)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def routes(self) -> Mapping[str, Route]:

@@ -1,7 +1,7 @@
 """Asking several other members at once."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -25,8 +25,8 @@ class MemberCalls:
     back those that were not begun in time.
     """
 
-    def __init__(self, links: Callable[[], PeerCalls | None]) -> None:
-        """``links`` is asked each time: the way to others may be made later than this."""
+    def __init__(self, links: PeerCalls | None) -> None:
+        """Without ``links`` there are no others."""
         self._links = links
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="rpc-members")
 
@@ -36,7 +36,7 @@ class MemberCalls:
 
     def ask(self, type_name: str, requests: Mapping[str, Json]) -> dict[str, dict[str, Any]]:
         """The answers to these requests, each by the address of its member; without those that gave none in time."""
-        calls = self._links()
+        calls = self._links
         if calls is None:
             return {}
         running: dict[str, Future[dict[str, Any]]] = {}

@@ -121,7 +121,11 @@ def success(**more: Any) -> dict[str, Any]:
     return base | {name: value for name, value in more.items() if value is not None}
 
 
+def failure(code: int, text: str) -> dict[str, Any]:
+    """The fields of an answer to what was not done."""
+    return {"resultCode": FAILED, "errorCode": code, "message": text, "success": False}
+
+
 def error_response(code: int, text: str) -> bytes:
-    """The answer to what was not done."""
-    fields = {"resultCode": FAILED, "errorCode": code, "message": text, "success": False}
-    return encode_json("ErrorResponse", fields)
+    """The answer to what was not done, where the type of request has none of its own for that."""
+    return encode_json("ErrorResponse", failure(code, text))

@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 
 from app.client_replication import client_key
-from app.naming.client_copies import ReplicatedClients
+from app.naming.client_copies import ClientMoment, ReplicatedClients
 from app.naming.operations import RegisterInstance
 from distro.members import MemberList
 from distro.types import DistroKey, Version
@@ -45,6 +45,15 @@ def connected(world: World, connections: Connections, index: int = 0) -> tuple[C
     world.run(200)
     assert len(list(connections.copies(client_id))) == 3
     return member, client_id
+
+
+def copy_of(world: World, client_id: str) -> tuple[ConnectedMember, ClientMoment]:
+    """A member that holds a copy of a client, and that copy."""
+    holder = world.members[world.addresses[1]]
+    assert isinstance(holder, ConnectedMember)
+    moment = holder.connections.moment(client_id)
+    assert moment is not None
+    return holder, moment
 
 
 def test_a_connection_that_ends_is_gone_everywhere_at_once() -> None:
@@ -141,10 +150,7 @@ def test_what_a_member_forgot_of_itself_is_buried_by_it() -> None:
     """A peer that knows nothing of the restart holds a copy of the run before: asked for, it turns out to be gone."""
     world, connections = calm_world()
     member, client_id = connected(world, connections)
-    holder = world.members[world.addresses[1]]
-    assert isinstance(holder, ConnectedMember)
-    moment = holder.connections.moment(client_id)
-    assert moment is not None
+    holder, moment = copy_of(world, client_id)
     world.kill(member)
     world.start(member)
     world.run(10_000)
@@ -176,10 +182,7 @@ def test_a_removal_of_an_earlier_run_is_sent_by_the_next() -> None:
     """The member that lost its memory learnt of the removal again, by its load; a peer missed it, and is told."""
     world, connections = calm_world()
     member, client_id = connected(world, connections)
-    holder = world.members[world.addresses[1]]
-    assert isinstance(holder, ConnectedMember)
-    moment = holder.connections.moment(client_id)
-    assert moment is not None
+    holder, moment = copy_of(world, client_id)
     connections.end(member, client_id)
     world.run(200)
     world.kill(member)
