@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from app import settings_keys as keys
-from app.addresses import is_wildcard, join_address, split_address
-from app.announce import announce, base_url
-from app.audit import check_command, compare_command, dump_command
-from app.data_lock import DataLock
-from app.local_cluster import LocalCluster, LocalNode
-from app.settings import SettingError, Settings, read_settings
+from app.audit.check import command as check_command
+from app.audit.compare import command as compare_command
+from app.audit.dump import command as dump_command
+from app.config import settings_keys as keys
+from app.config.addresses import is_wildcard, join_address, split_address
+from app.config.settings import SettingError, Settings, read_settings
+from app.process.announce import announce, base_url
+from app.process.data_lock import DataLock
+from app.process.local_cluster import LocalCluster, LocalNode
 
 __all__ = ["announce", "main"]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from gunicorn.arbiter import Arbiter
 
-from app.addresses import join_address
-from app.open_files import connections_max, doors, raise_limit
-from app.settings import REQUESTS_END_S, SettingError, Settings, read_settings
+from app.config.addresses import join_address
+from app.config.settings import REQUESTS_END_S, SettingError, Settings, read_settings
+from app.process.open_files import connections_max, doors, raise_limit
 
 
 def _settings() -> Settings:
@@ -33,7 +33,7 @@ proc_name = f"rollcall {bind}"
 
 # One, said here so that the environment's WEB_CONCURRENCY, gunicorn's own default, does not decide.
 workers = 1
-worker_class = "app.http.worker.LoopWorker"
+worker_class = "app.http.server.worker.LoopWorker"
 worker_connections = connections_max(_DOORS)
 preload_app = False
 max_requests = 0
@@ -75,7 +75,7 @@ def on_starting(server: Any) -> None:
             flush=True,
         )
         sys.exit(2)
-    log = logging.getLogger("app.settings")
+    log = logging.getLogger("app.config.settings")
     if os.environ.get("WEB_CONCURRENCY", "1") != "1":
         log.warning("WEB_CONCURRENCY is not followed: a node has one worker, as the registry is that process's memory")
     if _SETTINGS.announce:

@@ -7,33 +7,21 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from app.announce import announce
-from app.checks import Checker
-from app.client_door import ClientDoor
-from app.client_replication import (
-    CLIENTS,
-    ClientCodec,
-    ClientExpiry,
-    ClientProcessor,
-    ClientStorage,
-    client_id_of,
-    client_key,
-)
-from app.data_lock import DataLock
-from app.dump import Dumps
-from app.durable import RecordFile
-from app.durable_replication import RECORDS, RecordCodec, RecordProcessor, RecordStorage
-from app.health_report import InstanceListAgent
-from app.http.beats import BeatCollector
-from app.http.pool_forwarding import Forwarder
-from app.http.record import HttpRecord
-from app.http_clients import HTTP_CLIENTS, http_client_component, index_for
-from app.membership import ClusterConfWatch, Membership
-from app.naming.checks import Check, CheckBoard, CheckedCluster, Flip, checked_clusters
-from app.naming.client_copies import ReplicatedClients
-from app.naming.codec import InstanceListCodec
-from app.naming.durable_service import DurableService
-from app.naming.events import (
+from app.background.health_checks import Checker
+from app.background.notify import NotifyCenter
+from app.background.push_udp import UdpPusher
+from app.background.timers import NamingTimer, Tick
+from app.config.settings import Settings
+from app.config.version import NACOS_VERSION
+from app.http.api.beats import BeatCollector
+from app.http.api.dump_lines import Dumps
+from app.http.api.record import HttpRecord
+from app.http.forward.in_pool import Forwarder
+from app.http.persistent_writes import PersistentCalls
+from app.naming.clients.copies import ReplicatedClients
+from app.naming.health.beat_check import BeatCheck, Judgement
+from app.naming.health.checks import Check, CheckBoard, CheckedCluster, Flip, checked_clusters
+from app.naming.model.events import (
     ClientChanged,
     ClientDisconnect,
     ClientVerifyFailed,
@@ -43,27 +31,39 @@ from app.naming.events import (
     RecordChanged,
     ServiceChanged,
 )
-from app.naming.health import BeatCheck, Judgement
-from app.naming.keys import parse_datum_key
-from app.naming.model import NEVER_MS
-from app.naming.projection import Projection
-from app.naming.push import PushBoard
-from app.naming.push_payload import payload_of
-from app.naming.records import Records
-from app.naming.registry import Registry
+from app.naming.model.keys import parse_datum_key
+from app.naming.model.model import NEVER_MS
+from app.naming.push.board import PushBoard
+from app.naming.push.push_payload import payload_of
+from app.naming.records.durable_service import DurableService
+from app.naming.records.projection import Projection
+from app.naming.records.records import Records
+from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
-from app.notify import NotifyCenter
-from app.persistent_writes import PersistentCalls
-from app.process_load import ProcessLoad
-from app.replication import INSTANCE_LIST, InstanceListProcessor, InstanceListStorage, NodeReplication
-from app.rpc.client_agent import ClientAgent
+from app.naming.wire.datum_codec import InstanceListCodec
+from app.process.announce import announce
+from app.process.data_lock import DataLock
+from app.process.process_load import ProcessLoad
+from app.replication.address_clients import HTTP_CLIENTS, http_client_component, index_for
+from app.replication.client_receiver import ClientDoor
+from app.replication.client_replication import (
+    CLIENTS,
+    ClientCodec,
+    ClientExpiry,
+    ClientProcessor,
+    ClientStorage,
+    client_id_of,
+    client_key,
+)
+from app.replication.health_report import InstanceListAgent
+from app.replication.http_peers import INSTANCE_LIST, InstanceListProcessor, InstanceListStorage, NodeReplication
+from app.replication.membership import ClusterConfWatch, Membership
+from app.replication.record_replication import RECORDS, RecordCodec, RecordProcessor, RecordStorage
 from app.rpc.door import RpcDoor
-from app.rpc.links import MemberLinks
-from app.settings import Settings
-from app.timers import NamingTimer, Tick
-from app.udp import UdpPusher
-from app.version import NACOS_VERSION
-from app.warm import WarmStore
+from app.rpc.links.client_agent import ClientAgent
+from app.rpc.links.links import MemberLinks
+from app.storage.record_file import RecordFile
+from app.storage.warm_log import WarmStore
 from distro.clock import SystemClock
 from distro.http_agent import DistroHttpAgent
 from distro.inbox import Inbox

@@ -14,7 +14,13 @@ WRITTEN = [path for path in PYTHON if "pb" not in path.parts]
 TEXT = {".py", ".cfg", ".toml", ".md", ".yml", ".yaml", ".html", ".js", ".css", ".sh", ".json", ".jsonl", ""}
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
-THREAD_OWNERS = {"distro/runtime.py", "distro/inbox.py", "app/timers.py", "app/udp.py", "app/rpc/server.py"}
+THREAD_OWNERS = {
+    "distro/runtime.py",
+    "distro/inbox.py",
+    "app/background/timers.py",
+    "app/background/push_udp.py",
+    "app/rpc/server/grpc_server.py",
+}
 
 
 def name(path: Path) -> str:

@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 from flask import Blueprint, Response
 
-from app.http import (
+from app.http.api.answers import is_naming
+from app.http.api.call import ROUTES, Endpoint
+from app.http.v1 import (
     auth,
     catalog,
-    client_v2,
     cluster,
     config,
     console,
@@ -17,19 +18,18 @@ from app.http import (
     health_sync,
     instance,
     instance_batch,
-    instance_v2,
     legacy,
-    loader,
     namespaces,
     operator,
-    operator_v2,
     service,
-    service_v2,
     subscribers,
     switches,
 )
-from app.http.answers import is_naming
-from app.http.call import ROUTES, Endpoint
+from app.http.v2 import client as client_v2
+from app.http.v2 import instance as instance_v2
+from app.http.v2 import loader
+from app.http.v2 import operator as operator_v2
+from app.http.v2 import service as service_v2
 
 MODULES = (
     instance,
@@ -62,7 +62,11 @@ View = Callable[[], Response]
 def make_blueprints(context_path: str, make_view: Callable[[Endpoint, str], View]) -> list[Blueprint]:
     """Return the blueprints under the context path; ``make_view`` is given an endpoint and its path."""
     blueprints = {
-        module.__name__: Blueprint(module.__name__.rpartition(".")[2], module.__name__, url_prefix=context_path or None)
+        module.__name__: Blueprint(
+            module.__name__.removeprefix("app.http.").replace(".", "_"),
+            module.__name__,
+            url_prefix=context_path or None,
+        )
         for module in MODULES
     }
     for row in ROUTES:

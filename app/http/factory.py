@@ -7,12 +7,12 @@ from typing import Any
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 
-from app.http.answers import error_reply, filter_error, is_naming, refuse_unless_up, text_reply
+from app.http.api.answers import error_reply, filter_error, is_naming, refuse_unless_up, text_reply
+from app.http.api.call import Call, Endpoint, Reply, Services
+from app.http.api.dispatch import answer_call
 from app.http.blueprints import View, make_blueprints
-from app.http.call import Call, Endpoint, Reply, Services
-from app.http.config import is_config, not_served
-from app.http.dispatch import answer_call
-from app.naming.errors import InvalidParam, NacosError
+from app.http.v1.config import is_config, not_served
+from app.naming.model.nacos_errors import InvalidParam, NacosError
 from distro.errors import CodecError, NotInitialized
 
 BODY_BYTES_MAX = 8 * 1024 * 1024

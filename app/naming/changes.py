@@ -11,10 +11,10 @@ from functools import partial
 
 import orjson
 
-from app.naming.codec import decode_held, encode_held, to_ascii
-from app.naming.events import Event, InstancesChanged, Origin
-from app.naming.model import Held, Tombstone
-from app.naming.registry import Registry
+from app.naming.model.events import Event, InstancesChanged, Origin
+from app.naming.model.model import Held, Tombstone
+from app.naming.registry.registry import Registry
+from app.naming.wire.datum_codec import decode_held, encode_held, to_ascii
 from distro.errors import CodecError
 from distro.types import Version
 

@@ -4,11 +4,10 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from app.naming import keys, operations
 from app.naming.changes import Changes
-from app.naming.errors import NotFound
-from app.naming.events import Event, InstancesChanged, Origin
-from app.naming.model import (
+from app.naming.model import keys
+from app.naming.model.events import Event, InstancesChanged, Origin
+from app.naming.model.model import (
     BEAT_INTERVAL_MS,
     PRESERVED_BEAT_INTERVAL,
     Held,
@@ -18,9 +17,11 @@ from app.naming.model import (
     ServiceView,
     preserved_ms,
 )
-from app.naming.registry import Counts, Registry
-from app.naming.service_info import QUICK_HOSTS_MAX, ListAnswer, ListAnswers, Variant
-from app.naming.union import published_count
+from app.naming.model.nacos_errors import NotFound
+from app.naming.registry import operations
+from app.naming.registry.registry import Counts, Registry
+from app.naming.registry.union import published_count
+from app.naming.wire.service_info import QUICK_HOSTS_MAX, ListAnswer, ListAnswers, Variant
 
 
 class BeatAnswer(NamedTuple):

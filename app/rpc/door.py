@@ -5,22 +5,22 @@ import logging
 from dataclasses import asdict
 from itertools import chain
 
-from app.naming.events import InstancesChanged, ServiceChanged, ServiceSubscribed
-from app.naming.keys import parse_datum_key
-from app.open_files import connections_max, doors
-from app.rpc.check import ROUND_MS, ConnectionCheck
-from app.rpc.connections import Connection, Connections
-from app.rpc.handlers import Dispatcher
-from app.rpc.limits import LimitWatch
-from app.rpc.loader import Loader
-from app.rpc.member_handlers import MemberHandlers
-from app.rpc.naming import NamingHandlers
-from app.rpc.ports import RpcServices, Subscribe
-from app.rpc.push import Pusher
-from app.rpc.push_board import PushBoard
-from app.rpc.server import RpcServer
-from app.rpc.service_json import ServiceInfos
-from app.settings import RpcSettings
+from app.config.settings import RpcSettings
+from app.naming.model.events import InstancesChanged, ServiceChanged, ServiceSubscribed
+from app.naming.model.keys import parse_datum_key
+from app.process.open_files import connections_max, doors
+from app.rpc.members.handlers import MemberHandlers
+from app.rpc.sdk.loader import Loader
+from app.rpc.sdk.naming import NamingHandlers
+from app.rpc.sdk.push import Pusher
+from app.rpc.sdk.push_board import PushBoard
+from app.rpc.sdk.service_json import ServiceInfos
+from app.rpc.server.connection_check import ROUND_MS, ConnectionCheck
+from app.rpc.server.connections import Connection, Connections
+from app.rpc.server.dispatcher import Dispatcher
+from app.rpc.server.grpc_server import RpcServer
+from app.rpc.server.limits import LimitWatch
+from app.rpc.server.ports import RpcServices, Subscribe
 from distro.clock import SystemClock
 
 LOG = logging.getLogger(__name__)

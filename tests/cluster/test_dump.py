@@ -11,8 +11,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from app.audit.layout import Round, read_night
-from app.audit.manifest import MemberDump, MemberState
+from app.audit.format.layout import Round, read_night
+from app.audit.format.manifest import MemberDump, MemberState
 from app.cli import main
 from tests.support.processes import FAST, ClusterProcesses, Member, eventually
 

@@ -1,6 +1,6 @@
 """What is done to a node's sockets, in short: it stays, keeps nothing, and answers beats all the while.
 
-``scripts/drill_sockets.py`` does the same with more of everything, and for longer.
+``scripts/chaos/sockets.py`` does the same with more of everything, and for longer.
 """
 
 import asyncio
@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from scripts.beat_load import Herd, beating
-from scripts.raw_sockets import GOOD, HOSTS, LARGE_SERVICE, Raw, Target, connect, connected, statuses
-from scripts.slow_clients import after_refusal, silent_body, slow_body, slow_head
-from scripts.socket_attacks import HUGE, QUICK, Attack, at_most, endless
+from scripts.chaos.slow_clients import after_refusal, silent_body, slow_body, slow_head
+from scripts.chaos.socket_attacks import HUGE, QUICK, Attack, at_most, endless
+from scripts.support.beat_load import Herd, beating
+from scripts.support.raw_sockets import GOOD, HOSTS, LARGE_SERVICE, Raw, Target, connect, connected, statuses
 from tests.cluster.conftest import StartCluster
 from tests.support.processes import Member, eventually, is_gone
 

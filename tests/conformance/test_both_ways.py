@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from app.naming.keys import EPHEMERAL_PREFIX
-from app.naming.operations import RegisterInstance
+from app.naming.model.keys import EPHEMERAL_PREFIX
+from app.naming.registry.operations import RegisterInstance
 from distro.errors import CodecError, NotInitialized
 from distro.types import MemberState
 from tests.conformance.compare import Target

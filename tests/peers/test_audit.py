@@ -13,9 +13,9 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from app.audit.check_command import main as check_main
-from app.audit.layout import read_night
-from app.audit.manifest import MemberState
+from app.audit.check.command import main as check_main
+from app.audit.format.layout import read_night
+from app.audit.format.manifest import MemberState
 from tests.peers.test_dump import (
     NIGHT,
     SYNC_TIMEOUT_S,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app.audit.layout import read_night
+from app.audit.format.layout import read_night
 from app.cli import main
 from tests.peers.conftest import PORTS_APART, SCRIPT, START_TIMEOUT_S
 from tests.support.client import Client

@@ -1,6 +1,6 @@
 """Nonsense through the whole door, with the real domain behind it: refused, and nothing stored.
 
-The same corpus goes to a real node over sockets in ``scripts/abuse.py``, several times as much of it.
+The same corpus goes to a real node over sockets in ``scripts/chaos/abuse.py``, several times as much of it.
 """
 
 import random
@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from werkzeug.test import EnvironBuilder, run_wsgi_app
 
-from app.http.call import ROUTES
+from app.http.api.call import ROUTES
 from app.http.factory import create_app
-from app.naming.durable_service import Namespace
-from app.naming.operations import RegisterInstance
-from app.naming.switches import SwitchDomain
-from scripts.abuse_corpus import (
+from app.naming.model.switches import SwitchDomain
+from app.naming.records.durable_service import Namespace
+from app.naming.registry.operations import RegisterInstance
+from scripts.chaos.abuse_corpus import (
     BAD_SERVICE,
     BODIES,
     CONTEXT_PATH,

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.http.call import Reply
-from app.http.connection import BODY_S, IDLE_S, REPLY_BYTES_HIGH, UNREAD_S
-from scripts.abuse_corpus import RAW
+from app.http.api.call import Reply
+from app.http.server.connection import BODY_S, IDLE_S, REPLY_BYTES_HIGH, UNREAD_S
+from scripts.chaos.abuse_corpus import RAW
 from tests.support.wire import FakeServer, Wire, chunked, replies_of, request
 
 LARGE = b"x" * (REPLY_BYTES_HIGH + 1)

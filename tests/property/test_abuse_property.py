@@ -7,8 +7,8 @@ from flask.testing import FlaskClient
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from app.http.api.call import ROUTES
 from app.http.blueprints import MODULES
-from app.http.call import ROUTES
 from app.http.factory import create_app
 from tests.support.door import Door
 

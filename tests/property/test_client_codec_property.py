@@ -6,11 +6,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.naming.client_codec import ClientState, decode_client, encode_client, own_fields
-from app.naming.client_model import RESERVED_METADATA, instance_of
-from app.naming.model import Publication
-from app.naming.operations import RegisterInstance
-from app.naming.shared import NOTHING_SHARED
+from app.naming.clients.client_codec import ClientState, decode_client, encode_client, own_fields
+from app.naming.clients.client_model import RESERVED_METADATA, instance_of
+from app.naming.model.model import Publication
+from app.naming.registry.operations import RegisterInstance
+from app.naming.registry.shared import NOTHING_SHARED
 from distro.errors import CodecError
 from distro.types import NO_VERSION, Version
 

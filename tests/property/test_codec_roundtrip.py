@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.naming.codec import InstanceListCodec
-from app.naming.keys import datum_key
-from app.naming.merge import InstanceList
-from app.naming.model import NEVER_MS, Held, Instance, Tombstone
+from app.naming.model.keys import datum_key
+from app.naming.model.model import NEVER_MS, Held, Instance, Tombstone
+from app.naming.registry.merge import InstanceList
+from app.naming.wire.datum_codec import InstanceListCodec
 from distro.codec import decode_frame, decode_received, encode_frame, encode_received, gunzip_if_gzip, gzip_body
 from distro.errors import CodecError
 from distro.types import NO_VERSION, Datum, Received, Version

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.naming import health
-from app.naming.events import Event, HealthChanged, InstancesChanged, Origin, ServiceChanged
-from app.naming.health import PAUSES_REMEMBERED, BeatCheck, Judgement
-from app.naming.keys import datum_key
-from app.naming.merge import InstanceList
-from app.naming.model import Held, Instance, Service, Tombstone
-from app.naming.operations import Beat, DeregisterInstance, PatchInstance, RegisterInstance
-from app.naming.registry import Registry
+from app.naming.health import beat_check as health
+from app.naming.health.beat_check import PAUSES_REMEMBERED, BeatCheck, Judgement
+from app.naming.model.events import Event, HealthChanged, InstancesChanged, Origin, ServiceChanged
+from app.naming.model.keys import datum_key
+from app.naming.model.model import Held, Instance, Service, Tombstone
+from app.naming.registry.merge import InstanceList
+from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstance, RegisterInstance
+from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from distro.types import NO_VERSION, Datum, Version
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.http.forms import parse_values
-from app.http.hot_params import quick_beat, quick_register
-from app.http.params import Parameters, parse_beat, parse_deregister, parse_list, parse_register
-from app.naming.errors import InvalidParam
+from app.http.input.forms import parse_values
+from app.http.input.hot_params import quick_beat, quick_register
+from app.http.input.params import Parameters, parse_beat, parse_deregister, parse_list, parse_register
+from app.naming.model.nacos_errors import InvalidParam
 from tests.support import hot_schemas
 
 FORM = "application/x-www-form-urlencoded"

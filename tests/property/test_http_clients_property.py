@@ -5,11 +5,11 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.http_clients import TICK_MS, HttpClients, tag_of
-from app.naming.client_codec import encode_client
-from app.naming.keys import instance_key
-from app.naming.operations import RegisterInstance
-from app.naming.registry import Registry
+from app.naming.clients.client_codec import encode_client
+from app.naming.model.keys import instance_key
+from app.naming.registry.operations import RegisterInstance
+from app.naming.registry.registry import Registry
+from app.replication.address_clients import TICK_MS, HttpClients, tag_of
 from distro.mapper import DistroMapper
 
 MEMBERS = ("10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848")

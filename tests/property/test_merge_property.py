@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.naming.merge import AGE_MARGIN_MS, InstanceList, covers, merge
-from app.naming.model import NEVER_MS, Held, Instance, Tombstone
+from app.naming.model.model import NEVER_MS, Held, Instance, Tombstone
+from app.naming.registry.merge import AGE_MARGIN_MS, InstanceList, covers, merge
 from distro.types import Version
 
 KEYS = ("a", "b", "c")

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.http.factory import create_app
-from app.http.metadata import parse_metadata
-from app.http.params import (
+from app.http.input.metadata import parse_metadata
+from app.http.input.params import (
     Parameters,
     parse_beat,
     parse_deregister,
@@ -21,10 +21,10 @@ from app.http.params import (
     parse_patch,
     parse_register,
 )
-from app.naming.errors import NacosError
-from app.naming.meta import ServiceMeta
-from app.naming.model import Instance, ServiceView
-from app.naming.service_info import ListAnswers, Variant
+from app.naming.model.meta import ServiceMeta
+from app.naming.model.model import Instance, ServiceView
+from app.naming.model.nacos_errors import NacosError
+from app.naming.wire.service_info import ListAnswers, Variant
 from distro.types import NO_VERSION
 from tests.support.door import Door
 

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from app.naming.push import ACK_TIMEOUT_MS, FORGET_MS, SENDS_MAX, SPACING_MS, Push, PushBoard, Subscriber
+from app.naming.push.board import ACK_TIMEOUT_MS, FORGET_MS, SENDS_MAX, SPACING_MS, Push, PushBoard, Subscriber
 
 SERVICES = ["g@@a", "g@@b", "g@@c"]
 PORTS = list(range(50_000, 50_004))

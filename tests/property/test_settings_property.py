@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.properties import parse_properties
+from app.config.properties import parse_properties
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 KEY = TEXT.filter(bool)

@@ -6,11 +6,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from app.naming.clients import ClientInfo, Clients
-from app.naming.keys import instance_key
-from app.naming.model import Instance
-from app.naming.operations import DeregisterInstance, RegisterInstance
-from app.naming.registry import Registry
+from app.naming.clients.clients import ClientInfo, Clients
+from app.naming.model.keys import instance_key
+from app.naming.model.model import Instance
+from app.naming.registry.operations import DeregisterInstance, RegisterInstance
+from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 
 SERVICE = "G@@a"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from app.naming.model import DELETE_TIMEOUT_MS
+from app.naming.model.model import DELETE_TIMEOUT_MS
 from distro.mapper import DistroMapper
 from tests.simulation.scenarios import steady_world
 from tests.support.simulated import faults

@@ -1,6 +1,6 @@
 """What the worlds of the tests go through."""
 
-from app.naming.model import BEAT_INTERVAL_MS, DELETE_TIMEOUT_MS
+from app.naming.model.model import BEAT_INTERVAL_MS, DELETE_TIMEOUT_MS
 from distro.config import DistroConfig
 from tests.support.simulated import faults
 from tests.support.simulated.connections import ConnectedMember, Connections

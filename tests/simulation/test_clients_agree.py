@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import pytest
 
-from app.client_replication import client_key
-from app.naming.client_copies import ClientMoment, ReplicatedClients
-from app.naming.operations import RegisterInstance
+from app.naming.clients.copies import ClientMoment, ReplicatedClients
+from app.naming.registry.operations import RegisterInstance
+from app.replication.client_replication import client_key
 from distro.members import MemberList
 from distro.types import DistroKey, Version
 from tests.simulation.scenarios import clients_agree

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from app.naming.model import BEAT_TIMEOUT_MS, DELETE_TIMEOUT_MS
+from app.naming.model.model import BEAT_TIMEOUT_MS, DELETE_TIMEOUT_MS
 from distro.config import DistroConfig
 from distro.mapper import DistroMapper
 from tests.simulation.rules import change_often

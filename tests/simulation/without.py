@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from app.naming.health import BeatCheck
-from app.naming.model import Held, Service
+from app.naming.health.beat_check import BeatCheck
+from app.naming.model.model import Held, Service
 from distro.protocol import DistroProtocol
 from distro.receive import DistroReceiver
 from distro.types import Action, Datum, DistroKey, Merged, Received, Verify, Version

@@ -9,12 +9,12 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from app.audit.check import Check, judge
-from app.audit.findings import FindingClass
-from app.audit.results import Results
-from app.audit.summary import Summary, Verdict
-from scripts.made_dump import MadeDump, all_faults, make_dump
-from scripts.made_faults import LATE
+from app.audit.check.check import Check, judge
+from app.audit.check.results import Results
+from app.audit.format.findings import FindingClass
+from app.audit.report.summary import Summary, Verdict
+from scripts.synthetic.dump import MadeDump, all_faults, make_dump
+from scripts.synthetic.faults import LATE
 from tests.support.dumps import ADDRESSES, SERVICE, Rows, instance, service, write_dump
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def told(finding: Mapping[str, Any]) -> tuple[Any, ...]:
 @pytest.fixture
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have few rows checked in the way of many: compiled, and read a second time for the closer look."""
-    monkeypatch.setattr("app.audit.check.FEW_ROWS", 0)
+    monkeypatch.setattr("app.audit.check.check.FEW_ROWS", 0)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from app.audit.check_command import main
-from app.audit.manifest import MANIFEST_NAME
+from app.audit.check.command import main
+from app.audit.format.manifest import MANIFEST_NAME
 from tests.support.dumps import ADDRESSES, instance, service, write_dump, write_round
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from app.audit.check import Check, judge
-from app.audit.results import Results
-from app.audit.summary import Summary
+from app.audit.check.check import Check, judge
+from app.audit.check.results import Results
+from app.audit.report.summary import Summary
 from tests.support.dumps import ADDRESSES, instance, service, write_dump
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from app.audit.check_command import main
-from app.naming.keys import instance_key
+from app.audit.check.command import main
+from app.naming.model.keys import instance_key
 from tests.support.processes import COMMAND, ClusterProcesses, Member, clean_environ, eventually
 
 if TYPE_CHECKING:

@@ -5,19 +5,19 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.dump import Dumps
-from app.http.beats import BeatCollector
-from app.http.call import Answer, Call, Forward, Loader, LoopDoor, Reply
-from app.http.record import ForwardRecord, HttpRecord
-from app.naming.clients import Clients
-from app.naming.durable_service import DurableService
-from app.naming.events import Event
-from app.naming.projection import Projection
-from app.naming.push import PushRecord, Subscriber
-from app.naming.records import Records
-from app.naming.registry import Registry
+from app.config.settings import Settings, read_settings
+from app.http.api.beats import BeatCollector
+from app.http.api.call import Answer, Call, Forward, Loader, LoopDoor, Reply
+from app.http.api.dump_lines import Dumps
+from app.http.api.record import ForwardRecord, HttpRecord
+from app.naming.clients.clients import Clients
+from app.naming.model.events import Event
+from app.naming.push.board import PushRecord, Subscriber
+from app.naming.records.durable_service import DurableService
+from app.naming.records.projection import Projection
+from app.naming.records.records import Records
+from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
-from app.settings import Settings, read_settings
 from distro.types import CAPABILITY_VERSIONS, Member, MemberState
 from tests.support.memory_disk import MemoryDisk
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from app.audit.layout import member_folders, round_folder, taken_at_text
-from app.audit.manifest import MANIFEST_NAME, Manifest, MemberDump, MemberState, Part, Seen, encode_manifest
-from app.audit.rows import encode_row, instance_row, service_row
+from app.audit.format.layout import member_folders, round_folder, taken_at_text
+from app.audit.format.manifest import MANIFEST_NAME, Manifest, MemberDump, MemberState, Part, Seen, encode_manifest
+from app.audit.format.rows import encode_row, instance_row, service_row
 
 FIRST_MS = 1_795_230_900_000
 GAP_MS = 15_000

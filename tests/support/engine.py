@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from app.naming.keys import datum_key
-from app.naming.merge import InstanceList
-from app.naming.operations import RegisterInstance
-from app.naming.registry import Registry
-from app.replication import INSTANCE_LIST, InstanceListProcessor, InstanceListStorage
+from app.naming.model.keys import datum_key
+from app.naming.registry.merge import InstanceList
+from app.naming.registry.operations import RegisterInstance
+from app.naming.registry.registry import Registry
+from app.replication.http_peers import INSTANCE_LIST, InstanceListProcessor, InstanceListStorage
 from distro.config import DistroConfig
 from distro.mapper import DistroMapper
 from distro.members import MemberList

@@ -11,11 +11,11 @@ from urllib.parse import parse_qsl
 
 from marshmallow import EXCLUDE, Schema, ValidationError, fields, post_load, validates_schema
 
-from app.http.fields import Needed, Number, StrictFlag, Trimmed, Whole, refused, required
-from app.http.metadata import check_metadata_size, parse_metadata
-from app.http.params import ListQuery
-from app.http.schemas import load
-from app.http.values import (
+from app.http.input.fields import Needed, Number, StrictFlag, Trimmed, Whole, refused, required
+from app.http.input.metadata import check_metadata_size, parse_metadata
+from app.http.input.params import ListQuery
+from app.http.input.schemas import load
+from app.http.input.values import (
     TRIMMED,
     check_ip,
     check_port,
@@ -25,8 +25,8 @@ from app.http.values import (
     java_int,
     lenient_bool,
 )
-from app.naming.errors import InvalidParam
-from app.naming.operations import Beat, DeregisterInstance, RegisterInstance
+from app.naming.model.nacos_errors import InvalidParam
+from app.naming.registry.operations import Beat, DeregisterInstance, RegisterInstance
 
 CHARSETS = {"GBK": "gbk", "gb2312": "gb2312", "ISO-8859-1": "latin-1", "Shift_JIS": "shift_jis"}
 """Some of those that ``encoding`` may name; what is no name of a charset counts for nothing."""

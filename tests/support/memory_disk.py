@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from app.naming.errors import StorageError
-from app.naming.records import Record
+from app.naming.model.nacos_errors import StorageError
+from app.naming.records.records import Record
 
 
 class MemoryDisk:

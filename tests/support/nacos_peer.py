@@ -9,7 +9,7 @@ import grpc
 import orjson
 from grpc import aio
 
-from app.rpc import payload as wire
+from app.rpc.wire import payload as wire
 from tests.support.sdk_client import SdkClient
 
 TYPE = "Nacos:Naming:v2:ClientData"

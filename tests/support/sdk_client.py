@@ -8,8 +8,8 @@ import grpc
 import orjson
 from grpc import aio
 
-from app.rpc import payload as wire
-from app.rpc.payload import Payload
+from app.rpc.wire import payload as wire
+from app.rpc.wire.payload import Payload
 
 T = TypeVar("T")
 CALL_TIMEOUT_S = 5.0

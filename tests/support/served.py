@@ -7,7 +7,7 @@ from typing import Any
 
 from app.http.blueprints import MODULES
 from app.http.factory import create_app
-from app.http.server import HttpServer
+from app.http.server.server import HttpServer
 from tests.support.door import Door
 from tests.support.loops import until
 from tests.support.wire import Received, Wire, replies_of

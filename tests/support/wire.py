@@ -8,9 +8,9 @@ from typing import Any
 
 import httptools
 
-from app.http.call import Reply
-from app.http.connection import HttpConnection
-from app.http.request_reader import Request
+from app.http.api.call import Reply
+from app.http.server.connection import HttpConnection
+from app.http.server.request_reader import Request
 
 DATE = b"Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n\r\n"
 

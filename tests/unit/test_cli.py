@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from app.announce import announce, base_url
 from app.cli import main
-from app.data_lock import DataLock
-from app.settings import read_settings
+from app.config.settings import read_settings
+from app.process.announce import announce, base_url
+from app.process.data_lock import DataLock
 from tests.support.processes import free_ports, heeding_hangup
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,7 +38,7 @@ http.server.HTTPServer(("127.0.0.1", port), Handler).serve_forever()
 """
 DRIVER = """
 import json, os, sys
-from app.local_cluster import LocalCluster, LocalNode
+from app.process.local_cluster import LocalCluster, LocalNode
 nodes = [LocalNode(f"http://127.0.0.1:{port}/nacos", f"http://127.0.0.1:{port}/nacos/ready",
                    [sys.executable, "-c", sys.argv[2], str(port), way], dict(os.environ), ".")
          for port, way in json.loads(sys.argv[1])]
@@ -323,7 +323,7 @@ class TestGunicornConfiguration:
         done = subprocess.run(
             [sys.executable, "-c", code], cwd=ROOT, env={**os.environ, **settings}, capture_output=True, check=True
         )
-        assert json.loads(done.stdout) == ["[::1]:8848", 1, "app.http.worker.LoopWorker", 0, 10, True]
+        assert json.loads(done.stdout) == ["[::1]:8848", 1, "app.http.server.worker.LoopWorker", 0, 10, True]
 
     @pytest.mark.parametrize(
         ("soft", "hard", "rpc", "connections", "files"),

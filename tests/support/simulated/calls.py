@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from app.replication import NodeReplication
+from app.replication.http_peers import NodeReplication
 from distro.codec import decode_frame, decode_received, encode_frame, gunzip_if_gzip, gzip_body
 from distro.errors import CodecError, NotInitialized
 from distro.http_agent import GZIP_FROM_BYTES, MEMBER_HEADER

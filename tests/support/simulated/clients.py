@@ -6,8 +6,8 @@ import enum
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from app.naming.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, datum_key, instance_key
-from app.naming.model import BEAT_INTERVAL_MS
+from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, datum_key, instance_key
+from app.naming.model.model import BEAT_INTERVAL_MS
 from distro.types import Outcome
 from tests.support.simulated.door import Answered, Kind, Write
 

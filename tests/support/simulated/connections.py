@@ -6,7 +6,11 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from app.client_replication import (
+from app.naming.clients.client_model import Client, ClientInfo
+from app.naming.clients.copies import EXPIRY_MS, ReplicatedClients
+from app.naming.model.events import ClientChanged, ClientDisconnect, Event
+from app.naming.registry.operations import RegisterInstance
+from app.replication.client_replication import (
     CLIENTS,
     ClientCodec,
     ClientExpiry,
@@ -14,10 +18,6 @@ from app.client_replication import (
     ClientStorage,
     client_key,
 )
-from app.naming.client_copies import EXPIRY_MS, ReplicatedClients
-from app.naming.client_model import Client, ClientInfo
-from app.naming.events import ClientChanged, ClientDisconnect, Event
-from app.naming.operations import RegisterInstance
 from distro.ports import Component
 from distro.types import DistroKey, MemberKind, Version
 from tests.support.simulated.checker import Broken

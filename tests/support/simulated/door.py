@@ -6,8 +6,8 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from app.naming.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, datum_key, instance_key
-from app.naming.operations import Beat, DeregisterInstance, RegisterInstance
+from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, datum_key, instance_key
+from app.naming.registry.operations import Beat, DeregisterInstance, RegisterInstance
 from distro.types import Outcome
 from tests.support.simulated.network import Reply
 

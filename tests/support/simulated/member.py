@@ -6,13 +6,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from app.naming.codec import InstanceListCodec
-from app.naming.events import Event, HealthChanged, InstancesChanged, Origin
-from app.naming.health import BeatCheck, Judgement
-from app.naming.model import Held, Service
-from app.naming.registry import Registry
+from app.naming.health.beat_check import BeatCheck, Judgement
+from app.naming.model.events import Event, HealthChanged, InstancesChanged, Origin
+from app.naming.model.model import Held, Service
+from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
-from app.replication import INSTANCE_LIST, InstanceListProcessor, InstanceListStorage, NodeReplication
+from app.naming.wire.datum_codec import InstanceListCodec
+from app.replication.http_peers import INSTANCE_LIST, InstanceListProcessor, InstanceListStorage, NodeReplication
 from distro.config import DistroConfig
 from distro.members import MemberList
 from distro.monitor import DistroRecord

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from app.naming.codec import InstanceListCodec
-from app.naming.merge import InstanceList
-from app.naming.model import Held, Instance
+from app.naming.model.model import Held, Instance
+from app.naming.registry.merge import InstanceList
+from app.naming.wire.datum_codec import InstanceListCodec
 from distro.clock import SystemClock
 from distro.errors import RejectedError, TransportError
 from distro.http_agent import DistroHttpAgent

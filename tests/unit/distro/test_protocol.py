@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from app.naming.merge import InstanceList
-from app.replication import INSTANCE_LIST
+from app.naming.registry.merge import InstanceList
+from app.replication.http_peers import INSTANCE_LIST
 from distro.config import DistroConfig
 from distro.members import MemberList
 from distro.monitor import DistroRecord

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from app.naming.keys import datum_key
-from app.naming.merge import InstanceList
-from app.naming.model import NEVER_MS, Held, Instance, Tombstone
-from app.naming.operations import RegisterInstance
-from app.naming.registry import Registry
-from app.replication import INSTANCE_LIST, InstanceListProcessor, InstanceListStorage
+from app.naming.model.keys import datum_key
+from app.naming.model.model import NEVER_MS, Held, Instance, Tombstone
+from app.naming.registry.merge import InstanceList
+from app.naming.registry.operations import RegisterInstance
+from app.naming.registry.registry import Registry
+from app.replication.http_peers import INSTANCE_LIST, InstanceListProcessor, InstanceListStorage
 from distro.config import DistroConfig
 from distro.errors import NotInitialized
 from distro.mapper import DistroMapper

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from app.http.call import Call, Forward, Reply, Services
-from app.http.dispatch import answer_call
+from app.http.api.call import Call, Forward, Reply, Services
+from app.http.api.dispatch import answer_call
 from app.http.factory import BODY_BYTES_MAX, create_app, make_call
 from tests.support.door import PEER, Door, make_settings
 

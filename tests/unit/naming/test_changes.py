@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.naming.changes import CHANGE_BYTES_MAX
-from app.naming.codec import InstanceListCodec
-from app.naming.events import Event, InstancesChanged, Origin
-from app.naming.keys import datum_key
-from app.naming.meta import ServiceMeta
-from app.naming.model import NEVER_MS
-from app.naming.operations import Beat, ChangeMetadata, DeregisterInstance, PatchInstance, RegisterInstance
-from app.naming.registry import Registry
+from app.naming.model.events import Event, InstancesChanged, Origin
+from app.naming.model.keys import datum_key
+from app.naming.model.meta import ServiceMeta
+from app.naming.model.model import NEVER_MS
+from app.naming.registry.operations import Beat, ChangeMetadata, DeregisterInstance, PatchInstance, RegisterInstance
+from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
+from app.naming.wire.datum_codec import InstanceListCodec
 from distro.errors import CodecError
 from distro.types import NO_VERSION, Datum, Version
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from app.naming import operations
-from app.naming.errors import InvalidParam
-from app.naming.operations import Beat, RegisterInstance
-from app.naming.registry import Registry
+from app.naming.model.nacos_errors import InvalidParam
+from app.naming.registry import operations
+from app.naming.registry.operations import Beat, RegisterInstance
+from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from tests.support.door import Door
 

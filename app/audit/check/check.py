@@ -1,0 +1,283 @@
+"""The check of one night: from the dumps of all members to one verdict."""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import reduce
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from app.audit.check import evidence as evidences
+from app.audit.check.evidence import Evidence
+from app.audit.check.evidence_rows import is_service, read_rows, read_rows_of, small_frame
+from app.audit.check.explain import explain_instances
+from app.audit.check.explain_services import explain_bad_rows, explain_doubles, explain_owners
+from app.audit.check.files import damaged_files, unknown_fields, unreadable_file
+from app.audit.check.flag import flag, with_key
+from app.audit.check.history import with_history
+from app.audit.check.results import Results
+from app.audit.format.findings import FINDING_FIELDS, SERVICE_FIELDS, FindingClass
+from app.audit.format.layout import Night, NoDump, read_night
+from app.audit.report.summary import EXAMPLES_MAX, SERVICES_MAX, Summary, Verdict, now_text
+
+FEW_ROWS = 200_000
+"""Up to here it takes longer to compile an expression than to interpret it for every row, and one task is enough."""
+ROWS_PER_PARTITION = 1_500_000
+"""Of the one shuffle: some 100 MB of hashes and masks."""
+FINDING_SCHEMA = ", ".join(f"{name} {kind}" for name, kind in FINDING_FIELDS.items())
+
+
+AQE_EMPTY = "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
+EXPLAINED = (explain_instances, explain_owners, explain_doubles)
+
+
+class CannotJudge(Exception):
+    """There is no verdict; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What to check. ``night`` None is the latest one; ``ignored`` classes are neither counted nor kept."""
+
+    dumps: str
+    night: str | None = None
+    ignored: Collection[FindingClass] = ()
+
+
+def judge(spark: SparkSession, check: Check, results: Results) -> Summary:
+    """Compare the dumps of a night and write its findings into the staging folder of ``results``.
+
+    Raises:
+        CannotJudge: no two whole dumps can be compared.
+    """
+    started = time.monotonic()
+    try:
+        night = read_night(check.dumps, check.night)
+    except NoDump as error:
+        raise CannotJudge(str(error)) from None
+    _tune(spark, sum(file.part.rows for file in evidences.files_of(night)))
+    compared = _compare(spark, check, night)
+    earlier_nights = results.summaries(before=night.date)
+    last = results.last_judged(earlier_nights)
+    earlier = spark.read.schema(FINDING_SCHEMA).parquet(last) if last else None
+    findings = compared.findings.where(~F.col("finding_class").isin([str(one.value) for one in check.ignored]))
+    findings = with_history(findings, earlier, night.date, _iso(compared.evidence.taken_at[0]))
+    _in_files(findings, compared.suspects).write.parquet(results.staged("findings"))
+    summary = _summarize(spark, results, night, compared)
+    if check.ignored:
+        names = ", ".join(sorted(one.value for one in check.ignored))
+        summary = replace(summary, notes=[*summary.notes, f"not looked for: {names}"])
+    return replace(summary, took_s=round(time.monotonic() - started, 1))
+
+
+def _tune(spark: SparkSession, rows: int) -> None:
+    """Fit the tasks to the machine and the shuffle to the rows; gzip files do not split, so they are spread whole."""
+    cores = spark.sparkContext.defaultParallelism
+    few = rows <= FEW_ROWS
+    partitions = 1 if few else max(2 * cores, math.ceil(rows / ROWS_PER_PARTITION))
+    for name, value in {
+        "spark.sql.shuffle.partitions": partitions,
+        # Planning again after each stage takes longer than the stages of a few rows.
+        "spark.sql.adaptive.enabled": str(not few).lower(),
+        "spark.sql.files.minPartitionNum": 4 * cores,
+        "spark.sql.files.openCostInBytes": 1 << 18,
+        # It would drop the counts along with what turns out to be empty.
+        "spark.sql.adaptive.optimizer.excludedRules": AQE_EMPTY,
+        # Sums of masks may run over, and rows are judged here, not by an exception.
+        "spark.sql.ansi.enabled": "false",
+    }.items():
+        spark.conf.set(name, str(value))
+    _compile(spark, compiled=not few)
+
+
+def _compile(spark: SparkSession, compiled: bool) -> None:
+    """Have expressions compiled to Java, or interpreted."""
+    spark.conf.set("spark.sql.codegen.wholeStage", str(compiled).lower())
+    spark.conf.set("spark.sql.codegen.factoryMode", "FALLBACK" if compiled else "NO_CODEGEN")
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """``closer``: the rows of what was suspect and of its services; None when nothing was."""
+
+    evidence: Evidence
+    findings: DataFrame
+    counts: dict[str, int]
+    closer: DataFrame | None
+    suspects: int
+
+
+def _compare(spark: SparkSession, check: Check, night: Night) -> _Compared:
+    """Return all findings, without history.
+
+    A file that breaks off although its hash is right costs its member the comparison, and the rest starts again.
+    """
+    files = evidences.files_of(night)
+    damaged = damaged_files(spark, check.dumps, night, files)
+    while True:
+        try:
+            evidence = evidences.weigh(night, damaged)
+        except NoDump as error:
+            raise CannotJudge(str(error)) from None
+        rows = read_rows(spark, check.dumps, evidence)
+        few = sum(file.part.rows for file in evidence.files) <= FEW_ROWS
+        if few:
+            rows = rows.persist()  # they are looked at twice
+        flagged = flag(rows, evidence.members)
+        keys = flagged.frame.persist()
+        try:
+            suspects = keys.count()
+        except (PySparkException, Py4JJavaError) as error:
+            keys.unpersist()
+            rows.unpersist()
+            path = unreadable_file(str(error), evidence.files)
+            if path is None or path in damaged:
+                raise
+            damaged[path] = "it cannot be read to its end"
+            continue
+        evidence = replace(evidence, notes=[*evidence.notes, *unknown_fields(check.dumps, evidence.files)])
+        closer = None
+        if suspects:
+            closer = _rows_with(rows, keys) if few else _look_closer(spark, check.dumps, evidence, keys, suspects)
+        counts = flagged.counts()
+        return _Compared(evidence, _findings(spark, rows, closer, counts, evidence), counts, closer, suspects)
+
+
+def _look_closer(spark: SparkSession, dumps: str, evidence: Evidence, keys: DataFrame, suspects: int) -> DataFrame:
+    """The rows of the suspects and of their services, kept.
+
+    What follows are large expressions over few rows: to compile them takes longer than to interpret them, and one
+    method of Java does not hold them.
+    """
+    closer = _rows_with(read_rows_of(spark, dumps, evidence, keys), keys)
+    if closer.select("key").distinct().count() < suspects:
+        closer.unpersist()
+        closer = _rows_with(read_rows(spark, dumps, evidence), keys)
+        closer.count()
+    _compile(spark, compiled=False)
+    return closer
+
+
+def _rows_with(rows: DataFrame, keys: DataFrame) -> DataFrame:
+    return with_key(rows.where(~F.col("bad"))).join(keys, "key").persist()
+
+
+def _findings(
+    spark: SparkSession, rows: DataFrame, closer: DataFrame | None, counts: dict[str, int], evidence: Evidence
+) -> DataFrame:
+    known = list(evidence.findings)
+    if counts["rows"] != sum(file.part.rows for file in evidence.files):
+        known += _miscounted(rows, evidence)
+    found = small_frame(spark, known, FINDING_SCHEMA)
+    explained = [explain_bad_rows(rows, evidence.members)] if counts["bad"] else []
+    if closer is not None:
+        explained += [explain(closer, evidence.members) for explain in EXPLAINED]
+    return reduce(DataFrame.unionByName, explained, found)
+
+
+def _miscounted(rows: DataFrame, evidence: Evidence) -> list[dict[str, Any]]:
+    """CORRUPT for each file whose rows are not as many as its manifest says."""
+    counted = {
+        row["name"]: row["rows"]
+        for row in rows.groupBy(F.regexp_extract("file", r"(taken_at=.*)$", 1).alias("name"))
+        .agg(F.count(F.lit(1)).alias("rows"))
+        .collect()
+    }
+    return evidences.miscounted(evidence, counted)
+
+
+def _in_files(frame: DataFrame, rows: int) -> DataFrame:
+    """A small table is one file; a large one is as many as the tasks that make it."""
+    return frame.coalesce(1) if rows <= FEW_ROWS else frame
+
+
+def _summarize(spark: SparkSession, results: Results, night: Night, compared: _Compared) -> Summary:
+    """Sum up the findings that were staged, and stage what is made of them."""
+    findings = spark.read.schema(FINDING_SCHEMA).parquet(results.staged("findings")).persist()
+    by_class = findings.groupBy("finding_class", "lasting").count().collect()
+    lasting = Counter({row["finding_class"]: row["count"] for row in by_class if row["lasting"]})
+    late = Counter({row["finding_class"]: row["count"] for row in by_class if not row["lasting"]})
+    pairs = findings.where("lasting").groupBy("member", "reference").agg(F.count(F.lit(1)).alias("findings"))
+    services = _services(findings, compared.closer)
+    _in_files(services, compared.suspects).write.parquet(results.staged("services"))
+    _in_files(findings, compared.suspects).write.json(results.staged("findings_json"), ignoreNullFields=False)
+    first = F.col("lasting").desc(), F.col("nights_open").desc()
+    names = ("finding_class", "namespace", "service", "ip", "port", "member")
+    examples = findings.orderBy(*first, *names).limit(EXAMPLES_MAX).collect()
+    worst = services.orderBy(F.col("findings").desc(), F.col("late").desc(), "namespace", "service").limit(SERVICES_MAX)
+    summary = Summary(
+        night=night.date,
+        verdict=Verdict.DIVERGENT if lasting else Verdict.AGREED,
+        line="",
+        checked_at=now_text(),
+        run=compared.evidence.run,
+        taken_at=list(compared.evidence.taken_at),
+        members=_members(night),
+        rows=compared.counts["rows"],
+        services=compared.counts["services"],
+        instances=compared.counts["instances"],
+        findings=dict(sorted(lasting.items())),
+        late=dict(sorted(late.items())),
+        by_pair=[row.asDict() for row in pairs.orderBy("member", "reference").collect()],
+        by_service=[row.asDict() for row in worst.collect()],
+        examples=[row.asDict() for row in examples],
+        notes=list(compared.evidence.notes),
+    )
+    return replace(summary, line=verdict_line(summary))
+
+
+def _services(findings: DataFrame, closer: DataFrame | None) -> DataFrame:
+    """Services with findings, and how many of their instances clients see where most are seen."""
+    services = (
+        findings.where("service != ''")
+        .groupBy("namespace", "service")
+        .agg(F.count_if("lasting").alias("findings"), F.count_if(~F.col("lasting")).alias("late"))
+    )
+    if closer is None:
+        services = services.withColumn("instances", F.lit(None))
+    else:
+        seen = closer.where(is_service()).groupBy("namespace", "service").agg(F.max("instances").alias("instances"))
+        services = services.join(seen, ["namespace", "service"], "left")
+    return services.select(*[F.col(name).cast(kind).alias(name) for name, kind in SERVICE_FIELDS.items()])
+
+
+def verdict_line(summary: Summary) -> str:
+    """The verdict in one line: what was found where, or over how much the members agree."""
+    late = f"; {sum(summary.late.values())} late" if summary.late else ""
+    size = f"{len(summary.members)} members, {summary.instances:,} instances of {summary.services:,} services"
+    if not summary.findings:
+        return f"agreed: {size}{late}; night {summary.night}"
+    counts = ", ".join(f"{count:,} {name}" for name, count in summary.findings.items())
+    oldest = summary.examples[0]["first_seen"]
+    since = f"; open since {oldest}" if oldest < summary.night else ""
+    return f"divergent: {counts}; {size}{late}{since}; night {summary.night}"
+
+
+def _members(night: Night) -> list[dict[str, Any]]:
+    """Each member as the last round that has it tells of it."""
+    members: dict[str, dict[str, Any]] = {}
+    for one in night.rounds:
+        for dump in one.manifest.members:
+            members[dump.address] = {
+                "address": dump.address,
+                "state": dump.state.value,
+                "kind": dump.kind,
+                "version": dump.version,
+                "services": dump.services,
+                "instances": dump.instances,
+                "error": dump.error,
+            }
+    return [members[address] for address in sorted(members)]
+
+
+def _iso(taken_at: str) -> str:
+    """``20261121T031500.000Z`` as ``2026-11-21T03:15:00.000Z``."""
+    moment = datetime.strptime(taken_at, "%Y%m%dT%H%M%S.%f%z")
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"

@@ -1,0 +1,188 @@
+"""The command of the nightly check. Exit codes: 0 the members agree, 1 they do not, 2 there is no verdict."""
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+from app.audit.client.arguments import days_argument, night_argument
+from app.audit.format.findings import FindingClass
+from app.audit.report.summary import Summary, Verdict, unjudged
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from app.audit.check.results import Results
+
+SHUFFLE_PARTITIONS = 8
+"""Until the rows are counted."""
+_DESCRIPTION = (
+    "Compare the dumps that `rollcall dump` took of all members of a cluster, and tell whether they agree. "
+    "Exit code 0: agreed; 1: divergent; 2: could not judge."
+)
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command ``check``."""
+    made = commands.add_parser("check", help="compare the dumps of all members, on Spark", description=_DESCRIPTION)
+    _add_options(made)
+    made.set_defaults(run=_run)
+
+
+def _add_options(made: argparse.ArgumentParser) -> None:
+    made.add_argument("--dumps", required=True, metavar="URI", help="where the dumps lie")
+    made.add_argument("--out", required=True, metavar="URI", help="where findings, reports and history are kept")
+    made.add_argument(
+        "--night", type=night_argument, metavar="DATE", help="the dump_date to check (the latest there is)"
+    )
+    made.add_argument("--keep", type=days_argument, metavar="DAYS", help="remove results of nights older than this")
+    made.add_argument(
+        "--ignore",
+        type=_classes,
+        default=frozenset(),
+        metavar="CLASS,...",
+        help="classes not to look for: " + ", ".join(FindingClass),
+    )
+    made.add_argument(
+        "--alert-url", metavar="URL", help="POST the summary as JSON there when the verdict is not agreed"
+    )
+    made.add_argument("--textfile", metavar="PATH", help="write metrics for Prometheus's textfile collector there")
+    made.add_argument(
+        "--master", metavar="URL", help="Spark's master (local[*]; under spark-submit, what it was given)"
+    )
+    made.add_argument("--driver-memory", metavar="SIZE", help="as in Spark: 4g (half of the machine's, at most 8g)")
+
+
+def main(arguments: Sequence[str] | None = None, spark: "SparkSession | None" = None) -> int:
+    """Check one night, write its results, print its verdict, and return the exit code.
+
+    ``spark``: a session to use, and to leave open; without one it makes its own.
+    """
+    parser = argparse.ArgumentParser(prog="distro_check.py", description=_DESCRIPTION)
+    _add_options(parser)
+    return _run(parser.parse_args(arguments), spark)
+
+
+def _run(options: argparse.Namespace, spark: "SparkSession | None" = None) -> int:
+    from app.audit.check.results import NotWritable, Results
+
+    results = Results(options.out)
+    try:
+        results.open()
+    except NotWritable as error:
+        return _finish(options, _without_verdict(options, str(error)))
+    try:
+        summary = _compare(options, results, spark) if spark else _judge(options, results)
+        report = _publish(options, results, summary)
+    except NotWritable as error:
+        return _finish(options, _without_verdict(options, str(error)))
+    finally:
+        results.close()
+    if report:
+        print(f"report: {report}", file=sys.stderr)
+    return _finish(options, summary)
+
+
+def _judge(options: argparse.Namespace, results: "Results") -> Summary:
+    from app.audit.check.session import NoSpark, open_session
+
+    signal.signal(signal.SIGTERM, _on_sigterm)
+    try:
+        spark = open_session(
+            options.master,
+            "rollcall distro check",
+            shuffle_partitions=SHUFFLE_PARTITIONS,
+            driver_memory=options.driver_memory,
+        )
+    except NoSpark as error:
+        return _without_verdict(options, str(error))
+    try:
+        return _compare(options, results, spark)
+    finally:
+        spark.stop()
+
+
+def _on_sigterm(*_: object) -> NoReturn:
+    """End in order: Spark's processes and what lies in temporary folders would else stay."""
+    print("could not judge: ended by a signal", flush=True)
+    sys.exit(Verdict.UNJUDGED.exit_code)
+
+
+def _compare(options: argparse.Namespace, results: "Results", spark: "SparkSession") -> Summary:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from app.audit.check.check import CannotJudge, Check, judge
+
+    try:
+        return judge(spark, Check(options.dumps, options.night, options.ignore), results)
+    except CannotJudge as error:
+        return _without_verdict(options, str(error))
+    except (PySparkException, Py4JError, OSError) as error:
+        return _without_verdict(options, f"Spark failed: {_first_line(error)}")
+
+
+def _publish(options: argparse.Namespace, results: "Results", summary: Summary) -> str | None:
+    """Put the results in place; a night that was judged before is not replaced by one that could not be."""
+    from app.audit.check.results import NotWritable
+    from app.audit.report.report import render
+
+    if summary.verdict is Verdict.UNJUDGED:
+        before = results.summary(summary.night) if summary.night else None
+        if not summary.night or (before is not None and before.verdict is not Verdict.UNJUDGED):
+            return None
+    try:
+        path = results.publish(summary, render(summary, results.summaries(before=summary.night)))
+        if options.keep:
+            for night in results.remove_before(summary.night, options.keep):
+                print(f"removed the results of {night}", file=sys.stderr)
+    except OSError as error:
+        raise NotWritable(f"cannot write to {options.out}: {error.strerror or error}") from None
+    return path
+
+
+def _finish(options: argparse.Namespace, summary: Summary) -> int:
+    """Tell everybody who is to be told; what cannot be told changes no verdict."""
+    if options.textfile:
+        from app.audit.report.textfile import write
+
+        try:
+            write(options.textfile, summary)
+        except OSError as error:
+            print(f"the metrics were not written to {options.textfile}: {error.strerror or error}", file=sys.stderr)
+    if options.alert_url and summary.verdict is not Verdict.AGREED:
+        from app.audit.report.alert import post
+
+        delivery = post(options.alert_url, summary)
+        if not delivery.delivered:
+            print(f"the alert was not delivered: {delivery.reason}", file=sys.stderr)
+    for note in summary.notes:
+        print(f"note: {note}", file=sys.stderr)
+    print(summary.line, flush=True)
+    return summary.verdict.exit_code
+
+
+def _without_verdict(options: argparse.Namespace, reason: str) -> Summary:
+    """A summary that says why; of the night asked for, else of the latest one with a dump."""
+    from app.audit.format.layout import nights
+
+    night = options.night
+    if night is None:
+        try:
+            night = (nights(options.dumps) or [""])[-1]
+        except (OSError, ValueError, ImportError):
+            night = ""
+    return unjudged(night, reason)
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return next((line for line in lines if not line.startswith("An error occurred")), type(error).__name__)[:500]
+
+
+def _classes(text: str) -> frozenset[FindingClass]:
+    try:
+        return frozenset(FindingClass(name.strip()) for name in text.split(",") if name.strip())
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}; the classes are {', '.join(FindingClass)}") from None

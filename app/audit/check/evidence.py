@@ -1,0 +1,176 @@
+"""What a night's dump holds before any row is read: who was dumped, which files are sound, who lists whom."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+import orjson
+
+from app.audit.format.findings import FINDING_FIELDS, FindingClass
+from app.audit.format.layout import Night, NoDump, Round
+from app.audit.format.manifest import MemberDump, MemberState, Part
+from app.audit.format.rows import FIELDS
+
+MEMBERS_MAX = 31
+"""Each member has a bit for each of two rounds in one 64-bit number, whose sign stays free."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A part as it should be. ``path`` is whole, as a path of the file system."""
+
+    member: str
+    round: int
+    path: str
+    part: Part
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What can be compared, and what was found without reading rows."""
+
+    night: str
+    run: str
+    taken_at: tuple[str, ...]
+    """By round."""
+    members: tuple[str, ...]
+    """Those whose rows are compared: dumped in every round, all files sound."""
+    folders: Mapping[str, str]
+    """The name of each such member's folder, by address."""
+    files: tuple[File, ...]
+    findings: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def finding(finding_class: FindingClass, lasting: bool, member: str, **values: Any) -> dict[str, Any]:
+    """A finding with the given columns, the rest null."""
+    return dict.fromkeys(FINDING_FIELDS) | {
+        "finding_class": finding_class.value,
+        "lasting": lasting,
+        "namespace": "",
+        "service": "",
+        "cluster": "",
+        "ip": "",
+        "member": member,
+        **values,
+    }
+
+
+def in_round(path: str) -> str:
+    """A file's path from its round on: the same whoever names it, while schemes and slashes before it differ."""
+    return path[path.index("taken_at=") :]
+
+
+def files_of(night: Night) -> list[File]:
+    """Every file that the manifests name."""
+    return [
+        File(member.address, one.manifest.round, f"{one.folder}/{part.path}", part)
+        for one in night.rounds
+        for member in one.manifest.members
+        for part in member.parts
+    ]
+
+
+def weigh(night: Night, damaged: Mapping[str, str]) -> Evidence:
+    """Sort a night into what can be compared and what is a finding by itself.
+
+    ``damaged``: path of each file that is not what its manifest says, to how.
+
+    Raises:
+        NoDump: fewer than two members are left, or more than can be told apart; the text says why.
+    """
+    files = files_of(night)
+    addresses = sorted({member.address for one in night.rounds for member in one.manifest.members})
+    bad_members = {file.member for file in files if file.path in damaged}
+    findings = [_corrupt(file, damaged[file.path]) for file in files if file.path in damaged]
+    compared = []
+    for address in addresses:
+        dumps = [one.manifest.member(address) for one in night.rounds]
+        if absent := _absent(address, dumps):
+            findings.append(absent)
+        elif address not in bad_members:
+            compared.append(address)
+    if len(compared) < 2:
+        problems = [f"{one['member']}: {one['detail']}" for one in findings]
+        raise NoDump("; ".join([f"only {len(compared)} of {len(addresses)} members can be compared", *problems]))
+    if len(compared) > MEMBERS_MAX:
+        raise NoDump(f"{len(compared)} members are more than the {MEMBERS_MAX} that one check compares")
+    findings += _membership(night, addresses)
+    sound = tuple(file for file in files if file.member in compared)
+    return Evidence(
+        night.date,
+        night.rounds[0].manifest.run,
+        tuple(one.manifest.taken_at for one in night.rounds),
+        tuple(compared),
+        {file.member: file.part.path.partition("/")[0] for file in sound},
+        sound,
+        findings,
+        [*night.notes, *unknown_fields(night)],
+    )
+
+
+def miscounted(evidence: Evidence, counted: Mapping[str, int]) -> list[dict[str, Any]]:
+    """CORRUPT for each file whose rows, counted by its path from the round on, are not as many as the manifest says."""
+    return [
+        _corrupt(file, f"it has {rows} rows, the manifest says {file.part.rows}")
+        for file in evidence.files
+        if (rows := counted.get(in_round(file.path), 0)) != file.part.rows
+    ]
+
+
+def unknown_fields(night: Night) -> list[str]:
+    names = sorted({name for one in night.rounds for name in one.manifest.fields} - FIELDS.keys())
+    return [f"the dump has fields that are unknown here and are not compared: {', '.join(names)}"] if names else []
+
+
+def unknown_in(line: bytes, where: str) -> str | None:
+    """A note on fields of a row that are unknown here; None for a row that has none, or is none."""
+    try:
+        row = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    names = sorted(row.keys() - FIELDS.keys()) if isinstance(row, dict) else []
+    return f"{where} has fields that are unknown here and are not compared: {', '.join(names)}" if names else None
+
+
+def _corrupt(file: File, detail: str) -> dict[str, Any]:
+    text = f"round {file.round}, {file.part.path}: {detail}"
+    return finding(FindingClass.CORRUPT, True, file.member, detail=text)
+
+
+def _absent(address: str, dumps: list[MemberDump | None]) -> dict[str, Any] | None:
+    missing = [one for one in dumps if one is None or one.state is MemberState.ABSENT]
+    if not missing:
+        return None
+    error = next((one.error for one in missing if one and one.error), "it is in no manifest of that round")
+    if len(missing) < len(dumps):
+        error = f"in one round only: {error}"
+    return finding(FindingClass.ABSENT_MEMBER, len(missing) == len(dumps), address, detail=error)
+
+
+def _membership(night: Night, addresses: list[str]) -> list[dict[str, Any]]:
+    found = []
+    for one, other in combinations(addresses, 2):
+        differing = [text for round_ in night.rounds if (text := _views_differ(round_, one, other))]
+        if differing:
+            lasting = len(differing) == len(night.rounds)
+            found.append(
+                finding(FindingClass.MEMBERSHIP, lasting, other, reference=one, detail=differing[-1][2])
+                | {"found": differing[-1][1], "expected": differing[-1][0]}
+            )
+    return found
+
+
+def _views_differ(round_: Round, one: str, other: str) -> tuple[str, str, str] | None:
+    """What the two list that the other one does not, and that as a text; None when they agree or one told nothing."""
+    views = []
+    for address in (one, other):
+        dump = round_.manifest.member(address)
+        if dump is None or not dump.members:
+            return None
+        views.append({f"{seen.address} {seen.state}" for seen in dump.members})
+    if views[0] == views[1]:
+        return None
+    left, right = (", ".join(sorted(mine - theirs)) or "no more" for mine, theirs in (views, views[::-1]))
+    return left, right, f"{one} lists {left}; {other} lists {right}"

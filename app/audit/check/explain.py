@@ -1,0 +1,202 @@
+"""The closer look: what exactly is wrong with the instances that the main comparison flagged.
+
+Everything here is native expressions over the rows of those keys, a handful a key: at most members x rounds x layers.
+They are written as SQL, where one text is one call; as calls of Python they would be a thousand round trips.
+"""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from app.audit.check.evidence_rows import is_service, is_stale, metadata_text, one_of
+from app.audit.format.findings import FINDING_FIELDS, FindingClass
+from app.audit.format.rows import Layer
+
+COMPARED = {
+    FindingClass.HEALTH: "healthy",
+    FindingClass.WEIGHT: "weight",
+    FindingClass.METADATA: "metadata",
+    FindingClass.ENABLED: "enabled",
+}
+"""Class to the column in which members must agree."""
+INSTANCE = ("namespace", "service", "cluster", "ip", "port", "ephemeral")
+ABSENT = "'absent'"
+ROUNDS = (1, 2)
+
+
+def explain_instances(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
+    """Findings of single instances, as of ``FINDING_FIELDS`` without the history columns."""
+    owner = one_of(F.col("owner"), {address: number for number, address in enumerate(addresses)}).cast("int")
+    entry = F.struct(
+        "number",
+        "round",
+        "layer",
+        "version",
+        "healthy",
+        "enabled",
+        "weight",
+        metadata_text().alias("metadata"),
+        owner.alias("owner"),
+        is_stale().alias("stale"),
+        F.col("beat_age_ms").alias("age_ms"),
+    )
+    instances = rows.where(~is_service()).groupBy(*INSTANCE).agg(F.sort_array(F.collect_list(entry)).alias("entries"))
+    named = "array_distinct(filter(transform(entries, e -> e.owner), o -> o IS NOT NULL))"
+    everyone = f"array({', '.join(str(number) for number in range(len(addresses)))})"
+    instances = instances.selectExpr(
+        *INSTANCE,
+        "entries",
+        f"CASE WHEN size({named}) = 1 THEN {named}[0] END AS owner",
+        f"{everyone} AS everyone",
+        "array_max(transform(filter(entries, e -> e.stale), e -> e.age_ms)) AS silent_ms",
+        *[f"filter(entries, e -> e.round = {r} AND e.layer <> '{Layer.DATUM}') AS seen_{r}" for r in ROUNDS],
+    )
+    instances = instances.selectExpr(
+        "*",
+        *[f"array_distinct(transform(seen_{r}, e -> e.number)) AS has_{r}" for r in ROUNDS],
+        *[f"coalesce(filter(seen_{r}, e -> e.number = owner), array()) AS owned_{r}" for r in ROUNDS],
+        *[f"{_most(r, column)} AS most_{column}_{r}" for r in ROUNDS for column in COMPARED.values()],
+    )
+    found = instances.selectExpr(*INSTANCE, "silent_ms", *[f"{_candidates(r)} AS found_{r}" for r in ROUNDS])
+    return _named(_judge(found), addresses)
+
+
+def _candidate(
+    finding_class: FindingClass,
+    number: str,
+    reference: str = "NULL",
+    found: str = "NULL",
+    expected: str = "NULL",
+    found_version: str = "NULL",
+    expected_version: str = "NULL",
+) -> str:
+    """What one round alone says. The same of both rounds, versions and values, is a finding that lasts."""
+    texts = {
+        "found": found,
+        "expected": expected,
+        "found_version": found_version,
+        "expected_version": expected_version,
+    }
+    columns = [f"'{name}', CAST({text} AS string)" for name, text in texts.items()]
+    numbers = f"'number', CAST({number} AS int), 'reference', CAST({reference} AS int)"
+    return f"named_struct('finding_class', '{finding_class}', {numbers}, {', '.join(columns)})"
+
+
+def _candidates(r: int) -> str:
+    """All that is wrong with an instance in one round."""
+    values = [_values(r, finding_class, column) for finding_class, column in COMPARED.items()]
+    return f"concat({', '.join([_missing(r), _extra(r), *values, _drift(r), _stale(r), _twice(r)])})"
+
+
+def _wanted(r: int) -> str:
+    """Whether members should have it: the owner does, or without an owner at least half of the members do."""
+    voted = f"size(has_{r}) * 2 >= size(everyone)"
+    return f"size(seen_{r}) > 0 AND CASE WHEN owner IS NULL THEN {voted} ELSE array_contains(has_{r}, owner) END"
+
+
+def _missing(r: int) -> str:
+    reference = f"coalesce(owned_{r}[0], seen_{r}[0])"
+    one = _candidate(
+        FindingClass.MISSING,
+        "m",
+        f"{reference}.number",
+        ABSENT,
+        _text(reference),
+        expected_version=f"{reference}.version",
+    )
+    return f"transform(filter(everyone, m -> {_wanted(r)} AND NOT array_contains(has_{r}, m)), m -> {one})"
+
+
+def _extra(r: int) -> str:
+    lacking = f"coalesce(owner, array_except(everyone, has_{r})[0])"
+    one = _candidate(FindingClass.EXTRA, "e.number", lacking, _text("e"), ABSENT, "e.version")
+    return f"transform(filter(seen_{r}, e -> NOT ({_wanted(r)})), e -> {one})"
+
+
+def _most(r: int, column: str) -> str:
+    """A row with the value that most members have; among as many, that of the first member."""
+    alike = f"size(filter(seen_{r}, o -> o.{column} <=> e.{column}))"
+    votes = f"transform(seen_{r}, e -> named_struct('votes', {alike}, 'first', -e.number, 'entry', e))"
+    return f"array_max({votes}).entry"
+
+
+def _values(r: int, finding_class: FindingClass, column: str) -> str:
+    """Members whose value departs from the owner's; without an owner, from what most of them have."""
+    reference = f"coalesce(owned_{r}[0], most_{column}_{r})"
+    one = _candidate(
+        finding_class,
+        "e.number",
+        f"{reference}.number",
+        f"e.{column}",
+        f"{reference}.{column}",
+        "e.version",
+        f"{reference}.version",
+    )
+    return f"transform(filter(seen_{r}, e -> NOT (e.{column} <=> {reference}.{column})), e -> {one})"
+
+
+def _drift(r: int) -> str:
+    """Members in which what is replicated is not what clients see."""
+
+    def text(layer: Layer) -> str:
+        row = f"filter(entries, e -> e.round = {r} AND e.number = m AND e.layer = '{layer}')[0]"
+        return f"coalesce({_text(row, health=False)}, {ABSENT})"
+
+    one = _candidate(FindingClass.DRIFT, "m", "m", text(Layer.VIEW), text(Layer.DATUM))
+    return f"filter(transform(everyone, m -> {one}), d -> d.found <> d.expected)"
+
+
+def _stale(r: int) -> str:
+    one = _candidate(FindingClass.STALE, "e.number", found_version="e.version")
+    return f"transform(filter(entries, e -> e.round = {r} AND e.stale), e -> {one})"
+
+
+def _twice(r: int) -> str:
+    times = f"size(filter(seen_{r}, e -> e.number = m))"
+    one = _candidate(FindingClass.DUPLICATE, "m", found=f"concat({times}, ' times')", expected="'once'")
+    return f"transform(filter(everyone, m -> {times} > 1), m -> {one})"
+
+
+def _text(entry: str, *, health: bool = True) -> str:
+    """An instance's values in one text; null when there is none."""
+    names = ("healthy", "enabled", "weight", "metadata") if health else ("enabled", "weight", "metadata")
+    parts = ", ' ', ".join(f"'{name}=', {entry}.{name}" for name in names)
+    return f"concat({parts})"
+
+
+def _judge(found: DataFrame) -> DataFrame:
+    """One row for each thing found, in column ``one``: ``lasting`` when both rounds say the same.
+
+    Of what differs otherwise, what the second round says is kept, else what the first one said.
+    """
+
+    def not_in(others: str) -> str:
+        return f"c -> NOT exists({others}, o -> o.finding_class = c.finding_class AND o.number = c.number)"
+
+    both = found.selectExpr("*", "array_intersect(found_1, found_2) AS both")
+    late = f"concat(filter(found_2, {not_in('both')}), filter(found_1, {not_in('concat(both, found_2)')}))"
+    struct = "named_struct('lasting', {}, 'one', c)"
+    judged = both.selectExpr(
+        *INSTANCE,
+        "silent_ms",
+        f"explode(concat(transform(both, c -> {struct.format('true')}), "
+        f"transform({late}, c -> {struct.format('false')}))) AS judged",
+    )
+    return judged.selectExpr(*INSTANCE, "silent_ms", "judged.lasting AS lasting", "judged.one AS one")
+
+
+def _named(judged: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
+    """Judged candidates as findings, members by their addresses."""
+    judged = judged.withColumn("names", F.array(*[F.lit(address) for address in addresses]))
+    silent = "concat('not heard of for ', CAST(silent_ms / 1000 AS bigint), ' s')"
+    columns = {
+        "finding_class": "one.finding_class",
+        "lasting": "lasting",
+        **{name: name for name in INSTANCE},
+        "member": "get(names, one.number)",
+        "reference": "get(names, one.reference)",
+        **{name: f"one.{name}" for name in ("found", "expected", "found_version", "expected_version")},
+        "detail": f"CASE WHEN one.finding_class = '{FindingClass.STALE}' THEN {silent} END",
+    }
+    return judged.selectExpr(
+        *[f"CAST({columns.get(name, 'NULL')} AS {kind}) AS {name}" for name, kind in FINDING_FIELDS.items()]
+    )

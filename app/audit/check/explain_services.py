@@ -1,0 +1,130 @@
+"""The closer look at what is no single instance: owners of services, one address in two services, bad rows."""
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from app.audit.check.evidence_rows import CORRUPT, is_service, one_of, seen
+from app.audit.format.findings import FINDING_FIELDS, FindingClass
+from app.audit.format.service_names import short_name
+
+SAMPLE_CHARACTERS = 120
+ROUNDS = (1, 2)
+NOBODY = "CAST(array() AS array<int>)"
+
+
+def _findings(frame: DataFrame, finding_class: FindingClass, columns: Mapping[str, str]) -> DataFrame:
+    """Rows as findings; a column that is not given is empty where a key is a text, else null."""
+    given = dict.fromkeys(("namespace", "service", "cluster", "ip"), "''") | {
+        "finding_class": f"'{finding_class}'",
+        **columns,
+    }
+    return frame.selectExpr(
+        *[f"CAST({given.get(name, 'NULL')} AS {kind}) AS {name}" for name, kind in FINDING_FIELDS.items()]
+    )
+
+
+def _names(addresses: tuple[str, ...]) -> Column:
+    return F.array(*[F.lit(address) for address in addresses])
+
+
+def explain_owners(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
+    """OWNER: services for which several members take themselves for responsible, or none of those that are named."""
+    owner = one_of(F.col("owner"), {address: number for number, address in enumerate(addresses)}).cast("int")
+    services = (
+        rows.where(is_service())
+        .groupBy("namespace", "service")
+        .agg(F.collect_set(F.struct("round", "number", owner.alias("owner"))).alias("entries"))
+        .withColumn("names", _names(addresses))
+    )
+    services = services.selectExpr("*", *[f"{_disputing(r)} AS found_{r}" for r in ROUNDS])
+    services = services.selectExpr(
+        "*",
+        "CASE WHEN size(found_2) > 0 THEN found_2 ELSE found_1 END AS members",
+        "size(array_distinct(transform(filter(entries, e -> e.number = e.owner), e -> e.number))) AS claimers",
+    ).where("size(members) > 0")
+    listed = "array_join(transform(members, m -> get(names, m)), ', ')"
+    several = f"concat({listed}, ' each take themselves for responsible')"
+    nobody = f"concat('none of ', {listed}, ' takes itself for responsible')"
+    return _findings(
+        services,
+        FindingClass.OWNER,
+        {
+            "lasting": "found_1 = found_2",
+            "namespace": "namespace",
+            "service": "service",
+            "member": "get(names, members[0])",
+            "found": listed,
+            "detail": f"CASE WHEN claimers > 1 THEN {several} ELSE {nobody} END",
+        },
+    )
+
+
+def _disputing(r: int) -> str:
+    """Numbers of the members at odds in one round, sorted; empty when one member, and one only, is responsible."""
+    entries = f"filter(entries, e -> e.round = {r})"
+    has = f"sort_array(array_distinct(transform({entries}, e -> e.number)))"
+    named = f"array_distinct(filter(transform({entries}, e -> e.owner), o -> o IS NOT NULL))"
+    claimers = f"sort_array(array_distinct(transform(filter({entries}, e -> e.number = e.owner), e -> e.number)))"
+    nobody = f"size({claimers}) = 0 AND size({named}) > 0 AND size(array_except({named}, {has})) = 0"
+    return f"CASE WHEN size({claimers}) > 1 THEN {claimers} WHEN {nobody} THEN {has} ELSE {NOBODY} END"
+
+
+def explain_doubles(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
+    """DUPLICATE: one address in services of one name in several groups, told of every one but the first."""
+    address = ("namespace", "name", "cluster", "ip", "port")
+    keys = (
+        rows.where(~is_service() & seen())
+        .withColumn("name", short_name(F.col("service")))
+        .groupBy(*address)
+        .agg(F.collect_set(F.struct("round", "number", "service", "ephemeral")).alias("entries"))
+        .selectExpr("*", "sort_array(array_distinct(transform(entries, e -> e.service))) AS services")
+        .where("size(services) > 1")
+        .selectExpr("*", "explode(slice(services, 2, size(services) - 1)) AS service")
+        .withColumn("names", _names(addresses))
+    )
+    keys = keys.selectExpr("*", *[f"{_holding_both(r)} AS found_{r}" for r in ROUNDS])
+    keys = keys.selectExpr("*", "CASE WHEN size(found_2) > 0 THEN found_2 ELSE found_1 END AS members")
+    others = "array_join(filter(services, s -> s < service), ', ')"
+    return _findings(
+        keys.where("size(members) > 0"),
+        FindingClass.DUPLICATE,
+        {
+            **{name: name for name in ("namespace", "service", "cluster", "ip", "port")},
+            "lasting": "found_1 = found_2",
+            "ephemeral": "filter(entries, e -> e.service = service)[0].ephemeral",
+            "member": "get(names, members[0])",
+            "found": "array_join(transform(members, m -> get(names, m)), ', ')",
+            "detail": f"concat('the same address is in ', {others})",
+        },
+    )
+
+
+def _holding_both(r: int) -> str:
+    """Numbers of the members that show the address in ``service`` and in one before it, sorted."""
+
+    def numbers(comparison: str) -> str:
+        return f"transform(filter(entries, e -> e.round = {r} AND e.service {comparison} service), e -> e.number)"
+
+    return f"sort_array(array_intersect({numbers('=')}, {numbers('<')}))"
+
+
+def explain_bad_rows(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
+    """CORRUPT: files with lines that are no rows, one finding a file."""
+    files = (
+        rows.where("bad")
+        .groupBy("number", "file")
+        .agg(F.count(F.lit(1)).alias("lines"), F.min(F.substring(CORRUPT, 1, SAMPLE_CHARACTERS)).alias("sample"))
+        .withColumn("names", _names(addresses))
+    )
+    name = "regexp_extract(file, '(taken_at=.*)$', 1)"
+    return _findings(
+        files,
+        FindingClass.CORRUPT,
+        {
+            "lasting": "true",
+            "member": "get(names, number)",
+            "detail": f"concat({name}, ': ', lines, ' lines are no rows, such as one', coalesce(': ' || sample, ''))",
+        },
+    )

@@ -1,0 +1,130 @@
+"""The results of the nights: findings and per-service summary as Parquet and JSON, summary and report beside them.
+
+``findings/night=D``, ``services/night=D`` and ``findings_json/night=D`` are written by Spark into ``_staging`` and then
+moved into place, ``reports/night=D/summary.json`` last: a night without that file is not judged. So a check that fails
+changes no night, and one that is run again replaces its own.
+"""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from typing import Any
+
+from app.audit.check.evidence_rows import spark_path
+from app.audit.format.layout import open_root
+from app.audit.report.summary import Summary, Verdict, decode_summary, encode_summary
+
+TABLES = ("findings", "services", "findings_json")
+REPORTS = "reports"
+TREND_NIGHTS_MAX = 366
+
+
+class NotWritable(Exception):
+    """The output folder takes no files; the text says which and why."""
+
+
+@dataclass(slots=True)
+class Results:
+    """The output folder of all nights."""
+
+    uri: str
+    filesystem: Any = field(init=False)
+    root: str = field(init=False)
+    staging: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.filesystem, self.root = open_root(self.uri)
+        self.staging = f"{self.root}/_staging/{uuid.uuid4().hex}"
+
+    def open(self) -> None:
+        """Make sure that results can be written, before the long work.
+
+        Raises:
+            NotWritable: they cannot.
+        """
+        probe = f"{self.staging}/probe"
+        try:
+            self.filesystem.makedirs(self.staging, exist_ok=True)
+            self.filesystem.pipe_file(probe, b"")
+            self.filesystem.rm_file(probe)
+        except OSError as error:
+            raise NotWritable(f"cannot write to {self.uri}: {error.strerror or error}") from None
+
+    def close(self) -> None:
+        """Remove what was not moved into place; what other runs left there is older than a day or theirs."""
+        if self.filesystem.exists(self.staging):
+            self.filesystem.rm(self.staging, recursive=True)
+        parent = f"{self.root}/_staging"
+        if self.filesystem.isdir(parent) and not self.filesystem.ls(parent, detail=False):
+            self.filesystem.rmdir(parent)
+
+    def staged(self, table: str) -> str:
+        """Where Spark writes a table of tonight."""
+        return spark_path(f"{self.staging}/{table}", self.uri)
+
+    def table(self, table: str, night: str) -> str | None:
+        """Where Spark reads a night's table; None when there is none."""
+        path = f"{self.root}/{table}/night={night}"
+        return spark_path(path, self.uri) if self.filesystem.isdir(path) else None
+
+    def publish(self, summary: Summary, report: str) -> str:
+        """Put tonight's tables, summary and report in place; return the path of the report."""
+        for table in TABLES:
+            source, target = f"{self.staging}/{table}", f"{self.root}/{table}/night={summary.night}"
+            if self.filesystem.exists(target):
+                self.filesystem.rm(target, recursive=True)
+            if self.filesystem.exists(source):
+                self.filesystem.makedirs(f"{self.root}/{table}", exist_ok=True)
+                self.filesystem.mv(source, target, recursive=True)
+        folder = f"{self.root}/{REPORTS}/night={summary.night}"
+        self.filesystem.makedirs(folder, exist_ok=True)
+        self._put(f"{folder}/report.html", report.encode())
+        self._put(f"{folder}/summary.json", encode_summary(summary))
+        return f"{folder}/report.html"
+
+    def _put(self, path: str, body: bytes) -> None:
+        """Write a file as a whole: who reads it meanwhile has the old one."""
+        self.filesystem.pipe_file(f"{path}.new", body)
+        self.filesystem.mv(f"{path}.new", path)
+
+    def nights(self) -> list[str]:
+        """Nights with a report, oldest first."""
+        parent = f"{self.root}/{REPORTS}"
+        if not self.filesystem.isdir(parent):
+            return []
+        names = (path.rstrip("/").rpartition("/")[2] for path in self.filesystem.ls(parent, detail=False))
+        return sorted(name.removeprefix("night=") for name in names if name.startswith("night="))
+
+    def summaries(self, before: str) -> list[Summary]:
+        """The summaries of earlier nights, oldest first; one that cannot be read is left out."""
+        found = []
+        for night in [one for one in self.nights() if one < before][-TREND_NIGHTS_MAX:]:
+            if summary := self.summary(night):
+                found.append(summary)
+        return found
+
+    def summary(self, night: str) -> Summary | None:
+        path = f"{self.root}/{REPORTS}/night={night}/summary.json"
+        try:
+            return decode_summary(self.filesystem.cat_file(path))
+        except (FileNotFoundError, ValueError, TypeError):
+            return None
+
+    def last_judged(self, earlier: Sequence[Summary]) -> str | None:
+        """Where Spark reads the findings of the last of these nights that was judged."""
+        for summary in reversed(earlier):
+            if summary.verdict is not Verdict.UNJUDGED:
+                return self.table("findings", summary.night)
+        return None
+
+    def remove_before(self, night: str, keep: int) -> list[str]:
+        """Remove nights that are ``keep`` days or more before ``night``; return them."""
+        oldest = str(date.fromisoformat(night) - timedelta(days=keep - 1))
+        removed = [one for one in self.nights() if one < oldest]
+        for one in removed:
+            for table in (*TABLES, REPORTS):
+                path = f"{self.root}/{table}/night={one}"
+                if self.filesystem.exists(path):
+                    self.filesystem.rm(path, recursive=True)
+        return removed

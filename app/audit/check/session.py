@@ -1,0 +1,163 @@
+"""The Spark session of the audit: the one that spark-submit made, or one of our own."""
+
+import atexit
+import logging
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.audit.check.java import NoJava, prepare
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MASTER = "local[*]"
+MEMORY_MIN_MIB = 1024
+MEMORY_MAX_MIB = 8 * 1024
+"""Of the driver, when not told: half of the machine's memory between these. A local master does all its work there."""
+
+_LOG4J = Path(__file__).with_name("log4j2.properties")
+_LOG4J_OPTION = "-Dlog4j2.configurationFile="
+_FIXED = {
+    # Rows hold times as numbers; what Spark itself makes of a time must not depend on the machine.
+    "spark.sql.session.timeZone": "UTC",
+    # A night is a text: 2026-11-21 would else come back as a date, and a folder named 0012 as 12.
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    "spark.sql.adaptive.enabled": "true",
+}
+_COMPILED = "-XX:-DontCompileHugeMethods"
+"""What Spark generates for the main comparison is one method beyond 8,000 bytes, which Java would only interpret."""
+_MEMORY = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
+
+
+class NoSpark(Exception):
+    """No session can be had; the text says why, and what to install where something is missing."""
+
+
+def open_session(
+    master: str | None,
+    app_name: str,
+    *,
+    shuffle_partitions: int,
+    driver_memory: str | None = None,
+) -> "SparkSession":
+    """Return a session that is quiet on stderr, for the master given, else on all cores of this machine.
+
+    Under spark-submit it is the session that was submitted, with its master, memory and log; there the settings that
+    results depend on are ours, and ``shuffle_partitions`` is used unless the submission says another.
+
+    Raises:
+        NoSpark: PySpark or Java is missing, ``driver_memory`` is no size, or Spark does not start.
+    """
+    if find_spec("pyspark") is None:
+        raise NoSpark("the check runs on Spark, and PySpark is not installed: pip install 'rollcall[audit]'")
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return _submitted(shuffle_partitions)
+    master = master or MASTER
+    memory = driver_memory or os.environ.get("SPARK_DRIVER_MEMORY") or f"{default_memory_mib()}m"
+    if not _MEMORY.fullmatch(memory):
+        raise NoSpark(f"driver memory {memory!r} is no size such as 512m or 4g")
+    try:
+        home = prepare(os.environ).home
+    except NoJava as error:
+        raise NoSpark(str(error)) from None
+    os.environ.update(spark_environ(os.environ, home, is_local=master.startswith("local")))
+    warehouse = tempfile.mkdtemp(prefix="rollcall-spark-")
+    atexit.register(shutil.rmtree, warehouse, ignore_errors=True)
+    settings = {
+        **_FIXED,
+        "spark.sql.shuffle.partitions": str(shuffle_partitions),
+        "spark.sql.warehouse.dir": warehouse,
+        "spark.driver.memory": memory,
+        "spark.driver.extraJavaOptions": _COMPILED,
+        "spark.executor.extraJavaOptions": _COMPILED,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    return _start(master, app_name, settings)
+
+
+def spark_environ(environ: Mapping[str, str], java_home: Path, *, is_local: bool) -> dict[str, str]:
+    """The variables to set before Spark is started; what the operator has chosen stays."""
+    changes = {
+        "JAVA_HOME": str(java_home),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+    named = {"SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME"} & environ.keys()
+    if is_local and not named:
+        # The name of the machine may lead anywhere, or nowhere.
+        changes["SPARK_LOCAL_IP"] = "127.0.0.1"
+    options = environ.get("SPARK_SUBMIT_OPTS", "")
+    folder = environ.get("SPARK_CONF_DIR")
+    has_own_log = _LOG4J_OPTION in options or (folder and Path(folder, "log4j2.properties").exists())
+    if not has_own_log:
+        changes["SPARK_SUBMIT_OPTS"] = f"{options} {_LOG4J_OPTION}{_LOG4J.as_uri()}".strip()
+    return changes
+
+
+def default_memory_mib() -> int:
+    """Half of the memory that this process may use, within bounds."""
+    usable = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = group_limit(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))
+    if limit is not None:
+        usable = min(usable, limit)
+    return max(MEMORY_MIN_MIB, min(MEMORY_MAX_MIB, usable // 2 // 1024**2))
+
+
+def group_limit(groups: Path, root: Path) -> int | None:
+    """The least memory limit, in bytes, of the control group (version 2) of a process and of those above it."""
+    try:
+        own = next(line for line in groups.read_text().splitlines() if line.startswith("0::/"))
+    except (OSError, StopIteration):
+        return None
+    inner = Path(own.removeprefix("0::/"))
+    limits = []
+    for folder in (inner, *inner.parents):
+        try:
+            limits.append(int((root / folder / "memory.max").read_text()))
+        except (OSError, ValueError):
+            continue  # no such file in the uppermost group, and the word "max" in one without a limit
+    return min(limits, default=None)
+
+
+def _quiet() -> None:
+    """Spare the operator PySpark's own record of an error that is raised as well: a page of JSON on stderr."""
+    logging.getLogger("DataFrameQueryContextLogger").disabled = True
+    logging.getLogger("SQLQueryContextLogger").disabled = True
+
+
+def _submitted(shuffle_partitions: int) -> "SparkSession":
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.builder.getOrCreate()
+    _quiet()
+    for name, value in _FIXED.items():
+        session.conf.set(name, value)
+    if not session.sparkContext.getConf().contains("spark.sql.shuffle.partitions"):
+        session.conf.set("spark.sql.shuffle.partitions", str(shuffle_partitions))
+    return session
+
+
+def _start(master: str, app_name: str, settings: Mapping[str, str]) -> "SparkSession":
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(master).appName(app_name)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    try:
+        session = builder.getOrCreate()
+        _quiet()
+        return session
+    except (PySparkException, Py4JError, OSError) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        cause = next((line for line in lines if not line.startswith("An error occurred")), type(error).__name__)
+        raise NoSpark(f"Spark did not start on {master}: {cause}") from error

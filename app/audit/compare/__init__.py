@@ -1,0 +1,1 @@
+"""The difference of two members, live and without Spark."""

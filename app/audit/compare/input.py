@@ -1,0 +1,203 @@
+"""Where a comparison's rows come from: a round of a dump, or lines that were taken of a running member just now."""
+
+import contextlib
+import gzip
+import hashlib
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+import orjson
+
+from app.audit.compare.compare import Row, Side
+from app.audit.format.layout import Night, Round, open_root
+from app.audit.format.manifest import MemberState, Part
+from app.audit.format.rows import RowKind
+
+DEFAULT_GROUP = "DEFAULT_GROUP"
+GROUP_SPLITTER = "@@"
+PIECE_BYTES = 1 << 20
+LINE_BYTES_MAX = 1 << 24
+
+_TEXTS = ("namespace", "service", "cluster", "ip")
+_TRUTHS = ("ephemeral", "healthy", "enabled")
+
+
+class CannotCompare(Exception):
+    """There is nothing to compare; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The services that are compared; None stands for all. ``service`` is a full name."""
+
+    service: str | None = None
+    namespace: str | None = None
+
+    @classmethod
+    def of(cls, service: str | None, namespace: str | None) -> "Wanted":
+        """With a service's full name, or its short one in the default group."""
+        if service and GROUP_SPLITTER not in service:
+            service = f"{DEFAULT_GROUP}{GROUP_SPLITTER}{service}"
+        return cls(service or None, namespace)
+
+    def takes(self, row: Row) -> bool:
+        return self.service in (None, row["service"]) and self.namespace in (None, row["namespace"])
+
+
+@dataclass(slots=True)
+class Reading:
+    """Makes rows of lines, and keeps in ``notes`` where lines were none; each place is told once."""
+
+    wanted: Wanted
+    notes: list[str] = field(default_factory=list)
+    services: set[str] = field(default_factory=set)
+    """Full names that were asked for and found, of at most one."""
+
+    def rows(self, lines: Iterable[bytes], where: str) -> Iterator[Row]:
+        bad = 0
+        for line in lines:
+            row = parse_row(line)
+            if row is None:
+                bad += 1
+            elif "service" in row and self.wanted.takes(row):
+                if self.wanted.service:
+                    self.services.add(row["service"])
+                yield row
+        note = f"{where}: lines that are no rows and were left out: {bad}"
+        if bad and note not in self.notes:
+            self.notes.append(note)
+
+
+def parse_row(line: bytes) -> dict[str, Any] | None:
+    """The row, an empty one for a kind that is not known here, or None when the line is none or lacks what it needs."""
+    try:
+        row = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    match row:
+        case {"kind": RowKind.INSTANCE.value, "port": int(), "weight": int() | float(), "metadata": dict()}:
+            whole = all(isinstance(row.get(name), str) for name in _TEXTS)
+            return row if whole and all(isinstance(row.get(name), bool) for name in _TRUTHS) else None
+        case {"kind": RowKind.SERVICE.value, "namespace": str(), "service": str()}:
+            return row
+        case {"kind": RowKind.INSTANCE.value | RowKind.SERVICE.value}:
+            return None
+        case {"kind": str()}:
+            return {}
+    return None
+
+
+# --- a dump --------------------------------------------------------------------------------------
+
+
+def sides_of_night(uri: str, night: Night, a: str, b: str, reading: Reading) -> list[tuple[Side, Side]]:
+    """Both members in each round of the night in which both were dumped.
+
+    Raises:
+        CannotCompare: there is no such round; the text says why.
+    """
+    pairs, reasons = [], []
+    for one in night.rounds:
+        try:
+            pairs.append((_side_of_round(uri, one, a, reading), _side_of_round(uri, one, b, reading)))
+        except CannotCompare as error:
+            reasons.append(str(error))
+    if not pairs:
+        raise CannotCompare(reasons[-1])
+    return pairs
+
+
+def _side_of_round(uri: str, one: Round, address: str, reading: Reading) -> Side:
+    """
+    Raises:
+        CannotCompare: the member is not in the manifest, or gave no dump.
+    """
+    member = one.manifest.member(address)
+    if member is None:
+        known = ", ".join(known.address for known in one.manifest.members)
+        raise CannotCompare(f"{address} is not in the dump of {one.manifest.taken_at}, whose members are {known}")
+    if member.state is not MemberState.DUMPED:
+        raise CannotCompare(f"{address} was not dumped at {one.manifest.taken_at}: {member.error or 'no reason told'}")
+    checked: set[str] = set()
+
+    def rows() -> Iterator[Row]:
+        filesystem, _ = open_root(uri)
+        for part in member.parts:
+            path = f"{one.folder}/{part.path}"
+            if path not in checked:
+                _check_part(filesystem, path, part)
+                checked.add(path)
+            with _opened(filesystem, path) as raw, gzip.GzipFile(fileobj=raw) as packed:
+                yield from reading.rows(_lines(packed, path, reading.wanted), path)
+
+    return Side(address, rows)
+
+
+@contextlib.contextmanager
+def _opened(filesystem: Any, path: str) -> Iterator[IO[bytes]]:
+    try:
+        with filesystem.open(path, "rb") as raw:
+            yield raw
+    except (OSError, EOFError, zlib.error) as error:
+        raise CannotCompare(f"{path} cannot be read: {error}") from None
+
+
+def _lines(packed: gzip.GzipFile, where: str, wanted: Wanted) -> Iterator[bytes]:
+    """Lines, none of them so long that it fills the memory; of one service only those that name it."""
+    named = None if wanted.service is None else orjson.dumps(wanted.service)
+    rest = b""
+    while piece := packed.read(PIECE_BYTES):
+        whole, _, rest = (rest + piece).rpartition(b"\n")
+        if len(rest) > LINE_BYTES_MAX:
+            raise CannotCompare(f"{where} has a line of over {LINE_BYTES_MAX} bytes")
+        # To look for a name in a million bytes at once is far quicker than to make rows of them.
+        if whole and named is None:
+            yield from whole.split(b"\n")
+        elif named is not None and named in whole:
+            yield from (line for line in whole.split(b"\n") if named in line)
+    if rest and (named is None or named in rest):
+        yield rest
+
+
+def _check_part(filesystem: Any, path: str, part: Part) -> None:
+    """A file that is not the one that was written says nothing about the member."""
+    digest = hashlib.sha256()
+    with _opened(filesystem, path) as raw:
+        while piece := raw.read(PIECE_BYTES):
+            digest.update(piece)
+    if digest.hexdigest() != part.sha256:
+        raise CannotCompare(f"{path} is not the file that its manifest names: the sha256 differs")
+
+
+# --- a running member ----------------------------------------------------------------------------
+
+
+class SpoolWriter:
+    """Writes lines, packed, to a file from its beginning on, over what an attempt before left there."""
+
+    def __init__(self, spool: IO[bytes]) -> None:
+        spool.seek(0)
+        spool.truncate()
+        self._packed = gzip.GzipFile(fileobj=spool, mode="wb", compresslevel=1, mtime=0)
+
+    def __enter__(self) -> "SpoolWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._packed.close()
+
+    def write(self, line: bytes) -> None:
+        self._packed.write(line)
+
+
+def side_of_spool(address: str, spool: IO[bytes], reading: Reading) -> Side:
+    """A member whose lines a ``SpoolWriter`` put into a file that can be read again from its beginning."""
+
+    def rows() -> Iterator[Row]:
+        spool.seek(0)
+        with gzip.GzipFile(fileobj=spool) as packed:
+            yield from reading.rows(_lines(packed, address, reading.wanted), address)
+
+    return Side(address, rows)

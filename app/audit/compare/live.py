@@ -1,0 +1,102 @@
+"""The differences of two running members: asked at the same time, and once more when they differ."""
+
+import contextlib
+import tempfile
+from argparse import Namespace
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain
+from threading import Event
+from typing import IO
+
+from app.audit.client.access import Access, access_of, parse_url
+from app.audit.client.http_client import CallError, MemberClient, Patience
+from app.audit.compare.compare import Difference, Side, compare, lasting
+from app.audit.compare.input import CannotCompare, Reading, SpoolWriter, side_of_spool
+from app.audit.dump.sources import take
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A member as it was given: its address, and how it is called."""
+
+    address: str
+    access: Access
+    namespaces: tuple[str, ...] = ()
+
+
+def live_differences(
+    options: Namespace, reading: Reading, stack: contextlib.ExitStack
+) -> tuple[str, str, Iterator[Difference]]:
+    """Ask both members; return their addresses, as they tell them, and the differences.
+
+    Their rows lie in temporary files, which ``stack`` holds. Members that differ are asked again after the gap, unless
+    that is 0; what they differ in is then told as lasting or not.
+
+    Raises:
+        AccessError: an address or option cannot be used.
+        CannotCompare: a member did not answer, or both are one.
+    """
+    asked = (_asked(options.a, options), _asked(options.b, options))
+    stop = stack.enter_context(_stop_at_the_end())
+    first = _taken(asked, reading, stack, stop)
+    a, b = (side.address for side in first)
+    if a == b:
+        raise CannotCompare(f"both are {a}; two members are needed")
+    differences = compare(*first)
+    one = next(differences, None)
+    if one is None:
+        return a, b, differences
+    if not options.gap:
+        return a, b, chain([one], differences)
+    stop.wait(options.gap)
+    second = _taken(asked, reading, stack, stop)
+    return a, b, lasting(compare(*first), compare(*second))
+
+
+@contextlib.contextmanager
+def _stop_at_the_end() -> Iterator[Event]:
+    stop = Event()
+    try:
+        yield stop
+    finally:
+        stop.set()
+
+
+def _asked(text: str, options: Namespace) -> Asked:
+    scheme, address, path = parse_url(text)
+    return Asked(address, access_of(options, scheme, path), (options.namespace,) if options.namespace else ())
+
+
+def _taken(asked: tuple[Asked, Asked], reading: Reading, stack: contextlib.ExitStack, stop: Event) -> tuple[Side, Side]:
+    with ThreadPoolExecutor(len(asked), thread_name_prefix="compare") as pool:
+        futures = []
+        for one in asked:
+            spool = stack.enter_context(tempfile.TemporaryFile(prefix="rollcall-"))  # noqa: SIM115 (the stack closes it)
+            futures.append((one, spool, pool.submit(_take, one, spool, stop)))
+        try:
+            # What a member calls itself is what the others call its owner.
+            a, b = (side_of_spool(future.result() or one.address, spool, reading) for one, spool, future in futures)
+        except BaseException:
+            stop.set()
+            raise
+    return a, b
+
+
+def _take(asked: Asked, spool: IO[bytes], stop: Event) -> str:
+    """Write the member's rows to the spool, and return what it calls itself, which may be nothing."""
+    patience = Patience(asked.access.retries, stop)
+    client = MemberClient(asked.address, asked.access, patience)
+    try:
+        while True:
+            try:
+                with SpoolWriter(spool) as writer:
+                    return take(client, asked.namespaces, writer.write).address
+            except CallError as error:
+                if not patience.try_again(error):
+                    raise CannotCompare(f"{asked.address} did not answer: {error}") from None
+    except OSError as error:
+        raise CannotCompare(f"the rows of {asked.address} cannot be kept: {error}") from None
+    finally:
+        client.close()

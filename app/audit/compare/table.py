@@ -1,0 +1,121 @@
+"""The differences of two members as text: lines of JSON, or a table for a terminal."""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import orjson
+
+from app.audit.compare.compare import Difference
+
+TABLE_ROWS_MAX = 1_000
+"""Shown in a table; its columns are as wide as what is in them, so they are held until all are known."""
+CELL_WIDTH_MAX = 60
+WIDE = "WF"
+NOT_LASTING = " (late)"
+
+
+def json_line(difference: Difference, a: str, b: str) -> str:
+    """One difference as a line of JSON. ``a`` and ``b`` are the members' addresses."""
+    value = {
+        "finding_class": difference.finding_class.value,
+        "lasting": difference.lasting,
+        "namespace": difference.namespace,
+        "service": difference.service,
+        "cluster": difference.cluster,
+        "ip": difference.ip,
+        "port": difference.port,
+        "ephemeral": difference.ephemeral,
+        "a": {"member": a, "value": difference.a, "version": difference.a_version},
+        "b": {"member": b, "value": difference.b, "version": difference.b_version},
+    }
+    return orjson.dumps(value).decode()
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was shown, in numbers."""
+
+    by_class: Counter[str] = field(default_factory=Counter)
+    late: int = 0
+    services: int = 0
+    _last: tuple[str, str] | None = None
+
+    def count(self, differences: Iterable[Difference]) -> Iterator[Difference]:
+        """Yield the differences, which come in the order of their services, and count them."""
+        for one in differences:
+            self.by_class[one.finding_class.value] += 1
+            self.late += one.lasting is False
+            if (one.namespace, one.service) != self._last:
+                self._last = (one.namespace, one.service)
+                self.services += 1
+            yield one
+
+    @property
+    def total(self) -> int:
+        return self.by_class.total()
+
+    def text(self) -> str:
+        """Such as ``3 differences in 2 services: MISSING 2, WEIGHT 1; 1 of them not in both rounds``."""
+        if not self.total:
+            return "no difference"
+        classes = ", ".join(f"{name} {count}" for name, count in sorted(self.by_class.items()))
+        late = f"; {self.late} of them not alike in both rounds" if self.late else ""
+        return f"{_number(self.total, 'difference')} in {_number(self.services, 'service')}: {classes}{late}"
+
+
+def table(differences: Iterable[Difference], a: str, b: str) -> Iterator[str]:
+    """Lines of a table; beyond ``TABLE_ROWS_MAX`` differences only their number is told. Empty without any."""
+    rows: list[list[str]] = []
+    more = 0
+    for one in differences:
+        if len(rows) == TABLE_ROWS_MAX:
+            more += 1
+        else:
+            rows.append([_cell(cell) for cell in _cells(one)])
+    if not rows:
+        return
+    head = ["CLASS", "SERVICE", "INSTANCE", a, b, f"VERSION {a}", f"VERSION {b}"]
+    columns = [index for index in range(len(head)) if any(row[index] for row in rows)]
+    widths = [max(_width(row[index]) for row in [head, *rows]) for index in columns]
+    for row in [head, *rows]:
+        cells = (row[index] + " " * (width - _width(row[index])) for index, width in zip(columns, widths, strict=True))
+        yield "  ".join(cells).rstrip()
+    if more:
+        yield f"... and {more} more; --json shows them all"
+
+
+def _cells(one: Difference) -> list[str]:
+    late = NOT_LASTING if one.lasting is False else ""
+    kind = " durable" if one.ephemeral is False else ""
+    host = f"[{one.ip}]" if ":" in one.ip else one.ip
+    return [
+        one.finding_class.value + late,
+        f"{one.namespace}/{one.service}",
+        f"{host}:{one.port}#{one.cluster}{kind}" if one.ip else "",
+        one.a,
+        one.b,
+        one.a_version or "",
+        one.b_version or "",
+    ]
+
+
+def _cell(text: str) -> str:
+    """One line of bounded width; what a terminal would act on is shown as its escape."""
+    text = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+    if _width(text) <= CELL_WIDTH_MAX:
+        return text
+    while _width(text) > CELL_WIDTH_MAX - 3:
+        text = text[: min(len(text) - 1, CELL_WIDTH_MAX)]
+    return f"{text}..."
+
+
+def _width(text: str) -> int:
+    return sum(
+        0 if unicodedata.combining(one) else 2 if unicodedata.east_asian_width(one) in WIDE else 1 for one in text
+    )
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

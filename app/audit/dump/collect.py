@@ -1,0 +1,222 @@
+"""The rounds of a dump: all members at the same time, twice, and what was taken of each."""
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from threading import Event
+from typing import Protocol
+
+from app.audit.client.access import Access
+from app.audit.client.http_client import CallError, MemberClient, Patience
+from app.audit.dump.nacos import read_nodes
+from app.audit.dump.sources import take
+from app.audit.dump.store import Store, StoreError
+from app.audit.format.layout import member_folders, round_folder, taken_at_text
+from app.audit.format.manifest import ROUNDS, Manifest, MemberDump, MemberState
+
+MEMBERS_AT_ONCE = 64
+TICK_ROWS = 1_000
+
+
+class Progress(Protocol):
+    """What is told while a round runs, by several threads."""
+
+    def begin(self, number: int, members: int) -> None: ...
+
+    def rows(self, count: int) -> None:
+        """So many rows more; fewer than none when a member is asked anew."""
+        ...
+
+    def member_done(self, address: str, dump: MemberDump) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A dump that is to be taken."""
+
+    addresses: tuple[str, ...]
+    dump_date: str
+    access: Access
+    gap_s: float = 15.0
+    namespaces: tuple[str, ...] = ()
+    rounds: int = ROUNDS
+
+
+@dataclass(slots=True)
+class Dumped:
+    """What was written: the folder of each round, and its manifest."""
+
+    folders: list[str] = field(default_factory=list)
+    manifests: list[Manifest] = field(default_factory=list)
+
+    def absent(self) -> list[tuple[int, MemberDump]]:
+        """The members that are missing in a round, with its number."""
+        return [
+            (one.round, member)
+            for one in self.manifests
+            for member in one.members
+            if member.state is MemberState.ABSENT
+        ]
+
+    def is_empty(self) -> bool:
+        """Whether no member was dumped at all."""
+        return len(self.absent()) == sum(len(one.members) for one in self.manifests)
+
+
+def listed_members(address: str, access: Access) -> tuple[str, ...]:
+    """The addresses that a member lists, whatever their state.
+
+    Raises:
+        CallError: it does not answer, or lists none.
+    """
+    client = MemberClient(address, access, Patience(access.retries, Event()))
+    try:
+        members = read_nodes(client).members
+    finally:
+        client.close()
+    if not members:
+        raise CallError("it tells no list of members")
+    return tuple(dict.fromkeys(one.address for one in members))
+
+
+def take_dump(plan: Plan, store: Store, progress: Progress, stop: Event) -> Dumped:
+    """Take all rounds, each begun ``gap_s`` after the one before began, or when that ended.
+
+    ``stop``: set it to end the dump; the round under way then gets no manifest.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    run = secrets.token_hex(8)
+    dumped = Dumped()
+    known: dict[str, str] = {}
+    began_s = time.monotonic()
+    for number in range(1, plan.rounds + 1):
+        if stop.wait(began_s + (number - 1) * plan.gap_s - time.monotonic()):
+            break
+        taken_at = taken_at_text(_wall_ms())
+        folder = round_folder(store.root, plan.dump_date, taken_at)
+        store.make_folder(folder)
+        progress.begin(number, len(plan.addresses))
+        members = _by_own_address(plan.addresses, _take_round(plan, store, folder, progress, stop), known)
+        if stop.is_set():
+            break
+        manifest = Manifest(run, plan.dump_date, taken_at, number, plan.rounds, plan.gap_s, members)
+        store.write_manifest(folder, manifest)
+        dumped.folders.append(folder)
+        dumped.manifests.append(manifest)
+    return dumped
+
+
+def _take_round(plan: Plan, store: Store, folder: str, progress: Progress, stop: Event) -> list[MemberDump]:
+    names = member_folders(plan.addresses)
+
+    def dump(address: str) -> MemberDump:
+        try:
+            taken = _dump_member(address, plan, store, folder, names[address], progress, stop)
+        except StoreError:
+            stop.set()  # the others need not go on either
+            raise
+        progress.member_done(address, taken)
+        return taken
+
+    with ThreadPoolExecutor(min(len(plan.addresses), MEMBERS_AT_ONCE), thread_name_prefix="dump") as pool:
+        try:
+            return list(pool.map(dump, plan.addresses))
+        except BaseException:
+            stop.set()  # or the pool would wait for calls that nobody wants any more
+            raise
+
+
+def _dump_member(
+    address: str, plan: Plan, store: Store, folder: str, name: str, progress: Progress, stop: Event
+) -> MemberDump:
+    """What was taken of one member, after as many tries as it takes; never a failure of the member's.
+
+    Its address is what it says of itself, empty when it does not.
+    """
+    patience = Patience(plan.access.retries, stop)
+    client = MemberClient(address, plan.access, patience)
+    began_ms, began_s = _wall_ms(), time.monotonic()
+    try:
+        while True:
+            writer = store.writer(folder, name)
+            counter = _Counter(writer.write, progress.rows)
+            began_ms = _wall_ms()
+            try:
+                taken = take(client, plan.namespaces, counter.emit)
+                parts = writer.close()
+                counter.flush()
+                break
+            except CallError as error:
+                writer.discard()
+                counter.take_back()
+                if patience.try_again(error):
+                    continue
+                took_ms = _ms_since(began_s)
+                return MemberDump("", MemberState.ABSENT, error=str(error), taken_ms=began_ms, took_ms=took_ms)
+            except BaseException:
+                writer.discard()
+                raise
+    finally:
+        client.close()
+    return MemberDump(
+        taken.address,
+        MemberState.DUMPED,
+        kind=taken.kind,
+        version=taken.version,
+        taken_ms=began_ms,
+        took_ms=_ms_since(began_s),
+        services=taken.services,
+        instances=taken.instances,
+        members=taken.members,
+        parts=parts,
+    )
+
+
+class _Counter:
+    """Passes rows on, and tells of them now and then."""
+
+    def __init__(self, write: Callable[[bytes], None], tell: Callable[[int], None]) -> None:
+        self._write = write
+        self._tell = tell
+        self._count = 0
+        self._told = 0
+
+    def emit(self, line: bytes) -> None:
+        self._write(line)
+        self._count += 1
+        if self._count - self._told >= TICK_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        self._tell(self._count - self._told)
+        self._told = self._count
+
+    def take_back(self) -> None:
+        self._tell(-self._told)
+        self._count = self._told = 0
+
+
+def _by_own_address(given: Sequence[str], dumps: Sequence[MemberDump], known: dict[str, str]) -> list[MemberDump]:
+    """The dumps under the addresses by which members name each other: owners in rows are named so.
+
+    ``known``: own addresses by given ones, of earlier rounds too, for a member that is absent now. Members that name
+    themselves alike keep the addresses by which they were asked.
+    """
+    known.update({address: dump.address for address, dump in zip(given, dumps, strict=True) if dump.address})
+    own = [known.get(address, address) for address in given]
+    return [
+        replace(dump, address=name if own.count(name) == 1 else address)
+        for address, name, dump in zip(given, own, dumps, strict=True)
+    ]
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _ms_since(began_s: float) -> int:
+    return int((time.monotonic() - began_s) * 1_000)

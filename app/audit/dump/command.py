@@ -1,0 +1,120 @@
+"""``rollcall dump``: every member's state at about one moment, twice, as files for the check."""
+
+import argparse
+import sys
+from datetime import UTC, datetime
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+from app.audit.client.access import (
+    Access,
+    AccessError,
+    access_of,
+    add_access_options,
+    duration_s,
+    names_of,
+    parse_members,
+    parse_url,
+)
+from app.audit.client.arguments import days_argument, night_argument
+
+if TYPE_CHECKING:
+    from app.audit.dump.collect import Dumped, Plan
+    from app.audit.dump.store import Store
+
+ALL_DUMPED, SOME_ABSENT, NOTHING_DUMPED = 0, 1, 2
+
+
+def add_to(subparsers: Any) -> None:
+    """Add the command to a parser's commands."""
+    parser = subparsers.add_parser(
+        "dump",
+        help="write the state of every member to files, for the audit",
+        description="Write what every member holds, of Rollcall, Nacos 1.4, Nacos 2.x or r-nacos, at about one moment "
+        "and twice. A member that does not answer is recorded as absent.",
+        epilog="Exit code: 0 all members were dumped, 1 a member is absent, 2 nothing was dumped or written.",
+    )
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--members", metavar="HOST:PORT,...", help="the members")
+    where.add_argument("--from-cluster", metavar="URL", help="the members that this one lists")
+    parser.add_argument("--out", metavar="URI", required=True, help="a folder, or any URI of fsspec (s3://, hdfs://)")
+    parser.add_argument(
+        "--gap", metavar="TIME", type=duration_s, default=15.0, help="from the start of a round to the next (15s)"
+    )
+    parser.add_argument("--keep", metavar="DAYS", type=days_argument, help="remove nights that are older (keep all)")
+    parser.add_argument(
+        "--namespaces", metavar="ID,...", action="append", default=[], help="also these, where members do not list them"
+    )
+    parser.add_argument(
+        "--date", metavar="YYYY-MM-DD", type=night_argument, help="the night that it belongs to (today, UTC)"
+    )
+    parser.add_argument(
+        "--progress", action=argparse.BooleanOptionalAction, help="show a bar (on a terminal it is shown)"
+    )
+    add_access_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Take the dump and print its folder; return the exit code."""
+    from app.audit.client.http_client import CallError
+    from app.audit.dump.collect import Plan, listed_members, take_dump
+    from app.audit.dump.progress import Bar
+    from app.audit.dump.store import Store, StoreError
+
+    stop = Event()
+    try:
+        access, url_address = _access(options)
+        night = options.date or f"{datetime.now(UTC):%Y-%m-%d}"
+        store = Store(options.out)
+        store.check_writable(f"{store.root}/dump_date={night}")
+        if url_address is None:
+            addresses = parse_members(options.members)
+        else:
+            try:
+                addresses = listed_members(url_address, access)
+            except CallError as error:
+                raise AccessError(f"no member list of {url_address}: {error}") from None
+        plan = Plan(addresses, night, access, options.gap, names_of(options.namespaces))
+        with Bar(sys.stderr, options.progress) as bar:
+            dumped = take_dump(plan, store, bar, stop)
+        _tell(plan, store, dumped)
+        if dumped.is_empty():
+            return NOTHING_DUMPED
+        if options.keep is not None:
+            _remove_old(store, night, options.keep)
+    except (AccessError, StoreError) as error:
+        print(f"rollcall: {error}", file=sys.stderr)
+        return NOTHING_DUMPED
+    except KeyboardInterrupt:
+        print("rollcall: ended before the dump was complete; its last round has no manifest", file=sys.stderr)
+        return NOTHING_DUMPED
+    return SOME_ABSENT if dumped.absent() else ALL_DUMPED
+
+
+def _access(options: argparse.Namespace) -> tuple[Access, str | None]:
+    if options.from_cluster is None:
+        return access_of(options), None
+    scheme, address, context_path = parse_url(options.from_cluster)
+    return access_of(options, scheme, context_path), address
+
+
+def _tell(plan: "Plan", store: "Store", dumped: "Dumped") -> None:
+    """The folder on standard output, all else beside it."""
+    for manifest in dumped.manifests:
+        there = [one for one in manifest.members if not one.error]
+        print(
+            f"round {manifest.round}: {len(there)} of {len(manifest.members)} members, "
+            f"{sum(one.services for one in there)} services, {sum(one.instances for one in there)} instances",
+            file=sys.stderr,
+        )
+    for number, member in dumped.absent():
+        print(f"rollcall: round {number}: member {member.address} is absent: {member.error}", file=sys.stderr)
+    print(store.shown(f"{store.root}/dump_date={plan.dump_date}"))
+
+
+def _remove_old(store: "Store", night: str, keep_days: int) -> None:
+    from app.audit.dump.store import first_kept
+
+    for removed in store.remove_nights_before(first_kept(night, keep_days)):
+        print(f"removed the night {removed}", file=sys.stderr)

@@ -1,0 +1,333 @@
+"""What real Nacos, and others that speak its API, tell of their members, namespaces, services and instances."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.audit.client.http_client import Answer, CallError, MemberClient, Refused, Unusable
+from app.audit.format.manifest import Seen
+from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_GROUP, DEFAULT_NAMESPACE, GROUP_SPLITTER, short_name_of
+
+SERVICES_PAGE = 10_000
+"""Names with their counts, some 150 bytes each: hardly ever more than one page, and so of one moment."""
+INSTANCES_PAGE = 10_000
+PAGES_MAX = 10_000
+NAME_PASSES = 2
+_NO_SUCH_CALL = {404, 405, 501}
+DELETE_TIMEOUT = "preserved.ip.delete.timeout"
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """The members as the asked one lists them, and its own address and release; empty where it does not tell."""
+
+    members: tuple[Seen, ...] = ()
+    address: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An instance as an answer shows it. ``ephemeral`` None: not told."""
+
+    cluster: str
+    ip: str
+    port: int
+    healthy: bool
+    enabled: bool
+    weight: float
+    metadata: Mapping[str, str | None]
+    ephemeral: bool | None = None
+    delete_timeout_ms: int | None = None
+    last_beat_ms: int | None = None
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.cluster, self.ip, self.port
+
+    @property
+    def values(self) -> tuple[float, bool, Mapping[str, str | None]]:
+        """What is registered, so without what is found out."""
+        return self.weight, self.enabled, self.metadata
+
+
+@dataclass(slots=True)
+class ShownService:
+    """A service as clients see it, by cluster."""
+
+    clusters: dict[str, list[Found]] = field(default_factory=dict)
+
+
+# --- members -------------------------------------------------------------------------------------
+
+
+def read_nodes(client: MemberClient) -> Nodes:
+    """
+    Raises:
+        CallError: no answer; one that is refused leaves its part empty.
+    """
+    listed = [one for one in _listed_nodes(client) if isinstance(one, dict) and one.get("address")]
+    members = tuple(Seen(str(one["address"]), str(one.get("state", ""))) for one in listed)
+    own = next((one for one in listed if one["address"] == client.address), None)
+    if own is None:
+        own = _data(client, "/v1/core/cluster/self")
+    if not isinstance(own, dict):
+        own = {}
+    address = str(own.get("address") or "")
+    version = _version(own) or next((_version(one) for one in listed if one["address"] == address), "")
+    if not version:
+        state = _asked(client, "/v1/console/server/state")
+        version = str(state.get("version") or "") if isinstance(state, dict) else ""
+    return Nodes(members, address, version)
+
+
+def _listed_nodes(client: MemberClient) -> list[Any]:
+    for path, name in (("/v1/core/cluster/nodes", "data"), ("/v1/ns/operator/servers", "servers")):
+        answer = _asked(client, path)
+        listed = answer.get(name) if isinstance(answer, dict) else None
+        if isinstance(listed, list):
+            return listed
+    return []
+
+
+def _data(client: MemberClient, path: str) -> Any:
+    answer = _asked(client, path)
+    return answer.get("data") if isinstance(answer, dict) else None
+
+
+def _version(node: Mapping[str, Any]) -> str:
+    info = node.get("extendInfo")
+    return str(info.get("version") or "") if isinstance(info, dict) else ""
+
+
+def _asked(client: MemberClient, path: str) -> Any:
+    """The JSON of an answer, None where the member refuses or gives something else."""
+    try:
+        answer = client.get(path)
+    except Refused as error:
+        if error.passing:
+            raise
+        return None
+    return _json_or_none(answer)
+
+
+def _json_or_none(answer: Answer) -> Any:
+    try:
+        return answer.json()
+    except CallError:
+        return None
+
+
+# --- catalog -------------------------------------------------------------------------------------
+
+
+def read_namespaces(client: MemberClient, wanted: Iterable[str]) -> tuple[str, ...]:
+    """The public namespace, those that are wanted, and those that the member lists."""
+    listed = _data(client, "/v1/console/namespaces")
+    found = [one.get("namespace") for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    # The public one is listed without an id.
+    names = [str(name) if name else DEFAULT_NAMESPACE for name in found]
+    return tuple(dict.fromkeys([DEFAULT_NAMESPACE, *wanted, *names]))
+
+
+def read_names(client: MemberClient, namespace: str) -> tuple[str, ...]:
+    """The full names of a namespace's services, sorted.
+
+    Raises:
+        CallError: no answer, or none of this shape.
+    """
+    found: dict[str, None] = {}
+    for _ in range(NAME_PASSES):
+        count = 0
+        for page in range(1, PAGES_MAX):
+            parameters: dict[str, str | int] = {"namespaceId": namespace, "pageNo": page, "pageSize": SERVICES_PAGE}
+            answer = client.get_json("/v1/ns/catalog/services", parameters)
+            listed = answer.get("serviceList") if isinstance(answer, dict) else None
+            if not isinstance(listed, list):
+                raise CallError("/v1/ns/catalog/services: the answer has no serviceList")
+            count = max(count, _whole(answer.get("count")) or 0)
+            found.update(dict.fromkeys(_full_name(one) for one in listed))
+            if not listed or len(found) >= count:
+                break
+        # What came and went between two pages moved others past them: then once more.
+        if len(found) >= count:
+            break
+    return tuple(sorted(found))
+
+
+def _full_name(listed: Any) -> str:
+    name = listed.get("name") if isinstance(listed, dict) else None
+    if not isinstance(name, str) or not name:
+        raise CallError("/v1/ns/catalog/services: a service has no name")
+    return name if GROUP_SPLITTER in name else f"{listed.get('groupName') or DEFAULT_GROUP}{GROUP_SPLITTER}{name}"
+
+
+def read_shown(client: MemberClient, namespace: str, names: Iterable[str]) -> dict[str, ShownService]:
+    """Services with their clusters and instances, as many as the member tells in one answer; by full name.
+
+    Shape of the answer: serviceName, groupName, clusterMap {name: {hosts}}; health is ``valid``, and whether an
+    instance is ephemeral is not told. Source: Nacos 1.4.1 CatalogController.listDetail.
+    """
+    wanted = set(names)
+    if not wanted:
+        return {}
+    # As many as there are, and some that come meanwhile: then all come, whatever the page, which is counted from 0
+    # by some and from 1 by others.
+    parameters: dict[str, str | int] = {"namespaceId": namespace, "withInstances": "true"}
+    parameters |= {"pageNo": 1, "pageSize": len(wanted) + 1_000}
+    try:
+        answer = _json_or_none(client.get("/v1/ns/catalog/services", parameters))
+    except Refused as error:
+        if error.passing:
+            raise
+        return {}
+    shown: dict[str, ShownService] = {}
+    for one in answer if isinstance(answer, list) else []:
+        clusters = one.get("clusterMap") if isinstance(one, dict) else None
+        if not isinstance(clusters, dict):
+            continue
+        name = f"{one.get('groupName') or DEFAULT_GROUP}{GROUP_SPLITTER}{short_name_of(str(one.get('serviceName')))}"
+        if name in wanted:
+            shown[name] = ShownService({cluster: list(_hosts(cluster, value)) for cluster, value in clusters.items()})
+    return shown
+
+
+def _hosts(cluster: str, value: Any) -> Iterator[Found]:
+    hosts = value.get("hosts") if isinstance(value, dict) else None
+    for one in hosts if isinstance(hosts, list) else []:
+        host = _object(one, "/v1/ns/catalog/services")
+        yield read_instance({"healthy": host.get("valid"), **host, "clusterName": cluster}, ephemeral=None)
+
+
+def read_service(client: MemberClient, namespace: str, name: str, clusters: Iterable[str] = ()) -> ShownService | None:
+    """A service with every instance that it has in its clusters; None when there is no such service (any more).
+
+    Raises:
+        CallError: no answer, or none of this shape.
+    """
+    names = list(clusters)
+    if not names:
+        try:
+            known = _cluster_names(client, namespace, name)
+        except Refused as error:
+            if error.status not in _NO_SUCH_CALL:
+                raise
+            return _read_without_clusters(client, namespace, name)
+        if known is None:
+            return None
+        names = known
+    found = ShownService()
+    for cluster in names:
+        if (instances := _cluster_instances(client, namespace, name, cluster)) is not None:
+            found.clusters[cluster] = instances
+    return found
+
+
+def _read_without_clusters(client: MemberClient, namespace: str, name: str) -> ShownService:
+    """As ``read_service``, of a member that names no clusters, and lists all for whichever is asked for.
+
+    Source: r-nacos 0.8.8.
+    """
+    found = ShownService()
+    for one in _cluster_instances(client, namespace, name, DEFAULT_CLUSTER) or []:
+        found.clusters.setdefault(one.cluster, []).append(one)
+    return found
+
+
+def _cluster_names(client: MemberClient, namespace: str, name: str) -> list[str] | None:
+    path = "/v1/ns/catalog/service"
+    answer = _unless_unknown(client, path, _service_parameters(namespace, name))
+    if answer is None:
+        return None
+    clusters = answer.get("clusters") if isinstance(answer, dict) else None
+    if not isinstance(clusters, list):
+        raise CallError(f"{path}: the answer has no clusters")
+    return [str(one["name"]) for one in clusters if isinstance(one, dict) and one.get("name")]
+
+
+def _cluster_instances(client: MemberClient, namespace: str, name: str, cluster: str) -> list[Found] | None:
+    path = "/v1/ns/catalog/instances"
+    found: list[Found] = []
+    for page in range(1, PAGES_MAX):
+        parameters = _service_parameters(namespace, name)
+        parameters |= {"clusterName": cluster, "pageNo": page, "pageSize": INSTANCES_PAGE}
+        answer = _unless_unknown(client, path, parameters)
+        if answer is None:
+            return None
+        listed = answer.get("list") if isinstance(answer, dict) else None
+        if not isinstance(listed, list):
+            raise CallError(f"{path}: the answer has no list")
+        found += [read_instance({"clusterName": cluster, **_object(one, path)}) for one in listed]
+        if not listed or len(found) >= (_whole(answer.get("count")) or 0):
+            return found
+    raise Unusable(f"{path}: over {PAGES_MAX} pages")
+
+
+def _service_parameters(namespace: str, name: str) -> dict[str, str | int]:
+    return {"namespaceId": namespace, "serviceName": name, "groupName": name.partition(GROUP_SPLITTER)[0]}
+
+
+def _unless_unknown(client: MemberClient, path: str, parameters: Mapping[str, str | int]) -> Any:
+    try:
+        answer = client.get_json(path, parameters)
+    except Refused as error:
+        # 404, or 500 with the same text where the console's error handler comes first.
+        if error.status in (400, 404, 500) and "not found" in error.said:
+            return None
+        raise
+    if answer is None:
+        raise CallError(f"{path}: the answer is null")
+    return answer
+
+
+# --- instances -----------------------------------------------------------------------------------
+
+
+def read_instance(value: Mapping[str, Any], ephemeral: bool | None = True) -> Found:
+    """An instance of a datum or of the catalog; ``ephemeral`` is what it is when it does not say.
+
+    Raises:
+        CallError: it has no address.
+    """
+    ip, port = value.get("ip"), _whole(value.get("port"))
+    if not isinstance(ip, str) or port is None:
+        raise CallError("an instance has no ip or port")
+    pairs = value.get("metadata")
+    metadata = {name: _text(one) for name, one in pairs.items()} if isinstance(pairs, dict) else {}
+    told = value.get("ephemeral")
+    timeout_ms = _whole(value.get("ipDeleteTimeout"))
+    if timeout_ms is None and (text := metadata.get(DELETE_TIMEOUT)) and text.isascii() and text.isdecimal():
+        timeout_ms = int(text)
+    return Found(
+        cluster=str(value.get("clusterName") or DEFAULT_CLUSTER),
+        ip=ip,
+        port=port,
+        healthy=value.get("healthy") is not False,
+        enabled=value.get("enabled") is not False,
+        weight=_weight(value.get("weight")),
+        metadata=metadata,
+        ephemeral=told if isinstance(told, bool) else ephemeral,
+        delete_timeout_ms=timeout_ms,
+        last_beat_ms=_whole(value.get("lastBeat")),
+    )
+
+
+def _object(value: Any, path: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise CallError(f"{path}: an instance is no object")
+    return value
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _weight(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 1.0
+
+
+def _text(value: Any) -> str | None:
+    """A metadata value as the text that Java's members make of it."""
+    if value is None or isinstance(value, str):
+        return value
+    return str(value).lower() if isinstance(value, bool) else str(value)

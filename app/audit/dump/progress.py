@@ -1,0 +1,63 @@
+"""The bar that shows how far a dump is."""
+
+from threading import Lock
+from types import TracebackType
+from typing import Self, TextIO
+
+from tqdm import tqdm
+
+from app.audit.format.manifest import MemberDump
+
+
+class _Bar(tqdm):
+    monitor_interval = 0
+    """No thread beside the bar."""
+
+
+class Bar:
+    """Rows of a round so far, and how many members are done. Thread-safe.
+
+    ``wanted`` None: on a terminal only.
+    """
+
+    def __init__(self, file: TextIO, wanted: bool | None) -> None:
+        self._file = file
+        self._shown = file.isatty() if wanted is None else wanted
+        self._lock = Lock()
+        self._bar: _Bar | None = None
+        self._members = self._done = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def begin(self, number: int, members: int) -> None:
+        """A round begins."""
+        with self._lock:
+            self._close()
+            self._members, self._done = members, 0
+            self._bar = _Bar(
+                desc=f"round {number}", unit=" rows", unit_scale=True, file=self._file, disable=not self._shown
+            )
+
+    def rows(self, count: int) -> None:
+        """So many rows more, or fewer when a member is asked anew."""
+        with self._lock:
+            if self._bar is not None:
+                self._bar.update(count)
+
+    def member_done(self, address: str, dump: MemberDump) -> None:
+        """One member is through, in whatever state."""
+        with self._lock:
+            self._done += 1
+            if self._bar is not None:
+                self._bar.set_postfix_str(f"{self._done} of {self._members} members")
+
+    def _close(self) -> None:
+        bar, self._bar = self._bar, None
+        if bar is not None:
+            bar.close()

@@ -1,0 +1,1 @@
+"""The format of dumps and findings: rows, manifest, folders."""

@@ -1,0 +1,183 @@
+"""The manifest of one round of a dump: what was taken of which member, and what its files must be.
+
+It is written last, so a folder without one is a dump that is under way or was cut off.
+"""
+
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import orjson
+from marshmallow import EXCLUDE, Schema, ValidationError, fields, post_load, validate
+
+from app.audit.format.rows import FIELDS, FORMAT
+
+MANIFEST_NAME = "manifest.json"
+ROUNDS = 2
+
+
+class ManifestError(Exception):
+    """The file is no manifest that this version can read; the text names the field."""
+
+
+class MemberState(StrEnum):
+    DUMPED = "dumped"
+    ABSENT = "absent"
+    """It did not answer; its ``error`` says how."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file of rows. ``path`` is relative to the round's folder; ``bytes`` and ``sha256`` are of the file itself."""
+
+    path: str
+    rows: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A member as another one lists it; ``state`` is UP, DOWN, SUSPICIOUS and so on."""
+
+    address: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDump:
+    """What was taken of one member. ``kind`` is ``rollcall``, ``nacos-1`` or ``catalog``; times are wall-clock ms."""
+
+    address: str
+    state: MemberState
+    kind: str = ""
+    version: str = ""
+    error: str = ""
+    taken_ms: int = 0
+    took_ms: int = 0
+    services: int = 0
+    instances: int = 0
+    members: list[Seen] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One round. Rounds of one dump share ``run``; ``round`` counts from 1 to ``rounds``."""
+
+    run: str
+    dump_date: str
+    taken_at: str
+    round: int
+    rounds: int
+    gap_s: float
+    members: list[MemberDump]
+    format: int = FORMAT
+    fields: list[str] = field(default_factory=lambda: list(FIELDS))
+
+    def member(self, address: str) -> MemberDump | None:
+        return next((one for one in self.members if one.address == address), None)
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    return orjson.dumps(asdict(manifest), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def decode_manifest(body: bytes) -> Manifest:
+    """Read a manifest.
+
+    Raises:
+        ManifestError: it is damaged, or of a format that is not known here.
+    """
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        raise ManifestError("it is not JSON") from None
+    if not isinstance(value, dict):
+        raise ManifestError("it is not a JSON object")
+    if value.get("format") != FORMAT:
+        raise ManifestError(f"field 'format' is {value.get('format')!r}; this version reads {FORMAT}")
+    try:
+        manifest: Manifest = _MANIFEST.load(value)
+    except ValidationError as error:
+        raise ManifestError(_first(error.normalized_messages())) from None
+    return manifest
+
+
+def _first(messages: Any, path: str = "") -> str:
+    """The first of marshmallow's messages, with the path of its field."""
+    if isinstance(messages, dict):
+        name, rest = next(iter(messages.items()))
+        return _first(rest, path if name == "_schema" else f"{path}.{name}" if path else str(name))
+    text = messages[0] if isinstance(messages, list) else messages
+    return f"field '{path}': {text}" if path else str(text)
+
+
+class _Base(Schema):
+    class Meta:
+        unknown = EXCLUDE
+
+
+_COUNT = validate.Range(min=0)
+
+
+class _PartSchema(_Base):
+    # Of the round's folder and no other: a path that climbs out is refused.
+    path = fields.String(
+        required=True, validate=validate.Regexp(r"member=[A-Za-z0-9_.-]+/part-[A-Za-z0-9_-]+\.jsonl\.gz")
+    )
+    rows = fields.Integer(required=True, strict=True, validate=_COUNT)
+    bytes = fields.Integer(required=True, strict=True, validate=_COUNT)
+    sha256 = fields.String(required=True, validate=validate.Regexp(r"[0-9a-f]{64}"))
+
+    @post_load
+    def _make(self, data: dict[str, Any], **_: Any) -> Part:
+        return Part(**data)
+
+
+class _SeenSchema(_Base):
+    address = fields.String(required=True)
+    state = fields.String(required=True)
+
+    @post_load
+    def _make(self, data: dict[str, Any], **_: Any) -> Seen:
+        return Seen(**data)
+
+
+class _MemberSchema(_Base):
+    address = fields.String(required=True, validate=validate.Length(min=1))
+    state = fields.Enum(MemberState, by_value=True, required=True)
+    kind = fields.String()
+    version = fields.String()
+    error = fields.String()
+    taken_ms = fields.Integer(strict=True)
+    took_ms = fields.Integer(strict=True)
+    services = fields.Integer(strict=True, validate=_COUNT)
+    instances = fields.Integer(strict=True, validate=_COUNT)
+    members = fields.List(fields.Nested(_SeenSchema))
+    parts = fields.List(fields.Nested(_PartSchema))
+
+    @post_load
+    def _make(self, data: dict[str, Any], **_: Any) -> MemberDump:
+        return MemberDump(**data)
+
+
+class _ManifestSchema(_Base):
+    format = fields.Integer(required=True, strict=True)
+    run = fields.String(required=True, validate=validate.Length(min=1))
+    dump_date = fields.String(required=True, validate=validate.Regexp(r"\d{4}-\d\d-\d\d"))
+    taken_at = fields.String(required=True, validate=validate.Regexp(r"\d{8}T\d{6}\.\d{3}Z"))
+    round = fields.Integer(required=True, strict=True, validate=validate.Range(min=1))
+    rounds = fields.Integer(required=True, strict=True, validate=validate.Range(min=1))
+    gap_s = fields.Float(required=True)
+    members = fields.List(fields.Nested(_MemberSchema), required=True)
+    fields_ = fields.List(fields.String(), data_key="fields")
+
+    @post_load
+    def _make(self, data: dict[str, Any], **_: Any) -> Manifest:
+        if "fields_" in data:
+            data["fields"] = data.pop("fields_")
+        return Manifest(**data)
+
+
+_MANIFEST = _ManifestSchema()

@@ -1,0 +1,1 @@
+"""What people and monitors read of a check: page, plots, summary, textfile, alert."""

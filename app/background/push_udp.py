@@ -1,0 +1,281 @@
+"""The push-udp thread: sends pushes to subscribers of v1 SDKs, and takes their acknowledgements."""
+
+import logging
+import selectors
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import orjson
+
+from app.naming.push.board import Push, PushBoard, PushRecord, Subscriber
+from app.naming.wire.zipped import ZippedHead
+from distro.ports import Clock
+
+LOG = logging.getLogger(__name__)
+GZIP_FROM_BYTES = 1_024
+"""Source: Nacos 1.4.1 PushService.compressIfNecessary; clients look at the magic."""
+DATAGRAM_BYTES_MAX = 65_507
+ACK_BYTES_MAX = 4_096
+ACKS_PER_TURN = 256
+SENDS_PER_TURN = 64
+"""Then acknowledgements are read: the system keeps about 250 of them per socket, and drops what comes on top."""
+SEND_WAIT_S = 0.05
+"""For room in the buffer of a socket, once per datagram."""
+BUFFER_BYTES = 4 << 20
+"""Asked for; the system gives what it allows."""
+IDLE_S = 1.0
+INBOX_MAX = 200_000
+INBOX_WAKE_FROM = 1_024
+"""Queries are not urgent; from so many on they are taken out of turn."""
+
+BuildPayload = Callable[[Subscriber], bytes]
+"""The list answer of today for a subscriber, as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packet:
+    """A push but for its reference, the last value in it: what subscribers share is made and compressed once."""
+
+    head: bytes | ZippedHead
+
+    @classmethod
+    def of(cls, payload: bytes) -> "Packet":
+        """Shape: ``{"type": "dom", "data": list JSON as text, "lastRefTime": reference}``, gzip from 1 KiB."""
+        plain = b'{"type":"dom","data":' + orjson.dumps(payload.decode()) + b',"lastRefTime":'
+        return cls(plain if len(plain) < GZIP_FROM_BYTES else ZippedHead.of(plain))
+
+    def datagram(self, reference: int) -> bytes:
+        """The bytes for one subscriber."""
+        tail = b"%d}" % reference
+        return self.head.with_end(tail) if isinstance(self.head, ZippedHead) else self.head + tail
+
+
+def reference_of(ack: bytes) -> int | None:
+    """The reference that an acknowledgement names, as a number or as text; None when it is none."""
+    try:
+        fields = orjson.loads(ack)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(fields, dict) or not str(fields.get("type", "")).endswith("-ack"):
+        return None
+    reference = fields.get("lastRefTime")
+    if isinstance(reference, str):
+        text = reference.strip()
+        return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None
+    return reference if isinstance(reference, int) and not isinstance(reference, bool) and reference > 0 else None
+
+
+class UdpPusher:
+    """Owns the sockets and the board. What is told here is taken in its order; a hot call never waits."""
+
+    def __init__(self, board: PushBoard, build: BuildPayload, clock: Clock) -> None:
+        self._board = board
+        self._build = build
+        self._clock = clock
+        self._lock = threading.Lock()
+        """Of the board. Held by whoever takes the inbox, but never by those who fill it."""
+        self._inbox: deque[Subscriber | tuple[str, str]] = deque()
+        self._outbox: deque[Push] = deque()
+        self._packets: dict[tuple[str, str], dict[tuple[str, bool], Packet]] = {}
+        """Of services with pushes in the outbox, by what the answers differ in."""
+        self._awake = False
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name="push-udp", daemon=False)
+        self._sockets: dict[bool, socket.socket] = {}
+        """One for clients that answer, one for the others.
+
+        Datagrams to a machine that is gone wait in the system until nobody tells its hardware address, some seconds.
+        They count against the socket's buffer, and would leave the living no room in it.
+        """
+        self._selector = selectors.DefaultSelector()
+        self._wake_out, self._wake_in = socket.socketpair()
+        for one in (self._wake_out, self._wake_in):
+            one.setblocking(False)
+
+    def start(self) -> None:
+        """Open the sockets, on all of the machine's addresses: clients announce any of theirs."""
+        for answering in (True, False):
+            opened = self._sockets[answering] = open_socket()
+            self._selector.register(opened, selectors.EVENT_READ)
+        self._selector.register(self._wake_out, selectors.EVENT_READ)
+        self._thread.start()
+
+    def stop(self, timeout_s: float) -> bool:
+        """End the thread and close the sockets; return whether that took under ``timeout_s``. May be called twice."""
+        self._stopped = True
+        self._wake()
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+        ended = not self._thread.is_alive()
+        if ended:
+            self._selector.close()
+            for one in (*self._sockets.values(), self._wake_out, self._wake_in):
+                one.close()
+        return ended
+
+    # --- from any thread ------------------------------------------------------------------------
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Note a subscriber. Done before the answer is built, no change after it is missed."""
+        self._put(subscriber)
+        if len(self._inbox) >= INBOX_WAKE_FROM:
+            self._wake()
+
+    def changed(self, namespace: str, service: str) -> None:
+        """A service changed: its subscribers are told from the push thread."""
+        # With an empty inbox the board knows all who subscribed; nearly all changes are nobody's business.
+        if self._inbox or self._board.has(namespace, service):
+            self._put((namespace, service))
+            self._wake()
+
+    def subscribers(self, namespace: str) -> list[Subscriber]:
+        """All of a namespace."""
+        with self._lock:
+            self._take_inbox()
+            return self._board.subscribers(namespace)
+
+    def state(self, *, reset: bool) -> tuple[PushRecord, list[tuple[Subscriber, int, int]]]:
+        """Counters, and what is not acknowledged yet; ``reset`` starts counting anew."""
+        with self._lock:
+            record, waiting = self._board.record.copy(), self._board.waiting()
+            if reset:
+                self._board.reset_record()
+            return record, waiting
+
+    def _put(self, told: Subscriber | tuple[str, str]) -> None:
+        if len(self._inbox) < INBOX_MAX:
+            self._inbox.append(told)
+        else:
+            self._board.record.overrun += 1
+
+    def _wake(self) -> None:
+        if self._awake:
+            return
+        self._awake = True
+        try:
+            self._wake_in.send(b"\0")
+        except (BlockingIOError, OSError):
+            return  # a full pipe wakes as well; a closed one belongs to a node that stopped
+
+    # --- the thread -----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        wait_s = IDLE_S
+        while not self._stopped:
+            try:
+                wait_s = self._turn(wait_s)
+            except Exception:
+                LOG.exception("a push failed in an unforeseen way; pushing goes on")
+                wait_s = 0 if self._outbox else IDLE_S
+
+    def _turn(self, wait_s: float) -> float:
+        """Wait, take what came, send a part of what is due; return how long to wait next."""
+        for key, _ in self._selector.select(wait_s):
+            if key.fileobj is self._wake_out:
+                self._wake_out.recv(ACK_BYTES_MAX)
+            elif isinstance(key.fileobj, socket.socket):
+                self._read_acks(key.fileobj)
+        # Before the inbox is taken: who comes later wakes again.
+        self._awake = False
+        with self._lock:
+            self._take_inbox()
+            pushes, next_ms = self._board.tick(self._clock.monotonic_ms())
+        self._outbox.extend(pushes)
+        for _ in range(min(len(self._outbox), SENDS_PER_TURN)):
+            self._send(self._outbox.popleft())
+        if self._outbox:
+            return 0
+        self._packets.clear()
+        if next_ms is None:
+            return IDLE_S
+        return min(max(next_ms - self._clock.monotonic_ms(), 0) / 1_000, IDLE_S)
+
+    def _take_inbox(self) -> None:
+        """Let the board have what was told up to now. With the lock."""
+        now_ms = self._clock.monotonic_ms()
+        for _ in range(len(self._inbox)):
+            told = self._inbox[0]
+            if isinstance(told, Subscriber):
+                self._board.subscribe(told, now_ms)
+            else:
+                self._packets.pop(told, None)
+                self._board.changed(*told, now_ms)
+            # Not before the board knows it: see ``changed``.
+            self._inbox.popleft()
+
+    def _read_acks(self, opened: socket.socket) -> None:
+        references = []
+        for _ in range(ACKS_PER_TURN):
+            try:
+                references.append(reference_of(opened.recv(ACK_BYTES_MAX)))
+            except OSError:
+                break  # nothing more, or a client's closed port that the system reports here
+        with self._lock:
+            now_ms = self._clock.monotonic_ms()
+            for reference in references:
+                if reference is not None:
+                    self._board.acknowledged(reference, now_ms)
+
+    def _send(self, push: Push) -> None:
+        one = push.subscriber
+        datagram = self._packet(one).datagram(push.reference)
+        if len(datagram) > min(one.bytes_max, DATAGRAM_BYTES_MAX):
+            with self._lock:
+                self._board.unsendable(push)
+            return
+        opened = self._sockets[push.answering]
+        mapped = opened.family == socket.AF_INET6 and ":" not in one.ip
+        address = (f"::ffff:{one.ip}" if mapped else one.ip, one.port)
+        try:
+            opened.sendto(datagram, address)
+        except BlockingIOError:
+            # The others get no second chance: they would take the time of those who answer.
+            if not (push.answering and _sent_after_wait(opened, datagram, address)):
+                with self._lock:
+                    self._board.record.unsent += 1
+        except OSError as error:
+            LOG.debug("a push to %s:%d failed: %s", one.ip, one.port, error)
+
+    def _packet(self, one: Subscriber) -> Packet:
+        packets = self._packets.setdefault((one.namespace, one.service), {})
+        kind = (one.clusters, one.java)
+        if (packet := packets.get(kind)) is None:
+            packet = packets[kind] = Packet.of(self._build(one))
+        return packet
+
+
+def _sent_after_wait(opened: socket.socket, datagram: bytes, address: tuple[str, int]) -> bool:
+    with selectors.DefaultSelector() as selector:
+        selector.register(opened, selectors.EVENT_WRITE)
+        if not selector.select(SEND_WAIT_S):
+            return False
+    try:
+        opened.sendto(datagram, address)
+    except OSError:
+        return False
+    return True
+
+
+def open_socket() -> socket.socket:
+    """A socket on all of the machine's addresses, of both families where it has them."""
+    try:
+        opened = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+    except OSError:
+        opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        if opened.family == socket.AF_INET6:
+            opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            opened.bind(("::", 0))
+        else:
+            opened.bind(("0.0.0.0", 0))
+    except OSError:
+        opened.close()
+        opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        opened.bind(("0.0.0.0", 0))
+    opened.setblocking(False)
+    for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+        opened.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
+    return opened

@@ -1,0 +1,1 @@
+"""Settings: read once, checked at once. Imports no other package of the project."""

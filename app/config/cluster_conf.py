@@ -1,0 +1,28 @@
+"""The text of a member list: cluster.conf, or the setting nacos.member.list."""
+
+from app.config.addresses import join_address, split_address
+from app.config.settings_keys import SettingError
+
+_ALLOWED = "ip, ip:port, host:port or [ipv6]:port, one a line or several with commas between; # begins a comment"
+
+
+def parse_members(text: str, origin: str = "the member list") -> tuple[str, ...]:
+    """Return the listed members as ``host:port``, in their order and each once.
+
+    The text of an address is kept as it is written: members know each other by it, character by character.
+
+    Raises:
+        SettingError: an entry is no address; names ``origin`` and the line.
+    """
+    members: dict[str, None] = {}
+    lines = text.splitlines()
+    for number, line in enumerate(lines, 1):
+        for entry in filter(None, (part.strip() for part in line.split("#", 1)[0].split(","))):
+            try:
+                # Sample files of Nacos carry ``?raft_port=8807``, which Nacos 1.4 does not read either.
+                host, port = split_address(entry.split("?", 1)[0])
+            except ValueError as error:
+                where = f"{origin}, line {number}" if len(lines) > 1 else origin
+                raise SettingError(f"{where}: {entry!r} is no member address ({error}); allowed: {_ALLOWED}") from None
+            members[join_address(host, port)] = None
+    return tuple(members)

@@ -1,0 +1,308 @@
+"""Settings: environment over application.properties over default; Nacos's keys; read once, checked at once."""
+
+import difflib
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from app.config import settings_keys as keys
+from app.config.addresses import is_loopback, join_address, own_address
+from app.config.cluster_conf import parse_members
+from app.config.properties import parse_properties
+from app.config.settings_keys import Key, SettingError, snake
+from distro.config import DistroConfig
+
+__all__ = ["SettingError", "Settings", "read_settings"]
+
+T = TypeVar("T")
+REQUESTS_END_S = 3
+"""What running requests are given when a node stops, before it sends its last changes."""
+NODE_END_S = 5
+"""What the node may take to stop beyond sending these."""
+
+RPC_SDK_OFFSET, RPC_CLUSTER_OFFSET = 1_000, 1_001
+"""From the HTTP port to those of gRPC; SDKs and members of Nacos 2.x compute them so."""
+PORT_MAX = 65_535
+
+_OURS = "rollcall."
+_SERVICE_LINK = re.compile(r"ROLLCALL_(SERVICE_HOST|SERVICE_PORT|PORT)(_.*)?")
+"""What Kubernetes puts into the environment of every pod beside a service named rollcall."""
+
+
+@dataclass(frozen=True, slots=True)
+class RpcPort:
+    """One of the two gRPC ports."""
+
+    port: int
+    message_bytes_max: int
+    keep_alive_ms: int
+    keep_alive_timeout_ms: int
+    permit_keep_alive_ms: int
+    certificate: Path | None
+    private_key: Path | None
+    """Both or none; with them the port speaks TLS."""
+    trusted: Path | None = None
+    """Whom this node trusts at the other members' ports; the own certificate when there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class RpcSettings:
+    """The gRPC ports, for SDKs and for members."""
+
+    sdk: RpcPort
+    cluster: RpcPort
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the operator decided, checked and with defaults filled in; `settings_keys` says what each is for."""
+
+    host: str
+    port: int
+    context_path: str
+    """Begins with a slash and ends without one; empty when requests have no prefix."""
+    standalone: bool
+    members: tuple[str, ...]
+    """``host:port`` of every member, this node included; standalone, of this node alone."""
+    self_address: str
+    data_dir: Path
+    conf_dir: Path
+    cluster_conf: Path
+    """Where the member list is looked for first; the file need not be there."""
+    log_level: str
+    http_threads: int
+    announce: bool
+    expire_instance: bool
+    client_expiry_ms: int
+    clean_empty: bool
+    warm_age_ms_max: int
+    identity_key: str
+    identity_value: str = field(repr=False)
+    distro: DistroConfig
+    rpc: RpcSettings | None
+    """None without gRPC."""
+    warnings: tuple[str, ...]
+    """What the operator should know, though the node starts."""
+
+    @property
+    def stop_timeout_s(self) -> int:
+        """How long this node may take from SIGTERM to its end before it is killed."""
+        return REQUESTS_END_S + NODE_END_S + math.ceil(self.distro.drain_ms_max / 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """Where values come from, the first that has one wins; a blank value counts as none."""
+
+    overrides: Mapping[str, str]
+    environ: Mapping[str, str]
+    file: Path = Path()
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def find(self, key: Key[T]) -> tuple[str, str]:
+        """Return the text of a setting, and in words where it stands."""
+        for name in key.names:
+            if text := self.overrides.get(name, "").strip():
+                return text, "command line"
+        for name in (*key.names, *map(snake, key.names)):
+            if text := self.environ.get(name, "").strip():
+                return text, f"environment variable {name}"
+        for name in key.names:
+            if text := self.properties.get(name, "").strip():
+                return text, str(self.file)
+        return key.default, "default"
+
+    def get(self, key: Key[T]) -> T:
+        text, origin = self.find(key)
+        try:
+            return key.kind.parse(text)
+        except ValueError:
+            raise SettingError(f"{key.name}={text} ({origin}) is not allowed: {key.kind.allowed}") from None
+
+    def warnings(self) -> Iterator[str]:
+        """Name the keys of ours that nobody reads. Nacos's files hold many keys of its own; those are no mistake."""
+        names = [name for key in keys.KEYS for name in key.names if name.startswith(_OURS)]
+        snakes = [snake(name) for name in names]
+        for given in (self.overrides, self.environ, self.properties):
+            for name in sorted(given):
+                snaked = given is self.environ and name.startswith(snake(_OURS)) and not _SERVICE_LINK.fullmatch(name)
+                known = snakes if snaked else names
+                if (snaked or name.startswith(_OURS)) and name not in known:
+                    near = difflib.get_close_matches(name, known, n=1)
+                    hint = f"; did you mean {near[0]}?" if near else ""
+                    yield f"{name} is no setting of this version and is not followed{hint}"
+        for key in (keys.CONF_DIR, keys.NACOS_HOME):
+            if self.properties.get(key.name):
+                yield f"{key.name} has no effect in {self.file}, which was found without it"
+
+
+def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+    """Return the settings of this node: ``overrides`` by key, over the environment, over the file, over defaults.
+
+    Raises:
+        SettingError: a value that is not allowed, or values that contradict each other.
+    """
+    sources = _Sources(overrides or {}, os.environ if environ is None else environ)
+    conf_dir = _conf_dir(sources)
+    file = conf_dir / "application.properties"
+    sources = replace(sources, file=file, properties=_read_properties(file))
+    host, port, cluster_conf = sources.get(keys.HOST_KEY), sources.get(keys.PORT), conf_dir / "cluster.conf"
+    listed = _listed_members(sources, cluster_conf)
+    standalone = _standalone(sources, listed, cluster_conf)
+    members = () if standalone or listed is None else listed
+    server_ip = sources.get(keys.SERVER_IP)
+    self_address = join_address(server_ip, port) if server_ip else own_address(members, host, port)
+    identity_key, identity_value = _identity(sources)
+    return Settings(
+        host=host,
+        port=port,
+        context_path=sources.get(keys.CONTEXT),
+        standalone=standalone,
+        # Nacos, too, adds a node that is not in its own list.
+        members=members if self_address in members else (*members, self_address),
+        self_address=self_address,
+        data_dir=sources.get(keys.DATA_DIR),
+        conf_dir=conf_dir,
+        cluster_conf=cluster_conf,
+        log_level=sources.get(keys.LOG_LEVEL),
+        http_threads=sources.get(keys.HTTP_THREADS),
+        announce=sources.get(keys.ANNOUNCE),
+        expire_instance=sources.get(keys.EXPIRE_INSTANCE),
+        client_expiry_ms=sources.get(keys.CLIENT_EXPIRY),
+        clean_empty=sources.get(keys.CLEAN_EMPTY),
+        warm_age_ms_max=sources.get(keys.WARM_AGE),
+        identity_key=identity_key,
+        identity_value=identity_value,
+        distro=_distro_config(sources),
+        rpc=_rpc(sources, port),
+        warnings=(
+            *sources.warnings(),
+            *_member_warnings(standalone, listed or (), self_address),
+            *_exposure_warnings(host, port, identity_key),
+        ),
+    )
+
+
+def _conf_dir(sources: _Sources) -> Path:
+    if chosen := sources.get(keys.CONF_DIR):
+        if not chosen.is_dir():
+            origin = sources.find(keys.CONF_DIR)[1]
+            raise SettingError(f"{keys.CONF_DIR.name}={chosen} ({origin}) is not allowed: a folder that exists")
+        return chosen
+    home = sources.get(keys.NACOS_HOME)
+    return home / "conf" if home else Path("conf").absolute()
+
+
+def _read_text(file: Path) -> str | None:
+    """Return the text of a configuration file; None when there is none."""
+    try:
+        content = file.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise SettingError(f"{file} cannot be read: {error.strerror}") from None
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        # What Java's Properties.load takes a file for.
+        return content.decode("latin-1")
+
+
+def _read_properties(file: Path) -> dict[str, str]:
+    try:
+        return parse_properties(_read_text(file) or "")
+    except ValueError as error:
+        raise SettingError(f"{file} cannot be read: {error}") from None
+
+
+def _listed_members(sources: _Sources, cluster_conf: Path) -> tuple[str, ...] | None:
+    """Return the member list as configured, which may be empty; None when there is none."""
+    sources.get(keys.LOOKUP_TYPE)
+    if (text := _read_text(cluster_conf)) is not None:
+        return parse_members(text, str(cluster_conf))
+    text, origin = sources.find(keys.MEMBER_LIST)
+    return parse_members(text, f"{keys.MEMBER_LIST.name} ({origin})") if text else None
+
+
+def _standalone(sources: _Sources, listed: tuple[str, ...] | None, cluster_conf: Path) -> bool:
+    standalone = sources.get(keys.STANDALONE)
+    if standalone is False and listed is None:
+        raise SettingError(
+            f"{keys.STANDALONE.name}=false ({sources.find(keys.STANDALONE)[1]}) needs a member list: "
+            f"write {cluster_conf} or set {keys.MEMBER_LIST.name}"
+        )
+    return not listed if standalone is None else standalone
+
+
+def _identity(sources: _Sources) -> tuple[str, str]:
+    key, value = sources.get(keys.IDENTITY_KEY), sources.get(keys.IDENTITY_VALUE)
+    if bool(key) != bool(value):
+        raise SettingError(
+            f"{keys.IDENTITY_KEY.name} and {keys.IDENTITY_VALUE.name} need each other: set both, or none"
+        )
+    return key, value
+
+
+def _distro_config(sources: _Sources) -> DistroConfig:
+    config = DistroConfig(**{name: sources.get(key) for name, key in keys.DISTRO.items()})
+    interval = keys.DISTRO["report_interval_ms"]
+    for name in ("refused_down_ms", "silent_down_ms"):
+        key = keys.DISTRO[name]
+        text, origin = sources.find(key)
+        if int(text) <= config.report_interval_ms:
+            raise SettingError(
+                f"{key.name}={text} ({origin}) is not allowed: more than {interval.name}={config.report_interval_ms}, "
+                "as members would go DOWN between reports"
+            )
+    # Nacos has one wait where we have a first and a longest one; its key, set low, is both.
+    return replace(config, retry_delay_ms=min(config.retry_delay_ms, config.retry_delay_ms_max))
+
+
+def _rpc(sources: _Sources, port: int) -> RpcSettings | None:
+    if not sources.get(keys.RPC_ENABLED):
+        return None
+    if port + RPC_CLUSTER_OFFSET > PORT_MAX:
+        raise SettingError(
+            f"{keys.PORT.name}={port} is not allowed with gRPC, which needs port {port + RPC_CLUSTER_OFFSET} too: "
+            f"at most {PORT_MAX - RPC_CLUSTER_OFFSET}, or {keys.RPC_ENABLED.name}=false"
+        )
+    return RpcSettings(
+        _rpc_port(sources, keys.RPC_SDK, port + RPC_SDK_OFFSET),
+        _rpc_port(sources, keys.RPC_CLUSTER, port + RPC_CLUSTER_OFFSET),
+    )
+
+
+def _rpc_port(sources: _Sources, of_port: Mapping[str, Key[Any]], port: int) -> RpcPort:
+    certificate, private_key = (of_port[name] for name in ("certificate", "private_key"))
+    chosen = RpcPort(port=port, **{name: sources.get(key) for name, key in of_port.items()})
+    if (chosen.certificate is None) != (chosen.private_key is None):
+        raise SettingError(f"{certificate.name} and {private_key.name} need each other: set both, or none")
+    files = [(certificate, chosen.certificate), (private_key, chosen.private_key)]
+    if (trusted := of_port.get("trusted")) is not None:
+        files.append((trusted, chosen.trusted))
+    for key, file in files:
+        if file is not None and not file.is_file():
+            raise SettingError(f"{key.name}={file} ({sources.find(key)[1]}) is not allowed: a file that exists")
+    return chosen
+
+
+def _member_warnings(standalone: bool, listed: tuple[str, ...], self_address: str) -> Iterator[str]:
+    if standalone and listed:
+        yield f"{keys.STANDALONE.name} is true: the members listed ({', '.join(listed)}) are left alone"
+    elif listed and self_address not in listed:
+        yield (
+            f"this node, {self_address}, is not among the members listed ({', '.join(listed)}) and was added; the "
+            f"others' lists must have it too, or {keys.SERVER_IP.name} must be the host that they have for it"
+        )
+
+
+def _exposure_warnings(host: str, port: int, identity_key: str) -> Iterator[str]:
+    if not is_loopback(host) and not identity_key:
+        yield (
+            f"LISTENING ON {join_address(host, port)} WITHOUT A CLUSTER SECRET: everyone who reaches this port can "
+            f"read and change the registry. Set {keys.IDENTITY_KEY.name} and {keys.IDENTITY_VALUE.name}."
+        )

@@ -1,0 +1,373 @@
+"""Every setting that there is: its names, what it may be, its default, and what it is for."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from app.config.addresses import check_host
+from distro.config import DistroConfig
+
+T = TypeVar("T")
+
+
+class SettingError(Exception):
+    """A setting with which the node cannot start; the text is meant for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """What a value may be, in words, and how its text becomes a value; ``parse`` raises ValueError for any other."""
+
+    allowed: str
+    parse: Callable[[str], T]
+
+
+@dataclass(frozen=True, slots=True)
+class Key(Generic[T]):
+    """One setting. ``names[0]`` is its name; the others are older or other spellings of Nacos."""
+
+    names: tuple[str, ...]
+    kind: Kind[T]
+    default: str
+    purpose: str
+
+    @property
+    def name(self) -> str:
+        return self.names[0]
+
+
+def snake(name: str) -> str:
+    """Return the environment's spelling of a dotted name: ``nacos.member.list`` is ``NACOS_MEMBER_LIST``."""
+    return re.sub(r"[.-]", "_", name).upper()
+
+
+def whole(lowest: int, highest: int) -> Kind[int]:
+    """A whole number within bounds, both included."""
+
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"[+-]?[0-9]{1,18}", text) or not lowest <= int(text) <= highest:
+            raise ValueError
+        return int(text)
+
+    return Kind(f"a whole number from {lowest} to {highest}", parse)
+
+
+def one_of(*choices: str) -> Kind[str]:
+    """One word of a few, in whatever case."""
+    by_folded = {choice.casefold(): choice for choice in choices}
+
+    def parse(text: str) -> str:
+        if (folded := text.casefold()) not in by_folded:
+            raise ValueError
+        return by_folded[folded]
+
+    return Kind(" or ".join(choices), parse)
+
+
+def _parse_flag(text: str) -> bool:
+    # The words that Spring takes, as Nacos's own files may hold any of them.
+    if (folded := text.casefold()) not in {"true", "yes", "on", "1", "false", "no", "off", "0"}:
+        raise ValueError
+    return folded in {"true", "yes", "on", "1"}
+
+
+def _parse_context_path(text: str) -> str:
+    path = "/" + text.strip("/")
+    if not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+|/", path):
+        raise ValueError
+    return path.rstrip("/")
+
+
+FLAG = Kind("true or false", _parse_flag)
+FLAG_OR_NONE: Kind[bool | None] = Kind("true or false", lambda text: _parse_flag(text) if text else None)
+TEXT = Kind("any text", str)
+FOLDER = Kind("the path of a folder", lambda text: Path(text).expanduser().absolute())
+FOLDER_OR_NONE: Kind[Path | None] = Kind(FOLDER.allowed, lambda text: FOLDER.parse(text) if text else None)
+FILE_OR_NONE: Kind[Path | None] = Kind("the path of a file", lambda text: FOLDER.parse(text) if text else None)
+HOST = Kind("an IP address or host name", check_host)
+HOST_OR_NONE: Kind[str | None] = Kind(HOST.allowed, lambda text: check_host(text) if text else None)
+CONTEXT_PATH = Kind("a path of letters, digits and . _ ~ - such as /nacos, or / for none", _parse_context_path)
+LOOKUP = Kind("file; address-server is not supported yet", one_of("file").parse)
+
+HOST_KEY = Key(("server.address",), HOST, "127.0.0.1", "The address to listen on; 0.0.0.0 is every one of the machine.")
+PORT = Key(("server.port",), whole(1, 65535), "8848", "The port of the HTTP API.")
+CONTEXT = Key(
+    ("server.servlet.contextPath", "server.servlet.context-path"),
+    CONTEXT_PATH,
+    "/nacos",
+    "What the path of every request begins with.",
+)
+STANDALONE = Key(
+    ("nacos.standalone",),
+    FLAG_OR_NONE,
+    "",
+    "One node without others, whatever members are listed. Without this setting: when no members are listed.",
+)
+MEMBER_LIST = Key(
+    ("nacos.member.list",),
+    TEXT,
+    "",
+    "The members of the cluster with commas between, this node too; read when there is no cluster.conf.",
+)
+LOOKUP_TYPE = Key(
+    ("nacos.core.member.lookup.type",),
+    LOOKUP,
+    "file",
+    "Where the member list comes from: file is cluster.conf or nacos.member.list.",
+)
+SERVER_IP = Key(
+    ("nacos.server.ip",),
+    HOST_OR_NONE,
+    "",
+    "This node's host as the others list it. Without this setting: the listed address that is this machine's.",
+)
+NACOS_HOME = Key(("nacos.home",), FOLDER_OR_NONE, "", "A Nacos home folder, for its conf folder.")
+CONF_DIR = Key(
+    ("rollcall.conf.dir",),
+    FOLDER_OR_NONE,
+    "",
+    "The folder of application.properties and cluster.conf. Without this setting: conf in nacos.home, else ./conf.",
+)
+DATA_DIR = Key(("rollcall.data.dir",), FOLDER, "./data", "The folder for what this node keeps; for one node only.")
+LOG_LEVEL = Key(
+    ("rollcall.log.level",), one_of("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "The least level that is logged."
+)
+HTTP_THREADS = Key(
+    ("rollcall.http.threads",),
+    whole(4, 512),
+    "48",
+    "How many HTTP calls that may block are worked on at once; beats, lists and registrations are not among them.",
+)
+CLEAN_EMPTY = Key(
+    ("nacos.naming.empty-service.auto-clean",),
+    FLAG,
+    "true",
+    "Forget a service some minutes after its last instance, unless it was created by a call of its own.",
+)
+WARM_AGE = Key(
+    ("rollcall.warm.maxAgeMs",),
+    whole(0, 86_400_000),
+    "600000",
+    "Instances that the data folder remembers are used by a starting node if they are not older; 0 keeps none.",
+)
+CLIENT_EXPIRY = Key(
+    ("nacos.naming.client.expired.time",),
+    whole(10_000, 86_400_000),
+    "180000",
+    "What a client publishes that is connected to another member goes when that has not confirmed it for so long.",
+)
+ANNOUNCE = Key(
+    ("rollcall.announce",), FLAG, "true", "Print warnings about settings, and a line when the node is ready."
+)
+EXPIRE_INSTANCE = Key(
+    ("nacos.naming.expireInstance",), FLAG, "true", "Remove instances whose beats have stopped; false only marks them."
+)
+IDENTITY_KEY = Key(
+    ("nacos.core.auth.server.identity.key",), TEXT, "", "The header by which members know each other's requests."
+)
+IDENTITY_VALUE = Key(("nacos.core.auth.server.identity.value",), TEXT, "", "What that header must hold; a secret.")
+
+RPC_ENABLED = Key(
+    ("rollcall.rpc.enabled",), FLAG, "true", "Serve gRPC: SDKs on server.port + 1000, members on server.port + 1001."
+)
+_MESSAGE_BYTES = whole(65_536, 1_073_741_824)
+_KEEP_ALIVE_MS = whole(1_000, 86_400_000)
+
+
+def _rpc_keys(port: str, whose: str, tls: str) -> dict[str, Key[Any]]:
+    """The keys of one gRPC port, by the name of the field in RpcPort."""
+    prefix = f"nacos.remote.server.grpc.{port}"
+    return {
+        "message_bytes_max": Key(
+            (f"{prefix}.max-inbound-message-size",),
+            _MESSAGE_BYTES,
+            "10485760",
+            f"Bytes of the largest gRPC message of {whose}.",
+        ),
+        "keep_alive_ms": Key(
+            (f"{prefix}.keep-alive-time",),
+            _KEEP_ALIVE_MS,
+            "7200000",
+            f"A gRPC connection of {whose} that is silent for so long is pinged.",
+        ),
+        "keep_alive_timeout_ms": Key(
+            (f"{prefix}.keep-alive-timeout",),
+            _KEEP_ALIVE_MS,
+            "20000",
+            f"How long the answer to a ping of {whose} may take.",
+        ),
+        "permit_keep_alive_ms": Key(
+            (f"{prefix}.permit-keep-alive-time",),
+            whole(0, 86_400_000),
+            "10000",
+            f"More frequent pings of {whose} end the connection.",
+        ),
+        "certificate": Key(
+            (f"nacos.remote.{tls}.rpc.tls.certChainFile",),
+            FILE_OR_NONE,
+            "",
+            f"The chain of certificates (PEM) for TLS towards {whose}; without it that port is plain.",
+        ),
+        "private_key": Key(
+            (f"nacos.remote.{tls}.rpc.tls.certPrivateKey",),
+            FILE_OR_NONE,
+            "",
+            f"The private key (PEM) for TLS towards {whose}.",
+        ),
+    }
+
+
+RPC_SDK = _rpc_keys("sdk", "SDKs", "server")
+RPC_CLUSTER = _rpc_keys("cluster", "members", "peer") | {
+    "trusted": Key(
+        ("nacos.remote.peer.rpc.tls.trustCollectionChainPath",),
+        FILE_OR_NONE,
+        "",
+        "The certificates (PEM) that a member's is checked against when this node connects to it with TLS; without it "
+        "that is the own chain.",
+    )
+}
+
+_DATA = "nacos.core.protocol.distro.data"
+_MS = whole(0, 60_000)
+_INTERVAL_MS = whole(100, 3_600_000)
+_TIMEOUT_MS = whole(100, 60_000)
+
+_DISTRO: dict[str, tuple[tuple[str, ...], Kind[int], str]] = {
+    "sync_delay_ms": (
+        (f"{_DATA}.sync.delayMs", f"{_DATA}.sync_delay_ms"),
+        _MS,
+        "How long a change waits for others of its key before it is sent; 0 sends at once.",
+    ),
+    "sync_spacing_ms": (
+        ("rollcall.distro.syncSpacingMs",),
+        _MS,
+        "The least time from one send to a member to the next; what changes meanwhile goes with that.",
+    ),
+    "sync_timeout_ms": ((f"{_DATA}.sync.timeoutMs",), _TIMEOUT_MS, "How long one send to a member may take."),
+    "retry_delay_ms": (
+        ("rollcall.distro.retryDelayMs",),
+        whole(10, 60_000),
+        "The first wait after a failed send; it doubles with each failure.",
+    ),
+    "retry_delay_ms_max": (
+        (f"{_DATA}.sync.retryDelayMs", f"{_DATA}.sync_retry_delay_ms"),
+        whole(10, 600_000),
+        "The longest wait after a failed send.",
+    ),
+    "batch_keys_max": (("nacos.naming.distro.batchSyncKeyCount",), whole(1, 100_000), "Keys in one send."),
+    "verify_interval_ms": (
+        (f"{_DATA}.verify.intervalMs", f"{_DATA}.verify_interval_ms"),
+        _INTERVAL_MS,
+        "How often members compare what they hold.",
+    ),
+    "verify_timeout_ms": ((f"{_DATA}.verify.timeoutMs",), _TIMEOUT_MS, "How long one comparison may take."),
+    "load_timeout_ms": ((f"{_DATA}.load.timeoutMs",), _TIMEOUT_MS, "How long one member may take to give its data."),
+    "load_retry_delay_ms": (
+        (f"{_DATA}.load.retryDelayMs", f"{_DATA}.load_retry_delay_ms"),
+        whole(10, 600_000),
+        "The wait after a failed load from all members.",
+    ),
+    "load_refused_ms": (
+        ("rollcall.distro.load.refusedMs",),
+        _MS,
+        "A member that refused connections for so long counts as absent for the load.",
+    ),
+    "load_wait_ms_max": (
+        ("rollcall.distro.load.waitMs",),
+        whole(0, 600_000),
+        "A starting node serves after so long when no member had anything to give.",
+    ),
+    "report_interval_ms": (
+        ("rollcall.distro.report.intervalMs",),
+        whole(100, 60_000),
+        "How often a node reports to each member.",
+    ),
+    "report_timeout_ms": (("rollcall.distro.report.timeoutMs",), _TIMEOUT_MS, "How long one report may take."),
+    "refused_down_ms": (
+        ("rollcall.distro.refusedDownMs",),
+        _INTERVAL_MS,
+        "A member that refused connections for so long is DOWN.",
+    ),
+    "silent_down_ms": (("rollcall.distro.silentDownMs",), _INTERVAL_MS, "A member silent for so long is DOWN."),
+    "steady_ms": (
+        ("rollcall.distro.steadyMs",),
+        whole(0, 3_600_000),
+        "A member that was DOWN must be reachable for so long before keys move back to it.",
+    ),
+    "fail_access_max": (
+        ("nacos.core.member.fail-access-cnt",),
+        whole(0, 1_000),
+        "Failed reports in a row that a member survives in a cluster with Java members.",
+    ),
+    "pause_ms": (
+        ("rollcall.distro.pauseMs",),
+        _INTERVAL_MS,
+        "A pause of this process longer than this moves every deadline on by as much.",
+    ),
+    "tombstone_slack_ms": (
+        ("rollcall.distro.tombstoneSlackMs",),
+        whole(0, 86_400_000),
+        "How much longer than its delete time-out a removed instance is remembered.",
+    ),
+    "claim_interval_ms": (
+        ("rollcall.distro.claimIntervalMs",),
+        _MS,
+        "A node claims one key at most once in so long.",
+    ),
+    "inbox_events_max": (
+        ("rollcall.distro.inboxEventsMax",),
+        whole(1_000, 10_000_000),
+        "Events that may wait for the replication thread.",
+    ),
+    "body_bytes_max": (
+        ("rollcall.distro.bodyBytesMax",),
+        whole(65_536, 1_073_741_824),
+        "Bytes of the largest body taken from a member, unpacked.",
+    ),
+    "drain_ms_max": (
+        ("rollcall.distro.drainMs",),
+        _MS,
+        "How long a stopping node waits for changes that are still to be sent.",
+    ),
+}
+
+
+def _distro_keys() -> dict[str, Key[int]]:
+    defaults = DistroConfig()
+    return {
+        field: Key(names, kind, str(getattr(defaults, field)), purpose)
+        for field, (names, kind, purpose) in _DISTRO.items()
+    }
+
+
+DISTRO = _distro_keys()
+"""The keys of DistroConfig, by the name of its field."""
+
+KEYS: tuple[Key[Any], ...] = (
+    HOST_KEY,
+    PORT,
+    CONTEXT,
+    STANDALONE,
+    MEMBER_LIST,
+    LOOKUP_TYPE,
+    SERVER_IP,
+    NACOS_HOME,
+    CONF_DIR,
+    DATA_DIR,
+    LOG_LEVEL,
+    HTTP_THREADS,
+    ANNOUNCE,
+    EXPIRE_INSTANCE,
+    CLIENT_EXPIRY,
+    CLEAN_EMPTY,
+    WARM_AGE,
+    IDENTITY_KEY,
+    IDENTITY_VALUE,
+    RPC_ENABLED,
+    *RPC_SDK.values(),
+    *RPC_CLUSTER.values(),
+    *DISTRO.values(),
+)

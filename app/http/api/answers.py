@@ -1,0 +1,172 @@
+"""The replies that are made in more than one place: JSON, errors of filters, refusals of calls that come too early."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+
+from app.http.api.agents import is_peer, is_redirect
+from app.http.api.call import CLIENT_AGENT, JSON, TEXT, Call, Forward, Reply, Services
+from app.naming.model.nacos_errors import NacosError, NoRight
+from app.naming.records.records import record_tag
+from distro.errors import CodecError, NotInitialized
+from distro.types import CAPABILITY_CLIENTS_ONLY, MemberState
+
+NAMING = ("/v1/ns", "/v2/ns")
+SWITCHES_PATHS = ("/v1/ns/operator/switches", "/v1/ns/ops/switches")
+_BELOW_NAMING = tuple(f"{path}/" for path in NAMING)
+_UP = MemberState.UP
+"""Python 3.11 needs ten times as long to look a member up in its class."""
+NOT_RESPONSIBLE = "Rollcall-Not-Responsible"
+"""Header of an answer that means: nothing was executed, ask the responsible member."""
+
+
+def json_reply(value: Any) -> Reply:
+    return Reply(200, orjson.dumps(value), JSON)
+
+
+def json_array_reply(values: Iterable[Any]) -> Reply:
+    """An array of what may be large, each made, written and let go of by itself: other threads go on between two."""
+    return Reply(200, b"[" + b",".join([orjson.dumps(value) for value in values]) + b"]", JSON)
+
+
+def text_reply(status: int, text: str) -> Reply:
+    # What is no UTF-8 cannot come here from a call, but an error's text may hold a peer's or a file's.
+    return Reply(status, text.encode("utf-8", "replace"), TEXT)
+
+
+def not_serving(status: str) -> Reply:
+    """The refusal of a member that does not serve now: without a content type, as the filter of real Nacos answers."""
+    return Reply(503, f"server is {status} now, please try again later!".encode(), None)
+
+
+def error_reply(error: NacosError | CodecError | NotInitialized) -> Reply:
+    """The answer to a refusal, in the declared status and its bare text."""
+    match error:
+        case NacosError():
+            return text_reply(error.status, error.text)
+        case CodecError():
+            return text_reply(400, str(error))
+        case NotInitialized():
+            return not_serving(MemberState.STARTING.value)
+
+
+def filter_error(call: Call, status: int, message: str, wall_ms: int, headers: dict[str, str] | None = None) -> Reply:
+    """An error in the JSON shape of Nacos's filters. Shape: timestamp, status, error, message, path."""
+    moment = datetime.fromtimestamp(wall_ms / 1000, UTC)
+    body = {
+        "timestamp": f"{moment:%Y-%m-%dT%H:%M:%S}.{wall_ms % 1000:03d}+0000",
+        "status": status,
+        "error": HTTPStatus(status).phrase,
+        "message": message,
+        "path": call.uri,
+    }
+    return Reply(status, orjson.dumps(body), JSON, headers or {})
+
+
+def server_status(services: Services) -> str:
+    """What this node says of itself: its own state, and while that is UP, what an operator put in its place."""
+    state = services.cluster.state()
+    if state is not MemberState.UP:
+        return state.value
+    return services.durable.overridden_status or state.value
+
+
+def refuse_unless_up(call: Call, services: Services) -> Reply | None:
+    """The refusal of a naming call that is limited, or comes while the node does not serve; members pass the latter.
+
+    Source: Nacos 1.4.1 TrafficReviseFilter.
+    """
+    if not is_naming(call.path) or is_open(services):
+        return None
+    if limited := _limited(call, services):
+        return limited
+    status = server_status(services)
+    if status == MemberState.UP.value or is_peer(call.agent):
+        return None
+    if status == ("READ_ONLY" if call.method in ("GET", "HEAD") else "WRITE_ONLY"):
+        return None
+    return not_serving(status)
+
+
+def is_open(services: Services) -> bool:
+    """Whether there is nothing for which any naming call could be refused; nearly always so, and quickly seen."""
+    switches = services.durable.switches
+    return services.cluster.state() is _UP and not switches.limited_url_map and not services.durable.overridden_status
+
+
+def _limited(call: Call, services: Services) -> Reply | None:
+    """The empty answer with the status that an operator set for a path. The switches themselves are never limited."""
+    limits = services.durable.switches.limited_url_map
+    if not limits or call.path in SWITCHES_PATHS:
+        return None
+    target = f"{call.uri}?{call.raw_query.decode('utf-8', 'replace') or 'null'}"
+    status = next((status for url, status in limits.items() if target.startswith(url)), None)
+    return None if status is None else Reply(status, b"", None)
+
+
+def is_naming(path: str) -> bool:
+    return path.startswith(_BELOW_NAMING) or path in NAMING
+
+
+def elsewhere(call: Call, services: Services, service: str) -> Reply | Forward | None:
+    """What to answer to a write that this node must not execute; None when it must.
+
+    A call that a member passed on goes no further: two members that disagree would send it in a circle. That of real
+    Nacos since 2.0 does: it knows owners of addresses, not of services, and all that it passes on is one of us's.
+    Source: Nacos 1.4.8 and 2.3.1 DistroFilter.
+    """
+    if refusal := _refuse_early_write(services):
+        return refusal
+    if services.cluster.responsible(service):
+        return None
+    return _redirected(call, services) or Forward(service)
+
+
+def durable_elsewhere(call: Call, services: Services, *keys: str) -> Reply | Forward | None:
+    """As ``elsewhere``, for a write of the durable records of these keys, which share one owner.
+
+    That is a member of our own kind: real Nacos keeps such data in a way of its own.
+    """
+    if refusal := _refuse_early_write(services):
+        return refusal
+    tag = record_tag(keys[0])
+    if services.cluster.responsible_durable(tag):
+        return None
+    # Only our own kind passes such calls on, and marks them. An operator may call by the name of a member, as that is
+    # how a server is reached whose status refuses clients.
+    passed_on = CLIENT_AGENT in call.headers
+    return (_redirected(call, services) if passed_on else None) or Forward(tag, keys)
+
+
+def _refuse_early_write(services: Services) -> Reply | None:
+    state = services.cluster.state()
+    # Members, too: the one that passed the call on holds it, and finds another owner.
+    return None if state is _UP else not_serving(state.value)
+
+
+def _redirected(call: Call, services: Services) -> Reply | None:
+    if not is_redirect(call.agent) or _is_from_nacos_2(call, services):
+        return None
+    message = f"receive invalid redirect request from peer {call.remote_ip}"
+    return filter_error(call, 400, message, services.wall_ms(), {NOT_RESPONSIBLE: "1"})
+
+
+def _is_from_nacos_2(call: Call, services: Services) -> bool:
+    """Whether real Nacos since 2.0 passed the call on; our own kind names the client that it does that for."""
+    if CLIENT_AGENT in call.headers:
+        return False
+    cluster = services.cluster
+    return any(CAPABILITY_CLIENTS_ONLY in cluster.capabilities(one) for one in cluster.java_peers_at(call.remote_ip))
+
+
+def require_member(call: Call, services: Services) -> None:
+    """Refuse members' calls from anywhere else.
+
+    Raises:
+        NoRight: the caller's address is not that of a listed member.
+    """
+    if not services.cluster.is_listed(call.remote_ip):
+        raise NoRight(f"{call.remote_ip} is not the address of a listed member")

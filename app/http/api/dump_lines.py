@@ -1,0 +1,148 @@
+"""The dump of this node: what it holds, as rows, made while they are sent."""
+
+from collections.abc import Iterable, Iterator
+from threading import BoundedSemaphore
+from typing import Any, Protocol
+
+import orjson
+
+from app.audit.format.rows import FORMAT, ClientKind, encode_row, instance_row, service_row
+from app.naming.model.model import Instance, ServiceMoment
+from app.naming.records.durable_service import DurableService
+from app.naming.registry.union import of_clients_only
+from app.naming.service import NamingService
+from distro.types import NO_VERSION, Version
+
+DUMPS_MAX = 2
+"""At a time: each holds a thread of the door for as long as its reader takes."""
+CHUNK_BYTES = 65_536
+
+
+class Owners(Protocol):
+    """Who is responsible for what, as this node sees it."""
+
+    def responsible(self, tag: str) -> bool: ...
+
+    def map_srv(self, tag: str) -> str: ...
+
+    def map_srv_durable(self, tag: str) -> str: ...
+
+
+class Dumps:
+    """The dumps that are under way. Thread-safe."""
+
+    def __init__(self, dumps_max: int = DUMPS_MAX) -> None:
+        self._free = BoundedSemaphore(dumps_max)
+
+    def begin(self, lines: Iterable[bytes]) -> "Dump | None":
+        """Return the lines as chunks, or None while as many are read as may be.
+
+        The place is taken until the dump is closed.
+        """
+        return Dump(lines, self._free) if self._free.acquire(blocking=False) else None
+
+
+class Dump:
+    """Lines in chunks of about ``CHUNK_BYTES``. Not a generator: one that never began would not free its place."""
+
+    def __init__(self, lines: Iterable[bytes], place: BoundedSemaphore) -> None:
+        self._chunks = _chunks(lines)
+        self._place: BoundedSemaphore | None = place
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._chunks
+
+    def close(self) -> None:
+        """Free the place; may be called twice."""
+        place, self._place = self._place, None
+        if place is not None:
+            place.release()
+
+
+def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
+    buffer = bytearray()
+    for line in lines:
+        buffer += line
+        if len(buffer) >= CHUNK_BYTES:
+            yield bytes(buffer)
+            buffer.clear()
+    if buffer:
+        yield bytes(buffer)
+
+
+def dump_lines(
+    header: dict[str, Any], naming: NamingService, durable: DurableService, owners: Owners
+) -> Iterator[bytes]:
+    """The lines of a dump: the header, each service's row and those of its instances, the counts at the end.
+
+    The rows of a service are of one moment. Who reads no last line knows that the dump was cut off.
+    """
+    yield _line({"kind": "member", "format": FORMAT, **header})
+    services = instances = 0
+    for moment in naming.moments():
+        services += 1
+        rows = _rows(moment, naming, durable, owners)
+        service = next(rows)
+        instances += service["instances"]
+        yield encode_row(service)
+        yield from map(encode_row, rows)
+    yield _line({"kind": "end", "services": services, "instances": instances})
+
+
+def _rows(
+    moment: ServiceMoment, naming: NamingService, durable: DurableService, owners: Owners
+) -> Iterator[dict[str, Any]]:
+    namespace, name = moment.namespace, moment.full_name
+    owner, is_ours = owners.map_srv(name), owners.responsible(name)
+    of_clients = of_clients_only(moment) if moment.published else []
+    count = len(moment.held) + len(moment.persistent) + len(of_clients)
+    yield service_row(namespace, name, _text(moment.version), owner, count)
+    for held in moment.held.values():
+        yield _row(
+            namespace,
+            name,
+            held.instance,
+            version=_text(held.version),
+            owner=owner,
+            # A copy's time is what the owner said of it when it last changed.
+            beat_age_ms=naming.silent_ms(held) if is_ours else None,
+            delete_timeout_ms=held.delete_timeout_ms,
+            client=ClientKind.HTTP,
+        )
+    for instance in of_clients:
+        yield _row(namespace, name, instance, client=ClientKind.GRPC)
+    durable_owner = owners.map_srv_durable(name) if moment.persistent else ""
+    for instance in moment.persistent.values():
+        version = durable.version_of(namespace, instance)
+        yield _row(
+            namespace,
+            name,
+            instance,
+            version=_text(version) if version is not None else None,
+            owner=durable_owner,
+            client=ClientKind.DURABLE,
+        )
+
+
+def _row(namespace: str, service: str, instance: Instance, **rest: Any) -> dict[str, Any]:
+    return instance_row(
+        namespace=namespace,
+        service=service,
+        cluster=instance.cluster_name,
+        ip=instance.ip,
+        port=instance.port,
+        ephemeral=instance.ephemeral,
+        healthy=instance.healthy,
+        enabled=instance.enabled,
+        weight=instance.weight,
+        metadata=instance.metadata,
+        **rest,
+    )
+
+
+def _text(version: Version) -> str | None:
+    return None if version == NO_VERSION else version.to_text()
+
+
+def _line(value: dict[str, Any]) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)

@@ -1,0 +1,71 @@
+"""Tells the owners of instances of the beats that came here, from the event loop."""
+
+import asyncio
+import logging
+from http import HTTPStatus
+
+from app.http.api.beats import Batch, encode_batch
+from app.http.api.call import Services
+from app.http.forward.member_link import LinkAnswer, LinkResult
+from app.http.forward.on_loop import LoopForwarder
+from distro.clock import SystemClock
+from distro.errors import CodecError
+from distro.ports import Clock
+
+SEND_S = 0.2
+ANSWER_S = 2.0
+PATH = "/v1/ns/distro/beats"
+
+log = logging.getLogger(__name__)
+
+
+class BeatSender:
+    """Sends what was collected, every ``SEND_S``. One batch in flight to each owner."""
+
+    def __init__(self, services: Services, forwarder: LoopForwarder, clock: Clock | None = None) -> None:
+        self._services = services
+        self._forwarder = forwarder
+        self._clock = clock or SystemClock()
+        self._in_flight: set[str] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopped = False
+        if not services.cluster.standalone:
+            self._timer = forwarder.loop.call_later(SEND_S, self._send)
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _send(self) -> None:
+        self._timer = self._forwarder.loop.call_later(SEND_S, self._send)
+        beats, now_ms = self._services.beats, self._clock.monotonic_ms()
+        self._services.http.beats_collected = beats.collected
+        for owner, batch in beats.take(now_ms, self._in_flight):
+            if not self._ask(owner, batch, now_ms):
+                beats.put_back(owner, batch)
+
+    def _ask(self, owner: str, batch: Batch, now_ms: int) -> bool:
+        request = self._forwarder.request_to_own("PUT", PATH, owner, encode_batch(batch, now_ms))
+        deadline_s = self._forwarder.loop.time() + ANSWER_S
+
+        def done(result: LinkResult) -> None:
+            self._in_flight.discard(owner)
+            self._on_result(owner, batch, result)
+
+        self._in_flight.add(owner)
+        if self._forwarder.ask(owner, request, deadline_s, done, own_kind=True):
+            return True
+        self._in_flight.discard(owner)
+        return False
+
+    def _on_result(self, owner: str, batch: Batch, result: LinkResult) -> None:
+        if self._stopped:
+            return
+        if isinstance(result, LinkAnswer) and result.status == HTTPStatus.OK:
+            try:
+                self._services.beats.note_unknown(result.body)
+            except CodecError as error:
+                log.warning("%s: %s", owner, error)
+            return
+        self._services.beats.put_back(owner, batch)

@@ -1,0 +1,318 @@
+"""Kept connections from the event loop to the members of the cluster.
+
+To a member of our own kind requests are pipelined on one connection or two, and those of one turn of the loop leave in
+one write. Real Nacos gets one request at a time on each of a few connections.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import cast
+
+import httptools
+
+from app.config.addresses import split_address
+
+PIPELINED_LINKS = 2
+PIPELINED_LOAD = 64
+"""Requests under way on one connection, before another is opened."""
+JAVA_LINKS = 8
+JOIN_S = 0.002
+WAITING_MAX = 4_096
+"""Requests to one member that are under way or wait for a connection."""
+ANSWER_BYTES_MAX = 1024 * 1024
+"""Of headers and body together."""
+CONNECT_S = 1.0
+IDLE_S = 10.0
+"""A connection that was quiet for longer is not used again: Tomcat closes one after 20 s, maybe just as we send."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class LinkAnswer:
+    """What a member answered. Header names are in lower case."""
+
+    status: int
+    body: bytes
+    headers: dict[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class NotSent:
+    """Nothing was sent: there is no connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotAnswered:
+    """It was sent, and may have been executed."""
+
+
+LinkResult = LinkAnswer | NotSent | NotAnswered
+Done = Callable[[LinkResult], None]
+
+
+@dataclass(slots=True)
+class _Exchange:
+    request: bytes
+    deadline_s: float
+    done: Done | None
+    """None when who asked was told."""
+
+    def tell(self, result: LinkResult) -> None:
+        """Tell who asked, once. What goes wrong there is not to hurt those who wait on the same connection."""
+        done, self.done = self.done, None
+        if done is not None:
+            try:
+                done(result)
+            except Exception:
+                log.exception("what a member answered was not taken")
+
+
+class MemberLink(asyncio.Protocol):
+    """One connection. Everything happens on the loop's thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_free: Callable[[], None]) -> None:
+        self._loop = loop
+        self._on_free = on_free
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._unsent: list[_Exchange] = []
+        self._sent: deque[_Exchange] = deque()
+        self._flushing = False
+        self._last: bool = False
+        self.closed = False
+        self.used_s = loop.time()
+        self._headers: dict[bytes, bytes] = {}
+        self._body: list[bytes] = []
+        self._size = 0
+
+    @property
+    def load(self) -> int:
+        return len(self._unsent) + len(self._sent)
+
+    @property
+    def is_stuck(self) -> bool:
+        """Somebody's time ran out: what is sent behind would wait too."""
+        return bool(self._sent) and self._sent[0].done is None
+
+    def send(self, exchange: _Exchange) -> None:
+        """Send a request, with all others of this turn of the loop.
+
+        While answers are awaited, what comes leaves with the next of them, or after ``JOIN_S``: each write costs both
+        sides more than a request does.
+        """
+        self._unsent.append(exchange)
+        if not self._flushing and self._transport is not None:
+            self._flushing = True
+            if self._sent:
+                self._loop.call_later(JOIN_S, self._flush)
+            else:
+                self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if self._transport is None or self.closed or not self._unsent:
+            return
+        unsent, self._unsent = self._unsent, []
+        self.used_s = self._loop.time()
+        self._sent.extend(unsent)
+        self._transport.write(b"".join([one.request for one in unsent]))
+
+    def expire(self, now_s: float) -> None:
+        """Tell those whose time ran out. Their answers may still come, and are then dropped."""
+        # In no order: one that was asked again elsewhere brings its old deadline along.
+        for one in self._sent:
+            if one.deadline_s <= now_s:
+                one.tell(NotAnswered())
+        late = [one for one in self._unsent if one.deadline_s <= now_s]
+        if late:
+            self._unsent = [one for one in self._unsent if one.deadline_s > now_s]
+            for one in late:
+                one.tell(NotSent())
+        if self._sent and all(one.done is None for one in self._sent) and not self._unsent:
+            self.close()
+
+    def close(self) -> None:
+        self.closed = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def fail(self) -> None:
+        """No connection came to be, or it is lost: tell everybody."""
+        self.closed = True
+        sent, unsent = self._sent, self._unsent
+        self._sent, self._unsent = deque(), []
+        for one in sent:
+            one.tell(NotAnswered())
+        for one in unsent:
+            one.tell(NotSent())
+        self._on_free()
+
+    # --- what the loop tells -----------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if self.closed:
+            self._transport.abort()
+        else:
+            self._flush()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        del self._parser  # it knows our methods, and the circle would stay in memory
+        self.fail()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self.close()
+            return
+        if self._last and not self.closed:
+            # What was sent behind an answer that says so is not executed. Source: RFC 9112, 9.6.
+            self._unsent[:0] = self._sent
+            self._sent.clear()
+            self.close()
+        elif self._unsent:
+            self._flush()
+
+    # --- what the parser tells -----------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        self._headers = {}
+        self._body = []
+        self._size = 0
+
+    def on_header(self, name: bytes, value: bytes | None) -> None:
+        value = (value or b"").strip()
+        if self._has_room(len(name) + len(value)):
+            self._headers[name.lower()] = value
+
+    def on_body(self, part: bytes) -> None:
+        if self._has_room(len(part)):
+            self._body.append(part)
+
+    def _has_room(self, size: int) -> bool:
+        self._size += size
+        if self._size > ANSWER_BYTES_MAX:
+            self.close()
+            return False
+        return True
+
+    def on_message_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status < 200 and not self.closed:
+            return  # an interim answer: the answer itself follows
+        if self.closed or not self._sent:
+            self.close()  # an answer that nobody waits for
+            return
+        if not self._parser.should_keep_alive():
+            self._last = True
+        self._sent.popleft().tell(LinkAnswer(status, b"".join(self._body), self._headers))
+        self._on_free()
+
+
+class MemberLinks:
+    """The connections to one member, and what waits for one."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, address: str) -> None:
+        self._loop = loop
+        self._host, self._port = split_address(address)
+        self._links: list[MemberLink] = []
+        self._waiting: deque[_Exchange] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def ask(self, request: bytes, deadline_s: float, done: Done, *, pipelined: bool) -> bool:
+        """Send a request; ``done`` is called once, at the latest soon after the deadline. False: too many wait."""
+        load = len(self._waiting) + sum(one.load for one in self._links)
+        if load >= WAITING_MAX or self._closed:
+            return False
+        exchange = _Exchange(request, deadline_s, done)
+        if pipelined:
+            self._pipelined_link().send(exchange)
+        else:
+            self._waiting.append(exchange)
+            self._send_waiting()
+        return True
+
+    def _pipelined_link(self) -> MemberLink:
+        usable = self._usable()
+        for one in usable:
+            if one.load < PIPELINED_LOAD:
+                return one
+        if len(usable) < PIPELINED_LINKS:
+            return self._open()
+        return min(usable, key=lambda one: one.load)
+
+    def _usable(self) -> list[MemberLink]:
+        oldest_s = self._loop.time() - IDLE_S
+        usable = []
+        for one in list(self._links):
+            if not one.load and one.used_s < oldest_s:
+                one.close()
+            if not one.closed and not one.is_stuck:
+                usable.append(one)
+        return usable
+
+    def _send_waiting(self) -> None:
+        if not self._waiting:
+            return
+        usable = self._usable()
+        for one in usable:
+            if not self._waiting:
+                return
+            if not one.load:
+                one.send(self._waiting.popleft())
+        while self._waiting and len(self._links) < JAVA_LINKS:
+            self._open().send(self._waiting.popleft())
+
+    def _open(self) -> MemberLink:
+        link = MemberLink(self._loop, self._on_free)
+        self._links.append(link)
+        task = self._loop.create_task(self._connect(link))
+        self._tasks.add(task)
+        task.add_done_callback(partial(self._on_connect, link))
+        return link
+
+    async def _connect(self, link: MemberLink) -> None:
+        async with asyncio.timeout(CONNECT_S):
+            await self._loop.create_connection(lambda: link, self._host, self._port)
+
+    def _on_connect(self, link: MemberLink, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, OSError):
+            log.error("connecting to %s failed", self._host, exc_info=error)
+        if error is not None or task.cancelled():
+            link.fail()
+
+    def _on_free(self) -> None:
+        self._links = [one for one in self._links if not one.closed]
+        self._send_waiting()
+
+    def expire(self, now_s: float) -> None:
+        """Tell those whose time ran out."""
+        for link in list(self._links):
+            link.expire(now_s)
+        late = [one for one in self._waiting if one.deadline_s <= now_s]
+        if late:
+            self._waiting = deque(one for one in self._waiting if one.deadline_s > now_s)
+            for one in late:
+                one.tell(NotSent())
+        self._links = [one for one in self._links if not one.closed]
+
+    def close(self) -> None:
+        """Ask no more. Who waits is told in this turn of the loop or the next."""
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+        for link in list(self._links):
+            link.close()
+        waiting, self._waiting = self._waiting, deque()
+        for one in waiting:
+            one.tell(NotSent())

@@ -1,0 +1,127 @@
+"""The bytes of a query or form as names and values. The first value of a name counts; query comes before form."""
+
+import codecs
+import io
+from functools import lru_cache
+from urllib.parse import unquote
+
+from werkzeug.exceptions import RequestEntityTooLarge
+from werkzeug.formparser import FormDataParser
+from werkzeug.http import parse_options_header
+
+from app.naming.model.nacos_errors import InvalidParam
+
+PARAMETERS_MAX = 1_000
+PLAIN_PARAMETERS_MAX = 64
+URLENCODED = "application/x-www-form-urlencoded"
+MULTIPART = "multipart/form-data"
+FORM_METHODS = frozenset({"POST", "PUT", "DELETE", "PATCH"})
+"""A form on any other method is not read. Source: Nacos 1.4.1, observed."""
+
+CHARSETS = frozenset(
+    "ascii big5 cp1250 cp1251 cp1252 cp932 cp949 euc_jp euc_kr gb18030 gb2312 gbk iso8859-1 shift_jis".split()  # noqa: SIM905
+)
+"""What ``encoding`` may name beside UTF-8. Some of Python's other codecs make text that JSON cannot hold."""
+
+
+KEPT_CHARS_MAX = 192
+"""A parameter of this length at most is remembered as it was read: most of them come again and again."""
+_KEPT_PARAMETERS_MAX = 16_384
+_PLAIN = bytes(set(range(0x21, 0x7F)) - set(b"+=&"))
+_SEPARATORS = frozenset(b"=&" * count + b"=" for count in range(PLAIN_PARAMETERS_MAX))
+"""What is left of a query of so many parameters when all else is taken out of it."""
+
+
+def is_form(method: str, content_type: str) -> bool:
+    """Whether a body is a form of the usual kind, with values as in a query."""
+    return method in FORM_METHODS and content_type[: len(URLENCODED)].lower() == URLENCODED
+
+
+def parse_plain(raw: bytes) -> dict[str, str] | None:
+    """The parameters of a query without blanks, controls, doubles and the like; None when it has such.
+
+    No value then has anything around it that would be trimmed, or in it that would break a log line.
+    """
+    if raw.translate(None, _PLAIN) not in _SEPARATORS:
+        return None
+    parts = raw.decode().split("&")
+    if len(raw) <= KEPT_CHARS_MAX or max(map(len, parts)) <= KEPT_CHARS_MAX:
+        values = dict(map(_kept_pair, parts))
+    else:
+        values = dict(map(_pair, parts))
+    return values if len(values) == len(parts) and "" not in values else None
+
+
+def _pair(part: str) -> tuple[str, str]:
+    """Name and value of a parameter; an empty name when they are not plain: printable ASCII without blanks."""
+    name, _, value = part.partition("=")
+    if "%" in value:
+        value = unquote(value, "utf-8", "replace")
+        if not value.isascii() or not value.isprintable() or " " in value:
+            return "", ""
+    return ("", "") if "%" in name else (name, value)
+
+
+_kept_pair = lru_cache(_KEPT_PARAMETERS_MAX)(_pair)
+
+
+def parse_values(raw_query: bytes, content_type: str, body: bytes, method: str) -> dict[str, str]:
+    """Return the first value of each parameter of a call.
+
+    Raises:
+        InvalidParam: more than ``PARAMETERS_MAX`` of them, or a multipart form that cannot be read.
+    """
+    values: dict[str, str] = {}
+    _add_urlencoded(values, raw_query)
+    if body and method in FORM_METHODS:
+        if is_form(method, content_type):
+            _add_urlencoded(values, body)
+        elif content_type[: len(MULTIPART)].lower() == MULTIPART:
+            _add_multipart(values, content_type, body)
+    return values
+
+
+def _add_urlencoded(values: dict[str, str], raw: bytes) -> None:
+    """Add pairs, escaped or not: the Go SDK sends raw JSON and raw UTF-8 in its forms."""
+    if not raw:
+        return
+    if raw.count(b"&") >= PARAMETERS_MAX:
+        raise InvalidParam(f"there are more than {PARAMETERS_MAX} parameters")
+    # Whatever charset a form declares, Nacos reads UTF-8; what is none becomes U+FFFD there and here.
+    for pair in raw.decode("utf-8", "replace").split("&"):
+        name, _, value = pair.partition("=")
+        if name:
+            values.setdefault(_unescape(name), _unescape(value))
+
+
+def _unescape(text: str) -> str:
+    if "+" in text:
+        text = text.replace("+", " ")
+    return unquote(text, "utf-8", "replace") if "%" in text else text
+
+
+def _add_multipart(values: dict[str, str], content_type: str, body: bytes) -> None:
+    mimetype, options = parse_options_header(content_type)
+    parser = FormDataParser(max_form_memory_size=len(body), max_form_parts=PARAMETERS_MAX, silent=False)
+    try:
+        _, form, _ = parser.parse(io.BytesIO(body), mimetype, len(body), options)
+    except (ValueError, RequestEntityTooLarge):
+        raise InvalidParam("the multipart form cannot be read") from None
+    for name, value in form.items():
+        values.setdefault(name, value)
+
+
+def find_charset(name: str | None) -> str | None:
+    """Return the codec to read values with, or None for UTF-8 and for names that are not known."""
+    if not name or len(name) > 32 or name.upper() == "UTF-8":
+        return None
+    try:
+        found = codecs.lookup(name.strip()).name
+    except (LookupError, ValueError):
+        return None
+    return found if found in CHARSETS else None
+
+
+def recode(value: str, charset: str) -> str:
+    """Read the UTF-8 bytes of a value in another charset, as ``encoding`` asks. Source: Nacos 1.4.1 WebUtils."""
+    return value if value.isascii() else value.encode().decode(charset, "replace")

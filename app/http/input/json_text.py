@@ -1,0 +1,130 @@
+"""JSON inside parameters: metadata and beats. Numbers keep their digits, as what is no text is stored as its text."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from app.http.input.values import java_double, java_int
+from app.naming.model.model import Metadata
+from app.naming.model.nacos_errors import InvalidParam
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+_DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse_constant)
+_PLAIN_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+def loads(text: str) -> Any:
+    """Return the value, its numbers as their text.
+
+    Raises:
+        ValueError: no JSON, nested too deeply, or half of a surrogate pair, which no answer could carry.
+    """
+    return _decode(_DECODER, text)
+
+
+def loads_plain(text: str) -> Any:
+    """Return the value, its numbers as numbers.
+
+    Raises:
+        ValueError: as ``loads``.
+    """
+    return _decode(_PLAIN_DECODER, text)
+
+
+def _decode(decoder: json.JSONDecoder, text: str) -> Any:
+    try:
+        value = decoder.decode(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if "\\u" in text:
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
+
+
+def scalars(value: Any) -> dict[str, str | None]:
+    """Return a map of scalars as texts; null stays None.
+
+    Raises:
+        ValueError: no object, or one that holds another object or an array. Source: what Jackson makes of a string map.
+    """
+    if not isinstance(value, dict):
+        raise ValueError("not an object")
+    return {key: _scalar(inner) for key, inner in value.items()}
+
+
+def _scalar(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    raise ValueError("not a scalar")
+
+
+@dataclass(frozen=True, slots=True)
+class BeatFields:
+    """The fields of a ``beat`` object; null counts as absent. Source of what is taken: Jackson, for RsInfo.
+
+    Raises (each method): InvalidParam, naming the field.
+    """
+
+    values: dict[str, Any]
+
+    def text(self, name: str) -> str:
+        """The trimmed text, empty when absent."""
+        return (self._get(name, "a text") or "").strip()
+
+    def whole(self, name: str, default: int) -> int:
+        text = self._get(name, "a whole number")
+        try:
+            return java_int(text.strip()) if text else default
+        except InvalidParam:
+            raise _refused(name, "a whole number") from None
+
+    def number(self, name: str, default: float) -> float:
+        text = self._get(name, "a number")
+        try:
+            return java_double(text) if text else default
+        except InvalidParam:
+            raise _refused(name, "a number") from None
+
+    def flag(self, name: str, default: bool) -> bool:
+        text = self._get(name, "true or false")
+        if text and text.lower() not in ("true", "false"):
+            raise _refused(name, "true or false")
+        return text.lower() == "true" if text else default
+
+    def metadata(self, name: str) -> Metadata | None:
+        value = self.values.get(name)
+        try:
+            return None if value is None else scalars(value)
+        except ValueError:
+            raise _refused(name, "an object of texts") from None
+
+    def _get(self, name: str, wanted: str) -> str | None:
+        try:
+            return _scalar(self.values.get(name))
+        except ValueError:
+            raise _refused(name, wanted) from None
+
+
+def _refused(name: str, wanted: str) -> InvalidParam:
+    return InvalidParam(f"Param 'beat' is illegal, its field '{name}' should be {wanted}.")
+
+
+def beat_fields(text: str) -> BeatFields:
+    """Return the fields of a ``beat`` parameter.
+
+    Raises:
+        InvalidParam: it is no JSON object.
+    """
+    try:
+        value = loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise InvalidParam("Param 'beat' is illegal, it should be a JSON object.")
+    return BeatFields(value)

@@ -1,0 +1,341 @@
+"""What the cold endpoints take, as marshmallow schemas. Every refusal names its field."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from marshmallow import EXCLUDE, INCLUDE, Schema, ValidationError, fields, validate
+
+from app.http.input.fields import (
+    Flag,
+    IntOrZero,
+    JsonObject,
+    ListFilter,
+    MetadataText,
+    Needed,
+    NeededLenientFlag,
+    NeededMetadataText,
+    Number,
+    PageNumber,
+    PatternText,
+    Port,
+    SelectorText,
+    StrictFlag,
+    Threshold,
+    Trimmed,
+    Whole,
+    missing,
+    required,
+)
+from app.http.input.name_pattern import NamePattern
+from app.http.input.params import Parameters
+from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_GROUP, DEFAULT_NAMESPACE
+from app.naming.model.meta import NO_SELECTOR
+from app.naming.model.nacos_errors import InvalidParam
+
+SUBSCRIBERS_PAGE_SIZE = 1_000
+PAGE_V2_MAX = 500
+SWITCH_CHARS_MAX = 64 * 1024
+"""Every member keeps what is set."""
+
+
+def load(schema: Schema, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the loaded values.
+
+    Raises:
+        InvalidParam: with the complaint about the first field that has one.
+    """
+    try:
+        return dict(schema.load(values))
+    except ValidationError as error:
+        name, complaint = next(iter(error.messages_dict.items()))
+        text = complaint[0] if isinstance(complaint, list) else str(complaint)
+        if isinstance(text, Whole):
+            raise InvalidParam(str(text)) from None
+        raise InvalidParam(f"Parameter '{name}' is illegal: {text}") from None
+
+
+def parameter_values(parameters: Parameters) -> dict[str, str]:
+    """The parameters for a schema, with the service's full name."""
+    values = dict(parameters.items())
+    if (service := parameters.service_name()) is not None:
+        values["serviceName"] = service
+    return values
+
+
+class _Schema(Schema):
+    """Takes what it knows and leaves the rest; fields complain in the order in which they stand."""
+
+    class Meta:
+        unknown = EXCLUDE
+
+
+class NamespaceSchema(_Schema):
+    namespace = Trimmed(data_key="namespaceId", load_default=DEFAULT_NAMESPACE)
+
+
+class ServiceSchema(NamespaceSchema):
+    """GET and DELETE ``/service``, and whatever names one service."""
+
+    service = fields.String(data_key="serviceName", required=True, error_messages=missing("serviceName"))
+
+
+class NeededServiceSchema(NamespaceSchema):
+    """Whatever names one service in Nacos's stricter way."""
+
+    service = Needed(data_key="serviceName", required=True, error_messages=required("serviceName"))
+
+
+class ServiceCreateSchema(_Schema):
+    """POST ``/service``, of v2 PUT too, beside its names."""
+
+    protect_threshold = Threshold(data_key="protectThreshold", load_default=0.0)
+    metadata = MetadataText(load_default=dict)
+    selector = SelectorText(load_default=NO_SELECTOR)
+
+
+class ServiceUpdateSchema(_Schema):
+    """PUT ``/service``, beside its names."""
+
+    protect_threshold = Threshold(
+        data_key="protectThreshold", required=True, error_messages=required("protectThreshold")
+    )
+    metadata = MetadataText(load_default=dict)
+
+
+class ServiceSelectorSchema(_Schema):
+    """PUT ``/service``: what is read only of a service that exists."""
+
+    selector = SelectorText(load_default=NO_SELECTOR)
+
+
+class ServiceListSchema(NamespaceSchema):
+    """GET ``/service/list``."""
+
+    page = IntOrZero(data_key="pageNo", required=True, error_messages=required("pageNo"))
+    size = IntOrZero(data_key="pageSize", required=True, error_messages=required("pageSize"))
+    group = Trimmed(data_key="groupName", load_default=DEFAULT_GROUP)
+    selector = ListFilter(load_default=None)
+
+
+class ServiceNamesSchema(_Schema):
+    """GET ``/service/names``."""
+
+    namespace = Trimmed(data_key="namespaceId", load_default="")
+    pattern = PatternText(data_key="expr", load_default=NamePattern())
+    responsible_only = Flag(data_key="responsibleOnly", load_default=False)
+
+
+class AllNamesSchema(_Schema):
+    """GET ``/api/allDomNames``."""
+
+    responsible_only = StrictFlag(data_key="responsibleOnly", load_default=False)
+
+
+class SubscribersSchema(NeededServiceSchema):
+    """GET ``/service/subscribers``. Nacos 1.4.1 wants a page, though its members ask without one; 1.4.8 does not."""
+
+    page = IntOrZero(data_key="pageNo", load_default=1)
+    size = IntOrZero(data_key="pageSize", load_default=SUBSCRIBERS_PAGE_SIZE)
+    aggregation = StrictFlag(load_default=True)
+
+
+class StatusesSchema(_Schema):
+    """GET ``/instance/statuses``."""
+
+    key = fields.String(required=True, error_messages=missing("key"))
+
+
+class MetadataBatchSchema(NeededServiceSchema):
+    """PUT and DELETE ``/instance/metadata/batch``."""
+
+    kind = Trimmed(data_key="consistencyType", load_default="")
+    instances = Trimmed(load_default="")
+    metadata = NeededMetadataText(required=True, error_messages=required("metadata"))
+
+
+class CatalogInstancesSchema(ServiceSchema):
+    """GET ``/catalog/instances``."""
+
+    cluster = fields.String(data_key="clusterName", required=True, error_messages=missing("clusterName"))
+    page = PageNumber(data_key="pageNo", required=True, error_messages=missing("pageNo"))
+    size = PageNumber(data_key="pageSize", required=True, error_messages=missing("pageSize"))
+
+
+class CatalogServicesSchema(NamespaceSchema):
+    """GET ``/catalog/services``."""
+
+    with_instances = Flag(data_key="withInstances", load_default=False)
+    page = PageNumber(data_key="pageNo", required=True, error_messages=missing("pageNo"))
+    size = PageNumber(data_key="pageSize", required=True, error_messages=missing("pageSize"))
+    name = PatternText(data_key="serviceNameParam", load_default=NamePattern())
+    group = PatternText(data_key="groupNameParam", load_default=NamePattern())
+    instance = Trimmed(load_default="")
+    has_instances = Flag(data_key="hasIpCount", load_default=False)
+
+
+class ClusterNameSchema(NamespaceSchema):
+    """PUT ``/cluster``: which one."""
+
+    cluster = Needed(data_key="clusterName", required=True, error_messages=required("clusterName"))
+    service = Needed(data_key="serviceName", required=True, error_messages=required("serviceName"))
+
+
+class ClusterConfigSchema(_Schema):
+    """PUT ``/cluster``: its settings."""
+
+    check_port = Port(data_key="checkPort", required=True, error_messages=required("checkPort"))
+    use_instance_port = NeededLenientFlag(
+        data_key="useInstancePort4Check", required=True, error_messages=required("useInstancePort4Check")
+    )
+    checker = JsonObject(data_key="healthChecker", required=True, error_messages=required("healthChecker"))
+    metadata = MetadataText(load_default=dict)
+
+
+class HealthSchema(NeededServiceSchema):
+    """PUT ``/health``: which instance."""
+
+    ip = Needed(required=True, error_messages=required("ip"))
+    port = Number(required=True, error_messages=required("port"))
+    cluster = Trimmed(data_key="clusterName", load_default=DEFAULT_CLUSTER)
+    healthy = Trimmed(load_default="")
+    valid = Trimmed(load_default="")
+
+
+class PushStateSchema(_Schema):
+    """GET ``/operator/push/state``."""
+
+    detail = Flag(load_default=False)
+    reset = Flag(load_default=False)
+
+
+class SwitchSchema(_Schema):
+    """PUT ``/operator/switches``."""
+
+    here_only = Flag(data_key="debug", load_default=False)
+    entry = fields.String(required=True, error_messages=missing("entry"))
+    value = fields.String(
+        required=True, error_messages=missing("value"), validate=validate.Length(max=SWITCH_CHARS_MAX)
+    )
+
+
+class ServersSchema(_Schema):
+    """GET ``/operator/servers``."""
+
+    healthy = Flag(load_default=False)
+
+
+class DistroStatusSchema(_Schema):
+    """GET ``/operator/distro/status``."""
+
+    action = fields.String(load_default="view")
+
+
+class ServerStatusSchema(_Schema):
+    """GET ``/operator/server/status``."""
+
+    status = fields.String(data_key="serverStatus", required=True, error_messages=missing("serverStatus"))
+
+
+class LogLevelSchema(_Schema):
+    """PUT ``/operator/log``, and the body of PUT ``/core/ops/log``."""
+
+    name = fields.String(data_key="logName", required=True, error_messages=missing("logName"))
+    level = fields.String(data_key="logLevel", required=True, error_messages=missing("logLevel"))
+
+
+class NodesSchema(_Schema):
+    """GET ``/core/cluster/nodes``."""
+
+    keyword = Trimmed(load_default="")
+
+
+class LookupSchema(_Schema):
+    """POST ``/core/cluster/switch/lookup``."""
+
+    type = fields.String(required=True, error_messages=missing("type"))
+
+
+class ServiceListV2Schema(NamespaceSchema):
+    """GET ``/v2/ns/service/list``."""
+
+    group = Trimmed(data_key="groupName", load_default=DEFAULT_GROUP)
+    page = IntOrZero(data_key="pageNo", load_default=1)
+    size = IntOrZero(data_key="pageSize", load_default=20, validate=validate.Range(1, PAGE_V2_MAX))
+
+
+class CatalogInstancesV2Schema(NeededServiceSchema):
+    """GET ``/v2/ns/catalog/instances``."""
+
+    page = IntOrZero(data_key="pageNo", load_default=1)
+    size = IntOrZero(data_key="pageSize", load_default=100, validate=validate.Range(1, PAGE_V2_MAX))
+    healthy_only = Flag(data_key="healthyOnly", load_default=False)
+    enabled_only = Flag(data_key="enabledOnly", load_default=False)
+
+
+class MetricsV2Schema(_Schema):
+    """GET ``/v2/ns/operator/metrics``."""
+
+    only_status = Flag(data_key="onlyStatus", load_default=True)
+
+
+class NamespaceQuerySchema(_Schema):
+    """GET ``/console/namespaces``, in its three shapes."""
+
+    show = fields.String(load_default="")
+    check_exists = fields.String(data_key="checkNamespaceIdExist", load_default="")
+    namespace = fields.String(data_key="namespaceId", load_default="")
+    custom = Trimmed(data_key="customNamespaceId", load_default="")
+
+
+class NamespaceCreateSchema(_Schema):
+    """POST ``/console/namespaces``."""
+
+    id = fields.String(data_key="customNamespaceId", required=True, error_messages=missing("customNamespaceId"))
+    name = fields.String(data_key="namespaceName", required=True, error_messages=missing("namespaceName"))
+    description = fields.String(data_key="namespaceDesc", load_default="")
+
+
+class NamespaceUpdateSchema(_Schema):
+    """PUT ``/console/namespaces``."""
+
+    id = fields.String(data_key="namespace", required=True, error_messages=missing("namespace"))
+    name = fields.String(data_key="namespaceShowName", required=True, error_messages=missing("namespaceShowName"))
+    description = fields.String(data_key="namespaceDesc", load_default="")
+
+
+class NamespaceRemoveSchema(_Schema):
+    """DELETE ``/console/namespaces``."""
+
+    id = fields.String(data_key="namespaceId", required=True, error_messages=missing("namespaceId"))
+
+
+class LoginSchema(_Schema):
+    """POST ``/auth/login``."""
+
+    username = fields.String(required=True, error_messages=missing("username"))
+    password = fields.String(required=True, error_messages=missing("password"))
+
+
+class SourceSchema(_Schema):
+    """PUT ``/distro/checksum``: who sends."""
+
+    source = fields.String(required=True, error_messages=missing("source"))
+
+
+class KeysSchema(_Schema):
+    """The body of GET ``/distro/datum``."""
+
+    keys = fields.String(required=True, error_messages=required("keys"))
+
+
+class MemberSchema(Schema):
+    """The body of POST ``/core/cluster/report``; what else a member tells is kept. Source: Nacos 1.4.1 Member.check."""
+
+    class Meta:
+        unknown = INCLUDE
+
+    ip = fields.String(required=True, validate=validate.Length(1, 255))
+    port = fields.Integer(required=True, strict=True, validate=validate.Range(0, 65_535))
+    address = fields.String(allow_none=True)
+    state = fields.String(allow_none=True)
+    extend_info = fields.Dict(data_key="extendInfo", keys=fields.String(), allow_none=True)

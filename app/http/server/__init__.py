@@ -1,0 +1,1 @@
+"""gunicorn's worker: the event loop, its connections, and the bridge to Flask."""

@@ -1,0 +1,305 @@
+"""The HTTP server behind the worker: hot calls are answered on the loop, all others by Flask in bounded pools."""
+
+import asyncio
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from app.http.api.agents import is_peer
+from app.http.api.answers import error_reply, is_open, refuse_unless_up, text_reply
+from app.http.api.call import ROUTES, Answer, Endpoint, Forward, Reply, Services
+from app.http.api.record import HttpRecord, LagMeter
+from app.http.factory import BODY_BYTES_MAX, DISTRO_PATH, INTERNAL_ERROR
+from app.http.forward.beat_sender import BeatSender
+from app.http.forward.on_loop import LoopForwarder
+from app.http.server.connection import HttpConnection, Request
+from app.http.server.wire import ParseMemo, WireCall, date_line
+from app.http.server.wsgi_bridge import WsgiApp, WsgiRun, make_environ
+from app.naming.model.nacos_errors import NacosError
+from distro.errors import CodecError, NotInitialized
+
+QUEUED_PER_THREAD = 8
+"""Calls that may wait for a pool, for each of its threads."""
+PEER_THREADS = 8
+READ_THREADS = 4
+"""Reads compute, and wait for nobody: more of them at a time gain nothing, and between two turns of the loop each may
+compute for a switch interval. Eight clients on cold pages made the p99 of beats 150 to 700 ms with a thread each."""
+BUSY_INTERVAL_S = 0.0001
+READS = (b"GET", b"HEAD")
+WAITING_READS = (
+    "/v1/ns/service/subscribers",
+    "/v1/ns/api/clientBeat",
+    "/v2/core/loader/cluster",
+    "/v2/core/loader/smartReloadCluster",
+)
+"""They ask other members."""
+BODIES_BYTES_MAX = 512 * 1024 * 1024
+"""Of all requests under way together."""
+SWEEP_S = 1.0
+PEER_PATHS = ("/v1/ns/distro/", "/v1/core/cluster/report", "/v1/ns/operator/cluster/state")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class HotRoute:
+    """A row of the route table as the loop looks it up."""
+
+    endpoint: Endpoint
+    method: str
+    path: str
+
+
+class Pace:
+    """How long a thread that computes keeps the loop's from going on: less while calls are in any pool. Thread-safe.
+
+    The loop waits for it several times in each turn. Always short, it would cost a tenth of a registration: each wakes
+    the thread that pushes.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._calls = 0
+        self._usual_s = sys.getswitchinterval()
+
+    def add(self, calls: int) -> None:
+        """So many calls more, or less, are in pools."""
+        with self._lock:
+            before, self._calls = self._calls, self._calls + calls
+            if not before:
+                self._usual_s = sys.getswitchinterval()
+                sys.setswitchinterval(min(BUSY_INTERVAL_S, self._usual_s))
+            elif not self._calls:
+                sys.setswitchinterval(self._usual_s)
+
+
+class Pool:
+    """Threads for calls that may block, and a bound on how many wait for one. Used on the loop's thread."""
+
+    def __init__(self, name: str, threads: int, room: int, pace: Pace) -> None:
+        """``room``: for so many calls, those that a thread works on among them."""
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._room = room
+        self._lock = threading.Lock()
+        self._pace = pace
+
+    def put(self, work: Callable[[], None]) -> bool:
+        """Have the work done; False when too much waits already."""
+        with self._lock:
+            if not self._room:
+                return False
+            self._room -= 1
+        self._pace.add(1)
+        self._executor.submit(self._run, work)
+        return True
+
+    def _run(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception:
+            log.exception("a request failed in an unforeseen way")
+        finally:
+            self._pace.add(-1)
+            with self._lock:
+                self._room += 1
+
+    def stop(self) -> None:
+        """Begin nothing more. What runs is waited for when the process ends."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+class HttpServer:
+    """Owns the connections and the pools. All calls come from the loop's thread."""
+
+    def __init__(
+        self,
+        app: WsgiApp,
+        services: Services,
+        loop: asyncio.AbstractEventLoop,
+        connections_max: int,
+        *,
+        hot: bool = True,
+    ) -> None:
+        """``hot`` False leaves all calls to the application."""
+        self._app = app
+        self._services = services
+        self._loop = loop
+        self._connections_max = connections_max
+        self._connections: set[HttpConnection] = set()
+        self._bodies_bytes = 0
+        self._memo = ParseMemo()
+        settings = services.settings
+        self._context_path = settings.context_path
+        self._hot = hot_routes(settings.context_path) if hot else {}
+        self._distro_path = (settings.context_path + DISTRO_PATH).encode()
+        self._peer_paths = tuple((settings.context_path + path).encode() for path in PEER_PATHS)
+        self._address = (settings.host or "0.0.0.0", settings.port)
+        self._waiting_reads = tuple((settings.context_path + path).encode() for path in WAITING_READS)
+        room = settings.http_threads * (1 + QUEUED_PER_THREAD)
+        pace = Pace()
+        self._people = Pool("http-people", settings.http_threads, room, pace)
+        self._readers = Pool("http-read", min(READ_THREADS, settings.http_threads), room, pace)
+        self._peers = Pool("http-peer", PEER_THREADS, PEER_THREADS * (1 + QUEUED_PER_THREAD), pace)
+        self.soon = loop.call_soon
+        self.record: HttpRecord = services.http
+        self._forwarder = LoopForwarder(services, loop, services.forwarder.record)
+        self._beat_sender = BeatSender(services, self._forwarder)
+        self._lag = LagMeter(self.record)
+        self.draining = False
+        self.now_s = loop.time()
+        self.date = b""
+        self._sweep()
+        self._measure_lag(self.now_s)
+
+    # --- connections -------------------------------------------------------------------------------
+
+    def opened(self, connection: HttpConnection) -> bool:
+        if len(self._connections) >= self._connections_max:
+            self.record.connections_refused += 1
+            return False
+        self._connections.add(connection)
+        self.record.connections = len(self._connections)
+        return True
+
+    def closed(self, connection: HttpConnection) -> None:
+        self._connections.discard(connection)
+        self.record.connections = len(self._connections)
+
+    def body_bytes_max(self, target: bytes, remote_ip: str) -> int:
+        if target.startswith(self._distro_path) and self._services.cluster.is_listed(remote_ip):
+            return self._services.settings.distro.body_bytes_max
+        return BODY_BYTES_MAX
+
+    def reserve(self, count: int) -> bool:
+        if count > 0 and self._bodies_bytes + count > BODIES_BYTES_MAX:
+            return False
+        self._bodies_bytes += count
+        return True
+
+    def log_refused(self, remote_ip: str, status: int, text: str) -> None:
+        self.record.requests_refused += 1
+        log.debug("a request of %s is refused with %d: %s", remote_ip, status, text)
+
+    def drain(self, *, idle: bool = True) -> int:
+        """Close with the next answer, and what is ``idle`` now; return how many connections are left."""
+        self.draining = True
+        for connection in list(self._connections) if idle else ():
+            connection.drain()
+        return len(self._connections)
+
+    def stop(self) -> None:
+        """Begin no more calls, and cut what is still open; that ends at the loop's next turn."""
+        for connection in list(self._connections):
+            connection.cut()
+        for pool in (self._people, self._readers, self._peers):
+            pool.stop()
+        self._beat_sender.stop()
+        self._forwarder.close()
+
+    # --- requests ----------------------------------------------------------------------------------
+
+    def answer(self, connection: HttpConnection, request: Request) -> Reply | None:
+        path, _, query = request.target.partition(b"?")
+        row = self._hot.get((request.method, path))
+        if row is None:
+            return self._answer_in_pool(connection, request)
+        call = WireCall(
+            row.method,
+            row.path,
+            query,
+            request.block,
+            request.body,
+            connection.remote_ip,
+            self._context_path,
+            self._memo,
+        )
+        answer = self._run(row, call)
+        if type(answer) is Reply:
+            return answer
+        if isinstance(answer, Forward):
+            self._pass_on(connection, request, row, call, answer)
+            return None
+        return self._answer_in_pool(connection, request)
+
+    def _run(self, row: HotRoute, call: WireCall) -> Answer:
+        try:
+            services = self._services
+            refusal = None if is_open(services) else refuse_unless_up(call, services)
+            return row.endpoint(call, services) if refusal is None else refusal
+        except (NacosError, CodecError, NotInitialized) as error:
+            return error_reply(error)
+        except Exception as error:
+            log.error("%s %a failed", call.method, call.uri, exc_info=error)
+            return text_reply(500, INTERNAL_ERROR)
+
+    def _pass_on(
+        self, connection: HttpConnection, request: Request, row: HotRoute, call: WireCall, to: Forward
+    ) -> None:
+        def done(answer: Answer) -> None:
+            if type(answer) is not Reply:
+                pooled = self._answer_in_pool(connection, request)
+                if pooled is None:
+                    return
+                answer = pooled
+            connection.reply(answer)
+
+        self._forwarder.forward(call, to, lambda: self._run(row, call), done)
+
+    def _answer_in_pool(self, connection: HttpConnection, request: Request) -> Reply | None:
+        pool = self._pool_of(connection, request)
+        run = WsgiRun(self._app, connection, request, self._loop.call_soon_threadsafe)
+        environ = make_environ(connection, request, self._address)
+        if pool.put(lambda: run.run(environ)):
+            self.record.pooled += 1
+            return None
+        self.record.pool_full += 1
+        return text_reply(503, "too many requests are under way, please try another server")
+
+    def _pool_of(self, connection: HttpConnection, request: Request) -> Pool:
+        if self._is_of_peer(connection, request):
+            return self._peers
+        if request.method in READS and not request.target.startswith(self._waiting_reads):
+            return self._readers
+        return self._people
+
+    def _is_of_peer(self, connection: HttpConnection, request: Request) -> bool:
+        named = request.block.named
+        agent = named.get("user-agent") or named.get("client-version") or ""
+        return (is_peer(agent) or request.target.startswith(self._peer_paths)) and self._services.cluster.is_listed(
+            connection.remote_ip
+        )
+
+    # --- time ----------------------------------------------------------------------------------------
+
+    def _sweep(self) -> None:
+        self._loop.call_later(SWEEP_S, self._sweep)  # first: whatever happens below, time goes on
+        self.now_s = now_s = self._loop.time()
+        self.date = date_line(time.time()) + b"\r\n"
+        for connection in list(self._connections):
+            connection.check_time(now_s)
+
+    def _measure_lag(self, expected_s: float) -> None:
+        due_s = self._lag.next_s(expected_s, self._loop.time())
+        self._loop.call_at(due_s, self._measure_lag, due_s)
+
+
+def hot_routes(context_path: str) -> dict[tuple[bytes, bytes], HotRoute]:
+    """The hot rows of the route table by method and whole path."""
+    return {
+        (row.method.encode(), (context_path + row.path).encode()): HotRoute(row.endpoint, row.method, row.path)
+        for row in ROUTES
+        if row.hot
+    }
+
+
+def services_of(app: Any) -> Services:
+    """What the application's endpoints use."""
+    from app.http.factory import SERVICES
+
+    services: Services = app.extensions[SERVICES]
+    return services

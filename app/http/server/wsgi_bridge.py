@@ -1,0 +1,146 @@
+"""A request of the event loop as a WSGI call, made on a thread of a pool, and its result on the way back."""
+
+import io
+import logging
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from http.client import responses
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from app.http.api.call import Reply
+from app.http.server.connection import FAILED, UNREAD_S, HttpConnection
+from app.http.server.request_reader import Request
+
+CHUNK_SENT_S = 4 * UNREAD_S
+"""A thread waits no longer for the loop, which cuts off a client that reads nothing long before."""
+
+log = logging.getLogger(__name__)
+
+WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+OnLoop = Callable[..., object]
+"""Has a function called on the loop's thread, with arguments."""
+
+
+def make_environ(connection: HttpConnection, request: Request, server_address: tuple[str, int]) -> dict[str, Any]:
+    """Return the environ of a request, as PEP 3333 and werkzeug want it."""
+    target = request.target.decode("latin-1")
+    path, _, query = target.partition("?")
+    if not path.startswith("/"):
+        # A proxy's form with scheme and host; ``*`` stays as it is.
+        path = "/" + path.partition("://")[2].partition("/")[2] if "://" in path else path
+    environ: dict[str, Any] = {
+        "REQUEST_METHOD": request.method.decode("latin-1"),
+        "SCRIPT_NAME": "",
+        "PATH_INFO": unquote_to_bytes(path.encode("latin-1")).decode("latin-1"),
+        "QUERY_STRING": query,
+        "RAW_URI": target,
+        "REMOTE_ADDR": connection.remote_ip,
+        "REMOTE_PORT": str(connection.remote_port),
+        "SERVER_NAME": server_address[0],
+        "SERVER_PORT": str(server_address[1]),
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "SERVER_SOFTWARE": "rollcall",
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": "http",
+        "wsgi.input": io.BytesIO(request.body),
+        "wsgi.input_terminated": True,
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+    }
+    for name, value in request.block.named.items():
+        key = name.upper().replace("-", "_")
+        environ[key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"] = value
+    if request.block.chunked:
+        # The body is whole, whatever way it came in.
+        environ.pop("HTTP_TRANSFER_ENCODING", None)
+        environ["CONTENT_LENGTH"] = str(len(request.body))
+    return environ
+
+
+class WsgiRun:
+    """One request on its way through the application. ``run`` is for a thread of a pool."""
+
+    def __init__(self, app: WsgiApp, connection: HttpConnection, request: Request, on_loop: OnLoop) -> None:
+        self._app = app
+        self._connection = connection
+        self._request = request
+        self._on_loop = on_loop
+        self._status = ""
+        self._headers: list[tuple[str, str]] = []
+
+    def run(self, environ: dict[str, Any]) -> None:
+        """Call the application, and have the connection send what it answers."""
+        try:
+            result = self._app(environ, self._start_response)
+        except Exception:
+            # The application answers its own failures; this is one of what stands around it.
+            log.exception("%s %s failed", environ["REQUEST_METHOD"], ascii(environ["RAW_URI"]))
+            self._tell(self._connection.reply, FAILED)
+            return
+        try:
+            if self._is_stream():
+                self._stream(result)
+            else:
+                self._tell(self._connection.reply, Reply(self._code, self._whole(result), None, head=self._head()))
+        finally:
+            if (close := getattr(result, "close", None)) is not None:
+                close()
+
+    def _start_response(self, status: str, headers: list[tuple[str, str]], exc_info: object = None) -> None:
+        self._status, self._headers = status, headers
+
+    @property
+    def _code(self) -> int:
+        return int(self._status[:3])
+
+    def _is_stream(self) -> bool:
+        """Whether nobody knows yet how long the answer is."""
+        if self._code < 200 or self._code in (204, 304) or self._request.method == b"HEAD":
+            return False
+        return all(name.lower() != "content-length" for name, _ in self._headers)
+
+    def _whole(self, result: Iterable[bytes]) -> bytes:
+        # Nobody asks for the parts of an answer to HEAD, of which there may be many.
+        return b"" if self._request.method == b"HEAD" else b"".join(result)
+
+    def _head(self) -> bytes:
+        """The head as the loop's own answers have it: type first, length last."""
+        order = {"content-type": 0, "content-length": 2}
+        headers = sorted(self._headers, key=lambda pair: order.get(pair[0].lower(), 1))
+        phrase = responses.get(self._code, "Unknown")  # werkzeug shouts it
+        lines = [f"HTTP/1.1 {self._code} {phrase}\r\n", *(f"{name}: {value}\r\n" for name, value in headers)]
+        return "".join(lines).encode("latin-1")
+
+    def _stream(self, parts: Iterable[bytes]) -> None:
+        """Send part after part, each when the client has taken those before it."""
+        connection = self._connection
+        self._tell(connection.stream_head, Reply(self._code, b"", None, head=self._head()))
+        whole = False
+        try:
+            for part in parts:
+                if part and not self._send(part):
+                    return
+            whole = True
+        except Exception:
+            log.exception("the answer to %s ended early", ascii(self._request.target.decode("latin-1")))
+        finally:
+            self._tell(connection.stream_end, whole)
+
+    def _send(self, part: bytes) -> bool:
+        taken = threading.Event()
+        told = self._tell(self._connection.stream_part, part, taken.set)
+        return told and taken.wait(CHUNK_SENT_S) and not self._connection.is_gone
+
+    def _tell(self, function: Callable[..., object], *args: object) -> bool:
+        """Have something done on the loop; False when that has ended, and the connection with it."""
+        try:
+            self._on_loop(function, *args)
+        except RuntimeError:
+            return False
+        return True

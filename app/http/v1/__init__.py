@@ -1,0 +1,1 @@
+"""The endpoints of HTTP API v1: one endpoint is one function."""

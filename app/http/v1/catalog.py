@@ -1,0 +1,202 @@
+"""What a console shows: services, their clusters, their instances, one page at a time."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from app.http.api.answers import json_array_reply, json_reply
+from app.http.api.call import Answer, Call, Services, route
+from app.http.input.name_pattern import literal_pattern
+from app.http.input.schemas import CatalogInstancesSchema, CatalogServicesSchema, ServiceSchema, load, parameter_values
+from app.naming.model.keys import GROUP_SPLITTER, group_of, short_name_of
+from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG, DEFAULT_PORT
+from app.naming.model.model import Instance, ServiceView
+from app.naming.model.nacos_errors import InvalidParam, NotFound
+from app.naming.wire.datum_codec import derived_fields
+from app.naming.wire.service_info import shown
+
+_SERVICE, _INSTANCES, _SERVICES = ServiceSchema(), CatalogInstancesSchema(), CatalogServicesSchema()
+NO_TIME_YET = 2**63 - 1
+FIRST_CHECK_MS = 2_000
+"""Source of both: Nacos 1.4.1 HealthCheckTask, before a cluster's first check."""
+
+
+@route("GET", "/v1/ns/catalog/service")
+def service_detail(call: Call, services: Services) -> Answer:
+    """A service and its clusters. Shape: service, clusters."""
+    values = load(_SERVICE, parameter_values(call.parameters))
+    view = services.naming.service_view(values["namespace"], values["service"])
+    if view is None:
+        raise NotFound(f"service {values['service']} is not found!")
+    service = {
+        "name": short_name_of(view.full_name),
+        "protectThreshold": float(view.protect_threshold),
+        "groupName": group_of(view.full_name),
+        "selector": view.meta.selector.to_json(),
+        "metadata": shown(view.metadata),
+    }
+    return json_reply({"service": service, "clusters": [_cluster(view, name) for name in view.clusters]})
+
+
+def _cluster(view: ServiceView, name: str) -> dict[str, Any]:
+    config = view.meta.clusters.get(name, DEFAULT_CLUSTER_CONFIG)
+    return {
+        "serviceName": view.full_name,
+        "name": name,
+        "healthChecker": config.checker.to_json(),
+        "defaultPort": DEFAULT_PORT,
+        "defaultCheckPort": DEFAULT_PORT,
+        "useIPPort4Check": config.use_instance_port,
+        "metadata": shown(config.metadata),
+        "sitegroup": "",
+        "defCkport": config.check_port,
+        "empty": all(one.cluster_name != name for one in view.instances),
+        "defIPPort": config.check_port,
+    }
+
+
+@route("GET", "/v1/ns/catalog/instances")
+def instance_list(call: Call, services: Services) -> Answer:
+    """One page of a cluster's instances, disabled ones too, with their true health. Shape: list, count (of all)."""
+    values = load(_INSTANCES, parameter_values(call.parameters))
+    namespace, service, cluster, size = values["namespace"], values["service"], values["cluster"], values["size"]
+    view = services.naming.service_view(namespace, service)
+    if view is None:
+        raise NotFound(f"serivce {service} is not found!")  # Nacos's spelling
+    if cluster not in view.clusters:
+        raise NotFound(f"cluster {cluster} is not found!")
+    if size < 0:
+        raise InvalidParam("Parameter 'pageSize' is illegal: it should not be negative")
+    instances = [one for one in view.instances if one.cluster_name == cluster]
+    end = max(values["page"] * size, 0)
+    start = max(end - size, 0)
+    return json_reply({"list": instances_json(services, view, instances[start:end]), "count": len(instances)})
+
+
+def instances_json(services: Services, view: ServiceView, page: Iterable[Instance]) -> list[dict[str, Any]]:
+    """Instances of one service, each with when it was heard of."""
+    ages, now_ms = services.naming.beat_ages(view.namespace, view.full_name), services.wall_ms()
+    listed = []
+    for one in page:
+        if one.ephemeral:
+            heard_ms = now_ms - ages.get(one.key, 0)
+        else:
+            heard_ms = services.durable.set_at_ms(view.namespace, view.full_name, one.key) or now_ms
+        listed.append(_instance(one, heard_ms))
+    return listed
+
+
+def _instance(one: Instance, heard_ms: int) -> dict[str, Any]:
+    """An instance with all its fields but those that are null. Source: Nacos 1.4.1 Instance, as Jackson writes it."""
+    fields = {
+        "instanceId": one.instance_id,
+        "ip": one.ip,
+        "port": one.port,
+        "weight": one.weight,
+        "healthy": one.healthy,
+        "enabled": one.enabled,
+        "ephemeral": one.ephemeral,
+        "clusterName": one.cluster_name,
+        "serviceName": one.service_name,
+        "metadata": shown(one.metadata),
+        "lastBeat": heard_ms,
+        "marked": one.marked,
+        "app": one.app,
+        **derived_fields(one),
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+@route("GET", "/v1/ns/catalog/services")
+def service_list(call: Call, services: Services) -> Answer:
+    """One page of the services that pass the filters, with their counts, or with their instances.
+
+    Shape: serviceList, count (of all pages); with instances an array. Source: Nacos 1.4.1 CatalogController.listDetail.
+    """
+    values = load(_SERVICES, parameter_values(call.parameters))
+    found = _filtered(services, values)
+    if values["with_instances"]:
+        # Pages count from 0 here, as in Nacos 1.4.
+        return json_array_reply(_with_instances(view) for view in _page(found, values["page"], values["size"]))
+    listed = [_counted(view) for view in _page(found, values["page"] - 1, values["size"])]
+    return json_reply({"serviceList": listed, "count": len(found) if listed else 0})
+
+
+def _filtered(services: Services, values: dict[str, Any]) -> list[ServiceView]:
+    namespace, instance = values["namespace"], values["instance"]
+    names = services.naming.list_services(namespace, None)
+    if values["name"].pieces or values["group"].pieces:
+        pattern = values["group"] + literal_pattern(GROUP_SPLITTER) + values["name"]
+        # What Nacos searches: the name, and behind it the list of owners, which is always empty.
+        names = [name for name in names if pattern.matches(f"{name}:[]")]
+    views = [view for name in names if (view := services.naming.service_view(namespace, name)) is not None]
+    if values["with_instances"]:
+        return views
+    if values["has_instances"]:
+        views = [view for view in views if view.instances]
+    if instance:
+        views = [view for view in views if any(_is_at(one, instance) for one in view.instances)]
+    return views
+
+
+def _is_at(one: Instance, address: str) -> bool:
+    return address == (f"{one.ip}:{one.port}" if ":" in address else one.ip)
+
+
+def _page(views: list[ServiceView], page: int, size: int) -> list[ServiceView]:
+    """A page, counted from 0. All, whatever the page, when they fit; never less than one, as in Nacos."""
+    if size >= len(views):
+        return views
+    start = max(page * size, 0)
+    return views[start : start + max(size, 1)]
+
+
+def _counted(view: ServiceView) -> dict[str, Any]:
+    count, healthy = len(view.instances), sum(one.healthy for one in view.instances)
+    triggered = count > 0 and healthy / count <= view.protect_threshold
+    return {
+        "name": short_name_of(view.full_name),
+        "groupName": group_of(view.full_name),
+        "clusterCount": len(view.clusters),
+        "ipCount": count,
+        "healthyInstanceCount": healthy,
+        "triggerFlag": "true" if triggered else "false",
+    }
+
+
+def _with_instances(view: ServiceView) -> dict[str, Any]:
+    return {
+        "serviceName": short_name_of(view.full_name),
+        "groupName": group_of(view.full_name),
+        "clusterMap": {
+            name: {"hosts": _hosts(one for one in view.instances if one.cluster_name == name)} for name in view.clusters
+        },
+        "metadata": shown(view.metadata),
+    }
+
+
+def _hosts(instances: Iterable[Instance]) -> list[dict[str, Any]]:
+    return [
+        {
+            "valid": one.healthy,
+            "metadata": shown(one.metadata),
+            "port": one.port,
+            "ip": one.ip,
+            "weight": one.weight,
+            "enabled": one.enabled,
+        }
+        for one in instances
+    ]
+
+
+@route("GET", "/v1/ns/catalog/rt/service")
+def check_times(call: Call, services: Services) -> Answer:
+    """How long the checks of a service's clusters take. Shape: clusters.
+
+    That is kept only where they are made, and not shown: each cluster has the values of one before its first check.
+    """
+    values = load(_SERVICE, parameter_values(call.parameters))
+    view = services.naming.service_view(values["namespace"], values["service"])
+    if view is None:
+        raise InvalidParam("request service doesn't exist")
+    times = {"checkRTBest": NO_TIME_YET, "checkRTWorst": 0, "checkRTNormalized": FIRST_CHECK_MS}
+    return json_reply({"clusters": [{"name": name, **times} for name in view.clusters]})

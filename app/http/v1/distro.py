@@ -1,0 +1,119 @@
+"""What members send each other about datums. Taken from listed members only; standalone, from this machine."""
+
+import re
+from collections.abc import Iterator
+from itertools import chain
+
+import orjson
+
+from app.http.api.agents import is_peer
+from app.http.api.answers import not_serving, require_member
+from app.http.api.beats import take_batch
+from app.http.api.call import BYTES, DECLINE, JSON, OK, TEXT, Answer, Call, Reply, Services, route
+from app.http.input.schemas import KeysSchema, SourceSchema, load, parameter_values
+from app.naming.model.keys import CLIENT_KEY_PREFIX, EPHEMERAL_PREFIX, parse_datum_key
+from app.naming.model.nacos_errors import InvalidParam
+from distro.codec import GZIP_MAGIC, gunzip_if_gzip
+from distro.errors import CodecError
+from distro.types import MemberState
+
+_SOURCE, _KEYS = SourceSchema(), KeysSchema()
+SMALL_BYTES, SMALL_ZIPPED_BYTES = 16_384, 4_096
+"""What the event loop itself reads of a peer: under a millisecond's work."""
+SMALL_SERVICES = 500
+ON_LOOP = (EPHEMERAL_PREFIX, CLIENT_KEY_PREFIX)
+_EMPTY_MAP = re.compile(rb"\s*\{\s*\}\s*")
+
+
+@route("PUT", "/v1/ns/distro/datum", hot=True)
+def put_datum(call: Call, services: Services) -> Answer:
+    """Take the datums of a peer. Shape: ``{key: {key, value, timestamp}}``, gzip or plain."""
+    require_member(call, services)
+    if _EMPTY_MAP.fullmatch(call.body):
+        # Real Nacos answers 400, and as a sender repeats the same empty map for ever.
+        if services.cluster.standalone or not is_peer(call.agent):
+            raise InvalidParam("receive empty entity!")
+        return OK
+    if call.on_loop and not _is_small_list(call.body):
+        return DECLINE
+    return _received(services.replication.receive(call.body, call.headers, call.remote_ip))
+
+
+def _is_small_list(body: bytes) -> bool:
+    """Whether a body is a few instances or clients: durable records are written to the disk, which takes its time."""
+    size_max = SMALL_ZIPPED_BYTES if body.startswith(GZIP_MAGIC) else SMALL_BYTES
+    if len(body) > size_max:
+        return False
+    try:
+        keys = orjson.loads(gunzip_if_gzip(body, SMALL_BYTES))
+    except (CodecError, orjson.JSONDecodeError):
+        return False
+    return isinstance(keys, dict) and all(key.startswith(ON_LOOP) for key in keys)
+
+
+@route("PUT", "/v1/ns/distro/checksum", hot=True)
+def put_checksum(call: Call, services: Services) -> Answer:
+    """Compare what a peer holds with what is held here. Shape: ``{key: checksum or version}``."""
+    require_member(call, services)
+    # Of a type that is named there may be many keys in few services.
+    is_small = len(call.body) <= SMALL_BYTES and services.naming.service_count() <= SMALL_SERVICES
+    if call.on_loop and not (is_small and not _type(call)):
+        return DECLINE
+    source = load(_SOURCE, parameter_values(call.parameters))["source"]
+    return _received(services.replication.verify(call.body, source, call.headers, call.remote_ip, _type(call)))
+
+
+@route("PUT", "/v1/ns/distro/beats", hot=True)
+def put_beats(call: Call, services: Services) -> Answer:
+    """Take the beats that another member of our kind heard for services of this one; see ``app.http.api.beats``."""
+    require_member(call, services)
+    state = services.cluster.state()
+    if state is not MemberState.UP:
+        return not_serving(state.value)  # what has not loaded yet would be taken for unknown
+    if call.on_loop and len(call.body) > SMALL_BYTES:
+        return DECLINE
+
+    def is_ours(key: str) -> bool:
+        parsed = parse_datum_key(key)
+        return parsed is not None and services.cluster.responsible(parsed[1])
+
+    return Reply(200, take_batch(call.body, services.naming.take_beats, is_ours), JSON)
+
+
+@route("GET", "/v1/ns/distro/datum")
+def get_datum(call: Call, services: Services) -> Answer:
+    """The datums of the keys that the body names, as far as they are known. Shape: ``{"keys": "k1,k2"}``."""
+    require_member(call, services)
+    try:
+        body = orjson.loads(call.body)
+    except orjson.JSONDecodeError:
+        body = None
+    if not isinstance(body, dict):
+        raise InvalidParam("the body should be a JSON object with 'keys'")
+    keys = [key for key in load(_KEYS, body)["keys"].split(",") if key]
+    return _datums(*services.replication.datums(keys, call.headers, call.remote_ip))
+
+
+@route("GET", "/v1/ns/distro/datums")
+def get_datums(call: Call, services: Services) -> Answer:
+    """All datums held. While this node loads and holds nothing, a peer must not take that for everything."""
+    require_member(call, services)
+    return _datums(*services.replication.datums(None, call.headers, call.remote_ip, _type(call)))
+
+
+def _type(call: Call) -> str:
+    """The resource type that members of our kind name; real Nacos knows one, and names none."""
+    return call.parameters.get("type") or ""
+
+
+def _received(body: bytes) -> Reply:
+    return Reply(200, body, TEXT if body == OK.body else JSON)
+
+
+def _datums(parts: Iterator[bytes], zipped: bool) -> Reply:
+    """Nearly always one part, and sent whole; what has more is sent as it is made."""
+    headers = {"Content-Encoding": "gzip"} if zipped else {}
+    first, second = next(parts), next(parts, None)
+    if second is None:
+        return Reply(200, first, BYTES, headers)
+    return Reply(200, b"", BYTES, headers, stream=chain([first, second], parts))

@@ -1,0 +1,27 @@
+"""The dump of this node, for the audit."""
+
+from app.config.version import __version__
+from app.http.api.answers import text_reply
+from app.http.api.call import Answer, Call, Reply, Services, route
+from app.http.api.dump_lines import dump_lines
+
+NDJSON = "application/x-ndjson"
+RETRY_AFTER_S = 5
+
+
+@route("GET", "/v1/ns/operator/dump")
+def dump(call: Call, services: Services) -> Answer:
+    """All that this node holds, one JSON object a line, sent while it is read. Shape: docs/wire.md."""
+    cluster = services.cluster
+    header = {
+        "address": cluster.self_address,
+        "version": __version__,
+        "taken_ms": services.wall_ms(),
+        "state": cluster.state().value,
+        "members": [{"address": one.address, "state": one.state.value} for one in cluster.members()],
+    }
+    stream = services.dumps.begin(dump_lines(header, services.naming, services.durable, cluster))
+    if stream is None:
+        busy = text_reply(503, "as many dumps as this node gives at a time are being read, please try again later")
+        return Reply(503, busy.body, busy.content_type, {"Retry-After": str(RETRY_AFTER_S)})
+    return Reply(200, b"", NDJSON, stream=stream)

@@ -1,0 +1,86 @@
+"""How instances are checked: the settings of a cluster, health set by hand, and this node's own word."""
+
+from app.http.api.answers import durable_elsewhere, elsewhere, json_reply
+from app.http.api.call import OK, Answer, Call, Services, route
+from app.http.input.schemas import ClusterConfigSchema, ClusterNameSchema, HealthSchema, load, parameter_values
+from app.http.input.values import lenient_bool
+from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG, ClusterConfig, HealthChecker, health_checker
+from app.naming.model.model import ServiceView
+from app.naming.model.nacos_errors import InvalidParam
+from app.naming.records.records import persistent_key, service_meta_key
+
+_CLUSTER, _CONFIG, _HEALTH = ClusterNameSchema(), ClusterConfigSchema(), HealthSchema()
+
+
+@route("PUT", "/v1/ns/cluster")
+def update_cluster(call: Call, services: Services) -> Answer:
+    """Set how a cluster's persistent instances are checked, and its metadata; a missing cluster is made.
+
+    A MYSQL checker is kept and shown, as clients expect it, but nothing is checked by it: health stays as it is.
+    """
+    values = parameter_values(call.parameters)
+    names = load(_CLUSTER, values)
+    namespace, service, cluster = names["namespace"], names["service"], names["cluster"]
+    if other := durable_elsewhere(call, services, service_meta_key(namespace, service)):
+        return other
+    if services.naming.service_view(namespace, service) is None:
+        raise InvalidParam(f"service not found:{service}")
+    config = load(_CONFIG, values)
+    services.durable.update_cluster(
+        namespace,
+        service,
+        cluster,
+        ClusterConfig(
+            health_checker(config["checker"]), config["check_port"], config["use_instance_port"], config["metadata"]
+        ),
+    )
+    return OK
+
+
+@route("PUT", "/v1/ns/health", "/v1/ns/health/instance")
+def set_health(call: Call, services: Services) -> Answer:
+    """Set an instance's health where no checker does; an unknown instance is no error."""
+    values = load(_HEALTH, parameter_values(call.parameters))
+    namespace, service, cluster = values["namespace"], values["service"], values["cluster"]
+    word = values["healthy"] or values["valid"]
+    if not word:
+        raise InvalidParam("Param 'healthy' is required.")
+    found = services.naming.find(namespace, service, cluster, values["ip"], values["port"])
+    if found is None or found.ephemeral:
+        other = elsewhere(call, services, service)
+    else:
+        other = durable_elsewhere(call, services, persistent_key(namespace, service, found.key))
+    if other:
+        return other
+    if _checker_of(services.naming.service_view(namespace, service), service, cluster).kind != "NONE":
+        raise InvalidParam(f"health check is still working, service: {service}")
+    if found is not None:
+        setter = services.naming.set_health if found.ephemeral else services.durable.set_health
+        setter(namespace, service, found.key, lenient_bool(word))
+    return OK
+
+
+def _checker_of(view: ServiceView | None, service: str, cluster: str) -> HealthChecker:
+    """
+    Raises:
+        InvalidParam: there is no such service, or no such cluster in it.
+    """
+    if view is None:
+        raise InvalidParam(f"service not found: {service}")
+    if cluster not in view.clusters:
+        raise InvalidParam(f"cluster not found: {cluster} of service {service}")
+    return view.meta.clusters.get(cluster, DEFAULT_CLUSTER_CONFIG).checker
+
+
+@route("GET", "/v1/ns/health/server")
+def server_health(call: Call, services: Services) -> Answer:
+    """That this node answers. Shape: msg."""
+    count = services.naming.counts(services.cluster.responsible).services
+    port = services.settings.port
+    return json_reply({"msg": f"Hello! I am Nacos-Naming and healthy! total services: raft {count}, local port:{port}"})
+
+
+@route("GET", "/v1/ns/health/checkers")
+def checkers(call: Call, services: Services) -> Answer:
+    """Each kind of checker with its defaults. In 1.4 the path is mapped wrongly; as in 2.x."""
+    return json_reply({kind: HealthChecker(kind).to_json() for kind in ("TCP", "HTTP", "MYSQL", "NONE")})

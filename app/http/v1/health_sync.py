@@ -1,0 +1,101 @@
+"""Health between members in the way of real Nacos: it does not travel in its datums, but in messages of its own."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import unquote_plus
+
+from app.http.api.answers import json_reply, require_member, text_reply
+from app.http.api.call import OK, Answer, Call, Services, route
+from app.http.forward.peers import ask_member
+from app.http.input import json_text
+from app.http.input.schemas import StatusesSchema, load
+from app.naming.model.keys import DEFAULT_NAMESPACE, NAMESPACE_SPLITTER, check_service_format
+from app.naming.model.nacos_errors import InvalidParam, NotFound
+from app.naming.wire.service_info import checksum
+from distro.clock import SystemClock
+
+FETCH_MS_MAX = 2_000
+"""For all services of one message together; what is left comes with the next one, 5 s later."""
+FETCHES_MAX = 256
+_STATUSES = StatusesSchema()
+_CLOCK = SystemClock()
+
+
+@route("GET", "/v1/ns/instance/statuses", "/v1/ns/api/statuses")
+def statuses(call: Call, services: Services) -> Answer:
+    """The health of a service's instances. Shape: ``{"ips": ["ip:port_true", ...]}``."""
+    key = load(_STATUSES, dict(call.parameters.items()))["key"]
+    namespace, splitter, rest = key.partition(NAMESPACE_SPLITTER)
+    service = rest.partition(NAMESPACE_SPLITTER)[0] if splitter else key
+    check_service_format(service)
+    view = services.naming.service_view(namespace if splitter else DEFAULT_NAMESPACE, service)
+    if view is None:
+        raise NotFound(f"service: {service} not found.")
+    return json_reply({"ips": [f"{one.ip}:{one.port}_{str(one.healthy).lower()}" for one in view.instances]})
+
+
+@route("POST", "/v1/ns/service/status")
+def receive_status(call: Call, services: Services) -> Answer:
+    """Take a member's digests of its services; fetch the health of those that differ here.
+
+    Shape: ``{"statuses": text, "clientIP": "ip:port"}``, URL-encoded; in the text ``{"namespaceId",
+    "serviceName2Checksum": {service: digest}}``. Source: Nacos 1.4.1 ServiceController.serviceStatus.
+    """
+    message = _object(unquote_plus(call.body.decode("utf-8", "replace")))
+    sender, text = message.get("clientIP"), message.get("statuses")
+    if not isinstance(sender, str) or not isinstance(text, str):
+        raise InvalidParam("the body should be a JSON object with the texts 'statuses' and 'clientIP'")
+    if all(one.address != sender for one in services.cluster.members()):
+        raise InvalidParam(f"ip: {sender} is not in serverlist")
+    require_member(call, services)
+    if text.strip() == "null":
+        return text_reply(200, "fail")
+    namespace, digests = _digests(text)
+    deadline_ms = _CLOCK.monotonic_ms() + FETCH_MS_MAX
+    for service in _differing(services, sender, namespace, digests):
+        left_ms = deadline_ms - _CLOCK.monotonic_ms()
+        if left_ms <= 0:
+            break
+        query = {"key": f"{namespace}{NAMESPACE_SPLITTER}{service}"}
+        answer = ask_member(services, sender, "/v1/ns/instance/statuses", query, left_ms / 1_000)
+        if answer is None:
+            break  # a member that does not answer once is not asked again now
+        services.naming.take_health(namespace, service, dict(_healths(answer.get("ips"))))
+    return OK
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = json_text.loads_plain(text)
+    except ValueError:
+        value = None
+    return value if isinstance(value, dict) else {}
+
+
+def _digests(text: str) -> tuple[str, Mapping[str, object]]:
+    """Namespace and digests of the inner text; what cannot be read says nothing."""
+    body = _object(text)
+    namespace, digests = body.get("namespaceId"), body.get("serviceName2Checksum")
+    if not isinstance(namespace, str) or not isinstance(digests, dict):
+        return DEFAULT_NAMESPACE, {}
+    return namespace, digests
+
+
+def _differing(services: Services, sender: str, namespace: str, digests: Mapping[str, object]) -> Iterator[str]:
+    """The services that the sender owns, by this member's view too, and whose health is another here."""
+    asked = 0
+    for service, digest in digests.items():
+        if sender == services.cluster.self_address or services.cluster.map_srv(service) != sender:
+            continue
+        view = services.naming.service_view(namespace, service)
+        if view is not None and digest and digest != checksum(view) and asked < FETCHES_MAX:
+            asked += 1
+            yield service
+
+
+def _healths(listed: object) -> Iterator[tuple[str, bool]]:
+    """Address and health of entries ``ip:port_true``."""
+    for entry in listed if isinstance(listed, list) else []:
+        address, bar, healthy = entry.rpartition("_") if isinstance(entry, str) else ("", "", "")
+        if bar and healthy in ("true", "false"):
+            yield address, healthy == "true"

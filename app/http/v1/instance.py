@@ -1,0 +1,237 @@
+"""Instances: register, deregister, update, patch, beat, detail, list. Each may be ephemeral or persistent."""
+
+from functools import lru_cache, partial
+
+from app.http.api.agents import parse_agent
+from app.http.api.answers import durable_elsewhere, elsewhere, json_reply
+from app.http.api.call import CHANGE, DECLINE, JSON, OK, WANTS_CHANGE, Answer, Call, Reply, Services, route
+from app.http.input.params import (
+    ListQuery,
+    parse_beat,
+    parse_deregister,
+    parse_detail,
+    parse_list,
+    parse_patch,
+    parse_register,
+)
+from app.http.v1.subscribers import subscribe
+from app.naming.records.records import persistent_key, service_meta_key
+from app.naming.registry import operations
+from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstance, RegisterInstance
+from app.naming.wire.service_info import QUICK_HOSTS_MAX, Variant, shown, unknown_service
+from distro.types import CAPABILITY_WRITES
+
+CODE_OK = 10_200
+CODE_NOT_FOUND = 20_404
+"""The client has to register again. Source of both: Nacos 1.4.1 NamingResponseCode."""
+_VARIES = {"Vary": "Accept-Encoding"}
+_ZIPPED = {"Content-Encoding": "gzip", **_VARIES}
+
+
+@route("POST", "/v1/ns/instance", "/v1/ns/api", hot=True)
+def register(call: Call, services: Services) -> Answer:
+    """Register an instance, or replace it as a whole."""
+    command = parse_register(call.parameters, services.durable.switches.default_instance_ephemeral)
+    if command.ephemeral:
+        if other := elsewhere(call, services, command.service):
+            return other
+        is_new = services.naming.register(command)
+        return changed(call, services, command, OK, is_new=is_new)
+    if call.on_loop:
+        return DECLINE
+    if other := durable_elsewhere(call, services, *_keys_of(command)):
+        return other
+    services.durable.register(command)
+    return OK
+
+
+def changed(
+    call: Call,
+    services: Services,
+    command: RegisterInstance | DeregisterInstance | PatchInstance | Beat,
+    reply: Reply,
+    *,
+    is_new: bool = True,
+) -> Reply:
+    """The reply to a write; to a member that passed it on, with what the write changed."""
+    if call.header(WANTS_CHANGE) is None:
+        return reply
+    key = operations.key_of(command)
+    change = services.naming.change_of(command.namespace, command.service, key, is_new=is_new)
+    if change is None:
+        return reply
+    return Reply(reply.status, reply.body, reply.content_type, {CHANGE: change.decode()})
+
+
+def _keys_of(command: RegisterInstance | Beat) -> tuple[str, ...]:
+    """The durable records that the registration of a persistent instance writes."""
+    return (
+        service_meta_key(command.namespace, command.service),
+        persistent_key(command.namespace, command.service, operations.key_of(command)),
+    )
+
+
+@route("DELETE", "/v1/ns/instance", "/v1/ns/api", hot=True)
+def deregister(call: Call, services: Services) -> Answer:
+    """Remove an instance; an unknown one is no error, nor is one of the other kind, which stays."""
+    command = parse_deregister(call.parameters, services.durable.switches.default_instance_ephemeral)
+    if command.ephemeral:
+        if other := elsewhere(call, services, command.service):
+            return other
+        is_new = services.naming.deregister(command)
+        return changed(call, services, command, OK, is_new=is_new)
+    if call.on_loop:
+        return DECLINE
+    key = persistent_key(command.namespace, command.service, operations.key_of(command))
+    if other := durable_elsewhere(call, services, key):
+        return other
+    services.durable.deregister(command)
+    return OK
+
+
+@route("PUT", "/v1/ns/instance", "/v1/ns/api", hot=True)
+def update(call: Call, services: Services) -> Answer:
+    """Replace an instance. Only for Java SDKs since 1.0.0 must it exist; all others register with it."""
+    return answer_update(call, services, parse_agent(call.client_agent).java_since_1_0)
+
+
+def answer_update(call: Call, services: Services, strict: bool) -> Answer:
+    """``strict`` refuses an instance that is not there."""
+    command = parse_register(call.parameters, services.durable.switches.default_instance_ephemeral)
+    if command.ephemeral:
+        if other := elsewhere(call, services, command.service):
+            return other
+        if call.on_loop and strict and _is_large(services, command):
+            return DECLINE  # all instances are looked through for one that is missing
+        return changed(call, services, command, OK, is_new=services.naming.update(command, strict))
+    if call.on_loop:
+        return DECLINE
+    if other := durable_elsewhere(call, services, *_keys_of(command)):
+        return other
+    services.durable.update(command, strict)
+    return OK
+
+
+def _is_large(services: Services, command: RegisterInstance | PatchInstance) -> bool:
+    return services.naming.instance_count(command.namespace, command.service) > QUICK_HOSTS_MAX
+
+
+@route("PATCH", "/v1/ns/instance", "/v1/ns/api", hot=True)
+def patch(call: Call, services: Services) -> Answer:
+    """Change single attributes of an instance, of the persistent one when there are both kinds."""
+    command = parse_patch(call.parameters)
+    asked = (command.namespace, command.service, command.ip, command.port, command.cluster)
+    found = services.naming.quick_detail(*asked)
+    if found is None and call.on_loop and _is_large(services, command):
+        return DECLINE
+    found = found or services.naming.find(command.namespace, command.service, command.cluster, command.ip, command.port)
+    if found is None or found.ephemeral:
+        if other := elsewhere(call, services, command.service):
+            return other
+        return changed(call, services, command, OK, is_new=services.naming.patch(command))
+    if call.on_loop:
+        return DECLINE
+    key = persistent_key(command.namespace, command.service, operations.key_of(command))
+    if other := durable_elsewhere(call, services, key):
+        return other
+    services.durable.patch(command)
+    return OK
+
+
+@route("PUT", "/v1/ns/instance/beat", "/v1/ns/api/beat", "/v2/ns/instance/beat", hot=True)
+def beat(call: Call, services: Services) -> Answer:
+    """Take a sign of life. Shape: clientBeatInterval, code, lightBeatEnabled unless the instance is unknown."""
+    return answer_beat(call, services, call.parse(parse_beat))
+
+
+def answer_beat(call: Call, services: Services, command: Beat) -> Answer:
+    switches = services.durable.switches
+    if not command.ephemeral and not _is_known(services, command):
+        if call.on_loop:
+            return DECLINE
+        # As Nacos 1.4 does it: from here on the instance needs no beats.
+        if other := durable_elsewhere(call, services, *_keys_of(command)):
+            return other
+        services.durable.register_from_beat(command)
+    elif other := elsewhere(call, services, command.service):
+        if isinstance(other, Reply):
+            return other
+        interval_ms = _beat_of_copy(services, command)
+        if interval_ms is None:
+            return other
+        return _beat_reply(interval_ms or switches.client_beat_interval, True, switches.light_beat_enabled)
+    answer = services.naming.beat(command, switches.client_beat_interval)
+    reply = _beat_reply(answer.interval_ms, answer.known, switches.light_beat_enabled)
+    return changed(call, services, command, reply, is_new=answer.is_new) if command.full else reply
+
+
+def _beat_of_copy(services: Services, command: Beat) -> int | None:
+    """Take a beat whose owner is another member of our kind, if a copy of the instance is held here."""
+    owner = services.cluster.map_srv(command.service)
+    if CAPABILITY_WRITES not in services.cluster.capabilities(owner):
+        return None
+    return services.naming.beat_of_copy(command, partial(services.beats.collect, owner))
+
+
+def _is_known(services: Services, command: Beat) -> bool:
+    found = services.naming.find(command.namespace, command.service, command.cluster, command.ip, command.port)
+    return found is not None
+
+
+@lru_cache(256)
+def _beat_reply(interval_ms: int, known: bool, light: bool) -> Reply:
+    if not known:
+        return Reply(200, b'{"clientBeatInterval":%d,"code":%d}' % (interval_ms, CODE_NOT_FOUND), JSON)
+    flag = b"true" if light else b"false"
+    body = b'{"clientBeatInterval":%d,"code":%d,"lightBeatEnabled":%s}' % (interval_ms, CODE_OK, flag)
+    return Reply(200, body, JSON)
+
+
+@route("GET", "/v1/ns/instance", "/v1/ns/api", hot=True)
+def detail(call: Call, services: Services) -> Answer:
+    """One instance with its true health, which no threshold covers."""
+    query = parse_detail(call.parameters)
+    asked = (query.namespace, query.service, query.ip, query.port, query.cluster)
+    instance = services.naming.quick_detail(*asked)
+    if instance is None:
+        if call.on_loop and services.naming.instance_count(query.namespace, query.service) > QUICK_HOSTS_MAX:
+            return DECLINE
+        instance = services.naming.detail(*asked)
+    return json_reply(
+        {
+            "service": query.service,
+            "ip": instance.ip,
+            "port": instance.port,
+            "clusterName": query.cluster,
+            "weight": instance.weight,
+            "healthy": instance.healthy,
+            "instanceId": instance.instance_id,
+            "metadata": shown(instance.metadata),
+        }
+    )
+
+
+@route("GET", "/v1/ns/instance/list", "/v1/ns/api/list", hot=True)
+def list_instances(call: Call, services: Services) -> Answer:
+    """The instances of a service as clients balance over them; an unknown service has none."""
+    return answer_list(call, services, call.parse(parse_list))
+
+
+def answer_list(call: Call, services: Services, query: ListQuery) -> Answer:
+    switches, agent = services.durable.switches, parse_agent(call.agent)
+    pushed = subscribe(call, services, query, agent)
+    cache_ms = switches.default_push_cache_millis if pushed else switches.default_cache_millis
+    variant = Variant(query.clusters, query.healthy_only, query.is_check, agent.java_since_1_0, query.env, cache_ms)
+    naming, now_ms = services.naming, services.wall_ms()
+    answer = naming.quick_list_answer(query.namespace, query.service, variant)
+    if answer is None:
+        if call.on_loop and naming.service_view(query.namespace, query.service) is not None:
+            return DECLINE
+        answer = naming.list_answer(query.namespace, query.service, variant)
+        if answer is None:
+            return Reply(200, unknown_service(query.service, variant), JSON)
+    if answer.is_worth_gzip:
+        if "gzip" in (call.header("accept-encoding") or ""):
+            return Reply(200, answer.zipped(now_ms), JSON, _ZIPPED)
+        return Reply(200, answer.plain(now_ms), JSON, _VARIES)
+    return Reply(200, answer.plain(now_ms), JSON)

@@ -1,0 +1,122 @@
+"""Metadata of many instances of one service in one call."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from app.http.api.answers import durable_elsewhere, elsewhere, json_reply
+from app.http.api.call import Answer, Call, Reply, Services, route
+from app.http.input import json_text
+from app.http.input.metadata import check_metadata_size
+from app.http.input.schemas import MetadataBatchSchema, load, parameter_values
+from app.http.input.values import java_int, lenient_bool
+from app.naming.model.keys import DEFAULT_CLUSTER
+from app.naming.model.model import Instance
+from app.naming.model.nacos_errors import InvalidParam
+from app.naming.records.records import persistent_key
+from app.naming.registry.operations import ChangeMetadata, change_metadata
+
+EPHEMERAL, PERSIST = "ephemeral", "persist"
+_BATCH = MetadataBatchSchema()
+PATHS = ("/v1/ns/instance/metadata/batch", "/v1/ns/api/metadata/batch")
+
+
+@route("PUT", *PATHS)
+def put_metadata(call: Call, services: Services) -> Answer:
+    """Set metadata keys of instances; the others stay. Shape: updated, as ``ip:port:unknown:cluster:kind``."""
+    return _change(call, services, removes=False)
+
+
+@route("DELETE", *PATHS)
+def remove_metadata(call: Call, services: Services) -> Answer:
+    """Take metadata keys out of instances, whatever their values. Shape: as for PUT."""
+    return _change(call, services, removes=True)
+
+
+def _change(call: Call, services: Services, *, removes: bool) -> Answer:
+    """Change what is found. What goes wrong inside changes nothing and is no error.
+
+    Source: Nacos 1.4.1 InstanceController.batchUpdateInstanceMetadata, ServiceManager.updateMetadata.
+    """
+    values = load(_BATCH, parameter_values(call.parameters))
+    namespace, service, metadata = values["namespace"], values["service"], values["metadata"]
+    targets = _targets(services, namespace, service, values["kind"], values["instances"])
+    persistent = [one.key for one in targets if not one.ephemeral]
+    if persistent and (
+        other := durable_elsewhere(
+            call, services, *(persistent_key(namespace, service, instance_key) for instance_key in persistent)
+        )
+    ):
+        return other
+    if (len(persistent) < len(targets) or not targets) and (other := elsewhere(call, services, service)):
+        return other
+    if metadata is None or not targets:
+        return _updated([])
+    change = ChangeMetadata(remove=frozenset(metadata)) if removes else ChangeMetadata(put=metadata)
+    for one in targets:
+        check_metadata_size(change_metadata(one, change).metadata)
+    if persistent:
+        services.durable.set_metadata(namespace, service, persistent, change)
+    for one in targets:
+        if one.ephemeral:
+            services.naming.set_metadata(namespace, service, one.key, change)
+    return _updated(targets)
+
+
+def _updated(instances: Iterable[Instance]) -> Reply:
+    return json_reply({"updated": [f"{one.key}:{EPHEMERAL if one.ephemeral else PERSIST}" for one in instances]})
+
+
+def _targets(services: Services, namespace: str, service: str, kind: str, instances: str) -> list[Instance]:
+    """The instances of a kind, or where none is named those that the JSON array names."""
+    view = services.naming.service_view(namespace, service)
+    if view is None:
+        return []
+    match kind:
+        case "ephemeral" | "persist":
+            return [one for one in view.instances if one.ephemeral is (kind == EPHEMERAL)]
+        case "":
+            wanted = _parse_instances(instances)
+            found = (next((one for one in view.instances if name.is_name_of(one)), None) for name in wanted)
+            return [one for one in found if one is not None]
+        case _:
+            return []
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    ip: str
+    port: int
+    cluster: str
+    ephemeral: bool
+
+    def is_name_of(self, one: Instance) -> bool:
+        # An instance without a port answers to any. Source: Nacos 1.4.1 Instance.equals.
+        fits = one.ip == self.ip and one.port in (self.port, 0)
+        return fits and one.cluster_name == self.cluster and one.ephemeral is self.ephemeral
+
+
+def _parse_instances(text: str) -> list[_Name]:
+    """The instances of a JSON array; none when any of it cannot be read, as in Nacos."""
+    try:
+        listed = json_text.loads(text)
+        return [_parse_instance(fields) for fields in listed] if isinstance(listed, list) else []
+    except (ValueError, InvalidParam):
+        return []
+
+
+def _parse_instance(fields: Any) -> _Name:
+    """
+    Raises:
+        ValueError, InvalidParam: no object, or a field that Java could not read.
+    """
+    if not isinstance(fields, dict):
+        raise ValueError("not an object")
+    ip, port, cluster = fields.get("ip"), fields.get("port"), fields.get("clusterName")
+    ephemeral = fields.get("ephemeral", True)
+    return _Name(
+        ip=ip if isinstance(ip, str) else "",
+        port=0 if port is None else java_int(str(port)),
+        cluster=cluster if isinstance(cluster, str) and cluster.strip() else DEFAULT_CLUSTER,
+        ephemeral=lenient_bool(ephemeral) if isinstance(ephemeral, str) else bool(ephemeral),
+    )

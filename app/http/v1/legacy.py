@@ -1,0 +1,69 @@
+"""Paths of releases before 0.8, under ``/api``, that some clients still call; and those of the consensus before 1.4."""
+
+from app.http.api.agents import ClientType, parse_agent
+from app.http.api.answers import json_reply, text_reply
+from app.http.api.call import Answer, Call, Services, route
+from app.http.input.params import parse_beat, parse_list
+from app.http.input.schemas import AllNamesSchema, load
+from app.http.v1.instance import answer_beat, answer_list
+from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, GROUP_SPLITTER, short_name_of
+from app.naming.model.nacos_errors import InvalidParam
+
+_ALL_NAMES = AllNamesSchema()
+NAMESPACES_UNKNOWN_UNTIL = (1, 0, 1)
+"""The last Nacos-DNS that wants the names of the public namespace alone."""
+OLD_RAFT = "caused: old raft protocol already stop;"
+
+
+def _service_of(call: Call) -> str:
+    """The full name of ``dom``; its group is always the default one.
+
+    Raises:
+        InvalidParam: there is no ``dom``.
+    """
+    name = call.parameters.required("dom")
+    if not name:
+        raise InvalidParam("Param 'dom' is required.")
+    return f"{DEFAULT_GROUP}{GROUP_SPLITTER}{name}"
+
+
+@route("GET", "/v1/ns/api/srvIPXT")
+def srv_ipxt(call: Call, services: Services) -> Answer:
+    """The list of a service's instances."""
+    return answer_list(call, services, parse_list(call.parameters, _service_of(call)))
+
+
+@route("GET", "/v1/ns/api/clientBeat")
+def client_beat(call: Call, services: Services) -> Answer:
+    """A beat."""
+    return answer_beat(call, services, parse_beat(call.parameters, _service_of(call)))
+
+
+@route("GET", "/v1/ns/api/allDomNames")
+def all_names(call: Call, services: Services) -> Answer:
+    """Names without group, by namespace. Shape: count (of namespaces), doms."""
+    only_ours = load(_ALL_NAMES, dict(call.parameters.items()))["responsible_only"]
+    naming, cluster = services.naming, services.cluster
+    names = {
+        namespace: sorted(
+            {
+                short_name_of(name)
+                for name in naming.list_services(namespace, None)
+                if not only_ours or cluster.responsible(name)
+            }
+        )
+        for namespace in naming.namespaces()
+    }
+    agent = parse_agent(call.agent)
+    if agent.type is ClientType.DNS and agent.version <= NAMESPACES_UNKNOWN_UNTIL:
+        return json_reply({"count": len(names), "doms": names.get(DEFAULT_NAMESPACE, [])})
+    return json_reply({"count": len(names), "doms": names})
+
+
+@route("POST", *(f"/v1/ns/raft/{name}" for name in ("vote", "beat", "datum", "datum/commit")))
+@route("PUT", "/v1/ns/raft/datum/reload")
+@route("DELETE", "/v1/ns/raft/datum", "/v1/ns/raft/datum/commit")
+@route("GET", *(f"/v1/ns/raft/{name}" for name in ("peer", "datum", "state", "listeners", "leader")))
+def old_raft(call: Call, services: Services) -> Answer:
+    """The consensus of releases before 1.4, which is gone there too. Nacos's words, but its 500 is no fault here."""
+    return text_reply(501, OLD_RAFT)

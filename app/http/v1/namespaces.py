@@ -1,0 +1,96 @@
+"""Namespaces as a console lists and makes them. No naming call asks whether its namespace was made."""
+
+import uuid
+from typing import Any
+
+from app.http.api.answers import durable_elsewhere, json_reply
+from app.http.api.call import Answer, Call, Services, route
+from app.http.input.schemas import (
+    NamespaceCreateSchema,
+    NamespaceQuerySchema,
+    NamespaceRemoveSchema,
+    NamespaceUpdateSchema,
+    load,
+)
+from app.http.input.values import TRIMMED
+from app.naming.model.keys import DEFAULT_NAMESPACE
+from app.naming.model.nacos_errors import InvalidParam, Unavailable
+from app.naming.records.durable_service import Namespace
+from app.naming.records.records import namespace_key
+
+PATH = "/v1/console/namespaces"
+QUOTA = 200
+"""Of configurations, of which there are none here. Source: Nacos 1.4.8 NamespaceController."""
+TYPE_PUBLIC, TYPE_CUSTOM = 0, 2
+OWN_ID_TRIES_MAX = 1_000
+_QUERY, _CREATE = NamespaceQuerySchema(), NamespaceCreateSchema()
+_UPDATE, _REMOVE = NamespaceUpdateSchema(), NamespaceRemoveSchema()
+_PUBLIC = Namespace("", DEFAULT_NAMESPACE, "")
+_PUBLIC_IN_FULL = Namespace("", "Public", "Public Namespace")
+
+
+def _shown(one: Namespace) -> dict[str, Any]:
+    return {
+        "namespace": one.id,
+        "namespaceShowName": one.name,
+        "quota": QUOTA,
+        "configCount": 0,
+        "type": TYPE_CUSTOM if one.id else TYPE_PUBLIC,
+    }
+
+
+@route("GET", PATH)
+def query_namespaces(call: Call, services: Services) -> Answer:
+    """All namespaces, the public one first; with ``show=all`` one of them in full; or whether an id is taken."""
+    values = load(_QUERY, dict(call.parameters.items()))
+    if values["check_exists"] == "true":
+        return json_reply(any(one.id == values["custom"] for one in services.durable.namespaces()))
+    if values["show"] == "all":
+        public = values["namespace"].strip(TRIMMED) in ("", DEFAULT_NAMESPACE)
+        found = _PUBLIC_IN_FULL if public else services.durable.namespace(values["namespace"])
+        return json_reply({**_shown(found), "namespaceDesc": found.description})
+    listed = [_shown(one) for one in (_PUBLIC, *services.durable.namespaces())]
+    return json_reply({"code": 200, "message": None, "data": listed})
+
+
+@route("POST", PATH)
+def create_namespace(call: Call, services: Services) -> Answer:
+    """Make a namespace, of an id of its own when none is given. Shape: false when the id is taken or not allowed."""
+    values = load(_CREATE, dict(call.parameters.items()))
+    name = values["id"].strip(TRIMMED) or _own_id(services)
+    if other := durable_elsewhere(call, services, namespace_key(name)):
+        return other
+    return json_reply(services.durable.create_namespace(Namespace(name, values["name"], values["description"])))
+
+
+def _own_id(services: Services) -> str:
+    """A random id that this node is responsible for: another would be made twice, here and where the call goes."""
+    for _ in range(OWN_ID_TRIES_MAX):
+        name = str(uuid.uuid4())
+        if services.cluster.responsible_durable(namespace_key(name)):
+            return name
+    raise Unavailable("this member may not make a namespace now, please try another server")
+
+
+@route("PUT", PATH)
+def update_namespace(call: Call, services: Services) -> Answer:
+    """Rename a namespace. Shape: always true, as in Nacos, for an unknown one too."""
+    values = load(_UPDATE, dict(call.parameters.items()))
+    if not values["id"]:
+        raise InvalidParam("Parameter 'namespace' is illegal: the public namespace keeps its name")
+    if other := durable_elsewhere(call, services, namespace_key(values["id"])):
+        return other
+    services.durable.update_namespace(Namespace(values["id"], values["name"], values["description"]))
+    return json_reply(True)
+
+
+@route("DELETE", PATH)
+def remove_namespace(call: Call, services: Services) -> Answer:
+    """Forget a namespace; what is in it stays. Shape: always true, as in Nacos, for an unknown one too."""
+    name = load(_REMOVE, dict(call.parameters.items()))["id"]
+    if not name:
+        return json_reply(True)
+    if other := durable_elsewhere(call, services, namespace_key(name)):
+        return other
+    services.durable.remove_namespace(name)
+    return json_reply(True)

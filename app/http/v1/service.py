@@ -1,0 +1,158 @@
+"""Services: create, remove, query, update, list names."""
+
+from typing import Any
+
+from app.http.api.answers import durable_elsewhere, json_reply
+from app.http.api.call import OK, Answer, Call, Services, route
+from app.http.input.fields import MetadataFilter
+from app.http.input.schemas import (
+    NeededServiceSchema,
+    ServiceCreateSchema,
+    ServiceListSchema,
+    ServiceNamesSchema,
+    ServiceSchema,
+    ServiceSelectorSchema,
+    ServiceUpdateSchema,
+    load,
+    parameter_values,
+)
+from app.http.input.values import check_printable
+from app.naming.model.keys import check_service_format, group_of, short_name_of
+from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG, ServiceMeta
+from app.naming.model.model import ServiceView
+from app.naming.model.nacos_errors import InvalidParam, NotFound
+from app.naming.records.records import service_meta_key
+from app.naming.wire.service_info import checksum, shown
+
+ALL_GROUPS = "*"
+_SERVICE, _NEEDED = ServiceSchema(), NeededServiceSchema()
+_CREATE, _UPDATE, _SELECTOR = ServiceCreateSchema(), ServiceUpdateSchema(), ServiceSelectorSchema()
+_LIST, _NAMES = ServiceListSchema(), ServiceNamesSchema()
+
+
+@route("POST", "/v1/ns/service")
+def create_service(call: Call, services: Services) -> Answer:
+    """Create a service that stays without instances."""
+    values = parameter_values(call.parameters)
+    names = load(_SERVICE, values)
+    namespace, service = names["namespace"], names["service"]
+    check_service_format(service)
+    check_printable("namespaceId", namespace)
+    if other := durable_elsewhere(call, services, service_meta_key(namespace, service)):
+        return other
+    if services.naming.service_view(namespace, service) is not None:
+        raise InvalidParam(f"specified service already exists, serviceName : {service}")
+    meta = load(_CREATE, values)
+    services.durable.create_service(
+        namespace, service, ServiceMeta(meta["protect_threshold"], meta["metadata"], meta["selector"])
+    )
+    return OK
+
+
+@route("DELETE", "/v1/ns/service")
+def remove_service(call: Call, services: Services) -> Answer:
+    """Remove a service, with its instances."""
+    values = load(_SERVICE, parameter_values(call.parameters))
+    namespace, service = values["namespace"], values["service"]
+    if other := durable_elsewhere(call, services, *services.durable.keys_of_service(namespace, service)):
+        return other
+    services.durable.remove_service(namespace, service)
+    return OK
+
+
+@route("PUT", "/v1/ns/service")
+def update_service(call: Call, services: Services) -> Answer:
+    """Replace a service's threshold, metadata and selector; what is not given becomes the default."""
+    values = parameter_values(call.parameters)
+    names, meta = load(_NEEDED, values), load(_UPDATE, values)
+    namespace, service = names["namespace"], names["service"]
+    if other := durable_elsewhere(call, services, service_meta_key(namespace, service)):
+        return other
+    if services.naming.service_view(namespace, service) is None:
+        raise InvalidParam(f"service {service} not found!")
+    selector = load(_SELECTOR, values)["selector"]
+    services.durable.update_service(namespace, service, meta["protect_threshold"], meta["metadata"], selector)
+    return OK
+
+
+@route("GET", "/v1/ns/service")
+def query_service(call: Call, services: Services) -> Answer:
+    """A service's description. Shape: name, namespaceId, protectThreshold, metadata, selector, groupName, clusters."""
+    values = load(_SERVICE, parameter_values(call.parameters))
+    view = services.naming.service_view(values["namespace"], values["service"])
+    if view is None:
+        raise NotFound(f"service {values['service']} is not found!")
+    configs = view.meta.clusters
+    clusters: list[dict[str, Any]] = [
+        {"name": name, "healthChecker": config.checker.to_json(), "metadata": shown(config.metadata)}
+        for name, config in ((name, configs.get(name, DEFAULT_CLUSTER_CONFIG)) for name in view.clusters)
+    ]
+    return json_reply(
+        {
+            "name": short_name_of(view.full_name),
+            "namespaceId": view.namespace,
+            "protectThreshold": float(view.protect_threshold),
+            "metadata": shown(view.metadata),
+            "selector": view.meta.selector.to_json(),
+            "groupName": group_of(view.full_name),
+            "clusters": clusters,
+        }
+    )
+
+
+@route("GET", "/v1/ns/service/list")
+def list_services(call: Call, services: Services) -> Answer:
+    """One page of the names of a group, or with their groups those of all. Shape: doms, count (of all pages)."""
+    values = load(_LIST, parameter_values(call.parameters))
+    namespace, group, page, size = values["namespace"], values["group"], values["page"], values["size"]
+    if size < 0:
+        raise InvalidParam("Param 'pageSize' is illegal, it should not be negative.")
+    names = services.naming.list_services(namespace, None if group == ALL_GROUPS else group)
+    if wanted := values["selector"]:
+        names = [name for name in names if _passes(services.naming.service_view(namespace, name), wanted)]
+    start = max((page - 1) * size, 0)
+    doms = names[start : start + size]
+    return json_reply(
+        {"doms": doms if group == ALL_GROUPS else [short_name_of(name) for name in doms], "count": len(names)}
+    )
+
+
+def _passes(view: ServiceView | None, wanted: MetadataFilter) -> bool:
+    if view is None:
+        return False
+    if wanted.of_instances:
+        return any((one.metadata or {}).get(wanted.key) == wanted.value for one in view.instances)
+    return view.metadata.get(wanted.key) == wanted.value
+
+
+@route("GET", "/v1/ns/service/names")
+def search_names(call: Call, services: Services) -> Answer:
+    """Names without group that hold a text, by namespace. Shape: services, count (of namespaces).
+
+    Source: Nacos 1.4.1 ServiceController.searchService, which fails for a namespace without services.
+    """
+    values = load(_NAMES, parameter_values(call.parameters))
+    namespaces = [values["namespace"]] if values["namespace"] else services.naming.namespaces()
+    found = {
+        namespace: sorted(
+            {
+                short_name_of(name)
+                for name in services.naming.list_services(namespace, None)
+                # What Nacos searches: the name, and behind it the list of owners, which is always empty.
+                if values["pattern"].matches(f"{name}:[]")
+                and (not values["responsible_only"] or services.cluster.responsible(name))
+            }
+        )
+        for namespace in namespaces
+    }
+    return json_reply({"services": found, "count": len(found)})
+
+
+@route("PUT", "/v1/ns/service/checksum")
+def service_checksum(call: Call, services: Services) -> Answer:
+    """The digest that members compare a service's health by. Shape: checksum."""
+    values = load(_NEEDED, parameter_values(call.parameters))
+    view = services.naming.service_view(values["namespace"], values["service"])
+    if view is None:
+        raise NotFound(f"serviceName not found: {values['service']}")
+    return json_reply({"checksum": checksum(view)})

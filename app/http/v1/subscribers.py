@@ -1,0 +1,147 @@
+"""Who is told of changes over UDP: list queries that subscribe, who is subscribed, how pushes went."""
+
+from typing import Any
+
+from app.http.api.agents import AGENT_CHARS_MAX, Agent, ClientType, may_be_pushed
+from app.http.api.answers import json_reply
+from app.http.api.call import Answer, Call, Services, route
+from app.http.forward.peers import ask_member
+from app.http.input.params import ListQuery
+from app.http.input.schemas import PushStateSchema, SubscribersSchema, load, parameter_values
+from app.http.input.values import PORT_MAX
+from app.naming.model.keys import group_of, short_name_of
+from app.naming.push.board import Subscriber
+from distro.clock import SystemClock
+from distro.types import MemberState
+
+GO_BYTES_MAX = 4_024
+"""What the Go SDK reads of a datagram."""
+DATAGRAM_BYTES_MAX = 65_507
+APP_CHARS_MAX = 128
+MAPPED_IPV4 = "::ffff:"
+"""How a socket for both families shows an IPv4 address."""
+ASK_MS_MAX = 2_000
+"""For all other members together."""
+ASK_ONE_MS_MAX = 1_000
+PAGE_SIZE = 2_000
+PAGES_MAX = 50
+_SUBSCRIBERS, _PUSH_STATE = SubscribersSchema(), PushStateSchema()
+_FIELDS = ("addrStr", "agent", "app", "ip", "namespaceId", "serviceName")
+_CLOCK = SystemClock()
+
+Shown = dict[str, Any]
+
+
+def subscribe(call: Call, services: Services, query: ListQuery, agent: Agent) -> bool:
+    """Note who asked for a list and wants to be told of changes; return whether it may rely on that.
+
+    Source: Nacos 1.4.1 InstanceController.doSrvIpxt. It tells a client with an address that is none the same.
+    """
+    if not 0 < query.udp_port <= PORT_MAX or not may_be_pushed(agent, services.durable.switches):
+        return False
+    services.push.subscribe(
+        Subscriber(
+            namespace=query.namespace,
+            service=query.service,
+            clusters=query.clusters,
+            ip=(query.client_ip or call.remote_ip).strip("[]").removeprefix(MAPPED_IPV4),
+            port=query.udp_port,
+            agent=call.agent[:AGENT_CHARS_MAX],
+            app=query.app[:APP_CHARS_MAX],
+            bytes_max=GO_BYTES_MAX if agent.type is ClientType.GO else DATAGRAM_BYTES_MAX,
+            java=agent.java_since_1_0,
+        )
+    )
+    return True
+
+
+@route("GET", "/v1/ns/service/subscribers")
+def list_subscribers(call: Call, services: Services) -> Answer:
+    """One page of those subscribed, at any member, to services whose name holds the given one.
+
+    Shape: subscribers, count. Source: Nacos 1.4.1 ServiceController.subscribers: nothing for a page that there is not.
+    """
+    values = load(_SUBSCRIBERS, parameter_values(call.parameters))
+    namespace, service, size = values["namespace"], values["service"], values["size"]
+    found = [_shown(one) for one in services.push.subscribers(namespace) if _matches(one.service, service)]
+    if values["aggregation"] and not services.cluster.standalone:
+        found.extend(_of_others(services, namespace, service))
+        found = list({tuple(one.values()): one for one in found}.values())
+    found.sort(key=lambda one: (one["serviceName"], one["addrStr"]))
+    start = (values["page"] - 1) * size
+    end = min(start + size, len(found))
+    if not 0 <= start <= end:
+        return json_reply({"subscribers": [], "count": 0})
+    return json_reply({"subscribers": found[start:end], "count": len(found)})
+
+
+def _matches(name: str, wanted: str) -> bool:
+    return short_name_of(wanted) in short_name_of(name) and group_of(wanted) in group_of(name)
+
+
+def _shown(one: Subscriber) -> Shown:
+    return {
+        "addrStr": f"{one.ip}:{one.port}",
+        "agent": one.agent,
+        "app": one.app,
+        "ip": one.ip,
+        "namespaceId": one.namespace,
+        "serviceName": one.service,
+    }
+
+
+def _of_others(services: Services, namespace: str, service: str) -> list[Shown]:
+    """The subscribers of the other members, page by page; a member that does not answer in time is left out."""
+    deadline_ms = _CLOCK.monotonic_ms() + ASK_MS_MAX
+    found: list[Shown] = []
+    for member in services.cluster.members():
+        if member.address == services.cluster.self_address or member.state is MemberState.DOWN:
+            continue
+        for page in range(1, PAGES_MAX + 1):
+            left_ms = min(deadline_ms - _CLOCK.monotonic_ms(), ASK_ONE_MS_MAX)
+            query: dict[str, str | int] = {
+                "namespaceId": namespace,
+                "serviceName": service,
+                "aggregation": "false",
+                "pageNo": page,
+                "pageSize": PAGE_SIZE,
+            }
+            answer = (
+                ask_member(services, member.address, "/v1/ns/service/subscribers", query, left_ms / 1_000)
+                if left_ms > 0
+                else None
+            )
+            listed = answer.get("subscribers") if answer else None
+            part = [_taken(one) for one in listed if _is_subscriber(one)] if isinstance(listed, list) else []
+            found.extend(part)
+            if len(part) < PAGE_SIZE:
+                break
+    return found
+
+
+def _is_subscriber(fields: object) -> bool:
+    return isinstance(fields, dict) and all(isinstance(fields.get(name), str) for name in _FIELDS)
+
+
+def _taken(fields: dict[str, str]) -> Shown:
+    return {name: fields[name] for name in _FIELDS}
+
+
+@route("GET", "/v1/ns/operator/push/state", "/v1/ns/ops/push/state")
+def push_state(call: Call, services: Services) -> Answer:
+    """How pushes went. Shape: succeed, total, ratio, with ``detail`` data (what is not acknowledged), reset."""
+    values = load(_PUSH_STATE, parameter_values(call.parameters))
+    record, waiting = services.push.state(reset=values["reset"])
+    succeeded = record.total - record.failed - record.too_large
+    state: dict[str, Any] = {
+        "succeed": succeeded,
+        "total": record.total,
+        "ratio": succeeded / record.total if record.total else 0,
+    }
+    if values["detail"]:
+        state["data"] = [
+            f"{one.namespace}##{one.service} to {one.ip}:{one.port} ({one.agent}): push {reference}, sent {sends} times"
+            for one, reference, sends in waiting
+        ]
+    state["reset"] = values["reset"]
+    return json_reply(state)

@@ -1,0 +1,150 @@
+"""Clients over HTTP v2: who is there, what each publishes, and what it wants to be told of.
+
+A client over gRPC is a connection; one over HTTP is an address, ``ip:port#true``, or ``#false`` where its instance is
+persistent, as in Nacos 2. Subscribers over UDP are under ``/v1/ns/service/subscribers``.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from app.http.api.call import Answer, Call, Services
+from app.http.input.params import namespace_of, service_of
+from app.http.v2.envelope import ResultCode, ResultError, require, result, result_route
+from app.naming.clients.client_model import Client
+from app.naming.model.keys import group_of, short_name_of
+from app.naming.model.model import Instance, ServiceMoment
+
+PATH = "/v2/ns/client"
+GRPC = "GRPC"
+
+
+@result_route("GET", f"{PATH}/list")
+def list_clients(call: Call, services: Services) -> Answer:
+    """The ids of all clients, those that are connected to other members too."""
+    ids = {_id_of(one) for moment in services.naming.moments() for one in _of_http(moment)}
+    return result([*services.clients.ids(), *sorted(ids)])
+
+
+@result_route("GET", PATH)
+def detail(call: Call, services: Services) -> Answer:
+    """One client. Shape of data: who it is; of a connection also where it comes from."""
+    client_id = _client_id(call)
+    if (client := services.clients.client(client_id)) is not None:
+        info = client.info
+        return result(
+            {
+                "clientId": client_id,
+                "ephemeral": True,
+                "clientType": "connection",
+                "isNative": client.native,
+                "connectType": GRPC,
+                "appName": info.app,
+                "version": info.agent,
+                "clientIp": info.ip,
+                "clientPort": str(info.port),
+            }
+        )
+    if not any(True for _ in _published_over_http(services, client_id)):
+        raise _unknown(client_id)
+    return result({"clientId": client_id, "ephemeral": client_id.endswith("#true"), "clientType": "ipPort"})
+
+
+@result_route("GET", f"{PATH}/publish/list")
+def published(call: Call, services: Services) -> Answer:
+    """What a client publishes. Shape of data: of each instance its service, and where it is."""
+    client_id = _client_id(call)
+    client = services.clients.client(client_id)
+    if client is not None:
+        found = [(*key, one) for key, said in list(client.published.items()) for one in said.instances.values()]
+    else:
+        found = [(moment.namespace, moment.full_name, one) for moment, one in _published_over_http(services, client_id)]
+        if not found:
+            raise _unknown(client_id)
+    return result([{**_names(space, name), "registeredInstance": _place(one)} for space, name, one in found])
+
+
+@result_route("GET", f"{PATH}/subscribe/list")
+def subscribed(call: Call, services: Services) -> Answer:
+    """What a client that is connected here is subscribed to. Shape of data: of each service its names, and who asks."""
+    client_id = _client_id(call)
+    client = services.clients.client(client_id)
+    if client is None:
+        raise _unknown(client_id)
+    who = _subscriber(client)
+    return result([{**_names(*key), "subscriberInfo": who} for key in list(client.subscribed)])
+
+
+@result_route("GET", f"{PATH}/service/publisher/list")
+def publishers(call: Call, services: Services) -> Answer:
+    """Who publishes a service. Shape of data: clientId, ip, port of each instance, or of those at an address."""
+    require(call, "serviceName")
+    namespace, name = namespace_of(call.parameters), service_of(call.parameters)
+    moment = services.naming.moment(namespace, name)
+    found: list[tuple[str, Instance]] = []
+    if moment is not None:
+        found = [(_id_of(one), one) for one in _of_http(moment)]
+        found += [(client_id, one) for client_id, said in moment.published.items() for one in said.instances.values()]
+    return result(
+        [
+            {"clientId": client_id, "ip": one.ip, "port": one.port}
+            for client_id, one in found
+            if _is_asked_for(call, one.ip, one.port)
+        ]
+    )
+
+
+@result_route("GET", f"{PATH}/service/subscriber/list")
+def subscribers(call: Call, services: Services) -> Answer:
+    """Who is connected here and subscribed to a service. Shape of data: clientId, ip, port."""
+    require(call, "serviceName")
+    names = (namespace_of(call.parameters), service_of(call.parameters))
+    found = [services.clients.client(client_id) for client_id, _ in services.clients.subscribers(*names)]
+    return result(
+        [
+            {"clientId": one.client_id, "ip": one.info.ip, "port": one.info.port}
+            for one in found
+            if one is not None and _is_asked_for(call, one.info.ip, one.info.port)
+        ]
+    )
+
+
+def _client_id(call: Call) -> str:
+    require(call, "clientId")
+    return call.parameters.optional("clientId")
+
+
+def _unknown(client_id: str) -> ResultError:
+    return ResultError(404, ResultCode.NOT_FOUND, f"clientId [ {client_id} ] not exist")
+
+
+def _is_asked_for(call: Call, ip: str, port: int) -> bool:
+    """Whether an address is that of the call, as far as it names one."""
+    wanted_ip, wanted_port = call.parameters.optional("ip"), call.parameters.optional("port")
+    return wanted_ip in ("", ip) and wanted_port in ("", str(port))
+
+
+def _of_http(moment: ServiceMoment) -> Iterator[Instance]:
+    yield from (held.instance for held in moment.held.values())
+    yield from moment.persistent.values()
+
+
+def _id_of(one: Instance) -> str:
+    return f"{one.ip}:{one.port}#{'true' if one.ephemeral else 'false'}"
+
+
+def _published_over_http(services: Services, client_id: str) -> Iterator[tuple[ServiceMoment, Instance]]:
+    return (
+        (moment, one) for moment in services.naming.moments() for one in _of_http(moment) if _id_of(one) == client_id
+    )
+
+
+def _names(namespace: str, full_name: str) -> dict[str, str]:
+    return {"namespace": namespace, "group": group_of(full_name), "serviceName": short_name_of(full_name)}
+
+
+def _place(one: Instance) -> dict[str, Any]:
+    return {"ip": one.ip, "port": one.port, "cluster": one.cluster_name}
+
+
+def _subscriber(client: Client) -> dict[str, str]:
+    return {"app": client.info.app, "agent": client.info.agent, "addr": client.info.ip}

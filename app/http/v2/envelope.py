@@ -1,0 +1,121 @@
+"""The envelope of HTTP v2: ``{"code":0,"message":"success","data":...}``, and its refusals.
+
+Source of codes and messages: Nacos 2.x ErrorCode.
+"""
+
+import logging
+from collections.abc import Callable
+from enum import Enum
+from functools import wraps
+
+import orjson
+
+from app.http.api.call import JSON, OK, Answer, Call, Endpoint, Reply, Services, route
+from app.naming.model.nacos_errors import (
+    InstanceMissing,
+    InvalidParam,
+    NacosError,
+    NoRight,
+    NotFound,
+    Unavailable,
+    WeightRefused,
+)
+from distro.errors import CodecError, NotInitialized
+
+log = logging.getLogger(__name__)
+
+_BEGIN, _END = b'{"code":0,"message":"success","data":', b"}"
+
+
+class ResultCode(Enum):
+    """What was wrong, in the client's terms."""
+
+    PARAMETER_MISSING = (10_000, "parameter missing")
+    ACCESS_DENIED = (10_001, "access denied")
+    PARAMETER_INVALID = (20_002, "parameter validate error")
+    NOT_FOUND = (20_004, "resource not found")
+    WEIGHT = (21_001, "weight error")
+    INSTANCE_NOT_FOUND = (21_003, "instance not found")
+    SERVICE_EXISTS = (21_007, "service already exist")
+    SERVICE_MISSING = (21_008, "service not exist")
+    SERVICE_NOT_EMPTY = (21_009, "service delete failure")
+    SERVER_ERROR = (30_000, "server error")
+
+
+class ResultError(NacosError):
+    """A refusal with a code of its own."""
+
+    def __init__(self, status: int, code: ResultCode, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.code = code
+
+
+def result(data: object) -> Reply:
+    return Reply(200, orjson.dumps({"code": 0, "message": "success", "data": data}), JSON)
+
+
+def refusal(status: int, code: ResultCode, text: str) -> Reply:
+    number, message = code.value
+    return Reply(status, orjson.dumps({"code": number, "message": message, "data": text}), JSON)
+
+
+def refusal_of(error: NacosError | CodecError | NotInitialized) -> Reply:
+    match error:
+        case ResultError():
+            return refusal(error.status, error.code, error.text)
+        case WeightRefused():
+            return refusal(400, ResultCode.WEIGHT, error.text)
+        case InstanceMissing():
+            return refusal(400, ResultCode.INSTANCE_NOT_FOUND, error.text)
+        case InvalidParam():
+            return refusal(400, ResultCode.PARAMETER_INVALID, error.text)
+        case NoRight():
+            return refusal(403, ResultCode.ACCESS_DENIED, error.text)
+        case NotFound():
+            return refusal(404, ResultCode.NOT_FOUND, error.text)
+        case NacosError():
+            return refusal(error.status, ResultCode.SERVER_ERROR, error.text)
+        case NotInitialized():
+            return refusal(Unavailable.status, ResultCode.SERVER_ERROR, str(error))
+        case CodecError():
+            return refusal(400, ResultCode.PARAMETER_INVALID, str(error))
+
+
+def wrapped(answer: Answer) -> Answer:
+    """The answer of an endpoint of v1 in the envelope; what it says to other members stays."""
+    if not isinstance(answer, Reply) or answer.status != 200:
+        return answer
+    body = b'"ok"' if answer.body == OK.body else answer.body
+    return Reply(200, _BEGIN + body + _END, JSON, answer.headers)
+
+
+def require(call: Call, *names: str) -> None:
+    """Refuse a call without these parameters.
+
+    Raises:
+        ResultError: the first that is missing is named.
+    """
+    for name in names:
+        if not (call.parameters.get(name) or "").strip():
+            text = f"Required parameter '{name}' type String is not present"
+            raise ResultError(400, ResultCode.PARAMETER_MISSING, text)
+
+
+def result_route(method: str, *paths: str) -> Callable[[Endpoint], Endpoint]:
+    """As ``route``, with refusals in the envelope."""
+
+    def add(endpoint: Endpoint) -> Endpoint:
+        @wraps(endpoint)
+        def answer(call: Call, services: Services) -> Answer:
+            try:
+                return endpoint(call, services)
+            except (NacosError, CodecError, NotInitialized) as error:
+                return refusal_of(error)
+            except Exception:
+                log.exception("%s %a failed", call.method, call.uri)
+                return refusal(500, ResultCode.SERVER_ERROR, "internal error, see the server's log")
+
+        return route(method, *paths)(answer)
+
+    return add

@@ -1,0 +1,84 @@
+"""Instances over HTTP v2: the operations of v1 with answers in the envelope."""
+
+from app.http.api.call import Answer, Call, Services
+from app.http.input.params import parse_detail, parse_list
+from app.http.v1 import instance, instance_batch
+from app.http.v2.envelope import require, result, result_route, wrapped
+from app.naming.wire.service_info import shown
+from app.naming.wire.service_json import service_json
+
+PATH = "/v2/ns/instance"
+_NEEDED = ("serviceName", "ip", "port")
+
+
+@result_route("POST", PATH)
+def register(call: Call, services: Services) -> Answer:
+    """Register an instance, or replace it as a whole."""
+    require(call, *_NEEDED)
+    return wrapped(instance.register(call, services))
+
+
+@result_route("DELETE", PATH)
+def deregister(call: Call, services: Services) -> Answer:
+    """Remove an instance; an unknown one is no error."""
+    require(call, *_NEEDED)
+    return wrapped(instance.deregister(call, services))
+
+
+@result_route("PUT", PATH)
+def update(call: Call, services: Services) -> Answer:
+    """Replace an instance that is there."""
+    require(call, *_NEEDED)
+    return wrapped(instance.answer_update(call, services, strict=True))
+
+
+@result_route("PATCH", PATH)
+def patch(call: Call, services: Services) -> Answer:
+    """Change single attributes; the answer is the bare ``ok`` of v1, as in Nacos 2."""
+    require(call, *_NEEDED)
+    return instance.patch(call, services)
+
+
+@result_route("GET", PATH)
+def detail(call: Call, services: Services) -> Answer:
+    """One instance with its true health."""
+    require(call, *_NEEDED)
+    query = parse_detail(call.parameters)
+    found = services.naming.detail(query.namespace, query.service, query.ip, query.port, query.cluster)
+    return result(
+        {
+            "serviceName": query.service,
+            "ip": found.ip,
+            "port": found.port,
+            "clusterName": query.cluster,
+            "weight": found.weight,
+            "healthy": found.healthy,
+            "instanceId": found.instance_id,
+            "metadata": shown(found.metadata),
+        }
+    )
+
+
+@result_route("GET", f"{PATH}/list")
+def list_instances(call: Call, services: Services) -> Answer:
+    """The instances of a service as clients balance over them; an unknown service has none."""
+    require(call, "serviceName")
+    query = parse_list(call.parameters)
+    clusters = call.parameters.optional("clusterName") or query.clusters
+    view = services.naming.service_view(query.namespace, query.service)
+    cache_ms = services.durable.switches.default_cache_millis
+    return result(service_json(query.service, view, clusters, query.healthy_only, cache_ms, services.wall_ms()))
+
+
+@result_route("PUT", f"{PATH}/metadata/batch")
+def put_metadata(call: Call, services: Services) -> Answer:
+    """Set metadata keys of instances. Shape of data: updated."""
+    require(call, "serviceName", "metadata")
+    return wrapped(instance_batch.put_metadata(call, services))
+
+
+@result_route("DELETE", f"{PATH}/metadata/batch")
+def remove_metadata(call: Call, services: Services) -> Answer:
+    """Take metadata keys out of instances. Shape of data: updated."""
+    require(call, "serviceName", "metadata")
+    return wrapped(instance_batch.remove_metadata(call, services))

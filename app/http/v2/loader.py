@@ -1,0 +1,70 @@
+"""Connections of SDKs by gRPC: who is connected to this node, and sending them elsewhere. As Nacos 2.x has it."""
+
+from app.config.addresses import split_address
+from app.http.api.answers import json_reply, text_reply
+from app.http.api.call import Answer, Call, Loader, Services, route
+from app.http.input.values import java_double, java_int
+from app.naming.model.nacos_errors import InvalidParam, NotFound
+
+PATH = "/v2/core/loader"
+SUCCESS = "success"
+DONE, NOT_DONE = "Ok", "Fail"
+FACTOR_DEFAULT = "0.1"
+FACTOR_MAX = 10.0
+
+
+@route("GET", f"{PATH}/current")
+def current(call: Call, services: Services) -> Answer:
+    """All connections by id; without gRPC there are none."""
+    return json_reply(services.loader.current() if services.loader else {})
+
+
+@route("GET", f"{PATH}/reloadClient")
+def reload_client(call: Call, services: Services) -> Answer:
+    """Send one client elsewhere."""
+    connection_id = call.parameters.required("connectionId")
+    redirect = _redirect_of(call)
+    if services.loader is None or connection_id not in services.loader.current():
+        raise NotFound(f"connection {connection_id[:200]} is not found")
+    services.loader.reload_client(connection_id, redirect)
+    return text_reply(200, SUCCESS)
+
+
+@route("GET", f"{PATH}/reloadCurrent")
+def reload_current(call: Call, services: Services) -> Answer:
+    """Send clients elsewhere until ``count`` are left."""
+    count, redirect = java_int(call.parameters.required("count")), _redirect_of(call)
+    if services.loader is not None:
+        services.loader.reload_to(count, redirect)
+    return text_reply(200, SUCCESS)
+
+
+@route("GET", f"{PATH}/cluster")
+def cluster(call: Call, services: Services) -> Answer:
+    """What each member carries. Shape and names: Nacos 2.2.3; a member that did not answer is counted only."""
+    return json_reply(_loader_of(services).cluster())
+
+
+@route("GET", f"{PATH}/smartReloadCluster")
+def smart_reload(call: Call, services: Services) -> Answer:
+    """Have members with more than their share of clients send some to those with less."""
+    factor = java_double(call.parameters.optional("loaderFactor") or FACTOR_DEFAULT)
+    if not 0 <= factor <= FACTOR_MAX:
+        raise InvalidParam(f"Param 'loaderFactor' is illegal, it should be a number from 0 to {FACTOR_MAX:g}.")
+    return text_reply(200, DONE if _loader_of(services).smart_reload(factor) else NOT_DONE)
+
+
+def _loader_of(services: Services) -> Loader:
+    if services.loader is None:
+        raise NotFound("gRPC is switched off here: this node has no connections of SDKs")
+    return services.loader
+
+
+def _redirect_of(call: Call) -> tuple[str, int] | None:
+    text = call.parameters.optional("redirectAddress")
+    if not text:
+        return None
+    try:
+        return split_address(text)
+    except ValueError as error:
+        raise InvalidParam(f"Param 'redirectAddress' is illegal: {error}") from None

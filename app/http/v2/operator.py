@@ -1,0 +1,78 @@
+"""What operators ask over HTTP v2: counters, switches, health set by hand, pages of instances, members."""
+
+from app.http.api.answers import server_status
+from app.http.api.call import Answer, Call, Services
+from app.http.input.schemas import CatalogInstancesV2Schema, MetricsV2Schema, load, parameter_values
+from app.http.v1 import catalog, cluster, health, operator, switches
+from app.http.v2.envelope import require, result, result_route, wrapped
+from app.naming.model.nacos_errors import NotFound
+
+_METRICS, _INSTANCES = MetricsV2Schema(), CatalogInstancesV2Schema()
+PATHS = ("/v2/ns/operator", "/v2/ns/ops")
+NODES = "/v2/core/cluster/node"
+
+
+@result_route("GET", *(f"{path}/metrics" for path in PATHS))
+def metrics(call: Call, services: Services) -> Answer:
+    """The node's status, and all counters where ``onlyStatus`` is false."""
+    if load(_METRICS, dict(call.parameters.items()))["only_status"]:
+        return result({"status": server_status(services)})
+    return wrapped(operator.metrics(call, services))
+
+
+@result_route("GET", *(f"{path}/switches" for path in PATHS))
+def get_switches(call: Call, services: Services) -> Answer:
+    """All switches in force on this member."""
+    return wrapped(switches.switches(call, services))
+
+
+@result_route("PUT", *(f"{path}/switches" for path in PATHS))
+def set_switch(call: Call, services: Services) -> Answer:
+    """Set one switch, or with ``batch`` several."""
+    require(call, "entry", "value")
+    return wrapped(switches.set_switch(call, services))
+
+
+@result_route("PUT", "/v2/ns/health", "/v2/ns/health/instance")
+def set_health(call: Call, services: Services) -> Answer:
+    """Set an instance's health where no checker does."""
+    require(call, "serviceName", "ip", "port", "healthy")
+    return wrapped(health.set_health(call, services))
+
+
+@result_route("GET", "/v2/ns/catalog/instances")
+def instance_list(call: Call, services: Services) -> Answer:
+    """One page of a service's instances with their true health. Shape of data: instances, count (of all)."""
+    require(call, "serviceName")
+    values = load(_INSTANCES, parameter_values(call.parameters))
+    view = services.naming.service_view(values["namespace"], values["service"])
+    if view is None:
+        raise NotFound(f"service {values['service']} is not found")
+    found = [
+        one
+        for one in view.instances
+        if (one.healthy or not values["healthy_only"]) and (one.enabled or not values["enabled_only"])
+    ]
+    start = (max(values["page"], 1) - 1) * values["size"]
+    page = catalog.instances_json(services, view, found[start : start + values["size"]])
+    return result({"instances": page, "count": len(found)})
+
+
+@result_route("GET", f"{NODES}/self")
+def own_member(call: Call, services: Services) -> Answer:
+    """This node as a member."""
+    return result(cluster.own_json(services))
+
+
+@result_route("GET", f"{NODES}/list")
+def members(call: Call, services: Services) -> Answer:
+    """All members, or those whose address begins with ``address``."""
+    prefix = call.parameters.optional("address")
+    found = [one for one in services.cluster.members() if one.address.startswith(prefix)]
+    return result([services.cluster.member_json(one) for one in found])
+
+
+@result_route("GET", f"{NODES}/self/health")
+def own_health(call: Call, services: Services) -> Answer:
+    """This node's own state."""
+    return result(services.cluster.state().value)

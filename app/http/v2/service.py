@@ -1,0 +1,113 @@
+"""Services over HTTP v2: create, remove, update, query, list names."""
+
+from app.http.api.answers import durable_elsewhere
+from app.http.api.call import OK, Answer, Call, Services
+from app.http.input.params import namespace_of, service_of
+from app.http.input.schemas import ServiceCreateSchema, ServiceListV2Schema, load, parameter_values
+from app.http.input.values import check_printable
+from app.http.v1 import service
+from app.http.v2.envelope import ResultCode, ResultError, require, result, result_route, wrapped
+from app.naming.model.keys import check_service_format, group_of, short_name_of
+from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG, ServiceMeta
+from app.naming.model.model import ServiceView
+from app.naming.records.records import service_meta_key
+from app.naming.wire.service_info import shown
+
+PATH = "/v2/ns/service"
+_SERVICE, _LIST = ServiceCreateSchema(), ServiceListV2Schema()
+
+
+def _view(call: Call, services: Services) -> ServiceView:
+    """
+    Raises:
+        ResultError: there is no such service.
+    """
+    require(call, "serviceName")
+    namespace, name = namespace_of(call.parameters), service_of(call.parameters)
+    view = services.naming.service_view(namespace, name)
+    if view is None:
+        raise ResultError(
+            400, ResultCode.SERVICE_MISSING, f"service {short_name_of(name)} of group {group_of(name)} is not found"
+        )
+    return view
+
+
+@result_route("POST", PATH)
+def create_service(call: Call, services: Services) -> Answer:
+    """Create a service that stays without instances."""
+    require(call, "serviceName")
+    namespace, name = namespace_of(call.parameters), service_of(call.parameters)
+    check_service_format(name)
+    check_printable("namespaceId", namespace)
+    if other := durable_elsewhere(call, services, service_meta_key(namespace, name)):
+        return other
+    if services.naming.service_view(namespace, name) is not None:
+        raise ResultError(
+            400, ResultCode.SERVICE_EXISTS, f"specified service already exists, serviceName : {short_name_of(name)}"
+        )
+    values = load(_SERVICE, parameter_values(call.parameters))
+    meta = ServiceMeta(values["protect_threshold"], values["metadata"], values["selector"])
+    services.durable.create_service(namespace, name, meta)
+    return wrapped(OK)
+
+
+@result_route("DELETE", PATH)
+def remove_service(call: Call, services: Services) -> Answer:
+    """Remove a service that has no instances."""
+    view = _view(call, services)
+    if view.instances:
+        raise ResultError(
+            400,
+            ResultCode.SERVICE_NOT_EMPTY,
+            f"service {short_name_of(view.full_name)} can't be deleted, it has {len(view.instances)} instances",
+        )
+    return wrapped(service.remove_service(call, services))
+
+
+@result_route("PUT", PATH)
+def update_service(call: Call, services: Services) -> Answer:
+    """Replace a service's threshold, metadata and selector; what is not given becomes the default."""
+    view = _view(call, services)
+    if other := durable_elsewhere(call, services, service_meta_key(view.namespace, view.full_name)):
+        return other
+    values = load(_SERVICE, parameter_values(call.parameters))
+    services.durable.update_service(
+        view.namespace, view.full_name, values["protect_threshold"], values["metadata"], values["selector"]
+    )
+    return wrapped(OK)
+
+
+@result_route("GET", PATH)
+def query_service(call: Call, services: Services) -> Answer:
+    """A service's description. Shape of data: its names, clusterMap by name, metadata, threshold, selector, kind."""
+    view = _view(call, services)
+    configs = {name: view.meta.clusters.get(name, DEFAULT_CLUSTER_CONFIG) for name in view.clusters}
+    return result(
+        {
+            "namespace": view.namespace,
+            "serviceName": short_name_of(view.full_name),
+            "groupName": group_of(view.full_name),
+            "clusterMap": {
+                name: {
+                    "clusterName": name,
+                    "healthChecker": config.checker.to_json(),
+                    "metadata": shown(config.metadata),
+                }
+                for name, config in configs.items()
+            },
+            "metadata": shown(view.metadata),
+            "protectThreshold": float(view.protect_threshold),
+            "selector": view.meta.selector.to_json(),
+            "ephemeral": all(one.ephemeral for one in view.instances),
+        }
+    )
+
+
+@result_route("GET", f"{PATH}/list")
+def list_services(call: Call, services: Services) -> Answer:
+    """One page of the names of a group. Shape of data: count (of all pages), services."""
+    values = load(_LIST, parameter_values(call.parameters))
+    names = services.naming.list_services(values["namespace"], values["group"])
+    start = (max(values["page"], 1) - 1) * values["size"]
+    page = names[start : start + values["size"]]
+    return result({"count": len(names), "services": [short_name_of(name) for name in page]})

@@ -1,0 +1,348 @@
+"""A client's publications as members tell them to each other: the JSON of Nacos 2.x, and what of ours goes beside it.
+
+Shape: ``{"clientId", "attributes": {"clientAttributes": {"revision": int}}, "namespaces": [..], "groupNames": [..],
+"serviceNames": [..], "instancePublishInfos": [..], "batchInstanceData": {}}``, the lists parallel. Services that were
+registered as a batch stand in ``batchInstanceData``, in parallel lists too, the last of them
+``batchInstancePublishInfos``; it is empty without them. Source: Nacos 2.2.3 ClientSyncData.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from app.naming.clients.client_model import (
+    INSTANCE_ID_CHARS_MAX,
+    RESERVED_METADATA,
+    REVISION_MAX,
+    ClientBounds,
+    ServiceKey,
+    check_address,
+    check_metadata,
+    is_client_id,
+    is_persistent_id,
+)
+from app.naming.model.keys import (
+    DEFAULT_CLUSTER,
+    DEFAULT_NAMESPACE,
+    GROUP_SPLITTER,
+    check_names,
+    check_service_format,
+    simple_instance_id,
+)
+from app.naming.model.model import Instance, Metadata, Publication
+from app.naming.model.nacos_errors import InvalidParam
+from app.naming.registry.operations import clamp_weight
+from distro.errors import CodecError
+from distro.types import NO_VERSION, Version
+
+CUSTOM_ID, WEIGHT, ENABLED = RESERVED_METADATA
+REVISION_MIN = -REVISION_MAX - 1
+AT_MS_MAX = 1 << 53
+BOUNDS = ClientBounds()
+NO_TIMES: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class ClientState:
+    """All that a client publishes, at one moment."""
+
+    client_id: str
+    revision: int
+    publications: Mapping[ServiceKey, Publication]
+    dated: bool = True
+    """The publications say when they were made; otherwise they count from when they are received."""
+
+
+# --- to a peer ----------------------------------------------------------------------------------
+
+
+def encode_client(state: ClientState) -> bytes:
+    """The client's sync data. It is made instance by instance: one call for many would hold up all threads."""
+    single, batches = _parts(state.publications)
+    head = {"clientId": state.client_id, "attributes": {"clientAttributes": {"revision": state.revision}}}
+    batch_infos = b",".join([_batch_info(part) for _, part in batches])
+    batch_data = b"{%b,%b" % (_names(batches), b'"batchInstancePublishInfos":[%b]}' % batch_infos) if batches else b"{}"
+    return b'%b,%b,"instancePublishInfos":[%b],"batchInstanceData":%b}' % (
+        orjson.dumps(head)[:-1],
+        _names(single),
+        b",".join([_infos(part) for _, part in single]),
+        batch_data,
+    )
+
+
+def own_fields(state: ClientState) -> dict[str, Any]:
+    """What our own kind is told of the same services, in the same order, single ones first.
+
+    Shape: ``{"at": [wall ms ...], "seen": [version text, or "" ...]}``.
+    """
+    parts = [one for part in _parts(state.publications) for _, one in part]
+    seen = ["" if one.seen == NO_VERSION else one.seen.to_text() for one in parts]
+    return {"at": [one.at_ms for one in parts], "seen": seen}
+
+
+def _parts(
+    publications: Mapping[ServiceKey, Publication],
+) -> tuple[list[tuple[ServiceKey, Publication]], list[tuple[ServiceKey, Publication]]]:
+    items = list(publications.items())
+    return [one for one in items if not one[1].batch], [one for one in items if one[1].batch]
+
+
+def _names(part: list[tuple[ServiceKey, Publication]]) -> bytes:
+    full_names = [full_name.partition(GROUP_SPLITTER) for (_, full_name), _ in part]
+    fields = {
+        "namespaces": [namespace for (namespace, _), _ in part],
+        "groupNames": [group for group, _, _ in full_names],
+        "serviceNames": [name for _, _, name in full_names],
+    }
+    return orjson.dumps(fields)[1:-1]
+
+
+def _infos(part: Publication) -> bytes:
+    return b",".join([orjson.dumps(_info(one)) for one in part.instances.values()])
+
+
+def _info(one: Instance) -> dict[str, Any]:
+    data: dict[str, Any] = dict(one.metadata or {})
+    if one.instance_id:
+        data[CUSTOM_ID] = one.instance_id
+    if one.weight != 1.0:
+        data[WEIGHT] = float(one.weight)  # Java takes no whole number for it
+    if not one.enabled:
+        data[ENABLED] = False
+    return {
+        "ip": one.ip,
+        "port": one.port,
+        "healthy": one.healthy,
+        "cluster": one.cluster_name,
+        "extendDatum": data,
+        "metadataId": f"{one.ip}:{one.port}:{one.cluster_name}",
+    }
+
+
+def _batch_info(part: Publication) -> bytes:
+    # What Java writes of an entry that has no address of its own.
+    head = {"port": 0, "healthy": False, "extendDatum": {}, "metadataId": "null:0:null"}
+    return b'%b,"instancePublishInfos":[%b]}' % (orjson.dumps(head)[:-1], _infos(part))
+
+
+def encode_snapshot(states: Iterable[ClientState]) -> bytes:
+    """All clients. Shape: ``{"clientSyncDataList": [client ...]}``; without any the list is empty, never missing."""
+    return b'{"clientSyncDataList":[%b]}' % b",".join(map(encode_client, states))
+
+
+def encode_verify(client_id: str, revision: int) -> bytes:
+    """What a verify round says of one client. Shape: ``{"clientId", "revision"}``."""
+    return orjson.dumps({"clientId": client_id, "revision": revision})
+
+
+# --- from a peer --------------------------------------------------------------------------------
+
+
+def decode_client(fields: object, own: object = None, seen_ms: int = 0, bounds: ClientBounds = BOUNDS) -> ClientState:
+    """The state in a client's sync data; ``own`` is what ``own_fields`` says of it.
+
+    ``seen_ms``: wall clock, for publications of a peer that does not date them.
+
+    Raises:
+        CodecError: a field is missing, of another type or not allowed; the text names it.
+    """
+    body = _object(fields, "the client's data")
+    client_id = check_client_id(body.get("clientId"))
+    times = NO_TIMES if own is None else _object(own, "what is told of the client's services")
+    single = _services(body, bounds)
+    batches_body = body.get("batchInstanceData")
+    batch_body = {} if batches_body is None else _object(batches_body, "field 'batchInstanceData'")
+    batches = _services(batch_body, bounds) if batch_body else []
+    infos = _parallel(body, "instancePublishInfos", len(single))
+    batch_infos = _parallel(batch_body, "batchInstancePublishInfos", len(batches)) if batch_body else []
+    dates = _dates(times, len(single) + len(batches), seen_ms)
+    publications: dict[ServiceKey, Publication] = {}
+    count = 0
+    entries = [
+        *[(key, _batch_of(info, key, bounds), True) for key, info in zip(batches, batch_infos, strict=True)],
+        *[(key, _single_of(info, key), False) for key, info in zip(single, infos, strict=True)],
+    ]
+    for (key, instances, batch), (at_ms, seen) in zip(
+        entries, dates[len(single) :] + dates[: len(single)], strict=True
+    ):
+        count += len(instances)
+        if count > bounds.instances_per_client_max:
+            raise CodecError(f"a client publishes at most {bounds.instances_per_client_max} instances")
+        publications[key] = Publication(instances, batch, at_ms, seen)  # of both kinds the single one, as in Java
+    return ClientState(client_id, _revision(body), publications, own is not None)
+
+
+def check_client_id(value: object) -> str:
+    """A client's id as it comes over the wire.
+
+    Raises:
+        CodecError: no printable text, too long, or that of a persistent client, which no member tells of.
+    """
+    if not isinstance(value, str) or not is_client_id(value):
+        raise CodecError("field 'clientId' is no id of a client")
+    if is_persistent_id(value):
+        raise CodecError(f"field 'clientId' is that of a persistent client: {value[:200]!r}")
+    return value
+
+
+def decode_snapshot(
+    body: bytes, seen_ms: int = 0, bounds: ClientBounds = BOUNDS
+) -> tuple[list[ClientState], list[str]]:
+    """All clients of a snapshot, and why some cannot be read: a bad one fails alone.
+
+    Raises:
+        CodecError: it is no snapshot.
+    """
+    found = _object(_json(body), "the snapshot").get("clientSyncDataList")
+    if not isinstance(found, list):
+        raise CodecError("field 'clientSyncDataList' of the snapshot is not a list")
+    if len(found) > bounds.clients_max:
+        raise CodecError(f"field 'clientSyncDataList' holds over {bounds.clients_max} clients")
+    states, failed = list[ClientState](), list[str]()
+    for one in found:
+        try:
+            states.append(decode_client(one, None, seen_ms, bounds))
+        except CodecError as error:
+            failed.append(str(error))
+    return states, failed
+
+
+def decode_verify(body: bytes) -> tuple[str, int]:
+    """The id and the revision that a verify round tells; 0 from peers that keep no revision.
+
+    Raises:
+        CodecError: names the field.
+    """
+    fields = _object(_json(body), "the verify data")
+    return check_client_id(fields.get("clientId")), _int(fields.get("revision", 0), "revision")
+
+
+def _json(body: bytes) -> object:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise CodecError(f"the content is not JSON: {error}") from error
+
+
+def _object(value: object, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise CodecError(f"{what} is not an object")
+    return value
+
+
+def _int(value: object, name: str) -> int:
+    if type(value) is not int or not REVISION_MIN <= value <= REVISION_MAX:
+        raise CodecError(f"field '{name}' is no whole number of 32 bits")
+    return value
+
+
+def _revision(body: Mapping[str, Any]) -> int:
+    attributes = _object(body.get("attributes"), "field 'attributes'")
+    told = _object(attributes.get("clientAttributes"), "field 'clientAttributes'")
+    return _int(told.get("revision", 0), "revision")
+
+
+def _list(body: Mapping[str, Any], name: str) -> list[Any]:
+    found = body.get(name)
+    if not isinstance(found, list):
+        raise CodecError(f"field '{name}' is not a list")
+    return found
+
+
+def _parallel(body: Mapping[str, Any], name: str, count: int) -> list[Any]:
+    found = _list(body, name)
+    if len(found) != count:
+        raise CodecError(f"field '{name}' has {len(found)} entries for {count} services")
+    return found
+
+
+def _services(body: Mapping[str, Any], bounds: ClientBounds) -> list[ServiceKey]:
+    names = _list(body, "serviceNames")
+    if len(names) > bounds.services_per_client_max:
+        raise CodecError(f"field 'serviceNames' names over {bounds.services_per_client_max} services")
+    namespaces = _parallel(body, "namespaces", len(names))
+    groups = _parallel(body, "groupNames", len(names))
+    keys: list[ServiceKey] = []
+    for namespace, group, name in zip(namespaces, groups, names, strict=True):
+        for text, field in ((namespace, "namespaces"), (group, "groupNames"), (name, "serviceNames")):
+            if not isinstance(text, str):
+                raise CodecError(f"field '{field}' holds what is no text")
+        keys.append((namespace or DEFAULT_NAMESPACE, f"{group}{GROUP_SPLITTER}{name}"))
+    return keys
+
+
+def _dates(times: Mapping[str, Any], count: int, seen_ms: int) -> list[tuple[int, Version]]:
+    if times is NO_TIMES:
+        return [(seen_ms, NO_VERSION)] * count
+    at, seen = _parallel(times, "at", count), _parallel(times, "seen", count)
+    if not all(type(one) is int and 0 <= one < AT_MS_MAX for one in at):
+        raise CodecError("field 'at' holds what is no time")
+    return [
+        (at_ms, NO_VERSION if text == "" else Version.from_text(text)) for at_ms, text in zip(at, seen, strict=True)
+    ]
+
+
+def _single_of(info: object, key: ServiceKey) -> dict[str, Instance]:
+    one = _instance(info, key)
+    return {one.key: one}
+
+
+def _batch_of(info: object, key: ServiceKey, bounds: ClientBounds) -> dict[str, Instance]:
+    infos = _list(_object(info, "an entry of field 'batchInstancePublishInfos'"), "instancePublishInfos")
+    if len(infos) > bounds.instances_per_batch_max:
+        raise CodecError(f"a batch has at most {bounds.instances_per_batch_max} instances")
+    instances = [_instance(one, key) for one in infos]
+    return {one.key: one for one in instances}
+
+
+def _instance(info: object, key: ServiceKey) -> Instance:
+    fields = _object(info, "an entry of field 'instancePublishInfos'")
+    ip, port, healthy = fields.get("ip"), fields.get("port"), fields.get("healthy")
+    if not isinstance(ip, str):
+        raise CodecError("field 'ip' of an instance is no text")
+    if type(port) is not int:
+        raise CodecError("field 'port' of an instance is no number")
+    if not isinstance(healthy, bool):
+        raise CodecError("field 'healthy' of an instance is neither true nor false")
+    cluster = fields.get("cluster")
+    if cluster is not None and not isinstance(cluster, str):
+        raise CodecError("field 'cluster' of an instance is no text")
+    cluster = cluster if cluster and cluster.strip() else DEFAULT_CLUSTER
+    data = _object(fields.get("extendDatum"), "field 'extendDatum' of an instance")
+    weight, enabled = data.get(WEIGHT, 1.0), data.get(ENABLED, True)
+    if isinstance(weight, bool) or not isinstance(weight, int | float):
+        raise CodecError(f"field '{WEIGHT}' of an instance is no number")
+    if not isinstance(enabled, bool):
+        raise CodecError(f"field '{ENABLED}' of an instance is neither true nor false")
+    custom_id = data.get(CUSTOM_ID)
+    if custom_id is not None and (not isinstance(custom_id, str) or len(custom_id) > INSTANCE_ID_CHARS_MAX):
+        raise CodecError(f"field '{CUSTOM_ID}' of an instance is no text, or too long")
+    metadata: Metadata = {
+        name: _text(value) for name, value in data.items() if name not in RESERVED_METADATA and value is not None
+    }
+    try:
+        check_service_format(key[1])
+        check_names(key[1], cluster, key[0])
+        check_address(ip, port)
+        check_metadata(metadata)
+    except InvalidParam as error:
+        raise CodecError(error.text) from error
+    return Instance(
+        ip=ip,
+        port=port,
+        cluster_name=cluster,
+        service_name=key[1],
+        weight=clamp_weight(float(weight)),
+        healthy=healthy,
+        enabled=enabled,
+        metadata=metadata,
+        app="DEFAULT",
+        instance_id=custom_id or simple_instance_id(ip, port, cluster, key[1]),
+    )
+
+
+def _text(value: Any) -> str:
+    """A value of ``extendDatum`` that is no text, as Java would print it where that is one word."""
+    return value if isinstance(value, str) else orjson.dumps(value).decode()

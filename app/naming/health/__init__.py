@@ -1,0 +1,1 @@
+"""Health by beats and by active checks, as decisions without clocks or sockets."""

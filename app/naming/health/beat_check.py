@@ -1,0 +1,311 @@
+"""Beats that ran out: who fell silent becomes unhealthy, then goes. Only the responsible member judges.
+
+Most ticks have nothing to do: each service knows the earliest moment at which there is (``Service.due_ms``), a tick
+finds the services whose moment has come, and a look at one finds its next. Beats only move that moment away.
+"""
+
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import TypeVar
+
+from app.naming.model.events import Event, HealthChanged, InstancesChanged, Origin, ServiceChanged
+from app.naming.model.model import NEVER_MS, NOT_DUE_MS, Held, Service
+from app.naming.registry.registry import Registry
+from distro.types import NO_VERSION
+
+T = TypeVar("T")
+Slices = Generator[None, None, T]
+"""Work that gives way to others wherever it yields."""
+
+PAUSES_REMEMBERED = 16
+UNITS_PER_SLICE = 3_000
+"""A unit is a look at an instance: so many take under a millisecond."""
+UNITS_AT_ONCE_MAX = 10_000
+UNITS_PER_SERVICE = 20
+UNITS_PER_DEED = 50
+TURNS = 32
+UNITS_PER_TURN = 2_000
+"""Neighbours, which came at about the same time and so lie in memory side by side, have their turn together."""
+SERVICES_PER_UNIT = 4
+"""Of services only the moment is compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Whether and for which services this node may judge now."""
+
+    may_judge: bool
+    confirmed_ms: int
+    """When a report to another member last got through; now, for a node without others."""
+    responsible: Callable[[str], bool]
+    forget_spent: bool = False
+    """Nobody else is there to agree on what may be forgotten."""
+
+
+class BeatCheck:
+    """Looks after the services this node wrote and is responsible for. One thread calls ``tick``."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        publish: Callable[[Event], None],
+        *,
+        interval_ms: int = 1_000,
+        pause_ms: int = 2_000,
+        expire: bool = True,
+    ) -> None:
+        self._registry = registry
+        self._publish = publish
+        self._interval_ms = interval_ms
+        self._pause_ms = pause_ms
+        self._expire = expire
+        self._expected_ms: int | None = None
+        self._pauses: list[tuple[int, int]] = []
+        self._forgets_spent = False
+        self._round: Iterator[None] | None = None
+        """Under way, and since when; what it goes by is asked anew for each of its slices."""
+        self._began_ms = 0
+        self._now_ms = 0
+        self._units_left = 0
+        self._spread_units = 0
+        self._may_judge = False
+        self._responsible: Callable[[str], bool] = lambda _name: False
+
+    def tick(self, now_ms: int, judgement: Callable[[], Judgement]) -> int:
+        """Do a slice of a round; return when to come again, which is at once when the round is not over.
+
+        A late call gives every instance the delay (R9). ``judgement`` is asked after the delay was noticed, and may
+        then refuse until a report got through.
+        """
+        self._notice_pause(now_ms)
+        verdict = judgement()
+        may_judge = verdict.may_judge and not (self._pauses and verdict.confirmed_ms < self._pauses[-1][0])
+        if (may_judge and not self._may_judge) or (verdict.forget_spent and not self._forgets_spent):
+            self._look_at_all()  # no service waited for what it was not time for
+        self._now_ms, self._may_judge = now_ms, may_judge
+        self._responsible, self._forgets_spent = verdict.responsible, verdict.forget_spent
+        if self._round is None:
+            self._began_ms, self._round = now_ms, self._look_around()
+        self._units_left = UNITS_PER_SLICE
+        self._expected_ms = now_ms + self._interval_ms  # should this slice fail
+        try:
+            ended = next(self._round, True)
+        except Exception:
+            self._round = None
+            raise
+        if ended:
+            self._round = None
+            self._expected_ms = max(self._began_ms + self._interval_ms, now_ms)
+        else:
+            self._expected_ms = now_ms
+        return self._expected_ms
+
+    def _notice_pause(self, now_ms: int) -> None:
+        if self._expected_ms is not None and now_ms - self._expected_ms > self._pause_ms:
+            self._pauses.append((now_ms, now_ms - self._expected_ms))
+            if len(self._pauses) > PAUSES_REMEMBERED:
+                del self._pauses[:-PAUSES_REMEMBERED]
+                self._look_at_all()  # the forgotten one counts for silence again
+
+    def _look_at_all(self) -> None:
+        for service in self._registry.services():
+            self._registry.expect(service, 0)
+
+    def _silent_ms(self, service: Service, beat_ms: int, now_ms: int) -> int:
+        """For how long nothing was heard of an instance, without the time in which nothing could be heard.
+
+        A service taken over counts from its claim: its new owner was not the one that the beats went to.
+        """
+        since_ms = max(beat_ms, service.claimed_ms)
+        return now_ms - since_ms - self._paused_ms(since_ms)
+
+    def _paused_ms(self, since_ms: int) -> int:
+        return sum(length for resumed_ms, length in self._pauses if since_ms < resumed_ms)
+
+    # --- a round ------------------------------------------------------------------------------------
+
+    def _is_full(self, units: int) -> bool:
+        """Whether the slice is full with these units more."""
+        self._units_left -= units
+        return self._units_left <= 0
+
+    def _look_around(self) -> Iterator[None]:
+        services = self._registry.services()
+        step = UNITS_PER_SLICE * SERVICES_PER_UNIT
+        for start in range(0, len(services), step):
+            now_ms = self._now_ms
+            part = services[start : start + step]
+            for service in [one for one in part if one.due_ms <= now_ms]:
+                if not self._glance_at(service):
+                    yield from self._look_at(service)
+                    self._units_left -= UNITS_PER_SERVICE
+                if self._units_left <= 0:
+                    yield
+            if self._is_full(len(part) // SERVICES_PER_UNIT):
+                yield
+
+    def _glance_at(self, service: Service) -> bool:
+        """Whether all that there is to see is that everybody beats: so it is with nearly all, and quickly found out."""
+        was_due_ms, revision, held = service.due_ms, service.revision, service.held
+        size = len(held)
+        if not 0 < size <= UNITS_AT_ONCE_MAX or not was_due_ms or service.tombstones or service.ghosts:
+            return False
+        if not self._may_judge or service.version.writer != self._registry.writer:
+            return False
+        service.due_ms = NOT_DUE_MS  # first, as in ``_look_at``
+        try:
+            oldest_ms = min([one.beat_ms for one in held.values()])
+            due_ms = max(oldest_ms, service.claimed_ms) + service.patience_ms + 1
+        except (RuntimeError, ValueError):  # the mapping changed its size, or is empty now
+            due_ms = was_due_ms
+        seen = due_ms > self._now_ms and service.revision == revision
+        self._registry.expect(service, due_ms if seen else was_due_ms)
+        self._units_left -= size + UNITS_PER_SERVICE
+        return seen
+
+    def _look_at(self, service: Service) -> Slices[None]:
+        """Do what is due there, and note when there will be something again."""
+        due_ms = was_due_ms = service.due_ms
+        # First: what changes from here on lowers it again, and what changed before is seen below.
+        service.due_ms = NOT_DUE_MS
+        try:
+            next_ms = self._tidy(service)
+            if service.held and self._may_judge and service.version.writer == self._registry.writer:
+                if self._responsible(service.full_name):
+                    judged_ms = yield from self._judge(service)
+                    next_ms = min(next_ms, judged_ms if was_due_ms else self._spread(service, judged_ms))
+                else:
+                    next_ms = was_due_ms  # another member has yet to claim it, or it is ours again at any moment
+            due_ms = next_ms
+        finally:
+            self._registry.expect(service, due_ms)
+
+    def _spread(self, service: Service, due_ms: int) -> int:
+        """An earlier moment than that, for every service another: many that were taken over at once shall not stay due
+        at the same second for ever."""
+        if due_ms == NOT_DUE_MS:
+            return due_ms
+        self._spread_units += len(service.held) + UNITS_PER_SERVICE
+        turn = self._spread_units // UNITS_PER_TURN % TURNS
+        return due_ms - max(due_ms - self._now_ms, 0) * turn // TURNS
+
+    def _tidy(self, service: Service) -> int:
+        """Forget what has been remembered for long enough; return when to come again for it."""
+        now_ms, due_ms = self._now_ms, NOT_DUE_MS
+        if service.ghosts:
+            if self._registry.lay_ghosts(service, now_ms):
+                self._publish(ServiceChanged(service.namespace, service.full_name))
+            else:
+                due_ms = service.ghosts_until_ms
+        if service.tombstones:
+            due_ms = min(due_ms, self._registry.prune_tombstones(service, now_ms))
+        if service.version == NO_VERSION and not service.published:
+            due_ms = min(due_ms, self._registry.drop_bare(service, now_ms))
+        if self._forgets_spent and not service.held and service.version != NO_VERSION:
+            if self._registry.is_spent(service.key, now_ms):
+                self._registry.forget(service.key)
+                self._publish(InstancesChanged(service.key, Origin.PEER))
+            elif not service.tombstones:
+                due_ms = min(due_ms, self._registry.spent_ms(service))
+        return due_ms
+
+    # --- a service's instances --------------------------------------------------------------------
+
+    def _judge(self, service: Service) -> Slices[int]:
+        """Judge who fell silent; return when the next one may."""
+        since_ms = max(min((yield from self._looks(service, _oldest_beat_ms))), service.claimed_ms)
+        due_ms = since_ms + service.patience_ms + 1
+        if due_ms > self._now_ms:
+            return due_ms
+        due_ms, changed = NOT_DUE_MS, False
+        for late, next_ms in (yield from self._looks(service, lambda helds: self._late(service, helds))):
+            due_ms = min(due_ms, next_ms)
+            for held, beat_ms in late:
+                if self._may_judge and self._act(service, held, beat_ms):
+                    changed = True
+                else:
+                    due_ms = self._now_ms  # it was heard of just now, or this process stood still meanwhile
+                if self._is_full(UNITS_PER_DEED):
+                    changed = self._tell(service, changed)
+                    yield
+        self._tell(service, changed)
+        return due_ms
+
+    def _tell(self, service: Service, changed: bool) -> bool:
+        if changed:
+            self._publish(InstancesChanged(service.key, Origin.LOCAL))
+        return False
+
+    def _looks(self, service: Service, look: Callable[[Iterable[Held]], T]) -> Slices[list[T]]:
+        """What ``look`` makes of a service's instances, all of those who were there all the time, in slices.
+
+        They are looked at in place; a copy costs as much again, and is made only when somebody comes or goes meanwhile.
+        """
+        revision, made = service.revision, list[T]()
+        with suppress(RuntimeError):  # the mapping changed its size, and the service its revision
+            yield from self._parts(service.held.values(), look, made)
+        if revision != service.revision:
+            made.clear()
+            yield from self._parts(list(service.held.values()), look, made)
+        return made
+
+    def _parts(self, helds: Collection[Held], look: Callable[[Iterable[Held]], T], made: list[T]) -> Iterator[None]:
+        size = len(helds)
+        if size <= UNITS_PER_SLICE:
+            made.append(look(helds))
+            if self._is_full(size):
+                yield
+            return
+        left = iter(helds)
+        for _ in range(0, size, UNITS_PER_SLICE):
+            made.append(look(islice(left, UNITS_PER_SLICE)))
+            if self._is_full(UNITS_PER_SLICE):
+                yield
+
+    def _late(self, service: Service, helds: Iterable[Held]) -> tuple[list[tuple[Held, int]], int]:
+        """Who was silent for too long, with the last beat as seen, and when the next of the others may be."""
+        now_ms, claimed_ms = self._now_ms, service.claimed_ms
+        resumed_ms = self._pauses[-1][0] if self._pauses else NEVER_MS
+        late, due_ms = [], NOT_DUE_MS
+        for held in helds:
+            instance = held.instance
+            if instance.marked or not instance.ephemeral:
+                continue
+            if instance.healthy:
+                wait_ms = held.patience_ms if self._expire else instance.beat_timeout_ms
+            elif self._expire:
+                wait_ms = instance.delete_timeout_ms
+            else:
+                continue
+            beat_ms = held.beat_ms
+            since_ms = max(beat_ms, claimed_ms)
+            end_ms = since_ms + wait_ms + 1
+            if since_ms < resumed_ms:
+                end_ms += self._paused_ms(since_ms)
+            if end_ms <= now_ms:
+                late.append((held, beat_ms))
+            elif end_ms < due_ms:
+                due_ms = end_ms
+        return late, due_ms
+
+    def _act(self, service: Service, held: Held, beat_ms: int) -> bool:
+        """Do what is due to an instance that was silent for too long, unless it was heard of since ``beat_ms``."""
+        now_ms, instance = self._now_ms, held.instance
+        key, silent_ms = instance.key, self._silent_ms(service, beat_ms, now_ms)
+        if silent_ms > instance.delete_timeout_ms and self._expire:
+            done = self._registry.remove(service.namespace, service.full_name, key, now_ms, beat_ms) is not None
+            what = "removed"
+        else:
+            done = silent_ms > instance.beat_timeout_ms and self._registry.set_health(
+                service, key, False, now_ms, beat_ms
+            )
+            what = "unhealthy"
+        if done:
+            self._publish(HealthChanged(service.key, key, what))
+        return done
+
+
+def _oldest_beat_ms(helds: Iterable[Held]) -> int:
+    return min([held.beat_ms for held in helds], default=NOT_DUE_MS)

@@ -1,0 +1,163 @@
+"""Active checks of persistent instances: which are due, and when results in a row change an instance's health.
+
+Pure: time and what is held come in, checks go out. One plan a cluster of a service; its next round comes after the
+normalised time of its last checks, so that slow clusters are checked less often. Source: Nacos 1.4.1 HealthCheckCommon.
+"""
+
+import enum
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG, NO_META, ClusterConfig, HealthChecker
+from app.naming.model.model import Instance
+from app.naming.model.switches import CheckParams, SwitchDomain
+from app.naming.registry.registry import Registry
+
+FIRST_DELAY_MS = 2_000
+FIRST_SPREAD_MS = 5_000
+"""Source of both: Nacos 1.4.1 HealthCheckTask."""
+
+
+class CheckResult(enum.Enum):
+    OK = "ok"
+    FAILED = "failed"
+    """Late, or another answer than expected: it may be load."""
+    REFUSED = "refused"
+    """Nobody listens: that is certain at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterKey:
+    namespace: str
+    service: str
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedCluster:
+    """A cluster as it is now: its settings, and its persistent instances."""
+
+    key: ClusterKey
+    config: ClusterConfig
+    instances: tuple[Instance, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One call to make: connect, and for HTTP ask."""
+
+    cluster: ClusterKey
+    instance_key: str
+    ip: str
+    port: int
+    checker: HealthChecker
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """An instance is healthy now, or is no longer."""
+
+    cluster: ClusterKey
+    instance_key: str
+    healthy: bool
+
+
+@dataclass(slots=True)
+class _Plan:
+    due_ms: int
+    normalised_ms: int
+    pending: int = 0
+    in_a_row: dict[str, int] = field(default_factory=dict)
+    """By instance key: results in a row, positive for good ones and negative for bad ones."""
+
+
+class CheckBoard:
+    """Plans by cluster. Not thread-safe: its owner serialises the calls."""
+
+    def __init__(self, spread_ms: Callable[[int], int]) -> None:
+        """``spread_ms(bound)`` gives a number below the bound: the clusters' first checks must not come together."""
+        self._spread_ms = spread_ms
+        self._plans: dict[ClusterKey, _Plan] = {}
+
+    def tick(self, clusters: Iterable[CheckedCluster], now_ms: int, switches: SwitchDomain) -> list[Check]:
+        """The checks that are due. Clusters that are not named any more, or are another member's now, are forgotten."""
+        seen: dict[ClusterKey, _Plan] = {}
+        due: list[Check] = []
+        for cluster in clusters:
+            if cluster.config.checker.kind not in ("TCP", "HTTP") or not cluster.instances:
+                continue
+            plan = self._plans.get(cluster.key)
+            if plan is None:
+                wait_ms = FIRST_DELAY_MS + self._spread_ms(FIRST_SPREAD_MS)
+                plan = _Plan(now_ms + wait_ms, wait_ms)
+            seen[cluster.key] = plan
+            if plan.pending or plan.due_ms > now_ms or not switches.health_check_enabled:
+                continue
+            checks = _checks_of(cluster)
+            plan.pending = len(checks)
+            held = {one.instance_key for one in checks}
+            plan.in_a_row = {key: count for key, count in plan.in_a_row.items() if key in held}
+            due.extend(checks)
+        self._plans = seen
+        return due
+
+    def on_result(
+        self, check: Check, result: CheckResult, took_ms: int, healthy: bool, now_ms: int, switches: SwitchDomain
+    ) -> Flip | None:
+        """Count a result; return the change of health that it completes. ``healthy`` is what the instance is now."""
+        plan = self._plans.get(check.cluster)
+        if plan is None:
+            return None
+        params = switches.http_health_params if check.checker.kind == "HTTP" else switches.tcp_health_params
+        plan.normalised_ms = _normalise(plan.normalised_ms, took_ms, params)
+        plan.pending = max(plan.pending - 1, 0)
+        if plan.pending == 0:
+            plan.due_ms = now_ms + plan.normalised_ms
+        good = result is CheckResult.OK
+        last = plan.in_a_row.get(check.instance_key, 0)
+        count = (max(last, 0) + 1) if good else (min(last, 0) - 1)
+        plan.in_a_row[check.instance_key] = count
+        certain = result is CheckResult.REFUSED or abs(count) >= switches.check_times
+        if good == healthy or not certain:
+            return None
+        plan.in_a_row[check.instance_key] = 0
+        return Flip(check.cluster, check.instance_key, good)
+
+    def abandon(self, check: Check, now_ms: int) -> None:
+        """A check was not made: too many are under way. Its cluster's next round comes as usual."""
+        plan = self._plans.get(check.cluster)
+        if plan is not None:
+            plan.pending = max(plan.pending - 1, 0)
+            if plan.pending == 0:
+                plan.due_ms = now_ms + plan.normalised_ms
+
+
+def checked_clusters(registry: Registry, responsible: Callable[[str], bool]) -> list[CheckedCluster]:
+    """All clusters with persistent instances, of the services that this member is responsible for."""
+    found: list[CheckedCluster] = []
+    for service in registry.services():
+        if not service.persistent or not responsible(service.full_name):
+            continue
+        by_cluster: dict[str, list[Instance]] = {}
+        for instance in service.persistent.copy().values():
+            by_cluster.setdefault(instance.cluster_name, []).append(instance)
+        configs = (service.meta or NO_META).clusters
+        for name, instances in by_cluster.items():
+            key = ClusterKey(service.namespace, service.full_name, name)
+            found.append(CheckedCluster(key, configs.get(name, DEFAULT_CLUSTER_CONFIG), tuple(instances)))
+    return found
+
+
+def _checks_of(cluster: CheckedCluster) -> list[Check]:
+    config = cluster.config
+    return [
+        Check(cluster.key, one.key, one.ip, one.port if config.use_instance_port else config.check_port, config.checker)
+        for one in cluster.instances
+        if not one.marked
+    ]
+
+
+def _normalise(old_ms: int, took_ms: int, params: CheckParams) -> int:
+    """The wait until the next round: it follows the time that checks take, between the least and the most."""
+    mixed = params.factor * old_ms + (1 - params.factor) * took_ms
+    return int(min(max(mixed, params.min), params.max))

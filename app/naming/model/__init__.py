@@ -1,0 +1,1 @@
+"""The values of the domain: instances, services, keys, events, switches, errors."""

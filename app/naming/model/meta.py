@@ -1,0 +1,208 @@
+"""What is said of a service beside its instances: threshold, metadata, selector, and how its clusters are checked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from app.naming.model.keys import check_cluster_chars
+from app.naming.model.nacos_errors import InvalidParam
+
+Metadata = Mapping[str, str | None]
+NO_METADATA: Metadata = {}
+HTTP_STATUS_OK = 200
+STATUS_DIGITS_MAX = 9
+DEFAULT_PORT = 80
+TEXT_CHARS_MAX = 2_048
+LABEL_TERMS_MAX = 64
+CONSUMER, PROVIDER = "CONSUMER.label.", "PROVIDER.label."
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Which instances a client gets. Without a source of labels every selector lets all through."""
+
+    kind: str = "none"
+    expression: str = ""
+    labels: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        if self.kind == "none":
+            return {"type": "none"}
+        return {"type": self.kind, "expression": self.expression, "labels": list(self.labels)}
+
+
+NO_SELECTOR = Selector()
+
+
+def label_selector(expression: str) -> Selector:
+    """A label selector of ``CONSUMER.label.A = PROVIDER.label.A & ...``.
+
+    Raises:
+        InvalidParam: Source: Nacos 1.4.1 LabelSelector.ExpressionInterpreter.
+    """
+    if len(expression) > TEXT_CHARS_MAX:
+        raise InvalidParam("parse expression failed!")
+    labels: list[str] = []
+    terms = expression.replace(" ", "").split("&") if expression.strip() else []
+    for term in terms:
+        consumer, equal, provider = term.partition("=")
+        label = consumer.removeprefix(CONSUMER)
+        fits = equal and consumer.startswith(CONSUMER) and provider == PROVIDER + label and label
+        if not fits or len(labels) >= LABEL_TERMS_MAX:
+            raise InvalidParam("parse expression failed!")
+        if label not in labels:
+            labels.append(label)
+    return Selector("label", expression, tuple(labels))
+
+
+@dataclass(frozen=True, slots=True)
+class HealthChecker:
+    """How persistent instances of a cluster are checked. ``kind``: TCP, HTTP, MYSQL or NONE."""
+
+    kind: str = "TCP"
+    path: str = ""
+    headers: str = ""
+    """``name:value`` pairs with ``|`` between."""
+    expected_code: int = HTTP_STATUS_OK
+    user: str = ""
+    password: str = ""
+    command: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        match self.kind:
+            case "HTTP":
+                return {
+                    "type": "HTTP",
+                    "path": self.path,
+                    "headers": self.headers,
+                    "expectedResponseCode": self.expected_code,
+                }
+            case "MYSQL":
+                return {"type": "MYSQL", "user": self.user, "pwd": self.password, "cmd": self.command}
+            case _:
+                return {"type": self.kind}
+
+
+TCP_CHECKER = HealthChecker()
+
+
+def health_checker(fields: Mapping[str, Any]) -> HealthChecker:
+    """The checker of a JSON object; a missing or unknown type is NONE, as in Nacos 1.4.
+
+    Raises:
+        InvalidParam: a field is of another type.
+    """
+
+    def text(name: str) -> str:
+        value = fields.get(name, "")
+        value = "" if value is None else value
+        if not isinstance(value, str) or len(value) > TEXT_CHARS_MAX:
+            raise InvalidParam(f"field '{name}' of 'healthChecker' should be a text of at most {TEXT_CHARS_MAX}")
+        return value
+
+    match fields.get("type"):
+        case "TCP":
+            return TCP_CHECKER
+        case "HTTP":
+            code = fields.get("expectedResponseCode", HTTP_STATUS_OK)
+            if isinstance(code, str) and code.isascii() and code.isdecimal() and len(code) <= STATUS_DIGITS_MAX:
+                code = int(code)
+            if isinstance(code, bool) or not isinstance(code, int) or not 0 <= code < 10**STATUS_DIGITS_MAX:
+                raise InvalidParam("field 'expectedResponseCode' of 'healthChecker' should be an integer")
+            return HealthChecker("HTTP", text("path"), text("headers"), code)
+        case "MYSQL":
+            return HealthChecker("MYSQL", user=text("user"), password=text("pwd"), command=text("cmd"))
+        case _:
+            return HealthChecker("NONE")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConfig:
+    """A cluster's own settings. ``check_port`` counts when the instance's port is not to be checked."""
+
+    checker: HealthChecker = TCP_CHECKER
+    check_port: int = DEFAULT_PORT
+    use_instance_port: bool = True
+    metadata: Metadata = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "healthChecker": self.checker.to_json(),
+            "checkPort": self.check_port,
+            "useInstancePort": self.use_instance_port,
+            "metadata": self.metadata,
+        }
+
+
+DEFAULT_CLUSTER_CONFIG = ClusterConfig()
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceMeta:
+    """A service's description: a durable record, made by its own call or by the first setting of a cluster."""
+
+    protect_threshold: float = 0.0
+    metadata: Metadata = field(default_factory=dict)
+    selector: Selector = NO_SELECTOR
+    clusters: Mapping[str, ClusterConfig] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The record's value."""
+        return {
+            "protectThreshold": self.protect_threshold,
+            "metadata": self.metadata,
+            "selector": self.selector.to_json(),
+            "clusters": {name: config.to_json() for name, config in self.clusters.items()},
+        }
+
+    def with_cluster(self, name: str, config: ClusterConfig) -> "ServiceMeta":
+        return replace(self, clusters={**self.clusters, name: config})
+
+
+NO_META = ServiceMeta()
+
+
+def service_meta(value: Mapping[str, Any]) -> ServiceMeta:
+    """The description of a record's value.
+
+    Raises:
+        InvalidParam: a field is missing or of another type; the text names it.
+    """
+    threshold, selector, clusters = value.get("protectThreshold"), value.get("selector"), value.get("clusters", {})
+    if isinstance(threshold, bool) or not isinstance(threshold, int | float):
+        raise InvalidParam("field 'protectThreshold' of a service should be a number")
+    if not isinstance(clusters, Mapping):
+        raise InvalidParam("field 'clusters' of a service should be an object")
+    return ServiceMeta(
+        float(threshold),
+        _metadata(value.get("metadata", {})),
+        _selector(selector if isinstance(selector, Mapping) else {}),
+        {name: _cluster_config(name, config) for name, config in clusters.items()},
+    )
+
+
+def _selector(fields: Mapping[str, Any]) -> Selector:
+    if fields.get("type") != "label":
+        return NO_SELECTOR
+    expression = fields.get("expression", "")
+    if not isinstance(expression, str):
+        raise InvalidParam("field 'expression' of a selector should be a text")
+    return label_selector(expression)
+
+
+def _cluster_config(name: str, fields: Any) -> ClusterConfig:
+    check_cluster_chars(name)
+    if not isinstance(fields, Mapping):
+        raise InvalidParam(f"the settings of cluster '{name}' should be an object")
+    checker, port = fields.get("healthChecker"), fields.get("checkPort", DEFAULT_PORT)
+    if not isinstance(checker, Mapping) or isinstance(port, bool) or not isinstance(port, int):
+        raise InvalidParam(f"the settings of cluster '{name}' should have an object healthChecker and a port checkPort")
+    return ClusterConfig(
+        health_checker(checker), port, fields.get("useInstancePort") is not False, _metadata(fields.get("metadata", {}))
+    )
+
+
+def _metadata(value: Any) -> Metadata:
+    if not isinstance(value, Mapping) or not all(one is None or isinstance(one, str) for one in value.values()):
+        raise InvalidParam("field 'metadata' should be an object of texts")
+    return dict(value)

@@ -1,0 +1,1 @@
+"""Push of changes to subscribers: who is owed what, and the message."""

@@ -1,0 +1,20 @@
+"""What a subscriber is told: the same answer as to its list query."""
+
+from app.naming.model.switches import SwitchDomain
+from app.naming.push.board import Subscriber
+from app.naming.service import NamingService
+from app.naming.wire.service_info import Variant, unknown_service
+
+
+def payload_of(naming: NamingService, subscriber: Subscriber, switches: SwitchDomain, now_ms: int) -> bytes:
+    """The list JSON of today for a subscriber. Source: Nacos 1.4.1 PushService.prepareHostsData."""
+    variant = Variant(
+        clusters=subscriber.clusters,
+        healthy_only=False,
+        is_check=False,
+        java_agent=subscriber.java,
+        env="",
+        cache_ms=switches.default_push_cache_millis,
+    )
+    answer = naming.list_answer(subscriber.namespace, subscriber.service, variant)
+    return unknown_service(subscriber.service, variant) if answer is None else answer.plain(now_ms)

@@ -1,0 +1,1 @@
+"""Durable records, and what readers see of them."""

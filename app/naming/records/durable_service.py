@@ -1,0 +1,358 @@
+"""DurableService: the operations whose outcome must outlive a restart. Each is on disk before it returns."""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from app.naming.model import keys
+from app.naming.model.events import Event, InstancesChanged, Origin, RecordChanged
+from app.naming.model.meta import NO_META, ClusterConfig, Metadata, Selector, ServiceMeta, service_meta
+from app.naming.model.model import Instance
+from app.naming.model.nacos_errors import InvalidParam, NotFound
+from app.naming.model.switches import ENTRIES, SwitchDomain, from_json, update
+from app.naming.records.projection import Projection, instance_of, value_of
+from app.naming.records.records import (
+    NAMESPACE_PREFIX,
+    SWITCHES_KEY,
+    Record,
+    Records,
+    Value,
+    namespace_key,
+    persistent_key,
+    service_meta_key,
+)
+from app.naming.registry import operations
+from app.naming.registry.registry import Registry
+from distro.types import Version
+
+NAMESPACE_ID = re.compile(r"[\w-]+", re.ASCII)
+NAMESPACE_ID_CHARS_MAX = 128
+NAMESPACE_TEXT_CHARS_MAX = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """A namespace that was made by its own call. The public one is always there, and is none of these."""
+
+    id: str
+    name: str
+    description: str
+
+
+class DurableService:
+    """Service descriptions, persistent instances, namespaces, switches. Thread-safe.
+
+    Raises (every change): StorageError, when the disk does not take it; then nothing changed.
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        projection: Projection,
+        registry: Registry,
+        monotonic_ms: Callable[[], int],
+        publish: Callable[[Event], None],
+    ) -> None:
+        self._records = records
+        self._projection = projection
+        self._registry = registry
+        self._now_ms = monotonic_ms
+        self._publish = publish
+
+    @property
+    def switches(self) -> SwitchDomain:
+        """The switches in force on this member."""
+        return self._projection.switches
+
+    @property
+    def overridden_status(self) -> str | None:
+        """The status that an operator put in place of this member's own, empty or None for none."""
+        return self._projection.overridden_status
+
+    # --- services -------------------------------------------------------------------------------
+
+    def create_service(self, namespace: str, service: str, meta: ServiceMeta) -> None:
+        """Create a service without instances.
+
+        Raises:
+            InvalidParam: the name is not allowed, or taken.
+        """
+        keys.check_service_chars(service)
+        keys.check_namespace(namespace)
+        found = self._registry.get(namespace, service)
+        taken = InvalidParam(f"specified service already exists, serviceName : {service}")
+        if found is not None and not found.hidden:
+            raise taken
+
+        def change(old: Value | None) -> Value:
+            if old is not None:
+                raise taken  # by a call at the same moment
+            return meta.to_json()
+
+        self._put(service_meta_key(namespace, service), change)
+
+    def update_service(
+        self, namespace: str, service: str, protect_threshold: float, metadata: Metadata, selector: Selector
+    ) -> None:
+        """Replace a service's description; its clusters' settings stay.
+
+        Raises:
+            InvalidParam: there is no such service.
+        """
+        self._check_known(namespace, service, f"service {service} not found!")
+
+        def change(old: Value | None) -> Value:
+            meta = service_meta(old) if old else NO_META
+            return replace(meta, protect_threshold=protect_threshold, metadata=metadata, selector=selector).to_json()
+
+        self._put(service_meta_key(namespace, service), change)
+
+    def remove_service(self, namespace: str, service: str) -> None:
+        """Remove a service with all its instances.
+
+        Raises:
+            InvalidParam: there is no such service.
+        """
+        self._check_known(namespace, service, f"specified service not exist, serviceName : {service}")
+        # The description goes even where there was none: so the others learn that the service was removed.
+        changed = self._records.put_all(
+            dict.fromkeys(reversed(self.keys_of_service(namespace, service)), lambda _old: None), force=True
+        )
+        for key in changed:
+            self._publish(RecordChanged(key))
+        if emptied := self._registry.empty(namespace, service, self._now_ms()):
+            self._publish(InstancesChanged(emptied, Origin.LOCAL))
+
+    def keys_of_service(self, namespace: str, service: str) -> tuple[str, ...]:
+        """The keys of a service's records: of its description first, then of its persistent instances."""
+        found = self._registry.get(namespace, service)
+        instances = found.persistent.copy() if found else ()
+        return (
+            service_meta_key(namespace, service),
+            *(persistent_key(namespace, service, key) for key in instances),
+        )
+
+    def update_cluster(self, namespace: str, service: str, cluster: str, config: ClusterConfig) -> None:
+        """Set how a cluster is checked, and its metadata; a missing cluster is made.
+
+        Raises:
+            InvalidParam: there is no such service, or the cluster's name is not allowed.
+        """
+        self._check_known(namespace, service, f"service not found:{service}")
+        keys.check_cluster_chars(cluster)
+
+        def change(old: Value | None) -> Value:
+            return (service_meta(old) if old else NO_META).with_cluster(cluster, config).to_json()
+
+        self._put(service_meta_key(namespace, service), change)
+
+    def _check_known(self, namespace: str, service: str, text: str) -> None:
+        found = self._registry.get(namespace, service)
+        if found is None or found.hidden:
+            raise InvalidParam(text)
+
+    # --- persistent instances -------------------------------------------------------------------
+
+    def register(self, command: operations.RegisterInstance) -> None:
+        """Register a persistent instance, or replace it; a missing service is created with it.
+
+        Raises:
+            InvalidParam: a name, the cluster or the weight is not allowed.
+        """
+        operations.check_weight(command.weight)
+
+        def change(old: Value | None) -> Value:
+            known = instance_of(old, command.service) if old else None
+            return value_of(operations.register(known, command, self._ids(command.namespace, command.service)))
+
+        self._put_instance(command, change)
+
+    def update(self, command: operations.RegisterInstance, strict: bool) -> None:
+        """Replace a persistent instance; ``strict`` refuses to create it.
+
+        Raises:
+            InvalidParam: as ``register``, or strict and there is none.
+        """
+        if strict:
+            operations.check_weight(command.weight)
+            found = self._registry.get(command.namespace, command.service)
+            known = None if found is None or found.hidden else list(found.persistent.copy().values())
+            operations.check_known(known, command)
+        self.register(command)
+
+    def register_from_beat(self, command: operations.Beat) -> None:
+        """Register the persistent instance of a full beat, unless it is there by now.
+
+        Raises:
+            InvalidParam: a name or the cluster is not allowed.
+        """
+
+        def change(old: Value | None) -> Value:
+            if old is not None:
+                return old
+            return value_of(operations.instance_from_beat(command, self._ids(command.namespace, command.service)))
+
+        self._put_instance(command, change)
+
+    def _put_instance(
+        self, command: operations.RegisterInstance | operations.Beat, change: Callable[[Value | None], Value]
+    ) -> None:
+        keys.check_service_chars(command.service)
+        keys.check_cluster_chars(command.cluster)
+        keys.check_namespace(command.namespace)
+        changed = self._records.put_all(
+            {
+                service_meta_key(command.namespace, command.service): lambda old: old or NO_META.to_json(),
+                persistent_key(command.namespace, command.service, operations.key_of(command)): change,
+            }
+        )
+        for key in changed:
+            self._publish(RecordChanged(key))
+
+    def _ids(self, namespace: str, service: str) -> list[str | None]:
+        found = self._registry.get(namespace, service)
+        return [one.instance_id for one in self._registry.view_of(found).instances] if found else []
+
+    def deregister(self, command: operations.DeregisterInstance) -> None:
+        """Remove a persistent instance; one that is unknown is no error."""
+        key = persistent_key(command.namespace, command.service, operations.key_of(command))
+        self._put(key, lambda _old: None)
+
+    def patch(self, command: operations.PatchInstance) -> bool:
+        """Change single attributes; False when there is no such persistent instance.
+
+        Raises:
+            InvalidParam: the weight is out of range.
+        """
+        return self._change(
+            command.namespace,
+            command.service,
+            operations.key_of(command),
+            lambda instance: operations.patch(instance, command),
+        )
+
+    def set_health(self, namespace: str, service: str, key: str, healthy: bool) -> bool:
+        """Set a persistent instance's health, by a check or by hand; False when there is none."""
+        return self._change(namespace, service, key, lambda instance: replace(instance, healthy=healthy))
+
+    def set_metadata(
+        self, namespace: str, service: str, instance_keys: Iterable[str], change: operations.ChangeMetadata
+    ) -> None:
+        """Change single keys of persistent instances' metadata, of all in one step; who is gone is no error."""
+
+        def apply(old: Value | None) -> Value | None:
+            return None if old is None else value_of(operations.change_metadata(instance_of(old, service), change))
+
+        changed = self._records.put_all(
+            {persistent_key(namespace, service, instance_key): apply for instance_key in instance_keys}
+        )
+        for key in changed:
+            self._publish(RecordChanged(key))
+
+    def set_at_ms(self, namespace: str, service: str, instance_key: str) -> int | None:
+        """When a persistent instance was last changed, by the clock of who did; None when there is none."""
+        return self._records.changed_wall_ms(persistent_key(namespace, service, instance_key))
+
+    def version_of(self, namespace: str, instance: Instance) -> Version | None:
+        """The change that made a persistent instance what it is; None when it is another by now."""
+        key = persistent_key(namespace, instance.service_name, instance.key)
+        for datum in self._records.datums([key]):
+            record: Record = datum.value
+            if record.value is not None and instance_of(record.value, instance.service_name) == instance:
+                return record.changed
+        return None
+
+    def _change(self, namespace: str, service: str, instance_key: str, change: Callable[[Instance], Instance]) -> bool:
+        key = persistent_key(namespace, service, instance_key)
+        found = False
+
+        def apply(old: Value | None) -> Value | None:
+            nonlocal found
+            if old is None:
+                return None
+            found = True
+            return value_of(change(instance_of(old, service)))
+
+        self._put(key, apply)
+        return found
+
+    # --- namespaces -----------------------------------------------------------------------------
+
+    def namespaces(self) -> list[Namespace]:
+        """All that were made, by id."""
+        return [
+            Namespace(record.key.removeprefix(NAMESPACE_PREFIX), record.value["name"], record.value["description"])
+            for record in self._records.live(NAMESPACE_PREFIX)
+            if record.value is not None
+        ]
+
+    def namespace(self, name: str) -> Namespace:
+        """One namespace.
+
+        Raises:
+            NotFound: there is none of this id.
+        """
+        value = self._records.value(namespace_key(name)) if name else None
+        if value is None:
+            raise NotFound(f"namespace {name[:NAMESPACE_ID_CHARS_MAX]} is not found!")
+        return Namespace(name, value["name"], value["description"])
+
+    def create_namespace(self, namespace: Namespace) -> bool:
+        """Make a namespace; False when the id is not allowed or taken. Source: Nacos 1.4.8 NamespaceController."""
+        if not NAMESPACE_ID.fullmatch(namespace.id) or len(namespace.id) > NAMESPACE_ID_CHARS_MAX:
+            return False
+        if namespace.id == keys.DEFAULT_NAMESPACE:
+            return False  # it is there, and cannot be removed
+        return self._put(namespace_key(namespace.id), lambda old: old or _namespace_value(namespace))
+
+    def update_namespace(self, namespace: Namespace) -> bool:
+        """Rename a namespace; False when there is none of this id."""
+        if not namespace.id or self._records.value(namespace_key(namespace.id)) is None:
+            return False
+        self._put(namespace_key(namespace.id), lambda old: _namespace_value(namespace) if old else None)
+        return True
+
+    def remove_namespace(self, name: str) -> None:
+        """Forget a namespace; the services in it stay. One that is unknown is no error."""
+        if name:
+            self._put(namespace_key(name), lambda _old: None)
+
+    # --- switches -------------------------------------------------------------------------------
+
+    def update_switch(self, entry: str, value: str, *, here_only: bool) -> None:
+        """Set one switch on all members, or on this one until its restart; an unknown entry changes nothing.
+
+        Raises:
+            InvalidParam: the value is not allowed.
+        """
+        if entry in ENTRIES:
+            self._set_switches(lambda old: update(old, entry, value), here_only)
+
+    def update_switches(self, body: Value, *, here_only: bool) -> None:
+        """Set all switches that the JSON object names.
+
+        Raises:
+            InvalidParam: a value is not allowed; the text names the field.
+        """
+        self._set_switches(lambda old: from_json(body, old), here_only)
+
+    def _set_switches(self, change: Callable[[SwitchDomain], SwitchDomain], here_only: bool) -> None:
+        if here_only:
+            self._projection.override(change(self.switches))
+            return
+        if not self._put(SWITCHES_KEY, lambda old: change(from_json(old or {}, SwitchDomain())).to_json()):
+            # Nothing new for the record, but what was set on this member alone ends here all the same.
+            self._projection.override(from_json(self._records.value(SWITCHES_KEY) or {}, SwitchDomain()))
+
+    def _put(self, key: str, change: Callable[[Value | None], Value | None]) -> bool:
+        if not self._records.put_all({key: change}):
+            return False
+        self._publish(RecordChanged(key))
+        return True
+
+
+def _namespace_value(namespace: Namespace) -> Value:
+    return {
+        "name": namespace.name[:NAMESPACE_TEXT_CHARS_MAX],
+        "description": namespace.description[:NAMESPACE_TEXT_CHARS_MAX],
+    }

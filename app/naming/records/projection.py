@@ -1,0 +1,163 @@
+"""What durable records mean: they become services' descriptions, persistent instances, namespaces and switches.
+
+Called for every record that changed, wherever it was written; the records themselves stay the only source.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from app.naming.model.events import Event, ServiceChanged
+from app.naming.model.keys import check_service_chars
+from app.naming.model.meta import Metadata, service_meta
+from app.naming.model.model import Instance
+from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.switches import SwitchDomain, from_json
+from app.naming.records import records
+from app.naming.records.records import NamespaceKey, PersistentKey, Record, ServiceMetaKey, SwitchesKey
+from app.naming.registry.operations import clamp_weight
+from app.naming.registry.registry import Registry
+
+STATUS_DELAY_MS = 1_000
+"""Real Nacos looks at the status that was set every 5 s: what is under way when it is set still gets its answer."""
+
+
+class Projection:
+    """Keeps registry, namespaces and switches in line with the records. Reads take no lock."""
+
+    def __init__(self, registry: Registry, monotonic_ms: Callable[[], int], publish: Callable[[Event], None]) -> None:
+        self._registry = registry
+        self._now_ms = monotonic_ms
+        self._publish = publish
+        self.switches = SwitchDomain()
+        """Those in force: of the record, or what ``override`` set on this member alone."""
+        self._status_before: str | None = None
+        self._status_set_ms = monotonic_ms() - STATUS_DELAY_MS
+
+    @property
+    def overridden_status(self) -> str | None:
+        """The status that an operator put in place of the node's own, from ``STATUS_DELAY_MS`` after that."""
+        status = self.switches.overridden_server_status
+        if status is self._status_before:
+            return status
+        waited_ms = self._now_ms() - self._status_set_ms
+        return status if waited_ms >= STATUS_DELAY_MS else self._status_before
+
+    def override(self, switches: SwitchDomain) -> None:
+        """Set switches on this member only, until the record changes or the process ends."""
+        if switches.overridden_server_status != self.switches.overridden_server_status:
+            self._status_before, self._status_set_ms = self.overridden_status, self._now_ms()
+        self.switches = switches
+
+    def on_record(self, record: Record) -> None:
+        """A record was read, written or removed. Its value was checked before it was stored."""
+        match records.parse_record_key(record.key):
+            case ServiceMetaKey(namespace, name):
+                meta = None if record.value is None else service_meta(record.value)
+                self._registry.set_meta(namespace, name, meta, self._now_ms())
+                self._publish(ServiceChanged(namespace, name))
+            case PersistentKey(namespace, name, key):
+                instance = None if record.value is None else instance_of(record.value, name)
+                self._registry.set_persistent(namespace, name, key, instance, self._now_ms())
+                self._publish(ServiceChanged(namespace, name))
+            case SwitchesKey():
+                self.override(from_json(record.value or {}, SwitchDomain()))
+            case NamespaceKey() | None:
+                return
+
+
+def check_record(key: str, value: Mapping[str, Any] | None) -> None:
+    """Refuse a record that ``on_record`` could not take, before it is stored.
+
+    Raises:
+        InvalidParam: the key is of no kind, or the value is not what its kind holds.
+    """
+    match records.parse_record_key(key):
+        case ServiceMetaKey(full_name=name):
+            check_service_chars(name)
+            if value is not None:
+                service_meta(value)
+        case PersistentKey(full_name=name, instance_key=instance_key):
+            check_service_chars(name)
+            if value is not None and instance_of(value, name).key != instance_key:
+                raise InvalidParam("the persistent instance is another than its key names")
+        case SwitchesKey():
+            from_json(value or {}, SwitchDomain())
+        case NamespaceKey():
+            if value is not None:
+                check_namespace_value(value)
+        case None:
+            raise InvalidParam(f"not the key of a durable record: {key[:200]!r}")
+
+
+def value_of(instance: Instance) -> dict[str, Any]:
+    """A persistent instance as its record's value."""
+    return {
+        "ip": instance.ip,
+        "port": instance.port,
+        "clusterName": instance.cluster_name,
+        "weight": instance.weight,
+        "healthy": instance.healthy,
+        "enabled": instance.enabled,
+        "marked": instance.marked,
+        "metadata": instance.metadata,
+        "app": instance.app,
+        "instanceId": instance.instance_id,
+    }
+
+
+def instance_of(value: Mapping[str, Any], full_name: str) -> Instance:
+    """The persistent instance of a record's value.
+
+    Raises:
+        InvalidParam: a field is missing or of another type; the text names it.
+    """
+    fields: dict[str, tuple[type | tuple[type, ...], Any]] = {
+        "ip": (str, None),
+        "port": (int, None),
+        "clusterName": (str, None),
+        "weight": ((int, float), 1.0),
+        "healthy": (bool, True),
+        "enabled": (bool, True),
+        "marked": (bool, False),
+        "app": ((str, type(None)), None),
+        "instanceId": ((str, type(None)), None),
+    }
+    read: dict[str, Any] = {}
+    for name, (kind, default) in fields.items():
+        found = value.get(name, default)
+        if not isinstance(found, kind) or (isinstance(found, bool) and kind is not bool):
+            raise InvalidParam(f"field '{name}' of a persistent instance is missing or of another type")
+        read[name] = found
+    return Instance(
+        ip=read["ip"],
+        port=read["port"],
+        cluster_name=read["clusterName"],
+        service_name=full_name,
+        weight=clamp_weight(float(read["weight"])),
+        healthy=read["healthy"],
+        enabled=read["enabled"],
+        ephemeral=False,
+        marked=read["marked"],
+        metadata=_metadata(value.get("metadata")),
+        app=read["app"],
+        instance_id=read["instanceId"],
+    )
+
+
+def _metadata(value: Any) -> Metadata | None:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or not all(one is None or isinstance(one, str) for one in value.values()):
+        raise InvalidParam("field 'metadata' of a persistent instance should be an object of texts")
+    return dict(value)
+
+
+def check_namespace_value(value: Mapping[str, Any]) -> None:
+    """Refuse a namespace's record without its texts.
+
+    Raises:
+        InvalidParam: names the field.
+    """
+    for name in ("name", "description"):
+        if not isinstance(value.get(name), str):
+            raise InvalidParam(f"field '{name}' of a namespace should be a text")

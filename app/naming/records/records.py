@@ -1,0 +1,270 @@
+"""Durable records: what must outlive a restart, one versioned value a key, with removals kept as records too.
+
+Kinds: service metadata, persistent instances, namespaces, switches. Every member holds all of them, in memory and,
+through ``RecordDisk``, on its disk; the engine replicates them as its second resource type, by the same rules as
+instance lists.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, Protocol
+
+from app.naming.model.keys import NAMESPACE_SPLITTER, SERVICE_META_PREFIX
+from distro.types import NO_VERSION, Datum, Merged, Version
+
+PERSISTENT_PREFIX = "rollcall.instance."
+"""Not Nacos's, behind which a namespace called "ephemeral." would make the key of an ephemeral list."""
+NAMESPACE_PREFIX = "rollcall.namespace."
+SWITCHES_KEY = f"{SERVICE_META_PREFIX}00-00---000-NACOS_SWITCH_DOMAIN-000---00-00"
+KEEP_REMOVED_MS = 7 * 86_400_000
+"""A removal is remembered for so long: a member that was away for less cannot bring a removed record back."""
+
+Value = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceMetaKey:
+    namespace: str
+    full_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PersistentKey:
+    namespace: str
+    full_name: str
+    instance_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceKey:
+    namespace: str
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchesKey:
+    pass
+
+
+RecordKey = ServiceMetaKey | PersistentKey | NamespaceKey | SwitchesKey
+
+
+def service_meta_key(namespace: str, full_name: str) -> str:
+    return f"{SERVICE_META_PREFIX}{namespace}{NAMESPACE_SPLITTER}{full_name}"
+
+
+def persistent_key(namespace: str, full_name: str, instance_key: str) -> str:
+    return NAMESPACE_SPLITTER.join((PERSISTENT_PREFIX + namespace, full_name, instance_key))
+
+
+def namespace_key(namespace: str) -> str:
+    return NAMESPACE_PREFIX + namespace
+
+
+def parse_record_key(key: str) -> RecordKey | None:
+    """What a key is of, or None for none of ours."""
+    if key == SWITCHES_KEY:
+        return SwitchesKey()
+    if key.startswith(NAMESPACE_PREFIX):
+        name = key.removeprefix(NAMESPACE_PREFIX)
+        return NamespaceKey(name) if name else None
+    if key.startswith(SERVICE_META_PREFIX):
+        parts = key.removeprefix(SERVICE_META_PREFIX).split(NAMESPACE_SPLITTER)
+        return ServiceMetaKey(*parts) if len(parts) == 2 and all(parts) else None
+    if key.startswith(PERSISTENT_PREFIX):
+        parts = key.removeprefix(PERSISTENT_PREFIX).split(NAMESPACE_SPLITTER, 2)
+        return PersistentKey(*parts) if len(parts) == 3 and all(parts) else None
+    return None
+
+
+def record_tag(key: str) -> str:
+    """What DistroMapper hashes: the service's name where there is one, so that all of a service has one owner."""
+    match parse_record_key(key):
+        case ServiceMetaKey(full_name=name) | PersistentKey(full_name=name):
+            return name
+        case _:
+            return key
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One key's state. ``version`` orders whole states, ``changed`` only what the value was last set by.
+
+    A claim raises ``version`` alone. So a side of a partition that took a key over, and wrote nothing, does not win
+    over a side that did.
+    """
+
+    key: str
+    version: Version
+    changed: Version
+    value: Value | None
+    """None when it was removed."""
+    changed_wall_ms: int
+    """When the value was set, by the clock of who set it: shown, and used only to forget old removals."""
+
+
+class RecordDisk(Protocol):
+    """Where records are kept. ``write`` returns when they would survive the process's end.
+
+    Raises:
+        StorageError: the disk is full or broken; nothing was written.
+    """
+
+    def read_all(self) -> Iterator[Record]: ...
+
+    def write(self, records: list[Record]) -> None: ...
+
+    def delete(self, keys: list[str]) -> None: ...
+
+
+class Records:
+    """All durable records of this member. Readers take no lock; writers one, which is held across the disk's write.
+
+    That is meant: an answer may leave only when the record is on disk, and the order on disk must be the order of
+    versions. Nothing that only reads, beats or registers ephemeral instances ever waits for it.
+    """
+
+    def __init__(
+        self,
+        writer: str,
+        disk: RecordDisk,
+        wall_ms: Callable[[], int],
+        on_change: Callable[[Record], None],
+    ) -> None:
+        self.writer = writer
+        self._disk = disk
+        self._wall_ms = wall_ms
+        self._on_change = on_change
+        self._lock = Lock()
+        self._records: dict[str, Record] = {}
+
+    def read_disk(self) -> int:
+        """Take over what the disk holds; return how many records that were."""
+        for record in self._disk.read_all():
+            self._records[record.key] = record
+            self._on_change(record)
+        return len(self._records)
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def value(self, key: str) -> Value | None:
+        record = self._records.get(key)
+        return record.value if record else None
+
+    def changed_wall_ms(self, key: str) -> int | None:
+        """When a value was set that is still there."""
+        record = self._records.get(key)
+        return record.changed_wall_ms if record and record.value is not None else None
+
+    def live(self, prefix: str) -> list[Record]:
+        """The records below a prefix that were not removed, by key."""
+        return sorted(
+            (one for one in list(self._records.values()) if one.value is not None and one.key.startswith(prefix)),
+            key=lambda one: one.key,
+        )
+
+    def version(self, key: str) -> Version | None:
+        record = self._records.get(key)
+        return record.version if record else None
+
+    def versions(self) -> dict[str, Version]:
+        return {record.key: record.version for record in list(self._records.values())}
+
+    def datums(self, keys: Iterable[str]) -> list[Datum]:
+        found = (self._records.get(key) for key in keys)
+        return [Datum(record.key, record.version, record) for record in found if record is not None]
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def put_all(
+        self, changes: Mapping[str, Callable[[Value | None], Value | None]], *, force: bool = False
+    ) -> list[str]:
+        """Set records to ``change(value)`` (None removes), on disk in one step; return the keys that changed.
+
+        With ``force`` a removal is written even of what is not there.
+
+        Raises:
+            StorageError: the disk did not take it; nothing changed.
+        """
+        with self._lock:
+            written: list[Record] = []
+            for key, change in changes.items():
+                old = self._records.get(key)
+                old_value = old.value if old else None
+                value = change(old_value)
+                if value == old_value and not (force and value is None):
+                    continue
+                version = (old.version if old else NO_VERSION).next(self.writer)
+                written.append(Record(key, version, version, value, self._wall_ms()))
+            self._store(written)
+            return [record.key for record in written]
+
+    def _store(self, records: list[Record]) -> None:
+        """Disk first: what cannot be kept is refused, not forgotten. Under the lock."""
+        if not records:
+            return
+        self._disk.write(records)
+        for record in records:
+            self._records[record.key] = record
+            self._on_change(record)
+
+    def apply(self, datum: Datum, expected: Version | None) -> bool:
+        """Put a received record in the place of the held one, if that is still ``expected`` and no later change.
+
+        The second matters in a load: this member may have ended before it sent its last change, and a claim that
+        another made of the state before has the higher version. The change stays here, and the owner fetches it.
+        """
+        record: Record = datum.value
+        with self._lock:
+            held = self._records.get(datum.key)
+            if (held.version if held else None) != expected or (held is not None and held.changed > record.changed):
+                return False
+            self._store([Record(record.key, datum.version, record.changed, record.value, record.changed_wall_ms)])
+            return True
+
+    def is_covered(self, datum: Datum) -> bool:
+        """Whether the received record is no older change of the value than the held one."""
+        other: Record = datum.value
+        held = self._records.get(datum.key)
+        return held is None or other.changed >= held.changed
+
+    def merge(self, datum: Datum) -> Merged:
+        """R4 for single values: the later change wins."""
+        other: Record = datum.value
+        with self._lock:
+            held = self._records.get(datum.key)
+            held_version = held.version if held else NO_VERSION
+            best = other if held is None or other.changed > held.changed else held
+            if best is held and datum.version <= held_version:
+                return Merged.NOTHING
+            version, ended = max(held_version, datum.version).next(self.writer), Merged.MADE
+            if best.changed == other.changed and datum.version > held_version:
+                version, ended = datum.version, Merged.TAKEN
+            self._store([Record(datum.key, version, best.changed, best.value, best.changed_wall_ms)])
+            return ended
+
+    def claim(self, key: str) -> bool:
+        """Become the writer of a key that another wrote."""
+        with self._lock:
+            held = self._records.get(key)
+            if held is None or held.version.writer == self.writer:
+                return False
+            version = held.version.next(self.writer)
+            self._store([Record(key, version, held.changed, held.value, held.changed_wall_ms)])
+            return True
+
+    def is_spent(self, key: str) -> bool:
+        """Whether a record is a removal that is old enough to be forgotten."""
+        held = self._records.get(key)
+        return held is not None and held.value is None and self._wall_ms() - held.changed_wall_ms > KEEP_REMOVED_MS
+
+    def forget(self, key: str) -> None:
+        """Drop a record as if it had never been."""
+        with self._lock:
+            held = self._records.get(key)
+            if held is None:
+                return
+            self._disk.delete([key])
+            del self._records[key]
+            if held.value is not None:
+                self._on_change(Record(key, held.version, held.changed, None, held.changed_wall_ms))

@@ -1,0 +1,213 @@
+"""Commands, and what each makes of an instance: pure functions of (old instance, command)."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, instance_key, simple_instance_id
+from app.naming.model.model import (
+    PRESERVED_ID_GENERATOR,
+    WEIGHT_MAX,
+    WEIGHT_POSITIVE_MIN,
+    Instance,
+    Metadata,
+)
+from app.naming.model.nacos_errors import InstanceMissing, WeightRefused
+from app.naming.model.numbers import FreeNumbers
+from app.naming.registry.shared import NOTHING_SHARED, Shared
+
+
+class RegisterInstance(NamedTuple):
+    """Register, or replace as a whole. ``service`` is the full name. (A tuple: one is made for every such call.)"""
+
+    service: str
+    ip: str
+    port: int
+    namespace: str = DEFAULT_NAMESPACE
+    cluster: str = DEFAULT_CLUSTER
+    weight: float = 1.0
+    healthy: bool = True
+    enabled: bool = True
+    ephemeral: bool = True
+    metadata: Metadata | None = None
+    app: str = "DEFAULT"
+    instance_id: str = ""
+    """What the client calls it; only clients with a connection do."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeregisterInstance:
+    service: str
+    ip: str
+    port: int
+    namespace: str = DEFAULT_NAMESPACE
+    cluster: str = DEFAULT_CLUSTER
+    ephemeral: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PatchInstance:
+    """Change single attributes; None leaves one as it is."""
+
+    service: str
+    ip: str
+    port: int
+    namespace: str = DEFAULT_NAMESPACE
+    cluster: str = DEFAULT_CLUSTER
+    metadata: Metadata | None = None
+    app: str | None = None
+    weight: float | None = None
+    healthy: bool | None = None
+    enabled: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeMetadata:
+    """Set keys of an instance's metadata, and take others out."""
+
+    put: Metadata = field(default_factory=dict)
+    remove: frozenset[str] = frozenset()
+
+
+class Beat(NamedTuple):
+    """A sign of life. A full one (``full``) can bring an unknown instance back; a light one cannot."""
+
+    service: str
+    ip: str
+    port: int
+    namespace: str = DEFAULT_NAMESPACE
+    cluster: str = DEFAULT_CLUSTER
+    full: bool = False
+    weight: float = 0.0
+    metadata: Metadata | None = None
+    ephemeral: bool = True
+
+
+def check_weight(weight: float) -> float:
+    """The weight as stored: 0 stays, a tiny one becomes the least positive one.
+
+    Raises:
+        WeightRefused: not a number, or out of range. Real Nacos stores NaN; no balancer can use it.
+    """
+    if math.isnan(weight) or weight > WEIGHT_MAX or weight < 0:
+        raise WeightRefused("instance format invalid: The weights range from 0.0 to 10000.0")
+    return clamp_weight(weight)
+
+
+def clamp_weight(weight: float) -> float:
+    """Bring a received weight into range as every Nacos member does, or checksums never agree."""
+    if math.isnan(weight):
+        return 1.0
+    if weight > WEIGHT_MAX:
+        return WEIGHT_MAX
+    # Adding 0 turns a -0.0 into 0.0.
+    return WEIGHT_POSITIVE_MIN if 0 < weight < WEIGHT_POSITIVE_MIN else max(weight, 0.0) + 0.0
+
+
+Ids = Iterable[str | None] | FreeNumbers
+"""The instance ids of a service, read only when a number is to be found."""
+
+
+def register(old: Instance | None, command: RegisterInstance, ids: Ids, shared: Shared = NOTHING_SHARED) -> Instance:
+    """The instance after a registration. A known one keeps its health and id.
+
+    Source: Nacos 1.4.1 ServiceManager.updateIpAddresses.
+    """
+    metadata = shared.metadata({} if command.metadata is None else command.metadata)
+    service, cluster, app, weight = shared.traits(
+        (command.service, command.cluster, command.app, check_weight(command.weight))
+    )
+    return Instance(
+        ip=command.ip,
+        port=shared.port(command.port),
+        cluster_name=cluster,
+        service_name=service,
+        weight=weight,
+        healthy=command.healthy if old is None else old.healthy,
+        enabled=command.enabled,
+        ephemeral=command.ephemeral,
+        metadata=metadata,
+        app=app,
+        instance_id=make_instance_id(command, metadata, ids) if old is None else old.instance_id,
+    )
+
+
+def is_registered(old: Instance, command: RegisterInstance) -> bool:
+    """Whether a registration would leave an instance as it is: clients send theirs again when they reconnect."""
+    return (
+        not old.marked
+        and old.weight == command.weight
+        and old.enabled is command.enabled
+        and old.ephemeral is command.ephemeral
+        and old.app == command.app
+        and old.service_name == command.service
+        and old.metadata == (command.metadata or {})
+    )
+
+
+def is_numbered(metadata: Metadata | None) -> bool:
+    """Whether the id of such an instance is a number."""
+    generator = metadata.get(PRESERVED_ID_GENERATOR) if metadata else None
+    return generator is not None and generator.lower() == "snowflake"
+
+
+def make_instance_id(command: RegisterInstance | Beat, metadata: Metadata, ids: Ids) -> str:
+    """By the generator that the metadata asks for. Source: Nacos 1.4.1 Instance.generateInstanceId."""
+    if is_numbered(metadata):
+        return str((ids if isinstance(ids, FreeNumbers) else FreeNumbers(ids)).least())
+    return simple_instance_id(command.ip, command.port, command.cluster, command.service)
+
+
+def patch(old: Instance, command: PatchInstance) -> Instance:
+    """The instance with the named attributes replaced."""
+    return replace(
+        old,
+        metadata=old.metadata if command.metadata is None else command.metadata,
+        app=old.app if command.app is None else command.app,
+        weight=old.weight if command.weight is None else check_weight(command.weight),
+        healthy=old.healthy if command.healthy is None else command.healthy,
+        enabled=old.enabled if command.enabled is None else command.enabled,
+    )
+
+
+def change_metadata(old: Instance, change: ChangeMetadata) -> Instance:
+    """The instance with those keys set and removed, the others left."""
+    metadata = {**(old.metadata or {}), **change.put}
+    return replace(old, metadata={key: value for key, value in metadata.items() if key not in change.remove})
+
+
+def check_known(known: Iterable[Instance] | None, command: RegisterInstance) -> None:
+    """Refuse the update of an instance that is not there. ``known``: the service's instances, None for no service.
+
+    The address and the kind are compared, the cluster is not.
+
+    Raises:
+        InstanceMissing: Source: Nacos 1.4.1 ServiceManager.updateInstance.
+    """
+    if known is None:
+        raise InstanceMissing(f"service not found, namespace: {command.namespace}, service: {command.service}")
+    wanted = (command.ip, command.port, command.ephemeral)
+    if not any((one.ip, one.port, one.ephemeral) == wanted for one in known):
+        # Java prints the unregistered instance: its weight, health and mark as asked for.
+        attributes = f"{command.weight}_{str(command.healthy).lower()}_false_{command.cluster}"
+        raise InstanceMissing(f"instance not exist: {key_of(command)}_{attributes}")
+
+
+def instance_from_beat(command: Beat, ids: Ids, shared: Shared = NOTHING_SHARED) -> Instance:
+    """The instance that a full beat brings back: weight 0 and no metadata when the beat names none, as in Nacos 1.4."""
+    service, cluster, _, weight = shared.traits((command.service, command.cluster, None, clamp_weight(command.weight)))
+    return Instance(
+        ip=command.ip,
+        port=shared.port(command.port),
+        cluster_name=cluster,
+        service_name=service,
+        weight=weight,
+        ephemeral=command.ephemeral,
+        metadata=None if command.metadata is None else shared.metadata(command.metadata),
+        instance_id=make_instance_id(command, command.metadata or {}, ids),
+    )
+
+
+def key_of(command: RegisterInstance | DeregisterInstance | PatchInstance | Beat) -> str:
+    return instance_key(command.ip, command.port, command.cluster)

@@ -1,0 +1,1 @@
+"""The JSON of services: datums, list answers, checksums."""

@@ -1,0 +1,263 @@
+"""The JSON of an instance-list datum: Nacos 1.4's fields, and ours beside them, which it ignores.
+
+Shape: ``{"key", "value": {"instanceList": [instance ...]}, "timestamp": 1, "version": text, "tombstones":
+{instance key: {"version": text, "age": ms, "keep": ms}}}``; an instance carries ``"version"``, ``"said"`` where that
+differs, ``"beatAge"`` (ms), and ``"heard": true`` when the sender knows that age for certain.
+Times travel as ages, because the members' clocks differ.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import orjson
+
+from app.naming.model.keys import DEFAULT_CLUSTER, SERVICE_NAME, parse_datum_key
+from app.naming.model.model import (
+    NEVER_MS,
+    PRESERVED_ID_GENERATOR,
+    Held,
+    Instance,
+    Metadata,
+    Tombstone,
+)
+from app.naming.registry.merge import InstanceList
+from app.naming.registry.operations import clamp_weight
+from app.naming.wire.checksum import instance_list_checksum
+from distro.errors import CodecError
+from distro.types import NO_VERSION, Datum, Version
+
+AGE_MS_MAX = 10 * 365 * 86_400_000
+KEEP_MS_DEFAULT = 90_000
+TEXT_CHARS_MAX = 65_536
+ENTRIES_PER_PART = 100
+_NOT_ASCII = re.compile("[^\x00-\x7f]+")
+
+
+def instance_fields(one: Instance) -> dict[str, Any]:
+    """An instance as Nacos 1.4 writes it in datums: null fields are left out. Source: captured PUT of a 1.4.1."""
+    fields: dict[str, Any] = {}
+    if one.instance_id is not None:
+        fields["instanceId"] = one.instance_id
+    fields.update(
+        ip=one.ip,
+        port=one.port,
+        weight=one.weight,
+        healthy=one.healthy,
+        enabled=one.enabled,
+        ephemeral=one.ephemeral,
+        clusterName=one.cluster_name,
+    )
+    if one.service_name:
+        fields["serviceName"] = one.service_name
+    if one.metadata is not None:
+        fields["metadata"] = one.metadata
+    fields["marked"] = one.marked
+    if one.app is not None:
+        fields["app"] = one.app
+    return fields
+
+
+def derived_fields(one: Instance) -> dict[str, Any]:
+    """What Java computes from the metadata and writes too."""
+    fields: dict[str, Any] = {
+        "instanceHeartBeatInterval": one.beat_interval_ms,
+        "instanceHeartBeatTimeOut": one.beat_timeout_ms,
+        "ipDeleteTimeout": one.delete_timeout_ms,
+    }
+    if not one.metadata:
+        fields["instanceIdGenerator"] = "simple"
+    elif one.metadata.get(PRESERVED_ID_GENERATOR):
+        fields["instanceIdGenerator"] = one.metadata[PRESERVED_ID_GENERATOR]
+    return fields
+
+
+def encode_held(held: Held, now_ms: int, wall_ms: int, versioned: bool) -> dict[str, Any]:
+    """An instance with what is known of its beats, as it stands in a datum."""
+    age_ms = max(now_ms - held.beat_ms, 0)
+    fields = instance_fields(held.instance)
+    fields["lastBeat"] = wall_ms - age_ms
+    if not versioned:
+        fields.update(derived_fields(held.instance))
+        return fields
+    fields["metadata"] = held.instance.metadata  # null too, or members would list it differently
+    fields["version"] = held.version.to_text()
+    if held.said != held.version:
+        fields["said"] = held.said.to_text()
+    fields["beatAge"] = age_ms
+    if held.heard_ms == held.beat_ms:
+        fields["heard"] = True
+    return fields
+
+
+class InstanceListCodec:
+    """DatumCodec of instance lists. ``wall_ms`` dates ``lastBeat``, which nobody may judge by."""
+
+    def __init__(self, wall_ms: Callable[[], int]) -> None:
+        self._wall_ms = wall_ms
+
+    def encode(self, datum: Datum, now_ms: int, versioned: bool) -> bytes:
+        """The datum's JSON.
+
+        Without our own fields it is plain ASCII too: some calls of real Nacos re-read it in the machine's charset.
+        """
+        return b"".join(self.encode_parts(datum, now_ms, versioned))
+
+    def encode_parts(self, datum: Datum, now_ms: int, versioned: bool) -> Iterator[bytes]:
+        """The same in parts, each made in under a millisecond: one call for a big datum would stop all threads."""
+        value: InstanceList = datum.value
+        wall_ms = self._wall_ms()
+        yield b'{"key":' + _json(datum.key, versioned) + b',"value":{"instanceList":['
+        helds, comma = iter(value.held.values()), b""
+        while part := [encode_held(held, now_ms, wall_ms, versioned) for held in islice(helds, ENTRIES_PER_PART)]:
+            yield comma + _json(part, versioned)[1:-1]
+            comma = b","
+        yield b']},"timestamp":1'
+        if versioned:
+            yield b',"version":' + orjson.dumps(datum.version.to_text()) + b',"tombstones":{'
+            stones, comma = iter(value.tombstones.items()), b""
+            while gone := {key: _encode_stone(stone, now_ms) for key, stone in islice(stones, ENTRIES_PER_PART)}:
+                yield comma + orjson.dumps(gone)[1:-1]
+                comma = b","
+            yield b"}"
+        yield b"}"
+
+    def decode(self, key: str, body: Mapping[str, Any], now_ms: int) -> Datum:
+        """The datum of a JSON object; its fields are checked one by one.
+
+        Raises:
+            CodecError: names the key's field that is wrong.
+        """
+        parsed = parse_datum_key(key)
+        if parsed is None:
+            raise CodecError(f"not an ephemeral instance list: {key[:200]!r}")
+        full_name = parsed[1]
+        if not SERVICE_NAME.fullmatch(full_name):
+            raise CodecError(f"dom name can only have these characters: 0-9a-zA-Z-._:, current: {full_name[:200]}")
+        if body.get("key", key) != key:
+            raise CodecError(f"field 'key' differs from the key it stands under: {key[:200]!r}")
+        value = body.get("value")
+        listed = value.get("instanceList") if isinstance(value, dict) else None
+        if not isinstance(listed, list):
+            raise CodecError(f"field 'value.instanceList' of {key[:200]!r} is not a list")
+        version = Version.from_text(body["version"]) if "version" in body else NO_VERSION
+        held: dict[str, Held] = {}
+        for fields in listed:
+            one = decode_held(fields, now_ms)
+            held[one.instance.key] = one
+        return Datum(key, version, InstanceList(held, _decode_tombstones(body.get("tombstones"), now_ms)))
+
+    def checksum(self, datum: Datum) -> str:
+        value: InstanceList = datum.value
+        return instance_list_checksum([held.instance for held in value.held.values()])
+
+
+def _encode_stone(stone: Tombstone, now_ms: int) -> dict[str, Any]:
+    return {"version": stone.version.to_text(), "age": max(now_ms - stone.at_ms, 0), "keep": stone.keep_ms}
+
+
+def _json(value: object, versioned: bool) -> bytes:
+    return orjson.dumps(value) if versioned else to_ascii(orjson.dumps(value))
+
+
+def to_ascii(utf8: bytes) -> bytes:
+    """JSON with every other character written as ``\\uXXXX``."""
+    return utf8 if utf8.isascii() else _NOT_ASCII.sub(_escape, utf8.decode()).encode()
+
+
+def _escape(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be")
+    return "".join(f"\\u{int.from_bytes(units[i : i + 2]):04x}" for i in range(0, len(units), 2))
+
+
+def decode_held(fields: object, now_ms: int) -> Held:
+    """An instance of a datum; its fields are checked one by one.
+
+    Raises:
+        CodecError: names the field that is wrong.
+    """
+    if not isinstance(fields, dict):
+        raise CodecError("an element of 'instanceList' is not an object")
+    instance = Instance(
+        ip=_text(fields, "ip", required=True) or "",
+        port=_number(fields, "port", 0),
+        cluster_name=_text(fields, "clusterName") or DEFAULT_CLUSTER,
+        service_name=_text(fields, "serviceName") or "",
+        weight=_weight(fields),
+        healthy=_flag(fields, "healthy", True),
+        enabled=_flag(fields, "enabled", True),
+        ephemeral=_flag(fields, "ephemeral", True),
+        marked=_flag(fields, "marked", False),
+        metadata=_metadata(fields),
+        app=_text(fields, "app"),
+        instance_id=_text(fields, "instanceId"),
+    )
+    version = Version.from_text(fields["version"]) if "version" in fields else NO_VERSION
+    said = Version.from_text(fields["said"]) if "said" in fields else version
+    age_ms = _number(fields, "beatAge", 0)
+    beat_ms = now_ms - min(max(age_ms, 0), AGE_MS_MAX)
+    return Held(instance, version, beat_ms, said, beat_ms if _flag(fields, "heard", False) else NEVER_MS)
+
+
+def _decode_tombstones(stones: object, now_ms: int) -> dict[str, Tombstone]:
+    if stones is None:
+        return {}
+    if not isinstance(stones, dict):
+        raise CodecError("field 'tombstones' is not an object")
+    decoded = {}
+    for key, fields in stones.items():
+        if not isinstance(fields, dict):
+            raise CodecError("an element of 'tombstones' is not an object")
+        age_ms = min(max(_number(fields, "age", 0), 0), AGE_MS_MAX)
+        keep_ms = min(max(_number(fields, "keep", KEEP_MS_DEFAULT), 0), AGE_MS_MAX)
+        decoded[key] = Tombstone(Version.from_text(fields.get("version")), now_ms - age_ms, keep_ms)
+    return decoded
+
+
+def _text(fields: Mapping[str, Any], name: str, *, required: bool = False) -> str | None:
+    value = fields.get(name)
+    if value is None and not required:
+        return None
+    if not isinstance(value, str) or len(value) > TEXT_CHARS_MAX:
+        raise CodecError(f"field '{name}' of an instance is not a text of at most {TEXT_CHARS_MAX} characters")
+    return value
+
+
+def _number(fields: Mapping[str, Any], name: str, default: int) -> int:
+    value = fields.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise CodecError(f"field '{name}' is not an integer")
+    return value
+
+
+def _flag(fields: Mapping[str, Any], name: str, default: bool) -> bool:
+    value = fields.get(name, default)
+    if not isinstance(value, bool):
+        raise CodecError(f"field '{name}' of an instance is not true or false")
+    return value
+
+
+def _weight(fields: Mapping[str, Any]) -> float:
+    value = fields.get("weight", 1.0)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise CodecError("field 'weight' of an instance is not a number")
+    return clamp_weight(float(value))
+
+
+def _metadata(fields: Mapping[str, Any]) -> Metadata | None:
+    """Numbers and booleans become text, as Java's reader makes them; an explicit null stays none."""
+    value = fields.get("metadata", {})
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise CodecError("field 'metadata' of an instance is not an object")
+    texts: dict[str, str | None] = {}
+    for name, item in value.items():
+        if isinstance(item, dict | list):
+            raise CodecError(f"field 'metadata.{name[:200]}' of an instance is not a text")
+        if item is None or isinstance(item, str):
+            texts[name] = item
+        else:
+            texts[name] = orjson.dumps(item).decode()
+    return texts

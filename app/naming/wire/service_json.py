@@ -1,0 +1,68 @@
+"""A service as SDKs since 2.0 read it: ServiceInfo with its instances. Source: Nacos 2.2.3 ServiceUtil, ServiceInfo."""
+
+from collections.abc import Collection
+from typing import Any
+
+from app.naming.model.keys import group_of
+from app.naming.model.meta import NO_META
+from app.naming.model.model import Instance, ServiceView
+from app.naming.wire.datum_codec import derived_fields
+from app.naming.wire.service_info import shown
+
+
+def service_json(
+    name: str, view: ServiceView | None, clusters: str, healthy_only: bool, cache_ms: int, now_ms: int
+) -> dict[str, Any]:
+    """What a client sees of a service. ``name`` is shown as it is; ``view`` None stands for an unknown service.
+
+    Disabled instances are left out before the threshold is looked at, and those that are unhealthy too where a client
+    wants healthy ones only: other than in 1.4, the threshold never brings these back.
+    """
+    asked = {one for one in clusters.split(",") if one}
+    chosen = [
+        one
+        for one in (view.instances if view is not None else ())
+        if one.enabled and (not asked or one.cluster_name in asked) and (one.healthy or not healthy_only)
+    ]
+    protects = view is not None and is_protected(view, chosen)
+    return {
+        "name": name,
+        "groupName": group_of(view.full_name if view is not None else name),
+        "clusters": clusters,
+        "cacheMillis": cache_ms,
+        "hosts": [instance_json(one, healthy=one.healthy or protects) for one in chosen],
+        "lastRefTime": now_ms,
+        "checksum": "",
+        "allIPs": False,
+        "reachProtectionThreshold": protects,
+        "valid": True,
+    }
+
+
+def is_protected(view: ServiceView, chosen: Collection[Instance]) -> bool:
+    """Whether so few of those chosen are healthy that all count as healthy.
+
+    A service without a description is not protected: with the threshold of none, 0, an only instance would never show
+    that it is unhealthy. Source: Nacos 2.2.3 ServiceUtil.selectInstances.
+    """
+    if not chosen or view.meta == NO_META:
+        return False
+    return sum(one.healthy for one in chosen) / len(chosen) <= view.protect_threshold
+
+
+def instance_json(one: Instance, *, healthy: bool) -> dict[str, Any]:
+    """An instance with what follows from its metadata; without what is not known, as some SDKs refuse nulls."""
+    fields = {
+        "instanceId": one.instance_id,
+        "ip": one.ip,
+        "port": one.port,
+        "weight": one.weight,
+        "healthy": healthy,
+        "enabled": one.enabled,
+        "ephemeral": one.ephemeral,
+        "clusterName": one.cluster_name,
+        "serviceName": one.service_name,
+        "metadata": shown(one.metadata) or {},
+        **derived_fields(one),
+    }
+    return {name: value for name, value in fields.items() if value is not None}

@@ -1,0 +1,1 @@
+"""What this process is to its machine: data lock, open files, load, ready line, a local cluster."""

@@ -1,0 +1,65 @@
+"""The data folder, for one node at a time."""
+
+import fcntl
+import os
+from pathlib import Path
+from types import TracebackType
+
+from app.config.settings_keys import DATA_DIR, SettingError
+
+
+class DataLockError(SettingError):
+    """The data folder cannot be made, or another node has it."""
+
+
+class DataLock:
+    """The data folder, this process's own from ``acquire`` to ``release``, or to the process's end, however it ends."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._data_dir = data_dir
+        self._descriptor: int | None = None
+
+    def acquire(self) -> None:
+        """Make the folder when it is missing, and lock it.
+
+        Raises:
+            DataLockError: the folder cannot be made or written, or a running node has it.
+        """
+        assert self._descriptor is None, "a lock is acquired once"
+        try:
+            self._data_dir.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self._data_dir / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise DataLockError(f"data folder {self._data_dir} cannot be used: {error.strerror}") from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            os.close(descriptor)
+            raise DataLockError(
+                f"data folder {self._data_dir} is in use by another node, process {holder}; "
+                f"stop it, or set {DATA_DIR.name} to another folder"
+            ) from None
+        except OSError as error:
+            os.close(descriptor)
+            raise DataLockError(f"data folder {self._data_dir} cannot be locked: {error.strerror}") from None
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Give the folder up; may be called twice."""
+        # The file stays: a node that waits with it open would else lock a file that no later node can see.
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.ftruncate(descriptor, 0)
+            os.close(descriptor)
+
+    def __enter__(self) -> "DataLock":
+        self.acquire()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()

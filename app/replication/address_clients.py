@@ -1,0 +1,344 @@
+"""Instances that were registered over HTTP, as the clients that real Nacos since 2.0 takes them for.
+
+Its members know an instance over HTTP as one of a client ``ip:port#true``, which publishes one instance a service. Here
+they are parts of lists by service. The index turns these lists around, as long as such a member is listed, and says
+which clients changed; of each, one member of our kind tells them.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from threading import Lock
+from zlib import crc32
+
+from app.naming.clients.client_codec import BOUNDS, ClientState, encode_client
+from app.naming.clients.client_model import REVISION_MAX, is_client_id, plain_metadata
+from app.naming.clients.copies import ClientMoment
+from app.naming.model.keys import parse_datum_key
+from app.naming.model.model import Instance, Publication
+from app.naming.registry.registry import Registry
+from app.replication.client_replication import ClientCodec, client_id_of, client_key
+from distro.errors import CodecError
+from distro.mapper import DistroMapper
+from distro.ports import Component
+from distro.protocol import DistroProtocol
+from distro.types import NO_VERSION, Datum, MemberKind, Merged, Version
+
+HTTP_CLIENTS = "rollcall.http-clients"
+"""Resource type inside the engine; on the wire they are clients like all others."""
+ID_END = "#true"
+TICK_MS = 500
+LOOK_MS = 10_000
+"""So often the versions of all lists are compared with those that were read: what nobody told of shows then."""
+SLICE_INSTANCES = 2_000
+"""Of one tick; a service is read as a whole."""
+DIRTY_MAX = 100_000
+"""Services that wait to be read; what goes beyond is found by the look at all versions."""
+GONE_MS = 30_000
+"""For so long whoever becomes responsible for a client that is gone says so once more."""
+GONE_MAX = 10_000
+
+
+class _Client:
+    """In which services an address is, by datum key. Replaced when one of its instances changes."""
+
+    __slots__ = ("revision", "services")
+
+    def __init__(self, services: tuple[str, ...]) -> None:
+        self.services = services
+        self.revision = 0
+        """Made when asked for."""
+
+
+class HttpClients:
+    """The index. ``tick`` is called by one thread, ``mark`` and the reading calls by any."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        is_wanted: Callable[[], bool],
+        is_loading: Callable[[], bool],
+        mapper: Callable[[], DistroMapper],
+        on_change: Callable[[str], None],
+        on_held: Callable[[str], None],
+    ) -> None:
+        """``mapper``: who of our own kind tells of a client, by its ``tag_of``.
+
+        ``on_change`` gets the id of a client of which this member is to tell; ``on_held`` that of one that is new.
+        """
+        self._registry = registry
+        self._is_wanted = is_wanted
+        self._is_loading = is_loading
+        self._mapper = mapper
+        self._on_change = on_change
+        self._on_held = on_held
+        self._lock = Lock()
+        self._on = False
+        self._dirty: dict[str, None] = {}
+        self._clients: dict[str, _Client] = {}
+        self._services: dict[str, dict[str, Instance]] = {}
+        self._read_versions: dict[str, Version] = {}
+        self._gone: dict[str, int] = {}
+        self._seen_view: tuple[str, ...] = ()
+        self._filling = False
+        """What is found for the first time is left to the next verify round: most of it is known to the others."""
+        self._look_due_ms = 0
+
+    # --- what happens -----------------------------------------------------------------------------
+
+    def mark(self, key: str) -> None:
+        """The list behind a datum key is another now."""
+        if not self._on:
+            return
+        with self._lock:
+            if len(self._dirty) < DIRTY_MAX:
+                self._dirty[key] = None
+
+    def on_echo(self, client_id: str, state: ClientState | None) -> bool:
+        """A member of real Nacos tells of a client: whether it is one of the index, and so only repeats our word.
+
+        Where it judged for itself, because it was cut off from us for as long as beats may be late, it is told anew.
+        """
+        own = self.state(client_id)
+        if own is None:
+            return False
+        if state is None or _health(own) != _health(state):
+            self._tell(client_id)
+        return True
+
+    def _tell(self, client_id: str) -> None:
+        if self._mapper().responsible(tag_of(client_id)):
+            self._on_change(client_id)
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def holds(self, client_id: str) -> bool:
+        return client_id in self._clients
+
+    def ids(self) -> list[str]:
+        return list(self._clients)
+
+    def state(self, client_id: str) -> ClientState | None:
+        """What a client publishes now; None when it is not held.
+
+        Of an address that stands in several clusters of a service the first cluster by name is told, and of one in
+        more services than a client may have the first by name: real Nacos has no place for the others.
+        """
+        with self._lock:
+            client = self._clients.get(client_id)
+            if client is None:
+                return None
+            names = client.services[: BOUNDS.services_per_client_max]
+            parts = [(name, self._services[name][client_id]) for name in names]
+        published = {}
+        for name, one in parts:
+            if (key := parse_datum_key(name)) is not None:
+                published[key] = Publication({one.key: _told(one)}, batch=False, at_ms=0, seen=NO_VERSION)
+        if not client.revision:
+            text = encode_client(ClientState(client_id, 0, published))
+            client.revision = crc32(text) & REVISION_MAX or 1  # 0 would mean: from a member that keeps none
+        return ClientState(client_id, client.revision, published)
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def tick(self, now_ms: int) -> int:
+        """Read what changed, a slice at a time; return when to come again."""
+        if not self._is_wanted():
+            self._clear()
+            return now_ms + TICK_MS
+        if self._is_loading():
+            return now_ms + TICK_MS
+        if not self._on:
+            self._on = self._filling = True
+            self._look_due_ms = now_ms
+        if now_ms >= self._look_due_ms:
+            self._look_due_ms = now_ms + LOOK_MS
+            self._look()
+        self._follow_view(now_ms)
+        left = SLICE_INSTANCES
+        while left > 0 and (key := self._next_dirty()) is not None:
+            left -= 1 + self._read(key, now_ms)
+        if self._dirty:
+            return now_ms
+        self._filling = False
+        return now_ms + TICK_MS
+
+    def _clear(self) -> None:
+        if not self._on:
+            return
+        self._on = False
+        with self._lock:
+            self._dirty, self._clients, self._services = {}, {}, {}
+        self._read_versions, self._gone, self._seen_view = {}, {}, ()
+
+    def _look(self) -> None:
+        versions = self._registry.versions()
+        for key, version in versions.items():
+            if self._read_versions.get(key) != version:
+                self.mark(key)
+        for key in self._read_versions.keys() - versions.keys():
+            self.mark(key)
+
+    def _follow_view(self, now_ms: int) -> None:
+        """Who is responsible now may not have been when a client went, and who was may be gone before it said so."""
+        while self._gone and now_ms - next(iter(self._gone.values())) > GONE_MS:
+            del self._gone[next(iter(self._gone))]
+        view = self._mapper().servers
+        if view == self._seen_view:
+            return
+        self._seen_view = view
+        for client_id in self._gone:
+            self._tell(client_id)
+
+    def _next_dirty(self) -> str | None:
+        with self._lock:
+            key = next(iter(self._dirty), None)
+            if key is not None:
+                del self._dirty[key]
+            return key
+
+    def _read(self, key: str, now_ms: int) -> int:
+        """Compare a list with what the index has of it; return how many instances that were."""
+        datum = next(self._registry.datums([key]), None)
+        found: dict[str, Instance] = {}
+        if datum is None:
+            self._read_versions.pop(key, None)
+        else:
+            self._read_versions[key] = datum.version
+            for held in datum.value.held.values():
+                _put_first(found, held.instance)
+        known = self._services.get(key, {})
+        for client_id, one in found.items():
+            old = known.get(client_id)
+            if old is not one and old != one:
+                self._put(client_id, key, one)
+        for client_id in [name for name in known if name not in found]:
+            self._take(client_id, key, now_ms)
+        return len(found)
+
+    def _put(self, client_id: str, key: str, one: Instance) -> None:
+        with self._lock:
+            client = self._clients.get(client_id)
+            names = client.services if client is not None else ()
+            self._services.setdefault(key, {})[client_id] = one
+            self._clients[client_id] = _Client(names if key in names else tuple(sorted((*names, key))))
+        self._gone.pop(client_id, None)
+        if client is None:
+            self._on_held(client_id)
+        if not self._filling:
+            self._tell(client_id)
+
+    def _take(self, client_id: str, key: str, now_ms: int) -> None:
+        with self._lock:
+            names = tuple(name for name in self._clients[client_id].services if name != key)
+            del self._services[key][client_id]
+            if not self._services[key]:
+                del self._services[key]
+            if names:
+                self._clients[client_id] = _Client(names)
+            else:
+                del self._clients[client_id]
+        if not names:
+            self._gone[client_id] = now_ms
+            if len(self._gone) > GONE_MAX:
+                del self._gone[next(iter(self._gone))]
+        self._tell(client_id)
+
+
+def index_for(
+    protocol: DistroProtocol, registry: Registry, on_change: Callable[[str], None], on_held: Callable[[str], None]
+) -> HttpClients:
+    """The index of one member, made while a member of real Nacos since 2.0 is listed and was seen."""
+    return HttpClients(
+        registry,
+        is_wanted=lambda: any(one.kind is MemberKind.NACOS_2 for one in protocol.members.peers()),
+        is_loading=lambda: protocol.loading,
+        mapper=lambda: protocol.own_mapper,
+        on_change=on_change,
+        on_held=on_held,
+    )
+
+
+def tag_of(client_id: str) -> str:
+    """What a client's responsible member goes by: its address, as in real Nacos."""
+    return client_id.removesuffix(ID_END)
+
+
+def _put_first(found: dict[str, Instance], one: Instance) -> None:
+    """Of the instances with one address that in the first cluster; one whose address makes no id is left out."""
+    client_id = f"{one.ip}:{one.port}{ID_END}"
+    other = found.get(client_id)
+    if (other is None and is_client_id(client_id)) or (other is not None and one.cluster_name < other.cluster_name):
+        found[client_id] = one
+
+
+def _told(one: Instance) -> Instance:
+    """The instance without what would break real Nacos's readers."""
+    metadata = plain_metadata(one.metadata)
+    return one if metadata is one.metadata else replace(one, metadata=metadata)
+
+
+def _health(state: ClientState) -> dict[tuple[str, str], bool]:
+    """By service what real Nacos changes by itself: whether the instance is there, and healthy."""
+    return {key: all(one.healthy for one in part.instances.values()) for key, part in state.publications.items()}
+
+
+class HttpClientStorage:
+    """DistroDataStorage of the index. Of what is not there it knows that it is gone."""
+
+    def __init__(self, clients: HttpClients, writer: str) -> None:
+        self._clients = clients
+        self._version = Version(1, 1, writer)  # real Nacos gets none, and only revisions are compared
+
+    def version(self, key: str) -> Version | None:
+        client_id = client_id_of(key)
+        return self._version if client_id is not None and self._clients.holds(client_id) else None
+
+    def versions(self) -> Mapping[str, Version]:
+        return {client_key(client_id): self._version for client_id in self._clients.ids()}
+
+    def tag(self, key: str) -> str:
+        return tag_of(client_id_of(key) or "")
+
+    def get(self, keys: Iterable[str]) -> list[Datum]:
+        datums = []
+        for key in keys:
+            client_id = client_id_of(key)
+            if client_id is not None:
+                moment = ClientMoment(self._version, None, self._clients.state(client_id))
+                datums.append(Datum(key, self._version, moment))
+        return datums
+
+    def is_covered(self, datum: Datum) -> bool:
+        return True
+
+    def is_spent(self, key: str, now_ms: int) -> bool:
+        return False
+
+
+class HttpClientProcessor:
+    """DistroDataProcessor of the index: it is made of lists, and takes nothing from anybody."""
+
+    def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
+        raise CodecError(f"clients of type {HTTP_CLIENTS} are made here, and not taken from members")
+
+    def merge(self, datum: Datum, now_ms: int) -> Merged:
+        return Merged.NOTHING
+
+    def claim(self, key: str, now_ms: int) -> bool:
+        return False
+
+    def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:
+        """Nothing: the lists decide."""
+
+
+def http_client_component(clients: HttpClients, writer: str, carrier: Component) -> Component:
+    """The index as a resource type, which travels as those of ``carrier`` do: clients with connections."""
+    return Component(
+        HttpClientStorage(clients, writer),
+        HttpClientProcessor(),
+        ClientCodec(),
+        carrier.agent,
+        callbacks=carrier.callbacks,
+        taken_by=frozenset({MemberKind.NACOS_2}),
+    )

@@ -1,0 +1,157 @@
+"""What other members say of clients, through the port for members, and what they are answered. Thread-safe.
+
+Our own kind sends frames of datums with versions; real Nacos one client a call, without any.
+"""
+
+from collections.abc import Callable, Iterable
+
+import orjson
+
+from app.naming.clients.client_codec import (
+    ClientState,
+    check_client_id,
+    decode_client,
+    decode_verify,
+    encode_client,
+    encode_snapshot,
+)
+from app.naming.clients.copies import ClientMoment, ReplicatedClients
+from app.replication.address_clients import HttpClients
+from app.replication.client_replication import CLIENTS, ClientCodec, client_key, member_of
+from distro.codec import decode_frame, decode_versions, encode_frame, encode_received, gunzip_if_gzip, json_object
+from distro.errors import CodecError
+from distro.ports import Clock
+from distro.receive import DistroReceiver
+from distro.types import CAPABILITY_VERSIONS, NO_VERSION, Datum, Received
+
+
+class ClientDoor:
+    """``capabilities`` tells what a member advertised."""
+
+    def __init__(
+        self,
+        receiver: DistroReceiver,
+        clients: ReplicatedClients,
+        http_clients: HttpClients,
+        clock: Clock,
+        capabilities: Callable[[str], frozenset[str]],
+        body_bytes_max: int,
+    ) -> None:
+        self._receiver = receiver
+        self._clients = clients
+        self._http_clients = http_clients
+        self._clock = clock
+        self._capabilities = capabilities
+        self._body_bytes_max = body_bytes_max
+        self._codec = ClientCodec()
+
+    # --- our own kind -----------------------------------------------------------------------------
+
+    def take_frame(self, sender: str, content: bytes) -> bytes:
+        """Take ``{key: datum}``; the answer says what was refused, and what failed.
+
+        Raises:
+            CodecError: it cannot be read.
+            NotInitialized: this member has not loaded yet.
+        """
+        now_ms = self._clock.monotonic_ms()
+        datums, failed = decode_frame(self._plain(content), self._codec, now_ms)
+        received = self._receiver.receive(CLIENTS, sender, datums, now_ms)
+        return encode_received(Received(received.refused, failed | dict(received.failed)))
+
+    def verify_frame(self, sender: str, content: bytes) -> bytes:
+        """Compare ``{key: version}`` with what is held; the answer says what is newer here, and what is wanted.
+
+        Raises:
+            CodecError, NotInitialized: as above.
+        """
+        versions = decode_versions(json_object(self._plain(content)))
+        return encode_received(self._receiver.verify(CLIENTS, sender, versions, self._clock.monotonic_ms()))
+
+    def query_frame(self, content: bytes) -> bytes:
+        """The datums of ``[key ...]``, as far as they are known.
+
+        Raises:
+            CodecError: it cannot be read.
+        """
+        try:
+            keys = orjson.loads(self._plain(content))
+        except orjson.JSONDecodeError as error:
+            raise CodecError(f"the content is not JSON: {error}") from error
+        if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+            raise CodecError("the content is no list of keys")
+        datums = self._receiver.serve(CLIENTS, keys)
+        return encode_frame(datums, self._codec, self._clock.monotonic_ms(), versioned=True)
+
+    def _plain(self, content: bytes) -> bytes:
+        return gunzip_if_gzip(content, self._body_bytes_max)
+
+    # --- real Nacos -------------------------------------------------------------------------------
+
+    def take(self, told_by: str, client_id: str, content: bytes) -> None:
+        """Take a client's state in the place of what is held of it; not of one that stands in our own lists.
+
+        Raises:
+            CodecError: it cannot be read, is that of a persistent client, or of another than ``client_id``.
+            NotInitialized: this member has not loaded yet.
+        """
+        state = decode_client(json_object(content), None, self._clock.wall_ms())
+        if state.client_id != client_id:
+            raise CodecError("field 'clientId' is that of another client")
+        if not self._http_clients.on_echo(client_id, state):
+            self._receive(told_by, client_id, state)
+
+    def remove(self, told_by: str, client_id: str) -> None:
+        """A client is gone; one that is unknown here is, too, and one of our own lists is not.
+
+        Raises:
+            CodecError, NotInitialized: as above.
+        """
+        is_own = self._http_clients.on_echo(check_client_id(client_id), None)
+        if not is_own and self._clients.client(client_id) is not None:
+            self._receive(told_by, client_id, None)
+
+    def confirm(self, content: bytes) -> bool:
+        """Whether a client is held here with that revision; its copy lives on, then.
+
+        Raises:
+            CodecError: it cannot be read.
+        """
+        client_id, revision = decode_verify(content)
+        if self._http_clients.holds(client_id):
+            return True  # it is our word, and we are not the one to ask about it
+        return self._clients.confirm_revision(client_id, revision, self._clock.monotonic_ms())
+
+    def client(self, client_id: str) -> bytes | None:
+        """The sync data of a client, None when it is unknown."""
+        return next(map(encode_client, self._states([client_id])), None)
+
+    def snapshot(self) -> bytes:
+        """All clients that publish something, of this member and the copies of others', and those of our own lists."""
+        return encode_snapshot(self._states(dict.fromkeys([*self._http_clients.ids(), *self._clients.ids()])))
+
+    def _states(self, client_ids: Iterable[str]) -> Iterable[ClientState]:
+        for client_id in client_ids:
+            if (own := self._http_clients.state(client_id)) is not None:
+                yield own
+                continue
+            moment = self._clients.moment(client_id)
+            if moment is not None and moment.state is not None and moment.version.counter:
+                yield moment.state
+
+    def _receive(self, told_by: str, client_id: str, state: ClientState | None) -> None:
+        key = client_key(client_id)
+        datum = Datum(key, NO_VERSION, ClientMoment(NO_VERSION, None, state))
+        sender = self._writer_of(client_id) or told_by
+        received = self._receiver.receive(CLIENTS, sender, [datum], self._clock.monotonic_ms())
+        for reason in received.failed.values():
+            raise CodecError(reason)
+
+    def _writer_of(self, client_id: str) -> str:
+        """The real Nacos that a client is known to be of; any of them may tell of it.
+
+        A client of HTTP instances moves from one of them to another, and a snapshot tells of those of all.
+        """
+        version = self._clients.version(client_id)
+        member = member_of(version) if version is not None else ""
+        return "" if not member or CAPABILITY_VERSIONS in self._capabilities(member) else member

@@ -1,0 +1,197 @@
+"""Joins clients to distro: the engine's third resource type, each key of which belongs to one member's connection."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from app.naming.clients.client_codec import check_client_id, decode_client, encode_client, own_fields
+from app.naming.clients.client_model import PORT_MAX, ClientInfo
+from app.naming.clients.clients import CLIENT_TEXTS_CHARS_MAX
+from app.naming.clients.copies import ClientMoment, ReplicatedClients
+from app.naming.model.keys import CLIENT_KEY_PREFIX
+from app.naming.model.nacos_errors import NacosError
+from distro.errors import CodecError
+from distro.types import Datum, Merged, Version
+
+CLIENTS = CLIENT_KEY_PREFIX[:-1]
+"""Resource type of the clients with connections. Source: Nacos 2.2.3 DistroClientDataProcessor."""
+EXPIRY_INTERVAL_MS = 1_000
+
+
+def client_key(client_id: str) -> str:
+    """The Distro key of a client."""
+    return CLIENT_KEY_PREFIX + client_id
+
+
+def client_id_of(key: str) -> str | None:
+    """The client's id in a key, None when it is no such key."""
+    return key[len(CLIENT_KEY_PREFIX) :] if key.startswith(CLIENT_KEY_PREFIX) else None
+
+
+def member_of(version: Version) -> str:
+    """The address of the member that wrote a version."""
+    return version.writer.partition("~")[0]
+
+
+class ClientStorage:
+    """DistroDataStorage of clients. A client that never published anything is nobody else's business."""
+
+    def __init__(self, clients: ReplicatedClients) -> None:
+        self._clients = clients
+
+    def version(self, key: str) -> Version | None:
+        client_id = client_id_of(key)
+        version = None if client_id is None else self._clients.version(client_id)
+        return version if version is not None and version.counter else None
+
+    def versions(self) -> Mapping[str, Version]:
+        return {client_key(name): one for name, one in self._clients.versions().items() if one.counter}
+
+    def tag(self, key: str) -> str:
+        """The address of the member that writes the key, empty for an unknown one."""
+        version = self.version(key)
+        return member_of(version) if version is not None else ""
+
+    def get(self, keys: Iterable[str]) -> list[Datum]:
+        datums = []
+        for key in keys:
+            client_id = client_id_of(key)
+            moment = None if client_id is None else self._clients.moment(client_id)
+            if moment is not None and moment.version.counter:
+                datums.append(Datum(key, moment.version, moment))
+        return datums
+
+    def is_covered(self, datum: Datum) -> bool:
+        """Whether a higher version of another run may take the place of the held one: from the same member it may.
+
+        Nobody else has a say in a client's state, and nobody brings one back that is gone.
+        """
+        client_id, version = client_id_of(datum.key), self.version(datum.key)
+        if client_id is None or version is None:
+            return True
+        moment: ClientMoment = datum.value
+        is_back = self._clients.is_removed(client_id) and moment.state is not None
+        return member_of(version) == member_of(datum.version) and not is_back
+
+    def is_spent(self, key: str, now_ms: int) -> bool:
+        client_id = client_id_of(key)
+        return client_id is not None and self._clients.is_spent(client_id, now_ms)
+
+
+class ClientProcessor:
+    """DistroDataProcessor of clients. ``has_left`` says whether a writer is known to be no more."""
+
+    def __init__(self, clients: ReplicatedClients, self_address: str, has_left: Callable[[str], bool]) -> None:
+        self._clients = clients
+        self._self_address = self_address
+        self._has_left = has_left
+
+    def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
+        client_id, moment = _parts(datum)
+        if moment.state is not None:
+            if member_of(datum.version) == self._self_address:
+                # It was connected to an earlier run of this member: no connection outlives its process.
+                self._clients.bury(client_id, datum.version)
+                return True
+            if self._has_left(datum.version.writer):
+                return True
+        try:
+            return self._clients.take(moment, client_id, expected)
+        except NacosError as error:
+            raise CodecError(error.text) from error
+
+    def merge(self, datum: Datum, now_ms: int) -> Merged:
+        """Of a client of this member a peer holds another state: this one's stands, and is newer than all others."""
+        client_id, moment = _parts(datum)
+        if moment.state is not None and self._clients.bury(client_id, datum.version):
+            return Merged.MADE
+        return Merged.NOTHING
+
+    def claim(self, key: str, now_ms: int) -> bool:
+        """Never: a connection does not move."""
+        return False
+
+    def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:
+        client_id = client_id_of(key)
+        if client_id is not None:
+            self._clients.forget(client_id, absent=absent)
+
+    def on_verified(self, keys: Collection[str], now_ms: int) -> None:
+        """The owner of these keys says that they are as they are held here."""
+        names = (client_id_of(key) for key in keys)
+        self._clients.confirm((name for name in names if name is not None), now_ms)
+
+
+def _parts(datum: Datum) -> tuple[str, ClientMoment]:
+    client_id = client_id_of(datum.key)
+    if client_id is None:
+        raise CodecError(f"not the key of a client: {datum.key[:200]!r}")
+    moment: ClientMoment = datum.value
+    # What real Nacos tells has no version of its own: it got one on its way here.
+    return client_id, moment if moment.version == datum.version else replace(moment, version=datum.version)
+
+
+class ClientCodec:
+    """DatumCodec of clients.
+
+    Shape: ``{"key", "version", "client": the sync data of Nacos 2.x, "own": {"at", "seen", "info": [ip, port, app,
+    agent]}}``; of a client that is gone only key and version.
+    """
+
+    def encode(self, datum: Datum, now_ms: int, versioned: bool) -> bytes:
+        moment: ClientMoment = datum.value
+        head = orjson.dumps({"key": datum.key, "version": datum.version.to_text()})
+        if moment.state is None or moment.info is None:
+            return head
+        info = moment.info
+        own = own_fields(moment.state) | {"info": [info.ip, info.port, info.app, info.agent]}
+        return b'%b,"client":%b,"own":%b}' % (head[:-1], encode_client(moment.state), orjson.dumps(own))
+
+    def decode(self, key: str, body: Mapping[str, Any], now_ms: int) -> Datum:
+        """The client of a JSON object.
+
+        Raises:
+            CodecError: names the field that is missing or wrong.
+        """
+        client_id, version = check_client_id(client_id_of(key)), Version.from_text(body.get("version"))
+        if not version.counter:
+            raise CodecError("field 'version' of a client is that of no change")
+        if body.get("client") is None:
+            return Datum(key, version, ClientMoment(version, None, None))
+        own = body.get("own")
+        state = decode_client(body["client"], own if own is not None else {})
+        if state.client_id != client_id:
+            raise CodecError("field 'clientId' is that of another client")
+        return Datum(key, version, ClientMoment(version, _info(client_id, own), state))
+
+    def checksum(self, datum: Datum) -> str:
+        """The revision, which real Nacos compares; empty for a client that is gone, of which it is told once."""
+        state = datum.value.state
+        return str(state.revision) if state is not None else ""
+
+
+def _info(client_id: str, own: Any) -> ClientInfo:
+    match own.get("info"):
+        case [str(ip), int(port), str(app), str(agent)] if type(port) is int and 0 <= port <= PORT_MAX:
+            if len(ip) + len(app) + len(agent) <= CLIENT_TEXTS_CHARS_MAX:
+                return ClientInfo(client_id, ip, port, app, agent)
+    raise CodecError("field 'info' of a client is not what it said of itself")
+
+
+class ClientExpiry:
+    """Drops copies that nobody confirms, and those of members that left. One thread calls ``tick``."""
+
+    def __init__(self, clients: ReplicatedClients, has_left: Callable[[str], bool], pause_ms: int) -> None:
+        self._clients = clients
+        self._has_left = has_left
+        self._pause_ms = pause_ms
+        self._expected_ms: int | None = None
+
+    def tick(self, now_ms: int) -> int:
+        """Look once; return when to come again. After a late call every copy gets the delay."""
+        late_ms = now_ms - self._expected_ms if self._expected_ms is not None else 0
+        self._clients.expire(now_ms, self._has_left, late_ms if late_ms > self._pause_ms else 0)
+        self._expected_ms = now_ms + EXPIRY_INTERVAL_MS
+        return self._expected_ms

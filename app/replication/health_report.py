@@ -1,0 +1,58 @@
+"""Health towards real Nacos members: it does not travel in its datums, so digests of it follow each verify round.
+
+Shape: ``POST /service/status`` with URL-encoded ``{"clientIP": address, "statuses": text}``, in the text
+``{"namespaceId", "serviceName2Checksum": {service: digest}}``. Who finds another digest asks for the statuses.
+Source: Nacos 1.4.1 ServiceManager.ServiceReporter.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+
+from app.naming.model.keys import parse_datum_key
+from app.naming.model.model import ServiceView
+from app.naming.wire.service_info import checksum
+from distro.errors import TransportError
+from distro.http_agent import DistroHttpAgent
+from distro.types import CAPABILITY_VERSIONS, Received
+
+LOG = logging.getLogger(__name__)
+
+ViewOf = Callable[[str, str], ServiceView | None]
+
+
+class InstanceListAgent(DistroHttpAgent):
+    """DistroHttpAgent of instance lists, which tells real Nacos members about health too."""
+
+    def __init__(self, view_of: ViewOf, **more: Any) -> None:
+        super().__init__(**more)
+        self._view_of = view_of
+
+    def verify(self, peer: str, stand: Mapping[str, str], timeout_ms: int) -> Received:
+        """As of every type; a real Nacos member gets the health digests of the same services after it."""
+        received = super().verify(peer, stand, timeout_ms)
+        if CAPABILITY_VERSIONS not in self.capabilities(peer):
+            for body in self.status_bodies(stand):
+                try:
+                    self.call("POST", peer, "/service/status", timeout_ms, body, plain=True)
+                except TransportError as error:
+                    LOG.debug("health digests for %s: %s", peer, error)
+                    break  # they come again with the next round
+        return received
+
+    def status_bodies(self, keys: Iterable[str]) -> list[bytes]:
+        """One message for each namespace that has services with instances."""
+        digests: dict[str, dict[str, str]] = {}
+        for key in keys:
+            parsed = parse_datum_key(key)
+            view = self._view_of(*parsed) if parsed else None
+            if view is not None and view.instances:
+                digests.setdefault(view.namespace, {})[view.full_name] = checksum(view)
+        bodies = []
+        for namespace, services in digests.items():
+            text = orjson.dumps({"namespaceId": namespace, "serviceName2Checksum": services}).decode()
+            bodies.append(quote(orjson.dumps({"clientIP": self.self_address, "statuses": text}).decode()).encode())
+        return bodies

@@ -1,0 +1,232 @@
+"""Joins naming to distro: what the engine reads and writes of instance lists, and what peers' calls become."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import TypeVar
+
+from app.naming.model.events import Event, InstancesChanged, Origin
+from app.naming.model.keys import CLIENT_KEY_PREFIX, EPHEMERAL_PREFIX, parse_datum_key
+from app.naming.records.records import parse_record_key
+from app.naming.registry.registry import Registry
+from app.replication.client_replication import CLIENTS
+from app.replication.membership import Membership
+from app.replication.record_replication import RECORDS
+from distro.codec import (
+    decode_entries,
+    decode_versions,
+    encode_entries,
+    encode_received,
+    frame_parts,
+    gunzip_if_gzip,
+    gzip_parts,
+    json_object,
+)
+from distro.errors import CodecError, DistroError, NotInitialized
+from distro.http_agent import GZIP_FROM_BYTES, MEMBER_HEADER
+from distro.ports import Clock, Components
+from distro.receive import DistroReceiver
+from distro.types import Datum, Merged, Received, Version
+
+LOG = logging.getLogger(__name__)
+T = TypeVar("T")
+REFRESH_TIMEOUT_MS = 1_000
+INSTANCE_LIST = "com.alibaba.nacos.naming.iplist."
+"""Resource type of the ephemeral instance lists. Source: Nacos 1.4.1 KeyBuilder.INSTANCE_LIST_KEY_PREFIX."""
+
+
+class InstanceListStorage:
+    """DistroDataStorage of instance lists."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def version(self, key: str) -> Version | None:
+        return self._registry.version(key)
+
+    def versions(self) -> Mapping[str, Version]:
+        return self._registry.versions()
+
+    def tag(self, key: str) -> str:
+        """The full service name: the namespace takes no part in who is responsible."""
+        parsed = parse_datum_key(key)
+        return parsed[1] if parsed else key
+
+    def get(self, keys: Iterable[str]) -> list[Datum]:
+        return list(self._registry.datums(keys))
+
+    def is_covered(self, datum: Datum) -> bool:
+        return self._registry.is_covered(datum)
+
+    def is_spent(self, key: str, now_ms: int) -> bool:
+        return self._registry.is_spent(key, now_ms)
+
+
+class InstanceListProcessor:
+    """DistroDataProcessor of instance lists: writes to the registry and tells that a peer changed something."""
+
+    def __init__(self, registry: Registry, publish: Callable[[Event], None]) -> None:
+        self._registry = registry
+        self._publish = publish
+
+    def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
+        applied = self._registry.apply(datum, expected, now_ms)
+        if applied:
+            self._publish(InstancesChanged(datum.key, Origin.PEER))
+        return applied
+
+    def merge(self, datum: Datum, now_ms: int) -> Merged:
+        merged = self._registry.merge(datum, now_ms)
+        if merged is not Merged.NOTHING:
+            self._publish(InstancesChanged(datum.key, Origin.PEER))
+        return merged
+
+    def claim(self, key: str, now_ms: int) -> bool:
+        return self._registry.claim(key, now_ms)
+
+    def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:
+        self._registry.forget(key, now_ms if absent else None)
+        self._publish(InstancesChanged(key, Origin.PEER))
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReplication:
+    """What the door's distro endpoints call. Thread-safe."""
+
+    receiver: DistroReceiver
+    components: Components
+    membership: Membership
+    clock: Clock
+    body_bytes_max: int
+
+    def receive(self, body: bytes, headers: Mapping[str, str], remote_ip: str) -> bytes:
+        """Take ``{key: datum}``; answer ``ok``, or to a peer of our kind what was refused and what failed.
+
+        Raises:
+            CodecError: the body, or to other callers any of its keys, cannot be read; good keys were taken.
+            NotInitialized: this member has not loaded yet.
+        """
+        sender = self.membership.sender_of(headers.get(MEMBER_HEADER.lower()), remote_ip)
+        frame = json_object(gunzip_if_gzip(body, self.body_bytes_max))
+        received = Received()
+        for resource_type, entries in _by_type(frame).items():
+            if sender is not None or resource_type == INSTANCE_LIST:
+                part = self._receive_type(resource_type, entries, sender, remote_ip)
+                received = Received({**received.refused, **part.refused}, {**received.failed, **part.failed})
+        if sender is not None:
+            return encode_received(received)
+        if not frame:
+            if self.membership.java_peers_at(remote_ip):
+                return b"ok"  # real Nacos sends an empty map when its keys vanished, and repeats it until it is taken
+            raise CodecError("receive empty entity!")
+        if received.failed:
+            if len(frame) == 1:
+                raise CodecError(*received.failed.values())  # as real Nacos: who sent one key knows which it was
+            raise CodecError("; ".join(f"{key}: {reason}" for key, reason in received.failed.items()))
+        return b"ok"
+
+    def _receive_type(
+        self, resource_type: str, entries: Mapping[str, object], sender: str | None, remote_ip: str
+    ) -> Received:
+        now_ms = self.clock.monotonic_ms()
+        datums, failed = decode_entries(entries, self.components[resource_type].codec, now_ms)
+        refused: dict[str, Version] = {}
+        if sender is not None:
+            parts = [self.receiver.receive(resource_type, sender, datums, now_ms)]
+        else:
+            parts = [
+                self.receiver.receive(resource_type, self._java_sender(datum, remote_ip), [datum], now_ms)
+                for datum in datums
+            ]
+        for part in parts:
+            refused.update(part.refused)
+            failed.update(part.failed)
+        return Received(refused, failed)
+
+    def _java_sender(self, datum: Datum, remote_ip: str) -> str:
+        """Real Nacos does not say who sends: it is the key's owner if that one is at the caller's address."""
+        peers = self.membership.java_peers_at(remote_ip)
+        parsed = parse_datum_key(datum.key)
+        owner = self.membership.map_srv(parsed[1]) if parsed else ""
+        return owner if owner in peers else (peers[0] if peers else remote_ip)
+
+    def verify(
+        self, body: bytes, source: str, headers: Mapping[str, str], remote_ip: str, resource_type: str = ""
+    ) -> bytes:
+        """Compare what the source says of its keys with what is held; answer what is newer here.
+
+        Raises:
+            CodecError: the body cannot be read, or its type is unknown.
+            NotInitialized: this member has not loaded yet.
+        """
+        plain = gunzip_if_gzip(body, self.body_bytes_max)
+        sender = self.membership.sender_of(headers.get(MEMBER_HEADER.lower()), remote_ip)
+        now_ms = self.clock.monotonic_ms()
+        if sender is not None and sender == source:
+            versions = decode_versions(json_object(plain))
+            return encode_received(self.receiver.verify(self._type(resource_type), sender, versions, now_ms))
+        if source in self.membership.java_peers_at(remote_ip):
+            checksums = {key: text for key, text in json_object(plain).items() if isinstance(text, str)}
+            self.receiver.verify_checksums(INSTANCE_LIST, source, checksums, now_ms)
+        else:
+            json_object(plain)  # from nobody that we know: readable, and of no effect, as with real Nacos
+        return b"ok"
+
+    def datums(
+        self, keys: list[str] | None, headers: Mapping[str, str], remote_ip: str, resource_type: str = ""
+    ) -> tuple[Iterator[bytes], bool]:
+        """The JSON of those keys, of all of a type for None, in parts; and whether it is gzip.
+
+        Raises:
+            CodecError: the type is unknown.
+            NotInitialized: everything was asked for, and this member has nothing since it has not loaded yet.
+        """
+        sender = self.membership.sender_of(headers.get(MEMBER_HEADER.lower()), remote_ip)
+        now_ms = self.clock.monotonic_ms()
+        entries: list[Iterator[bytes]] = []
+        wanted = {self._type(resource_type): None} if keys is None else _by_type(dict.fromkeys(keys))
+        for name, asked in wanted.items():
+            if sender is None and name != INSTANCE_LIST:
+                continue
+            datums = self.receiver.serve(name, asked)
+            if keys is None and not datums and self.receiver.is_loading():
+                raise NotInitialized("Distro protocol is not initialized")
+            entries.append(encode_entries(datums, self.components[name].codec, now_ms, versioned=sender is not None))
+        parts = frame_parts(chain.from_iterable(entries))
+        first = next(parts)
+        whole = chain([first], parts)
+        if sender is not None and len(first) >= GZIP_FROM_BYTES:
+            return gzip_parts(whole), True
+        return whole, False
+
+    def _type(self, name: str) -> str:
+        if name and name not in self.components:
+            raise CodecError(f"Parameter 'type' is illegal: {name[:100]!r} is no resource type")
+        return name or INSTANCE_LIST
+
+    def refresh(self, peer: str, keys: tuple[str, ...]) -> None:
+        """Fetch records that the peer has just written, so that the next read here shows them.
+
+        A failure is not the caller's: the write was done, and the peer's own send brings it.
+        """
+        for resource_type, entries in _by_type(dict.fromkeys(keys)).items():
+            component = self.components[resource_type]
+            try:
+                datums = component.agent.query(peer, tuple(entries), REFRESH_TIMEOUT_MS)
+                self.receiver.receive(resource_type, peer, datums, self.clock.monotonic_ms())
+            except DistroError as error:
+                LOG.info("a write at %s shows here only when it is sent: %s", peer, error)
+
+
+def _by_type(entries: Mapping[str, T]) -> dict[str, dict[str, T]]:
+    """The entries by the resource type of their keys; keys of no type of ours are left out, as real Nacos does."""
+    parts: dict[str, dict[str, T]] = {}
+    for key, value in entries.items():
+        if key.startswith(EPHEMERAL_PREFIX):
+            parts.setdefault(INSTANCE_LIST, {})[key] = value
+        elif key.startswith(CLIENT_KEY_PREFIX):
+            parts.setdefault(CLIENTS, {})[key] = value
+        elif parse_record_key(key) is not None:
+            parts.setdefault(RECORDS, {})[key] = value
+    return parts

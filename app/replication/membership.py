@@ -1,0 +1,343 @@
+"""Reports between members: their JSON, who may send them, and where the list of members comes from."""
+
+import ipaddress
+import logging
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import orjson
+
+from app.config.addresses import split_address
+from app.config.cluster_conf import parse_members
+from app.config.settings import SettingError, Settings
+from app.config.version import NACOS_VERSION
+from app.replication.reports import OWN_FIELD, RAFT_PORT_OFFSET, is_nacos_2, nacos_2_member, parse_report
+from distro.errors import TransportError
+from distro.http_agent import call_peer, peer_session
+from distro.ports import Clock
+from distro.protocol import DistroProtocol
+from distro.runtime import DistroRuntime
+from distro.types import (
+    CAPABILITY_CLIENTS_ONLY,
+    CAPABILITY_GZIP,
+    CAPABILITY_VERSIONS,
+    CAPABILITY_WRITES,
+    Member,
+    MemberState,
+    PeerReport,
+)
+
+LOG = logging.getLogger(__name__)
+_STARTING, _UP = MemberState.STARTING, MemberState.UP
+"""Asked for with each request; Python 3.11 looks members up in their class slowly."""
+CAPABILITIES = (CAPABILITY_VERSIONS, CAPABILITY_GZIP, CAPABILITY_WRITES)
+REPORT_BYTES_MAX = 64 * 1024
+WATCH_INTERVAL_MS = 2_000
+
+
+def resolve(host: str) -> frozenset[str]:
+    """The IP addresses of a listed host; none when it does not resolve now."""
+    try:
+        return frozenset(str(info[4][0]) for info in socket.getaddrinfo(host.strip("[]"), None))
+    except OSError:
+        return frozenset()
+
+
+def plain_ip(text: str) -> str:
+    """An address without the wrapping that a dual-stack socket gives to IPv4."""
+    return text.removeprefix("::ffff:")
+
+
+class NacosMembers(Protocol):
+    """The way to members that are real Nacos since 2.0."""
+
+    def replace(self, addresses: tuple[str, ...]) -> None:
+        """Connect to these."""
+        ...
+
+    def is_nacos(self, peer: str) -> bool:
+        """Whether there is a connection to the member, and it is such a one."""
+        ...
+
+    def call(self, peer: str, type_name: str, fields: Mapping[str, Any], timeout_ms: int) -> dict[str, Any]: ...
+
+
+class Membership:
+    """The door's view of the cluster, and the engine's MemberAgent. Thread-safe."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        protocol: DistroProtocol,
+        clock: Clock,
+        headers: Mapping[str, str],
+        calls: NacosMembers | None = None,
+    ) -> None:
+        """``headers`` go with every call over HTTP; without ``calls`` there are no others."""
+        self._calls = calls
+        self.self_address = settings.self_address
+        self.standalone = settings.standalone
+        self._settings = settings
+        self._protocol = protocol
+        self._clock = clock
+        self._runtime: DistroRuntime | None = None
+        self._writer = protocol.own_writer
+        self._leaving = False
+        self._ips: dict[str, frozenset[str]] = {}
+        self._session = peer_session(
+            f"Nacos-Server:{NACOS_VERSION}",
+            {"Content-Type": "application/json;charset=UTF-8", "Nacos-Server": NACOS_VERSION, **headers},
+        )
+
+    def attach(self, runtime: DistroRuntime) -> None:
+        """The runtime needs this object, and this one the runtime: the node joins them once."""
+        self._runtime = runtime
+        self.take_list(self._settings.members)
+
+    def take_list(self, addresses: tuple[str, ...]) -> None:
+        """Take a new member list, at the start or when the file changed."""
+        self._ips = {address: resolve(split_address(address)[0]) for address in addresses}
+        if self._runtime is not None and not self.standalone:
+            self._runtime.replace_members(addresses)
+            if self._calls is not None:
+                self._calls.replace(addresses)
+
+    def leave(self) -> None:
+        """From now on this member takes no writes, and tells the others at once that it goes. Signal-safe."""
+        self._leaving = True
+        if self._runtime is not None:
+            self._runtime.leave()
+
+    def close(self) -> None:
+        self._session.close()
+
+    # --- what doors ask --------------------------------------------------------------------------
+
+    def responsible(self, tag: str) -> bool:
+        return self._protocol.mapper.responsible(tag)
+
+    def map_srv(self, tag: str) -> str:
+        return self._protocol.mapper.map_srv(tag)
+
+    def responsible_durable(self, tag: str) -> bool:
+        return self._protocol.own_mapper.responsible(tag)
+
+    def map_srv_durable(self, tag: str) -> str:
+        return self._protocol.own_mapper.map_srv(tag)
+
+    def view(self) -> tuple[str, ...]:
+        return self._protocol.mapper.servers
+
+    def wait_for_view(self, seen: tuple[str, ...], timeout_s: float) -> None:
+        if self._runtime is not None:
+            self._runtime.wait_for_view(seen, timeout_s)
+
+    def state(self) -> MemberState:
+        if self._leaving:
+            return MemberState.DOWN
+        return _STARTING if self._protocol.loading else _UP
+
+    def members(self) -> list[Member]:
+        own = Member(self.self_address, self.state(), frozenset(CAPABILITIES), self._own_info())
+        return sorted([*self._protocol.members.peers(), own], key=lambda member: member.address)
+
+    def member_json(self, member: Member) -> dict[str, Any]:
+        """Source: Nacos 1.4.1 Member, as its read endpoints show it."""
+        return {
+            "ip": member.ip,
+            "port": member.port,
+            "state": member.state.value,
+            "extendInfo": {key: value for key, value in member.extend_info.items() if key != OWN_FIELD},
+            "address": member.address,
+            "failAccessCnt": member.fail_access_count,
+        }
+
+    def is_listed(self, remote_ip: str) -> bool:
+        ip = plain_ip(remote_ip)
+        if self.standalone:
+            return _is_loopback(ip)
+        return any(ip in ips for ips in self._ips.values())
+
+    def sender_of(self, named: str | None, remote_ip: str) -> str | None:
+        """The listed peer of our kind that a call says it comes from, if its address fits; else None."""
+        if named is None or self._protocol.members.get(named) is None:
+            return None
+        return named if plain_ip(remote_ip) in self._ips.get(named, frozenset()) else None
+
+    def java_peers_at(self, remote_ip: str) -> list[str]:
+        """The listed members at an address that are not known to be of our kind."""
+        ip = plain_ip(remote_ip)
+        return [
+            member.address
+            for member in self._protocol.members.peers()
+            if CAPABILITY_VERSIONS not in member.capabilities and ip in self._ips.get(member.address, frozenset())
+        ]
+
+    def nacos_at(self, remote_ip: str) -> str:
+        """A listed member of another kind at an address, empty when there is none."""
+        return next(iter(self.java_peers_at(remote_ip)), "")
+
+    def release(self, address: str) -> object:
+        """Which release a member says it is; None before it said so."""
+        member = self._protocol.members.get(address)
+        return member.extend_info.get("version") if member else None
+
+    def capabilities(self, address: str) -> frozenset[str]:
+        member = self._protocol.members.get(address)
+        return member.capabilities if member else frozenset()
+
+    # --- reports ---------------------------------------------------------------------------------
+
+    def _own_info(self) -> dict[str, Any]:
+        port = split_address(self.self_address)[1]
+        return {
+            "lastRefreshTime": self._clock.wall_ms(),
+            "raftPort": str(port - RAFT_PORT_OFFSET),
+            "version": NACOS_VERSION,
+        }
+
+    def _own_report(self, receiver: str) -> dict[str, Any]:
+        """This member as it tells ``receiver`` of itself."""
+        members, now_ms = self._protocol.members, self._clock.monotonic_ms()
+        state = self.state()
+        host, port = split_address(self.self_address)
+        own = {
+            "capabilities": list(CAPABILITIES),
+            "view": list(members.view) if state is MemberState.UP else [],
+            "holdMs": members.self_hold_ms(now_ms),
+            "toldHoldMs": members.hold_for(receiver, now_ms),
+            "writer": self._writer,
+        }
+        return {
+            "ip": host,
+            "port": port,
+            "state": state.value,
+            "extendInfo": {**self._own_info(), OWN_FIELD: own},
+            "address": self.self_address,
+            "failAccessCnt": 0,
+        }
+
+    def report(self, peer: str, timeout_ms: int) -> PeerReport:
+        """Tell the peer of this member; return what it answers of itself.
+
+        Source: Nacos 1.4.1 ServerMemberManager.MemberInfoReportTask; 404 and 501 come from a release without the call.
+
+        Raises:
+            TransportError: refused, late, or an answer that is no success.
+        """
+        if self._calls is not None and self._calls.is_nacos(peer):
+            return self._report_to_nacos(self._calls, peer, timeout_ms)
+        url = f"http://{peer}{self._settings.context_path}/v1/core/cluster/report"
+        body = orjson.dumps(self._own_report(peer))
+        status, answer, _ = call_peer(
+            self._session, "POST", url, timeout_ms, body=body, body_bytes_max=REPORT_BYTES_MAX
+        )
+        try:
+            fields = orjson.loads(answer)
+            code = fields.get("code")
+        except (orjson.JSONDecodeError, AttributeError) as error:
+            raise TransportError(f"POST {url}: status {status}, not the JSON of a report's answer") from error
+        if status != 200 or code not in (0, 200):
+            raise TransportError(f"POST {url}: status {status}, code {code}")
+        own = fields.get(OWN_FIELD)
+        report = parse_report(own) if isinstance(own, dict) else None
+        if report is not None and report.address == peer:
+            return report
+        known = self._protocol.members.get(peer)
+        info = known.extend_info if known else {}
+        if "version" not in info:
+            info = self._info_of(peer, timeout_ms)
+        kind = frozenset({CAPABILITY_CLIENTS_ONLY}) if is_nacos_2(info.get("version")) else frozenset[str]()
+        return PeerReport(peer, MemberState.UP, kind, info)
+
+    def _info_of(self, peer: str, timeout_ms: int) -> Mapping[str, Any]:
+        """What a member that is not of our kind says of itself: which release it is decides what it gets."""
+        url = f"http://{peer}{self._settings.context_path}/v1/core/cluster/self"
+        _, answer, _ = call_peer(self._session, "GET", url, timeout_ms, body_bytes_max=REPORT_BYTES_MAX)
+        try:
+            info = orjson.loads(answer)["data"]["extendInfo"]
+        except (orjson.JSONDecodeError, LookupError, TypeError):
+            return {}
+        return info if isinstance(info, dict) else {}
+
+    def _report_to_nacos(self, calls: NacosMembers, peer: str, timeout_ms: int) -> PeerReport:
+        """Source: Nacos 2.2.3 ServerMemberManager, which reports by HTTP only to members before 2.2.1."""
+        answer = calls.call(
+            peer, "MemberReportRequest", {"node": self._nacos_2_member(), "module": "cluster"}, timeout_ms
+        )
+        node = answer.get("node")
+        info = node.get("extendInfo") if isinstance(node, dict) else None
+        kind = frozenset({CAPABILITY_CLIENTS_ONLY})
+        return PeerReport(peer, MemberState.UP, kind, info if isinstance(info, dict) else {})
+
+    def _nacos_2_member(self) -> dict[str, Any]:
+        return nacos_2_member(self.self_address, self.state(), self._clock.wall_ms())
+
+    def receive_report(self, body: Mapping[str, Any], remote_ip: str) -> dict[str, Any]:
+        """Take a peer's report. Shape: ``{"code", "message", "data"}``, and ours beside it to our own kind."""
+        report = parse_report(body)
+        if report is None:
+            return {"code": 400, "message": "Node information is illegal", "data": None}
+        if not self._take_report(report, remote_ip):
+            return {"code": 200, "message": None, "data": "false"}
+        answer: dict[str, Any] = {"code": 200, "message": None, "data": "true"}
+        if CAPABILITY_VERSIONS in report.capabilities:
+            answer[OWN_FIELD] = self._own_report(report.address)
+        return answer
+
+    def receive_rpc_report(self, node: Mapping[str, Any], remote_ip: str) -> tuple[str, dict[str, Any]] | None:
+        """The same of real Nacos since 2.0: its address if it is listed, and this member; None for an illegal one."""
+        report = parse_report(node)
+        if report is None:
+            return None
+        return report.address if self._take_report(report, remote_ip) else "", self._nacos_2_member()
+
+    def _take_report(self, report: PeerReport, remote_ip: str) -> bool:
+        listed = self._protocol.members.get(report.address) is not None
+        if not listed or plain_ip(remote_ip) not in self._ips.get(report.address, frozenset()):
+            return False
+        if self._runtime is not None:
+            self._runtime.on_report(report)
+        return True
+
+
+def _is_loopback(ip: str) -> bool:
+    try:
+        return ipaddress.ip_address(ip).is_loopback
+    except ValueError:
+        return False
+
+
+class ClusterConfWatch:
+    """Reads the member file again when it changed. Called by the naming timer."""
+
+    def __init__(self, path: Path, self_address: str, take: Callable[[tuple[str, ...]], None]) -> None:
+        self._path = path
+        self._self_address = self_address
+        self._take = take
+        self._seen = self._stamp()
+
+    def _stamp(self) -> tuple[int, int] | None:
+        try:
+            status = self._path.stat()
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_size
+
+    def tick(self, now_ms: int) -> int:
+        """Look once. A file that cannot be read, or names nobody, changes nothing and is said."""
+        stamp = self._stamp()
+        if stamp is not None and stamp != self._seen:
+            self._seen = stamp
+            try:
+                members = parse_members(self._path.read_text(encoding="utf-8"))
+            except (OSError, UnicodeDecodeError, SettingError, ValueError) as error:
+                LOG.warning("%s cannot be read, the member list stays: %s", self._path, error)
+                return now_ms + WATCH_INTERVAL_MS
+            if not members:
+                LOG.warning("%s names no member, the member list stays", self._path)
+            else:
+                self._take(members if self._self_address in members else (*members, self._self_address))
+        return now_ms + WATCH_INTERVAL_MS

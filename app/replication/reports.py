@@ -1,0 +1,102 @@
+"""What members tell each other of themselves: the JSON of a report, and how it is read."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from app.config.addresses import split_address
+from app.config.version import NACOS_2_VERSION
+from distro.types import CAPABILITY_CLIENTS_ONLY, MemberState, PeerReport
+
+OWN_FIELD = "rollcall"
+"""Key of our own fields, in a report's ``extendInfo`` (real Nacos keeps and ignores it) and in the answer to one."""
+WRITER_CHARS_MAX = 512
+RAFT_PORT_OFFSET = 1_000
+FIRST_WITH_CLIENTS = (2, 0)
+"""Releases of Nacos from this one on tell each other of clients, not of lists."""
+FIRST_THAT_NOTES_REVISIONS = (2, 3)
+_RELEASE = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})")
+
+
+def nacos_2_member(self_address: str, state: MemberState, wall_ms: int) -> dict[str, Any]:
+    """This member as real Nacos since 2.0 wants to see it. Source: Nacos 2.2.3 Member.
+
+    All fields are there, always, and with constant values: any other would count as a change at each report.
+    """
+    host, port = split_address(self_address)
+    return {
+        "ip": host,
+        "port": port,
+        "address": self_address,
+        "state": state.value,
+        "extendInfo": {
+            "lastRefreshTime": wall_ms,
+            "raftPort": str(port - RAFT_PORT_OFFSET),
+            "readyToUpgrade": True,
+            "version": NACOS_2_VERSION,
+        },
+        "abilities": {
+            "remoteAbility": {"supportRemoteConnection": True, "grpcReportEnabled": True},
+            "configAbility": {"supportRemoteMetrics": False},
+            "namingAbility": {"supportJraft": True},
+        },
+        "failAccessCnt": 0,
+        "grpcReportEnabled": True,
+    }
+
+
+def parse_report(body: Mapping[str, Any]) -> PeerReport | None:
+    """What a member's JSON says, or None when it names no member."""
+    ip, port, info = body.get("ip"), body.get("port"), body.get("extendInfo")
+    if not isinstance(ip, str) or not ip.strip() or isinstance(port, bool) or not isinstance(port, int) or port <= 0:
+        return None
+    address = body.get("address")
+    try:
+        state = MemberState(body.get("state", "UP"))
+    except ValueError:
+        state = MemberState.UP
+    info = info if isinstance(info, dict) else {}
+    own = info.get(OWN_FIELD)
+    own = own if isinstance(own, dict) else {}
+    capabilities, view = own.get("capabilities"), own.get("view")
+    if not own and is_nacos_2(info.get("version")):
+        capabilities = [CAPABILITY_CLIENTS_ONLY]
+    return PeerReport(
+        address if isinstance(address, str) and address else f"{ip}:{port}",
+        state,
+        frozenset(one for one in capabilities if isinstance(one, str))
+        if isinstance(capabilities, list)
+        else frozenset(),
+        info,
+        tuple(one for one in view if isinstance(one, str)) if isinstance(view, list) else (),
+        _bounded_ms(own.get("holdMs")),
+        _bounded_ms(own.get("toldHoldMs")),
+        _writer(own.get("writer")),
+    )
+
+
+def is_nacos_2(version: object) -> bool:
+    """Whether a release that a member names is one of those that know clients."""
+    return release_of(version) >= FIRST_WITH_CLIENTS
+
+
+def notes_revisions(version: object) -> bool:
+    """Whether a member of that release notes the revision of a client with every change that it is told.
+
+    One that does not takes nearly all verify rounds for wrong. Source: Nacos 2.2.3 DistroClientDataProcessor.
+    """
+    return release_of(version) >= FIRST_THAT_NOTES_REVISIONS
+
+
+def release_of(version: object) -> tuple[int, int]:
+    """Major and minor number of a release's name; zeros for what is none."""
+    match = _RELEASE.match(version) if isinstance(version, str) else None
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def _writer(value: object) -> str:
+    return value if isinstance(value, str) and len(value) <= WRITER_CHARS_MAX else ""
+
+
+def _bounded_ms(value: object) -> int:
+    return min(max(value, 0), 600_000) if isinstance(value, int) and not isinstance(value, bool) else 0

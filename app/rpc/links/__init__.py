@@ -1,0 +1,1 @@
+"""Connections to other members' gRPC ports, and what is sent over them."""

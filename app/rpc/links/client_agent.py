@@ -1,0 +1,262 @@
+"""The transport of clients: calls to members' ports that nobody waits for, and HTTP where there is no such port."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import orjson
+
+from app.naming.clients.client_codec import ClientState, decode_client, decode_snapshot, encode_client, encode_verify
+from app.naming.clients.copies import ClientMoment
+from app.replication.client_replication import ClientCodec, client_id_of, client_key
+from app.replication.reports import notes_revisions
+from app.rpc.links.link import LinkClosed
+from app.rpc.wire.distro_payload import (
+    REQUEST,
+    SNAPSHOT_KEY,
+    content_of,
+    encode_request,
+    is_success,
+    packed,
+)
+from app.rpc.wire.payload import Payload
+from distro.codec import decode_frame, decode_received, encode_frame, gunzip_if_gzip, json_object
+from distro.errors import CodecError, TransportError
+from distro.http_agent import DistroHttpAgent
+from distro.ports import Clock, Done
+from distro.types import CAPABILITY_CLIENTS_ONLY, DataOperation, Datum, Received, Version
+
+T = TypeVar("T")
+SIDE_BY_SIDE = 16
+"""So many calls to one real Nacos at once: each is about one client."""
+ANY_REVISION = 0
+"""Confirms whatever a member holds of a client: that of members before 2.1.2, which keep none."""
+HEADROOM_BYTES = 4_096
+"""Of a message, for what goes around its content."""
+
+
+class Links(Protocol):
+    """The connections to the members' ports."""
+
+    def is_running(self, peer: str) -> bool: ...
+
+    def is_nacos(self, peer: str) -> bool: ...
+
+    async def request(self, peer: str, request_type: str, body: bytes, timeout_s: float) -> Payload: ...
+
+    def begin(self, work: Coroutine[Any, Any, T], done: Callable[[T | TransportError], None]) -> None: ...
+
+    def wait(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T: ...
+
+
+class ClientAgent:
+    """DistroTransportAgent and DistroCallbackAgent of clients. Thread-safe."""
+
+    def __init__(
+        self,
+        http: DistroHttpAgent,
+        links: Links,
+        codec: ClientCodec,
+        clock: Clock,
+        release: Callable[[str], object],
+        message_bytes_max: int,
+    ) -> None:
+        """``release`` tells which release of Nacos a member is."""
+        self._release = release
+        self._http = http
+        self._links = links
+        self._codec = codec
+        self._clock = clock
+        self._reached: dict[tuple[str, bool], int] = {}
+        self._content_bytes_max = (message_bytes_max - HEADROOM_BYTES) * 3 // 4  # base64 makes four bytes of three
+
+    def close(self) -> None:
+        self._http.close()
+
+    def takes(self, peer: str) -> bool:
+        return self._links.is_running(peer)
+
+    # --- calls that nobody waits for --------------------------------------------------------------
+
+    def start_sync(self, peer: str, datums: list[Datum], timeout_ms: int, done: Done) -> None:
+        """Send the datums. One that no message holds goes over HTTP, for which the caller waits."""
+        if self._links.is_nacos(peer):
+            self._links.begin(self._tell_each(peer, datums, timeout_ms / 1_000), done)
+            return
+        frame = encode_frame(datums, self._codec, self._clock.monotonic_ms(), versioned=True)
+        over_http = partial(self._http.sync_data, peer, datums, timeout_ms)
+        self._start(peer, DataOperation.CHANGE, frame, timeout_ms, over_http, done)
+
+    def start_verify(self, peer: str, stand: Mapping[str, str], timeout_ms: int, done: Done) -> None:
+        if self._links.is_nacos(peer):
+            self._links.begin(self._verify_each(peer, stand, timeout_ms / 1_000), done)
+            return
+        over_http = partial(self._http.verify, peer, stand, timeout_ms)
+        self._start(peer, DataOperation.VERIFY, orjson.dumps(stand), timeout_ms, over_http, done)
+
+    def _start(
+        self,
+        peer: str,
+        operation: DataOperation,
+        body: bytes,
+        timeout_ms: int,
+        over_http: Callable[[], Received],
+        done: Done,
+    ) -> None:
+        content = packed(body)
+        if len(content) <= self._content_bytes_max:
+            self._links.begin(self._received(peer, operation, content, timeout_ms / 1_000), done)
+            return
+        try:
+            received = over_http()
+        except TransportError as error:
+            done(error)
+        else:
+            done(received)
+
+    async def _received(self, peer: str, operation: DataOperation, content: bytes, timeout_s: float) -> Received:
+        body = encode_request(operation, peer, "", content)
+        answer = content_of(await self._links.request(peer, REQUEST, body, timeout_s))
+        try:
+            return decode_received(answer)
+        except CodecError as error:
+            raise TransportError(f"the answer of {peer} cannot be read: {error}") from error
+
+    # --- to real Nacos ----------------------------------------------------------------------------
+
+    async def _tell_each(self, peer: str, datums: Iterable[Datum], timeout_s: float) -> Received:
+        """Tell of each client in a call of its own; the first failure is that of all: they are sent again."""
+
+        async def tell(datum: Datum) -> None:
+            moment: ClientMoment = datum.value
+            client_id = client_id_of(datum.key) or ""
+            if moment.state is None:
+                body = encode_request(DataOperation.DELETE, peer, client_id, None)
+            else:
+                body = encode_request(DataOperation.CHANGE, peer, client_id, encode_client(moment.state))
+            answer = await self._links.request(peer, REQUEST, body, timeout_s)
+            if not is_success(answer):
+                raise TransportError(f"{peer} does not take client {client_id}: {answer.body[:200]!r}")
+
+        if failures := await _side_by_side(tell, datums, timeout_s):
+            raise failures[0]
+        return Received()
+
+    async def _verify_each(self, peer: str, stand: Mapping[str, str], timeout_s: float) -> Received:
+        """Tell each client's revision; those that the peer does not hold so are wanted, failures are not.
+
+        A round for which there was not enough time is taken up by the next where it ended: real Nacos takes a client
+        over HTTP for silent that is in no round for 15 s.
+        """
+        wanted = list[str]()
+        compares = notes_revisions(self._release(peer))
+
+        async def verify(item: tuple[str, str]) -> None:
+            key, revision = item
+            client_id = client_id_of(key) or ""
+            content = encode_verify(client_id, int(revision) if compares else ANY_REVISION)
+            body = encode_request(DataOperation.VERIFY, peer, client_id, content)
+            if not is_success(await self._links.request(peer, REQUEST, body, timeout_s)):
+                wanted.append(key)
+
+        told = [item for item in stand.items() if item[1]]
+        if not told:
+            return Received()
+        at = (peer, "#" in told[0][0])  # those with connections, and those over HTTP, have rounds of their own
+        start, count = self._reached.pop(at, 0) % len(told), 0
+
+        async def verify_in_turn(item: tuple[str, str]) -> None:
+            nonlocal count
+            await verify(item)
+            count += 1
+
+        in_turn = told[start:] + told[:start]
+        failures = await _side_by_side(verify_in_turn, in_turn, timeout_s)
+        if count < len(told):
+            self._reached[at] = start + count
+        if failures and not count:
+            raise failures[0]
+        return Received(wanted=tuple(wanted))
+
+    # --- calls that are waited for ----------------------------------------------------------------
+
+    def sync_data(self, peer: str, datums: list[Datum], timeout_ms: int) -> Received:
+        """For a peer to which there is no connection now."""
+        self._check_takes_http(peer)
+        return self._http.sync_data(peer, datums, timeout_ms)
+
+    def verify(self, peer: str, stand: Mapping[str, str], timeout_ms: int) -> Received:
+        """For a peer to which there is no connection now."""
+        self._check_takes_http(peer)
+        return self._http.verify(peer, stand, timeout_ms)
+
+    def _check_takes_http(self, peer: str) -> None:
+        if CAPABILITY_CLIENTS_ONLY in self._http.capabilities(peer):
+            raise LinkClosed(f"no connection to {peer} for members' calls")
+
+    def query(self, peer: str, keys: tuple[str, ...], timeout_ms: int) -> list[Datum]:
+        timeout_s = timeout_ms / 1_000
+        if not self._links.is_running(peer):
+            return self._http.query(peer, keys, timeout_ms)
+        if self._links.is_nacos(peer):
+            found = (self._links.wait(self._query_one(peer, key, timeout_s), timeout_s) for key in keys)
+            return [one for one in found if one is not None]
+        body = encode_request(DataOperation.QUERY, peer, "", packed(orjson.dumps(keys)))
+        answer = self._links.wait(self._links.request(peer, REQUEST, body, timeout_s), timeout_s)
+        try:
+            plain = gunzip_if_gzip(content_of(answer), self._http.body_bytes_max)
+            return decode_frame(plain, self._codec, self._clock.monotonic_ms())[0]
+        except CodecError as error:
+            raise TransportError(f"the datums of {peer} cannot be read: {error}") from error
+
+    async def _query_one(self, peer: str, key: str, timeout_s: float) -> Datum | None:
+        body = encode_request(DataOperation.QUERY, peer, client_id_of(key) or "", None)
+        content = content_of(await self._links.request(peer, REQUEST, body, timeout_s))
+        if not content:
+            return None
+        try:
+            return _datum(peer, decode_client(json_object(content), None, self._clock.wall_ms()))
+        except CodecError as error:
+            raise TransportError(f"the client of {peer} cannot be read: {error}") from error
+
+    def load(self, peer: str, timeout_ms: int) -> list[Datum] | None:
+        """All clients that the peer knows; of our own kind over HTTP, in as many parts as it takes."""
+        if not self._links.is_nacos(peer):
+            return self._http.load(peer, timeout_ms)
+        timeout_s = timeout_ms / 1_000
+        body = encode_request(DataOperation.SNAPSHOT, peer, SNAPSHOT_KEY, None)
+        content = content_of(self._links.wait(self._links.request(peer, REQUEST, body, timeout_s), timeout_s))
+        try:
+            states, _ = decode_snapshot(content, self._clock.wall_ms())
+        except CodecError as error:
+            raise TransportError(f"the snapshot of {peer} cannot be read: {error}") from error
+        return [_datum(peer, state) for state in states]
+
+
+def _datum(peer: str, state: ClientState) -> Datum:
+    """A client of which a real Nacos tells that need not be the one that it is connected to."""
+    version = Version(1, 1, peer)
+    return Datum(client_key(state.client_id), version, ClientMoment(version, None, state, hearsay=True))
+
+
+async def _side_by_side(
+    work: Callable[[T], Awaitable[None]], items: Iterable[T], timeout_s: float
+) -> list[TransportError]:
+    """Do it for all, some at once, begun in their order; what failed. Those not done in time are one failure."""
+    failures = list[TransportError]()
+    left = iter(items)
+
+    async def take_turns() -> None:
+        for item in left:
+            try:
+                await work(item)
+            except TransportError as error:
+                failures.append(error)
+
+    try:
+        async with asyncio.timeout(timeout_s):
+            await asyncio.gather(*(take_turns() for _ in range(SIDE_BY_SIDE)))
+    except TimeoutError:
+        failures.append(TransportError("the member does not answer in time"))
+    return failures

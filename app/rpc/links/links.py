@@ -1,0 +1,185 @@
+"""The connections to all other members: made on the worker's loop, called from any thread."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import CancelledError, Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+import grpc
+import orjson
+from grpc import aio
+
+from app.config.addresses import join_address, split_address
+from app.config.settings import RPC_CLUSTER_OFFSET, RpcPort
+from app.config.version import NACOS_2_VERSION
+from app.rpc.links.link import LinkClosed, MemberLink
+from app.rpc.wire import payload as wire
+from app.rpc.wire.payload import Payload
+from distro.errors import TransportError
+
+LOG = logging.getLogger(__name__)
+T = TypeVar("T")
+MEMBER_LABEL = "rollcall-member"
+"""Names the member that connects, to members of our kind."""
+LATE_S = 1.0
+"""A call ends by its deadline on the loop; whoever waits for it waits a little longer."""
+
+
+class MemberLinks:
+    """Thread-safe, but for ``start`` and ``stop``, which are called on the loop once each."""
+
+    def __init__(self, self_address: str, port: RpcPort, headers: Mapping[str, str]) -> None:
+        """``headers`` go with every call: what members know each other by."""
+        self._self_address = self_address
+        self._port = port
+        self._headers = dict(headers)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wanted: tuple[str, ...] = ()
+        self._links: dict[str, MemberLink] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._begun: set[asyncio.Task[Any]] = set()
+
+    # --- life ------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._follow()
+
+    async def stop(self) -> None:
+        """End all connections and calls; those to come fail. May be called twice."""
+        self._loop = None
+        ending = [*self._tasks.values(), *self._begun]
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
+        self._links, self._tasks = {}, {}
+
+    def replace(self, addresses: tuple[str, ...]) -> None:
+        """Connect to these members, and to no others."""
+        self._wanted = tuple(one for one in addresses if one != self._self_address)
+        self._on_loop(self._follow)
+
+    def _on_loop(self, work: Callable[[], None]) -> bool:
+        loop = self._loop
+        if loop is None:
+            return False
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(work)
+            return True
+        return False
+
+    def _follow(self) -> None:
+        loop = self._loop
+        if loop is None:
+            return
+        for address in self._links.keys() - set(self._wanted):
+            self._tasks.pop(address).cancel()
+            del self._links[address]
+        for address in set(self._wanted) - self._links.keys():
+            link = MemberLink(address, partial(self._open_channel, address), self._setup(), self._headers)
+            self._links[address] = link
+            self._tasks[address] = loop.create_task(link.run())
+
+    def _setup(self) -> bytes:
+        host = split_address(self._self_address)[0]
+        fields = {
+            "clientVersion": f"Nacos-Server:v{NACOS_2_VERSION}",
+            "tenant": "",
+            "labels": {"source": "cluster", MEMBER_LABEL: self._self_address},
+            "abilityTable": {},
+            "module": "internal",
+        }
+        return wire.encode("ConnectionSetupRequest", orjson.dumps(fields), client_ip=host, headers=self._headers)
+
+    def _open_channel(self, address: str) -> aio.Channel:
+        host, port = split_address(address)
+        target = join_address(host, port + RPC_CLUSTER_OFFSET)
+        options = [
+            ("grpc.use_local_subchannel_pool", 1),  # a transport of its own: it is what the member knows us by
+            ("grpc.max_receive_message_length", self._port.message_bytes_max),
+            ("grpc.max_send_message_length", self._port.message_bytes_max),
+            ("grpc.enable_http_proxy", 0),
+        ]
+        trusted = self._port.trusted or self._port.certificate
+        if trusted is None:
+            return aio.insecure_channel(target, options=options)
+        return aio.secure_channel(target, grpc.ssl_channel_credentials(trusted.read_bytes()), options=options)
+
+    # --- calls -----------------------------------------------------------------------------------
+
+    def is_running(self, peer: str) -> bool:
+        """Whether calls to the member can be made now."""
+        link = self._links.get(peer)
+        return link is not None and link.running
+
+    def is_nacos(self, peer: str) -> bool:
+        """Whether there is a connection to the member, and it is not of our kind."""
+        link = self._links.get(peer)
+        return link is not None and link.running and not link.is_own_kind
+
+    async def request(self, peer: str, request_type: str, body: bytes, timeout_s: float) -> Payload:
+        """One call, on the loop.
+
+        Raises:
+            TransportError: as MemberLink.request.
+        """
+        link = self._links.get(peer)
+        if link is None:
+            raise LinkClosed(f"{peer} is no member")
+        return await link.request(request_type, body, timeout_s)
+
+    def begin(self, work: Coroutine[Any, Any, T], done: Callable[[T | TransportError], None]) -> None:
+        """Have the loop do this work, and call ``done`` there with what came of it, once."""
+
+        def end(task: asyncio.Task[T]) -> None:
+            self._begun.discard(task)
+            if task.cancelled():
+                done(LinkClosed("this member ends its connections"))
+            elif (error := task.exception()) is None:
+                done(task.result())
+            else:
+                if not isinstance(error, TransportError):
+                    LOG.error("a call to a member failed in an unforeseen way", exc_info=error)
+                done(error if isinstance(error, TransportError) else TransportError(str(error)))
+
+        def start() -> None:
+            if self._loop is None:
+                work.close()
+                done(LinkClosed("this member ends its connections"))
+                return
+            task = self._loop.create_task(work)
+            self._begun.add(task)
+            task.add_done_callback(end)
+
+        if not self._on_loop(start):
+            work.close()
+            done(LinkClosed("there are no connections to members yet, or any more"))
+
+    def wait(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
+        """The same, but wait for it: not on the loop's thread.
+
+        Raises:
+            TransportError: it failed, or was not over in time.
+        """
+        future: Future[T | TransportError] = Future()
+        self.begin(work, future.set_result)
+        try:
+            result = future.result(timeout_s + LATE_S)
+        except (FutureTimeoutError, CancelledError) as error:
+            raise TransportError("the event loop did not come to it in time") from error
+        if isinstance(result, TransportError):
+            raise result
+        return result
+
+    def call(self, peer: str, type_name: str, fields: Mapping[str, Any], timeout_ms: int) -> dict[str, Any]:
+        """Call a member and wait: the fields of its answer.
+
+        Raises:
+            TransportError: it cannot be reached, answers late, or with an error.
+        """
+        timeout_s = timeout_ms / 1_000
+        return self.wait(self.request(peer, type_name, orjson.dumps(fields), timeout_s), timeout_s).json()

@@ -1,0 +1,1 @@
+"""Requests that other members send over gRPC."""

@@ -1,0 +1,144 @@
+"""Calls of other members through their port: what they say of clients, and of themselves."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar
+
+from app.naming.model.nacos_errors import InvalidParam, NoRight
+from app.replication.client_replication import CLIENTS
+from app.rpc.server.dispatcher import Asked, Route
+from app.rpc.wire import payload as wire
+from app.rpc.wire.distro_payload import (
+    HANDLE_FAILED,
+    REQUEST,
+    RESPONSE,
+    SNAPSHOT_KEY,
+    VERIFY_FAILED,
+    DistroCall,
+    decode_request,
+    failure,
+    packed,
+    success,
+)
+from distro.errors import CodecError, NotInitialized
+from distro.types import DataOperation
+
+SMALL_BYTES = 16_384
+"""What the event loop itself reads: under a millisecond's work."""
+THREADS = 2
+Answer = Mapping[str, Any]
+T = TypeVar("T")
+
+
+class Door(Protocol):
+    """What becomes of what members say of clients. Raises CodecError and NotInitialized."""
+
+    def take_frame(self, sender: str, content: bytes) -> bytes: ...
+
+    def verify_frame(self, sender: str, content: bytes) -> bytes: ...
+
+    def query_frame(self, content: bytes) -> bytes: ...
+
+    def take(self, told_by: str, client_id: str, content: bytes) -> None: ...
+
+    def remove(self, told_by: str, client_id: str) -> None: ...
+
+    def confirm(self, content: bytes) -> bool: ...
+
+    def client(self, client_id: str) -> bytes | None: ...
+
+    def snapshot(self) -> bytes: ...
+
+
+class Reports(Protocol):
+    """Who the members are."""
+
+    def receive_rpc_report(self, node: Mapping[str, Any], remote_ip: str) -> tuple[str, dict[str, Any]] | None: ...
+
+    def nacos_at(self, remote_ip: str) -> str: ...
+
+    def sender_of(self, named: str | None, remote_ip: str) -> str | None: ...
+
+
+class MemberHandlers:
+    """``routes`` once; ``stop`` at the end. The handlers run on the loop, and what takes long in threads."""
+
+    def __init__(self, door: Door, reports: Reports) -> None:
+        self._door = door
+        self._reports = reports
+        self._pool = ThreadPoolExecutor(THREADS, "rpc-door")
+
+    def routes(self) -> dict[str, Route]:
+        return {
+            REQUEST: Route(self._distro, RESPONSE, members_only=True),
+            "MemberReportRequest": Route(self._report, "MemberReportResponse", members_only=True),
+        }
+
+    def stop(self) -> None:
+        """May be called twice."""
+        self._pool.shutdown(wait=False)
+
+    # --- reports ----------------------------------------------------------------------------------
+
+    async def _report(self, asked: Asked) -> Answer:
+        """Source: Nacos 2.2.3 MemberReportHandler."""
+        node = asked.fields.whole_object("node")
+        answer = self._reports.receive_rpc_report(node, asked.connection.remote_ip)
+        if answer is None:
+            raise InvalidParam("Node information is illegal")
+        asked.connection.reporter, own = answer
+        return wire.success(node=own)
+
+    # --- clients ----------------------------------------------------------------------------------
+
+    async def _distro(self, asked: Asked) -> Answer:
+        call = decode_request(asked.fields)
+        if call.resource_type != CLIENTS:
+            return failure(HANDLE_FAILED)
+        connection = asked.connection
+        try:
+            if connection.named:
+                member = self._reports.sender_of(connection.named, connection.remote_ip)
+                if member is None:
+                    raise NoRight(f"{connection.named} is not listed, or not at {connection.remote_ip}")
+                return await self._of_own_kind(member, call)
+            told_by = connection.reporter or self._reports.nacos_at(connection.remote_ip)
+            return await self._of_nacos(told_by, call)
+        except (CodecError, NotInitialized) as error:
+            return failure(str(error))
+
+    async def _of_own_kind(self, member: str, call: DistroCall) -> Answer:
+        content = call.content
+        match call.operation:
+            case DataOperation.CHANGE:
+                answer = await self._run(len(content), lambda: self._door.take_frame(member, content))
+            case DataOperation.VERIFY:
+                answer = await self._run(len(content), lambda: self._door.verify_frame(member, content))
+            case DataOperation.QUERY:
+                answer = await self._run(SMALL_BYTES, lambda: packed(self._door.query_frame(content)))
+            case _:
+                return failure(HANDLE_FAILED)
+        return success(answer)
+
+    async def _of_nacos(self, told_by: str, call: DistroCall) -> Answer:
+        """Source: Nacos 2.2.3 DistroDataRequestHandler."""
+        door, client_id, content = self._door, call.resource_key, call.content
+        match call.operation:
+            case DataOperation.ADD | DataOperation.CHANGE:
+                await self._run(len(content), lambda: door.take(told_by, client_id, content))
+            case DataOperation.DELETE:
+                door.remove(told_by, client_id)
+            case DataOperation.VERIFY:
+                if not door.confirm(content):
+                    return failure(VERIFY_FAILED)
+            case DataOperation.QUERY:
+                return success(door.client(client_id), client_id)
+            case DataOperation.SNAPSHOT:
+                return success(await self._run(SMALL_BYTES, door.snapshot), SNAPSHOT_KEY)
+        return success()
+
+    async def _run(self, size: int, work: Callable[[], T]) -> T:
+        if size < SMALL_BYTES:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)

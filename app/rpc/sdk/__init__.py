@@ -1,0 +1,1 @@
+"""Requests of SDKs over gRPC, and pushes to them."""

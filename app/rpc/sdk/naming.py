@@ -1,0 +1,199 @@
+"""The naming requests of SDKs: what each reads, what it does, and what it answers."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from app.naming.clients.client_model import PORT_MAX
+from app.naming.clients.clients import CLUSTERS_CHARS_MAX
+from app.naming.model.keys import (
+    DEFAULT_CLUSTER,
+    DEFAULT_GROUP,
+    DEFAULT_NAMESPACE,
+    GROUP_SPLITTER,
+    check_cluster_chars,
+    compose_service_name,
+    short_name_of,
+)
+from app.naming.model.nacos_errors import InvalidParam, Unavailable
+from app.naming.registry.operations import DeregisterInstance, RegisterInstance
+from app.rpc.sdk.push_board import PushBoard
+from app.rpc.sdk.service_json import ServiceInfos, Variant
+from app.rpc.server.dispatcher import Asked, Handler, Route
+from app.rpc.server.ports import RpcServices, ServiceKey
+from app.rpc.wire.json_fields import Fields
+from app.rpc.wire.payload import success
+
+T = TypeVar("T")
+REGISTER, DEREGISTER, BATCH = "registerInstance", "deregisterInstance", "batchRegisterInstance"
+PAGE_MAX = 2**31 - 1
+POOL_THREADS = 4
+POOLED_MAX = 256
+"""Calls that wait for a thread, or are worked on by one."""
+
+
+class NamingHandlers:
+    """One method for each type of request. Used on the loop's thread; what may block goes to a pool."""
+
+    def __init__(self, services: RpcServices, board: PushBoard, infos: ServiceInfos) -> None:
+        self._services = services
+        self._board = board
+        self._infos = infos
+        self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="rpc")
+        self._pooled = 0
+
+    def routes(self) -> Mapping[str, Route]:
+        """The handlers by type of request."""
+
+        def route(handler: Handler, answer_type: str) -> Route:
+            return Route(handler, answer_type)
+
+        return {
+            "InstanceRequest": route(self.instance, "InstanceResponse"),
+            "BatchInstanceRequest": route(self.batch, "BatchInstanceResponse"),
+            "PersistentInstanceRequest": route(self.persistent, "InstanceResponse"),
+            "ServiceQueryRequest": route(self.query, "QueryServiceResponse"),
+            "ServiceListRequest": route(self.list, "ServiceListResponse"),
+            "SubscribeServiceRequest": route(self.subscribe, "SubscribeServiceResponse"),
+        }
+
+    def stop(self) -> None:
+        """Begin nothing more in the pool. What runs is waited for when the process ends."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    # --- instances -------------------------------------------------------------------------------
+
+    async def instance(self, asked: Asked) -> Mapping[str, Any]:
+        """Publish one instance, or take back whatever the connection published of the service."""
+        kind = asked.fields.text("type")
+        namespace, service = key_of(asked.fields)
+        clients, client_id = self._services.clients, asked.connection.id
+        if kind == REGISTER:
+            clients.register(client_id, command_of(asked, namespace, service, asked.fields.inner("instance")))
+        elif kind == DEREGISTER:
+            # Its instance is not looked at: some SDKs send half of one.
+            clients.deregister(client_id, namespace, service)
+        else:
+            raise InvalidParam(f"Unsupported request type {kind}")
+        return success(type=kind)
+
+    async def batch(self, asked: Asked) -> Mapping[str, Any]:
+        """Publish these instances, none too, in place of all that the connection published of the service."""
+        kind = asked.fields.text("type")
+        if kind != BATCH:
+            raise InvalidParam(f"Unsupported request type {kind}")
+        namespace, service = key_of(asked.fields)
+        commands = [command_of(asked, namespace, service, one) for one in asked.fields.items("instances")]
+        self._services.clients.batch_register(asked.connection.id, namespace, service, commands)
+        return success(type=kind)
+
+    async def persistent(self, asked: Asked) -> Mapping[str, Any]:
+        """Write a durable instance, or remove it: as over HTTP, it outlives the connection."""
+        kind = asked.fields.text("type")
+        namespace, service = key_of(asked.fields)
+        writes, fields = self._services.persistent_writes, asked.fields.inner("instance")
+        if kind == REGISTER:
+            command = command_of(asked, namespace, service, fields, ephemeral=False)
+            await self._in_pool(lambda: writes.register(command))
+        elif kind == DEREGISTER:
+            ip, port, cluster = _address_of(fields)
+            gone = DeregisterInstance(service, ip, port, namespace, cluster, ephemeral=False)
+            await self._in_pool(lambda: writes.deregister(gone))
+        else:
+            raise InvalidParam(f"Unsupported request type {kind}")
+        return success(type=kind)
+
+    # --- services --------------------------------------------------------------------------------
+
+    async def query(self, asked: Asked) -> bytes:
+        """What a service shows; an unknown one has no instances."""
+        fields = asked.fields
+        variant = Variant(fields.text("cluster", chars_max=CLUSTERS_CHARS_MAX), fields.flag("healthyOnly", False))
+        shown = await self._infos.get(key_of(fields), variant)
+        return b'{"resultCode":200,"errorCode":0,"success":true,"serviceInfo":%b}' % shown.info(self._infos.now_ms())
+
+    async def subscribe(self, asked: Asked) -> bytes:
+        """Have the connection told of a service from now on, or no more; what it shows now."""
+        fields, connection = asked.fields, asked.connection
+        key, clusters = key_of(fields), fields.text("clusters", chars_max=CLUSTERS_CHARS_MAX)
+        if fields.flag("subscribe", True):
+            # Before the service is read: no change after that is missed.
+            self._services.clients.subscribe(connection.id, *key, clusters)
+            if not self._board.subscribe(connection.id, key, clusters):
+                self._services.clients.unsubscribe(connection.id, *key)
+                raise Unavailable("the client is subscribed to too many services")
+        else:
+            self._services.clients.unsubscribe(connection.id, *key)
+            self._board.unsubscribe(connection.id, key)
+        shown = await self._infos.get(key, Variant(clusters))
+        head = b'{"resultCode":200,"errorCode":0,"message":"success","success":true,"serviceInfo":'
+        return head + shown.info(self._infos.now_ms()) + b"}"
+
+    async def list(self, asked: Asked) -> Mapping[str, Any]:
+        """A page of the names of a group, sorted; the first page is 1, and what is lower means it too."""
+        fields = asked.fields
+        namespace, group = _namespace_of(fields), fields.text("groupName", DEFAULT_GROUP)
+        page = max(fields.whole("pageNo", 1, -PAGE_MAX, PAGE_MAX), 1)
+        size = max(fields.whole("pageSize", 10, -PAGE_MAX, PAGE_MAX), 0)
+        names = await self._in_pool(lambda: self._services.naming.list_services(namespace, group))
+        chosen = names[(page - 1) * size : page * size]
+        return success(count=len(names), serviceNames=[short_name_of(name) for name in chosen])
+
+    async def _in_pool(self, work: Callable[[], T]) -> T:
+        if self._pooled >= POOLED_MAX:
+            raise Unavailable("too many requests are under way, please try another server")
+        self._pooled += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        finally:
+            self._pooled -= 1
+
+
+def key_of(fields: Fields) -> ServiceKey:
+    """Namespace and full name of the service that a request names.
+
+    Raises:
+        InvalidParam: the name is missing, or a text is no text.
+    """
+    group = fields.text("groupName", DEFAULT_GROUP)
+    name = fields.required("serviceName")
+    full_name = compose_service_name(name, group)
+    if full_name.startswith(GROUP_SPLITTER) or full_name.endswith(GROUP_SPLITTER):
+        raise InvalidParam("field 'serviceName' should name a group and a service")
+    return _namespace_of(fields), full_name
+
+
+def _namespace_of(fields: Fields) -> str:
+    return fields.text("namespace", DEFAULT_NAMESPACE)
+
+
+def command_of(
+    asked: Asked, namespace: str, service: str, fields: Fields, *, ephemeral: bool = True
+) -> RegisterInstance:
+    """The registration of an instance that a request brings.
+
+    Raises:
+        InvalidParam: a field is missing or of another kind; the text names it.
+    """
+    ip, port, cluster = _address_of(fields)
+    app = asked.connection.app
+    return RegisterInstance(
+        service=service,
+        ip=ip,
+        port=port,
+        namespace=namespace,
+        cluster=cluster,
+        weight=fields.number("weight", 1.0),
+        healthy=fields.flag("healthy", True),
+        enabled=fields.flag("enabled", True),
+        ephemeral=ephemeral,
+        metadata=fields.texts("metadata"),
+        app=app if app != "-" else "DEFAULT",
+    )
+
+
+def _address_of(fields: Fields) -> tuple[str, int, str]:
+    cluster = fields.text("clusterName", DEFAULT_CLUSTER)
+    check_cluster_chars(cluster)
+    return fields.required("ip"), fields.whole("port", 0, 0, PORT_MAX), cluster

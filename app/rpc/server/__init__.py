@@ -1,0 +1,1 @@
+"""The gRPC ports: bytes, connections, order of checks, limits."""

@@ -1,0 +1,68 @@
+"""Which connections are dead, and which are too many. Pure: time comes in, what is to be done goes out."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from app.rpc.server.connections import Connection
+from app.rpc.server.limits import LimitRule
+
+ROUND_MS = 3_000
+"""Source of the three: Nacos 2.0 ConnectionManager."""
+IDLE_MS = 20_000
+ANSWER_MS = 1_000
+"""The whole of a round's wait, as all are asked at once."""
+RESET_ROUNDS_MAX = 2
+"""Clients that do not follow a reset have their stream ended after so many more rounds."""
+PAUSE_MS = 2_000
+"""A tick that comes so late found this process paused: answers may lie unread."""
+
+
+@dataclass(slots=True)
+class Findings:
+    """What is to be done now."""
+
+    detect: list[Connection] = field(default_factory=list)
+    """Ask whether they live."""
+    reset: list[Connection] = field(default_factory=list)
+    """Ask them to go elsewhere."""
+    close: list[Connection] = field(default_factory=list)
+
+
+class ConnectionCheck:
+    """Looks at all connections in rounds."""
+
+    def __init__(self, now_ms: int) -> None:
+        self._round_ms = now_ms + ROUND_MS
+        self._due_ms = self._round_ms
+        self._asked: dict[Connection, int] = {}
+        """When each was asked; all answers are due at ``_answers_ms``."""
+        self._answers_ms = 0
+
+    def tick(self, now_ms: int, connections: Collection[Connection], rule: LimitRule) -> tuple[Findings, int]:
+        """What is to be done, and when to come again."""
+        findings = Findings()
+        if now_ms - self._due_ms > PAUSE_MS:
+            self._answers_ms = now_ms + ANSWER_MS
+        if self._asked and now_ms >= self._answers_ms:
+            findings.close = [one for one, asked_ms in self._asked.items() if one.active_ms <= asked_ms]
+            self._asked = {}
+        if now_ms >= self._round_ms:
+            self._round_ms = now_ms + ROUND_MS
+            self._look(now_ms, connections, rule, findings)
+        self._due_ms = min(self._round_ms, self._answers_ms) if self._asked else self._round_ms
+        return findings, self._due_ms
+
+    def _look(self, now_ms: int, connections: Collection[Connection], rule: LimitRule, findings: Findings) -> None:
+        sent_away = [one for one in connections if one.must_go]
+        surplus = [*sent_away, *rule.surplus([one for one in connections if not one.must_go])]
+        stays = set(connections).difference(surplus)
+        for one in surplus:
+            one.reset_rounds += 1
+            (findings.close if one.reset_rounds > RESET_ROUNDS_MAX else findings.reset).append(one)
+        for one in stays:
+            one.reset_rounds = 0
+        idle = [one for one in connections if now_ms - one.active_ms >= IDLE_MS and one not in self._asked]
+        if idle:
+            findings.detect = idle
+            self._answers_ms = now_ms + ANSWER_MS
+            self._asked.update(dict.fromkeys(idle, now_ms))

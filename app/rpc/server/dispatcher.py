@@ -1,0 +1,217 @@
+"""What happens to a message: the order of checks before a handler is called, and how its refusals are answered."""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from app.naming.clients.clients import ClientInfo
+from app.naming.model.nacos_errors import ClientGone, InvalidParam, NacosError, Unavailable
+from app.process.open_files import CONNECTIONS_MAX
+from app.rpc.links.link import OWN_KIND_ABILITY
+from app.rpc.links.links import MEMBER_LABEL
+from app.rpc.server.connections import LABELS_CHARS_MAX, Connection, Connections
+from app.rpc.server.limits import LimitRule
+from app.rpc.server.ports import Clients, Cluster
+from app.rpc.wire import payload as wire
+from app.rpc.wire.json_fields import Fields
+from app.rpc.wire.payload import Payload, PayloadError
+from distro.types import MemberState
+
+LOG = logging.getLogger(__name__)
+_UP = MemberState.UP
+TRACED_BYTES_MAX = 1_000
+TYPE_CHARS_MAX = 200
+HEALTH_CHECK = "HealthCheckRequest"
+SERVER_ABILITIES = {"supportPersistentInstanceByGrpc": True}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One call of a client that is set up."""
+
+    connection: Connection
+    fields: Fields
+    headers: Mapping[str, str]
+
+
+Handler = Callable[[Asked], Awaitable[Mapping[str, Any] | bytes]]
+"""Returns the fields of the answer, or their JSON. Raises NacosError for a refusal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Who answers a type of request, and with which type."""
+
+    handler: Handler
+    answer_type: str
+    members_only: bool = False
+    """Only through the port for members, and from the address of one."""
+
+
+class Dispatcher:
+    """Answers calls, and takes what comes on streams. Used on the loop's thread."""
+
+    def __init__(
+        self, connections: Connections, cluster: Cluster, clients: Clients, rule: Callable[[], LimitRule],
+        now_ms: Callable[[], int], connections_max: int = CONNECTIONS_MAX,
+    ) -> None:  # fmt: skip
+        """``connections_max``: registered ones. Limits of the rule file are lower, and say which client they mean."""
+        self._connections_max = connections_max
+        self._connections = connections
+        self._cluster = cluster
+        self._clients = clients
+        self._rule = rule
+        self._now_ms = now_ms
+        self.on_answer: Callable[[Connection, str, bool], None] = lambda _connection, _request_id, _went_well: None
+        """Told of every answer to a request of ours."""
+        self.on_gone: Callable[[Connection], None] = lambda _connection: None
+        self._routes: dict[str, Route] = {HEALTH_CHECK: Route(_healthy, "HealthCheckResponse")}
+
+    def add(self, request_type: str, route: Route) -> None:
+        self._routes[request_type] = route
+
+    # --- calls -----------------------------------------------------------------------------------
+
+    async def answer(self, connection: Connection, data: bytes) -> bytes:
+        """The answer to one call: there always is one. Source of the order: Nacos 2.2.3 GrpcRequestAcceptor."""
+        try:
+            message = wire.decode(data)
+        except PayloadError as error:
+            return wire.error_response(wire.UNREADABLE, str(error))
+        kind = message.type
+        route = self._routes.get(kind)
+        if route is not None and route.members_only and not connection.on_cluster_port:
+            return wire.error_response(wire.UNREADABLE, f" invoke {kind} from sdk is forbidden")
+        if self._cluster.state() is not _UP:
+            return wire.error_response(wire.STARTING, "Server is starting,please try later.")
+        if kind == "ServerCheckRequest":
+            answer = wire.success(connectionId=connection.id, supportAbilityNegotiation=True)
+            return wire.encode_json("ServerCheckResponse", answer)
+        if route is None:
+            LOG.debug("no handler for %a of %s", kind[:TYPE_CHARS_MAX], connection.id)
+            return wire.error_response(wire.NO_HANDLER, "RequestHandler Not Found")
+        if not connection.registered:
+            # SDKs take codes from 300 to 399 in a health check for "not ready yet", and would never connect anew.
+            code = wire.FAILED if kind == HEALTH_CHECK else wire.UNREGISTERED
+            return wire.error_response(code, "Connection is unregistered.")
+        # Asked anew: lists of members change, at one member before the other.
+        if route.members_only and not self._cluster.is_listed(connection.remote_ip):
+            text = f"{connection.remote_ip} is not the address of a listed member"
+            return wire.error_response(wire.FORBIDDEN, text)
+        try:
+            fields = Fields(message.json())
+        except PayloadError as error:
+            return wire.error_response(wire.UNREADABLE, str(error))
+        connection.active_ms = self._now_ms()
+        self._trace(connection, message)
+        return await self._run(route, kind, Asked(connection, fields, message.headers))
+
+    async def _run(self, route: Route, kind: str, asked: Asked) -> bytes:
+        try:
+            answer = await route.handler(asked)
+        except ClientGone as error:
+            return wire.error_response(wire.CLIENT_GONE, error.text)
+        except NacosError as error:
+            return wire.error_response(error.status, error.text)
+        except Exception:
+            LOG.exception("%s of %s failed", kind, asked.connection.id)
+            return wire.error_response(wire.FAILED, "internal error, see the server's log")
+        return wire.encode(route.answer_type, answer if isinstance(answer, bytes) else orjson.dumps(answer))
+
+    def _trace(self, connection: Connection, message: Payload) -> None:
+        traced = self._rule().traced_ips
+        if traced and connection.client_ip in traced:
+            LOG.info("%s of %s: %a", message.type, connection.id, message.body[:TRACED_BYTES_MAX])
+
+    # --- streams ---------------------------------------------------------------------------------
+
+    def take(self, connection: Connection, data: bytes) -> bool:
+        """Take a message of a client's stream; False ends the stream. What is wrong is answered."""
+        try:
+            message = wire.decode(data)
+            kind = message.type
+            if kind == "ConnectionSetupRequest":
+                return connection.registered or self._set_up(connection, message)
+            if kind.endswith("Response"):
+                self._take_answer(connection, message)
+                return True
+        except (PayloadError, InvalidParam) as error:
+            connection.offer(wire.error_response(wire.UNREADABLE, str(error)))
+            return True
+        connection.offer(wire.error_response(wire.NO_HANDLER, "RequestHandler Not Found"))
+        return True
+
+    def _take_answer(self, connection: Connection, message: Payload) -> None:
+        fields = Fields(message.json())
+        connection.active_ms = self._now_ms()
+        self._trace(connection, message)
+        # Its result code alone: an SDK acknowledges with success false beside it.
+        went_well = fields.whole("resultCode", wire.FAILED, -(2**31), 2**31) == wire.SUCCESS
+        self.on_answer(connection, fields.text("requestId"), went_well)
+
+    def _set_up(self, connection: Connection, message: Payload) -> bool:
+        fields = Fields(message.json())
+        labels = fields.texts("labels")
+        if sum(len(name) + len(label) for name, label in labels.items()) > LABELS_CHARS_MAX:
+            raise InvalidParam(f"field 'labels' should not exceed {LABELS_CHARS_MAX} characters")
+        abilities = fields.inner("abilityTable") if fields.has("abilityTable") else None
+        connection.agent, connection.tenant = fields.text("clientVersion"), fields.text("tenant")
+        connection.labels, connection.app = labels, labels.get("AppName") or "-"
+        connection.client_ip = Fields({"clientIp": message.client_ip}).text("clientIp") or connection.remote_ip
+        # Nobody escapes the limits by calling itself a member.
+        connection.is_member = connection.on_cluster_port and self._cluster.is_listed(connection.remote_ip)
+        connection.named = labels.get(MEMBER_LABEL, "") if connection.on_cluster_port else ""
+        connection.active_ms = self._now_ms()
+        if self._cluster.state() is not _UP or self._is_too_many(connection):
+            self.reset(connection)
+            return False
+        if labels.get("module") == "naming":
+            whose = (connection.client_ip, connection.remote_port, connection.app, connection.agent)
+            try:
+                self._clients.connect(ClientInfo(connection.id, *whose))
+            except Unavailable as error:
+                LOG.warning("connection %s is refused: %s", connection.id, error)
+                self.reset(connection)
+                return False
+        self._connections.register(connection)
+        LOG.debug("connection %s of %s is set up", connection.id, connection.agent)
+        if abilities is not None:  # older clients do not know the type
+            table = SERVER_ABILITIES | ({OWN_KIND_ABILITY: True} if connection.named else {})
+            connection.offer(wire.encode_json("SetupAckRequest", {"abilityTable": table, "module": "internal"}))
+        return True
+
+    def _is_too_many(self, connection: Connection) -> bool:
+        known = self._connections
+        of_ip = known.count_of_ip(connection.client_ip)
+        if len(known) < self._connections_max and not self._rule().refuses(connection, of_ip, known.sdk_count):
+            return False
+        LOG.info("connection %s of %s is refused: there are too many", connection.id, connection.client_ip)
+        return True
+
+    # --- requests of ours ------------------------------------------------------------------------
+
+    def reset(self, connection: Connection, redirect: tuple[str, int] | None = None) -> None:
+        """Ask a client to connect elsewhere, to the HTTP address of a member if one is named."""
+        fields = {"requestId": self._connections.next_request_id(), "connectionId": connection.id}
+        if redirect is not None:
+            fields |= {"serverIp": redirect[0], "serverPort": str(redirect[1])}
+        connection.offer(wire.encode_json("ConnectResetRequest", {**fields, "module": "internal"}))
+
+    def detect(self, connection: Connection) -> None:
+        """Ask a client whether it lives; any answer makes it active."""
+        fields = {"requestId": self._connections.next_request_id(), "module": "internal"}
+        connection.offer(wire.encode_json("ClientDetectionRequest", fields))
+
+    def ended(self, connection: Connection) -> None:
+        """A client's stream, or its transport, is gone: with it all that it published."""
+        if self._connections.forget(connection):
+            self._clients.disconnect(connection.id)
+            self.on_gone(connection)
+            LOG.debug("connection %s is gone", connection.id)
+
+
+async def _healthy(_asked: Asked) -> Mapping[str, Any]:
+    return wire.success()

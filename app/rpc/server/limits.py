@@ -1,0 +1,149 @@
+"""How many connections there may be: the rule file, and what follows from it."""
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from app.naming.model.nacos_errors import InvalidParam
+from app.rpc.server.connections import Connection
+
+LOG = logging.getLogger(__name__)
+RULE_BYTES_MAX = 1 << 20
+WATCH_INTERVAL_MS = 1_000
+NO_LIMIT = -1
+
+
+@dataclass(frozen=True, slots=True)
+class LimitRule:
+    """The five keys of the file. A limit below zero is none; that of all, and the default, at zero too.
+
+    Source: Nacos 2.0 ConnectionLimitRule.
+    """
+
+    total: int = NO_LIMIT
+    """Of all connections of SDKs; those of members never count."""
+    ip_default: int = NO_LIMIT
+    per_ip: Mapping[str, int] = field(default_factory=dict)
+    per_app: Mapping[str, int] = field(default_factory=dict)
+    """For an address without a limit of its own, by the application that connects."""
+    traced_ips: frozenset[str] = frozenset()
+    """What clients from there send is logged."""
+
+    def of_client(self, client_ip: str, app: str) -> int | None:
+        """How many connections the address of a client may have; None for any number."""
+        own = self.per_ip.get(client_ip, NO_LIMIT)
+        if own >= 0:
+            return own
+        own = self.per_app.get(app, NO_LIMIT)
+        if own >= 0:
+            return own
+        return self.ip_default if self.ip_default > 0 else None
+
+    def refuses(self, connection: Connection, of_ip: int, of_all: int) -> bool:
+        """Whether one more is too many, with so many there from its address and from all."""
+        if not connection.is_sdk:
+            return False
+        allowed = self.of_client(connection.client_ip, connection.app)
+        return (allowed is not None and of_ip >= allowed) or 0 < self.total <= of_all
+
+    def surplus(self, connections: Iterable[Connection]) -> list[Connection]:
+        """Those above the limits, the latest of each address and of all."""
+        if self.total <= 0 and self.ip_default <= 0 and not self.per_ip and not self.per_app:
+            return []
+        found, kept = [], 0
+        of_ip = Counter[str]()
+        for one in sorted((one for one in connections if one.is_sdk), key=lambda one: one.opened_ms):
+            allowed = self.of_client(one.client_ip, one.app)
+            if (allowed is not None and of_ip[one.client_ip] >= allowed) or 0 < self.total <= kept:
+                found.append(one)
+            else:
+                of_ip[one.client_ip] += 1
+                kept += 1
+        return found
+
+
+def parse_rule(text: bytes) -> LimitRule:
+    """The rule of a file's JSON; what it does not name has no limit.
+
+    Raises:
+        InvalidParam: not JSON, or a field of another kind; the text names it.
+    """
+    try:
+        fields = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise InvalidParam(f"not JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise InvalidParam("not a JSON object")
+    traced = [] if (given := fields.get("monitorIpList")) is None else given
+    if not isinstance(traced, list) or not all(isinstance(one, str) for one in traced):
+        raise InvalidParam("'monitorIpList' should be a list of texts")
+    return LimitRule(
+        _limit("countLimit", fields.get("countLimit")),
+        _limit("countLimitPerClientIpDefault", fields.get("countLimitPerClientIpDefault")),
+        _limits("countLimitPerClientIp", fields),
+        _limits("countLimitPerClientApp", fields),
+        frozenset(traced),
+    )
+
+
+def _limits(name: str, fields: Mapping[str, Any]) -> Mapping[str, int]:
+    value = fields.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise InvalidParam(f"'{name}' should be an object of numbers")
+    return {key: _limit(name, one) for key, one in value.items()}
+
+
+def _limit(name: str, value: Any) -> int:
+    if value is None:
+        return NO_LIMIT
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidParam(f"'{name}' should be a number")
+    return value
+
+
+class LimitWatch:
+    """Reads the rule file again when it changed; a missing one has no limits. Called by the naming timer."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: tuple[int, int] | None = None
+        self.rule = LimitRule()
+        """Read from any thread."""
+
+    def tick(self, now_ms: int) -> int:
+        """Look once. A file that cannot be read changes nothing, and is said."""
+        stamp = self._stamp()
+        if stamp != self._seen:
+            self._seen = stamp
+            self._read()
+        return now_ms + WATCH_INTERVAL_MS
+
+    def _stamp(self) -> tuple[int, int] | None:
+        try:
+            status = self._path.stat()
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_size
+
+    def _read(self) -> None:
+        if self._seen is None:
+            self.rule = LimitRule()
+            LOG.info("no limits of connections: %s is gone", self._path)
+            return
+        try:
+            with self._path.open("rb") as file:
+                text = file.read(RULE_BYTES_MAX + 1)
+            if len(text) > RULE_BYTES_MAX:
+                raise InvalidParam(f"over {RULE_BYTES_MAX} bytes")
+            self.rule = parse_rule(text)
+        except (OSError, InvalidParam) as error:
+            LOG.warning("%s cannot be read, the limits of connections stay: %s", self._path, error)
+            return
+        LOG.info("limits of connections: %s", self.rule)

@@ -1,0 +1,1 @@
+"""The messages of Nacos 2.x: protobuf envelope and JSON bodies."""

@@ -1,0 +1,106 @@
+"""What members say of clients in calls to each other's port: the requests of Nacos 2.x, and their answers.
+
+Shape: ``DistroDataRequest {"dataOperation", "distroData": {"distroKey": {"resourceKey", "resourceType",
+"targetServer"}, "type", "content": base64}, "module": "cluster"}``; ``DistroDataResponse {resultCode ...,
+"distroData"}``. To real Nacos each request is one client: its sync data, or its id and revision. To our own kind it is
+a frame ``{key: datum}`` of any number of them, or ``{key: version}``; gzip when that is shorter.
+"""
+
+import base64
+from typing import Any, NamedTuple
+
+import orjson
+
+from app.naming.model.nacos_errors import InvalidParam
+from app.replication.client_replication import CLIENTS
+from app.rpc.wire import payload as wire
+from app.rpc.wire.json_fields import Fields
+from app.rpc.wire.payload import Payload
+from distro.codec import gzip_body
+from distro.errors import TransportError
+from distro.http_agent import GZIP_FROM_BYTES
+from distro.types import DataOperation
+
+REQUEST, RESPONSE = "DistroDataRequest", "DistroDataResponse"
+SNAPSHOT_KEY = "SNAPSHOT"
+HANDLE_FAILED = "[DISTRO-FAILED] distro data handle failed"
+VERIFY_FAILED = "[DISTRO-FAILED] distro data verify failed"
+RESOURCE_KEY_CHARS_MAX = 1_024
+
+
+class DistroCall(NamedTuple):
+    """A request as it arrived."""
+
+    operation: DataOperation
+    resource_type: str
+    resource_key: str
+    content: bytes
+
+
+def encode_request(operation: DataOperation, peer: str, resource_key: str, content: bytes | None) -> bytes:
+    """The JSON of a request; ``content`` None leaves it out."""
+    key = {"resourceKey": resource_key, "resourceType": CLIENTS, "targetServer": peer}
+    data: dict[str, Any] = {"distroKey": key, "type": operation.value}
+    if content is not None:
+        data["content"] = base64.b64encode(content).decode()
+    fields = {"headers": {}, "dataOperation": operation.value, "distroData": data, "module": "cluster"}
+    if operation is DataOperation.SNAPSHOT:
+        del fields["distroData"]
+    return orjson.dumps(fields)
+
+
+def decode_request(fields: Fields) -> DistroCall:
+    """Read a request.
+
+    Raises:
+        InvalidParam: names the field.
+    """
+    name = fields.required("dataOperation")
+    try:
+        operation = DataOperation(name)
+    except ValueError:
+        raise InvalidParam(f"field 'dataOperation' is no operation: {name}") from None
+    data = fields.inner("distroData")
+    key = data.inner("distroKey")
+    return DistroCall(
+        operation,
+        key.text("resourceType", CLIENTS if operation is DataOperation.SNAPSHOT else ""),
+        key.text("resourceKey", chars_max=RESOURCE_KEY_CHARS_MAX),
+        data.data("content"),
+    )
+
+
+def packed(body: bytes) -> bytes:
+    """What is sent to our own kind."""
+    return gzip_body(body) if len(body) >= GZIP_FROM_BYTES else body
+
+
+def success(content: bytes | None = None, resource_key: str = "") -> dict[str, Any]:
+    """An answer, with data if there is any."""
+    if content is None:
+        return wire.success()
+    key = {"resourceKey": resource_key, "resourceType": CLIENTS}
+    return wire.success(distroData={"distroKey": key, "content": base64.b64encode(content).decode()})
+
+
+def failure(text: str) -> dict[str, Any]:
+    return wire.failure(wire.FAILED, text)
+
+
+def is_success(answer: Payload) -> bool:
+    """Whether the peer did it: by its result code alone, as real Nacos judges."""
+    return answer.type == RESPONSE and answer.json().get("resultCode") == wire.SUCCESS
+
+
+def content_of(answer: Payload) -> bytes:
+    """The data in an answer; empty when there is none.
+
+    Raises:
+        TransportError: the peer failed, or answered what cannot be read.
+    """
+    if not is_success(answer):
+        raise TransportError(f"the peer answers {answer.type} {answer.body[:200]!r}")
+    try:
+        return Fields(answer.json()).inner("distroData").data("content")
+    except InvalidParam as error:
+        raise TransportError(f"the peer's answer cannot be read: {error.text}") from error

@@ -1,0 +1,160 @@
+"""SQLite store of durable records, in the data folder of every member."""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from threading import Lock
+
+import orjson
+
+from app.config.settings_keys import SettingError
+from app.naming.model.nacos_errors import InvalidParam, StorageError
+from app.naming.records.projection import check_record
+from app.naming.records.records import Record
+from distro.errors import CodecError
+from distro.types import Version
+
+FILE_NAME = "records.sqlite3"
+SCHEMA_VERSION = 1
+BUSY_TIMEOUT_S = 5.0
+ADVICE = "move it away to let this member load from the others"
+SELECT_ALL = "SELECT key, version, changed, value, changed_wall_ms FROM record"
+
+
+class RecordFile:
+    """RecordDisk on one SQLite file. Thread-safe: one connection behind one lock.
+
+    Write-ahead log with ``synchronous = FULL``: a transaction that was committed survives the end of the process and
+    of the machine.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE_NAME
+        self._lock = Lock()
+        self._connection: sqlite3.Connection | None = None
+
+    def open(self) -> None:
+        """Open or make the file.
+
+        Raises:
+            SettingError: it cannot be opened, is damaged, or is of a later release.
+        """
+        connection = None
+        try:
+            connection = sqlite3.connect(
+                self._path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+            )
+            self._prepare(connection)
+        except (sqlite3.Error, SettingError) as error:
+            if connection is not None:
+                connection.close()
+            raise self._refusal(error) from error
+        self._connection = connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        found = connection.execute("PRAGMA user_version").fetchone()[0]
+        if found > SCHEMA_VERSION:
+            raise SettingError(f"{self._path} was written by a later release (format {found}); it is not touched")
+        if (complaint := connection.execute("PRAGMA quick_check").fetchone()[0]) != "ok":
+            raise sqlite3.DatabaseError(complaint)
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS record (key TEXT PRIMARY KEY, version TEXT NOT NULL, changed TEXT NOT NULL,"
+            " value BLOB, changed_wall_ms INTEGER NOT NULL) WITHOUT ROWID"
+        )
+        if found != SCHEMA_VERSION:  # a full disk must not keep a member from starting, to be read from
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+    def _refusal(self, error: sqlite3.Error | SettingError) -> SettingError:
+        """What the operator is told, and what to do about it."""
+        match error:
+            case SettingError():
+                return error
+            case sqlite3.OperationalError():
+                return SettingError(f"{self._path} cannot be opened: {error}")
+            case _:
+                return SettingError(f"{self._path} is damaged ({error}); {ADVICE}")
+
+    def close(self) -> None:
+        """Close the file. May be called twice."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def read_all(self) -> Iterator[Record]:
+        """All records.
+
+        Raises:
+            SettingError: a row cannot be read.
+        """
+        try:
+            with self._lock:
+                found = self._open_connection().execute(SELECT_ALL).fetchall()
+        except sqlite3.Error as error:
+            raise self._refusal(error) from error
+        for row in found:
+            try:
+                yield _record(*row)
+            except (CodecError, InvalidParam, orjson.JSONDecodeError) as error:
+                key = str(row[0])[:200]
+                raise SettingError(f"{self._path} is damaged (record {key!r}: {error}); {ADVICE}") from error
+
+    def write(self, records: list[Record]) -> None:
+        """Put the records in, all or none.
+
+        Raises:
+            StorageError: the disk is full, or failed.
+        """
+        rows = [
+            (
+                record.key,
+                record.version.to_text(),
+                record.changed.to_text(),
+                None if record.value is None else orjson.dumps(record.value),
+                record.changed_wall_ms,
+            )
+            for record in records
+        ]
+        self._change("INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?)", rows)
+
+    def delete(self, keys: list[str]) -> None:
+        """Take records out, all or none.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        self._change("DELETE FROM record WHERE key = ?", [(key,) for key in keys])
+
+    def _change(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
+        with self._lock:
+            connection = self._open_connection()
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.executemany(statement, rows)
+                connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise StorageError(f"the data folder does not take the change: {error}") from error
+
+    def _open_connection(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise StorageError("the data folder is closed: this member stops")
+        return self._connection
+
+
+def _record(key: str, version: str, changed: str, value: bytes | None, wall_ms: int) -> Record:
+    """One row, as far as anybody may have written it by hand.
+
+    Raises:
+        CodecError, InvalidParam, orjson.JSONDecodeError: a column holds what no record does.
+    """
+    if not isinstance(key, str) or type(wall_ms) is not int or not isinstance(value, bytes | None):
+        raise CodecError("a column is of another type")
+    held = None if value is None else orjson.loads(value)
+    if held is not None and not isinstance(held, dict):
+        raise CodecError("its value is no object")
+    check_record(key, held)
+    return Record(key, Version.from_text(version), Version.from_text(changed), held, wall_ms)

@@ -1,0 +1,210 @@
+"""The warm-start store: instance lists on disk, so that a cluster that restarts as a whole does not start empty.
+
+It is a copy of what is in memory, some hundred milliseconds old, in an SQLite file of its own. What peers hold is
+better; what is too old is not used; and a damaged file is set aside and named.
+
+A change of one instance writes its whole list, so there is a bound on what is written in a second, whatever changes:
+where all of many instances' lists change all the time, the copy is some seconds older.
+"""
+
+import logging
+import sqlite3
+import threading
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+
+import orjson
+
+from app.naming.wire.datum_codec import InstanceListCodec
+from distro.errors import CodecError
+from distro.types import Datum
+
+LOG = logging.getLogger(__name__)
+FILE_NAME = "warm.sqlite3"
+FLUSH_MS = 500
+UNITS_PER_S = 4_000
+"""An instance is a unit, 4 to 5 us of work: in the long run at most a fiftieth of a core goes into the store."""
+UNITS_PER_LIST = 5
+"""What a list costs beside its instances."""
+UNITS_SAVED_MAX = UNITS_PER_S * FLUSH_MS // 1_000
+UNITS_WITHOUT_END = 1 << 60
+SLICE_BYTES = 96 * 1024
+"""JSON made in a row, in about a millisecond; then the other threads have their turn."""
+BYTES_PER_PART = 1_024
+"""What the making of a part costs beside its bytes."""
+ROWS_PER_FLUSH_MAX = 2_000
+KEYS_TAKEN_MAX = 64
+SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS datum (key TEXT PRIMARY KEY, body BLOB NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS alive (one INTEGER PRIMARY KEY CHECK (one = 1), at_ms INTEGER NOT NULL)",
+)
+ALIVE_MS = 10_000
+"""How often it is noted that this member runs: the store of a quiet cluster must not look old."""
+
+ReadDatums = Callable[[Iterable[str]], Iterable[Datum]]
+
+
+class WarmStore:
+    """Keeps the latest datum of each key. ``changed`` comes from any thread, the rest from the naming timer's."""
+
+    def __init__(self, folder: Path, codec: InstanceListCodec, read: ReadDatums, wall_ms: Callable[[], int]) -> None:
+        self._path = folder / FILE_NAME
+        self._codec = codec
+        self._read = read
+        self._wall_ms = wall_ms
+        self._lock = threading.Lock()
+        self._dirty: dict[str, None] = {}
+        self._queue: deque[str] = deque()
+        """Taken from the dirty ones, whose first to come is the first to be written."""
+        self._flush: Iterator[None] | None = None
+        """Under way, and since when."""
+        self._began_ms = 0
+        self._now_ms = 0
+        self._units = UNITS_SAVED_MAX
+        """What may be written now; below zero after a long list, and then others wait."""
+        self._connection: sqlite3.Connection | None = None
+        self._alive_ms = -ALIVE_MS
+        self._outdated = False
+        self._failing = False
+
+    def load(self, age_ms_max: int, now_ms: int) -> Iterator[Datum]:
+        """The datums of the last run, if they are not older than ``age_ms_max``; each instance has just been heard of.
+
+        A file that cannot be read is set aside, and none are given.
+        """
+        if not self._path.exists():
+            return
+        try:
+            with closing(sqlite3.connect(self._path)) as connection:
+                alive = connection.execute("SELECT at_ms FROM alive").fetchone()
+                rows = connection.execute("SELECT key, body FROM datum").fetchall()
+        except sqlite3.Error as error:
+            self._set_aside(str(error))
+            return
+        if alive is None or type(alive[0]) is not int or alive[0] < self._wall_ms() - age_ms_max:
+            LOG.info("%s is too old, its %d instance lists are not used", self._path, len(rows))
+            self._outdated = True
+            return
+        for key, body in rows:
+            try:
+                datum = self._codec.decode(key, orjson.loads(zlib.decompress(body)), now_ms)
+            except (CodecError, orjson.JSONDecodeError, zlib.error, TypeError) as error:
+                LOG.warning("%s: the list %r cannot be read and is left out: %s", self._path, str(key)[:200], error)
+                continue
+            yield datum
+
+    def _set_aside(self, why: str) -> None:
+        aside = self._path.with_suffix(f".damaged-{self._wall_ms()}")
+        self._path.rename(aside)
+        for suffix in ("-wal", "-shm"):
+            self._path.with_name(FILE_NAME + suffix).unlink(missing_ok=True)
+        LOG.warning("%s cannot be read (%s); it is now %s, and this member starts without it", self._path, why, aside)
+
+    def open(self) -> None:
+        """Begin to write. A disk that takes nothing costs warmth, not service."""
+        try:
+            # Not this store's loss if the machine dies: the process's end is what it is for.
+            self._connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = OFF")
+            for statement in SCHEMA:
+                self._connection.execute(statement)
+            if self._outdated:  # or the next note of this run's life would make them look fresh
+                self._connection.execute("DELETE FROM datum")
+        except sqlite3.Error as error:
+            LOG.warning("%s cannot be written; this member starts empty after a restart of all: %s", self._path, error)
+            self._connection = None
+
+    def changed(self, key: str) -> None:
+        """The list of a key is another now. Returns at once."""
+        with self._lock:
+            self._dirty[key] = None
+
+    def tick(self, now_ms: int) -> int:
+        """Write some of what changed; return when to come again, which is at once when there is more to do."""
+        if self._connection is None:
+            with self._lock:
+                self._dirty.clear()
+            return now_ms + FLUSH_MS
+        if self._flush is None:
+            earned = (now_ms - self._began_ms) * UNITS_PER_S // 1_000
+            self._units = min(self._units + earned, UNITS_SAVED_MAX)
+            self._began_ms, self._flush = now_ms, self._write()
+        self._now_ms = now_ms
+        flush, self._flush = self._flush, None
+        if next(flush, True):
+            return max(self._began_ms + FLUSH_MS, now_ms)
+        self._flush = flush
+        return now_ms
+
+    def close(self, now_ms: int) -> None:
+        """Write the rest and close. May be called twice."""
+        if self._connection is None:
+            return
+        self._now_ms, self._alive_ms, self._failing = now_ms, -ALIVE_MS, False
+        flushes, self._flush = [self._flush or self._write()], None
+        while flushes:
+            self._units = UNITS_WITHOUT_END
+            deque(flushes.pop(), maxlen=0)
+            if (self._queue or self._dirty) and not self._failing:
+                flushes.append(self._write())
+        self._connection.close()
+        self._connection = None
+
+    def _next_key(self) -> str | None:
+        with self._lock:
+            if not self._queue:
+                self._queue.extend(islice(self._dirty, KEYS_TAKEN_MAX))
+                for key in self._queue:
+                    del self._dirty[key]
+            if not self._queue:
+                return None
+            key = self._queue.popleft()
+            self._dirty.pop(key, None)  # what changed since it was taken is written with it
+        return key
+
+    def _write(self) -> Iterator[None]:
+        """Write what the units allow, in one transaction; between the parts of the work others have their turn."""
+        due: list[str] = []
+        rows: list[tuple[str, bytes]] = []
+        left = SLICE_BYTES
+        while self._units > 0 and len(due) < ROWS_PER_FLUSH_MAX and (key := self._next_key()) is not None:
+            due.append(key)
+            self._units -= UNITS_PER_LIST
+            for datum in self._read([key]):
+                self._units -= len(datum.value.held) + len(datum.value.tombstones)
+                packer, packed = zlib.compressobj(1), []
+                for part in self._codec.encode_parts(datum, self._now_ms, versioned=True):
+                    packed.append(packer.compress(part))
+                    left -= len(part) + BYTES_PER_PART
+                    if left <= 0:
+                        yield
+                        left = SLICE_BYTES
+                rows.append((key, b"".join([*packed, packer.flush()])))
+        if due or self._now_ms - self._alive_ms >= ALIVE_MS:
+            self._commit(due, rows)
+
+    def _commit(self, due: list[str], rows: list[tuple[str, bytes]]) -> None:
+        assert self._connection is not None, "nothing is written without one"
+        self._alive_ms = self._now_ms
+        gone = [(key,) for key in set(due) - {row[0] for row in rows}]
+        try:
+            self._connection.execute("BEGIN")
+            self._connection.execute("INSERT OR REPLACE INTO alive VALUES (1, ?)", (self._wall_ms(),))
+            self._connection.executemany("INSERT OR REPLACE INTO datum VALUES (?, ?)", rows)
+            self._connection.executemany("DELETE FROM datum WHERE key = ?", gone)
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if not self._failing:  # said once, not twice a second
+                LOG.warning("%s does not take %d instance lists: %s", self._path, len(rows), error)
+            self._failing = True
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            with self._lock:
+                self._dirty.update(dict.fromkeys(due))
+            return
+        self._failing = False

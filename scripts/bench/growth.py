@@ -1,0 +1,376 @@
+"""Does a request cost more when more is held? CPU time without sockets, and what a million instances take.
+
+Each bed is a process of its own with a node that runs as ever (timers, warm store) and the HTTP server on a loop; the
+requests' bytes are given to a connection that has no socket. Beds take turns in short runs, and the best run of each
+counts. Prints a table: CPU-us per request and its ratio to the first bed of the group.
+
+held N: ``register`` puts in an instance that is not there, ``beat`` is a light one, ``list`` is of ten hosts, all of
+    random ones among N in services of ten; "same 100": a hundred of them, five times. What others cost more is the
+    machine's: their memory is not in its caches.
+one of N: the same in one service of N instances; no list, which is longer there.
+million: memory after registering them over HTTP in 10,000 and in 100 services, and of that one full collection of
+    garbage; then the health check in virtual time, CPU per 5 s with every instance beating each 5 s, and longest slice.
+
+sockets: ``register`` of the same instances, ``beat`` and ``list`` from wrk, one instance after the other, at nodes that
+    hold so many; CPU of the node's processes, the kernel's part of it included.
+
+    python -m scripts.bench.growth --turns 7
+    python -m scripts.bench.growth --parts sockets --seconds 4
+    python -m scripts.bench.growth --parts million --instances 1000000
+"""
+
+import argparse
+import asyncio
+import gc
+import json
+import multiprocessing
+import os
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from app.config.settings import read_settings
+from app.http.factory import create_app
+from app.http.server.connection import HttpConnection
+from app.http.server.server import HttpServer
+from app.http.server.worker import GC_THRESHOLDS, SWITCH_INTERVAL_S
+from app.naming.health.beat_check import BeatCheck, Judgement
+from app.naming.model.keys import instance_key
+from app.naming.model.model import Held
+from app.naming.registry.operations import DeregisterInstance, RegisterInstance
+from app.naming.registry.registry import Registry
+from app.naming.service import NamingService
+from app.node import Node
+from scripts.bench.growth_sockets import measure_sockets, print_sockets
+
+GROUP = "DEFAULT_GROUP@@"
+HELD = (100, 10_000, 100_000)
+HOSTS = 10
+ONE_OF = (10, 10_000)
+CHUNK = 500
+"""Requests in a run: so few that their bytes stay in the cache, where they would be when they come from a socket."""
+NEAR = ", same 100"
+KINDS = ("beat", "list", f"beat{NEAR}", f"list{NEAR}", "register")
+"""The last one changes services, whose lists are then made anew."""
+RUNS_PER_TURN = 8
+BEAT_MS = 5_000
+WARM_UP_S, MEASURED_S = 20, 40
+"""Of the health check's virtual time."""
+HEADERS = "Host: 127.0.0.1:8848\r\nUser-Agent: Nacos-Java-Client:v1.4.1\r\nClient-Version: Nacos-Java-Client:v1.4.1\r\n"
+METADATA = "%7B%22zone%22%3A%22a%22%7D"
+
+
+def ip_of(number: int) -> str:
+    return f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+
+
+def rss_mb() -> float:
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1024**2
+
+
+class NoSocket(asyncio.Transport):
+    """Counts what is written, and looks at the first bytes of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers = 0
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return ("127.0.0.1", 5) if name == "peername" else default
+
+    def write(self, data: Any) -> None:
+        self.answers += bytes(data[:15]) == b"HTTP/1.1 200 OK"
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def abort(self) -> None:
+        pass
+
+
+class Bed:
+    """A node with ``held`` instances in ``services`` services, instance k in service k modulo their count."""
+
+    def __init__(self, folder: str, held: int, services: int) -> None:
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        self.held, self.services = held, services
+        keys = {"nacos.standalone": "true", "rollcall.data.dir": folder, "rollcall.announce": "false"}
+        self.node = Node(read_settings(keys, {}))
+        self.node.start()
+        self.node.durable.update_switch("check", "false", here_only=True)  # or who sends no beats is gone in 30 s
+        app = create_app(self.node)
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        loop = asyncio.get_running_loop()
+        self.server = HttpServer(app, self.node, loop, 100)
+        self.connection = HttpConnection(self.server)
+        self.socket = NoSocket()
+        self.connection.connection_made(self.socket)
+        self.random = random.Random(held)
+
+    def close(self) -> None:
+        self.server.stop()
+        self.node.stop()
+
+    def service_of(self, number: int) -> str:
+        return f"{GROUP}bench-{number % self.services}"
+
+    def request(self, kind: str, number: int) -> bytes:
+        service = f"serviceName={self.service_of(number).replace('@', '%40')}&namespaceId=public"
+        where = f"{service}&clusterName=DEFAULT&ip={ip_of(number)}&port=8080"
+        match kind:
+            case "register":
+                asked = f"{where}&groupName=DEFAULT_GROUP&weight=1.0&enable=true&healthy=true&ephemeral=true"
+                line = f"POST /nacos/v1/ns/instance?{asked}&metadata={METADATA}&app=unknown"
+            case "beat":
+                line = f"PUT /nacos/v1/ns/instance/beat?{where}"
+            case _:
+                line = f"GET /nacos/v1/ns/instance/list?{service}&clusters=&healthyOnly=false&udpPort=0"
+        return f"{line} HTTP/1.1\r\n{HEADERS}\r\n".encode()
+
+    def cpu_us(self, kind: str, numbers: list[int]) -> float:
+        """CPU time of the whole process per request, each of which must be answered with 200."""
+        requests = [self.request(kind, number) for number in numbers]
+        receive, answers = self.connection.data_received, self.socket.answers
+        begun_s = time.process_time()
+        for one in requests:
+            receive(one)
+        took_s = time.process_time() - begun_s
+        if self.socket.answers - answers != len(requests):
+            raise SystemExit(f"{kind}: {self.socket.answers - answers} of {len(requests)} were answered with 200")
+        return took_s / len(requests) * 1e6
+
+    def fill(self, kind: str = "register") -> None:
+        """Send a request for each instance: clients have been there for a while when something is measured."""
+        for start in range(0, self.held, CHUNK):
+            self.cpu_us(kind, list(range(start, min(start + CHUNK, self.held))))
+
+    def run(self, kind: str) -> float:
+        """One run among random instances; what it registers is not there before, nor afterwards."""
+        kind, _, near = kind.partition(", ")
+        if kind != "register":
+            numbers = [self.random.randrange(self.held) for _ in range(HELD[0] if near else CHUNK)]
+            return self.cpu_us(kind, (numbers * CHUNK)[:CHUNK])
+        first = self.held + self.random.randrange(self.held)
+        numbers = [first + number * max(self.services // CHUNK, 1) for number in range(CHUNK)]
+        took_us = self.cpu_us(kind, numbers)
+        for number in numbers:
+            self.node.naming.deregister(DeregisterInstance(self.service_of(number), ip_of(number), 8080))
+        return took_us
+
+
+def serve_bed(pipe: Connection, folder: str, held: int, services: int) -> None:
+    """A bed's process: runs what it is told, until it is told None."""
+
+    async def serve() -> None:
+        bed = Bed(folder, held, services)
+        with closing(bed):
+            bed.fill()
+            bed.fill("beat")
+            if services > 1:
+                bed.fill("list")
+            while (kind := pipe.recv()) is not None:
+                pipe.send(bed.run(kind))
+                await asyncio.sleep(0)
+
+    asyncio.run(serve())
+
+
+@dataclass
+class Row:
+    name: str
+    kinds: tuple[str, ...]
+    held: int
+    services: int
+    best_us: dict[str, float] = field(default_factory=dict)
+
+
+@contextmanager
+def beds_of(rows: list[Row]) -> Iterator[list[Connection]]:
+    context = multiprocessing.get_context("spawn")
+    pipes, processes = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            for number, row in enumerate(rows):
+                ours, theirs = context.Pipe()
+                data = f"{folder}/{number}"
+                process = context.Process(target=serve_bed, args=(theirs, data, row.held, row.services))
+                process.start()
+                theirs.close()
+                pipes.append(ours)
+                processes.append(process)
+            yield pipes
+        finally:
+            for pipe in pipes:
+                pipe.send(None)
+            for process in processes:
+                process.join()
+
+
+def measure_requests(turns: int) -> list[Row]:
+    rows = [Row(f"held {count:,}", KINDS, count, max(count // HOSTS, 1)) for count in HELD]
+    no_list = tuple(kind for kind in KINDS if not kind.startswith("list"))
+    rows += [Row(f"one of {count:,}", no_list, count, 1) for count in ONE_OF]
+    with beds_of(rows) as pipes:
+        for kind in KINDS:
+            for _ in range(turns):
+                for row, pipe in zip(rows, pipes, strict=True):
+                    for _ in range(RUNS_PER_TURN if kind in row.kinds else 0):
+                        pipe.send(kind)
+                        row.best_us[kind] = min(pipe.recv(), row.best_us.get(kind, float("inf")))
+    return rows
+
+
+def print_rows(rows: list[Row]) -> None:
+    print(f"{'CPU-us per request':20}" + "".join(f"{kind:>18}" for kind in KINDS))
+    first = rows[0]
+    for row in rows:
+        first = row if row.name.split()[0] != first.name.split()[0] else first
+        cells = [
+            f"{row.best_us[kind]:.1f} ({row.best_us[kind] / first.best_us[kind]:.2f})" if kind in row.kinds else "-"
+            for kind in KINDS
+        ]
+        print(f"{row.name:20}" + "".join(f"{cell:>18}" for cell in cells))
+
+
+# --- a million ------------------------------------------------------------------------------------------
+
+
+def serve_memory(pipe: Connection, folder: str, held: int, services: int) -> None:
+    """What a node with so many instances takes, registered over HTTP, no list asked for."""
+
+    async def serve() -> None:
+        bed = Bed(folder, held, services)
+        with closing(bed):
+            before_mb, begun_s = rss_mb(), time.process_time()
+            bed.fill()
+            figures = {"rss_mb": rss_mb(), "grew_mb": rss_mb() - before_mb, "cpu_s": time.process_time() - begun_s}
+            begun_s = time.perf_counter()
+            figures["found"] = gc.collect()
+            figures["collection_s"] = time.perf_counter() - begun_s
+            pipe.send(figures)
+
+    asyncio.run(serve())
+
+
+class Virtual:
+    """Services whose instances all beat every five seconds after their registration, in virtual time."""
+
+    def __init__(self, held: int, services: int) -> None:
+        self.now_ms = 0
+        self.registry = Registry("127.0.0.1:8848~1")
+        naming = NamingService(self.registry, lambda: self.now_ms, lambda _event: None)
+        self.turns: list[list[Held]] = [[] for _ in range(BEAT_MS)]
+        for number in range(held):
+            self.now_ms = number * BEAT_MS // held
+            name, ip = f"{GROUP}bench-{number % services}", ip_of(number)
+            naming.register(RegisterInstance(name, ip, 8080, metadata={"zone": "a"}))
+            service = self.registry.get("public", name)
+            assert service is not None
+            self.turns[self.now_ms].append(service.held[instance_key(ip, 8080, "DEFAULT")])
+        self.check = BeatCheck(self.registry, self.complain)
+
+    def complain(self, event: object) -> None:
+        raise SystemExit(f"nobody fell silent, but: {event}")
+
+    def second(self) -> tuple[float, float]:
+        """Let a second pass, then check; return the check's CPU time and its longest slice, in ms."""
+        for _ in range(1_000):
+            self.now_ms += 1
+            now_ms = self.now_ms
+            for held in self.turns[now_ms % BEAT_MS]:
+                held.beat_ms = held.heard_ms = now_ms
+        longest_s, begun_s = 0.0, time.process_time()
+        while True:
+            slice_s = time.process_time()
+            again_ms = self.check.tick(self.now_ms, lambda: Judgement(True, self.now_ms, lambda _name: True))
+            longest_s = max(longest_s, time.process_time() - slice_s)
+            if again_ms > self.now_ms:
+                return (time.process_time() - begun_s) * 1e3, longest_s * 1e3
+
+
+def serve_check(pipe: Connection, _folder: str, held: int, services: int) -> None:
+    gc.disable()
+    world = Virtual(held, services)
+    for _ in range(WARM_UP_S):
+        world.second()
+    seconds = [world.second() for _ in range(MEASURED_S)]
+    windows = [sum(cpu_ms for cpu_ms, _ in seconds[at : at + 5]) for at in range(0, MEASURED_S, 5)]
+    pipe.send(
+        {
+            "cpu_ms_per_5_s": statistics.mean(windows),
+            "worst_5_s_ms": max(windows),
+            "longest_slice_ms": max(longest_ms for _, longest_ms in seconds),
+        }
+    )
+
+
+def in_process(target: Callable[[Connection, str, int, int], None], held: int, services: int) -> dict[str, float]:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    with tempfile.TemporaryDirectory() as folder:
+        process = context.Process(target=target, args=(theirs, folder, held, services))
+        process.start()
+        theirs.close()
+        figures: dict[str, float] = ours.recv()
+        process.join()
+    return figures
+
+
+def measure_million(instances: int) -> dict[str, dict[str, float]]:
+    found = {}
+    for services in (10_000, 100):
+        for name, target in (("memory", serve_memory), ("health check", serve_check)):
+            found[f"{name}, {services:,} services"] = in_process(target, instances, services)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--parts", default="requests,sockets,million")
+    parser.add_argument("--seconds", type=int, default=3, help="of each run of the part sockets")
+    parser.add_argument("--instances", type=int, default=1_000_000)
+    parser.add_argument("--out", type=Path, help="where to write the figures as JSON")
+    options = parser.parse_args()
+    figures: dict[str, Any] = {}
+    if "requests" in options.parts.split(","):
+        rows = measure_requests(options.turns)
+        print_rows(rows)
+        figures["requests"] = {row.name: row.best_us for row in rows}
+    if "sockets" in options.parts.split(","):
+        socket_rows = measure_sockets(HELD, options.seconds, options.turns)
+        print_sockets(socket_rows)
+        figures["sockets"] = {row.held: row.best_us for row in socket_rows}
+    if "million" in options.parts.split(","):
+        figures["million"] = measure_million(options.instances)
+        for name, found in figures["million"].items():
+            print(f"{name}: " + ", ".join(f"{key} {value:,.1f}" for key, value in found.items()))
+    if options.out:
+        options.out.write_text(json.dumps(figures, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

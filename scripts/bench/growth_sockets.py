@@ -1,0 +1,97 @@
+"""The part ``sockets`` of ``bench_growth.py``: what a request costs a node that holds more, under the load of wrk."""
+
+import contextlib
+import http.client
+import json
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from scripts.bench.idle import cpu_s
+from scripts.bench.load import LoadError, Mode, Wrk, find_wrk
+from scripts.bench.peers import Target, our_node
+
+HOSTS = 10
+KINDS = ("register", "beat", "list")
+CONNECTIONS = 32
+PORT = 21_700
+PORTS_APART = 10
+FILL_S = 10
+"""A run of registrations this long puts 100,000 instances there; it is repeated until all are."""
+FILLS_MAX = 12
+TAIL_S = 0.3
+CALL_TIMEOUT_S = 10.0
+
+
+@dataclass
+class SocketRow:
+    held: int
+    best_us: dict[str, float] = field(default_factory=dict)
+    """CPU-us per request of each kind, the best run."""
+
+
+def _call(target: Target, method: str, path: str) -> bytes:
+    host, _, port = target.addresses[0].rpartition(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=CALL_TIMEOUT_S)
+    with contextlib.closing(connection):
+        connection.request(method, f"/nacos/v1/ns{path}")
+        answer = connection.getresponse()
+        body = answer.read()
+    if answer.status != 200:
+        raise LoadError(f"{method} {path} is answered {answer.status} {body[:200]!r}")
+    return body
+
+
+def _mode(kind: str, held: int) -> Mode:
+    return Mode(kind, kind, kind, services=held // HOSTS, hosts=HOSTS)
+
+
+def _fill(target: Target, wrk: Wrk, held: int) -> None:
+    """Register all of them. Nobody is removed for its silence: only some loads beat."""
+    _call(target, "PUT", "/operator/switches?entry=check&value=false")
+    for _ in range(FILLS_MAX):
+        wrk.run(target.addresses[0], _mode("register", held), CONNECTIONS, max(FILL_S * held // 100_000, 1))
+        if json.loads(_call(target, "GET", "/operator/metrics"))["instanceCount"] == held:
+            return
+    raise LoadError(f"{target.addresses[0]} does not hold {held:,} instances after {FILLS_MAX} runs")
+
+
+@contextlib.contextmanager
+def _nodes(count: int) -> Iterator[list[Target]]:
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        yield [stack.enter_context(our_node(PORT + number * PORTS_APART, folder)) for number in range(count)]
+
+
+def measure_sockets(helds: Sequence[int], seconds: int, turns: int) -> list[SocketRow]:
+    """Nodes of their own take turns.
+
+    Raises:
+        LoadError: wrk is missing, or an answer was not as it should be.
+    """
+    wrk = Wrk(find_wrk())
+    rows = [SocketRow(held) for held in helds]
+    with _nodes(len(rows)) as nodes:
+        for row, node in zip(rows, nodes, strict=True):
+            _fill(node, wrk, row.held)
+        for kind in KINDS:
+            for turn in range(turns + 1):
+                for row, node in zip(rows, nodes, strict=True):
+                    before_s = sum(map(cpu_s, node.pids()))
+                    run = wrk.run(node.addresses[0], _mode(kind, row.held), CONNECTIONS, seconds)
+                    time.sleep(TAIL_S)
+                    took_us = (sum(map(cpu_s, node.pids())) - before_s) / run.requests * 1e6
+                    if run.refused or run.errors:
+                        raise LoadError(f"{run.refused + run.errors} calls of {kind} failed")
+                    if turn:  # the first warms up: lists are made in it
+                        row.best_us[kind] = min(took_us, row.best_us.get(kind, took_us))
+    return rows
+
+
+def print_sockets(rows: Sequence[SocketRow]) -> None:
+    print(f"{'CPU-us, with sockets':20}" + "".join(f"{kind:>18}" for kind in KINDS))
+    for row in rows:
+        cells = [f"{row.best_us[kind]:.1f} ({row.best_us[kind] / rows[0].best_us[kind]:.2f})" for kind in KINDS]
+        print(f"{f'held {row.held:,}':20}" + "".join(f"{cell:>18}" for cell in cells))

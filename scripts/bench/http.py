@@ -1,0 +1,222 @@
+"""How fast is the HTTP API, and what does a request cost, beside real Nacos 1.4 and r-nacos?
+
+Starts a node, the other servers, and then three members; all run idle but the one that wrk loads. For every load and
+number of connections they take turns: instances are put there, a run whose answers are all looked at warms the server
+up, and a second run is measured. Prints tables of medians: requests a second, p50 and p99 as wrk sees them, CPU time of
+a request (user and system of all processes and threads, of a cluster of all members) and its ratios, bytes of an
+answer, and how many answers were bad. Exit code 1 when one of ours was, 2 when nothing could be measured.
+
+    python -m scripts.bench.http --rnacos PATH --out http.json --plot docs/http.svg
+    python -m scripts.bench.http --modes beat,mixed --connections 32 --seconds 5 --peers none
+"""
+
+import argparse
+import contextlib
+import http.client
+import importlib.util
+import json
+import shlex
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+
+from scripts.bench.idle import cpu_s
+from scripts.bench.load import MODES, LoadError, Mode, Wrk, fill, find_wrk
+from scripts.bench.peers import OURS, CannotStart, Target, nacos, our_cluster, our_node, rnacos
+from scripts.bench.report import (
+    ALONE,
+    CLUSTER,
+    PLACES,
+    Results,
+    Row,
+    Sample,
+    machine,
+    machine_line,
+    overview,
+    plot,
+    tables,
+)
+
+PEERS = ("nacos", "rnacos")
+TAIL_S = 0.5
+"""What a load leaves to be done, such as telling other members, belongs to its cost."""
+RUN_S_MAX = 10
+"""Lists are asked for without beats, and instances may live for 15 s without."""
+PORTS_APART = 200
+FAILURES = (LoadError, OSError, http.client.HTTPException)
+"""Of a server under load."""
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+# --- measuring -------------------------------------------------------------------------------------
+
+
+def measure(target: Target, row: Row, wrk: Wrk, options: argparse.Namespace) -> None:
+    """One turn of a server, added to its row; of one that fails there is nothing to add."""
+    try:
+        fill(target.addresses, row.mode)
+        row.wrong += wrk.run(target.addresses[0], row.mode, row.connections, options.warm_s, check=True).wrong
+        pids = target.pids()
+        before_s = sum(map(cpu_s, pids))
+        run = wrk.run(target.addresses[0], row.mode, row.connections, options.seconds)
+        time.sleep(TAIL_S)
+        sample = Sample(run, sum(map(cpu_s, pids)) - before_s)
+    except FAILURES as error:
+        row.failed += 1
+        say(f"{row.mode.title}, {row.connections} connections: {target.name} fails: {error!r}")
+        return
+    row.samples.append(sample)
+    say(
+        f"{row.mode.title}, {row.connections} connections, {target.name}: {sample.req_s:,.0f}/s, "
+        f"p99 {run.p99_ms:.2f} ms, {sample.cpu_us:.1f} CPU-µs, {sample.bytes:,.0f} bytes, bad {sample.bad + row.wrong}"
+    )
+
+
+def break_in(target: Target, wrk: Wrk, options: argparse.Namespace) -> None:
+    """Put every load on a server for a while: a Java virtual machine gets several times faster by it."""
+    if not options.break_in_s:
+        return
+    try:
+        for mode in options.modes:
+            fill(target.addresses, mode)
+            wrk.run(target.addresses[0], mode, options.connections[0], options.break_in_s)
+    except FAILURES as error:
+        say(f"{target.name} fails before it is measured: {error!r}")
+
+
+def measure_all(place: str, targets: Sequence[Target], results: Results, wrk: Wrk, options: argparse.Namespace) -> None:
+    """Every load at every server; each turn another one comes first."""
+    say(f"== {PLACES[place]}: {', '.join(target.name for target in targets)}")
+    for target in targets:
+        break_in(target, wrk, options)
+    for mode in options.modes:
+        for connections in options.connections:
+            # All have their row before the first is measured, so that tables keep their order.
+            rows = [results.row(place, mode, connections, target.name) for target in targets]
+            for turn in range(options.turns):
+                first = turn % len(targets)
+                ordered = list(zip(targets, rows, strict=True))
+                for target, row in ordered[first:] + ordered[:first]:
+                    measure(target, row, wrk, options)
+
+
+@contextlib.contextmanager
+def lone_servers(options: argparse.Namespace, folder: Path) -> Iterator[list[Target]]:
+    """Our node, and those of the others that can be started; of one that cannot, say why."""
+    with contextlib.ExitStack() as stack:
+        targets = [stack.enter_context(our_node(options.port, folder))]
+        starts = []
+        if "rnacos" in options.peers and options.rnacos is not None:
+            starts.append(("r-nacos", rnacos(options.rnacos, options.port + PORTS_APART, folder)))
+        elif "rnacos" in options.peers:
+            say("r-nacos is left out: --rnacos says where its program is")
+        if "nacos" in options.peers:
+            starts.append(("Nacos 1.4", nacos(options.port + 2 * PORTS_APART, folder)))
+        for name, start in starts:
+            try:
+                targets.append(stack.enter_context(start))
+            except CannotStart as error:
+                say(f"{name} is left out: {error}")
+        yield targets
+
+
+def run(wrk: Wrk, options: argparse.Namespace) -> Results:
+    """Start what is asked for, one place after the other, and measure it."""
+    results = Results(OURS)
+    with tempfile.TemporaryDirectory(prefix="rollcall-bench-") as name:
+        if ALONE in options.places:
+            with lone_servers(options, Path(name)) as targets:
+                measure_all(ALONE, targets, results, wrk, options)
+        if CLUSTER in options.places:
+            with our_cluster(options.port + 3 * PORTS_APART, Path(name)) as target:
+                measure_all(CLUSTER, [target], results, wrk, options)
+    return results
+
+
+# --- the command -----------------------------------------------------------------------------------
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--modes", type=_modes, default=list(MODES.values()), help=f"of {','.join(MODES)} (all)")
+    parser.add_argument("--connections", type=_counts, default=[32, 500], help="32,500 unless said")
+    parser.add_argument("--places", type=_words(PLACES), default=list(PLACES), help=f"of {','.join(PLACES)} (all)")
+    parser.add_argument("--peers", type=_words((*PEERS, "none")), default=list(PEERS), help="of nacos,rnacos or none")
+    parser.add_argument("--rnacos", type=lambda text: Path(text).absolute(), metavar="PATH", help="r-nacos's program")
+    parser.add_argument("--seconds", type=int, default=6, help=f"of each measured run (6), at most {RUN_S_MAX}")
+    parser.add_argument("--warm-s", type=int, default=2, help="of the run before each of them (2)")
+    parser.add_argument("--break-in-s", type=int, default=3, help="of each load before the first run of all (3)")
+    parser.add_argument("--turns", type=int, default=3, help="of which the medians are taken (3)")
+    parser.add_argument("--threads", type=int, default=1, help="of wrk (1)")
+    parser.add_argument("--java", action="store_true", help="send all headers of the Java library, not a few")
+    parser.add_argument(
+        "--port", type=int, default=22_248, help="the first of those used; up to 2,200 above, 600 below"
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write all figures there as JSON")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw CPU times there, as .svg or .png")
+    options = parser.parse_args()
+    if min(options.seconds, options.warm_s, options.turns, options.threads) < 1:
+        parser.error("seconds, turns and threads are 1 or more")
+    if options.seconds + options.warm_s > RUN_S_MAX:
+        parser.error(f"--seconds and --warm-s are at most {RUN_S_MAX} together, or instances would expire")
+    if min(options.connections) < options.threads:
+        parser.error("wrk needs a connection for each of its threads")
+    if options.plot is not None and options.plot.suffix not in (".svg", ".png"):
+        parser.error("a plot is an .svg or a .png")
+    if options.plot is not None and importlib.util.find_spec("matplotlib") is None:
+        parser.error("a plot needs matplotlib, which the extra `audit` brings")
+    if lost := [path for path in (options.out, options.plot) if path is not None and not path.parent.is_dir()]:
+        parser.error(f"there is no folder for {lost[0]}")
+    return options
+
+
+def _words(known: Collection[str]) -> Callable[[str], list[str]]:
+    def parse(text: str) -> list[str]:
+        words = text.split(",")
+        if unknown := [word for word in words if word not in known]:
+            raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(known)}")
+        return words
+
+    return parse
+
+
+def _modes(text: str) -> list[Mode]:
+    return [MODES[word] for word in _words(MODES)(text)]
+
+
+def _counts(text: str) -> list[int]:
+    if not all(word.isdecimal() and int(word) for word in text.split(",")):
+        raise argparse.ArgumentTypeError("numbers with commas between")
+    return [int(word) for word in text.split(",")]
+
+
+def main() -> int:
+    """Measure and print."""
+    options = _options()
+    # What was started is stopped also when this is told to end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        results = run(Wrk(find_wrk(), options.threads, options.java), options)
+    except (LoadError, CannotStart) as error:
+        say(str(error))
+        return 2
+    found = machine()
+    print(machine_line(found), overview(results), tables(results), sep="\n\n", flush=True)
+    if options.out is not None:
+        said = {"machine": found, "command": shlex.join(sys.argv), "rows": results.as_list()}
+        options.out.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+    if options.plot is not None and results.rows:
+        plot(results, options.plot)
+    if not results.rows:
+        return 2
+    return 1 if results.bad_of_ours else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

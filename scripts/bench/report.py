@@ -1,0 +1,276 @@
+"""What ``bench_http.py`` says: medians of turns, ratios, tables, JSON and a plot."""
+
+import os
+import platform
+import re
+import statistics
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from scripts.bench.load import Mode, WrkRun
+
+ALONE, CLUSTER = "alone", "cluster"
+PLACES = {ALONE: "Standalone", CLUSTER: "Through one member of three, CPU of all three added up"}
+LABEL_WIDTH = 12
+Key = tuple[str, str, int, str]
+"""Place, mode, connections, server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One turn: what wrk saw, and what the server's processes used meanwhile."""
+
+    run: WrkRun
+    cpu_s: float
+
+    @property
+    def req_s(self) -> float:
+        return self.run.requests / self.run.seconds
+
+    @property
+    def cpu_us(self) -> float:
+        """For each request."""
+        return self.cpu_s * 1e6 / self.run.requests
+
+    @property
+    def bytes(self) -> float:
+        """Of each answer, with its head."""
+        return self.run.bytes / self.run.requests
+
+    @property
+    def bad(self) -> int:
+        """Refusals and errors."""
+        return self.run.refused + self.run.errors
+
+
+@dataclass(slots=True)
+class Row:
+    """One server under one load: the turns that were measured."""
+
+    place: str
+    mode: Mode
+    connections: int
+    server: str
+    samples: list[Sample] = field(default_factory=list)
+    wrong: int = 0
+    """Answers that were not what they should be, among those looked at before the measured runs."""
+    failed: int = 0
+    """Turns of which there are no figures."""
+
+    @property
+    def key(self) -> Key:
+        return self.place, self.mode.name, self.connections, self.server
+
+    def median(self, figure: Callable[[Sample], float]) -> float:
+        return statistics.median(map(figure, self.samples))
+
+    @property
+    def cpu_us(self) -> float:
+        return self.median(lambda one: one.cpu_us)
+
+    @property
+    def bad(self) -> int:
+        """Answers of all turns together, and turns that failed."""
+        return self.wrong + self.failed + sum(one.bad for one in self.samples)
+
+    def as_dict(self, times_ours: float | None, times_alone: float | None) -> dict[str, Any]:
+        """The medians, and every turn. Shape: see the keys."""
+        return {
+            "place": self.place,
+            "mode": self.mode.name,
+            "connections": self.connections,
+            "server": self.server,
+            "req_s": round(self.median(lambda one: one.req_s)),
+            "p50_ms": round(self.median(lambda one: one.run.p50_ms), 3),
+            "p99_ms": round(self.median(lambda one: one.run.p99_ms), 3),
+            "max_ms": round(max(one.run.max_ms for one in self.samples), 3),
+            "cpu_us": round(self.cpu_us, 2),
+            "bytes": round(self.median(lambda one: one.bytes)),
+            "bad": self.bad,
+            "cpu_times_ours": times_ours,
+            "cpu_times_alone": times_alone,
+            "turns": [{**asdict(one.run), "cpu_s": round(one.cpu_s, 3)} for one in self.samples],
+        }
+
+
+class Results:
+    """All rows of a run, in the order in which they were measured."""
+
+    def __init__(self, ours: str) -> None:
+        self._ours = ours
+        self._rows: dict[Key, Row] = {}
+
+    def row(self, place: str, mode: Mode, connections: int, server: str) -> Row:
+        """The row of that load, which may be new."""
+        made = Row(place, mode, connections, server)
+        return self._rows.setdefault(made.key, made)
+
+    @property
+    def rows(self) -> list[Row]:
+        """Those that have figures."""
+        return [row for row in self._rows.values() if row.samples]
+
+    @property
+    def bad_of_ours(self) -> int:
+        return sum(row.bad for row in self._rows.values() if row.server == self._ours)
+
+    def times_ours(self, row: Row) -> float | None:
+        """How many times our CPU time a server needs for the same load."""
+        return self._times(row, self._rows.get((row.place, row.mode.name, row.connections, self._ours)))
+
+    def times_alone(self, row: Row) -> float | None:
+        """How many times the CPU time of a node by itself a cluster needs for the same load."""
+        if row.place == ALONE:
+            return None
+        return self._times(row, self._rows.get((ALONE, row.mode.name, row.connections, row.server)))
+
+    @staticmethod
+    def _times(row: Row, other: Row | None) -> float | None:
+        if other is None or not other.samples or not other.cpu_us:
+            return None
+        return round(row.cpu_us / other.cpu_us, 2)
+
+    def as_list(self) -> list[dict[str, Any]]:
+        return [row.as_dict(self.times_ours(row), self.times_alone(row)) for row in self.rows]
+
+
+# --- tables ------------------------------------------------------------------------------------------
+
+
+def tables(results: Results) -> str:
+    """A Markdown table for each place; ``bytes`` are those of an answer."""
+    parts = []
+    for place, title in PLACES.items():
+        if rows := [row for row in results.rows if row.place == place]:
+            ratio = "CPU, times ours" if place == ALONE else "CPU, times standalone"
+            times = results.times_ours if place == ALONE else results.times_alone
+            parts.append(f"{title}:\n\n" + "\n".join(_table(rows, ratio, times)))
+    return "\n\n".join(parts) + "\n"
+
+
+def overview(results: Results) -> str:
+    """A Markdown table for each number of connections, a line a load and a column a server, short enough for a page."""
+    parts = []
+    for connections in dict.fromkeys(row.connections for row in results.rows):
+        rows = [row for row in results.rows if row.connections == connections]
+        columns = list(dict.fromkeys(map(_column, rows)))
+        lines: dict[str, dict[str, str]] = {}
+        for row in rows:
+            req_s, p99_ms = row.median(lambda one: one.req_s), row.median(lambda one: one.run.p99_ms)
+            cells = lines.setdefault(row.mode.title, {})
+            cells[_column(row)] = f"{row.cpu_us:,.1f} / {req_s:,.0f} / {p99_ms:,.1f}"
+        head = [f"| {' | '.join(['load', *columns])} |", f"|{'---|' * (len(columns) + 1)}"]
+        body = [f"| {' | '.join([load, *(cells.get(one, '') for one in columns)])} |" for load, cells in lines.items()]
+        parts.append(
+            f"{connections} connections, CPU-µs per request / requests per second / p99 ms:\n\n"
+            + "\n".join(head + body)
+        )
+    return "\n\n".join(parts) + "\n"
+
+
+def _column(row: Row) -> str:
+    return row.server if row.place == ALONE else f"{row.server}, one of three"
+
+
+def _table(rows: Iterable[Row], ratio: str, times: Callable[[Row], float | None]) -> Iterable[str]:
+    yield f"| load | connections | server | req/s | p50 ms | p99 ms | CPU-µs per request | {ratio} | bytes | bad |"
+    yield "|---|---|---|---|---|---|---|---|---|---|"
+    for row in rows:
+        against = times(row)
+        figures = (
+            row.mode.title,
+            str(row.connections),
+            row.server,
+            f"{row.median(lambda one: one.req_s):,.0f}",
+            f"{row.median(lambda one: one.run.p50_ms):.2f}",
+            f"{row.median(lambda one: one.run.p99_ms):.2f}",
+            f"{row.cpu_us:.1f}",
+            "" if against is None else f"{against:.2f}",
+            f"{row.median(lambda one: one.bytes):,.0f}",
+            str(row.bad),
+        )
+        yield f"| {' | '.join(figures)} |"
+
+
+# --- the machine -------------------------------------------------------------------------------------
+
+
+def machine() -> dict[str, str | int]:
+    """Where this runs."""
+    return {
+        "cores": len(os.sched_getaffinity(0)),
+        "model": cpu_model(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")),
+        "memory_mb": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20,
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+    }
+
+
+def cpu_model(cpuinfo: str) -> str:
+    """The processor's name in ``/proc/cpuinfo``; the architecture where it has none there."""
+    found = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
+    return found[1].strip() if found else platform.machine()
+
+
+def machine_line(found: Mapping[str, str | int]) -> str:
+    return (
+        f"{found['cores']} cores of {found['model']}, {found['memory_mb']} MB, Linux {found['kernel']}, "
+        f"Python {found['python']}"
+    )
+
+
+# --- the plot ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The bars of one colour: the CPU time of each load, None where it was not measured."""
+
+    title: str
+    cpu_us: tuple[float | None, ...]
+
+
+def series(results: Results) -> tuple[int, list[str], list[Series]]:
+    """What the plot shows: the fewest connections, the loads, and the bars of every server."""
+    rows = results.rows
+    connections = min(row.connections for row in rows)
+    shown = [row for row in rows if row.connections == connections]
+    modes = {row.mode.name: row.mode.title for row in shown}
+    by_column: dict[str, dict[str, float]] = {}
+    for row in shown:
+        by_column.setdefault(_column(row), {})[row.mode.name] = row.cpu_us
+    drawn = [Series(column, tuple(map(found.get, modes))) for column, found in by_column.items()]
+    return connections, list(modes.values()), drawn
+
+
+def plot(results: Results, path: Path) -> None:
+    """Draw the CPU time of a request, a group of bars a load; the suffix says the format.
+
+    Raises:
+        ImportError: matplotlib, of the extra ``audit``, is not installed.
+    """
+    from matplotlib.figure import Figure
+
+    connections, loads, drawn = series(results)
+    figure = Figure(figsize=(11, 5), layout="constrained")
+    axes = figure.subplots()
+    width = 0.8 / len(drawn)
+    for index, one in enumerate(drawn):
+        _bars(axes, one.title, [at + (index - (len(drawn) - 1) / 2) * width for at in range(len(loads))], width, one)
+    axes.set_yscale("log")
+    axes.set_ylabel("CPU-µs per request (logarithmic)")
+    axes.set_title(f"CPU time of a request, {connections} connections; less is better")
+    axes.set_xticks(range(len(loads)), [textwrap.fill(load, LABEL_WIDTH) for load in loads])
+    axes.margins(y=0.12)
+    axes.legend(ncols=len(drawn), loc="upper left", fontsize="small")
+    # Without the day, so that a file changes only with its figures.
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=120)
+
+
+def _bars(axes: Any, title: str, at: Sequence[float], width: float, drawn: Series) -> None:
+    known = [(place, value) for place, value in zip(at, drawn.cpu_us, strict=True) if value]
+    bars = axes.bar([place for place, _ in known], [value for _, value in known], width, label=title)
+    axes.bar_label(bars, [f"{value:.0f}" for _, value in known], fontsize=7)

@@ -1,0 +1,307 @@
+"""Do beats stay quick while something large, slow or dead is beside them?
+
+A node takes a steady, light load of beats from a process of its own, at first by itself, then while something disturbs
+it, by turns: a peer sends datums of 10,000 instances; all of 100,000 instances are fetched; people look at every page;
+a service grows to 10,000 instances while it is listed; of three members the owner of a third of the services hangs.
+Prints a table: times of beats (p50, p99, max in ms) undisturbed and disturbed, and how late the event loop was. Exit
+code 1 when a beat was not answered as it should be, or a disturbed p99 is over the limit.
+
+    python -m scripts.chaos.latency --seconds 10 --turns 3
+    python -m scripts.chaos.latency --cases large-datums,owner-hangs
+
+"late" is by how much the load itself was late to send what was due (p99): with other work on the machine, a part of all
+that is measured is its scheduler.
+"""
+
+import argparse
+import contextlib
+import http.client
+import json
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from distro.mapper import DistroMapper
+from scripts.chaos.disturbers import Disturber, disturbing
+from scripts.support.beat_load import Beaten, Figures, Herd, beating, figures
+from scripts.support.member_processes import CONTEXT_PATH, MemberProcess, local_members
+
+LIMIT_MS = 50.0
+HERD = Herd(services=90, hosts=10)
+MEMBERS = 3
+HANGS_S = 6.0
+AFTER_S = 4.0
+"""What the cluster does when the owner goes on counts, too."""
+SETTLED_TIMEOUT_S = 60.0
+CALL_TIMEOUT_S = 30.0
+POLL_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A time without, or with, a disturbance; the lag of the loop after it, and how often the loop was late in it."""
+
+    begin_s: float
+    end_s: float
+    lag_max_ms: float
+    late: int
+
+
+@dataclass(slots=True)
+class Course:
+    """One case as it went."""
+
+    name: str
+    calm: list[Stretch] = field(default_factory=list)
+    disturbed: list[Stretch] = field(default_factory=list)
+    done: list[dict[str, float]] = field(default_factory=list)
+    """What the disturbers counted, each turn."""
+
+
+class Node:
+    """One running member, for the calls that the drill itself makes."""
+
+    def __init__(self, member: MemberProcess) -> None:
+        self.member = member
+        self.address = member.address
+
+    def call(self, method: str, path: str, **parameters: object) -> bytes:
+        """The body of an answer 200."""
+        host, _, port = self.address.rpartition(":")
+        connection = http.client.HTTPConnection(host, int(port), timeout=CALL_TIMEOUT_S)
+        with contextlib.closing(connection):
+            connection.request(method, f"{CONTEXT_PATH}{path}?{urlencode(parameters)}")
+            answer = connection.getresponse()
+            body = answer.read()
+        if answer.status != 200:
+            raise RuntimeError(f"{method} {path} is answered {answer.status} {body[:200]!r}")
+        return body
+
+    def register(self, herd: Herd) -> None:
+        for service, ip in herd.instances():
+            self.call("POST", "/v1/ns/instance", serviceName=service, ip=ip, port=8080)
+
+    def metrics(self) -> dict[str, Any]:
+        counters: dict[str, Any] = json.loads(self.call("GET", "/v1/ns/operator/metrics"))
+        return counters
+
+    def holds(self, herd: Herd) -> bool:
+        return int(self.metrics()["instanceCount"]) >= herd.services * herd.hosts
+
+    def sees_all_up(self) -> bool:
+        nodes = json.loads(self.call("GET", "/v1/core/cluster/nodes"))["data"]
+        return [one["state"] for one in nodes] == ["UP"] * MEMBERS
+
+    def owner_of(self, service: str) -> str:
+        answer = json.loads(self.call("GET", "/v1/ns/operator/distro/server", serviceName=f"DEFAULT_GROUP@@{service}"))
+        owner: str = answer["responsibleServer"]
+        return owner
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def wait_for(check: Callable[[], bool], lacking: str) -> None:
+    deadline_s = time.monotonic() + SETTLED_TIMEOUT_S
+    while True:
+        with contextlib.suppress(OSError, RuntimeError, http.client.HTTPException):
+            if check():
+                return
+        if time.monotonic() > deadline_s:
+            raise RuntimeError(lacking)
+        time.sleep(POLL_S)
+
+
+# --- the cases -------------------------------------------------------------------------------------
+
+
+def stretch(node: Node, pass_time: Callable[[], None]) -> Stretch:
+    """Let time pass, and see what the loop's meter says of it."""
+    before = node.metrics()["loopLate"]
+    begin_s = time.time()
+    pass_time()
+    end_s = time.time()
+    after = node.metrics()
+    return Stretch(begin_s, end_s, after["loopLagMaxMs"], after["loopLate"] - before)
+
+
+def disturb(disturber: Disturber, seconds: float, course: Course) -> None:
+    disturber.go()
+    time.sleep(seconds)
+    course.done.append(disturber.halt())
+
+
+def alone(name: str, options: argparse.Namespace, folder: Path) -> tuple[Course, Beaten]:
+    """A standalone node, and a disturber of that kind."""
+    member = MemberProcess(options.port, folder, settings={"nacos.standalone": "true"})
+    course = Course(name)
+    try:
+        member.start()
+        member.wait_ready()
+        node = Node(member)
+        with disturbing(name, node.address) as disturber:
+            # After what the disturber needs, which takes longer than instances live without a beat.
+            node.register(HERD)
+            with beating(node.address, HERD, options.rate) as load:
+                for _ in range(options.turns):
+                    course.calm.append(stretch(node, lambda: time.sleep(options.seconds)))
+                    course.disturbed.append(stretch(node, lambda: disturb(disturber, options.seconds, course)))
+                return course, load.end()
+    finally:
+        member.kill_all()
+
+
+def owner_hangs(name: str, options: argparse.Namespace, folder: Path) -> tuple[Course, Beaten]:
+    """Three members. One hangs, while beats for all services, and writes to them, go to another."""
+    course = Course(name)
+    with local_members(MEMBERS, options.port, folder) as members:
+        for member in members:
+            member.start()
+        for member in members:
+            member.wait_ready()
+        nodes = [Node(member) for member in members]
+        asked, victim = nodes[1], nodes[0]
+        for node in nodes:
+            wait_for(node.sees_all_up, f"{node.address} does not see all others")
+        asked.register(HERD)
+        with beating(asked.address, HERD, options.rate) as load:
+            for node in nodes:
+                wait_for(lambda node=node: node.holds(HERD), f"{node.address} does not hold all")  # type: ignore[misc]
+            with disturbing("writes", asked.address, HERD.name, str(HERD.services)) as writers:
+                for _ in range(options.turns):
+                    wait_for(lambda: all_settled(nodes), "the members do not settle")
+                    course.calm.append(stretch(asked, lambda: time.sleep(options.seconds)))
+                    course.disturbed.append(stretch(asked, lambda: hang(victim, writers, course)))
+            return course, load.end()
+
+
+def all_settled(nodes: Sequence[Node]) -> bool:
+    """Whether each sees all others, and all agree that each service has the owner that it has while all are UP."""
+    addresses = tuple(sorted(node.address for node in nodes))
+    mapper = DistroMapper.over(addresses[0], addresses, False)
+    services = [f"{HERD.name}-{number}" for number in range(HERD.services)]
+    owners = [mapper.map_srv(f"DEFAULT_GROUP@@{service}") for service in services]
+    # One service of each owner tells.
+    telling = dict(zip(owners, services, strict=True))
+    return all(
+        node.sees_all_up() and all(node.owner_of(service) == owner for owner, service in telling.items())
+        for node in nodes
+    )
+
+
+def hang(victim: Node, writers: Disturber, course: Course) -> None:
+    """The owner is stopped for a while, and goes on."""
+    pids = victim.member.pids()
+    victim.member.signal(signal.SIGSTOP, pids)
+    try:
+        disturb(writers, HANGS_S, course)
+    finally:
+        victim.member.signal(signal.SIGCONT, pids)
+    time.sleep(AFTER_S)
+
+
+Case = Callable[[str, argparse.Namespace, Path], tuple[Course, Beaten]]
+CASES: dict[str, tuple[str, Case]] = {
+    "large-datums": ("a peer PUTs datums of 10,000 instances", alone),
+    "snapshots": ("GET /distro/datums of 100,000 instances", alone),
+    "cold-pages": ("8 clients on cold pages, 100,000 instances", alone),
+    "growth": ("a service grows to 10,000, 4 clients list it", alone),
+    "owner-hangs": ("an owner hangs for 6 s, 8 clients write", owner_hangs),
+}
+
+
+# --- the table -------------------------------------------------------------------------------------
+
+
+def within(beaten: Beaten, stretches: Sequence[Stretch]) -> Figures:
+    return figures([ms for one in stretches for ms in beaten.between(one.begin_s, one.end_s)], LIMIT_MS)
+
+
+def row(course: Course, beaten: Beaten) -> str:
+    """One line of the table."""
+    cells = [CASES[course.name][0]]
+    for stretches in (course.calm, course.disturbed):
+        timed = within(beaten, stretches)
+        cells.append(f"{timed.p50_ms:.2f} / {timed.p99_ms:.1f} / {timed.max_ms:.1f}")
+        late = [ms for one in stretches for ms in beaten.late_between(one.begin_s, one.end_s)]
+        cells.append(f"{figures(late, LIMIT_MS).p99_ms:.1f}")
+        cells.append(f"{max(one.lag_max_ms for one in stretches):.0f} / {sum(one.late for one in stretches)}")
+    return f"| {' | '.join(cells)} |"
+
+
+HEADER = (
+    "| disturbance | calm p50 / p99 / max ms | late ms | loop lag max ms / late | "
+    "disturbed p50 / p99 / max ms | late ms | loop lag max ms / late |\n|---|---|---|---|---|---|---|"
+)
+
+
+def judge(course: Course, beaten: Beaten) -> list[str]:
+    """What is wrong with how a case went."""
+    wrong = [f"{course.name}: {count} beats: {text}" for text, count in beaten.failures.items()]
+    p99_ms = within(beaten, course.disturbed).p99_ms
+    if p99_ms > LIMIT_MS:
+        wrong.append(f"{course.name}: p99 of {p99_ms:.1f} ms")
+    return wrong
+
+
+def _tell(course: Course, beaten: Beaten) -> None:
+    for number, (calm, disturbed, done) in enumerate(zip(course.calm, course.disturbed, course.done, strict=True), 1):
+        before, beside = within(beaten, [calm]), within(beaten, [disturbed])
+        say(
+            f"{course.name} {number}: p99 {before.p99_ms:.1f} -> {beside.p99_ms:.1f} ms, max {before.max_ms:.1f} -> "
+            f"{beside.max_ms:.1f} ms, {beside.slow} of {beside.count} over {LIMIT_MS:.0f} ms; done: {done}"
+        )
+
+
+# --- the command -----------------------------------------------------------------------------------
+
+
+def _cases(text: str) -> list[str]:
+    names = text.split(",")
+    if unknown := set(names) - CASES.keys():
+        raise argparse.ArgumentTypeError(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
+    return names
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--cases", type=_cases, default=list(CASES), help=f"of {','.join(CASES)} (all)")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each stretch, calm or disturbed (10)")
+    parser.add_argument("--turns", type=int, default=3, help="of calm and disturbed (3)")
+    parser.add_argument("--rate", type=int, default=300, help="beats a second (300)")
+    parser.add_argument("--port", type=int, default=24_848)
+    return parser.parse_args()
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="rollcall-latency-") as name:
+        yield Path(name)
+
+
+def main() -> int:
+    """Run the cases; 0 when all beats were answered in time."""
+    options = _options()
+    rows, wrong = [], []
+    for name in options.cases:
+        say(f"== {CASES[name][0]}")
+        with _folder() as folder:
+            course, beaten = CASES[name][1](name, options, folder)
+        _tell(course, beaten)
+        rows.append(row(course, beaten))
+        wrong += judge(course, beaten)
+    print("\n".join([HEADER, *rows]))
+    for text in wrong:
+        print(text)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

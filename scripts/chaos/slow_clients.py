@@ -1,0 +1,134 @@
+"""Clients that take their time, until the node ends their connections; each returns in a word how that went.
+
+For ``drill_sockets.py`` and its test.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import random
+import select
+
+from scripts.chaos.socket_attacks import Attack
+from scripts.support.raw_sockets import (
+    API,
+    CHUNKED_HEAD,
+    GOOD,
+    LISTED,
+    POLL_S,
+    SMALL_RECEIVE_BYTES,
+    Target,
+    Wrong,
+    cancelled,
+    connected,
+    reading,
+    request,
+    statuses,
+)
+
+DRIP_S = 1.0
+
+
+async def _dripped(target: Target, begin: bytes, drops: bytes) -> str:
+    """Send a byte now and then, until the node ends it; what it answered at last."""
+    async with connected(target) as raw, reading(raw) as answer:
+        with contextlib.suppress(ConnectionError):
+            await raw.send(begin)
+            for drop in itertools.cycle(drops):
+                await asyncio.wait((answer,), timeout=DRIP_S)
+                if answer.done():
+                    break
+                await raw.send(bytes((drop,)))
+        found = statuses(await answer)
+    if found != [408]:
+        raise Wrong(f"{begin[:60]!r} and then byte by byte: answered {found}")
+    return "408"
+
+
+async def slow_head(target: Target, rng: random.Random) -> str:
+    return await _dripped(target, rng.choice(GOOD)[: rng.randint(1, 60)], b"abcdefgh")
+
+
+async def slow_body(target: Target, rng: random.Random) -> str:
+    return await _dripped(target, request(f"{API}/list", "POST", b"", "Content-Length: 5000"), b"abcdefgh")
+
+
+async def slow_chunks(target: Target, rng: random.Random) -> str:
+    return await _dripped(target, CHUNKED_HEAD, b"1\r\nx\r\n")
+
+
+async def silent_body(target: Target, rng: random.Random) -> str:
+    """Ask for leave to send a body, get it, and send none."""
+    async with connected(target) as raw:
+        await raw.send(request(f"{API}/list", "POST", b"", "Content-Length: 10", "Expect: 100-continue"))
+        found = statuses(await raw.read_all())
+    if found != [100, 408]:
+        raise Wrong(f"a body that does not come is answered {found}")
+    return "408"
+
+
+async def unread(target: Target, rng: random.Random) -> str:
+    """Ask for much more than the system takes for a client, and read none of it."""
+    async with connected(target, SMALL_RECEIVE_BYTES) as raw:
+        sending = asyncio.ensure_future(raw.send(LISTED * 5_000))
+        try:
+            await raw.cut()
+        finally:
+            await cancelled(sending)
+    return "cut"
+
+
+async def sipped(target: Target, rng: random.Random) -> str:
+    """The same, but read a little of it every second."""
+    async with connected(target, SMALL_RECEIVE_BYTES) as raw:
+        sending = asyncio.ensure_future(raw.send(LISTED * 5_000))
+        poll = select.poll()
+        poll.register(raw.socket, select.POLLRDHUP)
+        try:
+            while not poll.poll(0):
+                with contextlib.suppress(BlockingIOError, ConnectionError):
+                    raw.socket.recv(500)
+                await asyncio.sleep(DRIP_S)
+        finally:
+            await cancelled(sending)
+    return "cut"
+
+
+async def after_refusal(target: Target, rng: random.Random) -> str:
+    """Go on sending after a refusal, for ever."""
+    async with connected(target) as raw:
+        await raw.send(b"nonsense\r\n\r\n")
+        async with reading(raw) as answer:
+            with contextlib.suppress(ConnectionError):
+                while True:
+                    await raw.send(rng.randbytes(1_000))
+                    await asyncio.sleep(POLL_S)
+            found = statuses(await answer)
+    if found != [400]:
+        raise Wrong(f"nonsense is answered {found}")
+    return "400"
+
+
+async def quiet(target: Target, rng: random.Random) -> str:
+    """Ask once, or not even that, and then do nothing."""
+    async with connected(target) as raw:
+        asks = rng.random() < 0.5
+        if asks:
+            await raw.send(GOOD[0])
+        found = statuses(await raw.read_all())
+    if found != [200] * asks:
+        raise Wrong(f"a quiet client is answered {found}")
+    return "closed"
+
+
+CUT: dict[str, tuple[Attack, float]] = {
+    "slow head": (slow_head, 10),
+    "slow body": (slow_body, 20),
+    "slow chunks": (slow_chunks, 20),
+    "body that does not come": (silent_body, 20),
+    "goes on after a refusal": (after_refusal, 2),
+    "reads nothing": (unread, 30),
+    "reads a little": (sipped, 30),
+    "quiet": (quiet, 75),
+}
+"""Each with the seconds after which the node may lose patience; ``app/http/server/connection.py`` has them."""

@@ -1,0 +1,281 @@
+"""Beats whose answers are timed, sent at a steady rate by a process of their own. For the drills beside this file.
+
+Few enough not to be a load: what is timed is the node, while something else disturbs it. Linux only.
+"""
+
+import argparse
+import collections
+import contextlib
+import itertools
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BEAT = "/nacos/v1/ns/instance/beat"
+CODE_OK = b'"code":10200'
+AGENT = "Nacos-Java-Client:v1.4.1"
+ANSWER_TIMEOUT_S = 10.0
+"""A beat that is not answered within that counts with this time, and as a failure."""
+SO_TIMESTAMPNS = 35
+"""Linux; not in Python's socket module. With it the kernel says when bytes arrived."""
+SECONDS_NS = 1_000_000_000
+ENDED_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Times of answers in ms."""
+
+    count: int
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+    slow: int
+    """How many took longer than the limit."""
+
+
+def figures(times_ms: Sequence[float], limit_ms: float) -> Figures:
+    """Sum up times, of which there must be one at least."""
+    ordered = sorted(times_ms)
+    count = len(ordered)
+    slow = sum(one > limit_ms for one in ordered)
+    return Figures(count, ordered[count // 2], ordered[min(count * 99 // 100, count - 1)], ordered[-1], slow)
+
+
+@dataclass(frozen=True, slots=True)
+class Beaten:
+    """What became of all beats of a load."""
+
+    answered: list[tuple[float, float]]
+    """When a beat was due (wall clock, s) and when it was answered, in ms from then."""
+    failures: dict[str, int]
+    late: list[tuple[float, float]]
+    """When a beat was due, and by how many ms the load itself was late to send it: so busy is the machine."""
+
+    def between(self, begin_s: float, end_s: float) -> list[float]:
+        """The times of beats that were due in a stretch of time."""
+        return [ms for due_s, ms in self.answered if begin_s <= due_s < end_s]
+
+    def late_between(self, begin_s: float, end_s: float) -> list[float]:
+        return [ms for due_s, ms in self.late if begin_s <= due_s < end_s]
+
+
+@dataclass(frozen=True, slots=True)
+class Herd:
+    """The instances that beat: ``services`` of ``hosts`` each."""
+
+    services: int
+    hosts: int
+    name: str = "beating"
+
+    def instances(self) -> Iterator[tuple[str, str]]:
+        """Service, without its group, and address of each; neighbours are of different services."""
+        for host in range(self.hosts):
+            for number in range(self.services):
+                yield f"{self.name}-{number}", f"10.{number // 250}.{number % 250}.{host + 1}"
+
+
+class BeatLoad:
+    """The load, as the process that starts it sees it."""
+
+    def __init__(self, address: str, herd: Herd, rate: int, connections: int) -> None:
+        words = [address, herd.name, herd.services, herd.hosts, rate, connections]
+        command = [sys.executable, "-m", "scripts.support.beat_load", *map(str, words)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
+
+    def end(self) -> Beaten:
+        """Send no more, and return what became of those sent."""
+        said, _ = self._process.communicate(timeout=ENDED_TIMEOUT_S)
+        if self._process.returncode != 0:
+            raise RuntimeError(f"the load ended with exit code {self._process.returncode}")
+        fields = json.loads(said)
+        return Beaten(
+            [(due_s, ms) for due_s, ms in fields["answered"]],
+            fields["failures"],
+            [(due_s, ms) for due_s, ms in fields["late"]],
+        )
+
+    def kill(self) -> None:
+        """End it whatever it does."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.communicate()
+
+
+@contextlib.contextmanager
+def beating(address: str, herd: Herd, rate: int = 300, connections: int = 16) -> Iterator[BeatLoad]:
+    """A load that ends with the block, if nobody ended it before."""
+    load = BeatLoad(address, herd, rate, connections)
+    try:
+        yield load
+    finally:
+        load.kill()
+
+
+# --- inside the process of its own -----------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Client:
+    """One kept connection, with at most one beat under way."""
+
+    socket: socket.socket
+    due_s: float
+    begun_s: float = 0.0
+    """From when the beat under way counts; 0 when there is none."""
+    came: bytearray = field(default_factory=bytearray)
+
+
+class _Sender:
+    """Sends, waits and notes; one thread."""
+
+    def __init__(self, address: str, herd: Herd, rate: int, connections: int) -> None:
+        host, _, port = address.rpartition(":")
+        self._at = host, int(port)
+        self._period_s = connections / rate
+        self._requests = itertools.cycle(
+            [
+                f"PUT {BEAT}?serviceName=DEFAULT_GROUP%40%40{service}&ip={ip}&port=8080 HTTP/1.1\r\n"
+                f"Host: {address}\r\nUser-Agent: {AGENT}\r\nContent-Length: 0\r\n\r\n".encode()
+                for service, ip in herd.instances()
+            ]
+        )
+        self._poll = select.epoll()
+        self._clients: dict[int, _Client] = {}
+        self._answered: list[tuple[float, float]] = []
+        self._late: list[tuple[float, float]] = []
+        self._failures: collections.Counter[str] = collections.Counter()
+        begin_s = time.time()
+        for number in range(connections):
+            self._connect(begin_s + number / rate)
+
+    def run(self) -> Beaten:
+        """Until standard input ends."""
+        self._poll.register(sys.stdin.fileno(), select.EPOLLIN)
+        going = True
+        while going or any(client.begun_s for client in self._clients.values()):
+            now_s = time.time()
+            if going:
+                self._send_due(now_s)
+            self._give_up(now_s)
+            for descriptor, _ in self._poll.poll(self._wait_s(time.time())):
+                if descriptor == sys.stdin.fileno():
+                    going = bool(os.read(descriptor, 1))
+                    if not going:
+                        self._poll.unregister(descriptor)
+                else:
+                    self._read(self._clients[descriptor])
+        return Beaten(self._answered, dict(self._failures), self._late)
+
+    def _wait_s(self, now_s: float) -> float:
+        due_s = min((one.due_s for one in self._clients.values() if not one.begun_s), default=now_s + 1)
+        return min(max(due_s - now_s, 0.0), 1.0)
+
+    def _connect(self, due_s: float) -> None:
+        opened = socket.create_connection(self._at, ANSWER_TIMEOUT_S)
+        opened.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        opened.setblocking(False)
+        self._clients[opened.fileno()] = _Client(opened, due_s)
+        self._poll.register(opened.fileno(), select.EPOLLIN)
+
+    def _send_due(self, now_s: float) -> None:
+        for client in self._clients.values():
+            if not client.begun_s and client.due_s <= now_s:
+                sent_s = time.time()
+                self._late.append((client.due_s, (sent_s - client.due_s) * 1_000))
+                # It was free: that it comes late is not the node's doing.
+                self._send(client, sent_s)
+
+    def _send(self, client: _Client, begun_s: float) -> None:
+        client.begun_s = begun_s
+        client.due_s += self._period_s
+        with contextlib.suppress(OSError):  # then its end is read
+            client.socket.send(next(self._requests))
+
+    def _give_up(self, now_s: float) -> None:
+        for client in list(self._clients.values()):
+            if client.begun_s and now_s - client.begun_s > ANSWER_TIMEOUT_S:
+                self._fail(client, "no answer", now_s)
+
+    def _fail(self, client: _Client, text: str, now_s: float) -> None:
+        self._failures[text] += 1
+        if client.begun_s:
+            self._answered.append((client.begun_s, max(now_s - client.begun_s, 0.0) * 1_000))
+        del self._clients[client.socket.fileno()]
+        client.socket.close()
+        self._connect(max(client.due_s, now_s))
+
+    def _read(self, client: _Client) -> None:
+        try:
+            data, extra, _, _ = client.socket.recvmsg(1 << 16, 64)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._fail(client, type(error).__name__, time.time())
+            return
+        if not data:
+            self._fail(client, "closed by the node", time.time())
+            return
+        client.came += data
+        if (text := _whole(client.came)) is None:
+            return
+        came_s = _arrival_s(extra)
+        begun_s, client.begun_s = client.begun_s, 0.0
+        client.came.clear()
+        self._answered.append((begun_s, max(came_s - begun_s, 0.0) * 1_000))
+        if text:
+            self._failures[text] += 1
+        if client.due_s < came_s:
+            # Due while the node kept us waiting: a client with a clock of its own would have sent it then.
+            self._send(client, client.due_s)
+
+
+def _whole(came: bytearray) -> str | None:
+    """What is wrong with an answer, nothing if it is the right one; None while it is not whole."""
+    head, split, body = bytes(came).partition(b"\r\n\r\n")
+    if not split:
+        return None
+    lines = head.split(b"\r\n")
+    length = next((int(line[15:]) for line in lines if line.lower().startswith(b"content-length:")), 0)
+    if len(body) < length:
+        return None
+    status = lines[0][9:12].decode("latin-1")
+    if status != "200":
+        return f"answered {status}"
+    return "" if CODE_OK in body else "answered 200 with another code"
+
+
+def _arrival_s(extra: list[tuple[int, int, bytes]]) -> float:
+    """When the kernel got the last of what was read: this process may have been waiting for a processor since."""
+    for level, kind, data in extra:
+        if level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS:
+            seconds = int.from_bytes(data[:8], sys.byteorder)
+            return seconds + int.from_bytes(data[8:16], sys.byteorder) / SECONDS_NS
+    return time.time()
+
+
+def main() -> int:
+    """Send beats until standard input ends; print what became of them as JSON."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("address")
+    parser.add_argument("name")
+    for name in ("services", "hosts", "rate", "connections"):
+        parser.add_argument(name, type=int)
+    options = parser.parse_args()
+    herd = Herd(options.services, options.hosts, options.name)
+    beaten = _Sender(options.address, herd, options.rate, options.connections).run()
+    print(json.dumps({"answered": beaten.answered, "failures": beaten.failures, "late": beaten.late}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,374 @@
+"""Writes a whole made dump, both rounds of every member, with faults planted in it and the list of what was planted.
+
+Memory is bounded by one block of instances and one buffer for each file: an instance's line is made once, and used for
+all members and rounds in which it is the same.
+"""
+
+import hashlib
+import random
+import zlib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+import orjson
+
+from app.audit.format.findings import FindingClass
+from app.audit.format.layout import member_folders, open_root, round_folder, taken_at_text
+from app.audit.format.manifest import MANIFEST_NAME, ROUNDS, Manifest, MemberDump, MemberState, Part, encode_manifest
+from app.audit.format.rows import Layer, encode_row
+from scripts.synthetic.faults import (
+    ALONE,
+    CORRUPT_FILE,
+    LATE,
+    OF_MEMBERS,
+    PLANTS,
+    UNTOLD,
+    Planted,
+    Planter,
+    View,
+    member_lists,
+    of_member,
+)
+from scripts.synthetic.services import (
+    GAP_MS,
+    REORDERED_EVERY,
+    MadeInstance,
+    MadeService,
+    MemberKind,
+    ServiceMaker,
+    beat_line,
+    reordered,
+)
+
+SHAPES = ("even", "skewed")
+VERSIONS = {MemberKind.ROLLCALL: "0.1.0", MemberKind.NACOS_1: "1.4.1", MemberKind.CATALOG: "2.3.1"}
+SKEWED_PART = 10
+"""With shape ``skewed`` one service holds one of so many instances."""
+BLOCK_INSTANCES = 1_000
+BUFFER_BYTES = 1 << 18
+GZIP_LEVEL, GZIP_WBITS = 1, zlib.MAX_WBITS | 16
+PLANT_INSTANCES_MIN, PLANT_INSTANCES_MAX = 4, 20
+"""In the services of one fault: each of two services of a DUPLICATE has the instance that it is about, and another."""
+
+
+@dataclass(frozen=True, slots=True)
+class MadeDump:
+    """What to make. ``faults`` are counts by the name of a finding class, ``CORRUPT_FILE`` or ``LATE``."""
+
+    out: str
+    instances: int
+    members: int = 3
+    seed: int = 1
+    per_service: int = 10
+    faults: Mapping[str, int] = field(default_factory=dict)
+    date: str = "2026-11-21"
+    kind: str = MemberKind.ROLLCALL
+    rows_per_part: int = 100_000
+    shape: str = "even"
+
+    @property
+    def addresses(self) -> list[str]:
+        return [f"10.0.{number >> 8}.{number & 255}:8848" for number in range(1, self.members + 1)]
+
+    def count(self, name: str) -> int:
+        return self.faults.get(name, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What was made. ``rows`` are of all members and rounds; ``bytes`` as they lie there, ``plain_bytes`` unpacked."""
+
+    folders: list[str]
+    planted: list[Planted]
+    services: int
+    instances: int
+    rows: int
+    bytes: int
+    plain_bytes: int
+
+
+def all_faults(count: int, members: int, kind: str = MemberKind.ROLLCALL) -> dict[str, int]:
+    """So many of each class; of what befalls whole members fewer, so that enough of them are left to compare."""
+    told = MemberKind(kind).tells_owners
+    needed = 2 if told else 3  # without owners a majority is needed
+    faults = {name: count for name in PLANTS if name != LATE and (told or name not in UNTOLD)}
+    faults[FindingClass.ABSENT_MEMBER] = max(0, min(count, members - needed, 1))
+    faults[CORRUPT_FILE] = max(0, min(count, members - needed - 1, 1))
+    sound = members - faults[FindingClass.ABSENT_MEMBER] - faults[CORRUPT_FILE]
+    faults[FindingClass.MEMBERSHIP] = min(count, sound - 1)
+    if sound < needed:
+        faults = {name: number for name, number in faults.items() if name in ALONE | OF_MEMBERS}
+    return {name: number for name, number in faults.items() if number > 0}
+
+
+def check_made(plan: MadeDump) -> None:
+    """Refuse what cannot be made, or could not be told apart afterwards.
+
+    Raises:
+        ValueError: with the reason.
+    """
+    known = {*PLANTS, *OF_MEMBERS}
+    if unknown := sorted(set(plan.faults) - known):
+        raise ValueError(f"no fault is named {', '.join(unknown)}; there are {', '.join(sorted(known))}, all and none")
+    if plan.shape not in SHAPES:
+        raise ValueError(f"a shape is one of {', '.join(SHAPES)}")
+    if plan.members < 1 or plan.instances < 0 or plan.per_service < 1 or plan.rows_per_part < 1:
+        raise ValueError("members, instances of a service and rows of a part are counted from 1, instances from 0")
+    told = MemberKind(plan.kind).tells_owners
+    wanted = {name for name, count in plan.faults.items() if count > 0}
+    if not told and wanted & UNTOLD:
+        raise ValueError(f"members of kind {plan.kind} tell neither owners nor beats: no OWNER, no STALE")
+    sound = plan.members - plan.count(FindingClass.ABSENT_MEMBER) - plan.count(CORRUPT_FILE)
+    needed = 1 if wanted <= ALONE | OF_MEMBERS else 2 if told else 3
+    if sound < needed:
+        raise ValueError(f"these faults leave {sound} members to compare, and need {needed}")
+    if plan.count(FindingClass.MEMBERSHIP) > max(0, sound - 1):
+        raise ValueError(f"of {sound} members at most {sound - 1} can list other members than the rest")
+    room = PLANT_INSTANCES_MIN * sum(plan.count(name) for name in PLANTS)
+    if plan.instances < room:
+        raise ValueError(f"{plan.instances} instances are too few for these faults; they need {room}")
+
+
+class PartWriter:
+    """Writes the parts of one member in one round. With ``damage`` its first file is not what its hash says."""
+
+    def __init__(self, filesystem: Any, folder: str, name: str, damage: int | None) -> None:
+        self.parts: list[Part] = []
+        self.plain_bytes = self.instances = 0
+        self._filesystem = filesystem
+        self._folder = folder
+        self._name = name
+        self._damage = damage
+        self._number = 0
+        self._file: Any = None
+        self._buffer: list[bytes] = []
+        self._buffered = self._rows = self._bytes = 0
+        filesystem.makedirs(f"{folder}/{name}", exist_ok=True)
+
+    def add(self, lines: bytes, rows: int, instances: int) -> None:
+        self._buffer.append(lines)
+        self._buffered += len(lines)
+        self._rows += rows
+        self.instances += instances
+        if self._buffered >= BUFFER_BYTES:
+            self._pack()
+
+    def end_part(self, number: int) -> None:
+        """Finish the part, if there is anything in it; the next one has this number."""
+        if self._rows:
+            self._pack()
+            last = self._gzip.flush()
+            damage = self._damage if self._number == 0 else None
+            written = last if damage is None else b"" if damage % 2 else bytes([*last[:-1], last[-1] ^ 1])
+            self._write(last, written)
+            self._file.close()
+            self.parts.append(Part(self._path, self._rows, self._bytes, self._hash.hexdigest()))
+            self._file, self._rows, self._bytes = None, 0, 0
+        self._number = number
+
+    @property
+    def _path(self) -> str:
+        return f"{self._name}/part-{self._number:05d}.jsonl.gz"
+
+    def _pack(self) -> None:
+        if self._file is None:
+            self._file = self._filesystem.open(f"{self._folder}/{self._path}", "wb")
+            self._gzip = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, GZIP_WBITS)
+            self._hash = hashlib.sha256()
+        packed = self._gzip.compress(b"".join(self._buffer))
+        self.plain_bytes += self._buffered
+        self._buffer, self._buffered = [], 0
+        self._write(packed, packed)
+
+    def _write(self, promised: bytes, written: bytes) -> None:
+        self._hash.update(promised)
+        self._bytes += len(promised)
+        self._file.write(written)
+
+
+class _Making:
+    """One dump on its way."""
+
+    def __init__(self, plan: MadeDump) -> None:
+        check_made(plan)
+        self.plan = plan
+        self.kind = MemberKind(plan.kind)
+        addresses, absent = plan.addresses, plan.count(FindingClass.ABSENT_MEMBER)
+        damaged = plan.count(CORRUPT_FILE)
+        self.members = addresses[: len(addresses) - absent]
+        self.absent = addresses[len(addresses) - absent :]
+        self.damaged = self.members[len(self.members) - damaged :]
+        self.sound = self.members[: len(self.members) - damaged]
+        self.maker = ServiceMaker(plan.seed, self.members, self.kind)
+        self.planter = Planter(plan.seed, self.maker, self.members, self.sound)
+        self.planter.plan({name: count for name, count in plan.faults.items() if name in PLANTS})
+        self.planted: list[Planted] = []
+        self.services = self.instances = self.part_rows = self.part_number = 0
+        self._sizes = random.Random(f"sizes {plan.seed}")
+        self.first_ms = int(datetime.fromisoformat(f"{plan.date}T03:15:00+00:00").timestamp() * 1000)
+        self.filesystem, root = open_root(plan.out)
+        self.folders = [
+            round_folder(root, plan.date, taken_at_text(self.first_ms + number * GAP_MS)) for number in range(ROUNDS)
+        ]
+        for folder in self.folders:
+            if self.filesystem.exists(folder):
+                raise FileExistsError(f"{folder} is there already")
+        names = member_folders(addresses)
+        self.writers = {
+            (number, member): PartWriter(
+                self.filesystem,
+                self.folders[number - 1],
+                names[member],
+                self._damage(number, member),
+            )
+            for number in range(1, ROUNDS + 1)
+            for member in self.members
+        }
+
+    def _damage(self, number: int, member: str) -> int | None:
+        """How the first file of a member is damaged in a round; in one of them, as each damaged file is a finding."""
+        index = self.damaged.index(member) if member in self.damaged else None
+        return index if index is not None and index % ROUNDS == number - 1 else None
+
+    def services_until_full(self) -> None:
+        """Make services, with the faults evenly among them, until there are as many instances as wanted."""
+        plan = self.plan
+        stride = plan.instances / (self.planter.left + 1)
+        next_plant = stride
+        while (left := plan.instances - self.instances) > 0:
+            room = left - PLANT_INSTANCES_MIN * self.planter.left
+            if self.planter.left and (self.instances >= next_plant or room <= 0):
+                extra = max(0, min(room, PLANT_INSTANCES_MAX - PLANT_INSTANCES_MIN, plan.per_service))
+                self._plant(PLANT_INSTANCES_MIN + (self._sizes.randrange(extra + 1) if extra else 0))
+                next_plant += stride
+            else:
+                wanted = self._sizes.randrange(1, 2 * plan.per_service)
+                if plan.shape == "skewed" and self.services == 0:
+                    wanted = max(1, plan.instances // SKEWED_PART)
+                self._service(self.maker.next_service(min(room, wanted)))
+            if self.part_rows >= plan.rows_per_part:
+                self._end_parts()
+        self._end_parts()
+
+    def _end_parts(self) -> None:
+        # All at once, so that a part has one number in both rounds.
+        self.part_number, self.part_rows = self.part_number + 1, 0
+        for writer in self.writers.values():
+            writer.end_part(self.part_number)
+
+    def _service(self, service: MadeService) -> None:
+        first = encode_row(self.maker.service_row(service))
+        for writer in self.writers.values():
+            writer.add(first, 1, 0)
+        turned = service.number % REORDERED_EVERY == 0
+        instances = self.maker.instances(service)
+        while block := list(islice(instances, BLOCK_INSTANCES)):
+            self._block(service, block, turned)
+            self.part_rows += len(block)
+        self.part_rows += 1
+        self.services += 1
+        self.instances += service.size
+
+    def _block(self, service: MadeService, block: list[MadeInstance], turned: bool) -> None:
+        lines = [encode_row(one.row) for one in block]
+        owned = [lines, lines]
+        if self.kind.tells_owners:
+            for index in range(ROUNDS):
+                owned[index] = [
+                    line if one.ages_ms is None else beat_line(line, one.ages_ms[index])
+                    for one, line in zip(block, lines, strict=True)
+                ]
+        copies = b"".join(reordered(one.row) for one in block) if turned else b"".join(lines)
+        for index in range(ROUNDS):
+            own = b"".join(owned[index])
+            for member in self.members:
+                bytes_ = own if member == service.owner else copies
+                self.writers[index + 1, member].add(bytes_, len(block), len(block))
+
+    def _plant(self, size: int) -> None:
+        name, views, planted = self.planter.next(size)
+        self.planted += planted
+        for view in views:
+            self._view(view)
+        if name == FindingClass.CORRUPT:
+            self._end_parts()
+
+    def _view(self, view: View) -> None:
+        for at, rows in view.rows.items():
+            lines = [row if isinstance(row, bytes) else encode_row(row) for row in rows]
+            seen = [row for row in rows if isinstance(row, dict) and row.get("layer") in (Layer.BOTH, Layer.VIEW)]
+            self.writers[at].add(b"".join(lines), len(lines), len(seen))
+        self.part_rows += 1 + view.service.size
+        self.services += 1
+        self.instances += view.service.size
+
+    def manifests(self) -> None:
+        """Write both manifests, and note what was planted in members as a whole."""
+        odd = self.sound[: self.plan.count(FindingClass.MEMBERSHIP)]
+        lists = member_lists(self.plan.addresses, self.absent, odd)
+        for index, member in enumerate(self.members):
+            for other in self.members[index + 1 :]:
+                if lists[member] != lists[other]:
+                    self.planted.append(of_member(FindingClass.MEMBERSHIP, [member, other]))
+        self.planted += [of_member(FindingClass.CORRUPT, [member]) for member in self.damaged]
+        self.planted += [of_member(FindingClass.ABSENT_MEMBER, [member]) for member in self.absent]
+        run = f"{random.Random(f'run {self.plan.seed}').getrandbits(64):016x}"
+        for number, folder in enumerate(self.folders, 1):
+            taken_ms = self.first_ms + (number - 1) * GAP_MS
+            dumps = [
+                MemberDump(
+                    address=member,
+                    state=MemberState.DUMPED,
+                    kind=self.kind.value,
+                    version=VERSIONS[self.kind],
+                    taken_ms=taken_ms + index,
+                    took_ms=40 + self.instances // 100,
+                    services=self.services,
+                    instances=self.writers[number, member].instances,
+                    members=lists[member],
+                    parts=self.writers[number, member].parts,
+                )
+                for index, member in enumerate(self.members)
+            ]
+            dumps += [MemberDump(one, MemberState.ABSENT, error="connection refused") for one in self.absent]
+            manifest = Manifest(run, self.plan.date, taken_at_text(taken_ms), number, ROUNDS, GAP_MS / 1000, dumps)
+            self.filesystem.pipe_file(f"{folder}/{MANIFEST_NAME}", encode_manifest(manifest))
+
+
+def planted_path(root: str, date: str) -> str:
+    return f"{root}/planted-{date}.jsonl"
+
+
+def make_dump(plan: MadeDump) -> Made:
+    """Make the dump; the same plan makes the same bytes.
+
+    Raises:
+        ValueError: it cannot be made.
+        FileExistsError: the folder of a round is there already.
+    """
+    making = _Making(plan)
+    making.services_until_full()
+    making.manifests()
+    planted = sorted(making.planted, key=lambda one: orjson.dumps(one.to_json()))
+    lines = [orjson.dumps(one.to_json(), option=orjson.OPT_APPEND_NEWLINE) for one in planted]
+    _, root = open_root(plan.out)
+    making.filesystem.pipe_file(planted_path(root, plan.date), b"".join(lines))
+    writers = making.writers.values()
+    return Made(
+        making.folders,
+        planted,
+        making.services,
+        making.instances,
+        sum(part.rows for writer in writers for part in writer.parts),
+        sum(part.bytes for writer in writers for part in writer.parts),
+        sum(writer.plain_bytes for writer in writers),
+    )
+
+
+def counts(planted: list[Planted]) -> dict[str, int]:
+    """Expected findings by class; those that do not last under LATE."""
+    return dict(sorted(Counter(one.finding_class if one.lasting else LATE for one in planted).items()))

@@ -1,0 +1,304 @@
+"""Faults to plant in a made dump, each in a service of its own, and what the check must find of each."""
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from app.audit.format.findings import FindingClass
+from app.audit.format.manifest import Seen
+from app.audit.format.rows import Layer
+from scripts.synthetic.services import GAP_MS, MadeInstance, MadeService, ServiceMaker
+
+CORRUPT_FILE = "CORRUPT_FILE"
+"""A fault of class CORRUPT in a file's bytes; ``CORRUPT`` itself is a row that cannot be read."""
+LATE = "LATE"
+STALE_SLACK_MS = 5_000
+ROUNDS = (1, 2)
+
+UNTOLD = frozenset({FindingClass.OWNER, FindingClass.STALE})
+"""Cannot be in dumps of members that tell neither owners nor beats."""
+OF_MEMBERS = frozenset({FindingClass.MEMBERSHIP, FindingClass.ABSENT_MEMBER, CORRUPT_FILE})
+"""Planted in a member as a whole, not in a service."""
+ALONE = frozenset({FindingClass.STALE, FindingClass.DRIFT, FindingClass.DUPLICATE, FindingClass.CORRUPT})
+"""Seen in one member alone; the others need a second one to differ from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """One finding that the check must make. ``members`` are those concerned, in order."""
+
+    finding_class: str
+    lasting: bool
+    namespace: str
+    service: str
+    cluster: str
+    ip: str
+    port: int | None
+    ephemeral: bool | None
+    members: list[str]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def of_member(finding_class: FindingClass, members: list[str]) -> Planted:
+    return Planted(finding_class.value, True, "", "", "", "", None, None, sorted(members))
+
+
+def of_service(finding_class: FindingClass, service: MadeService, members: list[str]) -> Planted:
+    return Planted(finding_class.value, True, service.namespace, service.name, "", "", None, None, sorted(members))
+
+
+def of_instance(finding_class: FindingClass, row: Mapping[str, Any], members: list[str], lasting: bool) -> Planted:
+    return Planted(
+        finding_class.value,
+        lasting,
+        row["namespace"],
+        row["service"],
+        row["cluster"],
+        row["ip"],
+        row["port"],
+        row["ephemeral"],
+        sorted(members),
+    )
+
+
+class View:
+    """The rows of one service at each member in each round; the faults change them in place.
+
+    A row is a dict, or bytes for what is no row. Row 0 is the service's own, row 1 the instance that faults are
+    planted in.
+    """
+
+    def __init__(self, maker: ServiceMaker, service: MadeService, members: list[str], instances: list[MadeInstance]):
+        self.service = service
+        self.target = instances[0].row
+        self.rows: dict[tuple[int, str], list[Any]] = {}
+        for number in ROUNDS:
+            for member in members:
+                rows = [dict(maker.service_row(service))]
+                for one in instances:
+                    told = one.ages_ms is not None and member == service.owner
+                    rows.append(one.row | ({"beat_age_ms": one.ages_ms[number - 1]} if told and one.ages_ms else {}))
+                self.rows[number, member] = rows
+
+    def change(self, number: int, member: str, **changes: Any) -> None:
+        rows = self.rows[number, member]
+        rows[1] = rows[1] | {name: value for name, value in changes.items() if value is not None}
+
+    def drop(self, number: int, member: str) -> None:
+        del self.rows[number, member][1]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a fault goes: the views of its services (two for a DUPLICATE of two groups), the member that is to depart,
+    all members that are compared, and which way of several."""
+
+    maker: ServiceMaker
+    views: list[View]
+    member: str
+    sound: list[str]
+    variant: int
+
+    @property
+    def view(self) -> View:
+        return self.views[0]
+
+    def version(self, later: int) -> str | None:
+        """The version that the target's owner gave out so many changes after (or before) the one in the rows."""
+        service = self.view.service
+        return self.maker.version(service.owner, service.number + 2 + later)
+
+
+def missing(place: Place) -> list[Planted]:
+    for number in ROUNDS:
+        place.view.drop(number, place.member)
+    return [of_instance(FindingClass.MISSING, place.view.target, [place.member], True)]
+
+
+def extra(place: Place) -> list[Planted]:
+    target = place.view.target
+    ghost = target | {"ip": f"172.{target['ip'].removeprefix('10.')}"}
+    for number in ROUNDS:
+        place.view.rows[number, place.member].append(ghost)
+    return [of_instance(FindingClass.EXTRA, ghost, [place.member], True)]
+
+
+def value(finding_class: FindingClass) -> Callable[[Place], list[Planted]]:
+    """One field that departs at a member, because a change did not come there."""
+
+    def plant(place: Place) -> list[Planted]:
+        target = place.view.target
+        metadata = {"zone": "elsewhere"} if place.variant % 2 else target["metadata"] | {"stage": "old"}
+        changes: dict[str, Any] = {
+            FindingClass.HEALTH: {"healthy": not target["healthy"]},
+            FindingClass.WEIGHT: {"weight": target["weight"] + 1},
+            FindingClass.METADATA: {"metadata": metadata},
+            FindingClass.ENABLED: {"enabled": not target["enabled"]},
+        }[finding_class]
+        for number in ROUNDS:
+            place.view.change(number, place.member, version=place.version(-1), **changes)
+        return [of_instance(finding_class, target, [place.member], True)]
+
+    return plant
+
+
+def owner(place: Place) -> list[Planted]:
+    """Two members that name themselves, or none: each names the next."""
+    sound, service = place.sound, place.view.service
+    named = {place.member: place.member}
+    if place.variant % 2:
+        named = {member: sound[(index + 1) % len(sound)] for index, member in enumerate(sound)}
+    for number in ROUNDS:
+        for member, claimer in named.items():
+            place.view.rows[number, member][0]["owner"] = claimer
+    concerned = sound if place.variant % 2 else [service.owner, place.member]
+    return [of_service(FindingClass.OWNER, service, concerned)]
+
+
+def drift(place: Place) -> list[Planted]:
+    """What is replicated differs from what is seen, or is not there; what is seen is what the others see."""
+    member = place.member if place.variant % 3 else place.view.service.owner
+    for number in ROUNDS:
+        rows = place.view.rows[number, member]
+        rows[1] = rows[1] | {"layer": Layer.VIEW.value}
+        if place.variant % 2 == 0:
+            changes = {"weight": rows[1]["weight"] + 1} if place.variant % 4 else {"metadata": {"zone": "elsewhere"}}
+            rows.insert(1, rows[1] | {"layer": Layer.DATUM.value} | changes)
+    return [of_instance(FindingClass.DRIFT, place.view.target, [member], True)]
+
+
+def stale(place: Place) -> list[Planted]:
+    holder, target = place.view.service.owner, place.view.target
+    first_ms = target["delete_timeout_ms"] + STALE_SLACK_MS + 1 + place.variant * 60_000
+    for number in ROUNDS:
+        place.view.change(number, holder, beat_age_ms=first_ms + (number - 1) * GAP_MS)
+    return [of_instance(FindingClass.STALE, target, [holder], True)]
+
+
+def duplicate(place: Place) -> list[Planted]:
+    """Twice at one member; or at all members in two services of one name."""
+    if len(place.views) == 1:
+        for number in ROUNDS:
+            rows = place.view.rows[number, place.member]
+            rows.append(rows[1])
+        return [of_instance(FindingClass.DUPLICATE, place.view.target, [place.member], True)]
+    first, second = place.views
+    same = {name: first.target[name] for name in ("ip", "port", "cluster")}
+    for rows in second.rows.values():
+        rows[1] = rows[1] | same
+    later = max(first, second, key=lambda view: view.service.name)
+    return [of_instance(FindingClass.DUPLICATE, later.target | same, place.sound, True)]
+
+
+def corrupt(place: Place) -> list[Planted]:
+    """A row that is none, in one round. Its file is ended after it, so that each has its own."""
+    without_ip = b'{"kind":"instance","layer":"both","namespace":"public","service":"DEFAULT_GROUP@@half"}\n'
+    cut = b'{"kind":"instance","layer":"both","namespace":"public","service":"DEFAULT_GROUP@@orders","clus\n'
+    line = (cut, without_ip, b"502 Bad Gateway\n")[place.variant % 3]
+    place.view.rows[ROUNDS[place.variant % 2], place.member].append(line)
+    return [of_member(FindingClass.CORRUPT, [place.member])]
+
+
+def late(place: Place) -> list[Planted]:
+    """A change that is under way in one round, or one in each of them: something differs, but does not last."""
+    view, member, target = place.view, place.member, place.view.target
+    ways = [
+        (FindingClass.HEALTH, (1,)),
+        (FindingClass.WEIGHT, (2,)),
+        (FindingClass.MISSING, (1,)),
+        (FindingClass.HEALTH, ROUNDS),
+        (FindingClass.WEIGHT, ROUNDS),
+        (FindingClass.MISSING, ROUNDS),  # told from one that lasts by its versions only
+    ]
+    finding_class, rounds = ways[place.variant % (len(ways) if place.maker.kind.tells_versions else len(ways) - 1)]
+    healthy, weight = target["healthy"], target["weight"]
+    if rounds == ROUNDS:  # what all but one hold in round 2 is another change later
+        for other in place.sound:
+            match finding_class:
+                case FindingClass.HEALTH:
+                    view.change(2, other, version=place.version(2), healthy=not healthy)
+                case FindingClass.WEIGHT:
+                    view.change(2, other, version=place.version(2), weight=weight + 2)
+                case _:
+                    view.change(2, other, version=place.version(2))
+    for number in rounds:
+        behind = place.version(-1 if number == 1 or rounds != ROUNDS else 1)
+        match finding_class:
+            case FindingClass.HEALTH:
+                flipped = not healthy if number == 1 or rounds != ROUNDS else healthy
+                view.change(number, member, version=behind, healthy=flipped)
+            case FindingClass.WEIGHT:
+                view.change(number, member, version=behind, weight=weight + 1)
+            case _:
+                view.drop(number, member)
+    return [of_instance(finding_class, target, [member], False)]
+
+
+PLANTS: dict[str, Callable[[Place], list[Planted]]] = {
+    FindingClass.MISSING: missing,
+    FindingClass.EXTRA: extra,
+    FindingClass.HEALTH: value(FindingClass.HEALTH),
+    FindingClass.WEIGHT: value(FindingClass.WEIGHT),
+    FindingClass.METADATA: value(FindingClass.METADATA),
+    FindingClass.ENABLED: value(FindingClass.ENABLED),
+    FindingClass.OWNER: owner,
+    FindingClass.DRIFT: drift,
+    FindingClass.STALE: stale,
+    FindingClass.DUPLICATE: duplicate,
+    FindingClass.CORRUPT: corrupt,
+    LATE: late,
+}
+
+
+class Planter:
+    """Plants faults of services one after the other, in an order that the seed decides."""
+
+    def __init__(self, seed: int, maker: ServiceMaker, members: list[str], sound: list[str]) -> None:
+        self._random = random.Random(f"faults {seed}")
+        self._maker = maker
+        self._members = members
+        self._sound = sound
+        self._due: list[tuple[str, int]] = []
+
+    def plan(self, faults: Mapping[str, int]) -> None:
+        self._due = [(name, variant) for name in PLANTS for variant in range(faults.get(name, 0))]
+        self._random.shuffle(self._due)
+
+    @property
+    def left(self) -> int:
+        return len(self._due)
+
+    def next(self, size: int) -> tuple[str, list[View], list[Planted]]:
+        """The next fault: its name, the rows of its services, of ``size`` instances together, what must be found."""
+        name, variant = self._due.pop()
+        holder = self._random.choice(self._sound)
+        others = [member for member in self._sound if member != holder]
+        alone = name in ALONE and self._random.random() < 0.5
+        member = self._random.choice(others) if others and not alone else holder
+        services = [self._maker.service_of(holder, size)]
+        if name == FindingClass.DUPLICATE and variant % 2:
+            services = [self._maker.service_of(holder, size - size // 2)]
+            services.append(self._maker.twin_of(services[0], size // 2))
+        views = [self._view(service) for service in services]
+        planted = PLANTS[name](Place(self._maker, views, member, self._sound, variant))
+        return name, views, planted
+
+    def _view(self, service: MadeService) -> View:
+        instances = [self._maker.instance(service, place, with_beats=place == 0) for place in range(service.size)]
+        return View(self._maker, service, self._members, instances)
+
+
+def member_lists(members: list[str], absent: list[str], odd: list[str]) -> dict[str, list[Seen]]:
+    """What each member that answers lists; the odd ones each differ from all others."""
+    agreed = [Seen(member, "DOWN" if member in absent else "UP") for member in members]
+    lists = {member: agreed for member in members if member not in absent}
+    for number, member in enumerate(odd):
+        if number == 0:
+            other = next(one for one in members if one != member and one not in absent)
+            lists[member] = [Seen(one.address, "SUSPICIOUS") if one.address == other else one for one in agreed]
+        else:
+            lists[member] = [*agreed, Seen(f"10.0.9.{number}:8848", "UP")]
+    return lists

@@ -1,0 +1,108 @@
+"""What a session is started with; that it starts is shown by the tests marked ``spark``."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.audit.check import session
+from app.audit.check.java import NoJava
+from app.audit.check.session import NoSpark, default_memory_mib, group_limit, open_session, spark_environ
+
+HOME = Path("/made/home")
+MIB = 1024**2
+
+
+@pytest.fixture(autouse=True)
+def plain_environ(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith(("SPARK_", "PYSPARK_"))]:
+        monkeypatch.delenv(name)
+
+
+def test_spark_uses_this_interpreter_and_the_loopback_address() -> None:
+    changes = spark_environ({}, HOME, is_local=True)
+    assert changes["JAVA_HOME"] == "/made/home"
+    assert changes["PYSPARK_PYTHON"] == changes["PYSPARK_DRIVER_PYTHON"] == sys.executable
+    assert changes["SPARK_LOCAL_IP"] == "127.0.0.1"
+
+
+def test_an_address_that_was_named_stays() -> None:
+    assert "SPARK_LOCAL_IP" not in spark_environ({"SPARK_LOCAL_HOSTNAME": "driver"}, HOME, is_local=True)
+    assert "SPARK_LOCAL_IP" not in spark_environ({"SPARK_LOCAL_IP": "10.0.0.1"}, HOME, is_local=True)
+
+
+def test_a_cluster_can_reach_the_driver() -> None:
+    assert "SPARK_LOCAL_IP" not in spark_environ({}, HOME, is_local=False)
+
+
+def test_the_log_is_ours_unless_there_is_another(tmp_path: Path) -> None:
+    options = spark_environ({"SPARK_SUBMIT_OPTS": "-Da=b"}, HOME, is_local=True)["SPARK_SUBMIT_OPTS"]
+    kept, ours = options.split()
+    assert kept == "-Da=b"
+    file = Path(ours.removeprefix("-Dlog4j2.configurationFile=file://"))
+    assert "rootLogger.level = error" in file.read_text()
+
+    own = {"SPARK_SUBMIT_OPTS": "-Dlog4j2.configurationFile=/etc/x"}
+    assert "SPARK_SUBMIT_OPTS" not in spark_environ(own, HOME, is_local=True)
+    conf = {"SPARK_CONF_DIR": str(tmp_path)}
+    assert "SPARK_SUBMIT_OPTS" in spark_environ(conf, HOME, is_local=True)
+    (tmp_path / "log4j2.properties").touch()
+    assert "SPARK_SUBMIT_OPTS" not in spark_environ(conf, HOME, is_local=True)
+
+
+@pytest.mark.parametrize(
+    ("machine_mib", "memory_mib"), [(1_000, 1_024), (4_096, 2_048), (12_000, 6_000), (65_536, 8_192)]
+)
+def test_the_driver_gets_half_of_the_memory_within_bounds(
+    machine_mib: int, memory_mib: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": machine_mib * 256}
+    monkeypatch.setattr(os, "sysconf", told.__getitem__)
+    monkeypatch.setattr(session, "group_limit", lambda *_: None)
+    assert default_memory_mib() == memory_mib
+
+
+def test_the_limit_of_a_service_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 65_536 * 256}
+    monkeypatch.setattr(os, "sysconf", told.__getitem__)
+    monkeypatch.setattr(session, "group_limit", lambda *_: 6_000 * MIB)
+    assert default_memory_mib() == 3_000
+
+
+def test_the_least_limit_on_the_way_up_is_found(tmp_path: Path) -> None:
+    groups, root = tmp_path / "cgroup", tmp_path / "root"
+    groups.write_text("4:memory:/old\n0::/system.slice/check.service\n")
+    own = root / "system.slice" / "check.service"
+    own.mkdir(parents=True)
+    assert group_limit(groups, root) is None, "no limit is told"
+    (own / "memory.max").write_text("max\n")
+    (own.parent / "memory.max").write_text(f"{300 * MIB}\n")
+    (root / "memory.max").write_text(f"{500 * MIB}\n")
+    assert group_limit(groups, root) == 300 * MIB
+    groups.write_text("4:memory:/old\n")
+    assert group_limit(groups, root) is None
+    assert group_limit(tmp_path / "none", root) is None
+
+
+def test_without_pyspark_the_text_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "find_spec", lambda _: None)
+    with pytest.raises(NoSpark, match=r"pip install 'rollcall\[audit\]'"):
+        open_session(None, "test", shuffle_partitions=1)
+
+
+def test_without_java_the_text_is_that_of_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> None:
+        raise NoJava("Spark needs Java")
+
+    monkeypatch.setattr(session, "find_spec", lambda _: object())
+    monkeypatch.setattr(session, "prepare", refuse)
+    with pytest.raises(NoSpark, match=r"^Spark needs Java$"):
+        open_session(None, "test", shuffle_partitions=1)
+
+
+@pytest.mark.parametrize("memory", ["0g", "lots", "2 g", "g", "-1g"])
+def test_a_memory_that_is_no_size_is_refused(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "find_spec", lambda _: object())
+    with pytest.raises(NoSpark, match="is no size"):
+        open_session(None, "test", shuffle_partitions=1, driver_memory=memory)

@@ -1,0 +1,667 @@
+"""Forwarding from the event loop to a real server on loopback; what the client is told, and what was sent for it."""
+
+import gc
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from urllib.parse import urlencode
+
+import pytest
+
+from app.http.api.answers import NOT_RESPONSIBLE
+from app.http.api.call import CHANGE, CLIENT_AGENT, DECLINE, OK, ROUTES, WANTS_CHANGE, Answer, Call, Forward, Reply
+from app.http.api.record import ForwardRecord
+from app.http.forward import member_link
+from app.http.forward import on_loop as forwarding
+from app.http.forward.in_pool import Forwarder
+from app.http.forward.member_link import JAVA_LINKS, LinkResult, NotSent
+from app.http.forward.on_loop import CHANGE_SEEN_S, FORWARD_S_MAX, LoopForwarder
+from app.http.server.wire import head_of
+from app.naming.model.events import Origin
+from app.naming.registry.registry import Registry
+from app.naming.service import NamingService
+from app.naming.wire.datum_codec import InstanceListCodec
+from distro.types import CAPABILITY_WRITES, Datum, Member, MemberState
+from tests.support.door import SELF, Door, StubCluster, make_settings
+from tests.support.loops import Asked, MemberServer, SkippingLoop, answer, member_server, run_loop, silent, turns, until
+from tests.support.tiny_server import refusing_address, tiny_server
+
+FORM = "application/x-www-form-urlencoded"
+TO = Forward("DEFAULT_GROUP@@a")
+KEY = "com.alibaba.nacos.naming.iplist.ephemeral.public##DEFAULT_GROUP@@a"
+NOT_UP = answer(b"server is STARTING now, please try again later!", 503, [])
+GUARD = answer(b'{"message":"receive invalid redirect request from peer 127.0.0.1"}', 400)
+NOT_MINE = answer(b"not mine", 400, [(NOT_RESPONSIBLE, "1")])
+
+
+def call(query: str = "serviceName=a", form: bytes = b"", method: str = "POST", **headers: str) -> Call:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Call(method, "/v1/ns/instance", query.encode("latin-1"), named, form, "10.9.9.9")
+
+
+def not_here() -> Answer:
+    raise AssertionError("this node is not responsible")
+
+
+@dataclass
+class Entry:
+    """The member that the client called."""
+
+    loop: SkippingLoop
+    door: Door = field(default_factory=lambda: Door(cluster=StubCluster(standalone=False)))
+    told: list[Answer] = field(default_factory=list)
+    listed: list[set[str]] = field(default_factory=list)
+    """What was listed here at the moment of each answer."""
+
+    def __post_init__(self) -> None:
+        self.record = ForwardRecord()
+        self.forwarder = LoopForwarder(self.door, self.loop, self.record)
+
+    @property
+    def cluster(self) -> StubCluster:
+        return self.door.cluster
+
+    def owned_by(self, *servers: MemberServer | str, own_kind: bool = True) -> None:
+        """Make the first of them responsible for everything."""
+        addresses = [one if isinstance(one, str) else one.address for one in servers]
+        capabilities = frozenset({CAPABILITY_WRITES} if own_kind else ())
+        self.cluster.others = [Member(one, MemberState.UP, capabilities) for one in addresses]
+        self.cluster.give_to(addresses[0])
+
+    def forward(self, one: Call | None = None, run: Callable[[], Answer] = not_here) -> None:
+        self.forwarder.forward(one or call(), TO, run, self._note)
+
+    def _note(self, told: Answer) -> None:
+        self.listed.append(self.hosts())
+        self.told.append(told)
+
+    def hosts(self) -> set[str]:
+        view = self.door.naming.service_view("public", "DEFAULT_GROUP@@a")
+        return {one.ip for one in view.instances} if view else set()
+
+    async def answered(self, one: Call | None = None, run: Callable[[], Answer] = not_here) -> Answer:
+        """Forward, and return what the client is told, once."""
+        count = len(self.told)
+        self.forward(one, run)
+        await until(lambda: len(self.told) > count)
+        await turns(3)
+        assert len(self.told) == count + 1
+        return self.told[-1]
+
+    async def status(self) -> int:
+        told = await self.answered()
+        assert isinstance(told, Reply)
+        return told.status
+
+
+# --- what is sent and given back ----------------------------------------------------------------------
+
+
+def test_our_own_kind_gets_the_call_as_it_came() -> None:
+    query = "serviceName=%61+b%7b&x=1&x=2&&=&y&encoding=GBK&z=%&metadata=" + "v" * 9_000
+
+    async def main(loop: SkippingLoop) -> None:
+        settings = make_settings(
+            nacos_core_auth_server_identity_key="Cluster-Key", nacos_core_auth_server_identity_value="secret"
+        )
+        entry = Entry(loop, Door(settings, StubCluster(standalone=False)))
+        async with member_server() as server:
+            entry.owned_by(server)
+            headers = {
+                "user_agent": "Nacos-Java-Client:v1.4.8",
+                "cluster_key": "forged",
+                "host": "client-saw-this",
+                "connection": "close",
+                "transfer_encoding": "chunked",
+                "content_length": "5",
+                "rollcall_change": "forged",
+            }
+            await entry.answered(call(query, b"", "DELETE", **headers))
+            await entry.answered(call("", b"a=1&b=\xff%zz\r\n\r\n", content_type="text/odd; charset=x", **headers))
+            await entry.answered(call("", b"no kind", client_version="Go:v1"))
+            entry.forwarder.close()
+        first, second, third = server.received
+        assert (first.method, first.target, first.body) == ("DELETE", f"/nacos/v1/ns/instance?{query}", b"")
+        assert (second.method, second.target) == ("POST", "/nacos/v1/ns/instance")
+        assert second.body == b"a=1&b=\xff%zz\r\n\r\n"
+        own = {
+            "host": server.address,
+            "user-agent": "Nacos-Server:1.4.8",
+            "cluster-key": "secret",
+            WANTS_CHANGE: "1",
+        }
+        java = {CLIENT_AGENT: "Nacos-Java-Client:v1.4.8"}
+        assert first.headers == own | java | {"content-length": "0"}
+        assert second.headers == own | java | {"content-length": "14", "content-type": "text/odd; charset=x"}
+        assert third.headers == own | {CLIENT_AGENT: "Go:v1", "content-length": "7"}
+
+    run_loop(main)
+
+
+CALLS = {
+    "query": call(
+        "serviceName=a&x=1&x=2&%C3%A9=%26+%3D&encoding=GBK&nofix=2", user_agent="Go", authorization="Bearer t"
+    ),
+    "form": call(
+        "ip=1", urlencode({"serviceName": "é &", "ip": "2"}).encode(), content_type=FORM, x_odd="\xfc", host="h"
+    ),
+    "long": call("x=1", urlencode({"metadata": "é" * 5_000}).encode(), "PUT", content_type=FORM, te="trailers"),
+    "empty": call("", user_agent=""),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_real_nacos_gets_what_the_pool_sends_it(name: str) -> None:
+    cluster = StubCluster(standalone=False)
+    pooled = Forwarder(cluster, make_settings(), lambda *_: None)
+    with tiny_server() as tiny:
+        cluster.give_to(tiny.address)
+        pooled.forward(CALLS[name], TO, not_here)
+        pooled.close()
+    (expected,) = tiny.received
+
+    async def main(loop: SkippingLoop) -> None:
+        entry = Entry(loop)
+        async with member_server() as server:
+            entry.owned_by(server, own_kind=False)
+            assert await entry.answered(CALLS[name]) == Reply(200, b"ok", "text/plain")
+            entry.forwarder.close()
+        (found,) = server.received
+        assert (found.method, found.target, found.body) == (expected.method, expected.target, expected.body)
+        assert found.headers == expected.headers | {"host": server.address}
+
+    run_loop(main)
+
+
+@pytest.mark.parametrize("own_kind", [True, False])
+def test_the_answer_is_that_of_the_owner(own_kind: bool) -> None:
+    replies = [
+        Reply(200, b'{"code":10200}', "application/json;charset=UTF-8"),
+        Reply(404, "nicht da: ü".encode(), "text/x"),
+        Reply(400, b"Param 'ip' is required.", None),
+        Reply(503, b"too many", None),
+        Reply(500, b"", None),
+        Reply(302, b"", None),
+    ]
+
+    async def main(loop: SkippingLoop) -> None:
+        entry = Entry(loop)
+        async with member_server() as server:
+            entry.owned_by(server, own_kind=own_kind)
+            for number, reply in enumerate(replies):
+                headers = [("x-other", "1")] + ([("content-type", reply.content_type)] if reply.content_type else [])
+                server.answer = lambda _, reply=reply, headers=headers: answer(reply.body, reply.status, headers)
+                assert await entry.answered() == reply
+                assert len(server.received) == number + 1
+            entry.forwarder.close()
+        assert entry.record == ForwardRecord(forward_answered=len(replies))
+
+    run_loop(main)
+
+
+# --- another owner ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("own_kind", [True, False])
+@pytest.mark.parametrize("refusal", [NOT_UP, GUARD, NOT_MINE])
+def test_an_owner_that_did_not_execute_is_asked_again(refusal: bytes, own_kind: bool) -> None:
+    async def main(loop: SkippingLoop) -> None:
+        entry = Entry(loop)
+        answers = [refusal, refusal, answer()]
+        async with member_server(lambda _: answers.pop(0)) as server:
+            entry.owned_by(server, own_kind=own_kind)
+            assert await entry.status() == 200
+            assert len(server.received) == 3
+            entry.forwarder.close()
+        assert entry.record == ForwardRecord(forward_answered=1, forward_held=2)
+
+    run_loop(main)
+
+
+@pytest.mark.parametrize("refusal", [NOT_UP, None])
+def test_when_the_owner_did_not_execute_the_next_one_gets_the_call(refusal: bytes | None) -> None:
+    async def main(loop: SkippingLoop) -> None:
+        entry = Entry(loop)
+        async with member_server(lambda _: refusal) as first, member_server() as second:
+            entry.owned_by(first if refusal else refusing_address())
+            entry.forward()
+            await until(lambda: entry.record.forward_held)
+            entry.owned_by(second)
+            await until(lambda: entry.told)
+            assert (len(first.received), len(second.received)) == (1 if refusal else 0, 1)
+            entry.forwarder.close()
+
+    run_loop(main)
+
+
+@pytest.mark.parametrize("own_answer", [OK, DECLINE], ids=["answered on the loop", "left to the pool"])
+def test_when_this_node_becomes_the_owner_it_executes_the_call(own_answer: Answer) -> None:
+    async def main(loop: SkippingLoop) -> None:
+        entry = Entry(loop)
+        async with member_server(lambda _: NOT_UP) as server:
+            entry.owned_by(server)
+            # The first answer: responsible by the list, but not when the endpoint looked.
+            answers: list[Answer] = [TO, own_answer]
+            entry.forward(run=lambda: answers.pop(0))
+            await server.wait_for(1)
+            entry.cluster.give_to(SELF)
+            await until(lambda: entry.told)
+            assert entry.told == [own_answer]
+            assert not answers
+            assert len(server.received) == 1
+            entry.forwarder.close()
+        assert entry.record == ForwardRecord(forward_held=2)
+
+    run_loop(main)
+
+
+# --- an owner that does not answer --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("own_kind", [True, False])
+@pytest.mark.parametrize("refusal", [NOT_UP, None])
+def test_when_nobody_takes_it_the_client_is_sent_elsewhere(refusal: bytes | None, own_kind: bool) -> None:
+    async def main(loop: SkippingLoop) -> None:
+        entry = Entry(loop)
+        async with member_server(lambda _: refusal) as server:
+            entry.owned_by(server if refusal else refusing_address(), own_kind=own_kind)
+            begun_s = loop.time()
+            entry.forward()
+            await until(lambda: entry.record.forward_held)
+            loop.skip(FORWARD_S_MAX * 0.9)
+            held = entry.record.forward_held
+            await until(lambda: entry.record.forward_held > held)
+            assert not entry.told
+            loop.skip(FORWARD_S_MAX * 0.1)
+            await until(lambda: entry.told)
+            expected = f"the responsible member {entry.cluster.owner} does not answer, please try another server"
+            assert entry.told == [Reply(503, expected.encode())]
+            assert loop.time() - begun_s >= FORWARD_S_MAX
+            entry.forwarder.close()
+        assert (entry.record.forward_failed, entry.record.forward_answered) == (1, 0)
+
+    run_loop(main)
+
+
+@pytest.mark.parametrize("own_kind", [True, False])
+def test_a_silent_owner_costs_the_deadline_and_the_call_is_sent_once(own_kind: bool) -> None:
+    async def main(loop: SkippingLoop) -> None:
+        entry = Entry(loop)
+        async with member_server(silent) as server:
+            entry.owned_by(server, own_kind=own_kind)
+            entry.forward()
+            await server.wait_for(1)
+            loop.skip(FORWARD_S_MAX * 0.8)
+            await turns(5)
+            assert not entry.told
+            loop.skip(FORWARD_S_MAX * 0.2)
+            await until(lambda: entry.told)
+            assert entry.told[0] == Reply(
+                503, f"the responsible member {server.address} does not answer, please try another server".encode()
+            )
+            server.received[0].link.transport.write(answer())
+            server.answer = lambda _: answer()
+            assert await entry.status() == 200
+            assert len(server.received) == 2
+            assert len(entry.told) == 2
+            entry.forwarder.close()
+        assert entry.record == ForwardRecord(forward_answered=1, forward_failed=1)
+
+    run_loop(main)
+
+
+@pytest.mark.parametrize("own_kind", [True, False])
+def test_what_was_sent_and_cut_is_not_sent_again(own_kind: bool) -> None:
+    def hang_up(asked: Asked) -> None:
+        asked.link.transport.abort()
+
+    async def main(loop: SkippingLoop) -> None:
+        entry = Entry(loop)
+        async with member_server(hang_up) as server:
+            entry.owned_by(server, own_kind=own_kind)
+            assert await entry.status() == 503
+            loop.skip(1)
+            await turns(10)
+            assert len(server.received) == 1
+            entry.forwarder.close()
+        assert (entry.record.forward_failed, entry.record.forward_held) == (1, 0)
+
+    run_loop(main)
+
+
+# --- bounds -------------------------------------------------------------------------------------------
+
+
+def test_no_more_than_so_many_calls_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forwarding, "HELD_MAX", 3)
+
+    async def main(loop: SkippingLoop) -> None:
+        entry = Entry(loop)
+        async with member_server() as server:
+            entry.owned_by(refusing_address())
+            for count in (1, 2, 3):
+                entry.forward()
+                await until(lambda count=count: entry.forwarder._held == count)
+            busy = Reply(503, b"too many calls wait for other members, please try another server")
+            assert await entry.answered() == busy
+            entry.owned_by(server)
+            loop.skip(10 * forwarding.HOLD_S)
+            await until(lambda: len(entry.told) == 4)
+            assert [one.status for one in entry.told if isinstance(one, Reply)] == [503, 200, 200, 200]
+            assert await entry.status() == 200, "their places were given back"
+            entry.forwarder.close()
+        assert entry.record.forward_busy == 1
+
+    run_loop(main)
+
+
+def test_no_more_than_so_many_calls_wait_for_one_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(member_link, "WAITING_MAX", 3)
+
+    async def main(loop: SkippingLoop) -> None:
+        entry = Entry(loop)
+        async with member_server(silent) as server:
+            entry.owned_by(server)
+            for _ in range(4):
+                entry.forward()
+            assert [one.status for one in entry.told if isinstance(one, Reply)] == [503]
+            assert entry.record.forward_busy == 1
+            entry.forwarder.close()
+            await until(lambda: len(entry.told) == 4)
+
+    run_loop(main)
+
+
+def test_connections_are_few_and_kept() -> None:
+    async def main(loop: SkippingLoop) -> None:
+        async with member_server() as server:
+            for own_kind, links_max in ((True, member_link.PIPELINED_LINKS), (False, JAVA_LINKS)):
+                entry = Entry(loop)
+                entry.owned_by(server, own_kind=own_kind)
+                for round_number in range(1, 4):
+                    for _ in range(50):
+                        entry.forward()
+                    await until(lambda entry=entry, number=round_number: len(entry.told) == 50 * number)
+                assert len(server.links) <= links_max
+                server.links.clear()
+                entry.forwarder.close()
+                await turns(3)
+
+    run_loop(main)
+
+
+def test_connections_to_members_that_left_are_closed_and_who_waits_is_told() -> None:
+    async def main(loop: SkippingLoop) -> None:
+        entry = Entry(loop)
+        async with member_server(silent) as gone, member_server() as stays:
+            entry.owned_by(gone, own_kind=False)
+            for _ in range(JAVA_LINKS + 1):
+                entry.forward()
+            await gone.wait_for(JAVA_LINKS)
+            entry.owned_by(stays)
+            entry.forward()
+            await until(lambda: len(entry.told) == JAVA_LINKS + 2)
+            statuses = sorted(one.status for one in entry.told if isinstance(one, Reply))
+            # The last of them was not sent to who left; the new owner got it.
+            assert statuses == [200, 200] + [503] * JAVA_LINKS
+            assert not gone.open_links
+            assert len(stays.received) == 2
+            entry.forwarder.close()
+
+    run_loop(main)
+
+
+def test_closing_leaves_nobody_waiting() -> None:
+    async def main(loop: SkippingLoop) -> None:
+        entry = Entry(loop)
+        async with member_server(silent) as server:
+            entry.owned_by(server)
+            for _ in range(5):
+                entry.forward()
+            await server.wait_for(5)
+            entry.owned_by(refusing_address())
+            entry.forward()
+            await until(lambda: entry.forwarder._held)
+            entry.forwarder.close()
+            loop.skip(FORWARD_S_MAX)
+            await until(lambda: len(entry.told) == 6)
+            assert await entry.status() == 503
+            await until(lambda: not server.open_links)
+            assert len(server.received) == 5
+
+    run_loop(main)
+
+
+def test_requests_of_our_own_carry_our_identity() -> None:
+    async def main(loop: SkippingLoop) -> None:
+        settings = make_settings(
+            nacos_core_auth_server_identity_key="Cluster-Key",
+            nacos_core_auth_server_identity_value="secret",
+            server_servlet_contextPath="/other",
+        )
+        entry = Entry(loop, Door(settings, StubCluster(standalone=False)))
+        results: list[LinkResult] = []
+        async with member_server() as server:
+            request = entry.forwarder.request_to_own("PUT", "/v1/x", server.address, b"{}")
+            entry.forwarder.ask(server.address, request, loop.time() + 2, results.append, own_kind=True)
+            await until(lambda: results)
+            entry.forwarder.close()
+            assert not entry.forwarder.ask(server.address, request, loop.time() + 2, results.append, own_kind=True)
+        (found,) = server.received
+        assert (found.method, found.target, found.body) == ("PUT", "/other/v1/x", b"{}")
+        assert found.headers == {
+            "host": server.address,
+            "user-agent": "Nacos-Server:1.4.8",
+            "cluster-key": "secret",
+            "content-length": "2",
+        }
+
+    run_loop(main)
+
+
+# --- read your own writes -----------------------------------------------------------------------------
+
+
+class Owner:
+    """A member of our own kind that executes what it gets, as its door would."""
+
+    def __init__(self) -> None:
+        self.door = Door(cluster=StubCluster("127.0.0.2:8848", standalone=False, owner="127.0.0.2:8848"))
+        self.registry = Registry("127.0.0.2:8848~1")
+        self.door.naming = NamingService(self.registry, lambda: self.door.now_ms, self.door.events.append)
+
+    def answer(self, asked: Asked) -> bytes:
+        path, _, query = asked.target.partition("?")
+        row = next(one for one in ROUTES if (one.method, f"/nacos{one.path}") == (asked.method, path))
+        made = Call(
+            asked.method, row.path, query.encode("latin-1"), asked.headers, asked.body, "127.0.0.1", on_loop=True
+        )
+        reply = row.endpoint(made, self.door)
+        assert isinstance(reply, Reply)
+        return head_of(reply) + b"\r\n" + reply.body
+
+    @property
+    def datum(self) -> Datum:
+        (found,) = self.registry.datums([KEY])
+        return found
+
+
+def register(ip: str, **more: str) -> Call:
+    return call(urlencode({"serviceName": "a", "ip": ip, "port": "80", **more}))
+
+
+def deregister(ip: str) -> Call:
+    return call(urlencode({"serviceName": "a", "ip": ip, "port": "80"}), method="DELETE")
+
+
+def full_beat(ip: str) -> Call:
+    query = {"serviceName": "a", "beat": f'{{"ip":"{ip}","port":80,"cluster":"DEFAULT","weight":1.0}}'}
+    return Call("PUT", "/v1/ns/instance/beat", urlencode(query).encode(), {}, b"", "10.9.9.9")
+
+
+def test_what_was_written_at_the_owner_is_listed_here_before_the_client_is_answered() -> None:
+    async def main(loop: SkippingLoop) -> None:
+        entry, owner = Entry(loop), Owner()
+        async with member_server(owner.answer) as server:
+            entry.owned_by(server)
+            for one in (
+                register("10.0.0.1"),
+                full_beat("10.0.0.2"),
+                register("10.0.0.3", metadata='{"name":"Zürich \U0001f600"}'),
+                deregister("10.0.0.1"),
+                register("10.0.0.1", weight="3"),
+                register("10.0.0.1", weight="3"),  # changes nothing
+                deregister("10.0.0.9"),  # nor does this
+                deregister("10.0.0.2"),
+            ):
+                told = await entry.answered(one)
+                assert isinstance(told, Reply)
+                assert (told.status, dict(told.headers)) == (200, {}), "the change is for members only"
+            entry.forwarder.close()
+        one, two, three = "10.0.0.1", "10.0.0.2", "10.0.0.3"
+        assert entry.listed == [
+            {one}, {one, two}, {one, two, three}, {two, three}, {one, two, three}, {one, two, three}, {one, two, three},
+            {one, three},
+        ]  # fmt: skip
+        registry = entry.door.naming._registry
+        assert registry.version(KEY) == owner.registry.version(KEY)
+        assert registry.view("public", TO.tag).instances == owner.registry.view("public", TO.tag).instances  # type: ignore[union-attr]
+        assert {event.origin for event in entry.door.events if hasattr(event, "origin")} == {Origin.PEER}, (
+            "sent on by none"
+        )
+
+    run_loop(main)
+
+
+def test_an_answer_whose_change_does_not_fit_waits_for_the_owners_send() -> None:
+    async def main(loop: SkippingLoop) -> None:
+        entry, owner = Entry(loop), Owner()
+        async with member_server(owner.answer) as server:
+            entry.owned_by(server)
+            owner.answer(Asked("POST", "/nacos/v1/ns/instance?serviceName=a&ip=10.0.0.1&port=80", {}, b"", server))  # type: ignore[arg-type]
+            entry.forward(register("10.0.0.2"))
+            await until(lambda: entry.record.forward_answered)
+            loop.skip(CHANGE_SEEN_S / 2)
+            await turns(5)
+            assert not entry.told
+            assert entry.hosts() == set(), "a change is never applied without those before it"
+            assert entry.door.naming._registry.apply(owner.datum, None, entry.door.now_ms)
+            await until(lambda: entry.told)
+            assert entry.listed == [{"10.0.0.1", "10.0.0.2"}]
+            entry.forwarder.close()
+
+    run_loop(main)
+
+
+def test_an_answer_does_not_wait_for_ever_for_the_owners_send() -> None:
+    async def main(loop: SkippingLoop) -> None:
+        entry, owner = Entry(loop), Owner()
+        async with member_server(owner.answer) as server:
+            entry.owned_by(server)
+            owner.answer(Asked("POST", "/nacos/v1/ns/instance?serviceName=a&ip=10.0.0.1&port=80", {}, b"", server))  # type: ignore[arg-type]
+            entry.forward(register("10.0.0.2"))
+            await until(lambda: entry.record.forward_answered)
+            loop.skip(CHANGE_SEEN_S * 0.8)
+            await turns(5)
+            assert not entry.told
+            loop.skip(CHANGE_SEEN_S * 0.2)
+            await until(lambda: entry.told)
+            assert entry.told == [Reply(200, b"ok", OK.content_type)]
+            entry.forwarder.close()
+
+    run_loop(main)
+
+
+def merged(owner: Owner) -> None:
+    """Many came from a member that keeps no versions."""
+    listed = [{"ip": f"10.0.0.{number}", "port": 80, "serviceName": TO.tag, "app": "DEFAULT"} for number in (3, 4)]
+    fields = {"key": KEY, "value": {"instanceList": listed}}
+    owner.registry.merge(InstanceListCodec(lambda: 0).decode(KEY, fields, owner.door.now_ms), owner.door.now_ms)
+
+
+def emptied(owner: Owner) -> None:
+    owner.registry.empty("public", TO.tag, owner.door.now_ms)
+
+
+MANY: dict[str, tuple[Callable[[Owner], None], Call]] = {
+    "registered again": (merged, register("10.0.0.3", weight="1.0")),
+    "beaten": (merged, full_beat("10.0.0.3")),
+    "deregistered": (emptied, deregister("10.0.0.1")),
+}
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_what_changed_with_many_others_is_not_taken_alone(name: str) -> None:
+    """The call itself changed nothing, and the one change before it is of more than its instance (R5)."""
+    change_many, one = MANY[name]
+
+    async def main(loop: SkippingLoop) -> None:
+        entry, owner = Entry(loop), Owner()
+        async with member_server(owner.answer) as server:
+            entry.owned_by(server)
+            for ip in ("10.0.0.1", "10.0.0.2"):
+                await entry.answered(register(ip))
+            change_many(owner)
+            version = owner.registry.version(KEY)
+            entry.forward(one)
+            await until(lambda: entry.record.forward_answered == 3)
+            await turns(5)
+            assert owner.registry.version(KEY) == version, "it changed nothing"
+            assert entry.hosts() == {"10.0.0.1", "10.0.0.2"}
+            entry.door.naming._registry.apply(owner.datum, entry.door.naming._registry.version(KEY), entry.door.now_ms)
+            await until(lambda: len(entry.told) == 3)
+            shown = owner.registry.view("public", TO.tag)
+            assert entry.hosts() == {found.ip for found in shown.instances}  # type: ignore[union-attr]
+            entry.forwarder.close()
+
+    run_loop(main)
+
+
+@pytest.mark.parametrize(
+    "change", ["", "{", "[]", "{}", '{"key":"k","id":"i","version":"1.0.w","age":-1,"keep":1}', "x" * 5_000]
+)
+def test_a_change_that_cannot_be_read_does_not_hide_the_answer(change: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def main(loop: SkippingLoop) -> None:
+        entry = Entry(loop)
+        async with member_server(lambda _: answer(headers=[(CHANGE, change)])) as server:
+            entry.owned_by(server)
+            assert await entry.answered() == Reply(200, b"ok", None)
+            entry.forwarder.close()
+
+    with caplog.at_level(logging.WARNING):
+        run_loop(main)
+    assert "cannot be read" in caplog.text
+
+
+def test_answers_leave_no_cycles_behind() -> None:
+    """Such as live until the collector of cycles comes, which it hardly ever does."""
+
+    async def main(loop: SkippingLoop) -> None:
+        entry, owner = Entry(loop), Owner()
+        async with member_server(owner.answer) as server:
+            entry.owned_by(server)
+            await entry.answered(register("10.0.0.1"))
+            gc.collect()
+            gc.disable()
+            try:
+                for number in range(20):
+                    await entry.answered(register(f"10.0.1.{number}"))
+                assert not [one for one in gc.get_objects() if isinstance(one, forwarding._Passage)]
+            finally:
+                gc.enable()
+            entry.forwarder.close()
+
+    run_loop(main)
+
+
+def test_nothing_is_sent_to_a_member_whose_name_cannot_be_resolved(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(loop: SkippingLoop) -> None:
+        entry = Entry(loop)
+        results: list[LinkResult] = []
+        name = "a" * 64 + ".example:80"
+        entry.forwarder.ask(name, b"GET / HTTP/1.1\r\n\r\n", loop.time() + 2, results.append, own_kind=True)
+        await until(lambda: results)
+        assert results == [NotSent()]
+        entry.forwarder.close()
+
+    run_loop(main)

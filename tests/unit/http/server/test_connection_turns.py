@@ -1,0 +1,201 @@
+"""A connection whose client sends as fast as it can: others have their turn, and what waits takes little memory."""
+
+import tracemalloc
+from itertools import pairwise
+
+import pytest
+
+from app.http.server.connection import BODY_S, LINGER_S
+from app.http.server.request_queue import BULK_BYTES, PIPELINED_MAX, REQUEST_WORK, TURN_WORK
+from app.http.server.request_reader import FEED_BYTES, HEAD_BYTES_MAX
+from tests.support.wire import FakeServer, Wire, request
+
+SHORT = b"GET /%05d HTTP/1.1\r\n\r\n"
+MANY = 10_000
+MEMORY_BYTES_MAX = 1 << 20
+
+
+@pytest.fixture
+def wire() -> Wire:
+    return Wire()
+
+
+def arrive(wire: Wire, data: bytes) -> None:
+    """Have bytes come, without another turn of the loop."""
+    assert wire.transport.reading
+    wire.connection.data_received(data)
+
+
+def turn(wire: Wire) -> None:
+    wire.server.turns.popleft()()
+
+
+def many() -> bytes:
+    return b"".join(SHORT % number for number in range(MANY))
+
+
+def test_thousands_of_requests_at_once_leave_turns_to_others(wire: Wire) -> None:
+    arrive(wire, many())
+    seen = [0]
+    while wire.server.turns:
+        assert not wire.transport.reading, "more would come before anybody else has a turn"
+        seen.append(len(wire.server.asked))
+        turn(wire)
+    seen.append(len(wire.server.asked))
+    assert max(after - before for before, after in pairwise(seen)) <= TURN_WORK // REQUEST_WORK
+    assert wire.bodies() == [b"/%05d" % number for number in range(MANY)]
+    assert wire.transport.reading
+
+
+def test_requests_in_a_small_piece_leave_turns_too(wire: Wire) -> None:
+    count = FEED_BYTES // len(SHORT % 0)
+    arrive(wire, b"".join(SHORT % number for number in range(count)))
+    assert 0 < len(wire.server.asked) < count
+    while wire.server.turns:
+        turn(wire)
+    assert wire.bodies() == [b"/%05d" % number for number in range(count)]
+
+
+def test_what_waits_behind_a_call_stays_as_it_came(wire: Wire) -> None:
+    sent = request("/pool") + many()
+    tracemalloc.start()
+    try:
+        arrive(wire, sent)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < MEMORY_BYTES_MAX, "as requests they would take twenty times what they are"
+    assert len(wire.server.asked) == 1
+    assert not wire.transport.reading
+    assert not wire.server.turns, "it waits for the answer"
+    wire.answer()
+    assert wire.bodies() == [b"/pool", *(b"/%05d" % number for number in range(MANY))]
+
+
+def test_calls_that_wait_one_after_the_other(wire: Wire) -> None:
+    count = 3 * PIPELINED_MAX
+    wire.send(b"".join(request(f"/pool/{number}/" + "x" * 100) for number in range(count)))
+    for _ in range(count):
+        wire.answer()
+    assert [one.target.split(b"/")[2] for one in wire.server.asked] == [b"%d" % number for number in range(count)]
+    assert len(wire.bodies()) == count
+    assert wire.transport.reading
+
+
+def test_what_is_left_when_the_client_goes(wire: Wire) -> None:
+    arrive(wire, many())
+    wire.transport.abort()
+    wire.transport.turn()
+    asked = len(wire.server.asked)
+    while wire.server.turns:
+        turn(wire)
+    assert len(wire.server.asked) == asked
+    assert not wire.server.open
+
+
+def test_a_request_that_ends_the_connection_ends_what_is_left(wire: Wire) -> None:
+    wire.send(request("/last", "GET", b"", "Connection: close") + many())
+    assert wire.bodies() == [b"/last"]
+    assert not wire.is_open
+
+
+def test_garbage_behind_thousands_of_requests(wire: Wire) -> None:
+    wire.send(many() + b"\x01garbage")
+    assert wire.statuses() == [200] * MANY + [400]
+
+
+def test_a_body_in_tiny_chunks_takes_little_memory() -> None:
+    wire = Wire(FakeServer(body_max=1 << 20, room_bytes=1 << 20))
+    wire.send(request("/hot", "POST", b"", "Transfer-Encoding: chunked"))
+    chunks = b"8\r\n12345678\r\n" * 1_000
+    tracemalloc.start()
+    try:
+        for _ in range(80):
+            wire.send(chunks)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 2 * MEMORY_BYTES_MAX
+    wire.send(b"0\r\n\r\n")
+    [asked] = wire.server.asked
+    assert asked.body == b"12345678" * 80_000
+    assert wire.server.reserved == 0
+
+
+def test_more_around_a_body_than_in_it(wire: Wire) -> None:
+    """Each chunk costs a microsecond, whatever is in it."""
+    wire.send(request("/hot", "POST", b"", "Transfer-Encoding: chunked"), *[b"1\r\nx\r\n" * 1_000] * 20)
+    assert wire.statuses() == [400]
+    assert wire.server.reserved == 0
+
+
+def test_a_chunked_body_leaves_turns_to_others() -> None:
+    wire = Wire(FakeServer(body_max=1 << 20, room_bytes=1 << 20))
+    wire.send(request("/hot", "POST", b"", "Transfer-Encoding: chunked"))
+    arrive(wire, b"8\r\n12345678\r\n" * 20_000)
+    turns = 0
+    while wire.server.turns:
+        turn(wire)
+        turns += 1
+    assert turns > 20_000 // (2 * TURN_WORK)
+    wire.send(b"0\r\n\r\n")
+    assert len(wire.server.asked[0].body) == 160_000
+
+
+def test_much_at_once_leaves_a_turn_to_others(wire: Wire) -> None:
+    """libuv would read on from the same client."""
+    wire.server.body_max = 10 * BULK_BYTES
+    body = b"x" * (2 * BULK_BYTES)
+    wire.send(request("/hot", "POST", body)[: -len(body)])
+    arrive(wire, body[:BULK_BYTES])
+    assert not wire.transport.reading
+    turn(wire)
+    assert wire.transport.reading
+    wire.send(body[BULK_BYTES:])
+    assert wire.server.asked[0].body == body
+
+
+def test_turns_for_others_give_a_slow_body_no_more_time(wire: Wire) -> None:
+    wire.server.body_max = 100 * BULK_BYTES
+    wire.send(request("/hot", "POST", b"", f"Content-Length: {50 * BULK_BYTES}"), b"x" * BULK_BYTES)
+    wire.go(BODY_S - 1)
+    wire.send(b"x" * BULK_BYTES)
+    wire.go(5)
+    assert wire.statuses() == [408]
+
+
+def test_who_floods_after_a_refusal_leaves_turns_and_is_cut(wire: Wire) -> None:
+    wire.send(b"nonsense\r\n\r\n")
+    assert wire.statuses() == [400]
+    for _ in range(int(LINGER_S) + 2):
+        if wire.is_open:
+            arrive(wire, b"x" * BULK_BYTES)
+            assert not wire.transport.reading
+            wire.go(1)
+            assert wire.transport.reading or not wire.is_open
+    assert not wire.is_open
+
+
+def test_a_flood_that_is_refused(wire: Wire) -> None:
+    wire.send(b"nonsense " * BULK_BYTES)
+    assert wire.statuses() == [400]
+    assert wire.transport.reading, "what it still sends is read for a while"
+    wire.go(LINGER_S + 1)
+    assert not wire.is_open
+
+
+def test_blank_lines_are_no_requests(wire: Wire) -> None:
+    wire.send(b"\r\n" * 100 + request("/1"), b"\r\n" * 20_000, request("/2"))
+    assert wire.bodies() == [b"/1", b"/2"]
+    for _ in range(3):
+        wire.send(b"\r\n" * (HEAD_BYTES_MAX // 4))
+    assert wire.statuses() == [200, 200, 400]
+
+
+def test_a_large_body_is_no_blank_line() -> None:
+    wire = Wire(FakeServer(body_max=10 * HEAD_BYTES_MAX, room_bytes=1 << 20))
+    body = b"x" * (2 * HEAD_BYTES_MAX)
+    sent = request("/hot", "POST", body)
+    for _ in range(3):
+        wire.send(*(sent[at : at + 1_000] for at in range(0, len(sent), 1_000)))
+    assert wire.statuses() == [200] * 3

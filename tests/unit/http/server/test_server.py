@@ -1,0 +1,363 @@
+"""The server behind the connections: what is answered where, and what all connections share."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from app.http.factory import BODY_BYTES_MAX
+from app.http.server import server as server_module
+from app.http.server.connection import IDLE_S
+from app.http.server.server import PEER_THREADS, QUEUED_PER_THREAD
+from distro.types import MemberState
+from tests.support.door import Door, make_settings
+from tests.support.loops import SkippingLoop, run_loop, turns, until
+from tests.support.served import served
+from tests.support.wire import Wire, request
+
+LIST = "/nacos/v1/ns/instance/list?serviceName=a"
+REGISTER = "/nacos/v1/ns/instance?serviceName=a&ip=10.0.0.1&port=80"
+PEER_AGENT = "User-Agent: Nacos-Server:1.4.8"
+THREADS = 4
+
+
+class Gate:
+    """An application whose calls wait until the test opens it."""
+
+    def __init__(self) -> None:
+        self.waiting = threading.Semaphore(0)
+        self._open = threading.Event()
+        self.calls = 0
+
+    def open(self) -> None:
+        self._open.set()
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        self.calls += 1
+        self.waiting.release()
+        assert self._open.wait(10)
+        start_response("200 OK", [("Content-Length", "4")])
+        return [b"open"]
+
+
+def few_threads() -> Door:
+    return Door(settings=make_settings(rollcall_http_threads=str(THREADS)))
+
+
+@contextmanager
+def gated(door: Door | None = None, **options: Any) -> Any:
+    gate = Gate()
+    try:
+        with served(door or few_threads(), gate, **options) as one:
+            yield one, gate
+    finally:
+        gate.open()
+
+
+async def answered(wire: Wire, count: int = 1) -> list[int]:
+    await until(lambda: wire.received.count(b"HTTP/1.1 ") >= count)
+    return wire.statuses()
+
+
+# --- where a call is answered -------------------------------------------------------------------------
+
+
+def test_hot_calls_are_answered_at_once() -> None:
+    async def main(_: SkippingLoop) -> None:
+        with served() as one:
+            wire = one.connect()
+            wire.send(request(REGISTER, "POST") + request(LIST))
+            assert wire.statuses() == [200, 200]
+            assert b'"ip":"10.0.0.1"' in wire.bodies()[1]
+            assert one.door.http.pooled == 0
+
+    run_loop(main)
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "status"),
+    [
+        ("GET", "/nacos/v1/ns/operator/metrics", 200),
+        ("HEAD", LIST, 200),
+        ("GET", "/nacos/v1/ns/nope", 501),
+        ("GET", "/elsewhere", 404),
+        ("GET", "/nacos/v1/ns/instance/lis%74?serviceName=a", 200),
+        ("POST", REGISTER + "&ephemeral=false", 200),
+    ],
+)
+def test_all_else_is_answered_in_a_pool(method: str, target: str, status: int) -> None:
+    async def main(_: SkippingLoop) -> None:
+        with served() as one:
+            wire = one.connect()
+            wire.send(request(target, method))
+            assert wire.received == b""
+            await until(lambda: wire.received)
+            assert wire.received.startswith(b"HTTP/1.1 %d " % status)
+            assert one.door.http.pooled == 1
+
+    run_loop(main)
+
+
+def test_beats_go_on_beside_calls_that_wait() -> None:
+    async def main(_: SkippingLoop) -> None:
+        with gated() as (one, gate):
+            waiting = [one.connect() for _ in range(THREADS * 2)]
+            for wire in waiting:
+                wire.send(request("/wait"))
+            quick = one.connect()
+            quick.send(request(LIST) * 10)
+            assert quick.statuses() == [200] * 10
+            gate.open()
+            for wire in waiting:
+                assert await answered(wire) == [200]
+
+    run_loop(main)
+
+
+def test_a_full_pool_refuses_and_members_have_their_own() -> None:
+    room = THREADS * (1 + QUEUED_PER_THREAD)
+
+    async def main(_: SkippingLoop) -> None:
+        with gated() as (one, gate):
+            waiting = [one.connect() for _ in range(room)]
+            for wire in waiting:
+                wire.send(request("/wait"))
+            over = one.connect()
+            over.send(request("/wait"))
+            assert [(reply.status, reply.body) for reply in over.replies()] == [
+                (503, b"too many requests are under way, please try another server")
+            ]
+            assert one.door.http.pool_full == 1
+            assert over.is_open
+            peer, stranger = one.connect(), one.connect("10.9.9.9")
+            stranger.send(request("/wait", "GET", b"", PEER_AGENT))
+            assert stranger.statuses() == [503], "the name alone makes nobody a member"
+            peer.send(request("/wait", "GET", b"", PEER_AGENT))
+            assert peer.received == b""
+            gate.open()
+            for wire in (*waiting, peer):
+                assert await answered(wire) == [200]
+            over.send(request("/wait"))
+            assert await answered(over, 2) == [503, 200]
+
+    run_loop(main)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        request("/nacos/v1/ns/distro/datums"),
+        request("/nacos/v1/core/cluster/report?x=y", "POST", b"{}"),
+        request("/any", "GET", b"", PEER_AGENT),
+        request("/any", "GET", b"", "Client-Version: Nacos-Server:1.4.8"),
+    ],
+)
+def test_what_members_call_has_threads_of_its_own(sent: bytes) -> None:
+    async def main(_: SkippingLoop) -> None:
+        with gated() as (one, gate):
+            wires = [one.connect() for _ in range(PEER_THREADS)]
+            for wire in wires:
+                wire.send(sent)
+            for _ in range(PEER_THREADS):
+                await until(lambda: gate.waiting.acquire(blocking=False))
+            names = [thread.name for thread in threading.enumerate() if thread.name.startswith("http-")]
+            assert all(name.startswith("http-peer") for name in names), names
+            gate.open()
+            for wire in wires:
+                assert await answered(wire) == [200]
+
+    run_loop(main)
+
+
+def test_what_nobody_foresaw_shows_nothing_of_the_inside(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("a secret of the inside")
+
+    async def main(_: SkippingLoop) -> None:
+        with served() as one:
+            one.door.naming.service_view = broken  # type: ignore[assignment, method-assign]
+            wire = one.connect()
+            wire.send(request(LIST), request("/nacos/v1/ns/nope"), request(LIST))
+            assert await answered(wire, 3) == [500, 501, 500]
+            assert {wire.bodies()[0], wire.bodies()[2]} == {b"caused: internal error, see the server's log"}
+
+    with caplog.at_level(logging.ERROR):
+        run_loop(main)
+    assert caplog.text.count("RuntimeError: a secret of the inside") == 2
+
+
+def test_a_node_that_starts_refuses_on_the_loop() -> None:
+    async def main(_: SkippingLoop) -> None:
+        with served() as one:
+            one.door.cluster.own_state = MemberState.STARTING
+            wire = one.connect()
+            wire.send(request(LIST))
+            assert wire.statuses() == [503]
+
+    run_loop(main)
+
+
+# --- what connections share ---------------------------------------------------------------------------
+
+
+def test_connections_have_a_maximum() -> None:
+    async def main(_: SkippingLoop) -> None:
+        with served(connections_max=2) as one:
+            first, second, third = one.connect(), one.connect(), one.connect()
+            assert (first.is_open, second.is_open, third.is_open) == (True, True, False)
+            record = one.door.http
+            assert (record.connections, record.connections_refused) == (2, 1)
+            first.half_close()
+            assert record.connections == 1
+            fourth = one.connect()
+            fourth.send(request(LIST))
+            assert fourth.statuses() == [200]
+            assert (record.connections, record.connections_refused) == (2, 1)
+
+    run_loop(main)
+
+
+@pytest.mark.parametrize(
+    ("target", "client_ip", "limit"),
+    [
+        ("/nacos/v1/ns/instance", "127.0.0.1", BODY_BYTES_MAX),
+        ("/nacos/v1/ns/distro/datum", "10.9.9.9", BODY_BYTES_MAX),
+        ("/nacos/v1/ns/distro/datum", "127.0.0.1", 65_536),
+        ("/v1/ns/distro/datum", "127.0.0.1", BODY_BYTES_MAX),
+    ],
+)
+def test_datums_of_members_have_a_bound_of_their_own(target: str, client_ip: str, limit: int) -> None:
+    async def main(_: SkippingLoop) -> None:
+        with served(Door(settings=make_settings(rollcall_distro_bodyBytesMax="65536"))) as one:
+            wire = one.connect(client_ip)
+            wire.send(request(target, "PUT", b"", f"Content-Length: {limit + 1}"))
+            assert wire.statuses() == [413]
+            assert one.door.http.requests_refused == 1
+            wire = one.connect(client_ip)
+            wire.send(request(target, "PUT", b"", f"Content-Length: {limit}"))
+            assert wire.received == b""
+
+    run_loop(main)
+
+
+def test_bodies_share_their_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "BODIES_BYTES_MAX", 1_000)
+
+    async def main(_: SkippingLoop) -> None:
+        with gated() as (one, gate):
+            first, second = one.connect(), one.connect()
+            first.send(request("/wait", "PUT", b"x" * 600))
+            second.send(request(LIST, "GET", b"x" * 600))
+            assert second.statuses() == [503]
+            gate.open()
+            await answered(first)
+            third = one.connect()
+            third.send(request(LIST, "GET", b"x" * 1_000))
+            assert third.statuses() == [200]
+
+    run_loop(main)
+
+
+# --- time, and the end --------------------------------------------------------------------------------
+
+
+def test_the_server_looks_at_its_connections_as_time_passes() -> None:
+    async def main(loop: SkippingLoop) -> None:
+        with served() as one:
+            kept, idle = one.connect(), one.connect()
+            for _ in range(int(IDLE_S) + 2):
+                loop.skip(1.0)
+                await turns(3)
+                kept.send(request(LIST))
+            assert kept.is_open
+            assert idle.transport.closing
+
+    run_loop(main)
+
+
+def test_answers_are_dated(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(loop: SkippingLoop) -> None:
+        with served() as one:
+            wire = one.connect()
+            wire.send(request(LIST))
+            monkeypatch.setattr(server_module.time, "time", lambda: 1_700_000_000.9)
+            loop.skip(1.1)
+            await turns(3)
+            wire.send(request(LIST))
+            first, second = (reply.headers["date"] for reply in wire.replies())
+            assert first != second == "Tue, 14 Nov 2023 22:13:20 GMT"
+
+    run_loop(main)
+
+
+def test_the_record_tells_how_late_the_loop_is() -> None:
+    async def main(loop: SkippingLoop) -> None:
+        with served() as one:
+            await turns(3)
+            loop.skip(3.0)
+            await turns(3)
+            assert one.door.http.loop_lag_max_ms > 2_000
+            assert one.door.http.loop_late >= 1
+
+    run_loop(main)
+
+
+def test_a_farewell_answers_and_closes_nothing_by_itself() -> None:
+    async def main(_: SkippingLoop) -> None:
+        with gated() as (one, gate):
+            gate.open()
+            idle = one.connect()
+            assert one.server.drain(idle=False) == 1
+            idle.transport.turn()
+            assert idle.is_open
+            idle.send(request("/wait"))
+            await until(lambda: idle.transport.closing)
+            idle.transport.turn()
+            assert idle.statuses() == [200]
+
+    run_loop(main)
+
+
+def test_drain_ends_the_idle_and_waits_for_the_others() -> None:
+    async def main(_: SkippingLoop) -> None:
+        with gated() as (one, gate):
+            idle, busy = one.connect(), one.connect()
+            busy.send(request("/wait"))
+            assert one.server.drain() == 2
+            idle.transport.turn()
+            assert not idle.is_open
+            late = one.connect()
+            assert late.is_open, "who comes until the listener is closed hears that this node goes"
+            assert one.server.drain() == 2
+            late.transport.turn()
+            assert not late.is_open
+            assert one.server.drain() == 1
+            gate.open()
+            await until(lambda: busy.transport.closing)
+            busy.transport.turn()
+            assert busy.statuses() == [200]
+            assert one.server.drain() == 0
+
+    run_loop(main)
+
+
+def test_stop_cuts_what_is_left() -> None:
+    async def main(_: SkippingLoop) -> None:
+        with gated() as (one, gate):
+            running = [one.connect() for _ in range(THREADS)]
+            queued = [one.connect() for _ in range(THREADS)]
+            for wire in (*running, *queued):
+                wire.send(request("/wait"))
+            one.server.stop()
+            for wire in (*running, *queued):
+                wire.transport.turn()
+                assert not wire.is_open
+            gate.open()
+            for _ in running:
+                await until(lambda: gate.waiting.acquire(blocking=False))
+            assert gate.calls == THREADS, "none is begun any more"
+
+    run_loop(main)

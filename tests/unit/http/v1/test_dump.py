@@ -1,0 +1,55 @@
+"""The dump's endpoint: streamed, to few at a time, and while the node serves."""
+
+import orjson
+from flask.testing import FlaskClient
+
+from app.config.version import __version__
+from distro.types import Member, MemberState
+from tests.support.door import PEER, SELF, Door
+
+PATH = "/nacos/v1/ns/operator/dump"
+
+
+def test_the_lines(door: Door, client: FlaskClient) -> None:
+    door.cluster.others = [Member(PEER, MemberState.SUSPICIOUS)]
+    client.post("/nacos/v1/ns/instance?serviceName=orders&ip=10.0.0.1&port=80")
+    answer = client.get(PATH)
+    assert answer.status_code == 200
+    assert answer.headers["Content-Type"] == "application/x-ndjson"
+    assert "Content-Length" not in answer.headers
+    header, service, instance, end = map(orjson.loads, answer.data.splitlines())
+    assert header == {
+        "kind": "member",
+        "format": 1,
+        "address": SELF,
+        "version": __version__,
+        "taken_ms": 1_700_000_000_123,
+        "state": "UP",
+        "members": [{"address": SELF, "state": "UP"}, {"address": PEER, "state": "SUSPICIOUS"}],
+    }
+    assert service["service"] == instance["service"] == "DEFAULT_GROUP@@orders"
+    assert end == {"kind": "end", "services": 1, "instances": 1}
+
+
+def test_the_third_at_a_time_is_told_to_come_back(client: FlaskClient) -> None:
+    read = [client.get(PATH) for _ in range(2)]
+    refused = client.get(PATH)
+    assert refused.status_code == 503
+    assert refused.headers["Retry-After"] == "5"
+    assert b"please try again later" in refused.data
+    read[0].close()
+    assert client.get(PATH).status_code == 200
+
+
+def test_a_place_is_free_again_after_a_dump_that_was_not_read(client: FlaskClient) -> None:
+    for _ in range(5):
+        client.get(PATH).close()
+        client.head(PATH).close()
+    answer = client.get(PATH)
+    assert answer.status_code == 200
+    assert orjson.loads(answer.data.splitlines()[-1])["kind"] == "end"
+
+
+def test_it_answers_only_while_the_node_is_up(door: Door, client: FlaskClient) -> None:
+    door.cluster.own_state = MemberState.STARTING
+    assert client.get(PATH).status_code == 503

@@ -1,0 +1,244 @@
+"""The JSON of a client's publications, both ways, and what is refused of it."""
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from app.naming.clients.client_codec import (
+    ClientState,
+    decode_client,
+    decode_snapshot,
+    decode_verify,
+    encode_client,
+    encode_snapshot,
+    encode_verify,
+    own_fields,
+)
+from app.naming.clients.client_model import ClientBounds
+from app.naming.model.model import Instance, Publication
+from distro.errors import CodecError
+from distro.types import NO_VERSION, Version
+
+ID = "1700000000000_10.1.2.3_51234"
+KEY = ("public", "DEFAULT_GROUP@@orders")
+DOCUMENTED = {
+    "clientId": ID,
+    "attributes": {"clientAttributes": {"revision": 2}},
+    "namespaces": ["public"],
+    "groupNames": ["DEFAULT_GROUP"],
+    "serviceNames": ["orders"],
+    "instancePublishInfos": [
+        {
+            "ip": "10.1.2.3",
+            "port": 8080,
+            "healthy": True,
+            "cluster": "DEFAULT",
+            "extendDatum": {"zone": "a", "publishInstanceWeight": 2.0},
+            "metadataId": "10.1.2.3:8080:DEFAULT",
+        }
+    ],
+    "batchInstanceData": {},
+}
+"""The shape of Nacos 2.2.3, as its reader and writer have it."""
+
+
+def client_fields(state: ClientState) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(encode_client(state))
+    return found
+
+
+def instance(port: int = 8080, **more: Any) -> Instance:
+    fields: dict[str, Any] = {
+        "service_name": KEY[1],
+        "metadata": {"zone": "a"},
+        "app": "DEFAULT",
+        "instance_id": f"10.1.2.3#{port}#DEFAULT#{KEY[1]}",
+    }
+    return Instance("10.1.2.3", port, **{**fields, **more})
+
+
+def publication(*instances: Instance, batch: bool = False, at_ms: int = 0, seen: Version = NO_VERSION) -> Publication:
+    return Publication({one.key: one for one in instances}, batch, at_ms, seen)
+
+
+def test_the_documented_shape_is_read() -> None:
+    state = decode_client(DOCUMENTED, seen_ms=7)
+    assert state == ClientState(ID, 2, {KEY: publication(instance(weight=2.0), at_ms=7)}, dated=False)
+
+
+def test_the_documented_shape_is_written() -> None:
+    state = ClientState(ID, 2, {KEY: publication(instance(weight=2.0, instance_id=None))})
+    assert client_fields(state) == DOCUMENTED
+    assert b'"publishInstanceWeight":2.0' in encode_client(state), "Java reads no whole number there"
+
+
+def test_what_is_usual_is_not_written() -> None:
+    state = ClientState(ID, 1, {KEY: publication(instance(metadata={}, instance_id=None))})
+    [info] = client_fields(state)["instancePublishInfos"]
+    assert info["extendDatum"] == {}
+
+
+def test_id_weight_and_state_stand_among_the_metadata_and_are_taken_out_again() -> None:
+    one = instance(weight=0.5, enabled=False, instance_id="mine", healthy=False)
+    state = ClientState(ID, 1, {KEY: publication(one)}, dated=False)
+    [info] = client_fields(state)["instancePublishInfos"]
+    assert info["extendDatum"] == {
+        "zone": "a",
+        "customInstanceId": "mine",
+        "publishInstanceWeight": 0.5,
+        "publishInstanceEnable": False,
+    }
+    assert decode_client(json.loads(encode_client(state))) == state
+
+
+def test_a_batch_has_its_own_part() -> None:
+    state = ClientState(ID, 3, {KEY: publication(instance(1), instance(2), batch=True)}, dated=False)
+    fields = client_fields(state)
+    assert (fields["namespaces"], fields["instancePublishInfos"]) == ([], [])
+    batches = fields["batchInstanceData"]
+    [info] = batches.pop("batchInstancePublishInfos")
+    assert batches == {"namespaces": ["public"], "groupNames": ["DEFAULT_GROUP"], "serviceNames": ["orders"]}
+    infos = info.pop("instancePublishInfos")
+    assert info == {"port": 0, "healthy": False, "extendDatum": {}, "metadataId": "null:0:null"}
+    assert [one["port"] for one in infos] == [1, 2]
+    assert decode_client(json.loads(encode_client(state))) == state
+
+
+def test_our_own_kind_is_told_when_each_service_was_registered() -> None:
+    other = ("dev", "G@@batch")
+    version = Version(1, 4, "m:1~1")
+    publications = {
+        other: publication(batch=True, at_ms=5),
+        KEY: publication(instance(), at_ms=9, seen=version),
+    }
+    state = ClientState(ID, 3, publications)
+    assert own_fields(state) == {"at": [9, 5], "seen": ["1.4.m:1~1", ""]}
+    assert decode_client(client_fields(state), own_fields(state)) == state
+
+
+def test_no_namespace_is_the_public_one_and_no_cluster_the_usual_one() -> None:
+    fields = copy.deepcopy(DOCUMENTED)
+    fields["namespaces"] = [""]
+    fields["instancePublishInfos"][0]["cluster"] = " "  # type: ignore[index]
+    assert decode_client(fields) == decode_client(DOCUMENTED)
+    del fields["instancePublishInfos"][0]["cluster"]  # type: ignore[attr-defined]
+    assert decode_client(fields) == decode_client(DOCUMENTED)
+
+
+def test_older_peers_tell_no_revision_and_no_batches() -> None:
+    fields: dict[str, Any] = copy.deepcopy(DOCUMENTED)
+    fields["attributes"] = {"clientAttributes": {}}
+    del fields["batchInstanceData"]
+    assert decode_client(fields).revision == 0
+
+
+def test_values_that_are_no_texts_become_some() -> None:
+    fields: dict[str, Any] = copy.deepcopy(DOCUMENTED)
+    data = {"a": 1, "b": True, "c": None, "d": 1.5, "e": {"f": []}, "publishInstanceWeight": 20_000}
+    fields["instancePublishInfos"][0]["extendDatum"] = data
+    [one] = decode_client(fields).publications[KEY].instances.values()
+    assert one.metadata == {"a": "1", "b": "true", "d": "1.5", "e": '{"f":[]}'}
+    assert one.weight == 10_000.0, "every member brings a received weight into range"
+
+
+def info_of(fields: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = fields["instancePublishInfos"][0]
+    return found
+
+
+Change = Callable[[dict[str, Any]], Any]
+WRONG: list[tuple[str, Change]] = [
+    ("clientId", lambda fields: fields.pop("clientId")),
+    ("clientId", lambda fields: fields.update(clientId="")),
+    ("clientId", lambda fields: fields.update(clientId="a\nb")),
+    ("clientId", lambda fields: fields.update(clientId="x" * 600)),
+    ("clientId", lambda fields: fields.update(clientId="10.0.0.1:80#false")),
+    ("attributes", lambda fields: fields.pop("attributes")),
+    ("clientAttributes", lambda fields: fields.update(attributes={})),
+    ("revision", lambda fields: fields.update(attributes={"clientAttributes": {"revision": 1 << 31}})),
+    ("revision", lambda fields: fields.update(attributes={"clientAttributes": {"revision": True}})),
+    ("revision", lambda fields: fields.update(attributes={"clientAttributes": {"revision": "1"}})),
+    ("namespaces", lambda fields: fields.update(namespaces=None)),
+    ("namespaces", lambda fields: fields.update(namespaces=[1])),
+    ("groupNames", lambda fields: fields.update(groupNames=[])),
+    ("groupNames", lambda fields: fields.update(groupNames=[None])),
+    ("serviceNames", lambda fields: fields.pop("serviceNames")),
+    ("serviceNames", lambda fields: fields.update(serviceNames=[{}])),
+    ("serviceName", lambda fields: fields.update(serviceNames=[""])),
+    ("dom name", lambda fields: fields.update(serviceNames=["a b"])),
+    ("namespaceId", lambda fields: fields.update(namespaces=["a##b"])),
+    ("instancePublishInfos", lambda fields: fields.pop("instancePublishInfos")),
+    ("instancePublishInfos", lambda fields: fields.update(instancePublishInfos=[])),
+    ("instancePublishInfos", lambda fields: fields.update(instancePublishInfos=[7])),
+    ("ip", lambda fields: info_of(fields).pop("ip")),
+    ("ip", lambda fields: info_of(fields).update(ip="")),
+    ("port", lambda fields: info_of(fields).update(port="80")),
+    ("port", lambda fields: info_of(fields).update(port=65_536)),
+    ("healthy", lambda fields: info_of(fields).update(healthy=1)),
+    ("cluster", lambda fields: info_of(fields).update(cluster=3)),
+    ("cluster name", lambda fields: info_of(fields).update(cluster="a_b")),
+    ("extendDatum", lambda fields: info_of(fields).update(extendDatum=None)),
+    ("publishInstanceWeight", lambda fields: info_of(fields)["extendDatum"].update(publishInstanceWeight="2")),
+    ("publishInstanceWeight", lambda fields: info_of(fields)["extendDatum"].update(publishInstanceWeight=True)),
+    ("publishInstanceEnable", lambda fields: info_of(fields)["extendDatum"].update(publishInstanceEnable="false")),
+    ("customInstanceId", lambda fields: info_of(fields)["extendDatum"].update(customInstanceId=4)),
+    ("metadata", lambda fields: info_of(fields)["extendDatum"].update(a="x" * 65_536)),
+    ("batchInstanceData", lambda fields: fields.update(batchInstanceData=[])),
+    ("groupNames", lambda fields: fields.update(batchInstanceData={"serviceNames": ["a"], "namespaces": ["b"]})),
+]
+
+
+@pytest.mark.parametrize(("name", "change"), WRONG, ids=[f"{name} {place}" for place, (name, _) in enumerate(WRONG)])
+def test_what_is_wrong_is_refused_by_its_name(name: str, change: Change) -> None:
+    fields: dict[str, Any] = copy.deepcopy(DOCUMENTED)
+    change(fields)
+    with pytest.raises(CodecError, match=name):
+        decode_client(fields)
+
+
+@pytest.mark.parametrize("own", [[], {}, {"at": [1]}, {"at": ["1"], "seen": [""]}, {"at": [1], "seen": ["x"]}], ids=str)
+def test_what_is_wrong_in_our_own_part_is_refused(own: object) -> None:
+    with pytest.raises(CodecError):
+        decode_client(DOCUMENTED, own)
+
+
+def test_bounds() -> None:
+    few = ClientBounds(1, 1, 2, 3)
+    three = ClientState(ID, 1, {KEY: publication(instance(1), instance(2), instance(3), batch=True)})
+    with pytest.raises(CodecError, match="at most 2"):
+        decode_client(client_fields(three), bounds=few)
+    two = publication(instance(1), instance(2), batch=True)
+    with pytest.raises(CodecError, match="over 1 services"):
+        decode_client(client_fields(ClientState(ID, 1, {KEY: two, ("a", KEY[1]): two})), bounds=few)
+    with pytest.raises(CodecError, match="at most 3"):
+        decode_client(
+            client_fields(ClientState(ID, 1, {KEY: two, ("a", KEY[1]): two})), bounds=ClientBounds(1, 2, 2, 3)
+        )
+    with pytest.raises(CodecError, match="over 1 clients"):
+        decode_snapshot(encode_snapshot([three, three]), bounds=few)
+
+
+def test_a_snapshot_and_what_is_wrong_in_one() -> None:
+    assert encode_snapshot([]) == b'{"clientSyncDataList":[]}'
+    assert decode_snapshot(encode_snapshot([])) == ([], [])
+    one = ClientState(ID, 2, {KEY: publication(instance())}, dated=False)
+    body = json.loads(encode_snapshot([one]))
+    body["clientSyncDataList"].insert(0, {"clientId": ID})
+    states, failed = decode_snapshot(json.dumps(body).encode())
+    assert states == [one], "a bad one fails alone"
+    assert failed == ["field 'serviceNames' is not a list"]
+    for broken in (b"", b"[]", b"{}", b'{"clientSyncDataList":{}}'):
+        with pytest.raises(CodecError):
+            decode_snapshot(broken)
+
+
+def test_verify_data() -> None:
+    assert encode_verify(ID, 2) == b'{"clientId":"1700000000000_10.1.2.3_51234","revision":2}'
+    assert decode_verify(encode_verify(ID, 2)) == (ID, 2)
+    assert decode_verify(b'{"clientId":"10.0.0.1:80#true"}') == ("10.0.0.1:80#true", 0)
+    for broken in (b"x", b"[]", b"{}", b'{"clientId":"a","revision":2147483648}', b'{"clientId":"a","revision":null}'):
+        with pytest.raises(CodecError):
+            decode_verify(broken)

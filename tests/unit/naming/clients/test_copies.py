@@ -1,0 +1,235 @@
+"""Copies of clients that are connected to peers: brought in line with what comes, confirmed, expired, removed."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from app.naming.clients import copies as client_copies
+from app.naming.clients.client_codec import ClientState
+from app.naming.clients.client_model import ClientBounds, instance_of
+from app.naming.clients.clients import ClientInfo
+from app.naming.clients.copies import ClientMoment, ReplicatedClients, info_of
+from app.naming.model.events import (
+    ClientDeregisterService,
+    ClientDisconnect,
+    ClientRegisterService,
+    Event,
+    ServiceChanged,
+)
+from app.naming.model.model import Publication
+from app.naming.model.nacos_errors import ClientGone, InvalidParam, Unavailable
+from app.naming.registry.operations import RegisterInstance
+from app.naming.registry.registry import Registry
+from app.naming.registry.shared import NOTHING_SHARED
+from app.naming.service import NamingService
+from distro.types import NO_VERSION, Version
+
+ID = "1700000000000_10.1.2.3_51234"
+INFO = ClientInfo(ID, "10.1.2.3", 51234, "shop", "sdk")
+PEER = "p:1~1"
+A, B, C = (("public", f"G@@{name}") for name in "abc")
+
+
+def nobody(_writer: str) -> bool:
+    return False
+
+
+class Bed:
+    def __init__(self, bounds: ClientBounds | None = None) -> None:
+        self.now_ms = 1_000
+        self.events: list[Event] = []
+        self.registry = Registry("m:1~1")
+        self.naming = NamingService(self.registry, lambda: self.now_ms, self.events.append)
+        self.clients = ReplicatedClients(
+            self.registry, lambda: self.now_ms, lambda: 5_000, self.events.append, bounds, expiry_ms=180_000
+        )
+
+    def take(self, revision: int, *services: tuple[str, str], port: int = 80, dated: bool = True) -> bool:
+        state = ClientState(ID, revision, {key: published(key, port) for key in services}, dated)
+        moment = ClientMoment(Version(1, revision, PEER), INFO, state)
+        return self.clients.take(moment, ID, self.clients.version(ID))
+
+    def remove(self, revision: int) -> bool:
+        return self.clients.take(ClientMoment(Version(1, revision, PEER), None, None), ID, self.clients.version(ID))
+
+    def told(self) -> list[Event]:
+        events, self.events[:] = list(self.events), []
+        return events
+
+    def ports(self, key: tuple[str, str]) -> list[int]:
+        view = self.naming.service_view(*key)
+        return [one.port for one in view.instances] if view else []
+
+
+def published(key: tuple[str, str], *ports: int, at_ms: int = 7) -> Publication:
+    commands = [RegisterInstance(key[1], "10.1.2.3", port, namespace=key[0]) for port in ports]
+    made = [instance_of(command, lambda: 0, NOTHING_SHARED) for command in commands]
+    return Publication({one.key: one for one in made}, False, at_ms, NO_VERSION)
+
+
+@pytest.fixture
+def bed() -> Bed:
+    return Bed()
+
+
+def changes(*services: tuple[str, str], gone: Sequence[tuple[str, str]] = ()) -> list[Event]:
+    events: list[Event] = []
+    for key in gone:
+        events += ClientDeregisterService(key, ID), ServiceChanged(*key)
+    for key in services:
+        events += ClientRegisterService(key, ID), ServiceChanged(*key)
+    return events
+
+
+def test_a_copy_is_brought_in_line_with_what_comes(bed: Bed) -> None:
+    assert bed.take(1, A, B)
+    assert bed.told() == changes(A, B)
+    assert (bed.ports(A), bed.ports(B)) == ([80], [80])
+    client = bed.clients.client(ID)
+    assert client is not None
+    assert not client.native
+    assert client.info == INFO
+    assert bed.take(2, B, C)
+    assert bed.told() == changes(C, gone=[A]), "what stayed the same is no event"
+    assert (bed.ports(A), bed.ports(B), bed.ports(C)) == ([], [80], [80])
+    assert bed.take(3, B, C, port=81)
+    assert bed.told() == changes(B, C)
+    assert bed.ports(B) == [81]
+    assert bed.clients.version(ID) == Version(1, 3, PEER)
+    assert (client.revision, client.instances) == (3, 2)
+
+
+def test_nothing_is_put_in_the_place_of_what_is_not_expected(bed: Bed) -> None:
+    bed.take(2, A)
+    bed.told()
+    moment = ClientMoment(Version(1, 3, PEER), INFO, ClientState(ID, 3, {}))
+    assert not bed.clients.take(moment, ID, None)
+    assert not bed.clients.take(moment, ID, Version(1, 1, PEER))
+    assert (bed.told(), bed.ports(A)) == ([], [80])
+
+
+def test_a_peer_that_dates_nothing_is_newest_when_it_is_heard(bed: Bed) -> None:
+    bed.naming.register(RegisterInstance(A[1], "10.1.2.3", 80, weight=3.0))
+    bed.take(1, A, dated=False)
+    view = bed.naming.service_view(*A)
+    assert view is not None
+    assert [one.weight for one in view.instances] == [1.0]
+    bed.naming.register(RegisterInstance(A[1], "10.1.2.3", 80, weight=4.0))
+    bed.told()
+    bed.take(2, A, dated=False)
+    assert bed.told() == [], "it says nothing new"
+    view = bed.naming.service_view(*A)
+    assert view is not None
+    assert [one.weight for one in view.instances] == [4.0]
+
+
+def test_a_removal_takes_all_and_is_remembered(bed: Bed) -> None:
+    bed.take(1, A, B)
+    bed.told()
+    assert bed.remove(2)
+    assert bed.told() == [ClientDisconnect(ID, False), *changes(gone=[A, B])]
+    assert bed.ports(A) == []
+    assert bed.clients.version(ID) == Version(1, 2, PEER)
+    moment = bed.clients.moment(ID)
+    assert moment is not None
+    assert moment.state is None
+    assert not bed.clients.is_spent(ID, bed.now_ms + 60_000)
+    assert bed.clients.is_spent(ID, bed.now_ms + 60_001)
+    with pytest.raises(InvalidParam, match="used twice"):
+        bed.clients.connect(INFO)
+    bed.clients.forget(ID)
+    assert bed.clients.version(ID) is None
+    assert bed.clients.versions() == {}
+
+
+def test_a_native_client_belongs_to_its_connection(bed: Bed) -> None:
+    bed.clients.connect(INFO)
+    bed.clients.register(ID, RegisterInstance(A[1], "10.1.2.3", 80))
+    assert bed.clients.version(ID) == Version(1, 1, "m:1~1")
+    for state in (ClientState(ID, 9, {}), None):
+        with pytest.raises(InvalidParam, match="connected here"):
+            bed.clients.take(ClientMoment(Version(1, 9, PEER), INFO, state), ID, bed.clients.version(ID))
+    assert not bed.clients.bury(ID, Version(1, 9, PEER))
+    bed.clients.forget(ID, absent=True)
+    assert bed.clients.expire(1 << 40, lambda _writer: True) == []
+    assert bed.ports(A) == [80]
+    bed.clients.disconnect(ID)
+    assert bed.clients.version(ID) == Version(1, 2, "m:1~1")
+    assert bed.clients.is_removed(ID)
+
+
+def test_a_copy_publishes_nothing_of_its_own(bed: Bed) -> None:
+    bed.take(1, A)
+    with pytest.raises(ClientGone):
+        bed.clients.register(ID, RegisterInstance(A[1], "10.1.2.3", 81))
+    with pytest.raises(ClientGone):
+        bed.clients.subscribe(ID, *A, "")
+    with pytest.raises(InvalidParam, match="another member"):
+        bed.clients.connect(INFO)
+    assert bed.clients.counts().copies == 1
+
+
+def test_copies_that_nobody_confirms_expire(bed: Bed) -> None:
+    bed.take(1, A)
+    bed.told()
+    bed.clients.confirm([ID, "unknown"], 2_000)
+    assert bed.clients.expire(182_000, nobody) == []
+    assert bed.clients.confirm_revision(ID, 1, 3_000)
+    assert bed.clients.confirm_revision(ID, 0, 3_000), "an older peer tells no revision"
+    assert not bed.clients.confirm_revision(ID, 2, 999_000)
+    assert not bed.clients.confirm_revision("unknown", 0, 999_000)
+    assert bed.clients.expire(193_000, nobody, late_ms=10_000) == [], "while this process stood still none could come"
+    assert bed.clients.expire(193_001, nobody) == [], "not all are looked at each time"
+    assert bed.clients.expire(198_000, nobody) == [ID]
+    assert bed.told() == [ClientDisconnect(ID, False), *changes(gone=[A])]
+    assert bed.clients.version(ID) is None
+    assert bed.take(1, A), "it is there again as soon as its member says so"
+
+
+def test_copies_go_with_their_member(bed: Bed) -> None:
+    bed.take(1, A)
+    assert bed.clients.expire(bed.now_ms, lambda writer: writer == PEER) == [ID]
+    assert bed.ports(A) == []
+
+
+def test_a_member_buries_what_is_left_of_its_last_run(bed: Bed) -> None:
+    assert bed.clients.bury(ID, Version(1, 4, "m:1~0"))
+    assert bed.clients.version(ID) == Version(1, 5, "m:1~1")
+    assert bed.told() == [ClientDisconnect(ID, True)]
+    assert not bed.clients.bury(ID, Version(1, 4, "m:1~0"))
+    assert bed.clients.bury(ID, Version(1, 7, "m:1~0")), "somebody holds a later one"
+    assert bed.clients.version(ID) == Version(1, 8, "m:1~1")
+
+
+def test_removals_are_forgotten_when_no_copy_can_be_left(bed: Bed) -> None:
+    bed.take(1, A)
+    bed.remove(2)
+    bed.clients.expire(bed.now_ms + 300_000, nobody)
+    assert bed.clients.is_removed(ID)
+    bed.clients.expire(bed.now_ms + 305_000, nobody)
+    assert not bed.clients.is_removed(ID)
+
+
+def test_there_are_not_more_than_may_be(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = Bed(ClientBounds(clients_max=1))
+    full.clients.connect(ClientInfo("other", "", 0, "", ""))
+    with pytest.raises(Unavailable):
+        full.take(1, A)
+    monkeypatch.setattr(client_copies, "REMOVALS_MAX", 2)
+    for number in range(3):
+        bed.clients.bury(f"c{number}", Version(1, 1, PEER))
+    assert list(bed.clients.versions()) == ["c1", "c2"]
+
+
+@pytest.mark.parametrize(
+    ("client_id", "ip", "port"),
+    [
+        (ID, "10.1.2.3", 51234),
+        ("1_2001:db8::1_5", "2001:db8::1", 5),
+        ("10.0.0.1:80#true", "10.0.0.1", 80),
+        ("anything", "", 0),
+        ("1_2_999999", "2", 0),
+    ],
+)
+def test_what_an_id_tells(client_id: str, ip: str, port: int) -> None:
+    assert info_of(client_id) == ClientInfo(client_id, ip, port, "", "")

@@ -1,0 +1,411 @@
+"""Who is judged, when, and by whom: beats that ran out."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from app.naming.health import beat_check as health
+from app.naming.health.beat_check import PAUSES_REMEMBERED, BeatCheck, Judgement
+from app.naming.model.events import Event, HealthChanged
+from app.naming.model.keys import datum_key
+from app.naming.model.model import Held, Instance, Service
+from app.naming.registry.merge import InstanceList
+from app.naming.registry.operations import RegisterInstance
+from app.naming.registry.registry import Registry
+from distro.types import Datum, Version
+
+ME = "10.0.0.1:8848~1"
+NAME = "DEFAULT_GROUP@@orders"
+KEY = datum_key("public", NAME)
+
+
+class Judge:
+    """A BeatCheck called each second, as its timer does."""
+
+    def __init__(self, **options: bool) -> None:
+        self.registry = Registry(ME)
+        self.events: list[Event] = []
+        self.check = BeatCheck(self.registry, self.events.append, **options)
+        self.now_ms = 0
+        self.may_judge = True
+        self.responsible = True
+        self.confirmed_ms: int | None = None
+        """None: reports get through all the time."""
+
+    def judgement(self) -> Judgement:
+        confirmed_ms = self.now_ms if self.confirmed_ms is None else self.confirmed_ms
+        return Judgement(self.may_judge, confirmed_ms, lambda _name: self.responsible)
+
+    def run(self, until_ms: int) -> None:
+        while self.now_ms + 1_000 <= until_ms:
+            self.now_ms += 1_000
+            while self.slice():
+                pass
+
+    def said(self) -> list[str]:
+        return [event.what for event in self.events if isinstance(event, HealthChanged)]
+
+    def register(self, ip: str = "10.1.0.1", **metadata: str) -> None:
+        self.registry.register(RegisterInstance(NAME, ip, 80, metadata=metadata), self.now_ms)
+
+    def deregister(self, ip: str) -> None:
+        self.registry.remove("public", NAME, Instance(ip, 80).key, self.now_ms)
+
+    def service(self) -> Service:
+        found = self.registry.find(KEY)
+        assert found is not None
+        return found
+
+    def beat(self, *ips: str) -> None:
+        for ip in ips:
+            held = self.service().held[Instance(ip, 80).key]
+            held.beat_ms = held.heard_ms = self.now_ms
+
+    def slice(self) -> bool:
+        """Whether there is more to do in this round."""
+        return self.check.tick(self.now_ms, self.judgement) == self.now_ms
+
+    def unhealthy(self) -> set[str]:
+        return {one.instance.ip for one in self.service().held.values() if not one.instance.healthy}
+
+
+@pytest.fixture
+def judge() -> Judge:
+    made = Judge()
+    made.check.tick(0, made.judgement)
+    return made
+
+
+def test_fifteen_seconds_unhealthy_thirty_gone(judge: Judge) -> None:
+    judge.register()
+    judge.run(15_000)
+    assert judge.said() == []
+    judge.run(16_000)
+    assert judge.said() == ["unhealthy"]
+    judge.run(30_000)
+    assert judge.said() == ["unhealthy"]
+    judge.run(31_000)
+    assert judge.said() == ["unhealthy", "removed"]
+
+
+def test_preserved_times_hold_for_their_instance(judge: Judge) -> None:
+    judge.register(**{"preserved.heart.beat.timeout": "2000", "preserved.ip.delete.timeout": "5000"})
+    judge.run(3_000)
+    assert judge.said() == ["unhealthy"]
+    judge.run(6_000)
+    assert judge.said() == ["unhealthy", "removed"]
+
+
+def test_without_expiry_nobody_goes() -> None:
+    judge = Judge(expire=False)
+    judge.register()
+    judge.run(60_000)
+    assert judge.said() == ["unhealthy"]
+
+
+@pytest.mark.parametrize("lacking", ["may_judge", "responsible"])
+def test_only_who_may_judges(judge: Judge, lacking: str) -> None:
+    judge.register()
+    setattr(judge, lacking, False)
+    judge.run(60_000)
+    assert judge.said() == []
+
+
+def copy_of_long_ago(judge: Judge) -> None:
+    version = Version(1, 0, "10.0.0.2:8848~1")
+    held = Held(Instance("10.1.0.1", 80, service_name=NAME), version, -600_000)
+    judge.registry.apply(Datum(KEY, version, InstanceList({held.instance.key: held}, {})), None, judge.now_ms)
+
+
+def test_a_copy_is_not_judged_and_a_service_taken_over_gets_its_whole_time(judge: Judge) -> None:
+    """Nacos issue 1873: live instances were deleted by what the copies said of their beats."""
+    copy_of_long_ago(judge)
+    judge.run(10_000)
+    assert judge.said() == []
+    judge.registry.claim(KEY, judge.now_ms)
+    judge.run(25_000)
+    assert judge.said() == []
+    judge.run(26_000)
+    assert judge.said() == ["unhealthy"]
+    judge.run(41_000)
+    assert judge.said() == ["unhealthy", "removed"]
+
+
+def test_a_pause_is_given_to_everybody(judge: Judge) -> None:
+    """R9: nobody could be heard while this process stood still."""
+    judge.register()
+    judge.run(10_000)
+    judge.now_ms += 100_000
+    judge.run(judge.now_ms + 5_000)
+    assert judge.said() == []
+    judge.run(judge.now_ms + 2_000)
+    assert judge.said() == ["unhealthy"], "16 s of silence, without the pause"
+
+
+def test_a_short_delay_is_no_pause(judge: Judge) -> None:
+    judge.register()
+    judge.run(14_000)
+    judge.now_ms += 1_900
+    judge.run(17_000)
+    assert judge.said() == ["unhealthy"]
+
+
+def test_after_a_pause_a_report_must_get_through_first(judge: Judge) -> None:
+    judge.register()
+    judge.run(10_000)
+    judge.confirmed_ms = judge.now_ms
+    judge.now_ms += 100_000
+    judge.run(judge.now_ms + 60_000)
+    assert judge.said() == []
+    judge.confirmed_ms = judge.now_ms
+    judge.run(judge.now_ms + 2_000)
+    assert judge.said() == ["removed"]
+
+
+def test_who_is_heard_of_meanwhile_stays(judge: Judge) -> None:
+    judge.register()
+    for _ in range(10):
+        judge.run(judge.now_ms + 5_000)
+        for service in judge.registry.services():
+            for held in service.held.values():
+                held.beat_ms = held.heard_ms = judge.now_ms
+    assert judge.said() == []
+
+
+# --- where there is nothing to do, nothing is done --------------------------------------------------
+
+
+class Counted(dict[str, Held]):
+    """A service's instances that counts how often one goes through them."""
+
+    looks = 0
+
+    def values(self) -> Any:
+        self.looks += 1
+        return super().values()
+
+
+def counted(judge: Judge) -> Counted:
+    held = judge.service().held = Counted(judge.service().held)
+    return held
+
+
+def beat_for(judge: Judge, seconds: int) -> None:
+    for _ in range(seconds // 5):
+        judge.run(judge.now_ms + 5_000)
+        judge.beat("10.1.0.1", "10.1.0.2")
+
+
+def test_who_beats_is_looked_at_every_ten_seconds(judge: Judge) -> None:
+    judge.register()
+    judge.register("10.1.0.2")
+    beat_for(judge, 20)
+    held = counted(judge)
+    beat_for(judge, 100)
+    assert judge.said() == []
+    assert 5 <= held.looks <= 12
+
+
+def test_who_is_silent_without_consequences_is_not_looked_at() -> None:
+    judge = Judge(expire=False)
+    judge.check.tick(0, judge.judgement)
+    judge.register()
+    judge.run(40_000)
+    held = counted(judge)
+    judge.run(600_000)
+    assert (judge.said(), held.looks) == (["unhealthy"], 0)
+    judge.registry.set_health(judge.service(), Instance("10.1.0.1", 80).key, True, judge.now_ms)
+    judge.run(judge.now_ms + 1_000)
+    assert judge.said() == ["unhealthy", "unhealthy"], "an operator's word holds until the next look"
+
+
+def test_after_a_pause_nobody_is_looked_at_each_second(judge: Judge) -> None:
+    judge.register()
+    judge.run(10_000)
+    judge.now_ms += 100_000
+    judge.run(judge.now_ms + 1_000)
+    held = counted(judge)
+    judge.run(judge.now_ms + 4_000)
+    assert held.looks <= 2
+    assert judge.said() == []
+
+
+def test_a_service_taken_over_is_not_looked_at_each_second(judge: Judge) -> None:
+    copy_of_long_ago(judge)
+    judge.registry.claim(KEY, judge.now_ms)
+    judge.run(judge.now_ms + 1_000)
+    held = counted(judge)
+    judge.run(judge.now_ms + 13_000)
+    assert held.looks <= 3, "once at the most after the first look, which was early to spread them"
+
+
+def test_services_that_are_taken_over_at_once_do_not_stay_due_at_once(judge: Judge) -> None:
+    names = [f"g@@s{number}" for number in range(4_000)]
+    for name in names:
+        judge.registry.register(RegisterInstance(name, "10.1.0.1", 80), 0)
+    judge.run(1_000)
+    services = [found for name in names if (found := judge.registry.get("public", name))]
+    assert len({service.due_ms // 1_000 for service in services}) >= 14, "any second of the first fifteen"
+
+
+def test_a_pause_that_is_forgotten_counts_again(judge: Judge) -> None:
+    judge.register(**{"preserved.heart.beat.timeout": "100000", "preserved.ip.delete.timeout": "900000"})
+    for length_ms in (200_000, *[2_100] * (PAUSES_REMEMBERED - 1)):
+        judge.now_ms += length_ms
+        judge.run(judge.now_ms + 1_000)
+    assert judge.said() == []
+    judge.now_ms += 2_100
+    judge.run(judge.now_ms + 1_000)
+    assert judge.said() == ["unhealthy"], "the long one is the seventeenth from the end"
+
+
+def test_what_real_nacos_says_of_the_health_is_judged_again(judge: Judge) -> None:
+    judge.register()
+    judge.run(20_000)
+    assert judge.registry.take_health(judge.service(), {"10.1.0.1:80": True})
+    judge.run(21_000)
+    assert judge.said() == ["unhealthy", "unhealthy"]
+
+
+def test_a_short_time_out_that_came_with_one_change_of_a_copy_holds_after_the_claim(judge: Judge) -> None:
+    copy_of_long_ago(judge)
+    version = Version(1, 1, "10.0.0.2:8848~1")
+    short = Instance("10.1.0.2", 80, metadata={"preserved.heart.beat.timeout": "2000"})
+    judge.registry.take_change(KEY, short.key, version, Held(short, version, 0), None, 0)
+    judge.registry.claim(KEY, 0)
+    judge.run(4_000)
+    assert judge.unhealthy() == {"10.1.0.2"}
+    held = counted(judge)
+    judge.run(14_000)
+    assert held.looks <= 4, "a look is two passes while somebody's time is short; the other's time began with the claim"
+
+
+class Moving(dict[str, Held]):
+    """Its entries move while one goes through it for the first time, and one is passed over so."""
+
+    def __init__(self, content: dict[str, Held], hidden: str, move: Callable[[], None]) -> None:
+        super().__init__(content)
+        self.hidden: str | None = hidden
+        self.move = move
+
+    def values(self) -> Any:
+        hidden, self.hidden = self.hidden, None
+        if hidden is None:
+            return super().values()
+        self.move()
+        return [held for key, held in self.items() if key != hidden]
+
+
+def test_who_is_passed_over_in_a_glance_is_found_all_the_same(judge: Judge) -> None:
+    judge.register()
+    judge.register("10.1.0.2")
+    judge.run(14_000)
+    judge.beat("10.1.0.2")
+    service = judge.service()
+    assert service.due_ms
+    service.due_ms = 1
+    service.held = Moving(service.held, Instance("10.1.0.1", 80).key, lambda: judge.register("10.1.0.3"))
+    judge.run(16_000)
+    assert judge.unhealthy() == {"10.1.0.1"}
+
+
+# --- slices --------------------------------------------------------------------------------------------
+
+TEN = [f"10.1.1.{number}" for number in range(10)]
+
+
+@pytest.fixture
+def sliced(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> Judge:
+    """Ten instances that fell silent, and a judge who looks at three at a time."""
+    monkeypatch.setattr(health, "UNITS_PER_SLICE", 3)
+    for ip in TEN:
+        judge.register(ip)
+    judge.now_ms = 500
+    while judge.slice():
+        pass
+    judge.now_ms = 1_500
+    judge.service().due_ms = 0
+    while judge.slice():
+        pass
+    judge.check._expected_ms = judge.now_ms = 16_000
+    judge.service().due_ms = 0
+    return judge
+
+
+def finish(judge: Judge) -> None:
+    while judge.slice():
+        pass
+
+
+def test_a_round_goes_on_in_slices(sliced: Judge) -> None:
+    slices = 1
+    while sliced.slice():
+        slices += 1
+    assert slices > 10
+    assert sliced.unhealthy() == set(TEN)
+
+
+@pytest.mark.parametrize("after", range(6))
+def test_who_comes_and_goes_between_slices_hides_nobody(sliced: Judge, after: int) -> None:
+    for _ in range(after):
+        assert sliced.slice()
+    for ip in TEN[:3]:
+        sliced.deregister(ip)
+    for number in range(30):
+        sliced.register(f"10.1.2.{number}", **{"preserved.heart.beat.timeout": "2000"})
+    finish(sliced)
+    assert sliced.unhealthy() == set(TEN[3:])
+    while sliced.now_ms < 19_000:
+        sliced.now_ms += 1_000
+        finish(sliced)
+    assert len(sliced.unhealthy()) == 37, "who came meanwhile is noticed in time, too"
+
+
+@pytest.mark.parametrize("after", range(10))
+def test_who_takes_the_place_of_another_between_slices_hides_nobody(sliced: Judge, after: int) -> None:
+    """The mapping is as large as before, but has moved its entries."""
+    for _ in range(after):
+        assert sliced.slice()
+    sliced.deregister(TEN[0])
+    sliced.register("10.1.2.1")
+    finish(sliced)
+    assert sliced.unhealthy() == set(TEN[1:])
+
+
+@pytest.mark.parametrize("after", [1, 5, 8, 9])
+def test_who_is_heard_of_between_look_and_deed_stays(sliced: Judge, after: int) -> None:
+    for _ in range(after):
+        assert sliced.slice()
+    waiting = set(TEN) - sliced.unhealthy()
+    sliced.beat(*waiting)
+    finish(sliced)
+    assert not waiting & sliced.unhealthy()
+
+
+def test_nobody_is_judged_when_the_process_stood_still_in_a_round(sliced: Judge) -> None:
+    while not sliced.unhealthy():
+        assert sliced.slice()
+    judged = sliced.unhealthy()
+    sliced.confirmed_ms = sliced.now_ms
+    sliced.now_ms += 100_000
+    finish(sliced)
+    sliced.now_ms += 1_000
+    finish(sliced)
+    assert sliced.unhealthy() == judged, "no report got through since"
+    sliced.confirmed_ms = None
+    sliced.now_ms += 1_000
+    finish(sliced)
+    assert sliced.unhealthy() == set(TEN)
+
+
+def test_a_round_that_fails_is_begun_again(sliced: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> bool:
+        raise ValueError("out of order")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sliced.registry, "set_health", fail)
+        with pytest.raises(ValueError, match="out of order"):
+            finish(sliced)
+    finish(sliced)
+    assert sliced.unhealthy() == set(TEN)

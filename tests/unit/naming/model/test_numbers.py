@@ -1,0 +1,102 @@
+"""The least number that no instance of a service has as its id."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.naming.model.numbers import FreeNumbers
+from app.naming.registry.operations import Beat, DeregisterInstance, RegisterInstance
+from app.naming.registry.registry import Registry
+from app.naming.registry.service_table import COPIED_UNDER_LOCK_MAX
+from app.naming.service import NamingService
+
+SNOWFLAKE = {"preserved.instance.id.generator": "snowflake"}
+IDS = st.one_of(
+    st.none(), st.integers(0, 6).map(str), st.sampled_from(["", "a", "03", "-1", "²", "10.0.0.1#80#c#s", "9" * 99])
+)
+
+
+def searched(ids: list[str | None]) -> int:
+    """As the definition says."""
+    number = 0
+    while str(number) in ids:
+        number += 1
+    return number
+
+
+@given(st.lists(IDS), st.lists(st.one_of(IDS, st.integers(0, 5), st.just("least"))))
+def test_it_is_always_the_least_one(first: list[str | None], changes: list[str | int | None]) -> None:
+    """A number among the changes takes that one of the ids away; ``least`` gives the least free one to somebody."""
+    ids, numbers = list(first), FreeNumbers(first)
+    for change in changes:
+        if isinstance(change, int):
+            if change < len(ids):
+                numbers.give(ids.pop(change))
+        else:
+            one = str(numbers.least()) if change == "least" else change
+            numbers.take(one)
+            ids.append(one)
+        assert numbers.least() == searched(ids)
+
+
+def test_what_is_remembered_does_not_grow_with_those_who_come_and_go() -> None:
+    numbers = FreeNumbers(["0", "1", "2"])
+    for _ in range(100):
+        numbers.take(str(numbers.least()))
+        numbers.give("1")
+        numbers.take(str(numbers.least()))
+        numbers.give("3")
+    assert len(numbers._freed) <= 2
+
+
+class Named:
+    """A service whose instances have numbers as ids; one has none."""
+
+    def __init__(self, count: int) -> None:
+        self.registry = Registry("a:1~1")
+        self.naming = NamingService(self.registry, lambda: 0, lambda _event: None)
+        self.naming.register(RegisterInstance("g@@s", "10.9.0.1", 80))
+        for number in range(count):
+            self.register(number)
+
+    def register(self, number: int) -> None:
+        self.naming.register(RegisterInstance("g@@s", f"10.0.0.{number}", 80, metadata=SNOWFLAKE))
+
+    def deregister(self, number: int) -> None:
+        self.naming.deregister(DeregisterInstance("g@@s", f"10.0.0.{number}", 80))
+
+    def ids(self) -> list[str | None]:
+        view = self.naming.service_view("public", "g@@s")
+        return [one.instance_id for one in view.instances] if view else []
+
+
+@pytest.mark.parametrize("count", [5, COPIED_UNDER_LOCK_MAX + 5])
+def test_gaps_are_filled_in_small_and_in_large_services(count: int) -> None:
+    named = Named(count)
+    assert named.ids()[1:] == [str(number) for number in range(count)]
+    for number in (3, 1):
+        named.deregister(number)
+    named.register(201)
+    named.naming.beat(Beat("g@@s", "10.0.0.202", 80, full=True, metadata=SNOWFLAKE))
+    named.register(203)
+    assert named.ids()[-3:] == ["1", "3", str(count)]
+
+
+def test_a_number_is_free_when_who_had_it_changed_and_went() -> None:
+    named = Named(COPIED_UNDER_LOCK_MAX + 5)
+    named.naming.register(RegisterInstance("g@@s", "10.0.0.2", 80, metadata=SNOWFLAKE, weight=2.0))
+    named.deregister(2)
+    named.register(201)
+    assert named.ids()[-1] == "2"
+
+
+def test_a_received_list_is_counted_anew() -> None:
+    named = Named(COPIED_UNDER_LOCK_MAX + 5)
+    [datum] = named.registry.datums([one.key for one in named.registry.services()])
+    for key in list(datum.value.held)[1:]:
+        del datum.value.held[key]
+    named.registry.apply(datum, datum.version, 0)
+    named.register(201)
+    assert named.ids()[1:] == ["0"]
+    named.naming.register(RegisterInstance("g@@s", "10.0.0.202", 80, metadata=SNOWFLAKE))
+    assert named.ids()[2:] == ["1"]

@@ -1,0 +1,187 @@
+"""What records become: descriptions, persistent instances, switches."""
+
+from typing import Any
+
+import pytest
+
+from app.naming.model.events import Event, ServiceChanged
+from app.naming.model.meta import ServiceMeta
+from app.naming.model.model import Instance
+from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.switches import SwitchDomain
+from app.naming.records.projection import STATUS_DELAY_MS, Projection, check_record, instance_of, value_of
+from app.naming.records.records import SWITCHES_KEY, Record, namespace_key, persistent_key, service_meta_key
+from app.naming.registry.operations import RegisterInstance
+from app.naming.registry.registry import Registry
+from distro.types import NO_VERSION
+
+NAME = "g@@s"
+META = service_meta_key("ns", NAME)
+ONE = Instance("10.0.0.1", 80, "c1", NAME, ephemeral=False, metadata={"k": "v", "none": None}, app="a", instance_id="i")
+KEY = persistent_key("ns", NAME, ONE.key)
+
+
+class World:
+    """A registry that records are shown to."""
+
+    def __init__(self) -> None:
+        self.now_ms = 50_000
+        self.events: list[Event] = []
+        self.registry = Registry("a:1~1")
+        self.projection = Projection(self.registry, lambda: self.now_ms, self.events.append)
+
+    def show(self, key: str, value: dict[str, Any] | None) -> None:
+        self.projection.on_record(Record(key, NO_VERSION, NO_VERSION, value, 0))
+
+    def names(self) -> list[str]:
+        return self.registry.names("ns")
+
+    def instances(self) -> list[Instance]:
+        view = self.registry.view("ns", NAME)
+        return list(view.instances) if view else []
+
+    def register(self) -> None:
+        self.registry.register(RegisterInstance(NAME, "10.0.0.9", 90, namespace="ns"), self.now_ms)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_description(world: World) -> None:
+    world.show(META, ServiceMeta(0.5, {"k": "v"}).to_json())
+    view = world.registry.view("ns", NAME)
+    assert view is not None
+    assert (view.protect_threshold, view.metadata, world.names()) == (0.5, {"k": "v"}, [NAME])
+    assert world.events == [ServiceChanged("ns", NAME)], "subscribers see it"
+
+
+def test_a_persistent_instance(world: World) -> None:
+    world.show(KEY, value_of(ONE))
+    assert world.instances() == [ONE]
+    world.show(KEY, None)
+    assert world.instances() == []
+    assert world.names() == [NAME], "the service stays"
+    assert world.events == [ServiceChanged("ns", NAME)] * 2
+
+
+def test_both_kinds_at_once_persistent_first(world: World) -> None:
+    world.register()
+    world.show(KEY, value_of(ONE))
+    assert [one.ephemeral for one in world.instances()] == [False, True]
+
+
+@pytest.mark.parametrize("order", [(META, KEY), (KEY, META)])
+def test_a_removed_service_is_gone_with_the_last_thing_in_it(world: World, order: tuple[str, str]) -> None:
+    world.show(META, ServiceMeta().to_json())
+    world.show(KEY, value_of(ONE))
+    for key in order:
+        assert world.names() == [NAME]
+        world.show(key, None)
+    assert world.names() == []
+    assert world.registry.get("ns", NAME) is None
+
+
+def test_a_removed_service_with_ephemeral_instances_stays_until_they_are_gone(world: World) -> None:
+    world.register()
+    world.show(META, None)
+    assert world.names() == [NAME]
+    world.registry.empty("ns", NAME, world.now_ms)
+    assert world.names() == []
+
+
+def test_a_removed_service_comes_back(world: World) -> None:
+    world.register()
+    world.registry.empty("ns", NAME, world.now_ms)
+    world.show(META, None)
+    assert world.names() == []
+    world.register()
+    assert world.names() == [NAME]
+    world.registry.empty("ns", NAME, world.now_ms)
+    assert world.names() == [NAME], "it was not removed again"
+
+
+def test_the_removal_of_what_is_not_known_makes_nothing(world: World) -> None:
+    world.show(META, None)
+    world.show(KEY, None)
+    world.show(namespace_key("x"), None)
+    assert world.names() == []
+
+
+def test_switches(world: World) -> None:
+    world.show(SWITCHES_KEY, {"checkTimes": 5})
+    assert world.projection.switches.check_times == 5
+    world.projection.override(SwitchDomain(check_times=7))
+    assert world.projection.switches.check_times == 7
+    world.show(SWITCHES_KEY, {"checkTimes": 4})
+    assert world.projection.switches.check_times == 4
+    world.show(SWITCHES_KEY, None)
+    assert world.projection.switches == SwitchDomain()
+
+
+def test_a_status_counts_a_moment_later(world: World) -> None:
+    assert world.projection.overridden_status is None
+    world.show(SWITCHES_KEY, {"overriddenServerStatus": "DOWN"})
+    world.now_ms += STATUS_DELAY_MS - 1
+    assert world.projection.overridden_status is None
+    world.show(SWITCHES_KEY, {"overriddenServerStatus": "DOWN", "checkTimes": 4})
+    world.now_ms += 1
+    assert world.projection.overridden_status == "DOWN", "another switch does not put it off"
+    world.show(SWITCHES_KEY, {"overriddenServerStatus": "UP"})
+    assert world.projection.overridden_status == "DOWN"
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("metadata", [None, {}, {"a": "1", "none": None}])
+def test_an_instance_comes_back_as_it_was(metadata: Any) -> None:
+    one = Instance("::1", 0, "c1", NAME, 0.5, False, False, False, True, metadata)
+    assert instance_of(value_of(one), NAME) == one
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("ip", None), ("ip", 1), ("port", "80"), ("port", True), ("clusterName", None), ("weight", "1"),
+        ("healthy", 1), ("enabled", None), ("marked", "x"), ("metadata", []), ("metadata", {"a": 1}), ("app", 1),
+        ("instanceId", 1),
+    ],
+)  # fmt: skip
+def test_an_instance_with_a_wrong_field_is_refused_by_its_name(name: str, wrong: object) -> None:
+    with pytest.raises(InvalidParam, match=f"'{name}'"):
+        check_record(KEY, value_of(ONE) | {name: wrong})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("zzz", {}),
+        (service_meta_key("ns", "a b"), None),
+        (META, {}),
+        (META, ServiceMeta().to_json() | {"clusters": {"a b": {}}}),
+        (persistent_key("ns", NAME, "other"), value_of(ONE)),
+        (SWITCHES_KEY, {"checkTimes": "x"}),
+        (namespace_key("x"), {"name": "n"}),
+    ],
+)
+def test_what_could_not_be_shown_is_refused(key: str, value: dict[str, Any] | None) -> None:
+    with pytest.raises(InvalidParam):
+        check_record(key, value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (META, None),
+        (META, ServiceMeta(0.5, {"k": None}).to_json()),
+        (KEY, None),
+        (KEY, value_of(ONE)),
+        (SWITCHES_KEY, None),
+        (SWITCHES_KEY, SwitchDomain().to_json()),
+        (namespace_key("x"), {"name": "n", "description": "d"}),
+    ],
+)
+def test_what_can_be_shown(key: str, value: dict[str, Any] | None) -> None:
+    check_record(key, value)

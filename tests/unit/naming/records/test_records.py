@@ -1,0 +1,198 @@
+"""Durable records: their keys, and changes that are on disk before they are seen. Merging has its tests elsewhere."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.naming.model.nacos_errors import InvalidParam, StorageError
+from app.naming.records.records import (
+    NAMESPACE_PREFIX,
+    SWITCHES_KEY,
+    NamespaceKey,
+    PersistentKey,
+    Record,
+    Records,
+    ServiceMetaKey,
+    SwitchesKey,
+    Value,
+    namespace_key,
+    parse_record_key,
+    persistent_key,
+    record_tag,
+    service_meta_key,
+)
+from distro.types import NO_VERSION
+from tests.support.memory_disk import MemoryDisk
+
+WRITER = "a:1~1"
+
+
+class Kept:
+    """Records, what they told of their changes, and a clock."""
+
+    def __init__(self, disk: MemoryDisk | None = None, writer: str = WRITER) -> None:
+        self.disk = disk or MemoryDisk()
+        self.told: list[Record] = []
+        self.now_ms = 1_000
+        self.records = Records(writer, self.disk, lambda: self.now_ms, self.told.append)
+
+    def put(self, key: str, value: Value | None) -> list[str]:
+        return self.records.put_all({key: lambda _: value})
+
+
+# --- keys -----------------------------------------------------------------------------------------
+
+names = st.text("abzAZ019@.:_-", min_size=1, max_size=12)
+namespaces = st.text(min_size=1, max_size=12).filter(lambda text: "##" not in text and not text.endswith("#"))
+
+
+@given(namespaces, names, st.text(min_size=1, max_size=12))
+def test_a_key_tells_what_it_is_of(namespace: str, name: str, instance: str) -> None:
+    assert parse_record_key(persistent_key(namespace, name, instance)) == PersistentKey(namespace, name, instance)
+    assert parse_record_key(service_meta_key(namespace, name)) == ServiceMetaKey(namespace, name)
+    assert parse_record_key(namespace_key(namespace)) == NamespaceKey(namespace)
+
+
+def test_a_namespace_that_is_called_like_a_kind() -> None:
+    key = persistent_key("ephemeral.x", "g@@s", "10.0.0.1:80:unknown:DEFAULT")
+    assert parse_record_key(key) == PersistentKey("ephemeral.x", "g@@s", "10.0.0.1:80:unknown:DEFAULT")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        "x",
+        NAMESPACE_PREFIX,
+        service_meta_key("", "g@@s"),
+        service_meta_key("ns", ""),
+        service_meta_key("a##b", "g@@s"),
+        persistent_key("ns", "g@@s", ""),
+        persistent_key("ns", "", "x"),
+        "com.alibaba.nacos.naming.iplist.ephemeral.public##g@@s",
+    ],
+)
+def test_keys_of_nothing(key: str) -> None:
+    assert parse_record_key(key) is None
+
+
+def test_all_of_a_service_has_one_owner() -> None:
+    assert record_tag(service_meta_key("ns", "g@@s")) == record_tag(persistent_key("ns2", "g@@s", "x")) == "g@@s"
+    assert record_tag(SWITCHES_KEY) == SWITCHES_KEY
+    assert record_tag(namespace_key("ns")) == namespace_key("ns")
+    assert parse_record_key(SWITCHES_KEY) == SwitchesKey()
+
+
+# --- changes --------------------------------------------------------------------------------------
+
+
+def test_a_change_is_on_disk_told_and_read() -> None:
+    kept = Kept()
+    assert kept.put("a", {"x": 1}) == ["a"]
+    version = NO_VERSION.next(WRITER)
+    record = Record("a", version, version, {"x": 1}, 1_000)
+    assert kept.told == [record]
+    assert kept.disk.records == {"a": record}
+    assert kept.records.value("a") == {"x": 1}
+    assert kept.records.versions() == {"a": version}
+    assert [datum.value for datum in kept.records.datums(["a", "zz"])] == [record]
+    assert kept.records.changed_wall_ms("a") == 1_000
+
+
+def test_each_change_has_a_higher_version() -> None:
+    kept = Kept()
+    versions = []
+    for value in ({"x": 1}, {"x": 2}, None, {"x": 3}):
+        kept.put("a", value)
+        versions.append(kept.records.version("a"))
+    assert versions == sorted(set(versions))
+    again = Kept(kept.disk, "a:1~2")
+    again.records.read_disk()
+    again.put("a", {"x": 4})
+    assert again.records.version("a") > versions[-1], "the next run of the member goes on above"
+
+
+def test_what_changes_nothing_is_not_written() -> None:
+    kept = Kept()
+    kept.put("a", {"x": 1})
+    assert kept.put("a", {"x": 1}) == []
+    assert kept.put("zz", None) == [], "a removal of what is not there"
+    assert len(kept.told) == 1
+
+
+def test_a_removal_is_remembered() -> None:
+    kept = Kept()
+    kept.put("a", {"x": 1})
+    kept.put("a", None)
+    assert kept.records.value("a") is None
+    assert kept.records.changed_wall_ms("a") is None
+    assert kept.disk.records["a"].value is None
+    assert kept.records.put_all({"a": lambda _: None}, force=True) == ["a"], "by force also what is not there"
+    assert kept.records.put_all({"b": lambda _: None}, force=True) == ["b"]
+
+
+def test_several_at_once_see_the_values_before() -> None:
+    kept = Kept()
+    seen: list[Value | None] = []
+
+    def change(value: Value) -> Callable[[Value | None], Value | None]:
+        def apply(old: Value | None) -> Value | None:
+            seen.append(old)
+            return value
+
+        return apply
+
+    kept.put("a", {"x": 1})
+    assert kept.records.put_all({"a": change({"x": 2}), "b": change({"x": 3})}) == ["a", "b"]
+    assert seen == [{"x": 1}, None]
+
+
+@pytest.mark.parametrize("failure", [StorageError("full"), InvalidParam("not allowed")])
+def test_all_or_none(failure: Exception) -> None:
+    kept = Kept()
+    kept.put("a", {"x": 1})
+
+    def fails(_: Value | None) -> Value | None:
+        if isinstance(failure, InvalidParam):
+            raise failure
+        kept.disk.full = True
+        return {"x": 9}
+
+    with pytest.raises(type(failure)):
+        kept.records.put_all({"a": lambda _: {"x": 2}, "b": fails})
+    assert kept.records.value("a") == kept.disk.records["a"].value == {"x": 1}
+    assert kept.records.value("b") is None
+    assert len(kept.told) == 1
+    kept.disk.full = False
+    assert kept.put("a", {"x": 3}) == ["a"], "the lock was given back"
+
+
+def test_the_disk_is_read_at_the_start() -> None:
+    first = Kept()
+    first.put("a", {"x": 1})
+    first.put("b", {"x": 1})
+    first.put("b", None)
+    again = Kept(first.disk)
+    assert again.records.read_disk() == 2
+    assert {record.key: record.value for record in again.told} == {"a": {"x": 1}, "b": None}
+    assert again.records.versions() == first.records.versions()
+
+
+def test_what_is_there_by_prefix() -> None:
+    kept = Kept()
+    for key in ("p.b", "p.a", "q.a", "p.c"):
+        kept.put(key, {"x": 1})
+    kept.put("p.c", None)
+    assert [record.key for record in kept.records.live("p.")] == ["p.a", "p.b"]
+
+
+def test_what_is_forgotten_was_never_there() -> None:
+    kept = Kept()
+    kept.put("a", {"x": 1})
+    kept.records.forget("a")
+    kept.records.forget("zz")
+    assert kept.records.version("a") is None
+    assert not kept.disk.records
+    assert [record.value for record in kept.told] == [{"x": 1}, None]

@@ -1,0 +1,65 @@
+"""What becomes of a service that lost its last instance."""
+
+import pytest
+
+from app.naming.model.keys import datum_key
+from app.naming.model.meta import ServiceMeta
+from app.naming.registry.operations import RegisterInstance, key_of
+from app.naming.registry.registry import Registry
+
+NAME = "G@@a"
+COMMAND = RegisterInstance(NAME, "10.0.0.1", 80)
+LATER_MS = 10_000_000
+
+
+def emptied(*, keep_empty: bool = False) -> Registry:
+    registry = Registry("m:1~1", keep_empty=keep_empty)
+    registry.register(COMMAND, 0)
+    registry.remove("public", NAME, key_of(COMMAND), 1_000)
+    return registry
+
+
+def forget_when_spent(registry: Registry) -> None:
+    service = registry.get("public", NAME)
+    assert service is not None
+    assert not registry.is_spent(service.key, 61_000), "its removal is still remembered"
+    registry.prune_tombstones(service, LATER_MS)
+    assert registry.is_spent(service.key, LATER_MS)
+    registry.forget(service.key)
+
+
+def test_it_is_shown_at_first_and_forgotten_later() -> None:
+    registry = emptied()
+    assert registry.names("public") == [NAME]
+    forget_when_spent(registry)
+    assert registry.names("public") == []
+    assert registry.find(datum_key("public", NAME)) is None
+
+
+def test_it_stays_where_the_setting_says_so() -> None:
+    registry = emptied(keep_empty=True)
+    forget_when_spent(registry)
+    assert registry.names("public") == [NAME]
+    assert registry.version(datum_key("public", NAME)) is None, "members need not talk about it"
+
+
+@pytest.mark.parametrize("keep_empty", [False, True])
+def test_one_that_was_created_stays_and_one_that_was_removed_goes(keep_empty: bool) -> None:
+    registry = emptied(keep_empty=keep_empty)
+    registry.set_meta("public", NAME, ServiceMeta(0.5), 2_000)
+    forget_when_spent(registry)
+    assert registry.names("public") == [NAME]
+    registry.set_meta("public", NAME, None, LATER_MS)
+    assert registry.names("public") == []
+
+
+def test_a_forgotten_service_that_comes_back_repeats_no_version() -> None:
+    registry = emptied()
+    key = datum_key("public", NAME)
+    before = registry.version(key)
+    forget_when_spent(registry)
+    registry.register(COMMAND, LATER_MS)
+    after = registry.version(key)
+    assert before is not None
+    assert after is not None
+    assert after > before

@@ -1,0 +1,119 @@
+"""Equal parts of instances are one object, and stay what they are."""
+
+import orjson
+import pytest
+
+from app.naming.model.model import Held, Instance
+from app.naming.registry import shared
+from app.naming.registry.operations import Beat, RegisterInstance
+from app.naming.registry.registry import Registry
+from app.naming.registry.shared import Shared
+from app.naming.service import NamingService
+from app.naming.wire.datum_codec import InstanceListCodec
+from distro.types import Version
+
+NAME = "DEFAULT_GROUP@@orders"
+LARGE_PORT = 48_080
+
+
+def texts(number: int) -> dict[str, str]:
+    """Parts that are equal for every number, and objects of their own, as they come from requests."""
+    return {"cluster": f"c{number}"[:1], "app": f"shop{number}"[:4]}
+
+
+def command(number: int, **values: object) -> RegisterInstance:
+    metadata = orjson.loads('{"zone":"north-east","shelf":"2"}')
+    port = int(str(LARGE_PORT))
+    return RegisterInstance(
+        f"{NAME}{number}"[: len(NAME)],
+        f"10.0.0.{number}",
+        port,
+        metadata=metadata,
+        weight=float("2.5"),
+        **texts(number),
+    )._replace(**values)
+
+
+def instances(registry: Registry) -> list[Instance]:
+    return [held.instance for service in registry.services() for held in service.held.values()]
+
+
+def parts(one: Instance) -> tuple[object, ...]:
+    return (one.service_name, one.cluster_name, one.app, one.weight, one.port, one.metadata)
+
+
+def test_registered_instances_share_what_they_have_in_common() -> None:
+    registry = Registry("a:1~1")
+    naming = NamingService(registry, lambda: 0, lambda _event: None)
+    for number in range(3):
+        naming.register(command(number))
+    naming.beat(Beat(NAME, "10.0.0.3", LARGE_PORT, full=True, weight=2.5, metadata=command(0).metadata, cluster="c"))
+    first, *others, from_beat = instances(registry)
+    assert parts(first) == parts(Instance("", LARGE_PORT, "c", NAME, 2.5, metadata=command(0).metadata, app="shop"))
+    for other in others:
+        assert all(mine is his for mine, his in zip(parts(first), parts(other), strict=True))
+    assert from_beat.metadata is first.metadata
+    assert from_beat.app is None
+
+
+def test_received_instances_share_too_and_are_those_held_before_where_they_are_equal() -> None:
+    codec, owner, copy = InstanceListCodec(lambda: 0), Registry("a:1~1"), Registry("b:1~1")
+    for number in range(3):
+        owner.register(command(number), 0)
+    key = next(one.key for one in owner.services())
+
+    def send() -> None:
+        for datum in owner.datums([key]):
+            received = codec.decode(key, orjson.loads(codec.encode(datum, 0, versioned=True)), 0)
+            assert copy.apply(received, copy.version(key), 0)
+
+    send()
+    first, *others = before = instances(copy)
+    assert [replace_free(one) for one in before] == [replace_free(one) for one in instances(owner)]
+    for other in others:
+        assert all(mine is his for mine, his in zip(parts(first), parts(other), strict=True))
+    writers = {id(held.version.writer) for service in copy.services() for held in service.held.values()}
+    assert len(writers) == 1
+    owner.register(command(1, app="other"), 0)
+    send()
+    after = instances(copy)
+    assert [mine is his for mine, his in zip(after, before, strict=True)] == [True, False, True]
+    assert after[1].app == "other"
+    assert after[1].metadata is first.metadata
+    assert after[1].port is first.port
+
+
+def replace_free(one: Instance) -> tuple[object, ...]:
+    return (one.ip, one.healthy, one.instance_id, *parts(one))
+
+
+@pytest.mark.parametrize("bound", ["TRAITS_MAX", "PORTS_MAX", "MAPS_MAX", "WRITERS_MAX"])
+def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
+    monkeypatch.setattr(shared, bound, 10)
+    kept = Shared()
+    for number in range(100):
+        one = Instance("10.0.0.1", number, metadata={"n": str(number)}, app=str(number))
+        kept.settle(Held(one, Version(1, 0, str(number)), 0))
+        assert (one.port, one.metadata, one.app) == (number, {"n": str(number)}, str(number))
+    counts = {
+        "TRAITS_MAX": kept._traits,
+        "PORTS_MAX": kept._ports,
+        "MAPS_MAX": kept._maps,
+        "WRITERS_MAX": kept._writers,
+    }
+    assert {name: len(found) for name, found in counts.items()} == dict.fromkeys(counts, 100) | {bound: 10}
+
+
+def test_long_metadata_is_not_kept() -> None:
+    kept = Shared()
+    long, many = {"k": "x" * 10_000}, {str(number): "" for number in range(100)}
+    assert kept.metadata(long) is long
+    assert kept.metadata(many) is many
+    assert not kept._maps
+
+
+def test_the_order_of_metadata_and_a_null_in_it_stay() -> None:
+    kept = Shared()
+    for fields in ({"a": "1", "b": "2"}, {"b": "2", "a": "1"}, {"a": None}, {"a": ""}, {}):
+        kept.metadata(dict(fields))
+        assert orjson.dumps(kept.metadata(dict(fields))) == orjson.dumps(fields)

@@ -1,0 +1,51 @@
+"""What a member's report says of it."""
+
+import pytest
+
+from app.replication.reports import OWN_FIELD, is_nacos_2, nacos_2_member, notes_revisions, parse_report
+from distro.types import CAPABILITY_CLIENTS_ONLY, CAPABILITY_VERSIONS, MemberState
+
+
+@pytest.mark.parametrize(
+    ("version", "clients", "revisions"),
+    [
+        ("1.4.8", False, False),
+        ("2.0.0", True, False),
+        ("2.2.4", True, False),
+        ("2.3.1", True, True),
+        ("3.0.3-BETA", True, True),
+        ("10.1", True, True),
+        ("", False, False),
+        ("two", False, False),
+        ("٢.٣", False, False),
+        (None, False, False),
+        (2.3, False, False),
+    ],
+)
+def test_the_release_decides_what_a_member_is_told(version: object, clients: bool, revisions: bool) -> None:
+    assert (is_nacos_2(version), notes_revisions(version)) == (clients, revisions)
+
+
+def report(**info: object) -> frozenset[str]:
+    parsed = parse_report({"ip": "10.0.0.1", "port": 8848, "extendInfo": info})
+    assert parsed is not None
+    return parsed.capabilities
+
+
+def test_kinds_of_members() -> None:
+    own = {OWN_FIELD: {"capabilities": [CAPABILITY_VERSIONS]}}
+    assert report(version="1.4.8", **own) == {CAPABILITY_VERSIONS}
+    assert report(version="2.3.1") == {CAPABILITY_CLIENTS_ONLY}
+    assert report(version="1.4.1") == frozenset()
+    assert report(version="2.3.1", **own) == {CAPABILITY_VERSIONS}, "what it says of itself counts"
+
+
+def test_this_member_as_nacos_2_sees_it_reads_back() -> None:
+    shown = nacos_2_member("10.0.0.2:8848", MemberState.UP, 5)
+    parsed = parse_report(shown)
+    assert parsed is not None
+    assert (parsed.address, parsed.state) == ("10.0.0.2:8848", MemberState.UP)
+    first, later = (nacos_2_member("10.0.0.2:8848", MemberState.UP, ms) for ms in (5, 6))
+    for one in (first, later):
+        del one["extendInfo"]["lastRefreshTime"]
+    assert first == later, "any other difference would count as a change at each report"

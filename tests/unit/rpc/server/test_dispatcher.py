@@ -1,0 +1,272 @@
+"""The order of checks before a handler, how refusals are answered, and how a client is set up."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+import pytest
+
+from app.naming.clients.clients import ClientInfo
+from app.naming.model.nacos_errors import ClientGone, InvalidParam, Unavailable
+from app.rpc.server.connections import LABELS_CHARS_MAX, Connection, Connections
+from app.rpc.server.dispatcher import Asked, Dispatcher, Route
+from app.rpc.server.limits import LimitRule
+from app.rpc.wire import payload as wire
+from distro.types import MemberState
+from tests.support.door import StubCluster
+
+PEER = "ipv4:10.1.2.3:5"
+NAMING = {"module": "naming", "AppName": "shop"}
+
+
+@dataclass
+class Known:
+    """Remembers who connected; the other operations are handlers' business."""
+
+    infos: list[ClientInfo] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    failure: Exception | None = None
+
+    def connect(self, info: ClientInfo) -> None:
+        if self.failure:
+            raise self.failure
+        self.infos.append(info)
+
+    def disconnect(self, client_id: str) -> bool:
+        self.gone.append(client_id)
+        return True
+
+
+class Host:
+    """A dispatcher over connections, with a clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000
+        self.cluster = StubCluster(listed={"10.1.2.3"})
+        self.clients: Any = Known()
+        self.rule = LimitRule()
+        self.connections = Connections(lambda: 5_000, lambda: self.now_ms)
+        self.dispatcher = Dispatcher(
+            self.connections, self.cluster, self.clients, lambda: self.rule, lambda: self.now_ms
+        )
+        self.answered: list[tuple[str, str, bool]] = []
+        self.dispatcher.on_answer = lambda connection, request_id, went_well: self.answered.append(
+            (connection.id, request_id, went_well)
+        )
+
+    def connect(self, peer: str = PEER, *, on_cluster_port: bool = False) -> Connection:
+        return self.connections.of_peer(peer, on_cluster_port)
+
+    def ask(self, connection: Connection, kind: str, body: bytes = b"{}") -> dict[str, Any]:
+        answer = wire.decode(asyncio.run(self.dispatcher.answer(connection, wire.encode(kind, body))))
+        return answer.json() | {"@type": answer.type}
+
+    def set_up(self, connection: Connection, client_ip: str = "", **fields: Any) -> bool:
+        body = orjson.dumps({"labels": NAMING, "clientVersion": "v2", **fields})
+        return self.dispatcher.take(connection, wire.encode("ConnectionSetupRequest", body, client_ip))
+
+
+def told(connection: Connection) -> list[tuple[str, dict[str, Any]]]:
+    """What waits to be written to a client."""
+    messages = [wire.decode(one) for one in connection.controls]
+    connection.controls.clear()
+    return [(one.type, one.json()) for one in messages]
+
+
+def route(outcome: Mapping[str, Any] | Exception, *, members_only: bool = False) -> Route:
+    async def handler(_asked: Asked) -> Mapping[str, Any]:
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    return Route(handler, "XResponse", members_only)
+
+
+class TestCalls:
+    def test_a_node_that_does_not_serve_says_so_before_all_else(self) -> None:
+        host = Host()
+        connection = host.connect()
+        for state in (MemberState.STARTING, MemberState.DOWN):
+            host.cluster.own_state = state
+            for kind in ("ServerCheckRequest", "Nope", "HealthCheckRequest"):
+                assert host.ask(connection, kind)["errorCode"] == 300
+        host.cluster.own_state = MemberState.UP
+        assert host.ask(connection, "ServerCheckRequest")["connectionId"] == connection.id
+
+    def test_the_order_of_refusals(self) -> None:
+        host = Host()
+        host.dispatcher.add("XRequest", route({}))
+        connection = host.connect()
+        assert host.ask(connection, "Nope", b"{")["errorCode"] == 302
+        assert host.ask(connection, "XRequest", b"{")["errorCode"] == 301
+        host.set_up(connection)
+        assert host.ask(connection, "XRequest", b"{")["errorCode"] == 502
+        assert host.ask(connection, "XRequest")["@type"] == "XResponse"
+
+    def test_a_health_check_of_an_unknown_connection_fails_in_a_way_that_sdks_take_for_a_failure(self) -> None:
+        host = Host()
+        answer = host.ask(host.connect(), "HealthCheckRequest")
+        assert (answer["@type"], answer["success"]) == ("ErrorResponse", False)
+        assert not 300 <= answer["errorCode"] < 400
+
+    def test_what_is_for_members_is_refused_on_the_port_of_sdks(self) -> None:
+        host = Host()
+        host.dispatcher.add("XRequest", route({}, members_only=True))
+        for on_cluster_port, expected in ((False, "ErrorResponse"), (True, "XResponse")):
+            connection = host.connect(on_cluster_port=on_cluster_port)
+            host.set_up(connection)
+            assert host.ask(connection, "XRequest")["@type"] == expected
+
+    @pytest.mark.parametrize(
+        ("error", "code"),
+        [(InvalidParam("text"), 400), (Unavailable("text"), 503), (ClientGone("text"), -401)],
+    )
+    def test_a_refusal_has_its_code_and_its_text(self, error: Exception, code: int) -> None:
+        host = Host()
+        host.dispatcher.add("XRequest", route(error))
+        connection = host.connect()
+        host.set_up(connection)
+        answer = host.ask(connection, "XRequest")
+        assert (answer["@type"], answer["errorCode"], answer["message"]) == ("ErrorResponse", code, "text")
+
+    def test_what_goes_wrong_inside_is_logged_and_not_shown(self, caplog: pytest.LogCaptureFixture) -> None:
+        host = Host()
+        host.dispatcher.add("XRequest", route(RuntimeError("secret")))
+        connection = host.connect()
+        host.set_up(connection)
+        answer = host.ask(connection, "XRequest")
+        assert (answer["errorCode"], "secret" in answer["message"]) == (500, False)
+        assert "secret" in caplog.text
+
+    def test_calls_and_answers_keep_a_connection_active(self) -> None:
+        host = Host()
+        connection = host.connect()
+        host.set_up(connection)
+        host.now_ms = 2_000
+        host.ask(connection, "Nope")
+        assert connection.active_ms == 1_000
+        host.ask(connection, "HealthCheckRequest")
+        assert connection.active_ms == 2_000
+        host.now_ms = 3_000
+        host.dispatcher.take(connection, wire.encode("ClientDetectionResponse", b'{"resultCode":200}'))
+        assert connection.active_ms == 3_000
+
+    def test_clients_that_the_rule_names_are_logged(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level("INFO", "app.rpc.server.dispatcher")
+        host = Host()
+        connection = host.connect()
+        host.set_up(connection, "10.9.9.9")
+        host.ask(connection, "HealthCheckRequest", b'{"a":1}')
+        assert "HealthCheckRequest" not in caplog.text
+        host.rule = LimitRule(traced_ips=frozenset({"10.9.9.9"}))
+        host.ask(connection, "HealthCheckRequest", b'{"a":1}')
+        assert '{"a":1}' in caplog.text
+
+
+class TestSetup:
+    def test_a_client_is_known_by_what_it_says(self) -> None:
+        host = Host()
+        connection = host.connect()
+        assert host.set_up(connection, "10.9.9.9", tenant="t")
+        assert host.clients.infos == [ClientInfo(connection.id, "10.9.9.9", 5, "shop", "v2")]
+        assert (connection.registered, connection.is_member, told(connection)) == (True, False, [])
+        assert host.set_up(connection)
+        assert len(host.clients.infos) == 1
+        host.dispatcher.ended(connection)
+        host.dispatcher.ended(connection)
+        assert host.clients.gone == [connection.id]
+
+    def test_abilities_are_answered_with_ours(self) -> None:
+        host = Host()
+        connection = host.connect()
+        host.set_up(connection, abilityTable={})
+        [(kind, fields)] = told(connection)
+        assert (kind, fields["abilityTable"]) == ("SetupAckRequest", {"supportPersistentInstanceByGrpc": True})
+
+    def test_a_connection_for_something_else_publishes_nothing(self) -> None:
+        host = Host()
+        connection = host.connect()
+        assert host.set_up(connection, labels={"module": "config"})
+        assert (connection.registered, host.clients.infos) == (True, [])
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"labels": []},
+            {"labels": {"x": "y" * LABELS_CHARS_MAX}},
+            {"clientVersion": 1},
+            {"tenant": {}},
+            {"abilityTable": []},
+        ],
+    )
+    def test_a_wrong_field_is_answered_and_another_try_may_follow(self, fields: dict[str, Any]) -> None:
+        host = Host()
+        connection = host.connect()
+        assert host.set_up(connection, **fields)
+        assert not connection.registered
+        [(kind, answer)] = told(connection)
+        assert (kind, answer["errorCode"]) == ("ErrorResponse", 502)
+        assert host.set_up(connection)
+        assert connection.registered
+
+    @pytest.mark.parametrize("why", ["starting", "limit", "full"])
+    def test_who_cannot_be_taken_is_sent_elsewhere(self, why: str) -> None:
+        host = Host()
+        connection = host.connect()
+        if why == "starting":
+            host.cluster.own_state = MemberState.STARTING
+        elif why == "limit":
+            host.rule = LimitRule(per_ip={"10.1.2.3": 0})
+        else:
+            host.clients.failure = Unavailable("full")
+        assert not host.set_up(connection)
+        assert [kind for kind, _ in told(connection)] == ["ConnectResetRequest"]
+        assert (connection.registered, host.clients.infos) == (False, [])
+
+    def test_only_who_comes_from_a_member_through_its_port_is_one(self) -> None:
+        host = Host()
+        host.rule = LimitRule(per_ip={"10.1.2.3": 0, "10.4.4.4": 0})
+        member = host.connect(on_cluster_port=True)
+        assert host.set_up(member, labels={"source": "cluster"})
+        assert member.is_member
+        assert not host.set_up(host.connect(), labels={"source": "cluster"})
+        assert not host.set_up(host.connect("ipv4:10.4.4.4:5", on_cluster_port=True), labels={"source": "cluster"})
+
+    def test_a_reset_names_where_to_go(self) -> None:
+        host = Host()
+        connection = host.connect()
+        host.dispatcher.reset(connection, ("10.5.5.5", 8848))
+        host.dispatcher.reset(connection)
+        (_, there), (_, anywhere) = told(connection)
+        assert (there["serverIp"], there["serverPort"]) == ("10.5.5.5", "8848")
+        assert "serverIp" not in anywhere
+        assert there["requestId"] != anywhere["requestId"]
+
+
+class TestStreams:
+    def test_answers_are_taken_by_their_result_code(self) -> None:
+        host = Host()
+        connection = host.connect()
+        for body in (b'{"requestId":"1","resultCode":200,"success":false}', b'{"requestId":"2","success":true}'):
+            assert host.dispatcher.take(connection, wire.encode("NotifySubscriberResponse", body))
+        assert host.answered == [(connection.id, "1", True), (connection.id, "2", False)]
+
+    @pytest.mark.parametrize(
+        "message",
+        [
+            b"\xff\xff",
+            wire.encode("NopeRequest", b"{}"),
+            wire.encode("", b""),
+            wire.encode("XResponse", b"{"),
+            wire.encode("XResponse", b'{"requestId":1}'),
+            wire.encode("XResponse", b'{"resultCode":"x"}'),
+        ],
+    )
+    def test_what_is_wrong_is_answered_and_ends_nothing(self, message: bytes) -> None:
+        host = Host()
+        connection = host.connect()
+        assert host.dispatcher.take(connection, message)
+        [(kind, answer)] = told(connection)
+        assert (kind, answer["success"]) == ("ErrorResponse", False)

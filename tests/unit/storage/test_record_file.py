@@ -1,0 +1,186 @@
+"""The SQLite store of durable records: what it keeps, what it refuses, and what it says of a file it cannot use."""
+
+import resource
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from app.config.settings_keys import SettingError
+from app.naming.model.nacos_errors import StorageError
+from app.naming.records.records import Record, Records, namespace_key
+from app.storage.record_file import FILE_NAME, RecordFile
+from distro.types import Version
+
+
+def record(name: str, counter: int = 1, value: dict[str, object] | None = None) -> Record:
+    version = Version(1, counter, "a:1~1")
+    return Record(namespace_key(name), version, version, value, 1_700_000_000_000 + counter)
+
+
+def named(name: str) -> dict[str, object]:
+    return {"name": name, "description": ""}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[RecordFile]:
+    opened = RecordFile(tmp_path)
+    opened.open()
+    yield opened
+    opened.close()
+
+
+@contextmanager
+def full_disk(file: RecordFile) -> Iterator[None]:
+    """Let the file grow no more, as on a full disk."""
+    connection = file._open_connection()
+    pages = connection.execute("PRAGMA page_count").fetchone()[0]
+    connection.execute(f"PRAGMA max_page_count = {pages}")
+    yield
+    connection.execute("PRAGMA max_page_count = 1073741823")
+
+
+class TestKeeps:
+    def test_what_was_written(self, tmp_path: Path, file: RecordFile) -> None:
+        records = [record("a", 1, {"name": "ä", "description": "", "x": [1, 2.5, None]}), record("b", 2, None)]
+        file.write(records)
+        file.close()
+        again = RecordFile(tmp_path)
+        again.open()
+        assert sorted(again.read_all(), key=lambda one: one.key) == records
+        again.close()
+
+    def test_the_last_state_of_a_key(self, file: RecordFile) -> None:
+        file.write([record("a", 1, named("1"))])
+        file.write([record("a", 2, named("2"))])
+        assert list(file.read_all()) == [record("a", 2, named("2"))]
+
+    def test_nothing_of_what_was_deleted(self, file: RecordFile) -> None:
+        file.write([record("a"), record("b", 2)])
+        file.delete([namespace_key("a")])
+        assert [one.key for one in file.read_all()] == [namespace_key("b")]
+
+    def test_a_commit_without_a_close(self, tmp_path: Path, file: RecordFile) -> None:
+        """What a kill leaves: the log beside the file, which the next one to open it takes over."""
+        file.write([record("a", 1, named("1"))])
+        copy = tmp_path / "copy"
+        copy.mkdir()
+        for path in tmp_path.glob(f"{FILE_NAME}*"):
+            (copy / path.name).write_bytes(path.read_bytes())
+        again = RecordFile(copy)
+        again.open()
+        assert len(list(again.read_all())) == 1
+        again.close()
+
+
+class TestFull:
+    def test_all_or_none_of_a_change(self, file: RecordFile) -> None:
+        file.write([record("a", 1, named("1"))])
+        big = [record("a", 2, named("2")), record("b", 2, named("x" * 100_000))]
+        with full_disk(file), pytest.raises(StorageError, match=r"does not take the change: database or disk is full"):
+            file.write(big)
+        assert list(file.read_all()) == [record("a", 1, named("1"))]
+        file.write(big)
+        assert len(list(file.read_all())) == 2
+
+    def test_memory_is_not_ahead_of_the_disk(self, file: RecordFile) -> None:
+        changes: list[Record] = []
+        records = Records("a:1~1", file, lambda: 1, changes.append)
+        records.put_all({"rollcall.namespace.a": lambda _old: named("a")})
+        with full_disk(file), pytest.raises(StorageError) as raised:
+            records.put_all({"rollcall.namespace.a": lambda _old: named("x" * 100_000)})
+        assert raised.value.status == 507
+        assert records.value("rollcall.namespace.a") == named("a")
+        assert [change.value for change in changes] == [named("a")]
+
+    def test_a_file_that_may_not_grow(self, tmp_path: Path, file: RecordFile) -> None:
+        """Real writes fail, as with a quota."""
+        file.write([record("a", 1, named("1"))])
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (max(p.stat().st_size for p in tmp_path.iterdir()), hard))
+        try:
+            with pytest.raises(StorageError, match="does not take the change"):
+                file.write([record("b", 1, named("x" * 1_000_000))])
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert list(file.read_all()) == [record("a", 1, named("1"))]
+        file.write([record("b", 1, named("x" * 1_000_000))])
+
+    def test_a_member_starts_on_a_disk_that_is_full(self, tmp_path: Path, file: RecordFile) -> None:
+        file.write([record("a", 1, named("1"))])
+        file.close()
+        before = (tmp_path / FILE_NAME).read_bytes()
+        file.open()
+        assert len(list(file.read_all())) == 1
+        file.close()
+        assert (tmp_path / FILE_NAME).read_bytes() == before, "an open that changes nothing writes nothing"
+
+
+class TestDamaged:
+    def fill(self, folder: Path) -> Path:
+        file = RecordFile(folder)
+        file.open()
+        file.write([record(f"n{number}", 1, named("x" * 500)) for number in range(200)])
+        file.close()
+        return folder / FILE_NAME
+
+    @pytest.mark.parametrize("content", [b"no database at all" * 100, b"\0" * 4096])
+    def test_no_database(self, tmp_path: Path, content: bytes) -> None:
+        path = self.fill(tmp_path)
+        path.write_bytes(content)
+        with pytest.raises(SettingError, match=FILE_NAME):
+            RecordFile(tmp_path).open()
+        assert path.read_bytes() == content, "it is left as it is"
+
+    def test_pages_overwritten(self, tmp_path: Path) -> None:
+        path = self.fill(tmp_path)
+        data = bytearray(path.read_bytes())
+        data[8192:40960] = b"\xa5" * (40960 - 8192)
+        path.write_bytes(data)
+        with pytest.raises(SettingError, match=r"is damaged \(.+\); move it away to let this member load"):
+            RecordFile(tmp_path).open()
+
+    def test_cut_short(self, tmp_path: Path) -> None:
+        path = self.fill(tmp_path)
+        path.write_bytes(path.read_bytes()[:20_000])
+        with pytest.raises(SettingError, match=FILE_NAME):
+            RecordFile(tmp_path).open()
+
+    @pytest.mark.parametrize(
+        ("column", "wrong"),
+        [
+            ("version", "x"),
+            ("changed", ""),
+            ("value", b"{"),
+            ("value", b"[]"),
+            ("value", b'{"name": 1, "description": ""}'),
+            ("value", "{}"),
+            ("changed_wall_ms", "soon"),
+        ],
+    )
+    def test_a_row_that_cannot_be_read(self, tmp_path: Path, column: str, wrong: object) -> None:
+        path = self.fill(tmp_path)
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute(f"UPDATE record SET {column} = ? WHERE key = ?", (wrong, namespace_key("n7")))
+            connection.commit()
+        file = RecordFile(tmp_path)
+        file.open()
+        with pytest.raises(SettingError, match=r"is damaged \(record 'rollcall\.namespace\.n7': .+\); move it away"):
+            list(file.read_all())
+        file.close()
+
+    def test_of_a_later_release(self, tmp_path: Path) -> None:
+        path = self.fill(tmp_path)
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA user_version = 2")
+        with pytest.raises(SettingError, match="later release"):
+            RecordFile(tmp_path).open()
+
+
+def test_a_closed_file_takes_nothing(file: RecordFile) -> None:
+    file.close()
+    file.close()
+    with pytest.raises(StorageError, match="this member stops"):
+        file.write([record("a")])

@@ -1,0 +1,257 @@
+"""The warm-start store: what the next run takes over, and what it does not."""
+
+import logging
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from app.naming.model.keys import datum_key, instance_key
+from app.naming.registry.operations import RegisterInstance
+from app.naming.registry.registry import Registry
+from app.naming.wire.datum_codec import InstanceListCodec
+from app.storage.warm_log import FILE_NAME, FLUSH_MS, UNITS_PER_S, WarmStore
+from distro.types import Datum
+
+AGE_MS_MAX = 600_000
+SERVICES = [f"g@@s{number}" for number in range(3)]
+
+
+class Run:
+    """One run of a member: its registry and its store on the folder."""
+
+    def __init__(self, folder: Path, wall_ms: int = 1_700_000_000_000) -> None:
+        self.wall_ms = wall_ms
+        self.now_ms = 1_000
+        self.slices = 0
+        self.registry = Registry("a:1~1")
+        self.store = WarmStore(folder, InstanceListCodec(self._wall), self.registry.datums, self._wall)
+
+    def _wall(self) -> int:
+        return self.wall_ms
+
+    def load(self) -> list[Datum]:
+        return sorted(self.store.load(AGE_MS_MAX, self.now_ms), key=lambda datum: datum.key)
+
+    def register(self, service: str, ip: str, metadata: dict[str, str] | None = None) -> None:
+        command = RegisterInstance(service, ip, 80, metadata=metadata or {})
+        self.registry.register(command, self.now_ms)
+        self.store.changed(datum_key("public", service))
+
+    def remove(self, service: str, ip: str) -> None:
+        self.registry.remove("public", service, instance_key(ip, 80, "DEFAULT"), self.now_ms)
+        self.store.changed(datum_key("public", service))
+
+    def tick(self, after_ms: int = FLUSH_MS) -> None:
+        self.now_ms += after_ms
+        self.wall_ms += after_ms
+        while self.store.tick(self.now_ms) <= self.now_ms:
+            self.slices += 1
+
+
+@pytest.fixture
+def first(tmp_path: Path) -> Iterator[Run]:
+    """A run with instances in three services, written down."""
+    run = Run(tmp_path)
+    run.store.open()
+    for number, service in enumerate(SERVICES):
+        run.register(service, f"10.0.0.{number}")
+    run.tick()
+    yield run
+    run.store.close(run.now_ms)
+
+
+def ips(datums: list[Datum]) -> list[set[str]]:
+    return [{held.instance.ip for held in datum.value.held.values()} for datum in datums]
+
+
+def test_the_next_run_has_what_was_there(tmp_path: Path, first: Run) -> None:
+    """Without an orderly end: what a kill leaves."""
+    datums = Run(tmp_path, first.wall_ms).load()
+    assert ips(datums) == [{"10.0.0.0"}, {"10.0.0.1"}, {"10.0.0.2"}]
+    assert [datum.version for datum in datums] == [first.registry.version(datum.key) for datum in datums]
+
+
+def test_removals_are_remembered(tmp_path: Path, first: Run) -> None:
+    first.remove(SERVICES[1], "10.0.0.1")
+    first.tick()
+    datums = Run(tmp_path, first.wall_ms).load()
+    assert ips(datums) == [{"10.0.0.0"}, set(), {"10.0.0.2"}]
+    assert datums[1].value.tombstones.keys() == {instance_key("10.0.0.1", 80, "DEFAULT")}
+
+
+def test_an_orderly_end_writes_the_rest(tmp_path: Path, first: Run) -> None:
+    first.register(SERVICES[0], "10.0.1.1")
+    first.store.close(first.now_ms)
+    first.store.close(first.now_ms)
+    assert ips(Run(tmp_path, first.wall_ms).load())[0] == {"10.0.0.0", "10.0.1.1"}
+
+
+def test_what_was_forgotten_is_not_there(tmp_path: Path, first: Run) -> None:
+    key = datum_key("public", SERVICES[2])
+    first.registry.forget(key)
+    first.store.changed(key)
+    first.tick()
+    assert len(Run(tmp_path, first.wall_ms).load()) == 2
+
+
+class TestAge:
+    def test_too_old_is_not_used(self, tmp_path: Path, first: Run) -> None:
+        assert Run(tmp_path, first.wall_ms + AGE_MS_MAX + 1).load() == []
+        assert len(Run(tmp_path, first.wall_ms + AGE_MS_MAX).load()) == 3
+
+    def test_a_quiet_cluster_does_not_look_old(self, tmp_path: Path, first: Run) -> None:
+        for _ in range(200):
+            first.tick(5_000)  # 1,000 s without a change
+        assert len(Run(tmp_path, first.wall_ms).load()) == 3
+
+    def test_it_does_not_look_fresh_to_the_run_after_the_next(self, tmp_path: Path, first: Run) -> None:
+        second = Run(tmp_path, first.wall_ms + AGE_MS_MAX + 1)
+        assert second.load() == []
+        second.store.open()
+        second.tick()
+        second.store.close(second.now_ms)
+        assert Run(tmp_path, second.wall_ms).load() == []
+
+    def test_a_clock_that_went_back_is_no_reason(self, tmp_path: Path, first: Run) -> None:
+        assert len(Run(tmp_path, first.wall_ms - 3_600_000).load()) == 3
+
+
+class TestDamaged:
+    @pytest.mark.parametrize("content", [b"no database" * 1_000, b"\0" * 4_096, b"SQLite format 3\0" + b"\xff" * 5_000])
+    def test_it_is_set_aside_and_named(
+        self, tmp_path: Path, first: Run, caplog: pytest.LogCaptureFixture, content: bytes
+    ) -> None:
+        first.store.close(first.now_ms)
+        (tmp_path / FILE_NAME).write_bytes(content)
+        second = Run(tmp_path, first.wall_ms)
+        with caplog.at_level(logging.WARNING):
+            assert second.load() == []
+        [aside] = tmp_path.glob("warm.damaged-*")
+        assert aside.read_bytes() == content
+        assert aside.name in caplog.text
+        second.store.open()
+        second.register(SERVICES[0], "10.0.0.9")
+        second.tick()
+        second.store.close(second.now_ms)
+        assert ips(Run(tmp_path, second.wall_ms).load()) == [{"10.0.0.9"}]
+
+    def test_pages_overwritten(self, tmp_path: Path, first: Run) -> None:
+        for number in range(100):
+            first.register(f"g@@more{number}", "10.0.0.1", {"k": str(number) * 200})
+        first.tick()
+        first.store.close(first.now_ms)
+        data = bytearray((tmp_path / FILE_NAME).read_bytes())
+        data[4_096:] = b"\xa5" * (len(data) - 4_096)
+        (tmp_path / FILE_NAME).write_bytes(data)
+        assert Run(tmp_path, first.wall_ms).load() == []
+        assert list(tmp_path.glob("warm.damaged-*"))
+
+    @pytest.mark.parametrize("body", [b"", b"no zlib", "text", 5, None])
+    def test_one_list_that_cannot_be_read_is_left_out_alone(
+        self, tmp_path: Path, first: Run, body: object, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        first.store.close(first.now_ms)
+        with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
+            connection.execute("CREATE TABLE other AS SELECT * FROM datum")
+            connection.execute("DROP TABLE datum")
+            connection.execute("ALTER TABLE other RENAME TO datum")
+            connection.execute("UPDATE datum SET body = ? WHERE key = ?", (body, datum_key("public", SERVICES[1])))
+            connection.commit()
+        with caplog.at_level(logging.WARNING):
+            assert ips(Run(tmp_path, first.wall_ms).load()) == [{"10.0.0.0"}, {"10.0.0.2"}]
+        assert "is left out" in caplog.text
+
+    def test_an_empty_file(self, tmp_path: Path) -> None:
+        (tmp_path / FILE_NAME).touch()
+        assert Run(tmp_path).load() == []
+
+    def test_a_time_that_is_none(self, tmp_path: Path, first: Run) -> None:
+        first.store.close(first.now_ms)
+        with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
+            connection.execute("UPDATE alive SET at_ms = 'yesterday'")
+            connection.commit()
+        assert Run(tmp_path, first.wall_ms).load() == []
+
+
+def test_without_a_file_there_is_nothing(tmp_path: Path) -> None:
+    assert Run(tmp_path).load() == []
+
+
+def test_a_folder_that_takes_nothing_costs_warmth_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run = Run(tmp_path / "missing")
+    with caplog.at_level(logging.WARNING):
+        run.store.open()
+    assert "cannot be written" in caplog.text
+    run.register(SERVICES[0], "10.0.0.1")
+    run.tick()
+    run.store.close(run.now_ms)
+
+
+class TestFullDisk:
+    def test_what_was_not_taken_is_written_later(self, tmp_path: Path, first: Run) -> None:
+        connection = first.store._connection
+        assert connection is not None
+        connection.execute(f"PRAGMA max_page_count = {connection.execute('PRAGMA page_count').fetchone()[0]}")
+        for number in range(300):
+            first.register(f"g@@more{number}", "10.0.0.1", {"k": str(number) * 100})
+        first.tick()
+        connection.execute("PRAGMA max_page_count = 1073741823")
+        first.tick()
+        assert len(Run(tmp_path, first.wall_ms).load()) == 303
+
+    def test_it_does_not_keep_a_member_from_stopping(self, first: Run) -> None:
+        connection = first.store._connection
+        assert connection is not None
+        connection.execute(f"PRAGMA max_page_count = {connection.execute('PRAGMA page_count').fetchone()[0]}")
+        for number in range(300):
+            first.register(f"g@@more{number}", "10.0.0.1", {"k": str(number) * 100})
+        first.store.close(first.now_ms)
+
+
+def fill(run: Run, service: str, count: int) -> None:
+    for number in range(count):
+        run.register(service, f"10.1.{number // 250}.{number % 250}", {"k": "x" * 100})
+
+
+def test_a_large_list_that_changes_all_the_time_is_written_seldom(tmp_path: Path, first: Run) -> None:
+    seconds = 3
+    fill(first, SERVICES[0], seconds * UNITS_PER_S)
+    first.tick()
+    first.register(SERVICES[0], "10.2.0.1")
+    first.tick()
+    assert "10.2.0.1" not in ips(Run(tmp_path, first.wall_ms).load())[0]
+    first.tick(seconds * 1_000)
+    assert "10.2.0.1" in ips(Run(tmp_path, first.wall_ms).load())[0]
+
+
+def test_what_changed_first_is_written_first_though_others_change_all_the_time(tmp_path: Path, first: Run) -> None:
+    """One list a flush, of three that change all the time: each has its turn."""
+    for service in SERVICES:
+        fill(first, service, UNITS_PER_S // 2)
+    for turn in range(9):
+        for service in SERVICES:
+            first.register(service, f"10.3.0.{turn}")
+        first.tick()
+    ticks_behind = [
+        9 - sum(ip.startswith("10.3.") for ip in found) for found in ips(Run(tmp_path, first.wall_ms).load())
+    ]
+    assert sorted(ticks_behind) == [0, 1, 2]
+
+
+def test_a_large_list_is_made_in_slices(first: Run) -> None:
+    fill(first, SERVICES[0], 2_000)
+    first.tick()
+    assert first.slices >= 4, "of some 500 instances each"
+
+
+def test_the_end_waits_for_nothing(tmp_path: Path, first: Run) -> None:
+    for service in SERVICES:
+        fill(first, service, 2 * UNITS_PER_S)
+    first.store.tick(first.now_ms + FLUSH_MS)  # a slice of one
+    first.register(SERVICES[0], "10.2.0.1")
+    first.store.close(first.now_ms)
+    found = ips(Run(tmp_path, first.wall_ms).load())
+    assert [len(one) for one in found] == [2 * UNITS_PER_S + 2, 2 * UNITS_PER_S + 1, 2 * UNITS_PER_S + 1]
