@@ -10,7 +10,7 @@ from gunicorn.arbiter import Arbiter
 
 from app.config.addresses import join_address
 from app.config.settings import REQUESTS_END_S, SettingError, Settings, read_settings
-from app.process.open_files import connections_max, doors, raise_limit
+from app.process.open_files import connections_max, frontends, raise_limit
 
 
 def _settings() -> Settings:
@@ -22,8 +22,8 @@ def _settings() -> Settings:
 
 
 _SETTINGS = _settings()
-_DOORS = doors(_SETTINGS)
-raise_limit(_DOORS)
+_FRONTENDS = frontends(_SETTINGS)
+raise_limit(_FRONTENDS)
 _HANGUP_IGNORED = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
 """Whether we were started by nohup; gunicorn sets a handler of its own later."""
 
@@ -34,7 +34,7 @@ proc_name = f"rollcall {bind}"
 # One, said here so that the environment's WEB_CONCURRENCY, gunicorn's own default, does not decide.
 workers = 1
 worker_class = "app.http.server.worker.LoopWorker"
-worker_connections = connections_max(_DOORS)
+worker_connections = connections_max(_FRONTENDS)
 preload_app = False
 max_requests = 0
 # No limit: a process that was paused (SIGSTOP, a suspended machine) must not be killed for its silence on waking,

@@ -15,11 +15,11 @@ from app.config.settings import Settings
 from app.config.version import NACOS_VERSION
 from app.http.api.beats import BeatCollector
 from app.http.api.dump_lines import Dumps
-from app.http.api.record import HttpRecord
+from app.http.api.stats import HttpStats
 from app.http.forward.in_pool import Forwarder
 from app.http.persistent_writes import PersistentCalls
 from app.naming.clients.copies import ReplicatedClients
-from app.naming.health.beat_check import BeatCheck, Judgement
+from app.naming.health.beat_check import BeatCheck, HealthCheckGate
 from app.naming.health.checks import Check, CheckBoard, CheckedCluster, Flip, checked_clusters
 from app.naming.model.events import (
     ClientChanged,
@@ -45,7 +45,7 @@ from app.process.announce import announce
 from app.process.data_lock import DataLock
 from app.process.process_load import ProcessLoad
 from app.replication.address_clients import HTTP_CLIENTS, http_client_component, index_for
-from app.replication.client_receiver import ClientDoor
+from app.replication.client_receiver import ClientReceiver
 from app.replication.client_replication import (
     CLIENTS,
     ClientCodec,
@@ -59,16 +59,16 @@ from app.replication.health_report import InstanceListAgent
 from app.replication.http_peers import INSTANCE_LIST, InstanceListProcessor, InstanceListStorage, NodeReplication
 from app.replication.membership import ClusterConfWatch, Membership
 from app.replication.record_replication import RECORDS, RecordCodec, RecordProcessor, RecordStorage
-from app.rpc.door import RpcDoor
+from app.rpc.frontend import GrpcFrontend
 from app.rpc.links.client_agent import ClientAgent
-from app.rpc.links.links import MemberLinks
+from app.rpc.links.links import GrpcLinks
 from app.storage.record_file import RecordFile
 from app.storage.warm_log import WarmStore
 from distro.clock import SystemClock
 from distro.http_agent import DistroHttpAgent
-from distro.inbox import Inbox
+from distro.mailbox import Mailbox
 from distro.members import MemberList
-from distro.monitor import DistroRecord
+from distro.monitor import DistroStats
 from distro.ports import Component, DatumCodec
 from distro.protocol import DistroProtocol
 from distro.receive import DistroReceiver
@@ -110,7 +110,7 @@ class Node:
         self.durable = DurableService(
             self._records, projection, self._registry, self._clock.monotonic_ms, self._notify.publish
         )
-        self.record = DistroRecord()
+        self.stats = DistroStats()
         instance_codec = InstanceListCodec(self._clock.wall_ms)
         self._warm = WarmStore(settings.data_dir, instance_codec, self._registry.datums, self._clock.wall_ms)
         self._build_engine(writer, instance_codec, now_ms)
@@ -147,9 +147,9 @@ class Node:
         settings, config = self.settings, self.settings.distro
         members = MemberList(settings.self_address, config, now_ms, settings.standalone)
         components: dict[str, Component] = {}
-        self._protocol = DistroProtocol(members, writer, config, components, self.record, now_ms)
+        self._protocol = DistroProtocol(members, writer, config, components, self.stats, now_ms)
         rpc = None if settings.standalone else settings.rpc
-        self.links = MemberLinks(settings.self_address, rpc.cluster, self._identity()) if rpc else None
+        self.links = GrpcLinks(settings.self_address, rpc.cluster, self._identity()) if rpc else None
         self.cluster = Membership(settings, self._protocol, self._clock, self._identity(), self.links)
         record_codec = RecordCodec()
         components[INSTANCE_LIST] = Component(
@@ -175,24 +175,24 @@ class Node:
         components[HTTP_CLIENTS] = http_client_component(self._http_clients, writer, components[CLIENTS])
         self._components = components
         self._protocol.before_serving = self._fill_from_disk
-        inbox = Inbox(config.inbox_events_max, self.record)
+        mailbox = Mailbox(config.mailbox_events_max, self.stats)
         receiver = DistroReceiver(
             writer,
             config,
             components,
             self._protocol.mapper_of,
             lambda: self._protocol.loading,
-            inbox,
-            self.record,
+            mailbox,
+            self.stats,
         )
-        self._runtime = DistroRuntime(self._protocol, receiver, inbox, components, self.cluster, self._clock, config)
+        self._runtime = DistroRuntime(self._protocol, receiver, mailbox, components, self.cluster, self._clock, config)
         self.replication = NodeReplication(receiver, components, self.cluster, self._clock, config.body_bytes_max)
-        self.client_door = ClientDoor(
+        self.client_receiver = ClientReceiver(
             receiver, self.clients, self._http_clients, self._clock, self.cluster.capabilities, config.body_bytes_max
         )
         self.forwarder = Forwarder(self.cluster, settings, self.replication.refresh)
         self.dumps = Dumps()
-        self.http = HttpRecord()
+        self.http = HttpStats()
         self.beats = BeatCollector()
 
     def _subscribe(self) -> None:
@@ -233,8 +233,8 @@ class Node:
         """Make the gRPC door, if there is to be one; return what the timer does for it."""
         self.persistent_writes = PersistentCalls(self)
         settings = self.settings.rpc
-        rpc = RpcDoor(self, settings, self._notify.subscribe) if settings else None
-        self.loop_doors = (rpc,) if rpc else ()
+        rpc = GrpcFrontend(self, settings, self._notify.subscribe) if settings else None
+        self.loop_frontends = (rpc,) if rpc else ()
         self.loader = rpc.loader if rpc else None
         return [rpc.limits.tick] if rpc else []
 
@@ -328,12 +328,15 @@ class Node:
         """Take over what the last run held and no other member holds newer, with a full time-out for each instance."""
         taken = 0
         for datum in self._warm_datums:
-            held = self._registry.version(datum.key)
-            for one in datum.value.held.values():
-                one.beat_ms, one.heard_ms = now_ms, NEVER_MS  # that it lives is a guess: any removal known wins
-            if held is None:
-                taken += self._registry.apply(datum, held, now_ms)
-            elif datum.version > held:
+            stored = self._registry.version(datum.key)
+            for one in datum.value.stored.values():
+                one.beat_ms, one.last_confirmed_ms = (
+                    now_ms,
+                    NEVER_MS,
+                )  # that it lives is a guess: any removal known wins
+            if stored is None:
+                taken += self._registry.apply(datum, stored, now_ms)
+            elif datum.version > stored:
                 taken += self._registry.merge(datum, now_ms) is not Merged.NOTHING
             if self.settings.standalone:  # nobody else takes it over: it is judged from here on
                 self._registry.claim(datum.key, now_ms)
@@ -357,14 +360,14 @@ class Node:
         self._send(CLIENTS, client_key(client_id))
 
     def _check_beats(self, now_ms: int) -> int:
-        return self._beat_check.tick(now_ms, self._judgement)
+        return self._beat_check.tick(now_ms, self._health_check_gate)
 
-    def _judgement(self) -> Judgement:
+    def _health_check_gate(self) -> HealthCheckGate:
         protocol = self._protocol
         now_ms = self._clock.monotonic_ms()
         confirmed_ms = now_ms if self.settings.standalone else protocol.members.confirmed_ms
-        may_judge = protocol.steady(now_ms) and self.durable.switches.health_check_enabled
-        return Judgement(may_judge, confirmed_ms, protocol.mapper.responsible, self.settings.standalone)
+        may_check = protocol.steady(now_ms) and self.durable.switches.health_check_enabled
+        return HealthCheckGate(may_check, confirmed_ms, protocol.mapper.responsible, self.settings.standalone)
 
     def _announce_when_ready(self, now_ms: int) -> int:
         if self._protocol.loading:
@@ -382,9 +385,9 @@ class Node:
     def counters(self) -> Mapping[str, int | float]:
         """``cpu`` of this process since the last call, ``load`` and ``mem`` (0..1) of the machine."""
         held_back = {"lists_held_back": self._registry.held_back}
-        counts = {**self.record.as_dict(), **self.forwarder.record.as_dict(), **self.http.as_dict(), **held_back}
-        counts |= self._notify.record.as_dict()
-        for rpc in self.loop_doors:
+        counts = {**self.stats.as_dict(), **self.forwarder.stats.as_dict(), **self.http.as_dict(), **held_back}
+        counts |= self._notify.stats.as_dict()
+        for rpc in self.loop_frontends:
             counts |= rpc.counters()
         return {**self._load.read(), **{_camel_case(name): count for name, count in counts.items()}}
 

@@ -28,7 +28,7 @@ class Claims:
         """A key is ours and written by another."""
         self._later[key] = None
 
-    def look_again(self) -> None:
+    def recheck_all(self) -> None:
         """Who is responsible may have changed for every key."""
         self._seen_view_ms = -1
 

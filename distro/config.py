@@ -40,7 +40,7 @@ class DistroConfig:
     """A removed id is remembered for the longest delete time-out of its datum plus this."""
     claim_interval_ms: int = 2_000
     """A key is claimed at most once in so long, so that two members that disagree do not claim in a circle."""
-    inbox_events_max: int = 200_000
+    mailbox_events_max: int = 200_000
     body_bytes_max: int = 64 * 1024 * 1024
     drain_ms_max: int = 2_000
     """How long a stopping node waits for syncs that are due."""

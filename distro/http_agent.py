@@ -222,11 +222,11 @@ class DistroHttpAgent:
         body = encode_frame(datums, self._codec, self._clock.monotonic_ms(), versioned=versioned)
         return self._received(self.call("PUT", peer, "/distro/datum", timeout_ms, body), versioned)
 
-    def verify(self, peer: str, stand: Mapping[str, str], timeout_ms: int) -> Received:
+    def verify(self, peer: str, summary: Mapping[str, str], timeout_ms: int) -> Received:
         """PUT the stand of each owned key; a peer of our kind answers what it has newer."""
         versioned = CAPABILITY_VERSIONS in self.capabilities(peer)
         path = f"/distro/checksum?source={self.self_address}&{self._type_query}".rstrip("&")
-        return self._received(self.call("PUT", peer, path, timeout_ms, dumps_sliced(stand)), versioned)
+        return self._received(self.call("PUT", peer, path, timeout_ms, dumps_sliced(summary)), versioned)
 
     def query(self, peer: str, keys: tuple[str, ...], timeout_ms: int) -> list[Datum]:
         """GET, with a body, the datums of these keys."""

@@ -39,8 +39,8 @@ class _Peer:
     """It served at some time since this node knows it."""
     lost: bool = False
     """It was seen and then went DOWN; its return must be steady."""
-    hold_until_ms: int = 0
-    declared_hold_until_ms: int = 0
+    rejoin_at_ms: int = 0
+    declared_rejoin_at_ms: int = 0
     view: tuple[str, ...] = ()
     failures: int = 0
     writer: str = ""
@@ -58,7 +58,7 @@ class MemberList:
     now_ms: int
     standalone: bool = False
     _peers: dict[str, _Peer] = field(default_factory=dict)
-    _self_hold_until_ms: int = 0
+    _own_rejoin_at_ms: int = 0
     _view: tuple[str, ...] = ()
     view_since_ms: int = 0
     confirmed_ms: int = -1
@@ -110,17 +110,17 @@ class MemberList:
         """Whether a member of another kind is listed that carries keys: real Nacos 1.4."""
         return any(peer.seen and peer.member.capabilities.isdisjoint(OTHER_RULES) for peer in self._peers.values())
 
-    def hold_for(self, address: str, now_ms: int) -> int:
+    def rejoin_delay_for(self, address: str, now_ms: int) -> int:
         """For how long the peer shall carry no keys, in ms."""
         peer = self._peers.get(address)
         if peer is None or self.mixed:
             return 0
         if peer.lost:
             return self.config.steady_ms
-        return max(0, peer.hold_until_ms - now_ms)
+        return max(0, peer.rejoin_at_ms - now_ms)
 
-    def self_hold_ms(self, now_ms: int) -> int:
-        return 0 if self.mixed else max(0, self._self_hold_until_ms - now_ms)
+    def own_rejoin_delay_ms(self, now_ms: int) -> int:
+        return 0 if self.mixed else max(0, self._own_rejoin_at_ms - now_ms)
 
     # --- events ----------------------------------------------------------------------------------
 
@@ -181,7 +181,7 @@ class MemberList:
         """This process did not run for so long: silence of the others in that time proves nothing (R9)."""
         for peer in self._peers.values():
             peer.last_ok_ms += pause_ms
-            peer.hold_until_ms += pause_ms
+            peer.rejoin_at_ms += pause_ms
         self.confirmed_ms = -1
         self._round.clear()
         self._round_since_ms = now_ms
@@ -192,7 +192,7 @@ class MemberList:
         """Let time pass: silent members go DOWN, holds end."""
         if not self.mixed:
             for peer in self._peers.values():
-                self._judge(peer, now_ms)
+                self._check_silence(peer, now_ms)
         self._update_view(now_ms)
 
     def next_due_ms(self) -> int | None:
@@ -223,15 +223,15 @@ class MemberList:
         if peer.lost:
             self._on_return(peer, report, now_ms)
         peer.seen, peer.lost, peer.failures, peer.last_ok_ms, peer.view = True, False, 0, now_ms, report.view
-        peer.declared_hold_until_ms = now_ms + report.hold_ms if report.hold_ms else 0
-        if report.told_hold_ms and self._is_smaller_side(report):
-            self._self_hold_until_ms = max(self._self_hold_until_ms, now_ms + report.told_hold_ms)
+        peer.declared_rejoin_at_ms = now_ms + report.rejoin_delay_ms if report.rejoin_delay_ms else 0
+        if report.imposed_rejoin_delay_ms and self._is_smaller_side(report):
+            self._own_rejoin_at_ms = max(self._own_rejoin_at_ms, now_ms + report.imposed_rejoin_delay_ms)
         self._set_state(peer, MemberState.UP, report)
 
     def _on_return(self, peer: _Peer, report: PeerReport, now_ms: int) -> None:
         """A lost member serves again: it waits, unless it is us who were away."""
         if not self._is_smaller_side(report):
-            peer.hold_until_ms = now_ms + self.config.steady_ms
+            peer.rejoin_at_ms = now_ms + self.config.steady_ms
 
     def _is_smaller_side(self, report: PeerReport) -> bool:
         """After a separation, whether this node is the one that returns to the other.
@@ -267,11 +267,11 @@ class MemberList:
             self._set_state(peer, MemberState.SUSPICIOUS)
         elif state is MemberState.STARTING:
             self._set_state(peer, MemberState.DOWN)
-        if peer.hold_until_ms > now_ms:
+        if peer.rejoin_at_ms > now_ms:
             peer.lost = True  # not steady: the wait begins again with the next contact
-        self._judge(peer, now_ms)
+        self._check_silence(peer, now_ms)
 
-    def _judge(self, peer: _Peer, now_ms: int) -> None:
+    def _check_silence(self, peer: _Peer, now_ms: int) -> None:
         if peer.member.state not in (MemberState.UP, MemberState.SUSPICIOUS):
             return
         limit_ms = self.config.refused_down_ms if peer.refused else self.config.silent_down_ms
@@ -305,9 +305,9 @@ class MemberList:
             for address, peer in self._peers.items()
             if peer.member.state in (MemberState.UP, MemberState.SUSPICIOUS)
             and CAPABILITY_CLIENTS_ONLY not in peer.member.capabilities
-            and (mixed or (not peer.lost and max(peer.hold_until_ms, peer.declared_hold_until_ms) <= now_ms))
+            and (mixed or (not peer.lost and max(peer.rejoin_at_ms, peer.declared_rejoin_at_ms) <= now_ms))
         }
-        if not view or mixed or self._self_hold_until_ms <= now_ms:
+        if not view or mixed or self._own_rejoin_at_ms <= now_ms:
             view.add(self.self_address)
         new = tuple(sorted(view))
         if new != self._view:

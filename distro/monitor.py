@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 
 
 @dataclass(slots=True)
-class DistroRecord:
+class DistroStats:
     """What happened with one resource type since the start."""
 
     sync_sent: int = 0

@@ -43,7 +43,7 @@ class DistroDataStorage(Protocol):
         """Whether the datum knows of every change of its key that is held here, by the versions of its parts."""
         ...
 
-    def is_spent(self, key: str, now_ms: int) -> bool:
+    def is_forgettable(self, key: str, now_ms: int) -> bool:
         """Whether the key holds nothing but removals that are old enough to be forgotten (R6)."""
         ...
 
@@ -102,7 +102,7 @@ class DistroTransportAgent(Protocol):
 
     def sync_data(self, peer: str, datums: list[Datum], timeout_ms: int) -> Received: ...
 
-    def verify(self, peer: str, stand: Mapping[str, str], timeout_ms: int) -> Received:
+    def verify(self, peer: str, summary: Mapping[str, str], timeout_ms: int) -> Received:
         """Tell the peer the stand of each owned key: its version's text, or its checksum to real Nacos."""
         ...
 
@@ -130,7 +130,7 @@ class DistroCallbackAgent(Protocol):
 
     def start_sync(self, peer: str, datums: list[Datum], timeout_ms: int, done: Done) -> None: ...
 
-    def start_verify(self, peer: str, stand: Mapping[str, str], timeout_ms: int, done: Done) -> None:
+    def start_verify(self, peer: str, summary: Mapping[str, str], timeout_ms: int, done: Done) -> None:
         """As ``DistroTransportAgent.verify``."""
         ...
 

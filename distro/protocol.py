@@ -8,9 +8,9 @@ from distro.config import DistroConfig
 from distro.load import SnapshotLoad
 from distro.mapper import DistroMapper, WriterMapper
 from distro.members import MemberList
-from distro.monitor import DistroRecord
+from distro.monitor import DistroStats
 from distro.ports import Components
-from distro.tasks import BackOff, PeerLane
+from distro.tasks import BackOff, PeerQueue
 from distro.types import (
     Action,
     DistroKey,
@@ -41,7 +41,7 @@ class DistroProtocol:
         own_writer: str,
         config: DistroConfig,
         components: Components,
-        record: DistroRecord,
+        stats: DistroStats,
         now_ms: int,
     ) -> None:
         self.members = members
@@ -51,8 +51,8 @@ class DistroProtocol:
         self.own_writer = own_writer
         self._config = config
         self._components = components
-        self._record = record
-        self._lanes: dict[str, PeerLane] = {}
+        self._stats = stats
+        self._queues: dict[str, PeerQueue] = {}
         self._claims = Claims(components, config.claim_interval_ms, now_ms)
         self._expected_ms: int | None = None
         self._leaving = False
@@ -74,13 +74,13 @@ class DistroProtocol:
 
     def sync(self, key: DistroKey, now_ms: int) -> None:
         """A key changed here: every reachable peer is owed it."""
-        for peer, lane in self._lanes.items():
+        for peer, queue in self._queues.items():
             if not self._takes(peer, key.resource_type):
                 continue
-            if lane.reachable:
-                lane.tasks.add(key, now_ms + self._config.sync_delay_ms)
+            if queue.reachable:
+                queue.tasks.add(key, now_ms + self._config.sync_delay_ms)
             else:
-                self._record.sync_dropped += 1
+                self._stats.sync_dropped += 1
 
     def claim_later(self, key: DistroKey) -> None:
         """A key is ours and written by another: claim it once the view is steady (R2)."""
@@ -88,21 +88,21 @@ class DistroProtocol:
 
     def fetch(self, peer: str, keys: Iterable[DistroKey]) -> None:
         """The peer holds newer data of these keys."""
-        lane = self._lanes.get(peer)
-        if lane is not None:
-            lane.fetch.update(dict.fromkeys(keys))
+        queue = self._queues.get(peer)
+        if queue is not None:
+            queue.fetch.update(dict.fromkeys(keys))
 
     def replace_members(self, addresses: Iterable[str], now_ms: int) -> None:
         """Take a new member list. What is owed to a member that left counts as done."""
         came, left = self.members.replace(addresses, now_ms)
         for address in left:
-            self._lanes.pop(address, None)
+            self._queues.pop(address, None)
             if self._load is not None:
                 self._load.remove(address)
             LOG.info("member %s left the list", address)
         for address in came:
             back_off = BackOff(self._config.retry_delay_ms, self._config.retry_delay_ms_max)
-            self._lanes[address] = PeerLane(back_off)
+            self._queues[address] = PeerQueue(back_off)
             if self._load is not None:
                 self._load.add(address, now_ms)
             LOG.info("member %s is in the list", address)
@@ -120,77 +120,77 @@ class DistroProtocol:
 
     def on_sync_done(self, action: SyncData, outcome: Outcome, received: Received, now_ms: int) -> None:
         """A send ended: the peer is free; failed keys wait for another try, refused ones are fetched."""
-        lane = self._free(action.peer)
-        if lane is None:
+        queue = self._free(action.peer)
+        if queue is None:
             return
         keys = [DistroKey(action.resource_type, key) for key in action.keys]
         match outcome:
             case Outcome.DELIVERED:
-                lane.sent(action.deadline_ms - self._config.sync_timeout_ms, now_ms)
-                self._record.sync_delivered += 1
-                lane.fetch.update({DistroKey(action.resource_type, key): None for key in received.refused})
+                queue.sent(action.deadline_ms - self._config.sync_timeout_ms, now_ms)
+                self._stats.sync_delivered += 1
+                queue.fetch.update({DistroKey(action.resource_type, key): None for key in received.refused})
                 for key, reason in received.failed.items():
                     LOG.warning("%s cannot take %s: %s", action.peer, key, reason)
             case Outcome.REJECTED if len(keys) == 1:
-                self._record.sync_failed += 1
+                self._stats.sync_failed += 1
                 LOG.warning("%s rejects %s; it is not sent again until it changes", action.peer, keys[0].key)
             case Outcome.REJECTED:
-                lane.tasks.retry(keys, now_ms, alone=True)
+                queue.tasks.retry(keys, now_ms, alone=True)
             case _:
-                self._record.sync_failed += 1
-                self._retry(lane, keys, now_ms)
+                self._stats.sync_failed += 1
+                self._retry(queue, keys, now_ms)
 
-    def _retry(self, lane: PeerLane, keys: list[DistroKey], now_ms: int) -> None:
-        if lane.reachable:
-            lane.tasks.retry(keys, now_ms + lane.back_off.failed())
+    def _retry(self, queue: PeerQueue, keys: list[DistroKey], now_ms: int) -> None:
+        if queue.reachable:
+            queue.tasks.retry(keys, now_ms + queue.back_off.failed())
 
     def on_verify_done(self, action: Verify, outcome: Outcome, received: Received, now_ms: int) -> None:
         """A verify round ended: what the peer has newer of our keys, or of unknown ones, is fetched."""
-        lane = self._free(action.peer)
-        if lane is None:
+        queue = self._free(action.peer)
+        if queue is None:
             return
         if outcome is not Outcome.DELIVERED:
-            self._record.verify_failed += 1
+            self._stats.verify_failed += 1
             return
         storage, mapper = self._components[action.resource_type].storage, self.mapper_of(action.resource_type)
         for name in received.refused:  # a third member's key is for that one to merge
             if storage.version(name) is None or mapper.responsible(storage.tag(name)):
-                lane.fetch[DistroKey(action.resource_type, name)] = None
-        self._add_wanted(action, received, lane, now_ms)
+                queue.fetch[DistroKey(action.resource_type, name)] = None
+        self._add_wanted(action, received, queue, now_ms)
         for name in action.keys:
             key = DistroKey(action.resource_type, name)
             if name in received.refused:
-                lane.agreed.pop(key, None)
-            elif storage.is_spent(name, now_ms):
-                lane.agreed[key] = lane.agreed.get(key, 0) + 1
+                queue.agreed.pop(key, None)
+            elif storage.is_forgettable(name, now_ms):
+                queue.agreed[key] = queue.agreed.get(key, 0) + 1
 
-    def _add_wanted(self, action: Verify, received: Received, lane: PeerLane, now_ms: int) -> None:
+    def _add_wanted(self, action: Verify, received: Received, queue: PeerQueue, now_ms: int) -> None:
         """What this node speaks for and the peer failed to confirm is sent to that peer, at once."""
         component = self._components[action.resource_type]
         for name in received.wanted:
             version = component.storage.version(name)
             if version is None or not self.speaks_for(action.resource_type, name, version):
                 continue
-            self._record.verify_wanted += 1
-            lane.tasks.add(DistroKey(action.resource_type, name), now_ms)
+            self._stats.verify_wanted += 1
+            queue.tasks.add(DistroKey(action.resource_type, name), now_ms)
             if component.on_verify_failed is not None:
                 component.on_verify_failed(name, action.peer)
 
     def on_query_done(self, action: Query, outcome: Outcome, versions: Mapping[str, Version], now_ms: int) -> None:
         """A fetch ended; ``versions`` are those of the datums that came. The peer is owed what is newer here now."""
-        lane = self._free(action.peer)
-        if lane is None:
+        queue = self._free(action.peer)
+        if queue is None:
             return
         if outcome is not Outcome.DELIVERED:
-            lane.fetch.update({DistroKey(action.resource_type, key): None for key in action.keys})
-            lane.fetch_not_before_ms = now_ms + lane.back_off.failed()
+            queue.fetch.update({DistroKey(action.resource_type, key): None for key in action.keys})
+            queue.fetch_not_before_ms = now_ms + queue.back_off.failed()
             return
-        lane.back_off.succeeded()
+        queue.back_off.succeeded()
         storage = self._components[action.resource_type].storage
         for name, version in versions.items():
             held = storage.version(name)
             if held is not None and held > version and self.speaks_for(action.resource_type, name, held):
-                lane.tasks.add(DistroKey(action.resource_type, name), now_ms)
+                queue.tasks.add(DistroKey(action.resource_type, name), now_ms)
 
     def on_load_done(self, action: Load, outcome: Outcome, keys: Iterable[str] | None, now_ms: int) -> None:
         """A snapshot ended; ``keys`` are None when the peer is itself loading with nothing."""
@@ -198,11 +198,11 @@ class DistroProtocol:
         if self._load is not None:
             self._load.on_done(action, outcome, keys, now_ms)
 
-    def _free(self, peer: str) -> PeerLane | None:
-        lane = self._lanes.get(peer)
-        if lane is not None:
-            lane.busy = False
-        return lane
+    def _free(self, peer: str) -> PeerQueue | None:
+        queue = self._queues.get(peer)
+        if queue is not None:
+            queue.busy = False
+        return queue
 
     # --- time ------------------------------------------------------------------------------------
 
@@ -218,9 +218,9 @@ class DistroProtocol:
             self._finish_load(self._load, now_ms)
         if not self.loading:
             self._claim(now_ms)
-        for peer, lane in self._lanes.items():
-            if not lane.busy and (action := self._next_action(peer, lane, now_ms)) is not None:
-                lane.busy = True
+        for peer, queue in self._queues.items():
+            if not queue.busy and (action := self._next_action(peer, queue, now_ms)) is not None:
+                queue.busy = True
                 actions.append(action)
         self._expected_ms = self._next_due_ms(now_ms)
         return actions, self._expected_ms
@@ -232,52 +232,52 @@ class DistroProtocol:
         late_ms = now_ms - self._expected_ms
         if late_ms <= self._config.pause_ms:
             return
-        self._record.pauses += 1
+        self._stats.pauses += 1
         LOG.warning("this process did not run for %d ms; deadlines move, reports come first", late_ms)
         self.members.on_pause(late_ms, now_ms)
-        if late_ms >= self._config.tombstone_slack_ms and self._lanes:
+        if late_ms >= self._config.tombstone_slack_ms and self._queues:
             # Removals made meanwhile may be forgotten by now: only a fresh load tells what is really gone.
             self.members.serving = False
             self._load = SnapshotLoad(self._config, self._components, now_ms, again=True)
-            for peer in self._lanes:
+            for peer in self._queues:
                 self._load.add(peer, now_ms)
 
-    def _next_action(self, peer: str, lane: PeerLane, now_ms: int) -> Action | None:
+    def _next_action(self, peer: str, queue: PeerQueue, now_ms: int) -> Action | None:
         if self._load is not None:
             member = self.members.get(peer)
             if member is not None and member.kind is MemberKind.NACOS_2:
                 self._load.leave_out(peer, member.kind)  # whoever has not said what it is counts as another kind
             return self._load.next_call(peer, now_ms)
-        if not lane.reachable:
+        if not queue.reachable:
             return None
-        if lane.fetch and lane.fetch_not_before_ms <= now_ms:
-            return self._next_query(peer, lane, now_ms)
+        if queue.fetch and queue.fetch_not_before_ms <= now_ms:
+            return self._next_query(peer, queue, now_ms)
         # What is owed goes first, or the peer would ask for it; but no stream of changes puts a round off for long.
-        is_late = now_ms - lane.verify_due_ms >= self._config.verify_interval_ms
-        if (is_late or not lane.is_sync_due(now_ms)) and (verify := self._next_verify(peer, lane, now_ms)):
+        is_late = now_ms - queue.verify_due_ms >= self._config.verify_interval_ms
+        if (is_late or not queue.is_sync_due(now_ms)) and (verify := self._next_verify(peer, queue, now_ms)):
             return verify
-        if keys := lane.take_sync(now_ms, self._config.batch_keys_max, self._config.sync_spacing_ms):
-            self._record.sync_sent += 1
-            self._record.sync_keys += len(keys)
+        if keys := queue.take_sync(now_ms, self._config.batch_keys_max, self._config.sync_spacing_ms):
+            self._stats.sync_sent += 1
+            self._stats.sync_keys += len(keys)
             names = tuple(key.key for key in keys)
             return SyncData(peer, keys[0].resource_type, names, now_ms + self._config.sync_timeout_ms)
         return None
 
-    def _next_query(self, peer: str, lane: PeerLane, now_ms: int) -> Query:
-        keys = lane.take_fetch(self._config.batch_keys_max)
-        self._record.query_keys += len(keys)
+    def _next_query(self, peer: str, queue: PeerQueue, now_ms: int) -> Query:
+        keys = queue.take_fetch(self._config.batch_keys_max)
+        self._stats.query_keys += len(keys)
         return Query(peer, keys[0].resource_type, tuple(key.key for key in keys), now_ms + self._config.sync_timeout_ms)
 
-    def _next_verify(self, peer: str, lane: PeerLane, now_ms: int) -> Verify | None:
-        if not lane.verify_types:
-            if lane.verify_due_ms > now_ms:
+    def _next_verify(self, peer: str, queue: PeerQueue, now_ms: int) -> Verify | None:
+        if not queue.verify_types:
+            if queue.verify_due_ms > now_ms:
                 return None
-            lane.verify_due_ms = now_ms + self._config.verify_interval_ms
-            lane.verify_types = [name for name in self._components if self._takes(peer, name)]
-            if not lane.verify_types:
+            queue.verify_due_ms = now_ms + self._config.verify_interval_ms
+            queue.verify_types = [name for name in self._components if self._takes(peer, name)]
+            if not queue.verify_types:
                 return None
-        resource_type = lane.verify_types.pop()
-        self._record.verify_sent += 1
+        resource_type = queue.verify_types.pop()
+        self._stats.verify_sent += 1
         keys = self._owned(resource_type, now_ms, unclaimed=self._is_own_kind(peer))
         return Verify(peer, resource_type, keys, now_ms + self._config.verify_timeout_ms)
 
@@ -287,19 +287,19 @@ class DistroProtocol:
         Those that it has not claimed yet only for our own kind: real Nacos may still think that they are its own.
         """
         component = self._components[resource_type]
-        reachable = [lane for peer, lane in self._lanes.items() if lane.reachable and self._is_own_kind(peer)]
+        reachable = [queue for peer, queue in self._queues.items() if queue.reachable and self._is_own_kind(peer)]
         owned = []
         for name, version in component.storage.versions().items():
             own = version.writer == self.own_writer
             if not (own or unclaimed) or not self.mapper_of(resource_type).responsible(component.storage.tag(name)):
                 continue
             key = DistroKey(resource_type, name)
-            spent = own and component.storage.is_spent(name, now_ms)
-            if spent and all(lane.agreed.get(key, 0) >= AGREED_ROUNDS for lane in reachable):
+            spent = own and component.storage.is_forgettable(name, now_ms)
+            if spent and all(queue.agreed.get(key, 0) >= AGREED_ROUNDS for queue in reachable):
                 component.processor.forget(name, now_ms)
-                self._record.forgotten += 1
-                for lane in self._lanes.values():
-                    lane.agreed.pop(key, None)
+                self._stats.forgotten += 1
+                for queue in self._queues.values():
+                    queue.agreed.pop(key, None)
                 continue
             owned.append(name)
         return tuple(owned)
@@ -332,8 +332,8 @@ class DistroProtocol:
         self._load = None
         self.members.serving = True
         self.members.report_all_now(now_ms)
-        for lane in self._lanes.values():
-            lane.verify_due_ms = now_ms
+        for queue in self._queues.values():
+            queue.verify_due_ms = now_ms
         LOG.info("loaded from %s; this member is UP", ", ".join(load.loaded_from()) or "nobody, as no member had data")
 
     # --- ownership -------------------------------------------------------------------------------
@@ -346,17 +346,17 @@ class DistroProtocol:
         own = tuple(one for one in self.members.view if one == self.members.self_address or self._is_own_kind(one))
         if own != self.own_mapper.servers:
             self.own_mapper = DistroMapper.over(self.members.self_address, own, self.members.standalone)
-            self._claims.look_again()
-        for peer, lane in self._lanes.items():
+            self._claims.recheck_all()
+        for peer, queue in self._queues.items():
             reachable = self.members.is_reachable(peer)
-            if reachable == lane.reachable:
+            if reachable == queue.reachable:
                 continue
             member = self.members.get(peer)
             LOG.info("member %s is %s", peer, member.state.value if member else "gone")
             if reachable:
-                lane.found(now_ms)
+                queue.found(now_ms)
             else:
-                self._record.sync_dropped += lane.lost()
+                self._stats.sync_dropped += queue.lost()
 
     def steady(self, now_ms: int) -> bool:
         """Whether ownership may be acted on (R2, R9): loaded, the view steady, a report through since a pause."""
@@ -365,7 +365,7 @@ class DistroProtocol:
             not self.loading
             and not self._leaving
             and now_ms - members.view_since_ms >= self._config.report_interval_ms
-            and (members.confirmed_ms >= 0 or not self._lanes)
+            and (members.confirmed_ms >= 0 or not self._queues)
         )
 
     def _claim(self, now_ms: int) -> None:
@@ -374,7 +374,7 @@ class DistroProtocol:
             return
         claimed = self._claims.tick(self.members.view_since_ms, now_ms, self._is_responsible)
         for key in claimed:
-            self._record.claims += 1
+            self._stats.claims += 1
             self.sync(key, now_ms)
         if claimed:
             LOG.info("took over %d keys", len(claimed))
@@ -390,11 +390,11 @@ class DistroProtocol:
             due.append(self._load.next_due_ms(now_ms))
         elif (claim_ms := self._claims.next_due_ms(now_ms, steady=self.steady(now_ms))) is not None:
             due.append(claim_ms)
-        for lane in self._lanes.values():
-            if not (lane.busy or self.loading) and lane.reachable:
-                due.append(lane.next_due_ms(now_ms))
+        for queue in self._queues.values():
+            if not (queue.busy or self.loading) and queue.reachable:
+                due.append(queue.next_due_ms(now_ms))
         return max(min(due), now_ms)
 
     def pending(self) -> int:
         """How many sends are still owed to reachable peers: what a stopping node drains."""
-        return sum(len(lane.tasks) + lane.busy for lane in self._lanes.values() if lane.reachable)
+        return sum(len(queue.tasks) + queue.busy for queue in self._queues.values() if queue.reachable)

@@ -1,6 +1,6 @@
 """What a member does with datums and versions that others send. Called on the threads of doors and lanes.
 
-The rules are pure (``decide``); ``DistroReceiver`` applies them key by key and tells the protocol what to do next.
+The rules are pure (``resolve``); ``DistroReceiver`` applies them key by key and tells the protocol what to do next.
 """
 
 import logging
@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from distro.config import DistroConfig
 from distro.errors import CodecError, NotInitialized
 from distro.mapper import DistroMapper
-from distro.monitor import DistroRecord
+from distro.monitor import DistroStats
 from distro.ports import Component, Components
-from distro.types import NO_VERSION, Datum, DistroKey, Merged, Received, Verdict, Version
+from distro.types import NO_VERSION, Datum, DistroKey, Merged, Received, Resolution, Version
 
 LOG = logging.getLogger(__name__)
 TRIES_MAX = 20
@@ -20,7 +20,7 @@ TRIES_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class KeyVersions:
     """All that the rules look at."""
 
     held: Version | None
@@ -32,27 +32,27 @@ class Standing:
     """This node asked for it just now, so it is no late copy, and its ages are right."""
 
 
-def decide(standing: Standing) -> Verdict:
+def resolve(versions: KeyVersions) -> Resolution:
     """R3, R4 and R8 for one key.
 
     Beyond them, so that nothing acknowledged is lost or undone when a key changes hands: the owner merges what another
     member wrote even when that is lower; and every other member takes a new writer's state only if it knows of all
     changes held here. What is refused so is merged by its sender, which thus makes a state that all take.
     """
-    held, incoming = standing.held, standing.incoming
+    held, incoming = versions.held, versions.incoming
     if incoming == NO_VERSION:
-        if standing.is_owner:
-            return Verdict.MERGE
-        return Verdict.APPLY if held is None or standing.sender_owns else Verdict.REFUSE
+        if versions.is_owner:
+            return Resolution.MERGE
+        return Resolution.APPLY if held is None or versions.sender_owns else Resolution.REFUSE
     if held is None:
-        return Verdict.APPLY
+        return Resolution.APPLY
     if incoming == held:
-        return Verdict.EQUAL
+        return Resolution.EQUAL
     if incoming.writer == held.writer:
-        return Verdict.APPLY if incoming > held else Verdict.REFUSE
-    if standing.is_owner:
-        return Verdict.MERGE if standing.fetched else Verdict.FETCH
-    return Verdict.SUCCEED if incoming > held else Verdict.REFUSE
+        return Resolution.APPLY if incoming > held else Resolution.REFUSE
+    if versions.is_owner:
+        return Resolution.MERGE if versions.fetched else Resolution.FETCH
+    return Resolution.TAKE_OVER if incoming > held else Resolution.REFUSE
 
 
 class Notices:
@@ -79,7 +79,7 @@ class DistroReceiver:
         mapper_of: Callable[[str], DistroMapper],
         is_loading: Callable[[], bool],
         notices: Notices,
-        record: DistroRecord,
+        stats: DistroStats,
     ) -> None:
         self._own_writer = own_writer
         self._config = config
@@ -87,7 +87,7 @@ class DistroReceiver:
         self._mapper_of = mapper_of
         self.is_loading = is_loading
         self._notices = notices
-        self._record = record
+        self._stats = stats
         self._absent: dict[str, frozenset[str]] = {}
 
     def receive(
@@ -103,15 +103,15 @@ class DistroReceiver:
         refused: dict[str, Version] = {}
         failed: dict[str, str] = {}
         for datum in datums:
-            self._record.received_keys += 1
+            self._stats.received_keys += 1
             try:
                 own = self._receive_one(DistroKey(resource_type, datum.key), sender, datum, now_ms, fetched)
             except CodecError as error:
-                self._record.received_failed += 1
+                self._stats.received_failed += 1
                 failed[datum.key] = str(error)
                 continue
             if own is not None:
-                self._record.received_refused += 1
+                self._stats.received_refused += 1
                 refused[datum.key] = own
         return Received(refused, failed)
 
@@ -127,29 +127,29 @@ class DistroReceiver:
             owner = sender = self._own_writer
         for _ in range(TRIES_MAX):
             held = component.storage.version(datum.key)
-            match decide(Standing(held, datum.version, is_owner, sender == owner, fetched)):
-                case Verdict.EQUAL:
+            match resolve(KeyVersions(held, datum.version, is_owner, sender == owner, fetched)):
+                case Resolution.EQUAL:
                     return None
-                case Verdict.REFUSE:
+                case Resolution.REFUSE:
                     # One that sends no versions gets no refusal either: it would repeat the send for ever.
                     return None if datum.version == NO_VERSION else held
-                case Verdict.SUCCEED if not component.storage.is_covered(datum):
+                case Resolution.TAKE_OVER if not component.storage.is_covered(datum):
                     return held
-                case Verdict.APPLY | Verdict.SUCCEED:
+                case Resolution.APPLY | Resolution.TAKE_OVER:
                     if component.processor.apply(self._dated(datum, held, sender), held, now_ms):
                         if is_owner:
                             self._notices.claim(key)
                         return None
-                case Verdict.FETCH:
+                case Resolution.FETCH:
                     self._notices.fetch(sender, [key])
                     return None
-                case Verdict.MERGE:
+                case Resolution.MERGE:
                     self._merge(component, key, datum, now_ms)
                     return None
         raise CodecError("the key changes too fast here; the next verify round repairs it")
 
     def _merge(self, component: Component, key: DistroKey, datum: Datum, now_ms: int) -> None:
-        self._record.received_merged += 1
+        self._stats.received_merged += 1
         match component.processor.merge(datum, now_ms):
             case Merged.MADE:
                 self._notices.sync(key)
@@ -182,7 +182,7 @@ class DistroReceiver:
             try:
                 taken += component.processor.apply(self._dated(datum, held, ""), held, now_ms)
             except CodecError as error:
-                self._record.received_failed += 1
+                self._stats.received_failed += 1
                 LOG.warning("%s of a snapshot cannot be taken: %s", datum.key, error)
         return taken
 
@@ -225,9 +225,9 @@ class DistroReceiver:
             component.on_verified(equal, now_ms)
         for name, held in component.storage.versions().items():
             if name not in versions and mapper.map_srv(component.storage.tag(name)) == source:
-                if component.storage.is_spent(name, now_ms):
+                if component.storage.is_forgettable(name, now_ms):
                     component.processor.forget(name, now_ms)
-                    self._record.forgotten += 1
+                    self._stats.forgotten += 1
                 else:
                     newer[name] = held
         if component.owned_by_writer:
@@ -261,7 +261,7 @@ class DistroReceiver:
         )
         for name in absent & self._absent.get(source, frozenset()):
             component.processor.forget(name, now_ms, absent=True)
-            self._record.forgotten += 1
+            self._stats.forgotten += 1
         self._absent[source] = absent
         if wanted:
             self._notices.fetch(source, wanted)

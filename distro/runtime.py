@@ -8,7 +8,7 @@ from functools import partial
 from distro.clock import monotonic_s
 from distro.config import DistroConfig
 from distro.errors import CodecError, NotInitialized, RejectedError, TransportError
-from distro.inbox import Event, Inbox, Lane
+from distro.mailbox import Event, Mailbox, PeerWorker
 from distro.ports import Clock, Components, MemberAgent
 from distro.protocol import DistroProtocol
 from distro.receive import DistroReceiver
@@ -37,7 +37,7 @@ class DistroRuntime:
         self,
         protocol: DistroProtocol,
         receiver: DistroReceiver,
-        inbox: Inbox,
+        mailbox: Mailbox,
         components: Components,
         member_agent: MemberAgent,
         clock: Clock,
@@ -45,13 +45,13 @@ class DistroRuntime:
     ) -> None:
         self._protocol = protocol
         self._receiver = receiver
-        self._inbox = inbox
+        self._mailbox = mailbox
         self._components = components
         self._member_agent = member_agent
         self._clock = clock
         self._config = config
-        self._lanes: dict[str, Lane] = {}
-        self._report_lanes: dict[str, Lane] = {}
+        self._workers: dict[str, PeerWorker] = {}
+        self._report_workers: dict[str, PeerWorker] = {}
         self._view_changed = threading.Condition()
         self._idle = threading.Event()
         self._draining = False
@@ -62,17 +62,17 @@ class DistroRuntime:
 
     def sync(self, key: DistroKey) -> None:
         """A key changed here. Returns at once."""
-        self._inbox.sync(key)
+        self._mailbox.sync(key)
 
     def replace_members(self, addresses: tuple[str, ...]) -> None:
-        self._inbox.put(lambda protocol, now_ms: protocol.replace_members(addresses, now_ms), urgent=True)
+        self._mailbox.put(lambda protocol, now_ms: protocol.replace_members(addresses, now_ms), urgent=True)
 
     def on_report(self, report: PeerReport) -> None:
-        self._inbox.put(lambda protocol, now_ms: protocol.on_report(report, now_ms))
+        self._mailbox.put(lambda protocol, now_ms: protocol.on_report(report, now_ms))
 
     def leave(self) -> None:
         """Take over no more keys, and tell all peers at once that this node goes. Returns at once; signal-safe."""
-        self._inbox.put(lambda protocol, now_ms: protocol.leave(now_ms), urgent=True)
+        self._mailbox.put(lambda protocol, now_ms: protocol.leave(now_ms), urgent=True)
 
     def wait_for_view(self, seen: tuple[str, ...], timeout_s: float) -> None:
         """Return when the members that carry keys are no longer ``seen``, or after ``timeout_s``."""
@@ -84,18 +84,18 @@ class DistroRuntime:
         end_s = monotonic_s() + timeout_s
         if self._thread.is_alive():
             self._draining = True
-            self._inbox.put(lambda _protocol, _now_ms: None, urgent=True)
+            self._mailbox.put(lambda _protocol, _now_ms: None, urgent=True)
             self._idle.wait(min(timeout_s, self._config.drain_ms_max / 1_000))
             self._leave(max(end_s - monotonic_s(), 0.1))
         for component in self._components.values():
             component.agent.close()  # a peer that does not answer must not hold this node up
-        self._inbox.close()
+        self._mailbox.close()
         if self._thread.ident is not None:
             self._thread.join(max(end_s - monotonic_s(), 0.1))
-        lanes = [*self._lanes.values(), *self._report_lanes.values()]
-        for lane in lanes:
-            lane.finish()
-        ended = [lane.stop(max(end_s - monotonic_s(), 0.1)) for lane in lanes]
+        workers = [*self._workers.values(), *self._report_workers.values()]
+        for worker in workers:
+            worker.finish()
+        ended = [worker.stop(max(end_s - monotonic_s(), 0.1)) for worker in workers]
         return all(ended) and not self._thread.is_alive()
 
     def _leave(self, timeout_s: float) -> None:
@@ -103,8 +103,8 @@ class DistroRuntime:
         gone = threading.Semaphore(0)
         told = 0
         for member in self._protocol.members.peers():
-            lane = self._report_lanes.get(member.address)
-            if lane is None or CAPABILITY_VERSIONS not in member.capabilities:
+            worker = self._report_workers.get(member.address)
+            if worker is None or CAPABILITY_VERSIONS not in member.capabilities:
                 continue
             if not self._protocol.members.is_reachable(member.address):
                 continue
@@ -118,7 +118,7 @@ class DistroRuntime:
                 finally:
                     gone.release()
 
-            lane.put(tell)
+            worker.put(tell)
         end_s = monotonic_s() + timeout_s
         for _ in range(told):
             gone.acquire(timeout=max(end_s - monotonic_s(), 0.0))
@@ -129,7 +129,7 @@ class DistroRuntime:
         wait_s, spacing_s = 0.0, self._config.sync_spacing_ms / 1_000
         patient = False
         while True:
-            events, keys, closed = self._inbox.take(min(wait_s, spacing_s) if patient else wait_s, patient=patient)
+            events, keys, closed = self._mailbox.take(min(wait_s, spacing_s) if patient else wait_s, patient=patient)
             if closed:
                 return
             # Keys that come now would wait for the spacing anyway: a wake-up for each costs more than all else here.
@@ -152,17 +152,17 @@ class DistroRuntime:
             with self._view_changed:
                 self._view_changed.notify_all()
         for action in actions:
-            self._lane_of(action).put(lambda action=action: self._execute(action))  # type: ignore[misc]
+            self._worker_of(action).put(lambda action=action: self._execute(action))  # type: ignore[misc]
         if self._draining and protocol.pending() == 0:
             self._idle.set()
         return max(next_ms - self._clock.monotonic_ms(), 0) / 1_000
 
-    def _lane_of(self, action: Action) -> Lane:
+    def _worker_of(self, action: Action) -> PeerWorker:
         """One lane a peer for data and one for reports: a long send must not make this member look dead."""
-        lanes, kind = (self._report_lanes, "report") if isinstance(action, Report) else (self._lanes, "lane")
-        if action.peer not in lanes:
-            lanes[action.peer] = Lane(f"distro-{kind}-{action.peer}")
-        return lanes[action.peer]
+        workers, kind = (self._report_workers, "report") if isinstance(action, Report) else (self._workers, "lane")
+        if action.peer not in workers:
+            workers[action.peer] = PeerWorker(f"distro-{kind}-{action.peer}")
+        return workers[action.peer]
 
     # --- on the lanes ----------------------------------------------------------------------------
 
@@ -212,7 +212,7 @@ class DistroRuntime:
                 case Load():
                     protocol.on_load_done(action, outcome, keys, now_ms)
 
-        self._inbox.put(event, urgent=True)
+        self._mailbox.put(event, urgent=True)
 
     def _fail(self, action: Action, error: TransportError) -> None:
         if isinstance(error, RejectedError):
@@ -258,18 +258,18 @@ class DistroRuntime:
     def _verify(self, action: Verify) -> None:
         component = self._components[action.resource_type]
         member = self._protocol.members.get(action.peer)
-        stand: dict[str, str]
+        summary: dict[str, str]
         if member is not None and CAPABILITY_VERSIONS in member.capabilities:
             held = ((key, component.storage.version(key)) for key in action.keys)
-            stand = {key: version.to_text() for key, version in held if version is not None}
+            summary = {key: version.to_text() for key, version in held if version is not None}
         else:
-            stand = {one.key: component.codec.checksum(one) for one in component.storage.get(action.keys)}
+            summary = {one.key: component.codec.checksum(one) for one in component.storage.get(action.keys)}
         left_ms = self._left_ms(action)
         if (callbacks := component.callbacks) is not None and callbacks.takes(action.peer):
-            callbacks.start_verify(action.peer, stand, left_ms, partial(self._ended, action))
+            callbacks.start_verify(action.peer, summary, left_ms, partial(self._ended, action))
             return
         try:
-            received = component.agent.verify(action.peer, stand, left_ms)
+            received = component.agent.verify(action.peer, summary, left_ms)
         except TransportError as error:
             self._fail(action, error)
             return

@@ -110,7 +110,7 @@ REST_MS_MAX = 1_000
 
 
 @dataclass(slots=True)
-class PeerLane:
+class PeerQueue:
     """What one peer is owed, and whether a call to it is under way: one at a time."""
 
     back_off: BackOff

@@ -153,20 +153,20 @@ class PeerReport:
     extend_info: Mapping[str, Any] = field(default_factory=dict)
     view: tuple[str, ...] = ()
     """The members that carry keys in its eyes; empty from real Nacos and before it loaded."""
-    hold_ms: int = 0
+    rejoin_delay_ms: int = 0
     """For how long it still carries no keys, by its own word."""
-    told_hold_ms: int = 0
+    imposed_rejoin_delay_ms: int = 0
     """For how long the receiver of this shall carry no keys."""
     writer: str = ""
     """The run of the member's process, as it stands in versions; empty from real Nacos."""
 
 
-class Verdict(enum.Enum):
+class Resolution(enum.Enum):
     """What to do with a received datum."""
 
     APPLY = "apply"
     """Take it as it is."""
-    SUCCEED = "succeed"
+    TAKE_OVER = "succeed"
     """Take it as it is if it knows of every change that is held here; else refuse it."""
     MERGE = "merge"
     """Bring both states together per part, under a version above both where they differ."""

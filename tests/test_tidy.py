@@ -16,7 +16,7 @@ MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
 THREAD_OWNERS = {
     "distro/runtime.py",
-    "distro/inbox.py",
+    "distro/mailbox.py",
     "app/background/timers.py",
     "app/background/push_udp.py",
     "app/rpc/server/grpc_server.py",

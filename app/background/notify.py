@@ -15,7 +15,7 @@ SAID_AGAIN_NS = 10_000_000_000
 
 
 @dataclass(slots=True)
-class NotifyRecord:
+class NotifyStats:
     """What went wrong since the start."""
 
     events_slow: int = 0
@@ -41,7 +41,7 @@ class NotifyCenter:
     def __init__(self, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
         self._now_ns = now_ns
         self._subscribers: dict[type, list[_Subscriber]] = {}
-        self.record = NotifyRecord()
+        self.stats = NotifyStats()
 
     def subscribe(self, event_type: type[E], handler: Callable[[E], None]) -> None:
         self._subscribers.setdefault(event_type, []).append(_Subscriber(handler))
@@ -60,12 +60,12 @@ class NotifyCenter:
             try:
                 one.handler(event)
             except Exception:
-                self.record.events_failed += 1
+                self.stats.events_failed += 1
                 if self._is_to_be_said(one, begun_ns):
                     LOG.exception("%s failed at %s", one.name, type(event).__name__)
             ended_ns = self._now_ns()
             if ended_ns - begun_ns > SLOW_NS:
-                self.record.events_slow += 1
+                self.stats.events_slow += 1
                 if self._is_to_be_said(one, begun_ns):
                     taken_ms = (ended_ns - begun_ns) // 1_000_000
                     LOG.warning("%s took %d ms for %s", one.name, taken_ms, type(event).__name__)

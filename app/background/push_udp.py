@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from app.naming.push.board import Push, PushBoard, PushRecord, Subscriber
+from app.naming.push.board import Push, PushBoard, Subscriber, UdpPushStats
 from app.naming.wire.zipped import ZippedHead
 from distro.ports import Clock
 
@@ -27,8 +27,8 @@ SEND_WAIT_S = 0.05
 BUFFER_BYTES = 4 << 20
 """Asked for; the system gives what it allows."""
 IDLE_S = 1.0
-INBOX_MAX = 200_000
-INBOX_WAKE_FROM = 1_024
+MAILBOX_MAX = 200_000
+MAILBOX_WAKE_FROM = 1_024
 """Queries are not urgent; from so many on they are taken out of turn."""
 
 BuildPayload = Callable[[Subscriber], bytes]
@@ -77,7 +77,7 @@ class UdpPusher:
         self._clock = clock
         self._lock = threading.Lock()
         """Of the board. Held by whoever takes the inbox, but never by those who fill it."""
-        self._inbox: deque[Subscriber | tuple[str, str]] = deque()
+        self._mailbox: deque[Subscriber | tuple[str, str]] = deque()
         self._outbox: deque[Push] = deque()
         self._packets: dict[tuple[str, str], dict[tuple[str, bool], Packet]] = {}
         """Of services with pushes in the outbox, by what the answers differ in."""
@@ -121,35 +121,35 @@ class UdpPusher:
     def subscribe(self, subscriber: Subscriber) -> None:
         """Note a subscriber. Done before the answer is built, no change after it is missed."""
         self._put(subscriber)
-        if len(self._inbox) >= INBOX_WAKE_FROM:
+        if len(self._mailbox) >= MAILBOX_WAKE_FROM:
             self._wake()
 
     def changed(self, namespace: str, service: str) -> None:
         """A service changed: its subscribers are told from the push thread."""
         # With an empty inbox the board knows all who subscribed; nearly all changes are nobody's business.
-        if self._inbox or self._board.has(namespace, service):
+        if self._mailbox or self._board.has(namespace, service):
             self._put((namespace, service))
             self._wake()
 
     def subscribers(self, namespace: str) -> list[Subscriber]:
         """All of a namespace."""
         with self._lock:
-            self._take_inbox()
+            self._take_mailbox()
             return self._board.subscribers(namespace)
 
-    def state(self, *, reset: bool) -> tuple[PushRecord, list[tuple[Subscriber, int, int]]]:
+    def state(self, *, reset: bool) -> tuple[UdpPushStats, list[tuple[Subscriber, int, int]]]:
         """Counters, and what is not acknowledged yet; ``reset`` starts counting anew."""
         with self._lock:
-            record, waiting = self._board.record.copy(), self._board.waiting()
+            stats, waiting = self._board.stats.copy(), self._board.waiting()
             if reset:
-                self._board.reset_record()
-            return record, waiting
+                self._board.reset_stats()
+            return stats, waiting
 
     def _put(self, told: Subscriber | tuple[str, str]) -> None:
-        if len(self._inbox) < INBOX_MAX:
-            self._inbox.append(told)
+        if len(self._mailbox) < MAILBOX_MAX:
+            self._mailbox.append(told)
         else:
-            self._board.record.overrun += 1
+            self._board.stats.overrun += 1
 
     def _wake(self) -> None:
         if self._awake:
@@ -181,7 +181,7 @@ class UdpPusher:
         # Before the inbox is taken: who comes later wakes again.
         self._awake = False
         with self._lock:
-            self._take_inbox()
+            self._take_mailbox()
             pushes, next_ms = self._board.tick(self._clock.monotonic_ms())
         self._outbox.extend(pushes)
         for _ in range(min(len(self._outbox), SENDS_PER_TURN)):
@@ -193,18 +193,18 @@ class UdpPusher:
             return IDLE_S
         return min(max(next_ms - self._clock.monotonic_ms(), 0) / 1_000, IDLE_S)
 
-    def _take_inbox(self) -> None:
+    def _take_mailbox(self) -> None:
         """Let the board have what was told up to now. With the lock."""
         now_ms = self._clock.monotonic_ms()
-        for _ in range(len(self._inbox)):
-            told = self._inbox[0]
+        for _ in range(len(self._mailbox)):
+            told = self._mailbox[0]
             if isinstance(told, Subscriber):
                 self._board.subscribe(told, now_ms)
             else:
                 self._packets.pop(told, None)
                 self._board.changed(*told, now_ms)
             # Not before the board knows it: see ``changed``.
-            self._inbox.popleft()
+            self._mailbox.popleft()
 
     def _read_acks(self, opened: socket.socket) -> None:
         references = []
@@ -235,7 +235,7 @@ class UdpPusher:
             # The others get no second chance: they would take the time of those who answer.
             if not (push.answering and _sent_after_wait(opened, datagram, address)):
                 with self._lock:
-                    self._board.record.unsent += 1
+                    self._board.stats.unsent += 1
         except OSError as error:
             LOG.debug("a push to %s:%d failed: %s", one.ip, one.port, error)
 

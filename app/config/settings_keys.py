@@ -317,8 +317,8 @@ _DISTRO: dict[str, tuple[tuple[str, ...], Kind[int], str]] = {
         _MS,
         "A node claims one key at most once in so long.",
     ),
-    "inbox_events_max": (
-        ("rollcall.distro.inboxEventsMax",),
+    "mailbox_events_max": (
+        ("rollcall.distro.mailboxEventsMax",),
         whole(1_000, 10_000_000),
         "Events that may wait for the replication thread.",
     ),

@@ -12,9 +12,9 @@ from functools import partial
 import orjson
 
 from app.naming.model.events import Event, InstancesChanged, Origin
-from app.naming.model.model import Held, Tombstone
+from app.naming.model.model import StoredInstance, Tombstone
 from app.naming.registry.registry import Registry
-from app.naming.wire.datum_codec import decode_held, encode_held, to_ascii
+from app.naming.wire.datum_codec import decode_stored, encode_stored, to_ascii
 from distro.errors import CodecError
 from distro.types import Version
 
@@ -24,13 +24,13 @@ CHANGE_BYTES_MAX = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """``held`` is the instance as its owner holds it; ``stone`` its removal; neither is told when it is too long."""
+    """``stored`` is the instance at its owner, ``tombstone`` its removal; both are None when that is too long."""
 
     key: str
     instance_key: str
     version: Version
-    held: Held | None
-    stone: Tombstone | None
+    stored: StoredInstance | None
+    tombstone: Tombstone | None
 
 
 class Changes:
@@ -51,13 +51,13 @@ class Changes:
             return None
         now_ms = self._now_ms()
         fields: dict[str, object] = {"key": service.key, "id": instance_key}
-        held, stone = service.held.get(instance_key), service.tombstones.get(instance_key)
-        if held is not None:
-            fields["version"] = held.version.to_text()
-            whole = fields | {"instance": encode_held(held, now_ms, now_ms, versioned=True)}
-        elif stone is not None:
-            fields["version"] = stone.version.to_text()
-            whole = fields | {"age": max(now_ms - stone.at_ms, 0), "keep": stone.keep_ms}
+        stored, tombstone = service.stored.get(instance_key), service.tombstones.get(instance_key)
+        if stored is not None:
+            fields["version"] = stored.version.to_text()
+            whole = fields | {"instance": encode_stored(stored, now_ms, now_ms, versioned=True)}
+        elif tombstone is not None:
+            fields["version"] = tombstone.version.to_text()
+            whole = fields | {"age": max(now_ms - tombstone.at_ms, 0), "keep": tombstone.keep_ms}
         else:
             return None
         if not is_new:
@@ -82,16 +82,16 @@ class Changes:
         return look
 
     def _is_known(self, key: str, version: Version) -> bool:
-        held = self._registry.version(key)
-        return held is not None and held >= version
+        stored = self._registry.version(key)
+        return stored is not None and stored >= version
 
     def _look(self, change: Change) -> bool:
         """Whether what is held comes after the change, or from another writer, who knows better."""
         if self._is_known(change.key, change.version):
             return True
-        if change.held is None and change.stone is None:
+        if change.stored is None and change.tombstone is None:
             return False
-        parts = (change.key, change.instance_key, change.version, change.held, change.stone)
+        parts = (change.key, change.instance_key, change.version, change.stored, change.tombstone)
         if not self._registry.take_change(*parts, self._now_ms()):
             return False
         self._publish(InstancesChanged(change.key, Origin.PEER))
@@ -121,10 +121,10 @@ def _decode(key: str, version: Version, fields: dict[str, object], now_ms: int) 
     if not isinstance(instance_key, str):
         raise CodecError("field 'id' of a change is no text")
     if instance is not None:
-        held = decode_held(instance, now_ms)
-        if held.instance.key != instance_key or held.version != version:
+        stored = decode_stored(instance, now_ms)
+        if stored.instance.key != instance_key or stored.version != version:
             raise CodecError("field 'instance' of a change is another one")
-        return Change(key, instance_key, version, held, None)
+        return Change(key, instance_key, version, stored, None)
     if "age" not in fields:
         return Change(key, instance_key, version, None, None)
     age_ms, keep_ms = fields["age"], fields.get("keep")

@@ -10,11 +10,11 @@ from app.naming.model.events import Event, InstancesChanged, Origin
 from app.naming.model.model import (
     BEAT_INTERVAL_MS,
     PRESERVED_BEAT_INTERVAL,
-    Held,
     Instance,
     Metadata,
-    ServiceMoment,
+    ServiceSnapshot,
     ServiceView,
+    StoredInstance,
     preserved_ms,
 )
 from app.naming.model.nacos_errors import NotFound
@@ -81,8 +81,8 @@ class NamingService:
         if service is None or service.hidden:
             return None
         # The exact one first: it is nearly always that, and needs no search.
-        held = service.held.get(operations.key_of(command))
-        return [one.instance for one in ([held] if held else list(service.held.values()))]
+        stored = service.stored.get(operations.key_of(command))
+        return [one.instance for one in ([stored] if stored else list(service.stored.values()))]
 
     def deregister(self, command: operations.DeregisterInstance) -> bool:
         """Remove an instance; return whether it was there."""
@@ -112,8 +112,8 @@ class NamingService:
         now_ms = self._now_ms()
         service = self._registry.get(command.namespace, command.service)
         key = operations.key_of(command)
-        held = service.held.get(key) if service else None
-        if service is None or held is None:
+        stored = service.stored.get(key) if service else None
+        if service is None or stored is None:
             if service is not None and (persistent := service.persistent.get(key)) is not None:
                 return BeatAnswer(_interval_ms(persistent.metadata, interval_ms), known=True)
             if not command.full or not command.ephemeral:
@@ -122,13 +122,13 @@ class NamingService:
             put = self._registry.put_from_beat(command, now_ms)
             self._changed(put)
             return BeatAnswer(_interval_ms(command.metadata, interval_ms), known=True, is_new=put is not None)
-        held.beat_ms = held.heard_ms = now_ms
-        if held.usual:
+        stored.beat_ms = stored.last_confirmed_ms = now_ms
+        if stored.usual:
             return _known(interval_ms)
-        healed = not held.instance.healthy and self._registry.set_health(service, key, True, now_ms)
+        healed = not stored.instance.healthy and self._registry.set_health(service, key, True, now_ms)
         if healed:
             self._changed(service.key)
-        return BeatAnswer(_interval_ms(held.instance.metadata, interval_ms), known=True, is_new=healed)
+        return BeatAnswer(_interval_ms(stored.instance.metadata, interval_ms), known=True, is_new=healed)
 
     def beat_of_copy(self, command: operations.Beat, collect: Callable[[str, str, int], bool]) -> int | None:
         """Take a sign of life of an instance whose owner is another member, who is told of it later.
@@ -138,14 +138,14 @@ class NamingService:
         """
         service = self._registry.get(command.namespace, command.service)
         key = operations.key_of(command)
-        held = service.held.get(key) if service else None
-        if service is None or held is None or not held.instance.healthy or service.persistent:
+        stored = service.stored.get(key) if service else None
+        if service is None or stored is None or not stored.instance.healthy or service.persistent:
             return None
         now_ms = self._now_ms()
         if not collect(service.key, key, now_ms):
             return None
-        held.beat_ms = held.heard_ms = now_ms  # should this member become the owner, it knows
-        return _interval_ms(held.instance.metadata, 0)
+        stored.beat_ms = stored.last_confirmed_ms = now_ms  # should this member become the owner, it knows
+        return _interval_ms(stored.instance.metadata, 0)
 
     def take_beats(self, datum_key: str, ages_ms: Mapping[str, int]) -> list[str]:
         """Take signs of life that another member heard, by instance key; return the keys of unknown instances."""
@@ -154,14 +154,14 @@ class NamingService:
             return list(ages_ms)
         unknown, healed = [], False
         for key, age_ms in ages_ms.items():
-            held = service.held.get(key)
-            if held is None:
+            stored = service.stored.get(key)
+            if stored is None:
                 unknown.append(key)
                 continue
             beat_ms = now_ms - age_ms
-            if beat_ms > held.beat_ms:
-                held.beat_ms = held.heard_ms = beat_ms
-            if not held.instance.healthy and age_ms < held.beat_timeout_ms:
+            if beat_ms > stored.beat_ms:
+                stored.beat_ms = stored.last_confirmed_ms = beat_ms
+            if not stored.instance.healthy and age_ms < stored.beat_timeout_ms:
                 healed = self._registry.set_health(service, key, True, now_ms) or healed
         if healed:
             self._changed(datum_key)
@@ -197,8 +197,8 @@ class NamingService:
     def beat_ages(self, namespace: str, service: str) -> dict[str, int]:
         """For how long nothing was heard of each ephemeral instance, in ms by instance key."""
         found, now_ms = self._registry.get(namespace, service), self._now_ms()
-        held = found.held.copy() if found else {}
-        return {key: max(now_ms - one.beat_ms, 0) for key, one in held.items()}
+        stored = found.stored.copy() if found else {}
+        return {key: max(now_ms - one.beat_ms, 0) for key, one in stored.items()}
 
     def detail(self, namespace: str, service: str, ip: str, port: int, cluster: str) -> Instance:
         """One instance.
@@ -223,8 +223,8 @@ class NamingService:
         if found is None or found.hidden or found.published:
             return None
         key = keys.instance_key(ip, port, cluster)
-        persistent, held = found.persistent.get(key), found.held.get(key)
-        return persistent if persistent is not None else held.instance if held is not None else None
+        persistent, stored = found.persistent.get(key), found.stored.get(key)
+        return persistent if persistent is not None else stored.instance if stored is not None else None
 
     # --- services --------------------------------------------------------------------------------
 
@@ -238,7 +238,7 @@ class NamingService:
         found = self._registry.get(namespace, service)
         if found is None:
             return 0
-        count = len(found.held) + len(found.persistent)
+        count = len(found.stored) + len(found.persistent)
         return count + published_count(found) if found.published else count
 
     def service_count(self) -> int:
@@ -270,21 +270,21 @@ class NamingService:
         prefix = group + keys.GROUP_SPLITTER
         return [name for name in names if name.startswith(prefix)]
 
-    def moments(self) -> Iterator[ServiceMoment]:
+    def snapshots(self) -> Iterator[ServiceSnapshot]:
         """The services that are there now, each with all that is held of it at a moment of its own.
 
         What has gone when its turn comes is left out.
         """
         keys = [one.key for one in self._registry.services()]
-        return (moment for key in keys if (moment := self._registry.moment(key)) is not None)
+        return (snapshot for key in keys if (snapshot := self._registry.snapshot(key)) is not None)
 
-    def moment(self, namespace: str, service: str) -> ServiceMoment | None:
+    def snapshot(self, namespace: str, service: str) -> ServiceSnapshot | None:
         """All that is held of a service at one moment; None for an unknown one."""
-        return self._registry.moment(keys.datum_key(namespace, service))
+        return self._registry.snapshot(keys.datum_key(namespace, service))
 
-    def silent_ms(self, held: Held) -> int:
+    def silent_ms(self, stored: StoredInstance) -> int:
         """For how long nothing was heard of an instance."""
-        return max(self._now_ms() - held.beat_ms, 0)
+        return max(self._now_ms() - stored.beat_ms, 0)
 
     def counts(self, responsible: Callable[[str], bool]) -> Counts:
         return self._registry.counts(responsible)

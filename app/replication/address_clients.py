@@ -12,7 +12,7 @@ from zlib import crc32
 
 from app.naming.clients.client_codec import BOUNDS, ClientState, encode_client
 from app.naming.clients.client_model import REVISION_MAX, is_client_id, plain_metadata
-from app.naming.clients.copies import ClientMoment
+from app.naming.clients.copies import ClientSnapshot
 from app.naming.model.keys import parse_datum_key
 from app.naming.model.model import Instance, Publication
 from app.naming.registry.registry import Registry
@@ -205,8 +205,8 @@ class HttpClients:
             self._read_versions.pop(key, None)
         else:
             self._read_versions[key] = datum.version
-            for held in datum.value.held.values():
-                _put_first(found, held.instance)
+            for stored in datum.value.stored.values():
+                _put_first(found, stored.instance)
         known = self._services.get(key, {})
         for client_id, one in found.items():
             old = known.get(client_id)
@@ -305,14 +305,14 @@ class HttpClientStorage:
         for key in keys:
             client_id = client_id_of(key)
             if client_id is not None:
-                moment = ClientMoment(self._version, None, self._clients.state(client_id))
-                datums.append(Datum(key, self._version, moment))
+                snapshot = ClientSnapshot(self._version, None, self._clients.state(client_id))
+                datums.append(Datum(key, self._version, snapshot))
         return datums
 
     def is_covered(self, datum: Datum) -> bool:
         return True
 
-    def is_spent(self, key: str, now_ms: int) -> bool:
+    def is_forgettable(self, key: str, now_ms: int) -> bool:
         return False
 
 

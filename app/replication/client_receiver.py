@@ -15,7 +15,7 @@ from app.naming.clients.client_codec import (
     encode_client,
     encode_snapshot,
 )
-from app.naming.clients.copies import ClientMoment, ReplicatedClients
+from app.naming.clients.copies import ClientSnapshot, ReplicatedClients
 from app.replication.address_clients import HttpClients
 from app.replication.client_replication import CLIENTS, ClientCodec, client_key, member_of
 from distro.codec import decode_frame, decode_versions, encode_frame, encode_received, gunzip_if_gzip, json_object
@@ -25,7 +25,7 @@ from distro.receive import DistroReceiver
 from distro.types import CAPABILITY_VERSIONS, NO_VERSION, Datum, Received
 
 
-class ClientDoor:
+class ClientReceiver:
     """``capabilities`` tells what a member advertised."""
 
     def __init__(
@@ -135,13 +135,13 @@ class ClientDoor:
             if (own := self._http_clients.state(client_id)) is not None:
                 yield own
                 continue
-            moment = self._clients.moment(client_id)
-            if moment is not None and moment.state is not None and moment.version.counter:
-                yield moment.state
+            snapshot = self._clients.snapshot(client_id)
+            if snapshot is not None and snapshot.state is not None and snapshot.version.counter:
+                yield snapshot.state
 
     def _receive(self, told_by: str, client_id: str, state: ClientState | None) -> None:
         key = client_key(client_id)
-        datum = Datum(key, NO_VERSION, ClientMoment(NO_VERSION, None, state))
+        datum = Datum(key, NO_VERSION, ClientSnapshot(NO_VERSION, None, state))
         sender = self._writer_of(client_id) or told_by
         received = self._receiver.receive(CLIENTS, sender, [datum], self._clock.monotonic_ms())
         for reason in received.failed.values():

@@ -9,7 +9,7 @@ import orjson
 from app.naming.clients.client_codec import check_client_id, decode_client, encode_client, own_fields
 from app.naming.clients.client_model import PORT_MAX, ClientInfo
 from app.naming.clients.clients import CLIENT_TEXTS_CHARS_MAX
-from app.naming.clients.copies import ClientMoment, ReplicatedClients
+from app.naming.clients.copies import ClientSnapshot, ReplicatedClients
 from app.naming.model.keys import CLIENT_KEY_PREFIX
 from app.naming.model.nacos_errors import NacosError
 from distro.errors import CodecError
@@ -58,9 +58,9 @@ class ClientStorage:
         datums = []
         for key in keys:
             client_id = client_id_of(key)
-            moment = None if client_id is None else self._clients.moment(client_id)
-            if moment is not None and moment.version.counter:
-                datums.append(Datum(key, moment.version, moment))
+            snapshot = None if client_id is None else self._clients.snapshot(client_id)
+            if snapshot is not None and snapshot.version.counter:
+                datums.append(Datum(key, snapshot.version, snapshot))
         return datums
 
     def is_covered(self, datum: Datum) -> bool:
@@ -71,13 +71,13 @@ class ClientStorage:
         client_id, version = client_id_of(datum.key), self.version(datum.key)
         if client_id is None or version is None:
             return True
-        moment: ClientMoment = datum.value
-        is_back = self._clients.is_removed(client_id) and moment.state is not None
+        snapshot: ClientSnapshot = datum.value
+        is_back = self._clients.is_removed(client_id) and snapshot.state is not None
         return member_of(version) == member_of(datum.version) and not is_back
 
-    def is_spent(self, key: str, now_ms: int) -> bool:
+    def is_forgettable(self, key: str, now_ms: int) -> bool:
         client_id = client_id_of(key)
-        return client_id is not None and self._clients.is_spent(client_id, now_ms)
+        return client_id is not None and self._clients.is_forgettable(client_id, now_ms)
 
 
 class ClientProcessor:
@@ -89,23 +89,23 @@ class ClientProcessor:
         self._has_left = has_left
 
     def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
-        client_id, moment = _parts(datum)
-        if moment.state is not None:
+        client_id, snapshot = _parts(datum)
+        if snapshot.state is not None:
             if member_of(datum.version) == self._self_address:
                 # It was connected to an earlier run of this member: no connection outlives its process.
-                self._clients.bury(client_id, datum.version)
+                self._clients.add_tombstone(client_id, datum.version)
                 return True
             if self._has_left(datum.version.writer):
                 return True
         try:
-            return self._clients.take(moment, client_id, expected)
+            return self._clients.take(snapshot, client_id, expected)
         except NacosError as error:
             raise CodecError(error.text) from error
 
     def merge(self, datum: Datum, now_ms: int) -> Merged:
         """Of a client of this member a peer holds another state: this one's stands, and is newer than all others."""
-        client_id, moment = _parts(datum)
-        if moment.state is not None and self._clients.bury(client_id, datum.version):
+        client_id, snapshot = _parts(datum)
+        if snapshot.state is not None and self._clients.add_tombstone(client_id, datum.version):
             return Merged.MADE
         return Merged.NOTHING
 
@@ -124,13 +124,13 @@ class ClientProcessor:
         self._clients.confirm((name for name in names if name is not None), now_ms)
 
 
-def _parts(datum: Datum) -> tuple[str, ClientMoment]:
+def _parts(datum: Datum) -> tuple[str, ClientSnapshot]:
     client_id = client_id_of(datum.key)
     if client_id is None:
         raise CodecError(f"not the key of a client: {datum.key[:200]!r}")
-    moment: ClientMoment = datum.value
+    snapshot: ClientSnapshot = datum.value
     # What real Nacos tells has no version of its own: it got one on its way here.
-    return client_id, moment if moment.version == datum.version else replace(moment, version=datum.version)
+    return client_id, snapshot if snapshot.version == datum.version else replace(snapshot, version=datum.version)
 
 
 class ClientCodec:
@@ -141,13 +141,13 @@ class ClientCodec:
     """
 
     def encode(self, datum: Datum, now_ms: int, versioned: bool) -> bytes:
-        moment: ClientMoment = datum.value
+        snapshot: ClientSnapshot = datum.value
         head = orjson.dumps({"key": datum.key, "version": datum.version.to_text()})
-        if moment.state is None or moment.info is None:
+        if snapshot.state is None or snapshot.info is None:
             return head
-        info = moment.info
-        own = own_fields(moment.state) | {"info": [info.ip, info.port, info.app, info.agent]}
-        return b'%b,"client":%b,"own":%b}' % (head[:-1], encode_client(moment.state), orjson.dumps(own))
+        info = snapshot.info
+        own = own_fields(snapshot.state) | {"info": [info.ip, info.port, info.app, info.agent]}
+        return b'%b,"client":%b,"own":%b}' % (head[:-1], encode_client(snapshot.state), orjson.dumps(own))
 
     def decode(self, key: str, body: Mapping[str, Any], now_ms: int) -> Datum:
         """The client of a JSON object.
@@ -159,12 +159,12 @@ class ClientCodec:
         if not version.counter:
             raise CodecError("field 'version' of a client is that of no change")
         if body.get("client") is None:
-            return Datum(key, version, ClientMoment(version, None, None))
+            return Datum(key, version, ClientSnapshot(version, None, None))
         own = body.get("own")
         state = decode_client(body["client"], own if own is not None else {})
         if state.client_id != client_id:
             raise CodecError("field 'clientId' is that of another client")
-        return Datum(key, version, ClientMoment(version, _info(client_id, own), state))
+        return Datum(key, version, ClientSnapshot(version, _info(client_id, own), state))
 
     def checksum(self, datum: Datum) -> str:
         """The revision, which real Nacos compares; empty for a client that is gone, of which it is told once."""

@@ -31,11 +31,11 @@ class InstanceListAgent(DistroHttpAgent):
         super().__init__(**more)
         self._view_of = view_of
 
-    def verify(self, peer: str, stand: Mapping[str, str], timeout_ms: int) -> Received:
+    def verify(self, peer: str, summary: Mapping[str, str], timeout_ms: int) -> Received:
         """As of every type; a real Nacos member gets the health digests of the same services after it."""
-        received = super().verify(peer, stand, timeout_ms)
+        received = super().verify(peer, summary, timeout_ms)
         if CAPABILITY_VERSIONS not in self.capabilities(peer):
-            for body in self.status_bodies(stand):
+            for body in self.status_bodies(summary):
                 try:
                     self.call("POST", peer, "/service/status", timeout_ms, body, plain=True)
                 except TransportError as error:

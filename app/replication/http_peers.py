@@ -59,8 +59,8 @@ class InstanceListStorage:
     def is_covered(self, datum: Datum) -> bool:
         return self._registry.is_covered(datum)
 
-    def is_spent(self, key: str, now_ms: int) -> bool:
-        return self._registry.is_spent(key, now_ms)
+    def is_forgettable(self, key: str, now_ms: int) -> bool:
+        return self._registry.is_forgettable(key, now_ms)
 
 
 class InstanceListProcessor:

@@ -206,8 +206,8 @@ class Membership:
         own = {
             "capabilities": list(CAPABILITIES),
             "view": list(members.view) if state is MemberState.UP else [],
-            "holdMs": members.self_hold_ms(now_ms),
-            "toldHoldMs": members.hold_for(receiver, now_ms),
+            "holdMs": members.own_rejoin_delay_ms(now_ms),
+            "toldHoldMs": members.rejoin_delay_for(receiver, now_ms),
             "writer": self._writer,
         }
         return {

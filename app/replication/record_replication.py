@@ -37,8 +37,8 @@ class RecordStorage:
     def is_covered(self, datum: Datum) -> bool:
         return self._records.is_covered(datum)
 
-    def is_spent(self, key: str, now_ms: int) -> bool:
-        return self._records.is_spent(key)
+    def is_forgettable(self, key: str, now_ms: int) -> bool:
+        return self._records.is_forgettable(key)
 
 
 class RecordProcessor:

@@ -153,8 +153,8 @@ def _record(key: str, version: str, changed: str, value: bytes | None, wall_ms: 
     """
     if not isinstance(key, str) or type(wall_ms) is not int or not isinstance(value, bytes | None):
         raise CodecError("a column is of another type")
-    held = None if value is None else orjson.loads(value)
-    if held is not None and not isinstance(held, dict):
+    stored = None if value is None else orjson.loads(value)
+    if stored is not None and not isinstance(stored, dict):
         raise CodecError("its value is no object")
-    check_record(key, held)
-    return Record(key, Version.from_text(version), Version.from_text(changed), held, wall_ms)
+    check_record(key, stored)
+    return Record(key, Version.from_text(version), Version.from_text(changed), stored, wall_ms)

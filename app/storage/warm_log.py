@@ -176,7 +176,7 @@ class WarmStore:
             due.append(key)
             self._units -= UNITS_PER_LIST
             for datum in self._read([key]):
-                self._units -= len(datum.value.held) + len(datum.value.tombstones)
+                self._units -= len(datum.value.stored) + len(datum.value.tombstones)
                 packer, packed = zlib.compressobj(1), []
                 for part in self._codec.encode_parts(datum, self._now_ms, versioned=True):
                     packed.append(packer.compress(part))

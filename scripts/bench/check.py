@@ -25,13 +25,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from app.audit.check import evidence as evidences
-from app.audit.check.check import Check, judge
+from app.audit.check.check import NightCheck, judge
 from app.audit.check.evidence_rows import ROW_SCHEMA, spark_path
 from app.audit.check.results import Results
 from app.audit.check.session import open_session
 from app.audit.format.layout import read_night
 from app.audit.report.report import render
-from scripts.synthetic.dump import MadeDump, all_faults, make_dump
+from scripts.synthetic.dump import SyntheticDump, all_faults, make_dump
 
 KEY = ("namespace", "service", "cluster", "ip", "port")
 START_TIMEOUT_S = 60
@@ -48,7 +48,9 @@ def main() -> int:
                 faults.pop(name, None)
             dumps = Path(folder, f"dumps-{size}")
             started = time.monotonic()
-            made = make_dump(MadeDump(out=str(dumps), instances=size, members=options.members, seed=1, faults=faults))
+            made = make_dump(
+                SyntheticDump(out=str(dumps), instances=size, members=options.members, seed=1, faults=faults)
+            )
             print(
                 f"{size:,} instances of {made.services:,} services at {options.members} members, two rounds: "
                 f"{made.rows:,} rows, {made.bytes / 1e6:.0f} MB ({made.plain_bytes / 1e6:.0f} plain), "
@@ -121,7 +123,7 @@ def _bare(spark: SparkSession, paths: list[str]) -> None:
 def _whole(spark: SparkSession, dumps: str, results: Results) -> str:
     spark.sparkContext.setJobDescription("check")
     results.open()
-    summary = judge(spark, Check(dumps), results)
+    summary = judge(spark, NightCheck(dumps), results)
     results.publish(summary, render(summary, []))
     results.close()
     spark.catalog.clearCache()

@@ -42,9 +42,9 @@ from app.http.factory import create_app
 from app.http.server.connection import HttpConnection
 from app.http.server.server import HttpServer
 from app.http.server.worker import GC_THRESHOLDS, SWITCH_INTERVAL_S
-from app.naming.health.beat_check import BeatCheck, Judgement
+from app.naming.health.beat_check import BeatCheck, HealthCheckGate
 from app.naming.model.keys import instance_key
-from app.naming.model.model import Held
+from app.naming.model.model import StoredInstance
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
@@ -110,11 +110,11 @@ class NoSocket(asyncio.Transport):
 
 
 class Bed:
-    """A node with ``held`` instances in ``services`` services, instance k in service k modulo their count."""
+    """A node with ``stored`` instances in ``services`` services, instance k in service k modulo their count."""
 
-    def __init__(self, folder: str, held: int, services: int) -> None:
+    def __init__(self, folder: str, stored: int, services: int) -> None:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        self.held, self.services = held, services
+        self.stored, self.services = stored, services
         keys = {"nacos.standalone": "true", "rollcall.data.dir": folder, "rollcall.announce": "false"}
         self.node = Node(read_settings(keys, {}))
         self.node.start()
@@ -128,7 +128,7 @@ class Bed:
         self.connection = HttpConnection(self.server)
         self.socket = NoSocket()
         self.connection.connection_made(self.socket)
-        self.random = random.Random(held)
+        self.random = random.Random(stored)
 
     def close(self) -> None:
         self.server.stop()
@@ -164,16 +164,16 @@ class Bed:
 
     def fill(self, kind: str = "register") -> None:
         """Send a request for each instance: clients have been there for a while when something is measured."""
-        for start in range(0, self.held, CHUNK):
-            self.cpu_us(kind, list(range(start, min(start + CHUNK, self.held))))
+        for start in range(0, self.stored, CHUNK):
+            self.cpu_us(kind, list(range(start, min(start + CHUNK, self.stored))))
 
     def run(self, kind: str) -> float:
         """One run among random instances; what it registers is not there before, nor afterwards."""
         kind, _, near = kind.partition(", ")
         if kind != "register":
-            numbers = [self.random.randrange(self.held) for _ in range(HELD[0] if near else CHUNK)]
+            numbers = [self.random.randrange(self.stored) for _ in range(HELD[0] if near else CHUNK)]
             return self.cpu_us(kind, (numbers * CHUNK)[:CHUNK])
-        first = self.held + self.random.randrange(self.held)
+        first = self.stored + self.random.randrange(self.stored)
         numbers = [first + number * max(self.services // CHUNK, 1) for number in range(CHUNK)]
         took_us = self.cpu_us(kind, numbers)
         for number in numbers:
@@ -181,11 +181,11 @@ class Bed:
         return took_us
 
 
-def serve_bed(pipe: Connection, folder: str, held: int, services: int) -> None:
+def serve_bed(pipe: Connection, folder: str, stored: int, services: int) -> None:
     """A bed's process: runs what it is told, until it is told None."""
 
     async def serve() -> None:
-        bed = Bed(folder, held, services)
+        bed = Bed(folder, stored, services)
         with closing(bed):
             bed.fill()
             bed.fill("beat")
@@ -202,7 +202,7 @@ def serve_bed(pipe: Connection, folder: str, held: int, services: int) -> None:
 class Row:
     name: str
     kinds: tuple[str, ...]
-    held: int
+    stored: int
     services: int
     best_us: dict[str, float] = field(default_factory=dict)
 
@@ -216,7 +216,7 @@ def beds_of(rows: list[Row]) -> Iterator[list[Connection]]:
             for number, row in enumerate(rows):
                 ours, theirs = context.Pipe()
                 data = f"{folder}/{number}"
-                process = context.Process(target=serve_bed, args=(theirs, data, row.held, row.services))
+                process = context.Process(target=serve_bed, args=(theirs, data, row.stored, row.services))
                 process.start()
                 theirs.close()
                 pipes.append(ours)
@@ -258,11 +258,11 @@ def print_rows(rows: list[Row]) -> None:
 # --- a million ------------------------------------------------------------------------------------------
 
 
-def serve_memory(pipe: Connection, folder: str, held: int, services: int) -> None:
+def serve_memory(pipe: Connection, folder: str, stored: int, services: int) -> None:
     """What a node with so many instances takes, registered over HTTP, no list asked for."""
 
     async def serve() -> None:
-        bed = Bed(folder, held, services)
+        bed = Bed(folder, stored, services)
         with closing(bed):
             before_mb, begun_s = rss_mb(), time.process_time()
             bed.fill()
@@ -278,18 +278,18 @@ def serve_memory(pipe: Connection, folder: str, held: int, services: int) -> Non
 class Virtual:
     """Services whose instances all beat every five seconds after their registration, in virtual time."""
 
-    def __init__(self, held: int, services: int) -> None:
+    def __init__(self, stored: int, services: int) -> None:
         self.now_ms = 0
         self.registry = Registry("127.0.0.1:8848~1")
         naming = NamingService(self.registry, lambda: self.now_ms, lambda _event: None)
-        self.turns: list[list[Held]] = [[] for _ in range(BEAT_MS)]
-        for number in range(held):
-            self.now_ms = number * BEAT_MS // held
+        self.turns: list[list[StoredInstance]] = [[] for _ in range(BEAT_MS)]
+        for number in range(stored):
+            self.now_ms = number * BEAT_MS // stored
             name, ip = f"{GROUP}bench-{number % services}", ip_of(number)
             naming.register(RegisterInstance(name, ip, 8080, metadata={"zone": "a"}))
             service = self.registry.get("public", name)
             assert service is not None
-            self.turns[self.now_ms].append(service.held[instance_key(ip, 8080, "DEFAULT")])
+            self.turns[self.now_ms].append(service.stored[instance_key(ip, 8080, "DEFAULT")])
         self.check = BeatCheck(self.registry, self.complain)
 
     def complain(self, event: object) -> None:
@@ -300,20 +300,20 @@ class Virtual:
         for _ in range(1_000):
             self.now_ms += 1
             now_ms = self.now_ms
-            for held in self.turns[now_ms % BEAT_MS]:
-                held.beat_ms = held.heard_ms = now_ms
+            for stored in self.turns[now_ms % BEAT_MS]:
+                stored.beat_ms = stored.last_confirmed_ms = now_ms
         longest_s, begun_s = 0.0, time.process_time()
         while True:
             slice_s = time.process_time()
-            again_ms = self.check.tick(self.now_ms, lambda: Judgement(True, self.now_ms, lambda _name: True))
+            again_ms = self.check.tick(self.now_ms, lambda: HealthCheckGate(True, self.now_ms, lambda _name: True))
             longest_s = max(longest_s, time.process_time() - slice_s)
             if again_ms > self.now_ms:
                 return (time.process_time() - begun_s) * 1e3, longest_s * 1e3
 
 
-def serve_check(pipe: Connection, _folder: str, held: int, services: int) -> None:
+def serve_check(pipe: Connection, _folder: str, stored: int, services: int) -> None:
     gc.disable()
-    world = Virtual(held, services)
+    world = Virtual(stored, services)
     for _ in range(WARM_UP_S):
         world.second()
     seconds = [world.second() for _ in range(MEASURED_S)]
@@ -327,11 +327,11 @@ def serve_check(pipe: Connection, _folder: str, held: int, services: int) -> Non
     )
 
 
-def in_process(target: Callable[[Connection, str, int, int], None], held: int, services: int) -> dict[str, float]:
+def in_process(target: Callable[[Connection, str, int, int], None], stored: int, services: int) -> dict[str, float]:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     with tempfile.TemporaryDirectory() as folder:
-        process = context.Process(target=target, args=(theirs, folder, held, services))
+        process = context.Process(target=target, args=(theirs, folder, stored, services))
         process.start()
         theirs.close()
         figures: dict[str, float] = ours.recv()
@@ -363,7 +363,7 @@ def main() -> None:
     if "sockets" in options.parts.split(","):
         socket_rows = measure_sockets(HELD, options.seconds, options.turns)
         print_sockets(socket_rows)
-        figures["sockets"] = {row.held: row.best_us for row in socket_rows}
+        figures["sockets"] = {row.stored: row.best_us for row in socket_rows}
     if "million" in options.parts.split(","):
         figures["million"] = measure_million(options.instances)
         for name, found in figures["million"].items():

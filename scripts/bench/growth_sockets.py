@@ -27,7 +27,7 @@ CALL_TIMEOUT_S = 10.0
 
 @dataclass
 class SocketRow:
-    held: int
+    stored: int
     best_us: dict[str, float] = field(default_factory=dict)
     """CPU-us per request of each kind, the best run."""
 
@@ -44,18 +44,18 @@ def _call(target: Target, method: str, path: str) -> bytes:
     return body
 
 
-def _mode(kind: str, held: int) -> Mode:
-    return Mode(kind, kind, kind, services=held // HOSTS, hosts=HOSTS)
+def _mode(kind: str, stored: int) -> Mode:
+    return Mode(kind, kind, kind, services=stored // HOSTS, hosts=HOSTS)
 
 
-def _fill(target: Target, wrk: Wrk, held: int) -> None:
+def _fill(target: Target, wrk: Wrk, stored: int) -> None:
     """Register all of them. Nobody is removed for its silence: only some loads beat."""
     _call(target, "PUT", "/operator/switches?entry=check&value=false")
     for _ in range(FILLS_MAX):
-        wrk.run(target.addresses[0], _mode("register", held), CONNECTIONS, max(FILL_S * held // 100_000, 1))
-        if json.loads(_call(target, "GET", "/operator/metrics"))["instanceCount"] == held:
+        wrk.run(target.addresses[0], _mode("register", stored), CONNECTIONS, max(FILL_S * stored // 100_000, 1))
+        if json.loads(_call(target, "GET", "/operator/metrics"))["instanceCount"] == stored:
             return
-    raise LoadError(f"{target.addresses[0]} does not hold {held:,} instances after {FILLS_MAX} runs")
+    raise LoadError(f"{target.addresses[0]} does not hold {stored:,} instances after {FILLS_MAX} runs")
 
 
 @contextlib.contextmanager
@@ -65,22 +65,22 @@ def _nodes(count: int) -> Iterator[list[Target]]:
         yield [stack.enter_context(our_node(PORT + number * PORTS_APART, folder)) for number in range(count)]
 
 
-def measure_sockets(helds: Sequence[int], seconds: int, turns: int) -> list[SocketRow]:
+def measure_sockets(stored_instances: Sequence[int], seconds: int, turns: int) -> list[SocketRow]:
     """Nodes of their own take turns.
 
     Raises:
         LoadError: wrk is missing, or an answer was not as it should be.
     """
     wrk = Wrk(find_wrk())
-    rows = [SocketRow(held) for held in helds]
+    rows = [SocketRow(stored) for stored in stored_instances]
     with _nodes(len(rows)) as nodes:
         for row, node in zip(rows, nodes, strict=True):
-            _fill(node, wrk, row.held)
+            _fill(node, wrk, row.stored)
         for kind in KINDS:
             for turn in range(turns + 1):
                 for row, node in zip(rows, nodes, strict=True):
                     before_s = sum(map(cpu_s, node.pids()))
-                    run = wrk.run(node.addresses[0], _mode(kind, row.held), CONNECTIONS, seconds)
+                    run = wrk.run(node.addresses[0], _mode(kind, row.stored), CONNECTIONS, seconds)
                     time.sleep(TAIL_S)
                     took_us = (sum(map(cpu_s, node.pids())) - before_s) / run.requests * 1e6
                     if run.refused or run.errors:
@@ -94,4 +94,4 @@ def print_sockets(rows: Sequence[SocketRow]) -> None:
     print(f"{'CPU-us, with sockets':20}" + "".join(f"{kind:>18}" for kind in KINDS))
     for row in rows:
         cells = [f"{row.best_us[kind]:.1f} ({row.best_us[kind] / rows[0].best_us[kind]:.2f})" for kind in KINDS]
-        print(f"{f'held {row.held:,}':20}" + "".join(f"{cell:>18}" for cell in cells))
+        print(f"{f'held {row.stored:,}':20}" + "".join(f"{cell:>18}" for cell in cells))

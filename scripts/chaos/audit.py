@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from app.audit.check.check import CannotJudge, Check, judge
+from app.audit.check.check import CannotJudge, NightCheck, judge
 from app.audit.check.results import Results
 from app.audit.check.session import open_session
 from app.audit.report.summary import Summary
@@ -139,7 +139,7 @@ def check(folder: Path, runs: int) -> list[Summary]:
         results = Results(str(folder / f"out-{number}"))
         results.open()
         try:
-            judged.append(judge(spark, Check(str(folder / f"dumps-{number}")), results))
+            judged.append(judge(spark, NightCheck(str(folder / f"dumps-{number}")), results))
         except CannotJudge as error:
             print(f"run {number + 1}: could not judge: {error}", flush=True)
             continue

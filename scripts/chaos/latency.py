@@ -29,11 +29,11 @@ from urllib.parse import urlencode
 
 from distro.mapper import DistroMapper
 from scripts.chaos.disturbers import Disturber, disturbing
-from scripts.support.beat_load import Beaten, Figures, Herd, beating, figures
+from scripts.support.beat_load import Beaten, Figures, InstanceLoad, beating, figures
 from scripts.support.member_processes import CONTEXT_PATH, MemberProcess, local_members
 
 LIMIT_MS = 50.0
-HERD = Herd(services=90, hosts=10)
+LOAD = InstanceLoad(services=90, hosts=10)
 MEMBERS = 3
 HANGS_S = 6.0
 AFTER_S = 4.0
@@ -83,16 +83,16 @@ class Node:
             raise RuntimeError(f"{method} {path} is answered {answer.status} {body[:200]!r}")
         return body
 
-    def register(self, herd: Herd) -> None:
-        for service, ip in herd.instances():
+    def register(self, load: InstanceLoad) -> None:
+        for service, ip in load.instances():
             self.call("POST", "/v1/ns/instance", serviceName=service, ip=ip, port=8080)
 
     def metrics(self) -> dict[str, Any]:
         counters: dict[str, Any] = json.loads(self.call("GET", "/v1/ns/operator/metrics"))
         return counters
 
-    def holds(self, herd: Herd) -> bool:
-        return int(self.metrics()["instanceCount"]) >= herd.services * herd.hosts
+    def holds(self, load: InstanceLoad) -> bool:
+        return int(self.metrics()["instanceCount"]) >= load.services * load.hosts
 
     def sees_all_up(self) -> bool:
         nodes = json.loads(self.call("GET", "/v1/core/cluster/nodes"))["data"]
@@ -148,8 +148,8 @@ def alone(name: str, options: argparse.Namespace, folder: Path) -> tuple[Course,
         node = Node(member)
         with disturbing(name, node.address) as disturber:
             # After what the disturber needs, which takes longer than instances live without a beat.
-            node.register(HERD)
-            with beating(node.address, HERD, options.rate) as load:
+            node.register(LOAD)
+            with beating(node.address, LOAD, options.rate) as load:
                 for _ in range(options.turns):
                     course.calm.append(stretch(node, lambda: time.sleep(options.seconds)))
                     course.disturbed.append(stretch(node, lambda: disturb(disturber, options.seconds, course)))
@@ -170,11 +170,11 @@ def owner_hangs(name: str, options: argparse.Namespace, folder: Path) -> tuple[C
         asked, victim = nodes[1], nodes[0]
         for node in nodes:
             wait_for(node.sees_all_up, f"{node.address} does not see all others")
-        asked.register(HERD)
-        with beating(asked.address, HERD, options.rate) as load:
+        asked.register(LOAD)
+        with beating(asked.address, LOAD, options.rate) as load:
             for node in nodes:
-                wait_for(lambda node=node: node.holds(HERD), f"{node.address} does not hold all")  # type: ignore[misc]
-            with disturbing("writes", asked.address, HERD.name, str(HERD.services)) as writers:
+                wait_for(lambda node=node: node.holds(LOAD), f"{node.address} does not hold all")  # type: ignore[misc]
+            with disturbing("writes", asked.address, LOAD.name, str(LOAD.services)) as writers:
                 for _ in range(options.turns):
                     wait_for(lambda: all_settled(nodes), "the members do not settle")
                     course.calm.append(stretch(asked, lambda: time.sleep(options.seconds)))
@@ -186,7 +186,7 @@ def all_settled(nodes: Sequence[Node]) -> bool:
     """Whether each sees all others, and all agree that each service has the owner that it has while all are UP."""
     addresses = tuple(sorted(node.address for node in nodes))
     mapper = DistroMapper.over(addresses[0], addresses, False)
-    services = [f"{HERD.name}-{number}" for number in range(HERD.services)]
+    services = [f"{LOAD.name}-{number}" for number in range(LOAD.services)]
     owners = [mapper.map_srv(f"DEFAULT_GROUP@@{service}") for service in services]
     # One service of each owner tells.
     telling = dict(zip(owners, services, strict=True))

@@ -30,11 +30,11 @@ from urllib.parse import urlencode
 
 from scripts.chaos.slow_clients import CUT
 from scripts.chaos.socket_attacks import QUICK, at_most
-from scripts.support.beat_load import Beaten, Figures, Herd, beating, figures
+from scripts.support.beat_load import Beaten, Figures, InstanceLoad, beating, figures
 from scripts.support.member_processes import CONTEXT_PATH, MemberProcess
 from scripts.support.raw_sockets import HOSTS, LARGE_SERVICE, Raw, Target, Wrong, connect, raise_own_limit
 
-HERD = Herd(services=30, hosts=10)
+LOAD = InstanceLoad(services=30, hosts=10)
 BEATS_RATE = 200
 ROOM = 500
 """Connections that the node takes beside the crowd."""
@@ -82,7 +82,7 @@ class LimitedNode(MemberProcess):
         for host in range(HOSTS):
             ip = f"10.70.0.{host + 1}"
             self.call("POST", "/v1/ns/instance", serviceName=LARGE_SERVICE, ip=ip, port=80, metadata=PATIENT)
-        for service, ip in HERD.instances():
+        for service, ip in LOAD.instances():
             self.call("POST", "/v1/ns/instance", serviceName=service, ip=ip, port=8080)
 
     def metrics(self) -> dict[str, Any]:
@@ -226,7 +226,7 @@ def drill(node: LimitedNode, options: argparse.Namespace) -> bool:
     node.wait_ready()
     pids = node.pids()
     node.register()
-    with beating(node.address, HERD, BEATS_RATE) as load:
+    with beating(node.address, LOAD, BEATS_RATE) as load:
         os.nice(NICE)
         calm_s = time.time()
         time.sleep(CALM_S)

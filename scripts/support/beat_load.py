@@ -69,7 +69,7 @@ class Beaten:
 
 
 @dataclass(frozen=True, slots=True)
-class Herd:
+class InstanceLoad:
     """The instances that beat: ``services`` of ``hosts`` each."""
 
     services: int
@@ -86,8 +86,8 @@ class Herd:
 class BeatLoad:
     """The load, as the process that starts it sees it."""
 
-    def __init__(self, address: str, herd: Herd, rate: int, connections: int) -> None:
-        words = [address, herd.name, herd.services, herd.hosts, rate, connections]
+    def __init__(self, address: str, load: InstanceLoad, rate: int, connections: int) -> None:
+        words = [address, load.name, load.services, load.hosts, rate, connections]
         command = [sys.executable, "-m", "scripts.support.beat_load", *map(str, words)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
 
@@ -111,13 +111,13 @@ class BeatLoad:
 
 
 @contextlib.contextmanager
-def beating(address: str, herd: Herd, rate: int = 300, connections: int = 16) -> Iterator[BeatLoad]:
+def beating(address: str, load: InstanceLoad, rate: int = 300, connections: int = 16) -> Iterator[BeatLoad]:
     """A load that ends with the block, if nobody ended it before."""
-    load = BeatLoad(address, herd, rate, connections)
+    sender = BeatLoad(address, load, rate, connections)
     try:
-        yield load
+        yield sender
     finally:
-        load.kill()
+        sender.kill()
 
 
 # --- inside the process of its own -----------------------------------------------------------------
@@ -137,7 +137,7 @@ class _Client:
 class _Sender:
     """Sends, waits and notes; one thread."""
 
-    def __init__(self, address: str, herd: Herd, rate: int, connections: int) -> None:
+    def __init__(self, address: str, load: InstanceLoad, rate: int, connections: int) -> None:
         host, _, port = address.rpartition(":")
         self._at = host, int(port)
         self._period_s = connections / rate
@@ -145,7 +145,7 @@ class _Sender:
             [
                 f"PUT {BEAT}?serviceName=DEFAULT_GROUP%40%40{service}&ip={ip}&port=8080 HTTP/1.1\r\n"
                 f"Host: {address}\r\nUser-Agent: {AGENT}\r\nContent-Length: 0\r\n\r\n".encode()
-                for service, ip in herd.instances()
+                for service, ip in load.instances()
             ]
         )
         self._poll = select.epoll()
@@ -271,8 +271,8 @@ def main() -> int:
     for name in ("services", "hosts", "rate", "connections"):
         parser.add_argument(name, type=int)
     options = parser.parse_args()
-    herd = Herd(options.services, options.hosts, options.name)
-    beaten = _Sender(options.address, herd, options.rate, options.connections).run()
+    load = InstanceLoad(options.services, options.hosts, options.name)
+    beaten = _Sender(options.address, load, options.rate, options.connections).run()
     print(json.dumps({"answered": beaten.answered, "failures": beaten.failures, "late": beaten.late}))
     return 0
 

@@ -18,7 +18,7 @@ import orjson
 
 from app.audit.format.findings import FindingClass
 from app.audit.format.layout import member_folders, open_root, round_folder, taken_at_text
-from app.audit.format.manifest import MANIFEST_NAME, ROUNDS, Manifest, MemberDump, MemberState, Part, encode_manifest
+from app.audit.format.manifest import MANIFEST_NAME, ROUNDS, DumpState, Manifest, MemberDump, Part, encode_manifest
 from app.audit.format.rows import Layer, encode_row
 from scripts.synthetic.faults import (
     ALONE,
@@ -36,10 +36,10 @@ from scripts.synthetic.faults import (
 from scripts.synthetic.services import (
     GAP_MS,
     REORDERED_EVERY,
-    MadeInstance,
-    MadeService,
     MemberKind,
     ServiceMaker,
+    SyntheticInstance,
+    SyntheticService,
     beat_line,
     reordered,
 )
@@ -56,7 +56,7 @@ PLANT_INSTANCES_MIN, PLANT_INSTANCES_MAX = 4, 20
 
 
 @dataclass(frozen=True, slots=True)
-class MadeDump:
+class SyntheticDump:
     """What to make. ``faults`` are counts by the name of a finding class, ``CORRUPT_FILE`` or ``LATE``."""
 
     out: str
@@ -105,7 +105,7 @@ def all_faults(count: int, members: int, kind: str = MemberKind.ROLLCALL) -> dic
     return {name: number for name, number in faults.items() if number > 0}
 
 
-def check_made(plan: MadeDump) -> None:
+def check_made(plan: SyntheticDump) -> None:
     """Refuse what cannot be made, or could not be told apart afterwards.
 
     Raises:
@@ -193,7 +193,7 @@ class PartWriter:
 class _Making:
     """One dump on its way."""
 
-    def __init__(self, plan: MadeDump) -> None:
+    def __init__(self, plan: SyntheticDump) -> None:
         check_made(plan)
         self.plan = plan
         self.kind = MemberKind(plan.kind)
@@ -260,7 +260,7 @@ class _Making:
         for writer in self.writers.values():
             writer.end_part(self.part_number)
 
-    def _service(self, service: MadeService) -> None:
+    def _service(self, service: SyntheticService) -> None:
         first = encode_row(self.maker.service_row(service))
         for writer in self.writers.values():
             writer.add(first, 1, 0)
@@ -273,7 +273,7 @@ class _Making:
         self.services += 1
         self.instances += service.size
 
-    def _block(self, service: MadeService, block: list[MadeInstance], turned: bool) -> None:
+    def _block(self, service: SyntheticService, block: list[SyntheticInstance], turned: bool) -> None:
         lines = [encode_row(one.row) for one in block]
         owned = [lines, lines]
         if self.kind.tells_owners:
@@ -322,7 +322,7 @@ class _Making:
             dumps = [
                 MemberDump(
                     address=member,
-                    state=MemberState.DUMPED,
+                    state=DumpState.DUMPED,
                     kind=self.kind.value,
                     version=VERSIONS[self.kind],
                     taken_ms=taken_ms + index,
@@ -334,7 +334,7 @@ class _Making:
                 )
                 for index, member in enumerate(self.members)
             ]
-            dumps += [MemberDump(one, MemberState.ABSENT, error="connection refused") for one in self.absent]
+            dumps += [MemberDump(one, DumpState.ABSENT, error="connection refused") for one in self.absent]
             manifest = Manifest(run, self.plan.date, taken_at_text(taken_ms), number, ROUNDS, GAP_MS / 1000, dumps)
             self.filesystem.pipe_file(f"{folder}/{MANIFEST_NAME}", encode_manifest(manifest))
 
@@ -343,7 +343,7 @@ def planted_path(root: str, date: str) -> str:
     return f"{root}/planted-{date}.jsonl"
 
 
-def make_dump(plan: MadeDump) -> Made:
+def make_dump(plan: SyntheticDump) -> Made:
     """Make the dump; the same plan makes the same bytes.
 
     Raises:

@@ -8,7 +8,7 @@ from typing import Any
 from app.audit.format.findings import FindingClass
 from app.audit.format.manifest import Seen
 from app.audit.format.rows import Layer
-from scripts.synthetic.services import GAP_MS, MadeInstance, MadeService, ServiceMaker
+from scripts.synthetic.services import GAP_MS, ServiceMaker, SyntheticInstance, SyntheticService
 
 CORRUPT_FILE = "CORRUPT_FILE"
 """A fault of class CORRUPT in a file's bytes; ``CORRUPT`` itself is a row that cannot be read."""
@@ -46,7 +46,7 @@ def of_member(finding_class: FindingClass, members: list[str]) -> Planted:
     return Planted(finding_class.value, True, "", "", "", "", None, None, sorted(members))
 
 
-def of_service(finding_class: FindingClass, service: MadeService, members: list[str]) -> Planted:
+def of_service(finding_class: FindingClass, service: SyntheticService, members: list[str]) -> Planted:
     return Planted(finding_class.value, True, service.namespace, service.name, "", "", None, None, sorted(members))
 
 
@@ -71,7 +71,9 @@ class View:
     planted in.
     """
 
-    def __init__(self, maker: ServiceMaker, service: MadeService, members: list[str], instances: list[MadeInstance]):
+    def __init__(
+        self, maker: ServiceMaker, service: SyntheticService, members: list[str], instances: list[SyntheticInstance]
+    ):
         self.service = service
         self.target = instances[0].row
         self.rows: dict[tuple[int, str], list[Any]] = {}
@@ -120,10 +122,10 @@ def missing(place: Place) -> list[Planted]:
 
 def extra(place: Place) -> list[Planted]:
     target = place.view.target
-    ghost = target | {"ip": f"172.{target['ip'].removeprefix('10.')}"}
+    retained_instance = target | {"ip": f"172.{target['ip'].removeprefix('10.')}"}
     for number in ROUNDS:
-        place.view.rows[number, place.member].append(ghost)
-    return [of_instance(FindingClass.EXTRA, ghost, [place.member], True)]
+        place.view.rows[number, place.member].append(retained_instance)
+    return [of_instance(FindingClass.EXTRA, retained_instance, [place.member], True)]
 
 
 def value(finding_class: FindingClass) -> Callable[[Place], list[Planted]]:
@@ -286,7 +288,7 @@ class Planter:
         planted = PLANTS[name](Place(self._maker, views, member, self._sound, variant))
         return name, views, planted
 
-    def _view(self, service: MadeService) -> View:
+    def _view(self, service: SyntheticService) -> View:
         instances = [self._maker.instance(service, place, with_beats=place == 0) for place in range(service.size)]
         return View(self._maker, service, self._members, instances)
 

@@ -11,7 +11,7 @@ from datetime import date
 
 import orjson
 
-from scripts.synthetic.dump import SHAPES, MadeDump, all_faults, counts, make_dump
+from scripts.synthetic.dump import SHAPES, SyntheticDump, all_faults, counts, make_dump
 from scripts.synthetic.faults import LATE
 from scripts.synthetic.services import MemberKind
 
@@ -40,7 +40,7 @@ def main() -> int:
         if options.late:
             faults[LATE] = options.late
         made = make_dump(
-            MadeDump(
+            SyntheticDump(
                 out=options.out,
                 instances=options.instances,
                 members=options.members,

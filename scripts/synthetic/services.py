@@ -51,7 +51,7 @@ class MemberKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class MadeService:
+class SyntheticService:
     """A service as all members hold it. ``number`` names it, ``host`` is where its addresses begin."""
 
     namespace: str
@@ -63,7 +63,7 @@ class MadeService:
 
 
 @dataclass(frozen=True, slots=True)
-class MadeInstance:
+class SyntheticInstance:
     """An instance's row as every member holds it, and the age of its beat at its owner in both rounds, if any."""
 
     row: dict[str, Any]
@@ -81,11 +81,11 @@ class ServiceMaker:
         self._metadata = [self._make_metadata() for _ in range(METADATA_KINDS)]
         self._count = 0
         self._host = 0
-        self._last: MadeService | None = None
+        self._last: SyntheticService | None = None
 
     # --- services --------------------------------------------------------------------------------
 
-    def next_service(self, size: int) -> MadeService:
+    def next_service(self, size: int) -> SyntheticService:
         """The next service in turn; ``size`` is kept to, except in those that are empty."""
         number, last = self._count, self._last
         if number % EMPTY_EVERY == EMPTY_EVERY - 1:
@@ -99,7 +99,7 @@ class ServiceMaker:
             return self._keep(namespace, group, short_name, size, last.host)
         return self._keep(*self._place(), f"{self._word()}-{number:07d}", size)
 
-    def service_of(self, owner: str, size: int) -> MadeService:
+    def service_of(self, owner: str, size: int) -> SyntheticService:
         """A service that this member is responsible for."""
         namespace, group = self._place()
         stem, attempt = f"{self._word()}-{self._count:07d}", 0
@@ -107,15 +107,17 @@ class ServiceMaker:
             attempt += 1
         return self._keep(namespace, group, f"{stem}-{attempt}", size)
 
-    def twin_of(self, service: MadeService, size: int) -> MadeService:
+    def twin_of(self, service: SyntheticService, size: int) -> SyntheticService:
         """A service with this one's short name and namespace, in another group."""
         group, _, short_name = service.name.partition("@@")
         return self._keep(service.namespace, GROUPS[(GROUPS.index(group) + 1) % len(GROUPS)], short_name, size)
 
-    def _keep(self, namespace: str, group: str, short_name: str, size: int, host: int | None = None) -> MadeService:
+    def _keep(
+        self, namespace: str, group: str, short_name: str, size: int, host: int | None = None
+    ) -> SyntheticService:
         name = f"{group}@@{short_name}"
         where = self._host if host is None else host
-        service = MadeService(namespace, name, self._mapper.map_srv(name), self._count, where, size)
+        service = SyntheticService(namespace, name, self._mapper.map_srv(name), self._count, where, size)
         self._count += 1
         self._host += size
         self._last = service
@@ -128,7 +130,7 @@ class ServiceMaker:
     def _word(self) -> str:
         return WORDS[self._random.getrandbits(10) % len(WORDS)]
 
-    def service_row(self, service: MadeService) -> dict[str, Any]:
+    def service_row(self, service: SyntheticService) -> dict[str, Any]:
         """The service's own row, the same at every member."""
         version = self.version(service.owner, service.number + service.size)
         owner = service.owner if self.kind.tells_owners else None
@@ -141,11 +143,11 @@ class ServiceMaker:
             return None
         return Version(3, counter, f"{owner}~{self._runs[owner]}").to_text()
 
-    def instances(self, service: MadeService) -> Iterator[MadeInstance]:
+    def instances(self, service: SyntheticService) -> Iterator[SyntheticInstance]:
         for place in range(service.size):
             yield self.instance(service, place)
 
-    def instance(self, service: MadeService, place: int, with_beats: bool = False) -> MadeInstance:
+    def instance(self, service: SyntheticService, place: int, with_beats: bool = False) -> SyntheticInstance:
         """The instance at this place of the service; with ``with_beats`` one that is kept by beats, and well."""
         bits = self._random.getrandbits(64)
         kept = 31 if with_beats else bits & 31
@@ -182,7 +184,7 @@ class ServiceMaker:
             delete_timeout_ms=delete_timeout_ms if client is ClientKind.HTTP else None,
             client=client if self.kind.tells_owners or not ephemeral else None,
         )
-        return MadeInstance(row, ages_ms if self.kind.tells_owners else None)
+        return SyntheticInstance(row, ages_ms if self.kind.tells_owners else None)
 
     def _make_metadata(self) -> dict[str, str | None]:
         chances = self._random

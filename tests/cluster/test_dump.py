@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import pytest
 
 from app.audit.format.layout import Round, read_night
-from app.audit.format.manifest import MemberDump, MemberState
+from app.audit.format.manifest import DumpState, MemberDump
 from app.cli import main
 from tests.support.processes import FAST, ClusterProcesses, Member, eventually
 
@@ -78,8 +78,8 @@ def test_members_that_agree_have_the_same_rows_and_a_silent_one_none(make_cluste
     silent.resume()
     for found in read_night(str(tmp_path / "two")).rounds:
         *there, absent = found.manifest.members
-        assert {one.state for one in there} == {MemberState.DUMPED}
-        assert (absent.address, absent.state, absent.parts) == (silent.address, MemberState.ABSENT, [])
+        assert {one.state for one in there} == {DumpState.DUMPED}
+        assert (absent.address, absent.state, absent.parts) == (silent.address, DumpState.ABSENT, [])
         assert absent.error == f"{DUMP}: no answer within 0.5 s"
         assert len(list(Path(found.folder).glob("member=*"))) == 2
 

@@ -13,7 +13,7 @@ import pytest
 
 from scripts.chaos.slow_clients import after_refusal, silent_body, slow_body, slow_head
 from scripts.chaos.socket_attacks import HUGE, QUICK, Attack, at_most, endless
-from scripts.support.beat_load import Herd, beating
+from scripts.support.beat_load import InstanceLoad, beating
 from scripts.support.raw_sockets import GOOD, HOSTS, LARGE_SERVICE, Raw, Target, connect, connected, statuses
 from tests.cluster.conftest import StartCluster
 from tests.support.processes import Member, eventually, is_gone
@@ -25,7 +25,7 @@ ROUNDS = 4
 ATTACKERS = 8
 ATTACKS_EACH = 6
 VISITORS, VISITORS_AT_ONCE = 2_000, 50
-HERD = Herd(services=10, hosts=10)
+LOAD = InstanceLoad(services=10, hosts=10)
 BEATS_RATE = 100
 BEATING = 8
 """Connections of the beats."""
@@ -44,7 +44,7 @@ def node(make_cluster: StartCluster) -> Iterator[Member]:
     member.restart()
     for host in range(HOSTS):
         assert member.client.register(LARGE_SERVICE, f"10.70.0.{host + 1}").status == 200
-    for service, ip in HERD.instances():
+    for service, ip in LOAD.instances():
         assert member.client.register(service, ip).status == 200
     yield member
     member.stop()
@@ -137,7 +137,7 @@ class Siege:
 
 
 def test_a_node_under_siege(node: Member) -> None:
-    with beating(node.address, HERD, BEATS_RATE, BEATING) as load:
+    with beating(node.address, LOAD, BEATS_RATE, BEATING) as load:
         siege = Siege(node)
         asyncio.run(siege.run())
         beaten = load.end()

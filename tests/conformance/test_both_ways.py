@@ -17,7 +17,7 @@ from tests.conformance.compare import Target
 from tests.conformance.replay import Call, Scenario, call_of, load
 from tests.conformance.test_conformance import AREAS
 from tests.property.test_abuse_property import NAMES, agents, bodies, forms, types
-from tests.support.door import Door
+from tests.support.fake_node import FakeNode
 from tests.support.loops import run_loop, until
 from tests.support.served import Served, served
 from tests.support.wire import Wire
@@ -56,10 +56,10 @@ class BothWays:
     def __init__(self, hot: Served, cold: Served) -> None:
         self._both = (hot, cold)
 
-    def each(self, change: Callable[[Door], object]) -> None:
+    def each(self, change: Callable[[FakeNode], object]) -> None:
         """Change something behind both doors."""
         for one in self._both:
-            change(one.door)
+            change(one.node)
 
     async def same(self, data: bytes, client_ip: str = "127.0.0.1") -> bytes:
         """Return the answer of both, without its date."""
@@ -71,18 +71,18 @@ class BothWays:
     @property
     def pooled(self) -> tuple[int, int]:
         """How many calls each has handed to Flask."""
-        hot, cold = (one.door.http.pooled for one in self._both)
+        hot, cold = (one.node.http.pooled for one in self._both)
         return hot, cold
 
     @property
     def refused(self) -> int:
         """How many requests did not get as far as either way."""
-        [refused] = {one.door.http.requests_refused for one in self._both}
+        [refused] = {one.node.http.requests_refused for one in self._both}
         return refused
 
 
 def run(
-    *steps: bytes, doors: Callable[[], Door] = Door, client_ip: str = "127.0.0.1", by_flask: int = 0
+    *steps: bytes, doors: Callable[[], FakeNode] = FakeNode, client_ip: str = "127.0.0.1", by_flask: int = 0
 ) -> list[bytes]:
     """Send requests one after the other; return the answers. All but so many must have been answered on the loop."""
 
@@ -118,7 +118,7 @@ async def replay(scenarios: Iterable[Scenario]) -> tuple[int, int, int]:
         both = BothWays(hot, cold)
         for number, scenario in enumerate(scenarios):
             for data, wait_ms in requests_of(scenario, number):
-                both.each(lambda door, wait_ms=wait_ms: setattr(door, "now_ms", door.now_ms + wait_ms))  # type: ignore[misc]
+                both.each(lambda node, wait_ms=wait_ms: setattr(node, "now_ms", node.now_ms + wait_ms))  # type: ignore[misc]
                 await both.same(data)
         return *both.pooled, both.refused
 
@@ -142,11 +142,11 @@ def test_the_loop_answers_what_is_hot() -> None:
 # --- what real servers were not asked ---------------------------------------------------------------
 
 
-def full_door() -> Door:
-    door = Door()
+def filled_node() -> FakeNode:
+    node = FakeNode()
     for number in range(100):
-        door.naming.register(RegisterInstance("DEFAULT_GROUP@@full", f"10.0.0.{number}", 80, metadata={"k": "v" * 50}))
-    return door
+        node.naming.register(RegisterInstance("DEFAULT_GROUP@@full", f"10.0.0.{number}", 80, metadata={"k": "v" * 50}))
+    return node
 
 
 LIST_FULL = "/v1/ns/instance/list?serviceName=full"
@@ -166,7 +166,7 @@ def test_a_long_list_and_what_the_client_accepts(headers: dict[str, str]) -> Non
     asked = ask("GET", LIST_FULL, **headers)
 
     async def main(_: object) -> None:
-        with served(full_door()) as hot, served(full_door(), hot=False) as cold:
+        with served(filled_node()) as hot, served(filled_node(), hot=False) as cold:
             both = BothWays(hot, cold)
             first = await both.same(asked)
             assert await both.same(asked) == first
@@ -224,10 +224,10 @@ def test_a_form_in_chunks() -> None:
 @pytest.mark.parametrize("state", [MemberState.STARTING, MemberState.DOWN])
 @pytest.mark.parametrize("agent", ["Nacos-Java-Client:v1.4.1", "Nacos-Server:1.4.8"])
 def test_a_node_that_does_not_serve(state: MemberState, agent: str) -> None:
-    def starting() -> Door:
-        door = Door()
-        door.cluster.own_state = state
-        return door
+    def starting() -> FakeNode:
+        node = FakeNode()
+        node.cluster.own_state = state
+        return node
 
     target = "?serviceName=a&ip=10.0.0.1&port=80"
     run(*(ask(method, path + target, User_Agent=agent) for method, path in HOT[:5]), doors=starting)
@@ -236,10 +236,10 @@ def test_a_node_that_does_not_serve(state: MemberState, agent: str) -> None:
 @pytest.mark.parametrize("failure", [None, CodecError("no datum"), NotInitialized()])
 @pytest.mark.parametrize("client_ip", ["127.0.0.1", "10.9.9.9"])
 def test_calls_of_members(failure: Exception | None, client_ip: str) -> None:
-    def failing() -> Door:
-        door = Door()
-        door.replication.failure = failure
-        return door
+    def failing() -> FakeNode:
+        node = FakeNode()
+        node.replication.failure = failure
+        return node
 
     agent = {"User_Agent": "Nacos-Server:1.4.8", "Content_Type": "application/json"}
     run(
@@ -260,10 +260,10 @@ def test_what_nobody_foresaw(caplog: pytest.LogCaptureFixture) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("a secret of the inside")
 
-    def breaking() -> Door:
-        door = Door()
-        door.naming.service_view = broken  # type: ignore[assignment, method-assign]
-        return door
+    def breaking() -> FakeNode:
+        node = FakeNode()
+        node.naming.service_view = broken  # type: ignore[assignment, method-assign]
+        return node
 
     [answer] = run(ask("GET", LIST_A), doors=breaking)
     assert answer.startswith(b"HTTP/1.1 500 Internal Server Error\r\n")

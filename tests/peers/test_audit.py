@@ -15,7 +15,7 @@ pytest.importorskip("pyspark")
 
 from app.audit.check.command import main as check_main
 from app.audit.format.layout import read_night
-from app.audit.format.manifest import MemberState
+from app.audit.format.manifest import DumpState
 from tests.peers.test_dump import (
     NIGHT,
     SYNC_TIMEOUT_S,
@@ -39,10 +39,10 @@ AGAIN_S = 0.3
 REPAIRED_GAP = "12s"
 Found = set[tuple[str, bool, str, str]]
 """Class, whether it lasts, service, member."""
-Check = Callable[[str], tuple[int, Found]]
+NightCheck = Callable[[str], tuple[int, Found]]
 
 
-def make_check(spark: "SparkSession", folder: Path) -> Check:
+def make_check(spark: "SparkSession", folder: Path) -> NightCheck:
     def check(name: str) -> tuple[int, Found]:
         out = folder / f"{name}-out"
         code = check_main(["--dumps", str(folder / name), "--out", str(out), "--night", NIGHT], spark)
@@ -138,8 +138,8 @@ def test_a_cluster_of_1_4(spark: "SparkSession", tmp_path: Path) -> None:
         finally:
             os.kill(silent, signal.SIGCONT)
         *there, absent = read_night(str(tmp_path / "two"), NIGHT).rounds[-1].manifest.members
-        assert {one.state for one in there} == {MemberState.DUMPED}
-        assert (absent.state, absent.parts) == (MemberState.ABSENT, [])
+        assert {one.state for one in there} == {DumpState.DUMPED}
+        assert (absent.state, absent.parts) == (DumpState.ABSENT, [])
         code, found = check("two")
         assert (code, {one for one in found if one[1]}) == (1, {("ABSENT_MEMBER", True, "", address_of(clients[2]))})
 

@@ -30,43 +30,43 @@ from scripts.chaos.abuse_corpus import (
     corpus,
     parameters_of,
 )
-from tests.support.door import Door
+from tests.support.fake_node import FakeNode
 
 SAMPLE = 3_000
 LOOPBACK = {"REMOTE_ADDR": "127.0.0.1"}
 TABLE = sorted({(route.method, route.path) for route in ROUTES})
 
 
-def filled_door() -> Door:
-    door = Door()
-    door.naming.register(RegisterInstance("DEFAULT_GROUP@@witness", "10.1.1.1", 1))
-    door.durable.register(RegisterInstance("DEFAULT_GROUP@@kept", "10.1.1.2", 2, ephemeral=False))
-    door.durable.create_namespace(Namespace("kept", "kept", ""))
-    return door
+def filled_node() -> FakeNode:
+    node = FakeNode()
+    node.naming.register(RegisterInstance("DEFAULT_GROUP@@witness", "10.1.1.1", 1))
+    node.durable.register(RegisterInstance("DEFAULT_GROUP@@kept", "10.1.1.2", 2, ephemeral=False))
+    node.durable.create_namespace(Namespace("kept", "kept", ""))
+    return node
 
 
-def stored(door: Door) -> dict[str, Any]:
+def stored(node: FakeNode) -> dict[str, Any]:
     """All that is kept in memory and on disk."""
-    registry = door.naming._registry
+    registry = node.naming._registry
     return {
-        "records": dict(door.disk.records),
+        "records": dict(node.disk.records),
         "services": {
-            one.key: (one.version, one.hidden, sorted(one.held), sorted(one.tombstones), sorted(one.persistent))
+            one.key: (one.version, one.hidden, sorted(one.stored), sorted(one.tombstones), sorted(one.persistent))
             for one in registry.services()
         },
         "names": registry.names("public"),
-        "switches": door.durable.switches.to_json(),
+        "switches": node.durable.switches.to_json(),
     }
 
 
 @pytest.fixture(scope="module")
-def abused() -> Iterator[tuple[Door, Flask, dict[str, Any]]]:
+def abused() -> Iterator[tuple[FakeNode, Flask, dict[str, Any]]]:
     """One door for all requests: what any of them stored, the end shows."""
-    door = filled_door()
-    before = stored(door)
-    yield door, create_app(door), before
-    assert stored(door) == before
-    assert door.durable.switches == SwitchDomain()
+    node = filled_node()
+    before = stored(node)
+    yield node, create_app(node), before
+    assert stored(node) == before
+    assert node.durable.switches == SwitchDomain()
 
 
 def send(app: Flask, request: Request) -> tuple[int, bytes]:
@@ -86,13 +86,13 @@ def send(app: Flask, request: Request) -> tuple[int, bytes]:
     return int(status.split()[0]), b"".join(body)
 
 
-def test_a_part_of_the_corpus(abused: tuple[Door, Flask, dict[str, Any]]) -> None:
-    door, app, before = abused
+def test_a_part_of_the_corpus(abused: tuple[FakeNode, Flask, dict[str, Any]]) -> None:
+    node, app, before = abused
     requests = random.Random(7).sample(list(corpus(TABLE)), SAMPLE)
     for request in requests:
         status, body = send(app, request)
         assert complaint(status, body) is None, f"{request}: {status} {body[:500]!r}"
-    assert stored(door) == before
+    assert stored(node) == before
 
 
 text = st.one_of(
@@ -140,11 +140,11 @@ _REFUSING = {
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(request=requests())
-def test_anything(abused: tuple[Door, Flask, dict[str, Any]], request: Request) -> None:
-    door, app, before = abused
+def test_anything(abused: tuple[FakeNode, Flask, dict[str, Any]], request: Request) -> None:
+    node, app, before = abused
     status, body = send(app, request)
     assert complaint(status, body) is None, f"{status} {body[:500]!r}"
-    assert stored(door) == before
+    assert stored(node) == before
 
 
 def test_the_corpus_is_large_and_says_what_it_is() -> None:

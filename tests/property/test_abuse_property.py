@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from app.http.api.call import ROUTES
 from app.http.blueprints import MODULES
 from app.http.factory import create_app
-from tests.support.door import Door
+from tests.support.fake_node import FakeNode
 
 assert MODULES, "their import fills the table"
 CONTEXT = "/nacos"
@@ -55,7 +55,7 @@ types = st.sampled_from(
 
 
 def fresh() -> FlaskClient:
-    return create_app(Door()).test_client()
+    return create_app(FakeNode()).test_client()
 
 
 def check(client: FlaskClient, method: str, path: str, **sent: object) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.naming.model.keys import datum_key
-from app.naming.model.model import NEVER_MS, Held, Instance, Tombstone
+from app.naming.model.model import NEVER_MS, Instance, StoredInstance, Tombstone
 from app.naming.registry.merge import InstanceList
 from app.naming.wire.datum_codec import InstanceListCodec
 from distro.codec import decode_frame, decode_received, encode_frame, encode_received, gunzip_if_gzip, gzip_body
@@ -40,10 +40,10 @@ INSTANCES = st.builds(
 
 
 @st.composite
-def helds(draw: st.DrawFn) -> Held:
-    said, changed = sorted(draw(st.tuples(VERSIONS, VERSIONS)))
+def stored_instances(draw: st.DrawFn) -> StoredInstance:
+    client_version, changed = sorted(draw(st.tuples(VERSIONS, VERSIONS)))
     beat_ms = NOW_MS - draw(st.integers(0, 100_000))
-    return Held(draw(INSTANCES), changed, beat_ms, said, draw(st.sampled_from([beat_ms, NEVER_MS])))
+    return StoredInstance(draw(INSTANCES), changed, beat_ms, client_version, draw(st.sampled_from([beat_ms, NEVER_MS])))
 
 
 STONES = st.builds(Tombstone, VERSIONS, st.integers(0, 100_000).map(lambda age: NOW_MS - age), st.integers(0, 10**6))
@@ -51,21 +51,21 @@ STONES = st.builds(Tombstone, VERSIONS, st.integers(0, 100_000).map(lambda age: 
 
 @st.composite
 def datums(draw: st.DrawFn) -> Datum:
-    held = {one.instance.key: one for one in draw(st.lists(helds(), max_size=4))}
-    stones = draw(st.dictionaries(st.from_regex(r"10\.0\.1\.[0-9]:80:unknown:DEFAULT", fullmatch=True), STONES))
+    stored = {one.instance.key: one for one in draw(st.lists(stored_instances(), max_size=4))}
+    tombstones = draw(st.dictionaries(st.from_regex(r"10\.0\.1\.[0-9]:80:unknown:DEFAULT", fullmatch=True), STONES))
     name = draw(st.sampled_from(["orders", "a.b", "x_y"]))
-    return Datum(datum_key("public", f"DEFAULT_GROUP@@{name}"), draw(VERSIONS), InstanceList(held, stones))
+    return Datum(datum_key("public", f"DEFAULT_GROUP@@{name}"), draw(VERSIONS), InstanceList(stored, tombstones))
 
 
-def moved(held: Held) -> tuple[object, ...]:
+def moved(stored: StoredInstance) -> tuple[object, ...]:
     """What of an instance must arrive: all of it, and its ages."""
-    heard_ms = None if held.heard_ms == NEVER_MS else NOW_MS - held.heard_ms
-    return held.instance, held.version, held.said, NOW_MS - held.beat_ms, heard_ms
+    last_confirmed_ms = None if stored.last_confirmed_ms == NEVER_MS else NOW_MS - stored.last_confirmed_ms
+    return stored.instance, stored.version, stored.client_version, NOW_MS - stored.beat_ms, last_confirmed_ms
 
 
-def arrived(held: Held) -> tuple[object, ...]:
-    heard_ms = None if held.heard_ms == NEVER_MS else ELSEWHERE_MS - held.heard_ms
-    return held.instance, held.version, held.said, ELSEWHERE_MS - held.beat_ms, heard_ms
+def arrived(stored: StoredInstance) -> tuple[object, ...]:
+    last_confirmed_ms = None if stored.last_confirmed_ms == NEVER_MS else ELSEWHERE_MS - stored.last_confirmed_ms
+    return stored.instance, stored.version, stored.client_version, ELSEWHERE_MS - stored.beat_ms, last_confirmed_ms
 
 
 @given(st.lists(datums(), max_size=3, unique_by=lambda datum: datum.key))
@@ -75,8 +75,8 @@ def test_a_frame_to_our_own_kind_carries_everything(sent: list[Datum]) -> None:
     assert not failed
     assert [(one.key, one.version) for one in received] == [(one.key, one.version) for one in sent]
     for before, after in zip(sent, received, strict=True):
-        assert {key: arrived(one) for key, one in after.value.held.items()} == {
-            key: moved(one) for key, one in before.value.held.items()
+        assert {key: arrived(one) for key, one in after.value.stored.items()} == {
+            key: moved(one) for key, one in before.value.stored.items()
         }
         assert {
             key: (one.version, ELSEWHERE_MS - one.at_ms, one.keep_ms) for key, one in after.value.tombstones.items()
@@ -94,10 +94,10 @@ def test_a_frame_to_real_nacos_is_plain_and_carries_instances_only(sent: Datum) 
     }
     [received], _ = decode_frame(body, CODEC, ELSEWHERE_MS)
     assert received.version == NO_VERSION
-    assert {shown(one.instance) for one in received.value.held.values()} == {
-        shown(one.instance) for one in sent.value.held.values()
+    assert {shown(one.instance) for one in received.value.stored.values()} == {
+        shown(one.instance) for one in sent.value.stored.values()
     }
-    assert all(one.version == NO_VERSION for one in received.value.held.values())
+    assert all(one.version == NO_VERSION for one in received.value.stored.values())
     assert CODEC.checksum(received) == CODEC.checksum(sent)
 
 

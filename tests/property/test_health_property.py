@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.naming.health import beat_check as health
-from app.naming.health.beat_check import PAUSES_REMEMBERED, BeatCheck, Judgement
+from app.naming.health.beat_check import PAUSES_REMEMBERED, BeatCheck, HealthCheckGate
 from app.naming.model.events import Event, HealthChanged, InstancesChanged, Origin, ServiceChanged
 from app.naming.model.keys import datum_key
-from app.naming.model.model import Held, Instance, Service, Tombstone
+from app.naming.model.model import Instance, Service, StoredInstance, Tombstone
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstance, RegisterInstance
 from app.naming.registry.registry import Registry
@@ -40,43 +40,43 @@ class PlainCheck:
         self.expected_ms: int | None = None
         self.pauses: list[tuple[int, int]] = []
 
-    def tick(self, now_ms: int, judgement: Callable[[], Judgement]) -> int:
+    def tick(self, now_ms: int, ask_gate: Callable[[], HealthCheckGate]) -> int:
         if self.expected_ms is not None and now_ms - self.expected_ms > 2_000:
             self.pauses.append((now_ms, now_ms - self.expected_ms))
             del self.pauses[:-PAUSES_REMEMBERED]
-        verdict = judgement()
-        may_judge = verdict.may_judge and not (self.pauses and verdict.confirmed_ms < self.pauses[-1][0])
+        verdict = ask_gate()
+        may_check = verdict.may_check and not (self.pauses and verdict.confirmed_ms < self.pauses[-1][0])
         for service in self.registry.services():
-            self.tidy(service, now_ms, verdict.forget_spent)
+            self.tidy(service, now_ms, verdict.forget_unneeded)
             ours = service.version.writer == self.registry.writer and verdict.responsible(service.full_name)
-            if may_judge and service.held and ours:
+            if may_check and service.stored and ours:
                 self.judge(service, now_ms)
         self.expected_ms = now_ms + 1_000
         return self.expected_ms
 
-    def tidy(self, service: Service, now_ms: int, forget_spent: bool) -> None:
-        if service.ghosts and self.registry.lay_ghosts(service, now_ms):
+    def tidy(self, service: Service, now_ms: int, forget_unneeded: bool) -> None:
+        if service.retained and self.registry.drop_retained(service, now_ms):
             self.publish(ServiceChanged(service.namespace, service.full_name))
-        for key, stone in list(service.tombstones.items()):
-            if now_ms - stone.at_ms > stone.keep_ms:
+        for key, tombstone in list(service.tombstones.items()):
+            if now_ms - tombstone.at_ms > tombstone.keep_ms:
                 del service.tombstones[key]
-        if forget_spent and not service.held and self.registry.is_spent(service.key, now_ms):
+        if forget_unneeded and not service.stored and self.registry.is_forgettable(service.key, now_ms):
             self.registry.forget(service.key)
             self.publish(InstancesChanged(service.key, Origin.PEER))
 
     def judge(self, service: Service, now_ms: int) -> None:
         changed = False
-        for key, held in list(service.held.items()):
-            since_ms = max(held.beat_ms, service.claimed_ms)
+        for key, stored in list(service.stored.items()):
+            since_ms = max(stored.beat_ms, service.claimed_ms)
             silent_ms = now_ms - since_ms - sum(length for at_ms, length in self.pauses if since_ms < at_ms)
-            if held.instance.marked or not held.instance.ephemeral:
+            if stored.instance.marked or not stored.instance.ephemeral:
                 continue
-            if silent_ms > held.delete_timeout_ms and self.expire:
-                if self.registry.remove(service.namespace, service.full_name, key, now_ms, held.beat_ms):
+            if silent_ms > stored.delete_timeout_ms and self.expire:
+                if self.registry.remove(service.namespace, service.full_name, key, now_ms, stored.beat_ms):
                     self.publish(HealthChanged(service.key, key, "removed"))
                     changed = True
-            elif silent_ms > held.beat_timeout_ms and self.registry.set_health(
-                service, key, False, now_ms, held.beat_ms
+            elif silent_ms > stored.beat_timeout_ms and self.registry.set_health(
+                service, key, False, now_ms, stored.beat_ms
             ):
                 self.publish(HealthChanged(service.key, key, "unhealthy"))
                 changed = True
@@ -92,20 +92,22 @@ class Member:
     registry: Registry = field(default_factory=lambda: Registry(ME, SLACK_MS, GUARD_MS))
     now_ms: int = 0
     events: list[Event] = field(default_factory=list)
-    may_judge: bool = True
-    forget_spent: bool = False
+    may_check: bool = True
+    forget_unneeded: bool = False
     confirmed_ms: int | None = None
     not_ours: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         self.naming = NamingService(self.registry, lambda: self.now_ms, lambda _event: None)
 
-    def judgement(self) -> Judgement:
+    def ask_gate(self) -> HealthCheckGate:
         confirmed_ms = self.now_ms if self.confirmed_ms is None else self.confirmed_ms
-        return Judgement(self.may_judge, confirmed_ms, lambda name: name not in self.not_ours, self.forget_spent)
+        return HealthCheckGate(
+            self.may_check, confirmed_ms, lambda name: name not in self.not_ours, self.forget_unneeded
+        )
 
     def tick(self, check: BeatCheck | PlainCheck) -> None:
-        while check.tick(self.now_ms, self.judgement) <= self.now_ms:
+        while check.tick(self.now_ms, self.ask_gate) <= self.now_ms:
             pass
 
     def look(self) -> Any:
@@ -117,9 +119,12 @@ class Member:
             {
                 one.key: (
                     one.version,
-                    {key: (held.instance, held.version, held.said, held.beat_ms) for key, held in one.held.items()},
+                    {
+                        key: (stored.instance, stored.version, stored.client_version, stored.beat_ms)
+                        for key, stored in one.stored.items()
+                    },
                     one.tombstones,
-                    one.ghosts,
+                    one.retained,
                     one.hidden,
                 )
                 for one in self.registry.services()
@@ -163,9 +168,9 @@ def small_changes(draw: st.DrawFn) -> Step:
     return draw(st.sampled_from(steps))
 
 
-def held_of(member: Member, name: str) -> dict[str, Held]:
+def held_of(member: Member, name: str) -> dict[str, StoredInstance]:
     service = member.registry.get("public", name)
-    return service.held if service else {}
+    return service.stored if service else {}
 
 
 @st.composite
@@ -173,7 +178,7 @@ def datums(draw: st.DrawFn) -> Step:
     """A state that another member sends, or that this one gets back: applied, merged, or one change of it."""
     name, how = draw(NAMES), draw(st.sampled_from(["apply", "merge", "change"]))
     version = Version(draw(st.integers(1, 6)), draw(st.integers(0, 3)), draw(st.sampled_from([ME, OTHER])))
-    said = [
+    described = [
         (Instance(ip, 80, service_name=name, healthy=healthy, marked=marked, ephemeral=lives, metadata=metadata), age)
         for ip, healthy, marked, lives, metadata, age in draw(
             st.lists(
@@ -194,20 +199,22 @@ def datums(draw: st.DrawFn) -> Step:
 
     def step(member: Member) -> None:
         now_ms, registry, key = member.now_ms, member.registry, datum_key("public", name)
-        helds = {one.key: Held(replace(one), version, now_ms - age_ms) for one, age_ms in said}
-        stones = {key_of(ip): Tombstone(version, now_ms - age_ms, keep) for ip, (age_ms, keep) in gone.items()}
-        stones = {at: stone for at, stone in stones.items() if at not in helds}
-        datum = Datum(key, version, InstanceList(helds, stones))
+        stored_instances = {
+            one.key: StoredInstance(replace(one), version, now_ms - age_ms) for one, age_ms in described
+        }
+        tombstones = {key_of(ip): Tombstone(version, now_ms - age_ms, keep) for ip, (age_ms, keep) in gone.items()}
+        tombstones = {at: tombstone for at, tombstone in tombstones.items() if at not in stored_instances}
+        datum = Datum(key, version, InstanceList(stored_instances, tombstones))
         if how == "apply":
             registry.apply(datum, registry.version(key), now_ms)
         elif how == "merge":
             registry.merge(datum, now_ms)
-        elif helds:
-            held = next(iter(helds.values()))
+        elif stored_instances:
+            stored = next(iter(stored_instances.values()))
             known = registry.version(key) or NO_VERSION
             following = Version(known.epoch, known.counter + 1, known.writer) if known.epoch else Version(1, 0, OTHER)
-            held.version = held.said = following
-            registry.take_change(key, held.instance.key, following, held, None, now_ms)
+            stored.version = stored.client_version = following
+            registry.take_change(key, stored.instance.key, following, stored, None, now_ms)
 
     return step
 

@@ -44,8 +44,8 @@ def model_of(registry: Registry) -> Model:
     model: Model = {}
     for name in SERVICES:
         service = registry.get("public", name)
-        held = service.held if service is not None else {}
-        for one in sorted((held.instance for held in held.values()), key=lambda one: one.cluster_name):
+        stored = service.stored if service is not None else {}
+        for one in sorted((stored.instance for stored in stored.values()), key=lambda one: one.cluster_name):
             told = model.setdefault(f"{one.ip}:{one.port}", {})
             told.setdefault(name, (one.cluster_name, one.weight, one.healthy))
     return model

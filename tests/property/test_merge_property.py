@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.naming.model.model import NEVER_MS, Held, Instance, Tombstone
+from app.naming.model.model import NEVER_MS, Instance, StoredInstance, Tombstone
 from app.naming.registry.merge import AGE_MARGIN_MS, InstanceList, covers, merge
 from distro.types import Version
 
@@ -19,16 +19,16 @@ HIGHER = Version(10, 0, "me")
 
 
 @st.composite
-def helds(draw: st.DrawFn) -> Held:
+def stored_instances(draw: st.DrawFn) -> StoredInstance:
     """An instance as some member holds it: two that hold the same version differ in ages only."""
     changed, beat_ms = draw(VERSIONS), draw(TIMES)
-    said = SAID[changed]
-    instance = Instance("10.0.0.1", 80, metadata={"said": said.to_text()}, healthy=changed.counter % 2 == 0)
-    return Held(instance, changed, beat_ms, said, draw(st.sampled_from([beat_ms, NEVER_MS])))
+    client_version = SAID[changed]
+    instance = Instance("10.0.0.1", 80, metadata={"said": client_version.to_text()}, healthy=changed.counter % 2 == 0)
+    return StoredInstance(instance, changed, beat_ms, client_version, draw(st.sampled_from([beat_ms, NEVER_MS])))
 
 
 @st.composite
-def stones(draw: st.DrawFn) -> Tombstone:
+def tombstones(draw: st.DrawFn) -> Tombstone:
     version = draw(VERSIONS)
     return Tombstone(version, (version.epoch * 3 + version.counter) * AGE_MARGIN_MS // 2, 90_000)
 
@@ -36,18 +36,18 @@ def stones(draw: st.DrawFn) -> Tombstone:
 @st.composite
 def states(draw: st.DrawFn) -> InstanceList:
     """Per key an instance, a removal, or nothing; never both, as no member holds both."""
-    parts = {key: draw(st.one_of(st.none(), helds(), stones())) for key in KEYS}
-    held = {key: part for key, part in parts.items() if isinstance(part, Held)}
-    return InstanceList(held, {key: part for key, part in parts.items() if isinstance(part, Tombstone)})
+    parts = {key: draw(st.one_of(st.none(), stored_instances(), tombstones())) for key in KEYS}
+    stored = {key: part for key, part in parts.items() if isinstance(part, StoredInstance)}
+    return InstanceList(stored, {key: part for key, part in parts.items() if isinstance(part, Tombstone)})
 
 
 def shown(state: InstanceList) -> dict[str, Instance]:
-    return {key: held.instance for key, held in state.held.items()}
+    return {key: stored.instance for key, stored in state.stored.items()}
 
 
 @given(states())
 def test_a_state_merged_with_itself_is_itself(state: InstanceList) -> None:
-    assert merge(state, state, ABOVE).stand == state.stand
+    assert merge(state, state, ABOVE).summary == state.summary
 
 
 @given(states(), states())
@@ -66,35 +66,35 @@ def test_the_outcome_knows_all_that_either_side_knew(ours: InstanceList, theirs:
 def test_merging_again_changes_nothing(ours: InstanceList, theirs: InstanceList) -> None:
     both = merge(ours, theirs, ABOVE)
     for old in (ours, theirs, both):
-        assert merge(both, old, HIGHER).stand == both.stand
-        assert merge(old, both, HIGHER).stand == both.stand
+        assert merge(both, old, HIGHER).summary == both.summary
+        assert merge(old, both, HIGHER).summary == both.summary
 
 
 @given(states(), states())
 def test_what_one_side_covers_is_not_made_anew(ours: InstanceList, theirs: InstanceList) -> None:
     """A member that refuses a state always gets one that it takes: what it knows more is in the merge."""
     if not covers(ours, theirs):
-        assert merge(ours, theirs, ABOVE).stand != ours.stand
+        assert merge(ours, theirs, ABOVE).summary != ours.summary
 
 
 @given(states(), states())
 def test_the_last_word_of_the_client_is_never_lost(ours: InstanceList, theirs: InstanceList) -> None:
     both = merge(ours, theirs, ABOVE)
     for key in KEYS:
-        words = [held.said for state in (ours, theirs) if (held := state.held.get(key))]
-        gone = [stone.version for state in (ours, theirs) if (stone := state.tombstones.get(key))]
+        words = [stored.client_version for state in (ours, theirs) if (stored := state.stored.get(key))]
+        gone = [tombstone.version for state in (ours, theirs) if (tombstone := state.tombstones.get(key))]
         if words and not gone:
-            assert both.held[key].instance.metadata == {"said": max(words).to_text()}
+            assert both.stored[key].instance.metadata == {"said": max(words).to_text()}
         if gone and not words:
             assert both.tombstones[key].version == max(gone)
-        assert (key in both.held) + (key in both.tombstones) == bool(words or gone)
+        assert (key in both.stored) + (key in both.tombstones) == bool(words or gone)
 
 
-@given(helds(), stones())
-def test_time_speaks_against_the_versions_only_when_it_is_sure(held: Held, stone: Tombstone) -> None:
+@given(stored_instances(), tombstones())
+def test_time_speaks_against_the_versions_only_when_it_is_sure(stored: StoredInstance, tombstone: Tombstone) -> None:
     """A removal that is the later word holds unless the instance certainly lived after it; and the other way round."""
-    alive = "a" in merge(InstanceList({"a": held}, {}), InstanceList({}, {"a": stone}), ABOVE).held
-    if stone.version > held.said:
-        assert alive == (held.heard_ms > stone.at_ms + AGE_MARGIN_MS)
+    alive = "a" in merge(InstanceList({"a": stored}, {}), InstanceList({}, {"a": tombstone}), ABOVE).stored
+    if tombstone.version > stored.client_version:
+        assert alive == (stored.last_confirmed_ms > tombstone.at_ms + AGE_MARGIN_MS)
     else:
-        assert alive == (held.beat_ms >= stone.at_ms - AGE_MARGIN_MS)
+        assert alive == (stored.beat_ms >= tombstone.at_ms - AGE_MARGIN_MS)

@@ -26,7 +26,7 @@ from app.naming.model.model import Instance, ServiceView
 from app.naming.model.nacos_errors import NacosError
 from app.naming.wire.service_info import ListAnswers, Variant
 from distro.types import NO_VERSION
-from tests.support.door import Door
+from tests.support.fake_node import FakeNode
 
 FORM = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data; boundary=XX"
@@ -100,7 +100,7 @@ def test_metadata_survives_as_json(metadata: dict[str, str]) -> None:
 
 @given(given_values=parameters, method=st.sampled_from(["POST", "PUT", "PATCH", "DELETE", "GET"]))
 def test_what_was_taken_can_be_answered(given_values: dict[str, str], method: str) -> None:
-    client = create_app(Door()).test_client()
+    client = create_app(FakeNode()).test_client()
     query = {"serviceName": "a", "ip": "10.0.0.1", "port": "80"} | given_values
     named = {name: value for name, value in query.items() if name in ("serviceName", "groupName", "namespaceId", "dom")}
     for path in ("instance", "instance/beat", "service"):

@@ -123,8 +123,8 @@ class Clients(RuleBasedStateMachine):
 
     @invariant()
     def the_record_adds_up(self) -> None:
-        record = self.board.record
-        assert record.succeeded + record.failed <= record.total == len(self.sent)
+        stats = self.board.stats
+        assert stats.succeeded + stats.failed <= stats.total == len(self.sent)
 
 
 Clients.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

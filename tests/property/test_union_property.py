@@ -22,7 +22,7 @@ weights = st.sampled_from([0.0, 1.0, 2.0, 3.0])
 
 
 @dataclass(frozen=True)
-class Said:
+class Registered:
     """What a source says of an address: the count of when, weight and health."""
 
     turn: int
@@ -31,7 +31,7 @@ class Said:
 
 
 class Sources(RuleBasedStateMachine):
-    """``said`` is the truth: by source (a client, or one of the two kinds over HTTP), then by instance key."""
+    """``registered`` is the truth: by source (a client, or one of two kinds over HTTP), then by instance key."""
 
     @initialize()
     def begin(self) -> None:
@@ -39,7 +39,7 @@ class Sources(RuleBasedStateMachine):
         self.registry = Registry("m:1~1")
         self.naming = NamingService(self.registry, self.now, lambda _event: None)
         self.clients = Clients(self.registry, self.now, self.now, lambda _event: None)
-        self.said: dict[str, dict[str, Said]] = {HTTP: {}, DURABLE: {}}
+        self.registered: dict[str, dict[str, Registered]] = {HTTP: {}, DURABLE: {}}
 
     def now(self) -> int:
         return self.turn
@@ -48,11 +48,11 @@ class Sources(RuleBasedStateMachine):
         ip, port, cluster = address
         return RegisterInstance(SERVICE, ip, port, cluster=cluster, weight=weight, healthy=healthy)
 
-    def say(self, source: str, said: dict[str, tuple[float, bool]]) -> None:
+    def say(self, source: str, registered: dict[str, tuple[float, bool]]) -> None:
         """Of a source that says again just what it says, nothing is newer."""
-        old = {key: (one.weight, one.healthy) for key, one in self.said.get(source, {}).items()}
-        if old != said or source not in self.said:
-            self.said[source] = {key: Said(self.turn, *one) for key, one in said.items()}
+        old = {key: (one.weight, one.healthy) for key, one in self.registered.get(source, {}).items()}
+        if old != registered or source not in self.registered:
+            self.registered[source] = {key: Registered(self.turn, *one) for key, one in registered.items()}
 
     @rule(client_id=client_ids)
     def connect(self, client_id: str) -> None:
@@ -62,7 +62,7 @@ class Sources(RuleBasedStateMachine):
     def disconnect(self, client_id: str) -> None:
         connected = self.clients.client(client_id) is not None
         assert self.clients.disconnect(client_id) is connected
-        self.said.pop(client_id, None)
+        self.registered.pop(client_id, None)
 
     @rule(client_id=client_ids, address=addresses, weight=weights, healthy=st.booleans())
     def publish(self, client_id: str, address: tuple[str, int, str], weight: float, healthy: bool) -> None:
@@ -72,7 +72,7 @@ class Sources(RuleBasedStateMachine):
         was_batch = self.is_batch(client_id)
         self.clients.register(client_id, self.command(address, weight, healthy))
         if was_batch:
-            self.said.pop(client_id, None)
+            self.registered.pop(client_id, None)
         self.say(client_id, {instance_key(*address): (weight, healthy)})
 
     @rule(
@@ -87,7 +87,7 @@ class Sources(RuleBasedStateMachine):
         was_batch = self.is_batch(client_id)
         self.clients.batch_register(client_id, *KEY, commands)
         if was_batch is False:
-            self.said.pop(client_id, None)
+            self.registered.pop(client_id, None)
         self.say(client_id, {instance_key(*address): rest for address, rest in batch.items()})
 
     def is_batch(self, client_id: str) -> bool | None:
@@ -99,29 +99,29 @@ class Sources(RuleBasedStateMachine):
     def take_back(self, client_id: str) -> None:
         if self.clients.client(client_id) is not None:
             self.clients.deregister(client_id, *KEY)
-            self.said.pop(client_id, None)
+            self.registered.pop(client_id, None)
 
     @rule(address=addresses, weight=weights)
     def register_over_http(self, address: tuple[str, int, str], weight: float) -> None:
         key = instance_key(*address)
-        old = self.said[HTTP].get(key)
+        old = self.registered[HTTP].get(key)
         self.turn += 1
         self.naming.register(self.command(address, weight, True))
         if old is None or old.weight != weight:
-            self.said[HTTP][key] = Said(self.turn, weight, old.healthy if old else True)
+            self.registered[HTTP][key] = Registered(self.turn, weight, old.healthy if old else True)
 
     @rule(address=addresses, healthy=st.booleans())
     def judge(self, address: tuple[str, int, str], healthy: bool) -> None:
         key = instance_key(*address)
         self.naming.set_health(*KEY, key, healthy)
-        if old := self.said[HTTP].get(key):
-            self.said[HTTP][key] = Said(old.turn, old.weight, healthy)
+        if old := self.registered[HTTP].get(key):
+            self.registered[HTTP][key] = Registered(old.turn, old.weight, healthy)
 
     @rule(address=addresses)
     def deregister_over_http(self, address: tuple[str, int, str]) -> None:
         ip, port, cluster = address
         assert self.naming.deregister(DeregisterInstance(SERVICE, ip, port, cluster=cluster)) is (
-            self.said[HTTP].pop(instance_key(*address), None) is not None
+            self.registered[HTTP].pop(instance_key(*address), None) is not None
         )
 
     @rule(address=addresses, weight=weights, healthy=st.booleans(), there=st.booleans())
@@ -129,30 +129,30 @@ class Sources(RuleBasedStateMachine):
         ip, port, cluster = address
         one = Instance(ip, port, cluster, SERVICE, weight, healthy, ephemeral=False)
         self.registry.set_persistent(*KEY, one.key, one if there else None, self.turn)
-        self.said[DURABLE].pop(one.key, None)
+        self.registered[DURABLE].pop(one.key, None)
         if there:
-            self.said[DURABLE][one.key] = Said(self.turn, weight, healthy)
+            self.registered[DURABLE][one.key] = Registered(self.turn, weight, healthy)
 
     def is_persistent(self) -> bool:
         of_clients = any(self.clients.publishers(*KEY))
-        return bool(self.said[DURABLE]) and not self.said[HTTP] and not of_clients
+        return bool(self.registered[DURABLE]) and not self.registered[HTTP] and not of_clients
 
     @invariant()
     def the_view_is_the_union(self) -> None:
-        clients = [said for source, said in self.said.items() if source not in (HTTP, DURABLE)]
-        durable, listed = self.said[DURABLE], self.said[HTTP]
+        clients = [registered for source, registered in self.registered.items() if source not in (HTTP, DURABLE)]
+        durable, listed = self.registered[DURABLE], self.registered[HTTP]
         expected = []
-        for key in {key for said in self.said.values() for key in said}:
-            of_clients = [said[key] for said in clients if key in said]
+        for key in {key for registered in self.registered.values() for key in registered}:
+            of_clients = [registered[key] for registered in clients if key in registered]
             others = [(True, durable[key])] if key in durable else []
             if key in listed and (key in durable or not of_clients):
                 expected.append((key, True, listed[key].weight, listed[key].healthy))
             elif key in listed:
                 of_clients.append(listed[key])
-            sources = [*of_clients, *(said for _, said in others)]
+            sources = [*of_clients, *(registered for _, registered in others)]
             if sources:
-                newest = durable.get(key) or max(sources, key=lambda said: said.turn)
-                healthy = any(said.healthy for said in sources)
+                newest = durable.get(key) or max(sources, key=lambda registered: registered.turn)
+                healthy = any(registered.healthy for registered in sources)
                 expected.append((key, key not in durable, newest.weight, healthy))
         view = self.naming.service_view(*KEY)
         shown = [(one.key, one.ephemeral, one.weight, one.healthy) for one in view.instances] if view else []

@@ -67,7 +67,7 @@ def datum_is_wiped(seed: int, member_class: type[SimMember]) -> World:
     """A copy vanishes behind the protocol. Bound: a verify round and the query after it."""
     world = steady_world(seed, member_class)
     member = world.any_member()
-    key = world.choice([key for key, service in member.held() if not member.owns(service.full_name)])
+    key = world.choice([key for key, service in member.stored() if not member.owns(service.full_name)])
     world.checker.forgive(member, key)
     member.registry.forget(key)
     world.run(world.config.verify_interval_ms + world.config.verify_timeout_ms + world.config.sync_timeout_ms)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from app.naming.clients.copies import ClientMoment, ReplicatedClients
+from app.naming.clients.copies import ClientSnapshot, ReplicatedClients
 from app.naming.registry.operations import RegisterInstance
 from app.replication.client_replication import client_key
 from distro.members import MemberList
@@ -47,13 +47,13 @@ def connected(world: World, connections: Connections, index: int = 0) -> tuple[C
     return member, client_id
 
 
-def copy_of(world: World, client_id: str) -> tuple[ConnectedMember, ClientMoment]:
+def copy_of(world: World, client_id: str) -> tuple[ConnectedMember, ClientSnapshot]:
     """A member that holds a copy of a client, and that copy."""
     holder = world.members[world.addresses[1]]
     assert isinstance(holder, ConnectedMember)
-    moment = holder.connections.moment(client_id)
-    assert moment is not None
-    return holder, moment
+    snapshot = holder.connections.snapshot(client_id)
+    assert snapshot is not None
+    return holder, snapshot
 
 
 def test_a_connection_that_ends_is_gone_everywhere_at_once() -> None:
@@ -93,7 +93,7 @@ def test_copies_go_when_their_member_is_listed_no_more() -> None:
     world.kill(member)
     for other in connections.members():
         left = [one for one in world.addresses if one != member.address]
-        other.inbox.put(lambda protocol, now_ms, left=left: protocol.replace_members(left, now_ms))
+        other.mailbox.put(lambda protocol, now_ms, left=left: protocol.replace_members(left, now_ms))
     world.run(1_100)
     assert not list(connections.copies(client_id))
 
@@ -150,14 +150,14 @@ def test_what_a_member_forgot_of_itself_is_buried_by_it() -> None:
     """A peer that knows nothing of the restart holds a copy of the run before: asked for, it turns out to be gone."""
     world, connections = calm_world()
     member, client_id = connected(world, connections)
-    holder, moment = copy_of(world, client_id)
+    holder, snapshot = copy_of(world, client_id)
     world.kill(member)
     world.start(member)
     world.run(10_000)
     old = Version(1, 7, f"{member.address}~unknown")
-    moment = type(moment)(old, moment.info, moment.state)
+    snapshot = type(snapshot)(old, snapshot.info, snapshot.state)
     holder.connections.forget(client_id)
-    assert holder.connections.take(moment, client_id, holder.connections.version(client_id))
+    assert holder.connections.take(snapshot, client_id, holder.connections.version(client_id))
     world.run(12_000)
     assert not list(connections.copies(client_id))
 
@@ -182,7 +182,7 @@ def test_a_removal_of_an_earlier_run_is_sent_by_the_next() -> None:
     """The member that lost its memory learnt of the removal again, by its load; a peer missed it, and is told."""
     world, connections = calm_world()
     member, client_id = connected(world, connections)
-    holder, moment = copy_of(world, client_id)
+    holder, snapshot = copy_of(world, client_id)
     connections.end(member, client_id)
     world.run(200)
     world.kill(member)
@@ -194,7 +194,7 @@ def test_a_removal_of_an_earlier_run_is_sent_by_the_next() -> None:
     world.start(holder)
     world.run(10_000)
     holder.connections.forget(client_id)
-    assert holder.connections.take(moment, client_id, None)
+    assert holder.connections.take(snapshot, client_id, None)
     world.run(12_000)
     assert not list(connections.copies(client_id))
 
@@ -247,7 +247,7 @@ def forget_removals() -> None:
 class Unburied(ReplicatedClients):
     """A member does not say of clients of its last run that they are gone."""
 
-    def bury(self, client_id: str, seen: Version) -> bool:
+    def add_tombstone(self, client_id: str, seen: Version) -> bool:
         return False
 
 
@@ -272,13 +272,13 @@ class Silent(ConnectedMember):
 
     def _build(self) -> None:
         super()._build()
-        sync = self.inbox.sync
+        sync = self.mailbox.sync
 
         def lose_some(key: DistroKey) -> None:
             if self.world.chance(0.5):
                 sync(key)
 
-        self.inbox.sync = lose_some  # type: ignore[method-assign]
+        self.mailbox.sync = lose_some  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("seed", range(5))

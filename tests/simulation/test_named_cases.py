@@ -100,14 +100,16 @@ def test_who_heard_no_beats_makes_nobody_ill_that_the_others_heard(seed: int) ->
     for client in world.clients:
         world.network.cut(client.address, member.address)
     world.run(world.config.silent_down_ms + 2 * world.config.report_interval_ms + BEAT_TIMEOUT_MS)
-    ill = [held for _, service in member.held() for held in service.held.values() if not held.instance.healthy]
+    ill = [
+        stored for _, service in member.stored() for stored in service.stored.values() if not stored.instance.healthy
+    ]
     assert ill, "the member alone has judged"
     world.heal()
     for _ in range(100):
         world.run(100)
         for other in world.members.values():
-            for _, service in other.held() if other is not member else ():
-                assert all(held.instance.healthy for held in service.held.values()), f"seed {seed}"
+            for _, service in other.stored() if other is not member else ():
+                assert all(stored.instance.healthy for stored in service.stored.values()), f"seed {seed}"
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from app.naming.health.beat_check import BeatCheck
-from app.naming.model.model import Held, Service
+from app.naming.model.model import Service, StoredInstance
 from distro.protocol import DistroProtocol
 from distro.receive import DistroReceiver
 from distro.types import Action, Datum, DistroKey, Merged, Received, Verify, Version
@@ -109,8 +109,10 @@ class NoSecondLoad(SimMember):
 
 
 class ForgetfulRegistry(WatchedRegistry):
-    def _bury(self, service: Service, key: str, held: Held, now_ms: int, beat_ms: int | None = None) -> None:
-        super()._bury(service, key, held, now_ms, beat_ms)
+    def _replace_by_tombstone(
+        self, service: Service, key: str, stored: StoredInstance, now_ms: int, beat_ms: int | None = None
+    ) -> None:
+        super()._replace_by_tombstone(service, key, stored, now_ms, beat_ms)
         service.tombstones.clear()
 
 
@@ -151,8 +153,8 @@ class NoCoverage(SimMember):
 
 class CredulousRegistry(WatchedRegistry):
     def _swap(self, key: str, expected: Version | None, version: Version, value: Any, now_ms: int) -> bool:
-        for held in value.held.values():
-            held.heard_ms = held.beat_ms
+        for stored in value.stored.values():
+            stored.last_confirmed_ms = stored.beat_ms
         return super()._swap(key, expected, version, value, now_ms)
 
 
@@ -164,10 +166,10 @@ class CopiesProveLife(SimMember):
 
 class HigherWinsRegistry(WatchedRegistry):
     def merge(self, datum: Datum, now_ms: int) -> Merged:
-        held = self.version(datum.key)
-        if held is not None and datum.version < held:
+        stored = self.version(datum.key)
+        if stored is not None and datum.version < stored:
             return Merged.NOTHING
-        return Merged.TAKEN if self.apply(datum, held, now_ms) else Merged.NOTHING
+        return Merged.TAKEN if self.apply(datum, stored, now_ms) else Merged.NOTHING
 
 
 class NoMerge(SimMember):

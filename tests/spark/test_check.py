@@ -9,11 +9,11 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from app.audit.check.check import Check, judge
+from app.audit.check.check import NightCheck, judge
 from app.audit.check.results import Results
 from app.audit.format.findings import FindingClass
 from app.audit.report.summary import Summary, Verdict
-from scripts.synthetic.dump import MadeDump, all_faults, make_dump
+from scripts.synthetic.dump import SyntheticDump, all_faults, make_dump
 from scripts.synthetic.faults import LATE
 from tests.support.dumps import ADDRESSES, SERVICE, Rows, instance, service, write_dump
 
@@ -33,7 +33,7 @@ def checked(spark: "SparkSession", tmp_path: Path) -> Judging:
     def run(**options: Any) -> Judged:
         results = Results(str(tmp_path / "out"))
         results.open()
-        summary = judge(spark, Check(str(tmp_path / "dumps"), **options), results)
+        summary = judge(spark, NightCheck(str(tmp_path / "dumps"), **options), results)
         results.publish(summary, "")
         results.close()
         spark.catalog.clearCache()
@@ -70,7 +70,7 @@ def test_every_planted_fault_is_found_in_its_class_and_nothing_else(
         request.getfixturevalue("many")
     faults = {**all_faults(3, members, kind), LATE: 5}
     made = make_dump(
-        MadeDump(str(tmp_path / "dumps"), 3_000, members, seed, faults=faults, kind=kind, rows_per_part=1_000)
+        SyntheticDump(str(tmp_path / "dumps"), 3_000, members, seed, faults=faults, kind=kind, rows_per_part=1_000)
     )
     summary, findings = checked()
     assert {told(one) for one in findings} == {planted_told(one) for one in made.planted}
@@ -85,7 +85,7 @@ def planted_told(planted: Any) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("kind", ["rollcall", "nacos-1"])
 def test_members_agree_when_nothing_lasts(kind: str, tmp_path: Path, checked: Judging) -> None:
-    made = make_dump(MadeDump(str(tmp_path / "dumps"), 2_000, 3, 4, faults={LATE: 6}, kind=kind))
+    made = make_dump(SyntheticDump(str(tmp_path / "dumps"), 2_000, 3, 4, faults={LATE: 6}, kind=kind))
     summary, findings = checked()
     assert (summary.verdict, summary.findings, summary.verdict.exit_code) == (Verdict.AGREED, {}, 0)
     assert sum(summary.late.values()) == 6

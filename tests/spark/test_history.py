@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from app.audit.check.check import Check, judge
+from app.audit.check.check import NightCheck, judge
 from app.audit.check.results import Results
 from app.audit.report.summary import Summary
 from tests.support.dumps import ADDRESSES, instance, service, write_dump
@@ -24,7 +24,7 @@ def night(spark: "SparkSession", folder: Path, date: str, *rows: dict[str, Any])
     write_dump(folder / "dumps", {ONE: [service(), instance(1)], TWO: [service(), *rows]}, date=date)
     results = Results(str(folder / "out"))
     results.open()
-    summary = judge(spark, Check(str(folder / "dumps"), date), results)
+    summary = judge(spark, NightCheck(str(folder / "dumps"), date), results)
     results.publish(summary, "")
     results.close()
     spark.catalog.clearCache()
@@ -57,7 +57,7 @@ def test_a_night_that_is_checked_again_replaces_its_own_results_only(spark: "Spa
     for _ in range(2):
         results = Results(str(tmp_path / "out"))
         results.open()
-        summary = judge(spark, Check(str(tmp_path / "dumps"), "2026-11-01"), results)
+        summary = judge(spark, NightCheck(str(tmp_path / "dumps"), "2026-11-01"), results)
         results.publish(summary, "")
         results.close()
         assert history(summary)["WEIGHT"][2] == 1

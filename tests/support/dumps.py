@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from app.audit.format.layout import member_folders, round_folder, taken_at_text
-from app.audit.format.manifest import MANIFEST_NAME, Manifest, MemberDump, MemberState, Part, Seen, encode_manifest
+from app.audit.format.manifest import MANIFEST_NAME, DumpState, Manifest, MemberDump, Part, Seen, encode_manifest
 from app.audit.format.rows import encode_row, instance_row, service_row
 
 FIRST_MS = 1_795_230_900_000
@@ -54,7 +54,7 @@ def write_round(
     dumps = []
     for address, rows in members.items():
         if isinstance(rows, str):
-            dumps.append(MemberDump(address, MemberState.ABSENT, error=rows))
+            dumps.append(MemberDump(address, DumpState.ABSENT, error=rows))
             continue
         lines = [row if isinstance(row, bytes) else encode_row(row) for row in rows]
         path = folder / names[address] / "part-00000.jsonl.gz"
@@ -64,9 +64,7 @@ def write_round(
         part = Part(f"{names[address]}/{path.name}", len(lines), len(body), hashlib.sha256(body).hexdigest())
         listed = [Seen(one, state) for one, state in views.items()]
         dumps.append(
-            MemberDump(
-                address, MemberState.DUMPED, "rollcall", "0.1.0", members=listed, parts=[part], taken_ms=taken_ms
-            )
+            MemberDump(address, DumpState.DUMPED, "rollcall", "0.1.0", members=listed, parts=[part], taken_ms=taken_ms)
         )
     folder.mkdir(parents=True, exist_ok=True)
     manifest = Manifest(f"run-{date}", date, taken_at_text(taken_ms), number, 2, GAP_MS / 1000, dumps)

@@ -11,7 +11,7 @@ from app.replication.http_peers import INSTANCE_LIST, InstanceListProcessor, Ins
 from distro.config import DistroConfig
 from distro.mapper import DistroMapper
 from distro.members import MemberList
-from distro.monitor import DistroRecord
+from distro.monitor import DistroStats
 from distro.ports import Component
 from distro.protocol import DistroProtocol
 from distro.types import (
@@ -52,7 +52,7 @@ class Engine:
         self.peers = peers
         self.gone: set[str] = set()
         self.registry = Registry(ME)
-        self.record = DistroRecord()
+        self.stats = DistroStats()
         storage, processor = (
             InstanceListStorage(self.registry),
             InstanceListProcessor(self.registry, lambda _event: None),
@@ -60,7 +60,7 @@ class Engine:
         nothing: Any = None
         members = MemberList(SELF, config, self.now_ms)
         components = {INSTANCE_LIST: Component(storage, processor, nothing, nothing), **(more or {})}
-        self.protocol = DistroProtocol(members, ME, config, components, self.record, self.now_ms)
+        self.protocol = DistroProtocol(members, ME, config, components, self.stats, self.now_ms)
         self.protocol.replace_members([SELF, *peers], self.now_ms)
 
     def hear(self, *peers: str) -> None:

@@ -19,7 +19,7 @@ class MemoryDisk:
     def write(self, records: list[Record]) -> None:
         if self.full:
             raise StorageError("the data folder does not take the change: database or disk is full")
-        self.records.update({record.key: record for record in records})
+        self.records.update({stats.key: stats for stats in records})
 
     def delete(self, keys: list[str]) -> None:
         if self.full:

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from app.audit.format.layout import Night
-from app.audit.format.manifest import MemberDump, MemberState
+from app.audit.format.manifest import DumpState, MemberDump
 
 STALE_SLACK_MS = 5_000
 VALUES = {"HEALTH": "healthy", "WEIGHT": "weight", "METADATA": "metadata", "ENABLED": "enabled"}
@@ -45,9 +45,9 @@ def check(night: Night) -> Counter[Finding]:
         rounds.append(rows)
     listed = {one.address: one for one in night.rounds[-1].manifest.members}
     for member in listed.values():
-        if member.state is MemberState.ABSENT:
+        if member.state is DumpState.ABSENT:
             found.append(("ABSENT_MEMBER", True, "", "", "", "", None, None, (member.address,)))
-    dumped = sorted(one.address for one in listed.values() if one.state is MemberState.DUMPED)
+    dumped = sorted(one.address for one in listed.values() if one.state is DumpState.DUMPED)
     for pair in itertools.combinations(dumped, 2):
         if len({frozenset((one.address, one.state) for one in listed[address].members) for address in pair}) > 1:
             found.append(("MEMBERSHIP", True, "", "", "", "", None, None, pair))
@@ -99,8 +99,8 @@ def _differences(rows: Rows) -> dict[Key, Any]:
     """What is wrong in one round, with what must be the same in the other one for it to last."""
     services: dict[Key, dict[str, Any]] = defaultdict(dict)
     instances: dict[Key, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
-    for address, held in rows.items():
-        for row in held:
+    for address, stored in rows.items():
+        for row in stored:
             service = (row["namespace"], row["service"])
             if row["kind"] == "service":
                 services[service][address] = row.get("owner")
@@ -118,27 +118,29 @@ def _differences(rows: Rows) -> dict[Key, Any]:
 
 
 def _of_instance(rows: Rows, by_member: dict[str, list[dict[str, Any]]]) -> Iterator[tuple[str, str, Any]]:
-    seen = {address: [row for row in held if row["layer"] != "datum"] for address, held in by_member.items()}
-    seen = {address: held for address, held in seen.items() if held}
-    owners = {row.get("owner") for held in by_member.values() for row in held} & rows.keys()
+    seen = {address: [row for row in stored if row["layer"] != "datum"] for address, stored in by_member.items()}
+    seen = {address: stored for address, stored in seen.items() if stored}
+    owners = {row.get("owner") for stored in by_member.values() for row in stored} & rows.keys()
     owner = owners.pop() if len(owners) == 1 else None
     wanted = owner in seen if owner else len(seen) * 2 >= len(rows)
-    version = next((held[0].get("version") for address, held in seen.items() if address == owner), None)
+    version = next((stored[0].get("version") for address, stored in seen.items() if address == owner), None)
     for address in rows.keys() - seen.keys() if wanted else ():
         yield "MISSING", address, version
     for address in seen if not wanted else ():
         yield "EXTRA", address, seen[address][0].get("version")
     for name, field in VALUES.items():
-        values = {address: orjson.dumps(held[0][field], option=orjson.OPT_SORT_KEYS) for address, held in seen.items()}
+        values = {
+            address: orjson.dumps(stored[0][field], option=orjson.OPT_SORT_KEYS) for address, stored in seen.items()
+        }
         expected = values.get(owner or "") or Counter(values.values()).most_common(1)[0][0] if values else b""
         for address, value in values.items():
             if value != expected:
                 yield name, address, (value, expected, seen[address][0].get("version"), version)
-    for address, held in by_member.items():
-        layers = {row["layer"]: (row["enabled"], row["weight"], row["metadata"]) for row in held}
+    for address, stored in by_member.items():
+        layers = {row["layer"]: (row["enabled"], row["weight"], row["metadata"]) for row in stored}
         if layers.keys() != {"both"} and layers.get("datum") != layers.get("view"):
             yield "DRIFT", address, None
-        for row in held:
+        for row in stored:
             if (
                 address == row.get("owner")
                 and row.get("beat_age_ms", 0) > row.get("delete_timeout_ms", 0) + STALE_SLACK_MS

@@ -8,7 +8,7 @@ from typing import Any
 from app.http.blueprints import MODULES
 from app.http.factory import create_app
 from app.http.server.server import HttpServer
-from tests.support.door import Door
+from tests.support.fake_node import FakeNode
 from tests.support.loops import until
 from tests.support.wire import Received, Wire, replies_of
 
@@ -18,10 +18,10 @@ assert MODULES, "their import fills the table of routes"
 class Served:
     """One node's server. All calls come from the loop's thread."""
 
-    def __init__(self, door: Door, app: Any = None, *, hot: bool = True, connections_max: int = 100) -> None:
-        self.door = door
+    def __init__(self, node: FakeNode, app: Any = None, *, hot: bool = True, connections_max: int = 100) -> None:
+        self.node = node
         loop = asyncio.get_running_loop()
-        self.server = HttpServer(app or create_app(door), door, loop, connections_max, hot=hot)
+        self.server = HttpServer(app or create_app(node), node, loop, connections_max, hot=hot)
 
     def connect(self, client_ip: str = "127.0.0.1") -> Wire:
         return Wire(self.server, client_ip=client_ip)
@@ -42,10 +42,10 @@ class Served:
 
 @contextmanager
 def served(
-    door: Door | None = None, app: Any = None, *, hot: bool = True, connections_max: int = 100
+    node: FakeNode | None = None, app: Any = None, *, hot: bool = True, connections_max: int = 100
 ) -> Iterator[Served]:
     """Serve until the block ends; on a loop that runs."""
-    one = Served(door or Door(), app, hot=hot, connections_max=connections_max)
+    one = Served(node or FakeNode(), app, hot=hot, connections_max=connections_max)
     try:
         yield one
     finally:

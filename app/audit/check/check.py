@@ -43,7 +43,7 @@ class CannotJudge(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class NightCheck:
     """What to check. ``night`` None is the latest one; ``ignored`` classes are neither counted nor kept."""
 
     dumps: str
@@ -51,7 +51,7 @@ class Check:
     ignored: Collection[FindingClass] = ()
 
 
-def judge(spark: SparkSession, check: Check, results: Results) -> Summary:
+def judge(spark: SparkSession, check: NightCheck, results: Results) -> Summary:
     """Compare the dumps of a night and write its findings into the staging folder of ``results``.
 
     Raises:
@@ -114,7 +114,7 @@ class _Compared:
     suspects: int
 
 
-def _compare(spark: SparkSession, check: Check, night: Night) -> _Compared:
+def _compare(spark: SparkSession, check: NightCheck, night: Night) -> _Compared:
     """Return all findings, without history.
 
     A file that breaks off although its hash is right costs its member the comparison, and the rest starts again.

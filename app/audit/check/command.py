@@ -113,10 +113,10 @@ def _compare(options: argparse.Namespace, results: "Results", spark: "SparkSessi
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from app.audit.check.check import CannotJudge, Check, judge
+    from app.audit.check.check import CannotJudge, NightCheck, judge
 
     try:
-        return judge(spark, Check(options.dumps, options.night, options.ignore), results)
+        return judge(spark, NightCheck(options.dumps, options.night, options.ignore), results)
     except CannotJudge as error:
         return _without_verdict(options, str(error))
     except (PySparkException, Py4JError, OSError) as error:

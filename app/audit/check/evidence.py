@@ -9,7 +9,7 @@ import orjson
 
 from app.audit.format.findings import FINDING_FIELDS, FindingClass
 from app.audit.format.layout import Night, NoDump, Round
-from app.audit.format.manifest import MemberDump, MemberState, Part
+from app.audit.format.manifest import DumpState, MemberDump, Part
 from app.audit.format.rows import FIELDS
 
 MEMBERS_MAX = 31
@@ -140,7 +140,7 @@ def _corrupt(file: File, detail: str) -> dict[str, Any]:
 
 
 def _absent(address: str, dumps: list[MemberDump | None]) -> dict[str, Any] | None:
-    missing = [one for one in dumps if one is None or one.state is MemberState.ABSENT]
+    missing = [one for one in dumps if one is None or one.state is DumpState.ABSENT]
     if not missing:
         return None
     error = next((one.error for one in missing if one and one.error), "it is in no manifest of that round")

@@ -12,7 +12,7 @@ import orjson
 
 from app.audit.compare.compare import Row, Side
 from app.audit.format.layout import Night, Round, open_root
-from app.audit.format.manifest import MemberState, Part
+from app.audit.format.manifest import DumpState, Part
 from app.audit.format.rows import RowKind
 
 DEFAULT_GROUP = "DEFAULT_GROUP"
@@ -118,7 +118,7 @@ def _side_of_round(uri: str, one: Round, address: str, reading: Reading) -> Side
     if member is None:
         known = ", ".join(known.address for known in one.manifest.members)
         raise CannotCompare(f"{address} is not in the dump of {one.manifest.taken_at}, whose members are {known}")
-    if member.state is not MemberState.DUMPED:
+    if member.state is not DumpState.DUMPED:
         raise CannotCompare(f"{address} was not dumped at {one.manifest.taken_at}: {member.error or 'no reason told'}")
     checked: set[str] = set()
 

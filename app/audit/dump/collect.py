@@ -14,7 +14,7 @@ from app.audit.dump.nacos import read_nodes
 from app.audit.dump.sources import take
 from app.audit.dump.store import Store, StoreError
 from app.audit.format.layout import member_folders, round_folder, taken_at_text
-from app.audit.format.manifest import ROUNDS, Manifest, MemberDump, MemberState
+from app.audit.format.manifest import ROUNDS, DumpState, Manifest, MemberDump
 
 MEMBERS_AT_ONCE = 64
 TICK_ROWS = 1_000
@@ -54,10 +54,7 @@ class Dumped:
     def absent(self) -> list[tuple[int, MemberDump]]:
         """The members that are missing in a round, with its number."""
         return [
-            (one.round, member)
-            for one in self.manifests
-            for member in one.members
-            if member.state is MemberState.ABSENT
+            (one.round, member) for one in self.manifests for member in one.members if member.state is DumpState.ABSENT
         ]
 
     def is_empty(self) -> bool:
@@ -156,7 +153,7 @@ def _dump_member(
                 if patience.try_again(error):
                     continue
                 took_ms = _ms_since(began_s)
-                return MemberDump("", MemberState.ABSENT, error=str(error), taken_ms=began_ms, took_ms=took_ms)
+                return MemberDump("", DumpState.ABSENT, error=str(error), taken_ms=began_ms, took_ms=took_ms)
             except BaseException:
                 writer.discard()
                 raise
@@ -164,7 +161,7 @@ def _dump_member(
         client.close()
     return MemberDump(
         taken.address,
-        MemberState.DUMPED,
+        DumpState.DUMPED,
         kind=taken.kind,
         version=taken.version,
         taken_ms=began_ms,

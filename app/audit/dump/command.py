@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     """Take the dump and print its folder; return the exit code."""
     from app.audit.client.http_client import CallError
     from app.audit.dump.collect import Plan, listed_members, take_dump
-    from app.audit.dump.progress import Bar
+    from app.audit.dump.progress import ProgressBar
     from app.audit.dump.store import Store, StoreError
 
     stop = Event()
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
             except CallError as error:
                 raise AccessError(f"no member list of {url_address}: {error}") from None
         plan = Plan(addresses, night, access, options.gap, names_of(options.namespaces))
-        with Bar(sys.stderr, options.progress) as bar:
+        with ProgressBar(sys.stderr, options.progress) as bar:
             dumped = take_dump(plan, store, bar, stop)
         _tell(plan, store, dumped)
         if dumped.is_empty():

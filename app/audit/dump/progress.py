@@ -14,7 +14,7 @@ class _Bar(tqdm):
     """No thread beside the bar."""
 
 
-class Bar:
+class ProgressBar:
     """Rows of a round so far, and how many members are done. Thread-safe.
 
     ``wanted`` None: on a terminal only.

@@ -20,7 +20,7 @@ class ManifestError(Exception):
     """The file is no manifest that this version can read; the text names the field."""
 
 
-class MemberState(StrEnum):
+class DumpState(StrEnum):
     DUMPED = "dumped"
     ABSENT = "absent"
     """It did not answer; its ``error`` says how."""
@@ -49,7 +49,7 @@ class MemberDump:
     """What was taken of one member. ``kind`` is ``rollcall``, ``nacos-1`` or ``catalog``; times are wall-clock ms."""
 
     address: str
-    state: MemberState
+    state: DumpState
     kind: str = ""
     version: str = ""
     error: str = ""
@@ -146,7 +146,7 @@ class _SeenSchema(_Base):
 
 class _MemberSchema(_Base):
     address = fields.String(required=True, validate=validate.Length(min=1))
-    state = fields.Enum(MemberState, by_value=True, required=True)
+    state = fields.Enum(DumpState, by_value=True, required=True)
     kind = fields.String()
     version = fields.String()
     error = fields.String()

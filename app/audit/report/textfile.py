@@ -5,7 +5,7 @@ from datetime import datetime
 from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 
 from app.audit.format.findings import FindingClass
-from app.audit.format.manifest import MemberState
+from app.audit.format.manifest import DumpState
 from app.audit.report.summary import Summary, Verdict
 
 
@@ -44,7 +44,7 @@ def _put_counts(registry: CollectorRegistry, summary: Summary) -> None:
     for one in FindingClass:
         lasting.labels(one.value).set(summary.findings.get(one, 0))
         late.labels(one.value).set(summary.late.get(one, 0))
-    absent = sum(member.get("state") == MemberState.ABSENT for member in summary.members)
+    absent = sum(member.get("state") == DumpState.ABSENT for member in summary.members)
     oldest = max((one.get("nights_open") or 0 for one in summary.examples if one.get("lasting")), default=0)
     _put(registry, "members", "Members of the last dump, with those that did not answer", len(summary.members))
     _put(registry, "members_absent", "Members that did not answer", absent)

@@ -9,10 +9,10 @@ from werkzeug.datastructures import ImmutableDict
 from app.config.settings import Settings
 from app.http.api.beats import BeatCollector
 from app.http.api.dump_lines import Dumps
-from app.http.api.record import ForwardRecord, HttpRecord
+from app.http.api.stats import ForwardStats, HttpStats
 from app.http.input.params import Parameters
 from app.naming.clients.clients import Clients
-from app.naming.push.board import PushRecord, Subscriber
+from app.naming.push.board import Subscriber, UdpPushStats
 from app.naming.records.durable_service import DurableService
 from app.naming.service import NamingService
 from distro.types import Member, MemberState
@@ -199,7 +199,7 @@ class Forwarding(Protocol):
     """Passes calls on to the member that must execute them, and waits for its answer. Not for the event loop."""
 
     @property
-    def record(self) -> ForwardRecord:
+    def stats(self) -> ForwardStats:
         """What happened to calls that were passed on, from the loop too."""
         ...
 
@@ -217,12 +217,12 @@ class Pushing(Protocol):
         """All of a namespace."""
         ...
 
-    def state(self, *, reset: bool) -> tuple[PushRecord, list[tuple[Subscriber, int, int]]]:
+    def state(self, *, reset: bool) -> tuple[UdpPushStats, list[tuple[Subscriber, int, int]]]:
         """Counters, and what is not acknowledged yet: subscriber, reference, sends; ``reset`` counts anew from now."""
         ...
 
 
-class LoopDoor(Protocol):
+class LoopFrontend(Protocol):
     """Another door on the worker's loop: it starts before HTTP answers, and ends after it. Called on the loop."""
 
     async def start(self) -> None:
@@ -291,7 +291,7 @@ class Services(Protocol):
     def beats(self) -> BeatCollector: ...
 
     @property
-    def http(self) -> HttpRecord:
+    def http(self) -> HttpStats:
         """What the door counts."""
         ...
 
@@ -301,7 +301,7 @@ class Services(Protocol):
         ...
 
     @property
-    def loop_doors(self) -> Sequence[LoopDoor]: ...
+    def loop_frontends(self) -> Sequence[LoopFrontend]: ...
 
     @property
     def loader(self) -> Loader | None: ...

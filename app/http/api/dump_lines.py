@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import orjson
 
 from app.audit.format.rows import FORMAT, ClientKind, encode_row, instance_row, service_row
-from app.naming.model.model import Instance, ServiceMoment
+from app.naming.model.model import Instance, ServiceSnapshot
 from app.naming.records.durable_service import DurableService
 from app.naming.registry.union import of_clients_only
 from app.naming.service import NamingService
@@ -79,9 +79,9 @@ def dump_lines(
     """
     yield _line({"kind": "member", "format": FORMAT, **header})
     services = instances = 0
-    for moment in naming.moments():
+    for snapshot in naming.snapshots():
         services += 1
-        rows = _rows(moment, naming, durable, owners)
+        rows = _rows(snapshot, naming, durable, owners)
         service = next(rows)
         instances += service["instances"]
         yield encode_row(service)
@@ -90,29 +90,29 @@ def dump_lines(
 
 
 def _rows(
-    moment: ServiceMoment, naming: NamingService, durable: DurableService, owners: Owners
+    snapshot: ServiceSnapshot, naming: NamingService, durable: DurableService, owners: Owners
 ) -> Iterator[dict[str, Any]]:
-    namespace, name = moment.namespace, moment.full_name
+    namespace, name = snapshot.namespace, snapshot.full_name
     owner, is_ours = owners.map_srv(name), owners.responsible(name)
-    of_clients = of_clients_only(moment) if moment.published else []
-    count = len(moment.held) + len(moment.persistent) + len(of_clients)
-    yield service_row(namespace, name, _text(moment.version), owner, count)
-    for held in moment.held.values():
+    of_clients = of_clients_only(snapshot) if snapshot.published else []
+    count = len(snapshot.stored) + len(snapshot.persistent) + len(of_clients)
+    yield service_row(namespace, name, _text(snapshot.version), owner, count)
+    for stored in snapshot.stored.values():
         yield _row(
             namespace,
             name,
-            held.instance,
-            version=_text(held.version),
+            stored.instance,
+            version=_text(stored.version),
             owner=owner,
             # A copy's time is what the owner said of it when it last changed.
-            beat_age_ms=naming.silent_ms(held) if is_ours else None,
-            delete_timeout_ms=held.delete_timeout_ms,
+            beat_age_ms=naming.silent_ms(stored) if is_ours else None,
+            delete_timeout_ms=stored.delete_timeout_ms,
             client=ClientKind.HTTP,
         )
     for instance in of_clients:
         yield _row(namespace, name, instance, client=ClientKind.GRPC)
-    durable_owner = owners.map_srv_durable(name) if moment.persistent else ""
-    for instance in moment.persistent.values():
+    durable_owner = owners.map_srv_durable(name) if snapshot.persistent else ""
+    for instance in snapshot.persistent.values():
         version = durable.version_of(namespace, instance)
         yield _row(
             namespace,

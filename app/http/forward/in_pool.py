@@ -13,7 +13,7 @@ from app.config.settings import Settings
 from app.config.version import NACOS_VERSION
 from app.http.api.answers import NOT_RESPONSIBLE, text_reply
 from app.http.api.call import CLIENT_AGENT, Answer, Call, Cluster, Forward, Reply
-from app.http.api.record import ForwardRecord
+from app.http.api.stats import ForwardStats
 from app.http.forward.member_connections import CONNECTIONS_MAX, MemberConnections
 from app.http.input.forms import URLENCODED
 from distro.clock import SystemClock
@@ -54,7 +54,7 @@ _NOT_EXECUTED_400 = b"receive invalid redirect request"
 log = logging.getLogger(__name__)
 
 
-class _Lane:
+class _MemberPool:
     """One member: its connections, and who may use one."""
 
     def __init__(self, address: str) -> None:
@@ -78,9 +78,9 @@ class Forwarder:
         self._clock = clock or SystemClock()
         self._own_headers = own_headers(cluster.self_address, settings)
         self._under_way = threading.BoundedSemaphore(max(1, settings.http_threads // 2))
-        self._lanes: dict[str, _Lane] = {}
+        self._pools: dict[str, _MemberPool] = {}
         self._lock = threading.Lock()
-        self.record = ForwardRecord()
+        self.stats = ForwardStats()
 
     def forward(self, call: Call, to: Forward, run: Callable[[], Answer]) -> Reply:
         """Return the answer of the member responsible for ``to.tag``, found again while it refuses; 503 when none does.
@@ -88,7 +88,7 @@ class Forwarder:
         ``run`` executes the call here, if this node becomes responsible meanwhile.
         """
         if not self._under_way.acquire(blocking=False):
-            self.record.forward_busy += 1
+            self.stats.forward_busy += 1
             return text_reply(503, "too many calls wait for other members, please try another server")
         try:
             return self._forward(call, to, run)
@@ -98,9 +98,9 @@ class Forwarder:
     def close(self) -> None:
         """Close the connections that are not in use; the others close with their call."""
         with self._lock:
-            lanes, self._lanes = self._lanes, {}
-        for lane in lanes.values():
-            lane.connections.close()
+            pools, self._pools = self._pools, {}
+        for pool in pools.values():
+            pool.connections.close()
 
     def _forward(self, call: Call, to: Forward, run: Callable[[], Answer]) -> Reply:
         deadline_ms = self._clock.monotonic_ms() + FORWARD_MS_MAX
@@ -121,21 +121,21 @@ class Forwarder:
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
                 return self._give_up(member)
-            self.record.forward_held += 1
+            self.stats.forward_held += 1
             self._cluster.wait_for_view(seen, min(left_ms, HOLD_MS) / 1000)
 
     def _ask(
         self, member: str, method: str, target: str, headers: Mapping[str, str], body: bytes | None, deadline_ms: int
     ) -> Reply | None:
         """Return the member's answer; None when it is certain that the member did not execute the call."""
-        lane = self._lane(member)
-        if not lane.slots.acquire(timeout=max(0, deadline_ms - self._clock.monotonic_ms()) / 1000):
+        pool = self._pool_of(member)
+        if not pool.slots.acquire(timeout=max(0, deadline_ms - self._clock.monotonic_ms()) / 1000):
             return None
         try:
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
                 return None
-            status, answer, fields = lane.connections.send(method, target, headers, body, left_ms / 1000)
+            status, answer, fields = pool.connections.send(method, target, headers, body, left_ms / 1000)
         except (NewConnectionError, ConnectTimeoutError):
             return None
         except HTTPError as error:
@@ -143,25 +143,25 @@ class Forwarder:
             log.info("%s to %s was sent and not answered: %s", method, member, error)
             return self._give_up(member)
         finally:
-            lane.slots.release()
+            pool.slots.release()
         if not_executed(status, answer, NOT_RESPONSIBLE in fields):
             return None
-        self.record.forward_answered += 1
+        self.stats.forward_answered += 1
         return Reply(status, answer, fields.get("Content-Type"))
 
     def _give_up(self, member: str) -> Reply:
-        self.record.forward_failed += 1
+        self.stats.forward_failed += 1
         return text_reply(503, f"the responsible member {member} does not answer, please try another server")
 
-    def _lane(self, member: str) -> _Lane:
-        lane = self._lanes.get(member)
-        if lane is not None:
-            return lane
+    def _pool_of(self, member: str) -> _MemberPool:
+        pool = self._pools.get(member)
+        if pool is not None:
+            return pool
         with self._lock:
             known = {one.address for one in self._cluster.members()}
-            for address in self._lanes.keys() - known:
-                self._lanes.pop(address).connections.close()
-            return self._lanes.setdefault(member, _Lane(member))
+            for address in self._pools.keys() - known:
+                self._pools.pop(address).connections.close()
+            return self._pools.setdefault(member, _MemberPool(member))
 
 
 def own_headers(self_address: str, settings: Settings) -> dict[str, str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from app.http.api.answers import NOT_RESPONSIBLE, text_reply
 from app.http.api.call import CHANGE, CLIENT_AGENT, WANTS_CHANGE, Answer, Call, Forward, Reply, Services
-from app.http.api.record import ForwardRecord
+from app.http.api.stats import ForwardStats
 from app.http.forward.in_pool import (
     FORWARD_MS_MAX,
     headers_of,
@@ -41,11 +41,11 @@ Answered = Callable[[Answer], None]
 class LoopForwarder:
     """Owns the connections to the members. Used on the loop's thread only."""
 
-    def __init__(self, services: Services, loop: asyncio.AbstractEventLoop, record: ForwardRecord) -> None:
+    def __init__(self, services: Services, loop: asyncio.AbstractEventLoop, stats: ForwardStats) -> None:
         self._services = services
         self._cluster = services.cluster
         self.loop = loop
-        self.record = record
+        self.stats = stats
         self._own_headers = own_headers(services.cluster.self_address, services.settings)
         self._member_lines = "".join(
             f"{name}: {value}\r\n"
@@ -65,7 +65,7 @@ class LoopForwarder:
         if self._held >= HELD_MAX:
             self._busy(done)
             return
-        _Passage(self, call, to, run, done).go()
+        ForwardedCall(self, call, to, run, done).go()
 
     def ask(
         self, member: str, request: bytes, deadline_s: float, done: Callable[[LinkResult], None], *, own_kind: bool
@@ -105,7 +105,7 @@ class LoopForwarder:
         self._expiring = self.loop.call_later(EXPIRE_S, self._expire)
 
     def _busy(self, done: Answered) -> None:
-        self.record.forward_busy += 1
+        self.stats.forward_busy += 1
         done(text_reply(503, "too many calls wait for other members, please try another server"))
 
     # --- bytes ---------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ class LoopForwarder:
         return f"{call.method} {target} HTTP/1.1\r\n{lines}\r\n".encode("latin-1", "replace") + (body or b"")
 
 
-class _Passage:
+class ForwardedCall:
     """One call on its way to whoever is responsible."""
 
     __slots__ = ("_call", "_deadline_s", "_done", "_forwarder", "_is_held", "_member", "_run", "_to")
@@ -194,7 +194,7 @@ class _Passage:
 
     def _answer(self, result: LinkAnswer) -> None:
         forwarder = self._forwarder
-        forwarder.record.forward_answered += 1
+        forwarder.stats.forward_answered += 1
         content_type = result.headers.get(b"content-type")
         reply = Reply(result.status, result.body, None if content_type is None else content_type.decode("latin-1"))
         change = result.headers.get(_CHANGE)
@@ -225,11 +225,11 @@ class _Passage:
         if left_s <= 0:
             self._give_up()
             return
-        forwarder.record.forward_held += 1
+        forwarder.stats.forward_held += 1
         forwarder._held += 1
         self._is_held = True
         forwarder.loop.call_later(min(left_s, HOLD_S), self.go)
 
     def _give_up(self) -> None:
-        self._forwarder.record.forward_failed += 1
+        self._forwarder.stats.forward_failed += 1
         self._done(text_reply(503, f"the responsible member {self._member} does not answer, please try another server"))

@@ -13,7 +13,7 @@ from typing import Any
 from app.http.api.agents import is_peer
 from app.http.api.answers import error_reply, is_open, refuse_unless_up, text_reply
 from app.http.api.call import ROUTES, Answer, Endpoint, Forward, Reply, Services
-from app.http.api.record import HttpRecord, LagMeter
+from app.http.api.stats import HttpStats, LagMeter
 from app.http.factory import BODY_BYTES_MAX, DISTRO_PATH, INTERNAL_ERROR
 from app.http.forward.beat_sender import BeatSender
 from app.http.forward.on_loop import LoopForwarder
@@ -55,7 +55,7 @@ class HotRoute:
     path: str
 
 
-class Pace:
+class SwitchIntervalGuard:
     """How long a thread that computes keeps the loop's from going on: less while calls are in any pool. Thread-safe.
 
     The loop waits for it several times in each turn. Always short, it would cost a tenth of a registration: each wakes
@@ -81,12 +81,12 @@ class Pace:
 class Pool:
     """Threads for calls that may block, and a bound on how many wait for one. Used on the loop's thread."""
 
-    def __init__(self, name: str, threads: int, room: int, pace: Pace) -> None:
+    def __init__(self, name: str, threads: int, room: int, switch_interval: SwitchIntervalGuard) -> None:
         """``room``: for so many calls, those that a thread works on among them."""
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._room = room
         self._lock = threading.Lock()
-        self._pace = pace
+        self._switch_interval = switch_interval
 
     def put(self, work: Callable[[], None]) -> bool:
         """Have the work done; False when too much waits already."""
@@ -94,7 +94,7 @@ class Pool:
             if not self._room:
                 return False
             self._room -= 1
-        self._pace.add(1)
+        self._switch_interval.add(1)
         self._executor.submit(self._run, work)
         return True
 
@@ -104,7 +104,7 @@ class Pool:
         except Exception:
             log.exception("a request failed in an unforeseen way")
         finally:
-            self._pace.add(-1)
+            self._switch_interval.add(-1)
             with self._lock:
                 self._room += 1
 
@@ -141,15 +141,15 @@ class HttpServer:
         self._address = (settings.host or "0.0.0.0", settings.port)
         self._waiting_reads = tuple((settings.context_path + path).encode() for path in WAITING_READS)
         room = settings.http_threads * (1 + QUEUED_PER_THREAD)
-        pace = Pace()
-        self._people = Pool("http-people", settings.http_threads, room, pace)
-        self._readers = Pool("http-read", min(READ_THREADS, settings.http_threads), room, pace)
-        self._peers = Pool("http-peer", PEER_THREADS, PEER_THREADS * (1 + QUEUED_PER_THREAD), pace)
+        switch_interval = SwitchIntervalGuard()
+        self._people = Pool("http-people", settings.http_threads, room, switch_interval)
+        self._readers = Pool("http-read", min(READ_THREADS, settings.http_threads), room, switch_interval)
+        self._peers = Pool("http-peer", PEER_THREADS, PEER_THREADS * (1 + QUEUED_PER_THREAD), switch_interval)
         self.soon = loop.call_soon
-        self.record: HttpRecord = services.http
-        self._forwarder = LoopForwarder(services, loop, services.forwarder.record)
+        self.stats: HttpStats = services.http
+        self._forwarder = LoopForwarder(services, loop, services.forwarder.stats)
         self._beat_sender = BeatSender(services, self._forwarder)
-        self._lag = LagMeter(self.record)
+        self._lag = LagMeter(self.stats)
         self.draining = False
         self.now_s = loop.time()
         self.date = b""
@@ -160,15 +160,15 @@ class HttpServer:
 
     def opened(self, connection: HttpConnection) -> bool:
         if len(self._connections) >= self._connections_max:
-            self.record.connections_refused += 1
+            self.stats.connections_refused += 1
             return False
         self._connections.add(connection)
-        self.record.connections = len(self._connections)
+        self.stats.connections = len(self._connections)
         return True
 
     def closed(self, connection: HttpConnection) -> None:
         self._connections.discard(connection)
-        self.record.connections = len(self._connections)
+        self.stats.connections = len(self._connections)
 
     def body_bytes_max(self, target: bytes, remote_ip: str) -> int:
         if target.startswith(self._distro_path) and self._services.cluster.is_listed(remote_ip):
@@ -182,7 +182,7 @@ class HttpServer:
         return True
 
     def log_refused(self, remote_ip: str, status: int, text: str) -> None:
-        self.record.requests_refused += 1
+        self.stats.requests_refused += 1
         log.debug("a request of %s is refused with %d: %s", remote_ip, status, text)
 
     def drain(self, *, idle: bool = True) -> int:
@@ -255,9 +255,9 @@ class HttpServer:
         run = WsgiRun(self._app, connection, request, self._loop.call_soon_threadsafe)
         environ = make_environ(connection, request, self._address)
         if pool.put(lambda: run.run(environ)):
-            self.record.pooled += 1
+            self.stats.pooled += 1
             return None
-        self.record.pool_full += 1
+        self.stats.pool_full += 1
         return text_reply(503, "too many requests are under way, please try another server")
 
     def _pool_of(self, connection: HttpConnection, request: Request) -> Pool:

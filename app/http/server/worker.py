@@ -15,7 +15,7 @@ from gunicorn.arbiter import Arbiter
 from gunicorn.workers.base import Worker
 
 from app.config.settings import SettingError
-from app.http.api.call import LoopDoor
+from app.http.api.call import LoopFrontend
 from app.http.server.connection import HttpConnection
 from app.http.server.server import HttpServer, services_of
 
@@ -31,7 +31,7 @@ nobody is answered. Its objects form no cycles (a test counts), so they go when 
 requests leave behind are young, and found by the collections of the young.
 """
 NOTIFY_S = 1.0
-FAREWELL_S = 0.25
+CLOSE_NOTICE_S = 0.25
 """The other members are told at once that this one goes."""
 DRAIN_POLL_S = 0.02
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGQUIT)
@@ -76,7 +76,7 @@ class LoopWorker(Worker):
 
     async def _serve(self) -> None:
         services = services_of(self.wsgi)
-        await self._start(services.loop_doors)
+        await self._start(services.loop_frontends)
         server = HttpServer(self.wsgi, services, self.loop, self.cfg.worker_connections)
         listening: list[Any] = [
             await self.loop.create_server(
@@ -97,27 +97,27 @@ class LoopWorker(Worker):
                 continue
         # What is on its way is answered, that this node goes: who passes a write on to it then asks the next owner,
         # while of a connection that is cut it could not know what became of the write.
-        for door in services.loop_doors:
-            door.leave()
+        for frontend in services.loop_frontends:
+            frontend.leave()
         server.drain(idle=False)
-        await asyncio.sleep(FAREWELL_S)
+        await asyncio.sleep(CLOSE_NOTICE_S)
         # The sockets themselves, too: whoever comes now should hear at once that nobody listens.
         for one in (*listening, *self.sockets):
             one.close()
         await self._drain(server)
-        for door in services.loop_doors:
-            await door.stop()
+        for frontend in services.loop_frontends:
+            await frontend.stop()
         server.stop()
 
-    async def _start(self, doors: Sequence[LoopDoor]) -> None:
+    async def _start(self, frontends: Sequence[LoopFrontend]) -> None:
         """Open the other doors; a node that cannot ends gunicorn too."""
         try:
-            for door in doors:
-                await door.start()
+            for frontend in frontends:
+                await frontend.start()
         except SettingError as error:
             log.error("%s", error)
-            for door in doors:
-                await door.stop()
+            for frontend in frontends:
+                await frontend.stop()
             sys.exit(Arbiter.APP_LOAD_ERROR)
 
     def _on_signal(self, number: int, handler: Any, ended: asyncio.Event) -> None:

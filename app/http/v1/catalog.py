@@ -78,14 +78,14 @@ def instances_json(services: Services, view: ServiceView, page: Iterable[Instanc
     listed = []
     for one in page:
         if one.ephemeral:
-            heard_ms = now_ms - ages.get(one.key, 0)
+            last_confirmed_ms = now_ms - ages.get(one.key, 0)
         else:
-            heard_ms = services.durable.set_at_ms(view.namespace, view.full_name, one.key) or now_ms
-        listed.append(_instance(one, heard_ms))
+            last_confirmed_ms = services.durable.set_at_ms(view.namespace, view.full_name, one.key) or now_ms
+        listed.append(_instance(one, last_confirmed_ms))
     return listed
 
 
-def _instance(one: Instance, heard_ms: int) -> dict[str, Any]:
+def _instance(one: Instance, last_confirmed_ms: int) -> dict[str, Any]:
     """An instance with all its fields but those that are null. Source: Nacos 1.4.1 Instance, as Jackson writes it."""
     fields = {
         "instanceId": one.instance_id,
@@ -98,7 +98,7 @@ def _instance(one: Instance, heard_ms: int) -> dict[str, Any]:
         "clusterName": one.cluster_name,
         "serviceName": one.service_name,
         "metadata": shown(one.metadata),
-        "lastBeat": heard_ms,
+        "lastBeat": last_confirmed_ms,
         "marked": one.marked,
         "app": one.app,
         **derived_fields(one),

@@ -131,12 +131,12 @@ def _taken(fields: dict[str, str]) -> Shown:
 def push_state(call: Call, services: Services) -> Answer:
     """How pushes went. Shape: succeed, total, ratio, with ``detail`` data (what is not acknowledged), reset."""
     values = load(_PUSH_STATE, parameter_values(call.parameters))
-    record, waiting = services.push.state(reset=values["reset"])
-    succeeded = record.total - record.failed - record.too_large
+    stats, waiting = services.push.state(reset=values["reset"])
+    succeeded = stats.total - stats.failed - stats.too_large
     state: dict[str, Any] = {
         "succeed": succeeded,
-        "total": record.total,
-        "ratio": succeeded / record.total if record.total else 0,
+        "total": stats.total,
+        "ratio": succeeded / stats.total if stats.total else 0,
     }
     if values["detail"]:
         state["data"] = [

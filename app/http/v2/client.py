@@ -12,7 +12,7 @@ from app.http.input.params import namespace_of, service_of
 from app.http.v2.envelope import ResultCode, ResultError, require, result, result_route
 from app.naming.clients.client_model import Client
 from app.naming.model.keys import group_of, short_name_of
-from app.naming.model.model import Instance, ServiceMoment
+from app.naming.model.model import Instance, ServiceSnapshot
 
 PATH = "/v2/ns/client"
 GRPC = "GRPC"
@@ -21,7 +21,7 @@ GRPC = "GRPC"
 @result_route("GET", f"{PATH}/list")
 def list_clients(call: Call, services: Services) -> Answer:
     """The ids of all clients, those that are connected to other members too."""
-    ids = {_id_of(one) for moment in services.naming.moments() for one in _of_http(moment)}
+    ids = {_id_of(one) for snapshot in services.naming.snapshots() for one in _of_http(snapshot)}
     return result([*services.clients.ids(), *sorted(ids)])
 
 
@@ -57,7 +57,9 @@ def published(call: Call, services: Services) -> Answer:
     if client is not None:
         found = [(*key, one) for key, said in list(client.published.items()) for one in said.instances.values()]
     else:
-        found = [(moment.namespace, moment.full_name, one) for moment, one in _published_over_http(services, client_id)]
+        found = [
+            (snapshot.namespace, snapshot.full_name, one) for snapshot, one in _published_over_http(services, client_id)
+        ]
         if not found:
             raise _unknown(client_id)
     return result([{**_names(space, name), "registeredInstance": _place(one)} for space, name, one in found])
@@ -79,11 +81,11 @@ def publishers(call: Call, services: Services) -> Answer:
     """Who publishes a service. Shape of data: clientId, ip, port of each instance, or of those at an address."""
     require(call, "serviceName")
     namespace, name = namespace_of(call.parameters), service_of(call.parameters)
-    moment = services.naming.moment(namespace, name)
+    snapshot = services.naming.snapshot(namespace, name)
     found: list[tuple[str, Instance]] = []
-    if moment is not None:
-        found = [(_id_of(one), one) for one in _of_http(moment)]
-        found += [(client_id, one) for client_id, said in moment.published.items() for one in said.instances.values()]
+    if snapshot is not None:
+        found = [(_id_of(one), one) for one in _of_http(snapshot)]
+        found += [(client_id, one) for client_id, said in snapshot.published.items() for one in said.instances.values()]
     return result(
         [
             {"clientId": client_id, "ip": one.ip, "port": one.port}
@@ -123,18 +125,21 @@ def _is_asked_for(call: Call, ip: str, port: int) -> bool:
     return wanted_ip in ("", ip) and wanted_port in ("", str(port))
 
 
-def _of_http(moment: ServiceMoment) -> Iterator[Instance]:
-    yield from (held.instance for held in moment.held.values())
-    yield from moment.persistent.values()
+def _of_http(snapshot: ServiceSnapshot) -> Iterator[Instance]:
+    yield from (stored.instance for stored in snapshot.stored.values())
+    yield from snapshot.persistent.values()
 
 
 def _id_of(one: Instance) -> str:
     return f"{one.ip}:{one.port}#{'true' if one.ephemeral else 'false'}"
 
 
-def _published_over_http(services: Services, client_id: str) -> Iterator[tuple[ServiceMoment, Instance]]:
+def _published_over_http(services: Services, client_id: str) -> Iterator[tuple[ServiceSnapshot, Instance]]:
     return (
-        (moment, one) for moment in services.naming.moments() for one in _of_http(moment) if _id_of(one) == client_id
+        (snapshot, one)
+        for snapshot in services.naming.snapshots()
+        for one in _of_http(snapshot)
+        if _id_of(one) == client_id
     )
 
 

@@ -108,7 +108,7 @@ Number = Callable[[], int]
 """Gives a number that no instance has yet."""
 
 
-def numbers(client_id: str, revision: int, wall_ms: int) -> Number:
+def id_allocator(client_id: str, revision: int, wall_ms: int) -> Number:
     """Numbers for the ids of instances that want one: they rise with time, and differ by client and change."""
     seed = wall_ms << _MEMBER_BITS + _SEQUENCE_BITS | (sum(client_id.encode()) % (1 << _MEMBER_BITS)) << _SEQUENCE_BITS
     left = iter(range(seed + revision % (1 << _SEQUENCE_BITS), 1 << 128))

@@ -13,10 +13,10 @@ from app.naming.clients.client_model import (
     Client,
     ClientBounds,
     check_legal,
+    id_allocator,
     instance_of,
     instances_of,
     is_client_id,
-    numbers,
 )
 from app.naming.clients.client_model import ClientInfo as ClientInfo
 from app.naming.clients.client_model import ServiceKey as ServiceKey
@@ -182,7 +182,7 @@ class Clients:
         wall_ms = max(self._wall_ms(), 0)
 
         def make(client: Client) -> dict[str, Instance]:
-            made = instance_of(command, numbers(client_id, client.revision, wall_ms), self._shared)
+            made = instance_of(command, id_allocator(client_id, client.revision, wall_ms), self._shared)
             return {made.key: made}
 
         self._put_native(client_id, (command.namespace, command.service), make, wall_ms, batch=False)
@@ -205,7 +205,7 @@ class Clients:
         own = [one._replace(namespace=key[0], service=service) for one in commands]
 
         def make(client: Client) -> dict[str, Instance]:
-            return instances_of(own, numbers(client_id, client.revision, wall_ms), self._shared)
+            return instances_of(own, id_allocator(client_id, client.revision, wall_ms), self._shared)
 
         self._put_native(client_id, key, make, wall_ms, batch=True)
 
@@ -342,5 +342,5 @@ def _check_kind(full_name: str, service: Service | None) -> None:
     Raises:
         InvalidParam: with the words of Nacos 2.2.3 EphemeralClientOperationServiceImpl.
     """
-    if service is not None and service.persistent and not service.held and not service.published:
+    if service is not None and service.persistent and not service.stored and not service.published:
         raise InvalidParam(f"Current service {full_name} is persistent service, can't register ephemeral instance.")

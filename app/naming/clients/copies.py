@@ -24,7 +24,7 @@ from distro.types import Version
 
 EXPIRY_MS = 180_000
 """A copy that nobody confirmed for longer goes. Source: Nacos 2.2.3, nacos.naming.client.expired.time."""
-HEARSAY_MS = 15_000
+UNCONFIRMED_MS = 15_000
 """Three rounds in which its member should have confirmed a client that another one told of."""
 EXPIRY_INTERVAL_MS = 5_000
 """So often all copies are looked at; those of a run that is over go at once. Source: the same."""
@@ -41,13 +41,13 @@ class Removal:
 
 
 @dataclass(frozen=True, slots=True)
-class ClientMoment:
+class ClientSnapshot:
     """What is known of a client at one moment; ``state`` None: it is gone."""
 
     version: Version
     info: ClientInfo | None
     state: ClientState | None
-    hearsay: bool = False
+    unconfirmed: bool = False
     """Told by another than the client's member: it goes soon, unless that one confirms it."""
 
 
@@ -91,27 +91,27 @@ class ReplicatedClients(Clients):
         removed = {client_id: one.version for client_id, one in self._removals.copy().items()}
         return removed | {client_id: one.version for client_id, one in self._clients.copy().items()}
 
-    def moment(self, client_id: str) -> ClientMoment | None:
+    def snapshot(self, client_id: str) -> ClientSnapshot | None:
         """All that is known of a client at one moment."""
         with self._lock:
             client = self._clients.get(client_id)
             if client is not None:
                 state = ClientState(client_id, client.revision, client.published.copy())
-                return ClientMoment(client.version, client.info, state)
+                return ClientSnapshot(client.version, client.info, state)
             removal = self._removals.get(client_id)
-            return ClientMoment(removal.version, None, None) if removal else None
+            return ClientSnapshot(removal.version, None, None) if removal else None
 
     def is_removed(self, client_id: str) -> bool:
         return client_id in self._removals
 
-    def is_spent(self, client_id: str, now_ms: int) -> bool:
+    def is_forgettable(self, client_id: str, now_ms: int) -> bool:
         """Whether it is a removal that was remembered for long enough."""
         removal = self._removals.get(client_id)
         return removal is not None and now_ms - removal.at_ms > self._keep_ms
 
     # --- what peers say ---------------------------------------------------------------------------
 
-    def take(self, moment: ClientMoment, client_id: str, expected: Version | None) -> bool:
+    def take(self, snapshot: ClientSnapshot, client_id: str, expected: Version | None) -> bool:
         """Put what a peer says of a client in the place of what is held, if that is still ``expected``.
 
         Services that are new or others than before are published, those that it no longer names are taken back.
@@ -127,26 +127,26 @@ class ReplicatedClients(Clients):
             client = self._clients.get(client_id)
             if client is not None and client.native:
                 raise InvalidParam(f"client {client_id} is connected here")
-            if moment.state is None:
-                self._remember(client_id, moment.version)
+            if snapshot.state is None:
+                self._remember(client_id, snapshot.version)
                 if client is not None:
                     events = self._drop(client)
             else:
-                events = self._upgrade(client, moment, moment.state)
+                events = self._upgrade(client, snapshot, snapshot.state)
         self._tell(events)
         return True
 
-    def _upgrade(self, client: Client | None, moment: ClientMoment, state: ClientState) -> list[Event]:
+    def _upgrade(self, client: Client | None, snapshot: ClientSnapshot, state: ClientState) -> list[Event]:
         """Called under the lock."""
         client_id, now_ms = state.client_id, self._now_ms()
         if client is None:
             self._check_room()
-            client = Client(moment.info or info_of(client_id), native=False, now_ms=now_ms, version=moment.version)
+            client = Client(snapshot.info or info_of(client_id), native=False, now_ms=now_ms, version=snapshot.version)
             self._clients[client_id] = client
             self._removals.pop(client_id, None)
-        client.revision, client.version = state.revision, moment.version
-        client.renewed_ms = now_ms - max(self._expiry_ms - HEARSAY_MS, 0) if moment.hearsay else now_ms
-        self._writers.add(moment.version.writer)
+        client.revision, client.version = state.revision, snapshot.version
+        client.renewed_ms = now_ms - max(self._expiry_ms - UNCONFIRMED_MS, 0) if snapshot.unconfirmed else now_ms
+        self._writers.add(snapshot.version.writer)
         events: list[Event] = []
         for key in [key for key in client.published if key not in state.publications]:
             self._take(client, key)
@@ -197,7 +197,7 @@ class ReplicatedClients(Clients):
 
     # --- removals ---------------------------------------------------------------------------------
 
-    def bury(self, client_id: str, seen: Version) -> bool:
+    def add_tombstone(self, client_id: str, seen: Version) -> bool:
         """Note that a client is gone of which this member is the one to know; False when it is not, or was noted.
 
         ``seen`` is what somebody still holds of it: the removal comes after that.

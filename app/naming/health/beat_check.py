@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TypeVar
 
 from app.naming.model.events import Event, HealthChanged, InstancesChanged, Origin, ServiceChanged
-from app.naming.model.model import NEVER_MS, NOT_DUE_MS, Held, Service
+from app.naming.model.model import NEVER_MS, NOT_DUE_MS, Service, StoredInstance
 from app.naming.registry.registry import Registry
 from distro.types import NO_VERSION
 
@@ -33,14 +33,14 @@ SERVICES_PER_UNIT = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class HealthCheckGate:
     """Whether and for which services this node may judge now."""
 
-    may_judge: bool
+    may_check: bool
     confirmed_ms: int
     """When a report to another member last got through; now, for a node without others."""
     responsible: Callable[[str], bool]
-    forget_spent: bool = False
+    forget_unneeded: bool = False
     """Nobody else is there to agree on what may be forgotten."""
 
 
@@ -63,31 +63,31 @@ class BeatCheck:
         self._expire = expire
         self._expected_ms: int | None = None
         self._pauses: list[tuple[int, int]] = []
-        self._forgets_spent = False
+        self._forgets_unneeded = False
         self._round: Iterator[None] | None = None
         """Under way, and since when; what it goes by is asked anew for each of its slices."""
         self._began_ms = 0
         self._now_ms = 0
         self._units_left = 0
         self._spread_units = 0
-        self._may_judge = False
+        self._may_check = False
         self._responsible: Callable[[str], bool] = lambda _name: False
 
-    def tick(self, now_ms: int, judgement: Callable[[], Judgement]) -> int:
+    def tick(self, now_ms: int, ask_gate: Callable[[], HealthCheckGate]) -> int:
         """Do a slice of a round; return when to come again, which is at once when the round is not over.
 
-        A late call gives every instance the delay (R9). ``judgement`` is asked after the delay was noticed, and may
+        A late call gives every instance the delay (R9). ``ask_gate`` is asked after the delay was noticed, and may
         then refuse until a report got through.
         """
         self._notice_pause(now_ms)
-        verdict = judgement()
-        may_judge = verdict.may_judge and not (self._pauses and verdict.confirmed_ms < self._pauses[-1][0])
-        if (may_judge and not self._may_judge) or (verdict.forget_spent and not self._forgets_spent):
-            self._look_at_all()  # no service waited for what it was not time for
-        self._now_ms, self._may_judge = now_ms, may_judge
-        self._responsible, self._forgets_spent = verdict.responsible, verdict.forget_spent
+        gate = ask_gate()
+        may_check = gate.may_check and not (self._pauses and gate.confirmed_ms < self._pauses[-1][0])
+        if (may_check and not self._may_check) or (gate.forget_unneeded and not self._forgets_unneeded):
+            self._check_all_again()  # no service waited for what it was not time for
+        self._now_ms, self._may_check = now_ms, may_check
+        self._responsible, self._forgets_unneeded = gate.responsible, gate.forget_unneeded
         if self._round is None:
-            self._began_ms, self._round = now_ms, self._look_around()
+            self._began_ms, self._round = now_ms, self._check_round()
         self._units_left = UNITS_PER_SLICE
         self._expected_ms = now_ms + self._interval_ms  # should this slice fail
         try:
@@ -107,9 +107,9 @@ class BeatCheck:
             self._pauses.append((now_ms, now_ms - self._expected_ms))
             if len(self._pauses) > PAUSES_REMEMBERED:
                 del self._pauses[:-PAUSES_REMEMBERED]
-                self._look_at_all()  # the forgotten one counts for silence again
+                self._check_all_again()  # the forgotten one counts for silence again
 
-    def _look_at_all(self) -> None:
+    def _check_all_again(self) -> None:
         for service in self._registry.services():
             self._registry.expect(service, 0)
 
@@ -131,33 +131,33 @@ class BeatCheck:
         self._units_left -= units
         return self._units_left <= 0
 
-    def _look_around(self) -> Iterator[None]:
+    def _check_round(self) -> Iterator[None]:
         services = self._registry.services()
         step = UNITS_PER_SLICE * SERVICES_PER_UNIT
         for start in range(0, len(services), step):
             now_ms = self._now_ms
             part = services[start : start + step]
             for service in [one for one in part if one.due_ms <= now_ms]:
-                if not self._glance_at(service):
-                    yield from self._look_at(service)
+                if not self._quick_check(service):
+                    yield from self._full_check(service)
                     self._units_left -= UNITS_PER_SERVICE
                 if self._units_left <= 0:
                     yield
             if self._is_full(len(part) // SERVICES_PER_UNIT):
                 yield
 
-    def _glance_at(self, service: Service) -> bool:
+    def _quick_check(self, service: Service) -> bool:
         """Whether all that there is to see is that everybody beats: so it is with nearly all, and quickly found out."""
-        was_due_ms, revision, held = service.due_ms, service.revision, service.held
-        size = len(held)
-        if not 0 < size <= UNITS_AT_ONCE_MAX or not was_due_ms or service.tombstones or service.ghosts:
+        was_due_ms, revision, stored = service.due_ms, service.revision, service.stored
+        size = len(stored)
+        if not 0 < size <= UNITS_AT_ONCE_MAX or not was_due_ms or service.tombstones or service.retained:
             return False
-        if not self._may_judge or service.version.writer != self._registry.writer:
+        if not self._may_check or service.version.writer != self._registry.writer:
             return False
-        service.due_ms = NOT_DUE_MS  # first, as in ``_look_at``
+        service.due_ms = NOT_DUE_MS  # first, as in ``_full_check``
         try:
-            oldest_ms = min([one.beat_ms for one in held.values()])
-            due_ms = max(oldest_ms, service.claimed_ms) + service.patience_ms + 1
+            oldest_ms = min([one.beat_ms for one in stored.values()])
+            due_ms = max(oldest_ms, service.claimed_ms) + service.shortest_timeout_ms + 1
         except (RuntimeError, ValueError):  # the mapping changed its size, or is empty now
             due_ms = was_due_ms
         seen = due_ms > self._now_ms and service.revision == revision
@@ -165,17 +165,17 @@ class BeatCheck:
         self._units_left -= size + UNITS_PER_SERVICE
         return seen
 
-    def _look_at(self, service: Service) -> Slices[None]:
+    def _full_check(self, service: Service) -> Slices[None]:
         """Do what is due there, and note when there will be something again."""
         due_ms = was_due_ms = service.due_ms
         # First: what changes from here on lowers it again, and what changed before is seen below.
         service.due_ms = NOT_DUE_MS
         try:
             next_ms = self._tidy(service)
-            if service.held and self._may_judge and service.version.writer == self._registry.writer:
+            if service.stored and self._may_check and service.version.writer == self._registry.writer:
                 if self._responsible(service.full_name):
-                    judged_ms = yield from self._judge(service)
-                    next_ms = min(next_ms, judged_ms if was_due_ms else self._spread(service, judged_ms))
+                    checked_ms = yield from self._check_instances(service)
+                    next_ms = min(next_ms, checked_ms if was_due_ms else self._spread(service, checked_ms))
                 else:
                     next_ms = was_due_ms  # another member has yet to claim it, or it is ours again at any moment
             due_ms = next_ms
@@ -187,43 +187,45 @@ class BeatCheck:
         at the same second for ever."""
         if due_ms == NOT_DUE_MS:
             return due_ms
-        self._spread_units += len(service.held) + UNITS_PER_SERVICE
+        self._spread_units += len(service.stored) + UNITS_PER_SERVICE
         turn = self._spread_units // UNITS_PER_TURN % TURNS
         return due_ms - max(due_ms - self._now_ms, 0) * turn // TURNS
 
     def _tidy(self, service: Service) -> int:
         """Forget what has been remembered for long enough; return when to come again for it."""
         now_ms, due_ms = self._now_ms, NOT_DUE_MS
-        if service.ghosts:
-            if self._registry.lay_ghosts(service, now_ms):
+        if service.retained:
+            if self._registry.drop_retained(service, now_ms):
                 self._publish(ServiceChanged(service.namespace, service.full_name))
             else:
-                due_ms = service.ghosts_until_ms
+                due_ms = service.retained_until_ms
         if service.tombstones:
             due_ms = min(due_ms, self._registry.prune_tombstones(service, now_ms))
         if service.version == NO_VERSION and not service.published:
             due_ms = min(due_ms, self._registry.drop_bare(service, now_ms))
-        if self._forgets_spent and not service.held and service.version != NO_VERSION:
-            if self._registry.is_spent(service.key, now_ms):
+        if self._forgets_unneeded and not service.stored and service.version != NO_VERSION:
+            if self._registry.is_forgettable(service.key, now_ms):
                 self._registry.forget(service.key)
                 self._publish(InstancesChanged(service.key, Origin.PEER))
             elif not service.tombstones:
-                due_ms = min(due_ms, self._registry.spent_ms(service))
+                due_ms = min(due_ms, self._registry.forgettable_at_ms(service))
         return due_ms
 
     # --- a service's instances --------------------------------------------------------------------
 
-    def _judge(self, service: Service) -> Slices[int]:
+    def _check_instances(self, service: Service) -> Slices[int]:
         """Judge who fell silent; return when the next one may."""
-        since_ms = max(min((yield from self._looks(service, _oldest_beat_ms))), service.claimed_ms)
-        due_ms = since_ms + service.patience_ms + 1
+        since_ms = max(min((yield from self._in_slices(service, _oldest_beat_ms))), service.claimed_ms)
+        due_ms = since_ms + service.shortest_timeout_ms + 1
         if due_ms > self._now_ms:
             return due_ms
         due_ms, changed = NOT_DUE_MS, False
-        for late, next_ms in (yield from self._looks(service, lambda helds: self._late(service, helds))):
+        for late, next_ms in (
+            yield from self._in_slices(service, lambda stored_instances: self._late(service, stored_instances))
+        ):
             due_ms = min(due_ms, next_ms)
-            for held, beat_ms in late:
-                if self._may_judge and self._act(service, held, beat_ms):
+            for stored, beat_ms in late:
+                if self._may_check and self._act(service, stored, beat_ms):
                     changed = True
                 else:
                     due_ms = self._now_ms  # it was heard of just now, or this process stood still meanwhile
@@ -238,61 +240,65 @@ class BeatCheck:
             self._publish(InstancesChanged(service.key, Origin.LOCAL))
         return False
 
-    def _looks(self, service: Service, look: Callable[[Iterable[Held]], T]) -> Slices[list[T]]:
+    def _in_slices(self, service: Service, look: Callable[[Iterable[StoredInstance]], T]) -> Slices[list[T]]:
         """What ``look`` makes of a service's instances, all of those who were there all the time, in slices.
 
         They are looked at in place; a copy costs as much again, and is made only when somebody comes or goes meanwhile.
         """
         revision, made = service.revision, list[T]()
         with suppress(RuntimeError):  # the mapping changed its size, and the service its revision
-            yield from self._parts(service.held.values(), look, made)
+            yield from self._parts(service.stored.values(), look, made)
         if revision != service.revision:
             made.clear()
-            yield from self._parts(list(service.held.values()), look, made)
+            yield from self._parts(list(service.stored.values()), look, made)
         return made
 
-    def _parts(self, helds: Collection[Held], look: Callable[[Iterable[Held]], T], made: list[T]) -> Iterator[None]:
-        size = len(helds)
+    def _parts(
+        self, stored_instances: Collection[StoredInstance], look: Callable[[Iterable[StoredInstance]], T], made: list[T]
+    ) -> Iterator[None]:
+        size = len(stored_instances)
         if size <= UNITS_PER_SLICE:
-            made.append(look(helds))
+            made.append(look(stored_instances))
             if self._is_full(size):
                 yield
             return
-        left = iter(helds)
+        left = iter(stored_instances)
         for _ in range(0, size, UNITS_PER_SLICE):
             made.append(look(islice(left, UNITS_PER_SLICE)))
             if self._is_full(UNITS_PER_SLICE):
                 yield
 
-    def _late(self, service: Service, helds: Iterable[Held]) -> tuple[list[tuple[Held, int]], int]:
+    def _late(
+        self, service: Service, stored_instances: Iterable[StoredInstance]
+    ) -> tuple[list[tuple[StoredInstance, int]], int]:
         """Who was silent for too long, with the last beat as seen, and when the next of the others may be."""
         now_ms, claimed_ms = self._now_ms, service.claimed_ms
         resumed_ms = self._pauses[-1][0] if self._pauses else NEVER_MS
         late, due_ms = [], NOT_DUE_MS
-        for held in helds:
-            instance = held.instance
+        for stored in stored_instances:
+            instance = stored.instance
             if instance.marked or not instance.ephemeral:
                 continue
             if instance.healthy:
-                wait_ms = held.patience_ms if self._expire else instance.beat_timeout_ms
+                wait_ms = stored.shortest_timeout_ms if self._expire else instance.beat_timeout_ms
             elif self._expire:
                 wait_ms = instance.delete_timeout_ms
             else:
                 continue
-            beat_ms = held.beat_ms
+            beat_ms = stored.beat_ms
             since_ms = max(beat_ms, claimed_ms)
             end_ms = since_ms + wait_ms + 1
             if since_ms < resumed_ms:
                 end_ms += self._paused_ms(since_ms)
             if end_ms <= now_ms:
-                late.append((held, beat_ms))
+                late.append((stored, beat_ms))
             elif end_ms < due_ms:
                 due_ms = end_ms
         return late, due_ms
 
-    def _act(self, service: Service, held: Held, beat_ms: int) -> bool:
+    def _act(self, service: Service, stored: StoredInstance, beat_ms: int) -> bool:
         """Do what is due to an instance that was silent for too long, unless it was heard of since ``beat_ms``."""
-        now_ms, instance = self._now_ms, held.instance
+        now_ms, instance = self._now_ms, stored.instance
         key, silent_ms = instance.key, self._silent_ms(service, beat_ms, now_ms)
         if silent_ms > instance.delete_timeout_ms and self._expire:
             done = self._registry.remove(service.namespace, service.full_name, key, now_ms, beat_ms) is not None
@@ -307,5 +313,5 @@ class BeatCheck:
         return done
 
 
-def _oldest_beat_ms(helds: Iterable[Held]) -> int:
-    return min([held.beat_ms for held in helds], default=NOT_DUE_MS)
+def _oldest_beat_ms(stored_instances: Iterable[StoredInstance]) -> int:
+    return min([stored.beat_ms for stored in stored_instances], default=NOT_DUE_MS)

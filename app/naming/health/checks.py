@@ -95,8 +95,8 @@ class CheckBoard:
                 continue
             checks = _checks_of(cluster)
             plan.pending = len(checks)
-            held = {one.instance_key for one in checks}
-            plan.in_a_row = {key: count for key, count in plan.in_a_row.items() if key in held}
+            stored = {one.instance_key for one in checks}
+            plan.in_a_row = {key: count for key, count in plan.in_a_row.items() if key in stored}
             due.extend(checks)
         self._plans = seen
         return due

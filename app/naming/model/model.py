@@ -1,13 +1,16 @@
-"""What a service is made of. Values are frozen; only ``Held`` and ``Service`` change, in place and by the registry."""
+"""What a service is made of.
+
+Values are frozen; only ``StoredInstance`` and ``Service`` change, in place and by the registry.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from app.naming.model.id_allocator import IdAllocator
 from app.naming.model.keys import DEFAULT_CLUSTER, datum_key, instance_key
 from app.naming.model.meta import NO_META, ServiceMeta
 from app.naming.model.meta import NO_METADATA as NO_METADATA
 from app.naming.model.meta import Metadata as Metadata
-from app.naming.model.numbers import FreeNumbers
 from distro.types import NO_VERSION, Version
 from distro.value import value
 
@@ -15,7 +18,7 @@ BEAT_INTERVAL_MS = 5_000
 BEAT_TIMEOUT_MS = 15_000
 DELETE_TIMEOUT_MS = 30_000
 """Source of the three: Nacos 1.4.1 Constants."""
-PATIENCE_MS = min(BEAT_TIMEOUT_MS, DELETE_TIMEOUT_MS)
+SHORTEST_TIMEOUT_MS = min(BEAT_TIMEOUT_MS, DELETE_TIMEOUT_MS)
 WEIGHT_MAX = 10_000.0
 WEIGHT_POSITIVE_MIN = 0.01
 PRESERVED_BEAT_INTERVAL = "preserved.heart.beat.interval"
@@ -80,32 +83,32 @@ NOT_DUE_MS = 1 << 60
 """No moment is known at which there is anything to do."""
 
 
-class Held:
+class StoredInstance:
     """An instance as a member holds it. ``beat_ms`` is stored in place, without the lock: one word, last one wins.
 
     There are a million of these: what follows from the instance is computed, not kept, but for what each beat needs.
 
-    ``version`` is that of its last change; ``said`` that of the last one which its client or an operator asked for, so
-    without changes of health that a judge found. At ``heard_ms`` it lived for certain: a copy may have been under way
-    for long, so its ``beat_ms`` is good enough to judge by, in the instance's favour, but proves nothing against a
-    removal.
+    ``version`` is that of its last change; ``client_version`` that of the last change which its client or an operator
+    asked for, so without changes of health that a health check found. At ``last_confirmed_ms`` the instance lived for
+    certain: a copy may have been under way for long, so its ``beat_ms`` is good enough for a health check, in the
+    instance's favour, but proves nothing against a removal.
     """
 
-    __slots__ = ("beat_ms", "heard_ms", "instance", "said", "usual", "version")
+    __slots__ = ("beat_ms", "client_version", "instance", "last_confirmed_ms", "usual", "version")
 
     def __init__(
         self,
         instance: Instance,
         version: Version,
         beat_ms: int,
-        said: Version | None = None,
-        heard_ms: int | None = None,
+        client_version: Version | None = None,
+        last_confirmed_ms: int | None = None,
     ) -> None:
         self.instance = instance
         self.version = version
-        self.said = version if said is None else said
+        self.client_version = version if client_version is None else client_version
         self.beat_ms = beat_ms
-        self.heard_ms = beat_ms if heard_ms is None else heard_ms
+        self.last_confirmed_ms = beat_ms if last_confirmed_ms is None else last_confirmed_ms
         self.usual = instance.healthy and not (instance.metadata and PRESERVED_BEAT_INTERVAL in instance.metadata)
         """Healthy, and beats as often as others: all that a beat asks of it, kept where the beat is stored."""
 
@@ -118,10 +121,10 @@ class Held:
         return self.instance.delete_timeout_ms
 
     @property
-    def patience_ms(self) -> int:
+    def shortest_timeout_ms(self) -> int:
         """For so long it may be silent before its judge has anything to do."""
         if not self.instance.metadata:
-            return PATIENCE_MS
+            return SHORTEST_TIMEOUT_MS
         return min(self.instance.beat_timeout_ms, self.instance.delete_timeout_ms)
 
 
@@ -168,18 +171,18 @@ class Service:
         "dropped",
         "due_ms",
         "full_name",
-        "ghosts",
-        "ghosts_until_ms",
-        "held",
         "hidden",
+        "id_allocator",
         "key",
         "meta",
         "namespace",
-        "numbers",
-        "patience_ms",
         "persistent",
         "published",
+        "retained",
+        "retained_until_ms",
         "revision",
+        "shortest_timeout_ms",
+        "stored",
         "tombstones",
         "version",
         "view",
@@ -189,7 +192,7 @@ class Service:
         self.namespace = namespace
         self.full_name = full_name
         self.key = datum_key(namespace, full_name)
-        self.held: dict[str, Held] = {}
+        self.stored: dict[str, StoredInstance] = {}
         self.tombstones: dict[str, Tombstone] = {}
         self.version: Version = NO_VERSION
         self.revision = 0
@@ -202,12 +205,12 @@ class Service:
 
         Whatever may bring it nearer lowers this under the lock, after the change itself.
         """
-        self.patience_ms = NOT_DUE_MS
+        self.shortest_timeout_ms = NOT_DUE_MS
         """No instance has a shorter time-out than this."""
         self.clusters: set[str] = set()
-        self.ghosts: dict[str, Instance] = {}
+        self.retained: dict[str, Instance] = {}
         """Instances that vanished without anybody having removed them: still shown, until this is certain."""
-        self.ghosts_until_ms = 0
+        self.retained_until_ms = 0
         self.dropped = False
         """Removed by its own call: it is hidden as soon as nothing is in it."""
         self.hidden = False
@@ -218,25 +221,25 @@ class Service:
         """Durable instances by instance key; their health comes from active checks."""
         self.published: dict[str, Publication] | None = None
         """What clients with a connection say of it, by client id; None until one does."""
-        self.numbers: FreeNumbers | None = None
+        self.id_allocator: IdAllocator | None = None
         """The numbers among its instances' ids, once one is asked for in a service that is not small."""
         self.view: ServiceView | None = None
 
     def ids(self) -> Iterator[str | None]:
         """The ids of its instances; nothing is looked at before the first is asked for."""
-        for held in list(self.held.values()):
-            yield held.instance.instance_id
+        for stored in list(self.stored.values()):
+            yield stored.instance.instance_id
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceMoment:
+class ServiceSnapshot:
     """All that is held of a service at one moment, by instance key: copies, which no later change reaches."""
 
     namespace: str
     full_name: str
     version: Version
     """Of the ephemeral instances' list."""
-    held: Mapping[str, Held]
+    stored: Mapping[str, StoredInstance]
     persistent: Mapping[str, Instance]
     published: Mapping[str, Publication]
     """By client id."""

@@ -175,10 +175,10 @@ def _counts(name: str, value: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _check_params(name: str, value: Mapping[str, Any]) -> CheckParams:
-    numbers = [value.get("max"), value.get("min"), value.get("factor")]
-    if not all(_is_long(one) or (isinstance(one, float) and abs(one) < LONG_BOUND) for one in numbers):
+    id_allocator = [value.get("max"), value.get("min"), value.get("factor")]
+    if not all(_is_long(one) or (isinstance(one, float) and abs(one) < LONG_BOUND) for one in id_allocator):
         raise InvalidParam(f"field '{name}' of the switches should have numbers max, min and factor")
-    if not all(abs(one) <= CHECK_MS_MAX for one in numbers if one is not None):
+    if not all(abs(one) <= CHECK_MS_MAX for one in id_allocator if one is not None):
         raise InvalidParam(f"field '{name}' of the switches should have numbers of at most {CHECK_MS_MAX}")
     return CheckParams(int(value["max"]), int(value["min"]), float(value["factor"]))
 

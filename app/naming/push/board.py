@@ -97,7 +97,7 @@ class _Known:
 
 
 @dataclass(slots=True)
-class PushRecord:
+class UdpPushStats:
     """What happened since the start, or the last reset. Shown by ``GET /operator/push/state``."""
 
     total: int = 0
@@ -114,7 +114,7 @@ class PushRecord:
     latencies_ms: deque[int] = field(default_factory=lambda: deque(maxlen=LATENCIES_KEPT))
     """From the first send to the acknowledgement; the latest ones."""
 
-    def copy(self) -> "PushRecord":
+    def copy(self) -> "UdpPushStats":
         """The counts as they are now."""
         return replace(self, latencies_ms=self.latencies_ms.copy())
 
@@ -130,10 +130,10 @@ class PushBoard:
         self._due: set[tuple[str, str]] = set()
         self._due_heap: list[tuple[int, tuple[str, str]]] = []
         self._pushed_ms: dict[tuple[str, str], int] = {}
-        self._owed: dict[int, _Known] = {}
+        self._pending: dict[int, _Known] = {}
         """By number, in the order of their time: each is put last when it is sent, for the same time-out."""
         self._swept_ms = 0
-        self.record = PushRecord()
+        self.stats = UdpPushStats()
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -146,7 +146,7 @@ class PushBoard:
             known.answering = True
             return
         if len(self._numbers) >= SUBSCRIBERS_MAX or not subscriber.can_be_kept:
-            self.record.refused += 1
+            self.stats.refused += 1
             return
         number = self._free_number()
         self._numbers[number] = _Known(subscriber, number, now_ms)
@@ -184,10 +184,10 @@ class PushBoard:
         if behind >= known.pushed - known.acknowledged:
             return False
         known.acknowledged = known.pushed - behind
-        self.record.succeeded += 1
+        self.stats.succeeded += 1
         if not behind:
             known.answering = True
-            self.record.latencies_ms.append(now_ms - known.first_ms)
+            self.stats.latencies_ms.append(now_ms - known.first_ms)
             self._settle(known)
         return True
 
@@ -205,18 +205,18 @@ class PushBoard:
 
     def unsendable(self, push: Push) -> None:
         """The datagram would be larger than the client can read: it is not sent, and the client polls."""
-        self.record.too_large += 1
+        self.stats.too_large += 1
         known = self._numbers.get(push.reference >> TURN_BITS)
         if known is not None and known.reference == push.reference:
             self._settle(known)
 
     def waiting(self) -> list[tuple[Subscriber, int, int]]:
         """The pushes that are not acknowledged yet: subscriber, reference, sends."""
-        return [(known.subscriber, known.reference, known.sends) for known in self._owed.values()]
+        return [(known.subscriber, known.reference, known.sends) for known in self._pending.values()]
 
-    def reset_record(self) -> None:
+    def reset_stats(self) -> None:
         """Count anew from now."""
-        self.record = PushRecord()
+        self.stats = UdpPushStats()
 
     # --- inside ---------------------------------------------------------------------------------
 
@@ -237,29 +237,29 @@ class PushBoard:
             self._settle(known)
             known.pushed += 1
             known.first_ms = now_ms
-            self.record.total += 1
-            pushes.append(self._owe(known, now_ms, answering))
+            self.stats.total += 1
+            pushes.append(self._add_pending(known, now_ms, answering))
 
-    def _owe(self, known: _Known, now_ms: int, answering: bool) -> Push:
+    def _add_pending(self, known: _Known, now_ms: int, answering: bool) -> Push:
         known.sends += 1
         known.due_ms = now_ms + ACK_TIMEOUT_MS
-        self._owed[known.number] = known
+        self._pending[known.number] = known
         return Push(known.subscriber, known.reference, answering)
 
     def _settle(self, known: _Known) -> None:
         """Wait for no acknowledgement any more."""
         known.sends = 0
-        self._owed.pop(known.number, None)
+        self._pending.pop(known.number, None)
 
     def _repeat(self, now_ms: int, pushes: list[Push]) -> None:
         """Send again what was not acknowledged, with the state of now; give it up after the second time."""
-        while self._owed and (known := next(iter(self._owed.values()))).due_ms <= now_ms:
-            del self._owed[known.number]  # it goes to the end of the order, or out
+        while self._pending and (known := next(iter(self._pending.values()))).due_ms <= now_ms:
+            del self._pending[known.number]  # it goes to the end of the order, or out
             known.answering = False
             if known.sends < SENDS_MAX:
-                pushes.append(self._owe(known, now_ms, False))
+                pushes.append(self._add_pending(known, now_ms, False))
                 continue
-            self.record.failed += 1
+            self.stats.failed += 1
             known.sends = 0
             known.acknowledged = known.pushed  # what comes later is a sign of life, but no success
 
@@ -279,6 +279,6 @@ class PushBoard:
 
     def _next_due_ms(self) -> int | None:
         times = [at_ms for at_ms, _ in self._due_heap[:1]]
-        if self._owed:
-            times.append(next(iter(self._owed.values())).due_ms)
+        if self._pending:
+            times.append(next(iter(self._pending.values())).due_ms)
         return min(times, default=None)

@@ -216,8 +216,10 @@ class Records:
         """
         record: Record = datum.value
         with self._lock:
-            held = self._records.get(datum.key)
-            if (held.version if held else None) != expected or (held is not None and held.changed > record.changed):
+            stored = self._records.get(datum.key)
+            if (stored.version if stored else None) != expected or (
+                stored is not None and stored.changed > record.changed
+            ):
                 return False
             self._store([Record(record.key, datum.version, record.changed, record.value, record.changed_wall_ms)])
             return True
@@ -225,20 +227,20 @@ class Records:
     def is_covered(self, datum: Datum) -> bool:
         """Whether the received record is no older change of the value than the held one."""
         other: Record = datum.value
-        held = self._records.get(datum.key)
-        return held is None or other.changed >= held.changed
+        stored = self._records.get(datum.key)
+        return stored is None or other.changed >= stored.changed
 
     def merge(self, datum: Datum) -> Merged:
         """R4 for single values: the later change wins."""
         other: Record = datum.value
         with self._lock:
-            held = self._records.get(datum.key)
-            held_version = held.version if held else NO_VERSION
-            best = other if held is None or other.changed > held.changed else held
-            if best is held and datum.version <= held_version:
+            stored = self._records.get(datum.key)
+            stored_version = stored.version if stored else NO_VERSION
+            best = other if stored is None or other.changed > stored.changed else stored
+            if best is stored and datum.version <= stored_version:
                 return Merged.NOTHING
-            version, ended = max(held_version, datum.version).next(self.writer), Merged.MADE
-            if best.changed == other.changed and datum.version > held_version:
+            version, ended = max(stored_version, datum.version).next(self.writer), Merged.MADE
+            if best.changed == other.changed and datum.version > stored_version:
                 version, ended = datum.version, Merged.TAKEN
             self._store([Record(datum.key, version, best.changed, best.value, best.changed_wall_ms)])
             return ended
@@ -246,25 +248,27 @@ class Records:
     def claim(self, key: str) -> bool:
         """Become the writer of a key that another wrote."""
         with self._lock:
-            held = self._records.get(key)
-            if held is None or held.version.writer == self.writer:
+            stored = self._records.get(key)
+            if stored is None or stored.version.writer == self.writer:
                 return False
-            version = held.version.next(self.writer)
-            self._store([Record(key, version, held.changed, held.value, held.changed_wall_ms)])
+            version = stored.version.next(self.writer)
+            self._store([Record(key, version, stored.changed, stored.value, stored.changed_wall_ms)])
             return True
 
-    def is_spent(self, key: str) -> bool:
+    def is_forgettable(self, key: str) -> bool:
         """Whether a record is a removal that is old enough to be forgotten."""
-        held = self._records.get(key)
-        return held is not None and held.value is None and self._wall_ms() - held.changed_wall_ms > KEEP_REMOVED_MS
+        stored = self._records.get(key)
+        return (
+            stored is not None and stored.value is None and self._wall_ms() - stored.changed_wall_ms > KEEP_REMOVED_MS
+        )
 
     def forget(self, key: str) -> None:
         """Drop a record as if it had never been."""
         with self._lock:
-            held = self._records.get(key)
-            if held is None:
+            stored = self._records.get(key)
+            if stored is None:
                 return
             self._disk.delete([key])
             del self._records[key]
-            if held.value is not None:
-                self._on_change(Record(key, held.version, held.changed, None, held.changed_wall_ms))
+            if stored.value is not None:
+                self._on_change(Record(key, stored.version, stored.changed, None, stored.changed_wall_ms))

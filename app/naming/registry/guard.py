@@ -16,6 +16,6 @@ def vanished(shown: Mapping[str, Instance], value: InstanceList) -> dict[str, In
     missing without one comes from a load, an absence, a take-over, or a member that sends no versions.
     """
     expected = {key: one for key, one in shown.items() if key not in value.tombstones}
-    lost = {key: one for key, one in expected.items() if key not in value.held}
+    lost = {key: one for key, one in expected.items() if key not in value.stored}
     halved = len(expected) >= GUARD_FROM_INSTANCES and 2 * len(lost) > len(expected)
     return lost if lost and (halved or len(lost) == len(expected)) else {}

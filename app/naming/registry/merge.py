@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from app.naming.model.model import Held, Tombstone
+from app.naming.model.model import StoredInstance, Tombstone
 from distro.types import NO_VERSION, Version
 
 AGE_MARGIN_MS = 3_000
 """Ages travel; this much they may be off by the time on the way. Source: the time-out of a query."""
 
-Stand = tuple[Mapping[str, Version], Mapping[str, Version]]
+VersionSummary = tuple[Mapping[str, Version], Mapping[str, Version]]
 """The versions of a state's instances and of its removals, by instance key: what it knows."""
 
 
@@ -17,13 +17,13 @@ Stand = tuple[Mapping[str, Version], Mapping[str, Version]]
 class InstanceList:
     """The value of an instance-list datum: instances and removals by instance key."""
 
-    held: dict[str, Held]
+    stored: dict[str, StoredInstance]
     tombstones: dict[str, Tombstone]
 
     @property
-    def stand(self) -> Stand:
-        held = {key: one.version for key, one in self.held.items()}
-        return held, {key: stone.version for key, stone in self.tombstones.items()}
+    def version_summary(self) -> VersionSummary:
+        stored = {key: one.version for key, one in self.stored.items()}
+        return stored, {key: tombstone.version for key, tombstone in self.tombstones.items()}
 
 
 NO_INSTANCES = InstanceList({}, {})
@@ -34,27 +34,27 @@ def covers(newer: InstanceList, older: InstanceList) -> bool:
 
     A change of health is no word: who judges next finds it again.
     """
-    for key, held in older.held.items():
-        if held.said > _last_word(newer, key):
+    for key, stored in older.stored.items():
+        if stored.client_version > _last_word(newer, key):
             return False
-    return all(stone.version <= _last_word(newer, key) for key, stone in older.tombstones.items())
+    return all(tombstone.version <= _last_word(newer, key) for key, tombstone in older.tombstones.items())
 
 
 def _last_word(state: InstanceList, key: str) -> Version:
-    held, stone = state.held.get(key), state.tombstones.get(key)
-    return max(held.said if held else NO_VERSION, stone.version if stone else NO_VERSION)
+    stored, tombstone = state.stored.get(key), state.tombstones.get(key)
+    return max(stored.client_version if stored else NO_VERSION, tombstone.version if tombstone else NO_VERSION)
 
 
-def is_buried(held: Held, stone: Tombstone) -> bool:
+def is_removed_by(stored: StoredInstance, tombstone: Tombstone) -> bool:
     """Whether a removal known to one side ends the instance that the other side holds.
 
     The later word of the client or the judge holds, by version. But two sides that were apart count for themselves, so
     time may speak against the versions: an instance that was certainly heard of after the removal lives, and one that
     was silent since before it is gone.
     """
-    if stone.version > held.said:
-        return held.heard_ms <= stone.at_ms + AGE_MARGIN_MS
-    return held.beat_ms < stone.at_ms - AGE_MARGIN_MS
+    if tombstone.version > stored.client_version:
+        return stored.last_confirmed_ms <= tombstone.at_ms + AGE_MARGIN_MS
+    return stored.beat_ms < tombstone.at_ms - AGE_MARGIN_MS
 
 
 def merge(ours: InstanceList, theirs: InstanceList, version: Version) -> InstanceList:
@@ -62,40 +62,44 @@ def merge(ours: InstanceList, theirs: InstanceList, version: Version) -> Instanc
 
     So the last word on each instance is at least as late as on either side: the outcome ``covers`` both.
     """
-    held: dict[str, Held] = {}
-    stones = dict(ours.tombstones)
-    for key, stone in theirs.tombstones.items():
-        known = stones.get(key)
-        if known is None or known.version < stone.version:
-            stones[key] = stone
-    for key in (*ours.held, *[key for key in theirs.held if key not in ours.held]):
-        one = _newer(ours.held.get(key), theirs.held.get(key), version)
-        found = stones.get(key)
+    stored: dict[str, StoredInstance] = {}
+    tombstones = dict(ours.tombstones)
+    for key, tombstone in theirs.tombstones.items():
+        known = tombstones.get(key)
+        if known is None or known.version < tombstone.version:
+            tombstones[key] = tombstone
+    for key in (*ours.stored, *[key for key in theirs.stored if key not in ours.stored]):
+        one = _newer(ours.stored.get(key), theirs.stored.get(key), version)
+        found = tombstones.get(key)
         if found is None:
-            held[key] = one
-        elif not is_buried(one, found):
-            del stones[key]
-            held[key] = one if one.said > found.version else _as_of(one, version)
-        elif one.said > found.version:
-            stones[key] = Tombstone(version, found.at_ms, found.keep_ms)
-    return InstanceList(held, stones)
+            stored[key] = one
+        elif not is_removed_by(one, found):
+            del tombstones[key]
+            stored[key] = one if one.client_version > found.version else _as_of(one, version)
+        elif one.client_version > found.version:
+            tombstones[key] = Tombstone(version, found.at_ms, found.keep_ms)
+    return InstanceList(stored, tombstones)
 
 
-def _newer(mine: Held | None, other: Held | None, version: Version) -> Held:
+def _newer(mine: StoredInstance | None, other: StoredInstance | None, version: Version) -> StoredInstance:
     """The instance as its client described it last, with the health that was found by who heard of it last."""
     if mine is None or other is None:
         one = mine or other
         assert one is not None, "a key of the union is on one side at least"
         return _as_of(one, version) if one.version == NO_VERSION else one  # that is from a member that keeps none
-    mine_is_best = (mine.said, mine.beat_ms, mine.version) >= (other.said, other.beat_ms, other.version)
+    mine_is_best = (mine.client_version, mine.beat_ms, mine.version) >= (
+        other.client_version,
+        other.beat_ms,
+        other.version,
+    )
     best, rest = (mine, other) if mine_is_best else (other, mine)
-    beat_ms, heard_ms = max(mine.beat_ms, other.beat_ms), max(mine.heard_ms, other.heard_ms)
+    beat_ms, last_confirmed_ms = max(mine.beat_ms, other.beat_ms), max(mine.last_confirmed_ms, other.last_confirmed_ms)
     if best is mine and mine.version >= other.version:
-        mine.beat_ms, mine.heard_ms = beat_ms, heard_ms
+        mine.beat_ms, mine.last_confirmed_ms = beat_ms, last_confirmed_ms
         return mine
     changed = best.version if best.version >= rest.version else version
-    return Held(best.instance, changed, beat_ms, best.said, heard_ms)
+    return StoredInstance(best.instance, changed, beat_ms, best.client_version, last_confirmed_ms)
 
 
-def _as_of(held: Held, version: Version) -> Held:
-    return Held(held.instance, version, held.beat_ms, version, held.heard_ms)
+def _as_of(stored: StoredInstance, version: Version) -> StoredInstance:
+    return StoredInstance(stored.instance, version, stored.beat_ms, version, stored.last_confirmed_ms)

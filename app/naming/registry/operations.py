@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from app.naming.model.id_allocator import IdAllocator
 from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, instance_key, simple_instance_id
 from app.naming.model.model import (
     PRESERVED_ID_GENERATOR,
@@ -14,7 +15,6 @@ from app.naming.model.model import (
     Metadata,
 )
 from app.naming.model.nacos_errors import InstanceMissing, WeightRefused
-from app.naming.model.numbers import FreeNumbers
 from app.naming.registry.shared import NOTHING_SHARED, Shared
 
 
@@ -105,7 +105,7 @@ def clamp_weight(weight: float) -> float:
     return WEIGHT_POSITIVE_MIN if 0 < weight < WEIGHT_POSITIVE_MIN else max(weight, 0.0) + 0.0
 
 
-Ids = Iterable[str | None] | FreeNumbers
+Ids = Iterable[str | None] | IdAllocator
 """The instance ids of a service, read only when a number is to be found."""
 
 
@@ -155,7 +155,7 @@ def is_numbered(metadata: Metadata | None) -> bool:
 def make_instance_id(command: RegisterInstance | Beat, metadata: Metadata, ids: Ids) -> str:
     """By the generator that the metadata asks for. Source: Nacos 1.4.1 Instance.generateInstanceId."""
     if is_numbered(metadata):
-        return str((ids if isinstance(ids, FreeNumbers) else FreeNumbers(ids)).least())
+        return str((ids if isinstance(ids, IdAllocator) else IdAllocator(ids)).lowest_free())
     return simple_instance_id(command.ip, command.port, command.cluster, command.service)
 
 

@@ -43,7 +43,7 @@ class PublishedTable(ServiceTable):
         One whose only client comes back soon is the same for its readers all the time.
         """
         with self._lock:
-            if self._keep_empty or service.version != NO_VERSION or service.published or service.held:
+            if self._keep_empty or service.version != NO_VERSION or service.published or service.stored:
                 return NOT_DUE_MS
             if service.published is None:
                 return NOT_DUE_MS

@@ -7,16 +7,16 @@ asked for and kept until the next change. What peers send is built outside the l
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from app.naming.model.id_allocator import IdAllocator
 from app.naming.model.keys import parse_datum_key
 from app.naming.model.meta import ServiceMeta
-from app.naming.model.model import NEVER_MS, Held, Instance, Service, Tombstone
+from app.naming.model.model import NEVER_MS, Instance, Service, StoredInstance, Tombstone
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.model.numbers import FreeNumbers
 from app.naming.registry import operations
 from app.naming.registry.guard import vanished
 from app.naming.registry.merge import NO_INSTANCES, InstanceList, covers, merge
 from app.naming.registry.published import PublishedTable
-from app.naming.registry.service_table import COPIED_UNDER_LOCK_MAX, bound_tombstones, let_go, shown
+from app.naming.registry.service_table import COPIED_UNDER_LOCK_MAX, bound_tombstones, free_in_steps, shown
 from app.naming.registry.service_table import Counts as Counts
 from app.naming.registry.union import published_clusters
 from distro.types import NO_VERSION, Datum, Merged, Version
@@ -32,40 +32,40 @@ class Registry(PublishedTable):
     def register(self, command: operations.RegisterInstance, now_ms: int) -> str | None:
         """Put an instance in, or replace it; return the datum key when that changed something."""
         if operations.is_numbered(command.metadata):
-            self._know_numbers(command.namespace, command.service)
+            self._make_id_allocator(command.namespace, command.service)
         with self._lock:
             service = self._open(command.namespace, command.service, now_ms)
             key = operations.key_of(command)
-            old = service.held.get(key)
+            old = service.stored.get(key)
             if old is not None and operations.is_registered(old.instance, command):
-                old.beat_ms = old.heard_ms = now_ms
+                old.beat_ms = old.last_confirmed_ms = now_ms
                 return None
             known = old.instance if old else None
-            instance = operations.register(known, command, service.numbers or service.ids(), self._shared)
+            instance = operations.register(known, command, service.id_allocator or service.ids(), self._shared)
             return self._put(service, key, instance, now_ms)
 
-    def _know_numbers(self, namespace: str, full_name: str) -> None:
+    def _make_id_allocator(self, namespace: str, full_name: str) -> None:
         """Find out, without the lock, which numbers are ids already; a small service is looked through when needed."""
         service = self.get(namespace, full_name)
-        if service is None or service.numbers is not None or len(service.held) <= COPIED_UNDER_LOCK_MAX:
+        if service is None or service.id_allocator is not None or len(service.stored) <= COPIED_UNDER_LOCK_MAX:
             return
         found = service
 
-        def know(numbers: FreeNumbers) -> None:
-            found.numbers = numbers
+        def know(id_allocator: IdAllocator) -> None:
+            found.id_allocator = id_allocator
 
-        self._at_one_moment(service, lambda: FreeNumbers(found.ids()), know)
+        self._with_consistent_copy(service, lambda: IdAllocator(found.ids()), know)
 
     def put_from_beat(self, command: operations.Beat, now_ms: int) -> str | None:
         """Bring back the instance of a full beat, unless it is there by now."""
         if operations.is_numbered(command.metadata):
-            self._know_numbers(command.namespace, command.service)
+            self._make_id_allocator(command.namespace, command.service)
         with self._lock:
             service = self._open(command.namespace, command.service, now_ms)
             key = operations.key_of(command)
-            if key in service.held:
+            if key in service.stored:
                 return None
-            instance = operations.instance_from_beat(command, service.numbers or service.ids(), self._shared)
+            instance = operations.instance_from_beat(command, service.id_allocator or service.ids(), self._shared)
             return self._put(service, key, instance, now_ms)
 
     def patch(self, command: operations.PatchInstance, now_ms: int) -> str | None:
@@ -77,7 +77,7 @@ class Registry(PublishedTable):
         with self._lock:
             service = self.get(command.namespace, command.service)
             key = operations.key_of(command)
-            old = service.held.get(key) if service else None
+            old = service.stored.get(key) if service else None
             if service is None or old is None:
                 raise InvalidParam("instance not found")
             return self._put(service, key, operations.patch(old.instance, command), now_ms)
@@ -85,16 +85,18 @@ class Registry(PublishedTable):
     def set_health(self, service: Service, key: str, healthy: bool, now_ms: int, beat_ms: int | None = None) -> bool:
         """Flip an instance's health; not if it is gone, marked, so already, or was heard of since ``beat_ms``."""
         with self._lock:
-            held = service.held.get(key)
-            if held is None or held.instance.marked or held.instance.healthy == healthy:
+            stored = service.stored.get(key)
+            if stored is None or stored.instance.marked or stored.instance.healthy == healthy:
                 return False
-            if beat_ms is not None and held.beat_ms != beat_ms:
+            if beat_ms is not None and stored.beat_ms != beat_ms:
                 return False
             self._raise_version(service, now_ms)
-            instance = replace(held.instance, healthy=healthy)
-            service.held[key] = Held(instance, service.version, held.beat_ms, held.said, held.heard_ms)
-            wait_ms = held.patience_ms if healthy else held.delete_timeout_ms
-            self._expect(service, max(held.beat_ms, service.claimed_ms) + wait_ms + 1)
+            instance = replace(stored.instance, healthy=healthy)
+            service.stored[key] = StoredInstance(
+                instance, service.version, stored.beat_ms, stored.client_version, stored.last_confirmed_ms
+            )
+            wait_ms = stored.shortest_timeout_ms if healthy else stored.delete_timeout_ms
+            self._expect(service, max(stored.beat_ms, service.claimed_ms) + wait_ms + 1)
             return True
 
     def set_metadata(
@@ -103,10 +105,10 @@ class Registry(PublishedTable):
         """Change single keys of an instance's metadata; return the datum key when that changed something."""
         with self._lock:
             service = self.get(namespace, full_name)
-            held = service.held.get(key) if service else None
-            if service is None or held is None:
+            stored = service.stored.get(key) if service else None
+            if service is None or stored is None:
                 return None
-            return self._put(service, key, operations.change_metadata(held.instance, change), now_ms)
+            return self._put(service, key, operations.change_metadata(stored.instance, change), now_ms)
 
     def take_health(self, service: Service, healthy: Mapping[str, bool]) -> bool:
         """Take over what the owner says of its instances' health, by address; return whether that changed any.
@@ -115,22 +117,24 @@ class Registry(PublishedTable):
         """
         flipped = [
             key
-            for key, held in service.held.copy().items()
-            if healthy.get(f"{held.instance.ip}:{held.instance.port}", held.instance.healthy)
-            is not held.instance.healthy
+            for key, stored in service.stored.copy().items()
+            if healthy.get(f"{stored.instance.ip}:{stored.instance.port}", stored.instance.healthy)
+            is not stored.instance.healthy
         ]
         changed = False
         for start in range(0, len(flipped), COPIED_UNDER_LOCK_MAX):
             with self._lock:
                 for key in flipped[start : start + COPIED_UNDER_LOCK_MAX]:
-                    held = service.held.get(key)
-                    if held is None or held.instance.marked:
+                    stored = service.stored.get(key)
+                    if stored is None or stored.instance.marked:
                         continue
-                    wanted = healthy[f"{held.instance.ip}:{held.instance.port}"]
-                    if held.instance.healthy is wanted:
+                    wanted = healthy[f"{stored.instance.ip}:{stored.instance.port}"]
+                    if stored.instance.healthy is wanted:
                         continue
-                    instance = replace(held.instance, healthy=wanted)
-                    service.held[key] = Held(instance, held.version, held.beat_ms, held.said, held.heard_ms)
+                    instance = replace(stored.instance, healthy=wanted)
+                    service.stored[key] = StoredInstance(
+                        instance, stored.version, stored.beat_ms, stored.client_version, stored.last_confirmed_ms
+                    )
                     changed = True
                     service.revision += 1
                     service.due_ms = 0
@@ -143,12 +147,14 @@ class Registry(PublishedTable):
         """
         with self._lock:
             service = self.get(namespace, full_name)
-            held = service.held.get(key) if service else None
-            if service is not None and held is None and beat_ms is None and key in service.ghosts:
-                held = Held(service.ghosts[key], NO_VERSION, now_ms)  # it had vanished without a cause: this is one
-            if service is None or held is None or (beat_ms is not None and held.beat_ms != beat_ms):
+            stored = service.stored.get(key) if service else None
+            if service is not None and stored is None and beat_ms is None and key in service.retained:
+                stored = StoredInstance(
+                    service.retained[key], NO_VERSION, now_ms
+                )  # it had vanished without a cause: this is one
+            if service is None or stored is None or (beat_ms is not None and stored.beat_ms != beat_ms):
                 return None
-            self._bury(service, key, held, now_ms, beat_ms)
+            self._replace_by_tombstone(service, key, stored, now_ms, beat_ms)
             return service.key
 
     def empty(self, namespace: str, full_name: str, now_ms: int) -> str | None:
@@ -157,31 +163,34 @@ class Registry(PublishedTable):
         if found is None:
             return None
         service = found
-        replaced: list[dict[str, Held]] = []
+        replaced: list[dict[str, StoredInstance]] = []
 
-        def stones() -> dict[str, Tombstone] | None:
+        def tombstones() -> dict[str, Tombstone] | None:
             version = self._next_version(service)
-            ghosts = {key: Held(ghost, NO_VERSION, now_ms) for key, ghost in service.ghosts.copy().items()}
-            gone = ghosts | service.held.copy()
+            retained = {
+                key: StoredInstance(retained_instance, NO_VERSION, now_ms)
+                for key, retained_instance in service.retained.copy().items()
+            }
+            gone = retained | service.stored.copy()
             if not gone:
                 return None
             known = service.tombstones.copy()
-            known.update({key: self._stone(held, version, now_ms) for key, held in gone.items()})
+            known.update({key: self._tombstone_of(stored, version, now_ms) for key, stored in gone.items()})
             bound_tombstones(known)
             return known
 
-        def empty(stones: dict[str, Tombstone] | None) -> bool:
-            if stones is None:
+        def empty(tombstones: dict[str, Tombstone] | None) -> bool:
+            if tombstones is None:
                 return False
             self._raise_version(service, now_ms)
-            replaced.append(service.held)
-            service.held, service.ghosts, service.tombstones, service.numbers = {}, {}, stones, None
+            replaced.append(service.stored)
+            service.stored, service.retained, service.tombstones, service.id_allocator = {}, {}, tombstones, None
             service.due_ms = 0
             self._hide_if_dropped(service)
             return True
 
-        emptied = self._at_one_moment(service, stones, empty)
-        let_go(replaced)
+        emptied = self._with_consistent_copy(service, tombstones, empty)
+        free_in_steps(replaced)
         return service.key if emptied else None
 
     # --- durable parts, projected from records ----------------------------------------------------
@@ -198,7 +207,7 @@ class Registry(PublishedTable):
                     return
                 service = found
                 service.dropped = True
-                service.clusters = {one.instance.cluster_name for one in service.held.values()}
+                service.clusters = {one.instance.cluster_name for one in service.stored.values()}
                 service.clusters |= published_clusters(service)
             service.meta = meta
             service.revision += 1
@@ -237,52 +246,58 @@ class Registry(PublishedTable):
                 yield datum
 
     def _datum(self, service: Service) -> Datum | None:
-        def datum_of(parts: tuple[dict[str, Held], dict[str, Tombstone]]) -> Datum | None:
+        def datum_of(parts: tuple[dict[str, StoredInstance], dict[str, Tombstone]]) -> Datum | None:
             if service.version == NO_VERSION:
                 return None
             return Datum(service.key, service.version, InstanceList(*parts))
 
-        return self._at_one_moment(service, lambda: (service.held.copy(), service.tombstones.copy()), datum_of)
+        return self._with_consistent_copy(service, lambda: (service.stored.copy(), service.tombstones.copy()), datum_of)
 
     def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
         """Put a received datum in the place of the held one, if that is still ``expected``."""
         value: InstanceList = datum.value
-        self._take_over(datum, value.held)
+        self._take_over(datum, value.stored)
         return self._swap(datum.key, expected, datum.version, value, now_ms)
 
-    def _take_over(self, datum: Datum, received: dict[str, Held]) -> None:
+    def _take_over(self, datum: Datum, received: dict[str, StoredInstance]) -> None:
         """Give received instances what is known of them here: their last beats, and the equal parts in memory."""
         service = self._services.get(datum.key)
-        known = service.held if service is not None else {}
-        for key, held in received.items():
+        known = service.stored if service is not None else {}
+        for key, stored in received.items():
             old = known.get(key)
-            if held.version == NO_VERSION:  # from a member that keeps none
-                held.version = held.said = datum.version
+            if stored.version == NO_VERSION:  # from a member that keeps none
+                stored.version = stored.client_version = datum.version
             if old is None:
-                held.heard_ms = NEVER_MS
-                self._shared.settle(held)
+                stored.last_confirmed_ms = NEVER_MS
+                self._shared.settle(stored)
                 continue
-            held.heard_ms = old.heard_ms
-            held.beat_ms = max(held.beat_ms, old.beat_ms)
-            if held.version == old.version and held.said == old.said:
-                held.version, held.said = old.version, old.said
-            if held.instance == old.instance:
-                held.instance = old.instance  # with what readers made of it
+            stored.last_confirmed_ms = old.last_confirmed_ms
+            stored.beat_ms = max(stored.beat_ms, old.beat_ms)
+            if stored.version == old.version and stored.client_version == old.client_version:
+                stored.version, stored.client_version = old.version, old.client_version
+            if stored.instance == old.instance:
+                stored.instance = old.instance  # with what readers made of it
             else:
-                self._shared.settle(held)
+                self._shared.settle(stored)
 
     def take_change(
-        self, key: str, instance_key: str, version: Version, held: Held | None, stone: Tombstone | None, now_ms: int
+        self,
+        key: str,
+        instance_key: str,
+        version: Version,
+        stored: StoredInstance | None,
+        tombstone: Tombstone | None,
+        now_ms: int,
     ) -> bool:
         """Take over one change that its owner made, if it is the next one of what is held here; never out of order.
 
-        ``held`` is the instance after it, ``stone`` its removal.
+        ``stored`` is the instance after it, ``tombstone`` its removal.
         """
         parsed = parse_datum_key(key)
         if parsed is None:
             return False
-        if held is not None:
-            self._shared.settle(held)
+        if stored is not None:
+            self._shared.settle(stored)
         with self._lock:
             service = self._services.get(key)
             known = service.version if service else NO_VERSION
@@ -293,23 +308,23 @@ class Registry(PublishedTable):
             elif (known.epoch, known.writer, known.counter + 1) != (version.epoch, version.writer, version.counter):
                 return False
             assert service is not None
-            service.ghosts.pop(instance_key, None)
-            service.numbers = None
-            if held is not None:
+            service.retained.pop(instance_key, None)
+            service.id_allocator = None
+            if stored is not None:
                 self._open(*parsed, now_ms)  # one that was removed by its own call is seen again
-                old = service.held.get(instance_key)
-                held.heard_ms = old.heard_ms if old else NEVER_MS
-                held.beat_ms = max(held.beat_ms, old.beat_ms) if old else held.beat_ms
-                service.held[instance_key] = held
+                old = service.stored.get(instance_key)
+                stored.last_confirmed_ms = old.last_confirmed_ms if old else NEVER_MS
+                stored.beat_ms = max(stored.beat_ms, old.beat_ms) if old else stored.beat_ms
+                service.stored[instance_key] = stored
                 service.tombstones.pop(instance_key, None)
-                service.clusters.add(held.instance.cluster_name)
-                service.patience_ms = min(service.patience_ms, held.patience_ms)
-                self._expect(service, held.beat_ms + held.patience_ms + 1)
-            elif stone is not None:
-                service.held.pop(instance_key, None)
-                service.tombstones[instance_key] = stone
+                service.clusters.add(stored.instance.cluster_name)
+                service.shortest_timeout_ms = min(service.shortest_timeout_ms, stored.shortest_timeout_ms)
+                self._expect(service, stored.beat_ms + stored.shortest_timeout_ms + 1)
+            elif tombstone is not None:
+                service.stored.pop(instance_key, None)
+                service.tombstones[instance_key] = tombstone
                 bound_tombstones(service.tombstones)
-                self._expect(service, stone.at_ms + stone.keep_ms + 1)
+                self._expect(service, tombstone.at_ms + tombstone.keep_ms + 1)
             service.version = version
             service.revision += 1
             service.changed_ms = now_ms
@@ -318,27 +333,27 @@ class Registry(PublishedTable):
 
     def is_covered(self, datum: Datum) -> bool:
         """Whether the datum knows of every change that is held here."""
-        held = next(self.datums([datum.key]), None)
-        return held is None or covers(datum.value, held.value)
+        stored = next(self.datums([datum.key]), None)
+        return stored is None or covers(datum.value, stored.value)
 
     def merge(self, datum: Datum, now_ms: int) -> Merged:
         """Bring a received datum and the held one together; see ``app.naming.registry.merge``."""
-        for one in datum.value.held.values():
+        for one in datum.value.stored.values():
             self._shared.settle(one)
         for _ in range(SWAP_TRIES_MAX):
-            held = next(self.datums([datum.key]), None)
-            ours = held or Datum(datum.key, self._floor, NO_INSTANCES)
+            stored = next(self.datums([datum.key]), None)
+            ours = stored or Datum(datum.key, self._floor, NO_INSTANCES)
             version = max(ours.version, datum.version).next(self.writer)
             merged = merge(ours.value, datum.value, version)
-            if datum.version <= ours.version and merged.stand == ours.value.stand:
+            if datum.version <= ours.version and merged.version_summary == ours.value.version_summary:
                 return Merged.NOTHING
             ended = Merged.MADE
-            if datum.version > ours.version and merged.stand == datum.value.stand:
+            if datum.version > ours.version and merged.version_summary == datum.value.version_summary:
                 version, ended = datum.version, Merged.TAKEN
-            if self._swap(datum.key, held.version if held else None, version, merged, now_ms):
-                replaced = [ours.value.held]
-                del held, ours
-                let_go(replaced)
+            if self._swap(datum.key, stored.version if stored else None, version, merged, now_ms):
+                replaced = [ours.value.stored]
+                del stored, ours
+                free_in_steps(replaced)
                 return ended
         return Merged.NOTHING  # local changes go on all the time; the next verify round tries again
 
@@ -351,19 +366,19 @@ class Registry(PublishedTable):
             self._raise_version(service, now_ms)
             return True
 
-    def is_spent(self, key: str, now_ms: int) -> bool:
+    def is_forgettable(self, key: str, now_ms: int) -> bool:
         """Whether a key holds nothing, no removal either, and has not changed for the time that removals are kept."""
         service = self._services.get(key)
         return (
             service is not None
             and service.version != NO_VERSION
-            and not service.held
+            and not service.stored
             and not service.tombstones
             and now_ms - service.changed_ms > self._slack_ms
         )
 
-    def spent_ms(self, service: Service) -> int:
-        """From when on ``is_spent`` holds, if nothing changes."""
+    def forgettable_at_ms(self, service: Service) -> int:
+        """From when on ``is_forgettable`` holds, if nothing changes."""
         return service.changed_ms + self._slack_ms + 1
 
     def forget(self, key: str, now_ms: int | None = None) -> None:
@@ -375,17 +390,17 @@ class Registry(PublishedTable):
         if found is None:
             return
         service = found
-        replaced: list[dict[str, Held]] = []
+        replaced: list[dict[str, StoredInstance]] = []
 
         def forget(lost: Mapping[str, Instance]) -> None:
             if self._services.get(key) is not service:
                 return
             if now_ms is not None:
-                self._go_on_showing(service, lost, now_ms)
+                self._retain(service, lost, now_ms)
             # What comes back under this key must not repeat a version: other members may still remember it.
             self._floor = max(self._floor, Version(service.version.epoch, 0, ""))
-            replaced.append(service.held)
-            service.version, service.held, service.tombstones, service.numbers = NO_VERSION, {}, {}, None
+            replaced.append(service.stored)
+            service.version, service.stored, service.tombstones, service.id_allocator = NO_VERSION, {}, {}, None
             service.revision += 1
             service.due_ms = 0
             self._drop_if_bare(service)
@@ -394,5 +409,5 @@ class Registry(PublishedTable):
             with self._lock:
                 forget({})
         else:
-            self._at_one_moment(service, lambda: vanished(shown(service), NO_INSTANCES), forget)
-        let_go(replaced)
+            self._with_consistent_copy(service, lambda: vanished(shown(service), NO_INSTANCES), forget)
+        free_in_steps(replaced)

@@ -9,12 +9,12 @@ from app.naming.model.keys import datum_key, parse_datum_key
 from app.naming.model.meta import NO_META
 from app.naming.model.model import (
     NOT_DUE_MS,
-    Held,
     Instance,
     Publication,
     Service,
-    ServiceMoment,
+    ServiceSnapshot,
     ServiceView,
+    StoredInstance,
     Tombstone,
 )
 from app.naming.registry.guard import vanished
@@ -123,8 +123,8 @@ class ServiceTable:
                 if service.published
                 else (
                     *service.persistent.copy().values(),
-                    *[held.instance for held in list(service.held.values())],
-                    *service.ghosts.copy().values(),
+                    *[stored.instance for stored in list(service.stored.values())],
+                    *service.retained.copy().values(),
                 ),
                 tuple(sorted(service.clusters.copy())),
                 service.meta or NO_META,
@@ -132,31 +132,31 @@ class ServiceTable:
             service.view = view
         return view
 
-    def moment(self, key: str) -> ServiceMoment | None:
+    def snapshot(self, key: str) -> ServiceSnapshot | None:
         """All that is held of a service at one moment; None when readers do not see it."""
         service = self._services.get(key)
         if service is None:
             return None
 
-        def parts() -> tuple[dict[str, Held], dict[str, Instance], dict[str, Publication]]:
-            return service.held.copy(), service.persistent.copy(), (service.published or {}).copy()
+        def parts() -> tuple[dict[str, StoredInstance], dict[str, Instance], dict[str, Publication]]:
+            return service.stored.copy(), service.persistent.copy(), (service.published or {}).copy()
 
-        def moment_of(
-            copied: tuple[dict[str, Held], dict[str, Instance], dict[str, Publication]],
-        ) -> ServiceMoment | None:
-            if service.hidden or _is_ghostly(service) or self._services.get(key) is not service:
+        def snapshot_of(
+            copied: tuple[dict[str, StoredInstance], dict[str, Instance], dict[str, Publication]],
+        ) -> ServiceSnapshot | None:
+            if service.hidden or _is_retained_only(service) or self._services.get(key) is not service:
                 return None
-            return ServiceMoment(service.namespace, service.full_name, service.version, *copied)
+            return ServiceSnapshot(service.namespace, service.full_name, service.version, *copied)
 
-        return self._at_one_moment(service, parts, moment_of)
+        return self._with_consistent_copy(service, parts, snapshot_of)
 
-    def _at_one_moment(self, service: Service, make: Callable[[], T], take: Callable[[T], R]) -> R:
+    def _with_consistent_copy(self, service: Service, make: Callable[[], T], take: Callable[[T], R]) -> R:
         """Let ``take`` have, under the lock, what ``make`` made of the service as it is at that moment.
 
         Of a service that is not small it is made without the lock, and again if there was a change meanwhile: every
         change raises the revision before it gives the lock back.
         """
-        size = len(service.held) + len(service.persistent) + len(service.tombstones) + len(service.ghosts)
+        size = len(service.stored) + len(service.persistent) + len(service.tombstones) + len(service.retained)
         size += len(service.published or ())
         if size > COPIED_UNDER_LOCK_MAX:
             for _ in range(COPY_TRIES_MAX - 1):
@@ -182,7 +182,7 @@ class ServiceTable:
     def _count(self, service: Service) -> int:
         if service.published:  # an address that has several sources is seen once, and counted once
             return len(self.view_of(service).instances)
-        return len(service.held) + len(service.persistent)
+        return len(service.stored) + len(service.persistent)
 
     # --- under the lock ---------------------------------------------------------------------------
 
@@ -199,7 +199,7 @@ class ServiceTable:
 
     def _hide_if_dropped(self, service: Service) -> None:
         """A removed service goes out of sight with the last thing in it; its removals are remembered for the peers."""
-        if not service.dropped or service.held or service.persistent or service.published or service.meta is not None:
+        if not service.dropped or service.stored or service.persistent or service.published or service.meta is not None:
             return
         service.hidden = True
         self._unlist(service)
@@ -213,42 +213,46 @@ class ServiceTable:
             self._namespaces.pop(service.namespace, None)
 
     def _put(self, service: Service, key: str, instance: Instance, now_ms: int) -> str | None:
-        old = service.held.get(key)
+        old = service.stored.get(key)
         if old is not None:
-            old.beat_ms = old.heard_ms = now_ms  # a registration is a sign of life, changed or not
+            old.beat_ms = old.last_confirmed_ms = now_ms  # a registration is a sign of life, changed or not
             if old.instance == instance:
                 return None
         self._raise_version(service, now_ms)
-        held = Held(instance, service.version, now_ms)
-        if not service.held:
-            service.patience_ms = NOT_DUE_MS
-        service.held[key] = held
+        stored = StoredInstance(instance, service.version, now_ms)
+        if not service.stored:
+            service.shortest_timeout_ms = NOT_DUE_MS
+        service.stored[key] = stored
         service.tombstones.pop(key, None)
-        service.ghosts.pop(key, None)
+        service.retained.pop(key, None)
         service.clusters.add(instance.cluster_name)
-        if service.numbers is not None:
-            service.numbers.give(old.instance.instance_id if old else None)
-            service.numbers.take(instance.instance_id)
-        patience_ms = held.patience_ms
-        if patience_ms < service.patience_ms:
-            service.patience_ms = patience_ms
-        self._expect(service, now_ms + patience_ms + 1)
+        if service.id_allocator is not None:
+            service.id_allocator.give(old.instance.instance_id if old else None)
+            service.id_allocator.take(instance.instance_id)
+        shortest_timeout_ms = stored.shortest_timeout_ms
+        if shortest_timeout_ms < service.shortest_timeout_ms:
+            service.shortest_timeout_ms = shortest_timeout_ms
+        self._expect(service, now_ms + shortest_timeout_ms + 1)
         return service.key
 
-    def _bury(self, service: Service, key: str, held: Held, now_ms: int, beat_ms: int | None = None) -> None:
+    def _replace_by_tombstone(
+        self, service: Service, key: str, stored: StoredInstance, now_ms: int, beat_ms: int | None = None
+    ) -> None:
         self._raise_version(service, now_ms)
-        service.held.pop(key, None)
-        service.ghosts.pop(key, None)
-        if service.numbers is not None:
-            service.numbers.give(held.instance.instance_id)
-        stone = self._stone(held, service.version, now_ms, beat_ms)
-        service.tombstones[key] = stone
+        service.stored.pop(key, None)
+        service.retained.pop(key, None)
+        if service.id_allocator is not None:
+            service.id_allocator.give(stored.instance.instance_id)
+        tombstone = self._tombstone_of(stored, service.version, now_ms, beat_ms)
+        service.tombstones[key] = tombstone
         bound_tombstones(service.tombstones)
-        self._expect(service, stone.at_ms + stone.keep_ms + 1)
+        self._expect(service, tombstone.at_ms + tombstone.keep_ms + 1)
 
-    def _stone(self, held: Held, version: Version, now_ms: int, beat_ms: int | None = None) -> Tombstone:
+    def _tombstone_of(
+        self, stored: StoredInstance, version: Version, now_ms: int, beat_ms: int | None = None
+    ) -> Tombstone:
         at_ms = now_ms if beat_ms is None else beat_ms
-        keep_ms = min(held.delete_timeout_ms + self._slack_ms, TOMBSTONE_KEEP_MS_MAX) + now_ms - at_ms
+        keep_ms = min(stored.delete_timeout_ms + self._slack_ms, TOMBSTONE_KEEP_MS_MAX) + now_ms - at_ms
         return Tombstone(version, at_ms, keep_ms)
 
     @staticmethod
@@ -281,23 +285,23 @@ class ServiceTable:
         parsed = parse_datum_key(key)
         if parsed is None:
             return False
-        clusters = {held.instance.cluster_name for held in value.held.values()}
-        patience_ms = min((held.patience_ms for held in value.held.values()), default=NOT_DUE_MS)
+        clusters = {stored.instance.cluster_name for stored in value.stored.values()}
+        shortest_timeout_ms = min((stored.shortest_timeout_ms for stored in value.stored.values()), default=NOT_DUE_MS)
         known = self._services.get(key)
-        replaced: list[dict[str, Held]] = []
+        replaced: list[dict[str, StoredInstance]] = []
 
         def swap(lost: Mapping[str, Instance]) -> bool:
             found = self._services.get(key)
             if (found.version if found else NO_VERSION) != (expected or NO_VERSION):
                 return False
-            service = self._open(*parsed, now_ms) if value.held or found is None else found
-            replaced.append(service.held)
+            service = self._open(*parsed, now_ms) if value.stored or found is None else found
+            replaced.append(service.stored)
             if version.writer == self.writer and service.version.writer != self.writer:
                 service.claimed_ms = now_ms
-            self._go_on_showing(service, lost if service is known else {}, now_ms)
-            service.version, service.held, service.tombstones = version, value.held, value.tombstones
+            self._retain(service, lost if service is known else {}, now_ms)
+            service.version, service.stored, service.tombstones = version, value.stored, value.tombstones
             service.clusters = service.clusters | clusters
-            service.patience_ms, service.numbers = patience_ms, None
+            service.shortest_timeout_ms, service.id_allocator = shortest_timeout_ms, None
             service.changed_ms = now_ms
             service.revision += 1
             service.due_ms = 0
@@ -308,27 +312,27 @@ class ServiceTable:
             with self._lock:
                 swapped = swap({})
         else:
-            swapped = self._at_one_moment(known, lambda: vanished(shown(known), value), swap)
-        let_go(replaced)
+            swapped = self._with_consistent_copy(known, lambda: vanished(shown(known), value), swap)
+        free_in_steps(replaced)
         return swapped
 
     # --- the guard --------------------------------------------------------------------------------
 
-    def _go_on_showing(self, service: Service, lost: Mapping[str, Instance], now_ms: int) -> None:
+    def _retain(self, service: Service, lost: Mapping[str, Instance], now_ms: int) -> None:
         """Show for a while what vanishes with a new value; see ``app.naming.registry.guard``."""
         if not self._guard_ms:
             return
-        if lost and not service.ghosts:
-            service.ghosts_until_ms = now_ms + self._guard_ms
+        if lost and not service.retained:
+            service.retained_until_ms = now_ms + self._guard_ms
             self.held_back += 1
-        service.ghosts = dict(lost)
+        service.retained = dict(lost)
 
-    def lay_ghosts(self, service: Service, now_ms: int) -> bool:
+    def drop_retained(self, service: Service, now_ms: int) -> bool:
         """Stop showing what vanished, when it has not come back in time; return whether readers see a change."""
         with self._lock:
-            if not service.ghosts or now_ms < service.ghosts_until_ms:
+            if not service.retained or now_ms < service.retained_until_ms:
                 return False
-            service.ghosts = {}
+            service.retained = {}
             service.revision += 1
             self._drop_if_bare(service)
             return True
@@ -336,17 +340,17 @@ class ServiceTable:
     def _drop_if_bare(self, service: Service) -> None:
         if self._keep_empty and not service.dropped:
             return
-        kept = service.meta or service.persistent or service.published or service.ghosts
+        kept = service.meta or service.persistent or service.published or service.retained
         if service.version == NO_VERSION and not kept:
             self._services.pop(service.key, None)
             self._unlist(service)
 
     def prune_tombstones(self, service: Service, now_ms: int) -> int:
         """Forget removals that every member has had the time to learn of; return when to come again."""
-        stones = service.tombstones.copy()
+        tombstones = service.tombstones.copy()
         old, due_ms = [], NOT_DUE_MS
-        for key, stone in stones.items():
-            end_ms = stone.at_ms + stone.keep_ms
+        for key, tombstone in tombstones.items():
+            end_ms = tombstone.at_ms + tombstone.keep_ms
             if now_ms > end_ms:
                 old.append(key)
             elif end_ms < due_ms:
@@ -354,24 +358,24 @@ class ServiceTable:
         for start in range(0, len(old), COPIED_UNDER_LOCK_MAX):
             with self._lock:
                 for key in old[start : start + COPIED_UNDER_LOCK_MAX]:
-                    if service.tombstones.get(key) is stones[key]:
+                    if service.tombstones.get(key) is tombstones[key]:
                         del service.tombstones[key]
         if due_ms == NOT_DUE_MS:
             return NOT_DUE_MS
-        return max(due_ms + 1, now_ms + (len(stones) - len(old)) // TOMBSTONES_PER_WAIT_MS)
+        return max(due_ms + 1, now_ms + (len(tombstones) - len(old)) // TOMBSTONES_PER_WAIT_MS)
 
 
 def shown(service: Service) -> dict[str, Instance]:
     """The ephemeral instances that readers see."""
-    return {key: held.instance for key, held in service.held.copy().items()} | service.ghosts
+    return {key: stored.instance for key, stored in service.stored.copy().items()} | service.retained
 
 
-def bound_tombstones(stones: dict[str, Tombstone]) -> None:
-    while len(stones) > TOMBSTONES_PER_SERVICE_MAX:
-        del stones[next(iter(stones))]
+def bound_tombstones(tombstones: dict[str, Tombstone]) -> None:
+    while len(tombstones) > TOMBSTONES_PER_SERVICE_MAX:
+        del tombstones[next(iter(tombstones))]
 
 
-def let_go(replaced: list[dict[str, Held]]) -> None:
+def free_in_steps(replaced: list[dict[str, StoredInstance]]) -> None:
     """Give back, one by one, the memory of instances that are held no more; all at once takes many milliseconds.
 
     The caller keeps no other reference. The mappings are left as they are: readers without the lock may be on them.
@@ -382,8 +386,8 @@ def let_go(replaced: list[dict[str, Held]]) -> None:
             left.pop()
 
 
-def _is_ghostly(service: Service) -> bool:
+def _is_retained_only(service: Service) -> bool:
     """Whether nothing is left of a service but what the guard still shows."""
-    sources = service.held or service.persistent or service.published
+    sources = service.stored or service.persistent or service.published
     known = sources or service.meta is not None or service.version != NO_VERSION
-    return bool(service.ghosts) and not known
+    return bool(service.retained) and not known

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from app.naming.model.model import Held, Metadata
+from app.naming.model.model import Metadata, StoredInstance
 from distro.types import Version
 
 Traits = tuple[str, str, str | None, float]
@@ -59,9 +59,9 @@ class Shared:
             self._maps[key] = fields
         return fields
 
-    def settle(self, held: Held) -> None:
+    def settle(self, stored: StoredInstance) -> None:
         """Let an instance that came over the wire share its parts. It is the same value afterwards, for everybody."""
-        one = held.instance
+        one = stored.instance
         service, cluster, app, weight = self.traits((one.service_name, one.cluster_name, one.app, one.weight))
         _set(one, "service_name", service)
         _set(one, "cluster_name", cluster)
@@ -70,9 +70,9 @@ class Shared:
         _set(one, "port", self.port(one.port))
         if one.metadata is not None:
             _set(one, "metadata", self.metadata(one.metadata))
-        self._settle_version(held.version)
-        if held.said is not held.version:
-            self._settle_version(held.said)
+        self._settle_version(stored.version)
+        if stored.client_version is not stored.version:
+            self._settle_version(stored.client_version)
 
     def _settle_version(self, version: Version) -> None:
         if len(self._writers) >= WRITERS_MAX:

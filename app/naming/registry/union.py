@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from app.naming.model.model import Held, Instance, Publication, Service, ServiceMoment
+from app.naming.model.model import Instance, Publication, Service, ServiceSnapshot, StoredInstance
 
 
 def published_count(service: Service) -> int:
@@ -19,25 +19,25 @@ def published_clusters(service: Service) -> set[str]:
 
 def union(service: Service) -> tuple[Instance, ...]:
     """All that readers see of a service with clients: persistent ones first."""
-    held, persistent = service.held.copy(), service.persistent.copy()
+    stored, persistent = service.stored.copy(), service.persistent.copy()
     publications = (service.published or {}).copy()
-    said: dict[str, Instance] = {}
+    by_key: dict[str, Instance] = {}
     count = 0
     for publication in publications.values():
-        said.update(publication.instances)
+        by_key.update(publication.instances)
         count += len(publication.instances)
-    names = said.keys()
+    names = by_key.keys()
     shown: tuple[Iterable[Instance], ...]
-    if len(said) == count and names.isdisjoint(held) and names.isdisjoint(persistent):
-        shown = (persistent.values(), [one.instance for one in held.values()], said.values())
+    if len(by_key) == count and names.isdisjoint(stored) and names.isdisjoint(persistent):
+        shown = (persistent.values(), [one.instance for one in stored.values()], by_key.values())
     else:
-        shown = _brought_together(persistent, held, publications)
-    ghosts = [ghost for key, ghost in service.ghosts.copy().items() if key not in said]
-    return tuple(instance for part in (*shown, ghosts) for instance in part)
+        shown = _brought_together(persistent, stored, publications)
+    retained = [retained_instance for key, retained_instance in service.retained.copy().items() if key not in by_key]
+    return tuple(instance for part in (*shown, retained) for instance in part)
 
 
 def _brought_together(
-    persistent: Mapping[str, Instance], held: Mapping[str, Held], publications: Mapping[str, Publication]
+    persistent: Mapping[str, Instance], stored: Mapping[str, StoredInstance], publications: Mapping[str, Publication]
 ) -> tuple[list[Instance], list[Instance], list[Instance]]:
     """The sources where some of them name the same address.
 
@@ -53,23 +53,23 @@ def _brought_together(
                 vouched.add(key)
     durable = [_healthy(one) if key in vouched else one for key, one in persistent.items()]
     listed, of_clients = [], []
-    for key, held_one in held.items():
+    for key, stored_one in stored.items():
         found = newest.get(key) if key not in persistent else None
         if found is None:
-            listed.append(held_one.instance)
+            listed.append(stored_one.instance)
             continue
-        one = held_one.instance if held_one.said > found.seen else found.instances[key]
-        listed.append(_healthy(one) if key in vouched or held_one.instance.healthy else one)
+        one = stored_one.instance if stored_one.client_version > found.seen else found.instances[key]
+        listed.append(_healthy(one) if key in vouched or stored_one.instance.healthy else one)
     for key, publication in newest.items():
-        if key not in held and key not in persistent:
+        if key not in stored and key not in persistent:
             one = publication.instances[key]
             of_clients.append(_healthy(one) if key in vouched else one)
     return durable, listed, of_clients
 
 
-def of_clients_only(moment: ServiceMoment) -> list[Instance]:
+def of_clients_only(snapshot: ServiceSnapshot) -> list[Instance]:
     """What readers see of a service that only its clients say of it."""
-    _, _, of_clients = _brought_together(moment.persistent, moment.held, moment.published)
+    _, _, of_clients = _brought_together(snapshot.persistent, snapshot.stored, snapshot.published)
     return list(of_clients)
 
 

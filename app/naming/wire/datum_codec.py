@@ -1,8 +1,8 @@
 """The JSON of an instance-list datum: Nacos 1.4's fields, and ours beside them, which it ignores.
 
 Shape: ``{"key", "value": {"instanceList": [instance ...]}, "timestamp": 1, "version": text, "tombstones":
-{instance key: {"version": text, "age": ms, "keep": ms}}}``; an instance carries ``"version"``, ``"said"`` where that
-differs, ``"beatAge"`` (ms), and ``"heard": true`` when the sender knows that age for certain.
+{instance key: {"version": text, "age": ms, "keep": ms}}}``; an instance carries ``"version"``, ``"said"`` (its client
+version) where that differs, ``"beatAge"`` (ms), and ``"heard": true`` when the sender knows that age for certain.
 Times travel as ages, because the members' clocks differ.
 """
 
@@ -17,9 +17,9 @@ from app.naming.model.keys import DEFAULT_CLUSTER, SERVICE_NAME, parse_datum_key
 from app.naming.model.model import (
     NEVER_MS,
     PRESERVED_ID_GENERATOR,
-    Held,
     Instance,
     Metadata,
+    StoredInstance,
     Tombstone,
 )
 from app.naming.registry.merge import InstanceList
@@ -73,20 +73,20 @@ def derived_fields(one: Instance) -> dict[str, Any]:
     return fields
 
 
-def encode_held(held: Held, now_ms: int, wall_ms: int, versioned: bool) -> dict[str, Any]:
+def encode_stored(stored: StoredInstance, now_ms: int, wall_ms: int, versioned: bool) -> dict[str, Any]:
     """An instance with what is known of its beats, as it stands in a datum."""
-    age_ms = max(now_ms - held.beat_ms, 0)
-    fields = instance_fields(held.instance)
+    age_ms = max(now_ms - stored.beat_ms, 0)
+    fields = instance_fields(stored.instance)
     fields["lastBeat"] = wall_ms - age_ms
     if not versioned:
-        fields.update(derived_fields(held.instance))
+        fields.update(derived_fields(stored.instance))
         return fields
-    fields["metadata"] = held.instance.metadata  # null too, or members would list it differently
-    fields["version"] = held.version.to_text()
-    if held.said != held.version:
-        fields["said"] = held.said.to_text()
+    fields["metadata"] = stored.instance.metadata  # null too, or members would list it differently
+    fields["version"] = stored.version.to_text()
+    if stored.client_version != stored.version:
+        fields["said"] = stored.client_version.to_text()
     fields["beatAge"] = age_ms
-    if held.heard_ms == held.beat_ms:
+    if stored.last_confirmed_ms == stored.beat_ms:
         fields["heard"] = True
     return fields
 
@@ -109,15 +109,19 @@ class InstanceListCodec:
         value: InstanceList = datum.value
         wall_ms = self._wall_ms()
         yield b'{"key":' + _json(datum.key, versioned) + b',"value":{"instanceList":['
-        helds, comma = iter(value.held.values()), b""
-        while part := [encode_held(held, now_ms, wall_ms, versioned) for held in islice(helds, ENTRIES_PER_PART)]:
+        stored_instances, comma = iter(value.stored.values()), b""
+        while part := [
+            encode_stored(stored, now_ms, wall_ms, versioned) for stored in islice(stored_instances, ENTRIES_PER_PART)
+        ]:
             yield comma + _json(part, versioned)[1:-1]
             comma = b","
         yield b']},"timestamp":1'
         if versioned:
             yield b',"version":' + orjson.dumps(datum.version.to_text()) + b',"tombstones":{'
-            stones, comma = iter(value.tombstones.items()), b""
-            while gone := {key: _encode_stone(stone, now_ms) for key, stone in islice(stones, ENTRIES_PER_PART)}:
+            tombstones, comma = iter(value.tombstones.items()), b""
+            while gone := {
+                key: _encode_tombstone(tombstone, now_ms) for key, tombstone in islice(tombstones, ENTRIES_PER_PART)
+            }:
                 yield comma + orjson.dumps(gone)[1:-1]
                 comma = b","
             yield b"}"
@@ -142,19 +146,19 @@ class InstanceListCodec:
         if not isinstance(listed, list):
             raise CodecError(f"field 'value.instanceList' of {key[:200]!r} is not a list")
         version = Version.from_text(body["version"]) if "version" in body else NO_VERSION
-        held: dict[str, Held] = {}
+        stored: dict[str, StoredInstance] = {}
         for fields in listed:
-            one = decode_held(fields, now_ms)
-            held[one.instance.key] = one
-        return Datum(key, version, InstanceList(held, _decode_tombstones(body.get("tombstones"), now_ms)))
+            one = decode_stored(fields, now_ms)
+            stored[one.instance.key] = one
+        return Datum(key, version, InstanceList(stored, _decode_tombstones(body.get("tombstones"), now_ms)))
 
     def checksum(self, datum: Datum) -> str:
         value: InstanceList = datum.value
-        return instance_list_checksum([held.instance for held in value.held.values()])
+        return instance_list_checksum([stored.instance for stored in value.stored.values()])
 
 
-def _encode_stone(stone: Tombstone, now_ms: int) -> dict[str, Any]:
-    return {"version": stone.version.to_text(), "age": max(now_ms - stone.at_ms, 0), "keep": stone.keep_ms}
+def _encode_tombstone(tombstone: Tombstone, now_ms: int) -> dict[str, Any]:
+    return {"version": tombstone.version.to_text(), "age": max(now_ms - tombstone.at_ms, 0), "keep": tombstone.keep_ms}
 
 
 def _json(value: object, versioned: bool) -> bytes:
@@ -171,7 +175,7 @@ def _escape(found: re.Match[str]) -> str:
     return "".join(f"\\u{int.from_bytes(units[i : i + 2]):04x}" for i in range(0, len(units), 2))
 
 
-def decode_held(fields: object, now_ms: int) -> Held:
+def decode_stored(fields: object, now_ms: int) -> StoredInstance:
     """An instance of a datum; its fields are checked one by one.
 
     Raises:
@@ -194,19 +198,21 @@ def decode_held(fields: object, now_ms: int) -> Held:
         instance_id=_text(fields, "instanceId"),
     )
     version = Version.from_text(fields["version"]) if "version" in fields else NO_VERSION
-    said = Version.from_text(fields["said"]) if "said" in fields else version
+    client_version = Version.from_text(fields["said"]) if "said" in fields else version
     age_ms = _number(fields, "beatAge", 0)
     beat_ms = now_ms - min(max(age_ms, 0), AGE_MS_MAX)
-    return Held(instance, version, beat_ms, said, beat_ms if _flag(fields, "heard", False) else NEVER_MS)
+    return StoredInstance(
+        instance, version, beat_ms, client_version, beat_ms if _flag(fields, "heard", False) else NEVER_MS
+    )
 
 
-def _decode_tombstones(stones: object, now_ms: int) -> dict[str, Tombstone]:
-    if stones is None:
+def _decode_tombstones(tombstones: object, now_ms: int) -> dict[str, Tombstone]:
+    if tombstones is None:
         return {}
-    if not isinstance(stones, dict):
+    if not isinstance(tombstones, dict):
         raise CodecError("field 'tombstones' is not an object")
     decoded = {}
-    for key, fields in stones.items():
+    for key, fields in tombstones.items():
         if not isinstance(fields, dict):
             raise CodecError("an element of 'tombstones' is not an object")
         age_ms = min(max(_number(fields, "age", 0), 0), AGE_MS_MAX)

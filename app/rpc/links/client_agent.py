@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 import orjson
 
 from app.naming.clients.client_codec import ClientState, decode_client, decode_snapshot, encode_client, encode_verify
-from app.naming.clients.copies import ClientMoment
+from app.naming.clients.copies import ClientSnapshot
 from app.replication.client_replication import ClientCodec, client_id_of, client_key
 from app.replication.reports import notes_revisions
 from app.rpc.links.link import LinkClosed
@@ -88,12 +88,12 @@ class ClientAgent:
         over_http = partial(self._http.sync_data, peer, datums, timeout_ms)
         self._start(peer, DataOperation.CHANGE, frame, timeout_ms, over_http, done)
 
-    def start_verify(self, peer: str, stand: Mapping[str, str], timeout_ms: int, done: Done) -> None:
+    def start_verify(self, peer: str, summary: Mapping[str, str], timeout_ms: int, done: Done) -> None:
         if self._links.is_nacos(peer):
-            self._links.begin(self._verify_each(peer, stand, timeout_ms / 1_000), done)
+            self._links.begin(self._verify_each(peer, summary, timeout_ms / 1_000), done)
             return
-        over_http = partial(self._http.verify, peer, stand, timeout_ms)
-        self._start(peer, DataOperation.VERIFY, orjson.dumps(stand), timeout_ms, over_http, done)
+        over_http = partial(self._http.verify, peer, summary, timeout_ms)
+        self._start(peer, DataOperation.VERIFY, orjson.dumps(summary), timeout_ms, over_http, done)
 
     def _start(
         self,
@@ -129,12 +129,12 @@ class ClientAgent:
         """Tell of each client in a call of its own; the first failure is that of all: they are sent again."""
 
         async def tell(datum: Datum) -> None:
-            moment: ClientMoment = datum.value
+            snapshot: ClientSnapshot = datum.value
             client_id = client_id_of(datum.key) or ""
-            if moment.state is None:
+            if snapshot.state is None:
                 body = encode_request(DataOperation.DELETE, peer, client_id, None)
             else:
-                body = encode_request(DataOperation.CHANGE, peer, client_id, encode_client(moment.state))
+                body = encode_request(DataOperation.CHANGE, peer, client_id, encode_client(snapshot.state))
             answer = await self._links.request(peer, REQUEST, body, timeout_s)
             if not is_success(answer):
                 raise TransportError(f"{peer} does not take client {client_id}: {answer.body[:200]!r}")
@@ -143,7 +143,7 @@ class ClientAgent:
             raise failures[0]
         return Received()
 
-    async def _verify_each(self, peer: str, stand: Mapping[str, str], timeout_s: float) -> Received:
+    async def _verify_each(self, peer: str, summary: Mapping[str, str], timeout_s: float) -> Received:
         """Tell each client's revision; those that the peer does not hold so are wanted, failures are not.
 
         A round for which there was not enough time is taken up by the next where it ended: real Nacos takes a client
@@ -160,7 +160,7 @@ class ClientAgent:
             if not is_success(await self._links.request(peer, REQUEST, body, timeout_s)):
                 wanted.append(key)
 
-        told = [item for item in stand.items() if item[1]]
+        told = [item for item in summary.items() if item[1]]
         if not told:
             return Received()
         at = (peer, "#" in told[0][0])  # those with connections, and those over HTTP, have rounds of their own
@@ -186,10 +186,10 @@ class ClientAgent:
         self._check_takes_http(peer)
         return self._http.sync_data(peer, datums, timeout_ms)
 
-    def verify(self, peer: str, stand: Mapping[str, str], timeout_ms: int) -> Received:
+    def verify(self, peer: str, summary: Mapping[str, str], timeout_ms: int) -> Received:
         """For a peer to which there is no connection now."""
         self._check_takes_http(peer)
-        return self._http.verify(peer, stand, timeout_ms)
+        return self._http.verify(peer, summary, timeout_ms)
 
     def _check_takes_http(self, peer: str) -> None:
         if CAPABILITY_CLIENTS_ONLY in self._http.capabilities(peer):
@@ -237,7 +237,7 @@ class ClientAgent:
 def _datum(peer: str, state: ClientState) -> Datum:
     """A client of which a real Nacos tells that need not be the one that it is connected to."""
     version = Version(1, 1, peer)
-    return Datum(client_key(state.client_id), version, ClientMoment(version, None, state, hearsay=True))
+    return Datum(client_key(state.client_id), version, ClientSnapshot(version, None, state, unconfirmed=True))
 
 
 async def _side_by_side(

@@ -32,7 +32,7 @@ class LinkClosed(TransportError):
     """There is no connection now."""
 
 
-class MemberLink:
+class GrpcLink:
     """One member. ``run`` until it is cancelled; all else while that runs, on its loop."""
 
     def __init__(

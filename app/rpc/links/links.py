@@ -16,7 +16,7 @@ from grpc import aio
 from app.config.addresses import join_address, split_address
 from app.config.settings import RPC_CLUSTER_OFFSET, RpcPort
 from app.config.version import NACOS_2_VERSION
-from app.rpc.links.link import LinkClosed, MemberLink
+from app.rpc.links.link import GrpcLink, LinkClosed
 from app.rpc.wire import payload as wire
 from app.rpc.wire.payload import Payload
 from distro.errors import TransportError
@@ -29,7 +29,7 @@ LATE_S = 1.0
 """A call ends by its deadline on the loop; whoever waits for it waits a little longer."""
 
 
-class MemberLinks:
+class GrpcLinks:
     """Thread-safe, but for ``start`` and ``stop``, which are called on the loop once each."""
 
     def __init__(self, self_address: str, port: RpcPort, headers: Mapping[str, str]) -> None:
@@ -39,7 +39,7 @@ class MemberLinks:
         self._headers = dict(headers)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wanted: tuple[str, ...] = ()
-        self._links: dict[str, MemberLink] = {}
+        self._links: dict[str, GrpcLink] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._begun: set[asyncio.Task[Any]] = set()
 
@@ -80,7 +80,7 @@ class MemberLinks:
             self._tasks.pop(address).cancel()
             del self._links[address]
         for address in set(self._wanted) - self._links.keys():
-            link = MemberLink(address, partial(self._open_channel, address), self._setup(), self._headers)
+            link = GrpcLink(address, partial(self._open_channel, address), self._setup(), self._headers)
             self._links[address] = link
             self._tasks[address] = loop.create_task(link.run())
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from app.naming.model.nacos_errors import InvalidParam, NoRight
 from app.replication.client_replication import CLIENTS
-from app.rpc.server.dispatcher import Asked, Route
+from app.rpc.server.dispatcher import GrpcRequest, GrpcRoute
 from app.rpc.wire import payload as wire
 from app.rpc.wire.distro_payload import (
     HANDLE_FAILED,
@@ -31,7 +31,7 @@ Answer = Mapping[str, Any]
 T = TypeVar("T")
 
 
-class Door(Protocol):
+class ClientReceiving(Protocol):
     """What becomes of what members say of clients. Raises CodecError and NotInitialized."""
 
     def take_frame(self, sender: str, content: bytes) -> bytes: ...
@@ -64,15 +64,15 @@ class Reports(Protocol):
 class MemberHandlers:
     """``routes`` once; ``stop`` at the end. The handlers run on the loop, and what takes long in threads."""
 
-    def __init__(self, door: Door, reports: Reports) -> None:
-        self._door = door
+    def __init__(self, receiver: ClientReceiving, reports: Reports) -> None:
+        self._receiver = receiver
         self._reports = reports
         self._pool = ThreadPoolExecutor(THREADS, "rpc-door")
 
-    def routes(self) -> dict[str, Route]:
+    def routes(self) -> dict[str, GrpcRoute]:
         return {
-            REQUEST: Route(self._distro, RESPONSE, members_only=True),
-            "MemberReportRequest": Route(self._report, "MemberReportResponse", members_only=True),
+            REQUEST: GrpcRoute(self._distro, RESPONSE, members_only=True),
+            "MemberReportRequest": GrpcRoute(self._report, "MemberReportResponse", members_only=True),
         }
 
     def stop(self) -> None:
@@ -81,22 +81,22 @@ class MemberHandlers:
 
     # --- reports ----------------------------------------------------------------------------------
 
-    async def _report(self, asked: Asked) -> Answer:
+    async def _report(self, request: GrpcRequest) -> Answer:
         """Source: Nacos 2.2.3 MemberReportHandler."""
-        node = asked.fields.whole_object("node")
-        answer = self._reports.receive_rpc_report(node, asked.connection.remote_ip)
+        node = request.fields.whole_object("node")
+        answer = self._reports.receive_rpc_report(node, request.connection.remote_ip)
         if answer is None:
             raise InvalidParam("Node information is illegal")
-        asked.connection.reporter, own = answer
+        request.connection.reporter, own = answer
         return wire.success(node=own)
 
     # --- clients ----------------------------------------------------------------------------------
 
-    async def _distro(self, asked: Asked) -> Answer:
-        call = decode_request(asked.fields)
+    async def _distro(self, request: GrpcRequest) -> Answer:
+        call = decode_request(request.fields)
         if call.resource_type != CLIENTS:
             return failure(HANDLE_FAILED)
-        connection = asked.connection
+        connection = request.connection
         try:
             if connection.named:
                 member = self._reports.sender_of(connection.named, connection.remote_ip)
@@ -112,30 +112,30 @@ class MemberHandlers:
         content = call.content
         match call.operation:
             case DataOperation.CHANGE:
-                answer = await self._run(len(content), lambda: self._door.take_frame(member, content))
+                answer = await self._run(len(content), lambda: self._receiver.take_frame(member, content))
             case DataOperation.VERIFY:
-                answer = await self._run(len(content), lambda: self._door.verify_frame(member, content))
+                answer = await self._run(len(content), lambda: self._receiver.verify_frame(member, content))
             case DataOperation.QUERY:
-                answer = await self._run(SMALL_BYTES, lambda: packed(self._door.query_frame(content)))
+                answer = await self._run(SMALL_BYTES, lambda: packed(self._receiver.query_frame(content)))
             case _:
                 return failure(HANDLE_FAILED)
         return success(answer)
 
     async def _of_nacos(self, told_by: str, call: DistroCall) -> Answer:
         """Source: Nacos 2.2.3 DistroDataRequestHandler."""
-        door, client_id, content = self._door, call.resource_key, call.content
+        receiver, client_id, content = self._receiver, call.resource_key, call.content
         match call.operation:
             case DataOperation.ADD | DataOperation.CHANGE:
-                await self._run(len(content), lambda: door.take(told_by, client_id, content))
+                await self._run(len(content), lambda: receiver.take(told_by, client_id, content))
             case DataOperation.DELETE:
-                door.remove(told_by, client_id)
+                receiver.remove(told_by, client_id)
             case DataOperation.VERIFY:
-                if not door.confirm(content):
+                if not receiver.confirm(content):
                     return failure(VERIFY_FAILED)
             case DataOperation.QUERY:
-                return success(door.client(client_id), client_id)
+                return success(receiver.client(client_id), client_id)
             case DataOperation.SNAPSHOT:
-                return success(await self._run(SMALL_BYTES, door.snapshot), SNAPSHOT_KEY)
+                return success(await self._run(SMALL_BYTES, receiver.snapshot), SNAPSHOT_KEY)
         return success()
 
     async def _run(self, size: int, work: Callable[[], T]) -> T:

@@ -10,7 +10,7 @@ from app.naming.model.nacos_errors import InvalidParam
 from app.rpc.members.calls import MemberCalls
 from app.rpc.sdk.balance import MemberLoad, Move, count_to_keep, moves, parse_load, summary
 from app.rpc.server.connections import Connection, Connections
-from app.rpc.server.dispatcher import Asked, Route
+from app.rpc.server.dispatcher import GrpcRequest, GrpcRoute
 from app.rpc.server.ports import RpcServices
 from app.rpc.wire.payload import SUCCESS, success
 from distro.types import MemberState
@@ -42,11 +42,11 @@ class Loader:
         self._members = MemberCalls(services.links)
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def routes(self) -> Mapping[str, Route]:
+    def routes(self) -> Mapping[str, GrpcRoute]:
         """What other members ask, by type of request."""
         return {
-            LOAD_REQUEST: Route(self.tell_load, "ServerLoaderInfoResponse", members_only=True),
-            RELOAD_REQUEST: Route(self.shed, "ServerReloadResponse", members_only=True),
+            LOAD_REQUEST: GrpcRoute(self.tell_load, "ServerLoaderInfoResponse", members_only=True),
+            RELOAD_REQUEST: GrpcRoute(self.shed, "ServerReloadResponse", members_only=True),
         }
 
     def start(self) -> None:
@@ -130,16 +130,16 @@ class Loader:
 
     # --- what other members ask ------------------------------------------------------------------
 
-    async def tell_load(self, asked: Asked) -> Mapping[str, Any]:
+    async def tell_load(self, request: GrpcRequest) -> Mapping[str, Any]:
         """What this node has to carry."""
         return success(loaderMetrics=self._own_load().fields())
 
-    async def shed(self, asked: Asked) -> Mapping[str, Any]:
+    async def shed(self, request: GrpcRequest) -> Mapping[str, Any]:
         """Send clients to a member, as far as there are more than so many; the message says whether there are."""
-        wanted = asked.fields.whole("reloadCount", -1, 0, COUNT_MAX)
+        wanted = request.fields.whole("reloadCount", -1, 0, COUNT_MAX)
         if wanted < 0:
             raise InvalidParam("field 'reloadCount' is required")
-        redirect = _redirect_of(asked)
+        redirect = _redirect_of(request)
         return success(message="ok" if self._shed_to(wanted, redirect) else "ignore")
 
     def _shed_to(self, wanted: int, redirect: Redirect) -> bool:
@@ -170,8 +170,8 @@ def _reload_fields(one: Move) -> Mapping[str, Any]:
     return {"reloadCount": one.keep, "reloadServer": one.target, "module": "internal"}
 
 
-def _redirect_of(asked: Asked) -> Redirect:
-    text = asked.fields.text("reloadServer")
+def _redirect_of(request: GrpcRequest) -> Redirect:
+    text = request.fields.text("reloadServer")
     try:
         return split_address(text) if text else None
     except ValueError as error:

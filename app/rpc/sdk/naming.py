@@ -20,7 +20,7 @@ from app.naming.model.nacos_errors import InvalidParam, Unavailable
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.rpc.sdk.push_board import PushBoard
 from app.rpc.sdk.service_json import ServiceInfos, Variant
-from app.rpc.server.dispatcher import Asked, Handler, Route
+from app.rpc.server.dispatcher import GrpcRequest, GrpcRoute, Handler
 from app.rpc.server.ports import RpcServices, ServiceKey
 from app.rpc.wire.json_fields import Fields
 from app.rpc.wire.payload import success
@@ -43,11 +43,11 @@ class NamingHandlers:
         self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="rpc")
         self._pooled = 0
 
-    def routes(self) -> Mapping[str, Route]:
+    def routes(self) -> Mapping[str, GrpcRoute]:
         """The handlers by type of request."""
 
-        def route(handler: Handler, answer_type: str) -> Route:
-            return Route(handler, answer_type)
+        def route(handler: Handler, answer_type: str) -> GrpcRoute:
+            return GrpcRoute(handler, answer_type)
 
         return {
             "InstanceRequest": route(self.instance, "InstanceResponse"),
@@ -64,13 +64,13 @@ class NamingHandlers:
 
     # --- instances -------------------------------------------------------------------------------
 
-    async def instance(self, asked: Asked) -> Mapping[str, Any]:
+    async def instance(self, request: GrpcRequest) -> Mapping[str, Any]:
         """Publish one instance, or take back whatever the connection published of the service."""
-        kind = asked.fields.text("type")
-        namespace, service = key_of(asked.fields)
-        clients, client_id = self._services.clients, asked.connection.id
+        kind = request.fields.text("type")
+        namespace, service = key_of(request.fields)
+        clients, client_id = self._services.clients, request.connection.id
         if kind == REGISTER:
-            clients.register(client_id, command_of(asked, namespace, service, asked.fields.inner("instance")))
+            clients.register(client_id, command_of(request, namespace, service, request.fields.inner("instance")))
         elif kind == DEREGISTER:
             # Its instance is not looked at: some SDKs send half of one.
             clients.deregister(client_id, namespace, service)
@@ -78,23 +78,23 @@ class NamingHandlers:
             raise InvalidParam(f"Unsupported request type {kind}")
         return success(type=kind)
 
-    async def batch(self, asked: Asked) -> Mapping[str, Any]:
+    async def batch(self, request: GrpcRequest) -> Mapping[str, Any]:
         """Publish these instances, none too, in place of all that the connection published of the service."""
-        kind = asked.fields.text("type")
+        kind = request.fields.text("type")
         if kind != BATCH:
             raise InvalidParam(f"Unsupported request type {kind}")
-        namespace, service = key_of(asked.fields)
-        commands = [command_of(asked, namespace, service, one) for one in asked.fields.items("instances")]
-        self._services.clients.batch_register(asked.connection.id, namespace, service, commands)
+        namespace, service = key_of(request.fields)
+        commands = [command_of(request, namespace, service, one) for one in request.fields.items("instances")]
+        self._services.clients.batch_register(request.connection.id, namespace, service, commands)
         return success(type=kind)
 
-    async def persistent(self, asked: Asked) -> Mapping[str, Any]:
+    async def persistent(self, request: GrpcRequest) -> Mapping[str, Any]:
         """Write a durable instance, or remove it: as over HTTP, it outlives the connection."""
-        kind = asked.fields.text("type")
-        namespace, service = key_of(asked.fields)
-        writes, fields = self._services.persistent_writes, asked.fields.inner("instance")
+        kind = request.fields.text("type")
+        namespace, service = key_of(request.fields)
+        writes, fields = self._services.persistent_writes, request.fields.inner("instance")
         if kind == REGISTER:
-            command = command_of(asked, namespace, service, fields, ephemeral=False)
+            command = command_of(request, namespace, service, fields, ephemeral=False)
             await self._in_pool(lambda: writes.register(command))
         elif kind == DEREGISTER:
             ip, port, cluster = _address_of(fields)
@@ -106,16 +106,16 @@ class NamingHandlers:
 
     # --- services --------------------------------------------------------------------------------
 
-    async def query(self, asked: Asked) -> bytes:
+    async def query(self, request: GrpcRequest) -> bytes:
         """What a service shows; an unknown one has no instances."""
-        fields = asked.fields
+        fields = request.fields
         variant = Variant(fields.text("cluster", chars_max=CLUSTERS_CHARS_MAX), fields.flag("healthyOnly", False))
         shown = await self._infos.get(key_of(fields), variant)
         return b'{"resultCode":200,"errorCode":0,"success":true,"serviceInfo":%b}' % shown.info(self._infos.now_ms())
 
-    async def subscribe(self, asked: Asked) -> bytes:
+    async def subscribe(self, request: GrpcRequest) -> bytes:
         """Have the connection told of a service from now on, or no more; what it shows now."""
-        fields, connection = asked.fields, asked.connection
+        fields, connection = request.fields, request.connection
         key, clusters = key_of(fields), fields.text("clusters", chars_max=CLUSTERS_CHARS_MAX)
         if fields.flag("subscribe", True):
             # Before the service is read: no change after that is missed.
@@ -130,9 +130,9 @@ class NamingHandlers:
         head = b'{"resultCode":200,"errorCode":0,"message":"success","success":true,"serviceInfo":'
         return head + shown.info(self._infos.now_ms()) + b"}"
 
-    async def list(self, asked: Asked) -> Mapping[str, Any]:
+    async def list(self, request: GrpcRequest) -> Mapping[str, Any]:
         """A page of the names of a group, sorted; the first page is 1, and what is lower means it too."""
-        fields = asked.fields
+        fields = request.fields
         namespace, group = _namespace_of(fields), fields.text("groupName", DEFAULT_GROUP)
         page = max(fields.whole("pageNo", 1, -PAGE_MAX, PAGE_MAX), 1)
         size = max(fields.whole("pageSize", 10, -PAGE_MAX, PAGE_MAX), 0)
@@ -169,7 +169,7 @@ def _namespace_of(fields: Fields) -> str:
 
 
 def command_of(
-    asked: Asked, namespace: str, service: str, fields: Fields, *, ephemeral: bool = True
+    request: GrpcRequest, namespace: str, service: str, fields: Fields, *, ephemeral: bool = True
 ) -> RegisterInstance:
     """The registration of an instance that a request brings.
 
@@ -177,7 +177,7 @@ def command_of(
         InvalidParam: a field is missing or of another kind; the text names it.
     """
     ip, port, cluster = _address_of(fields)
-    app = asked.connection.app
+    app = request.connection.app
     return RegisterInstance(
         service=service,
         ip=ip,

@@ -78,7 +78,7 @@ class Pusher:
         """The client is gone."""
         self._board.forget(connection.id)
 
-    async def take_owed(self, connection: Connection, key: ServiceKey) -> bytes | None:
+    async def take_pending(self, connection: Connection, key: ServiceKey) -> bytes | None:
         """The message that tells a client of a service as it is now; None when the client wants it no more."""
         one = self._board.find(connection.id, key)
         if one is None:
@@ -99,7 +99,7 @@ class Pusher:
         now_ms = self._now_ms()
         for client_id, key in list(self._subscribed):
             del self._subscribed[client_id, key]
-            self._board.owe(client_id, key)
+            self._board.add_pending(client_id, key)
         for key in list(self._changed):
             del self._changed[key]
             self._board.changed(key, now_ms)
@@ -128,7 +128,7 @@ class Pusher:
         try:
             for number, one in enumerate(self._board.ready()):
                 if (connection := self._connections.get(one.client_id)) is not None:
-                    connection.owe(one.key)
+                    connection.add_pending(one.key)
                 if number % WRITERS_PER_TURN == WRITERS_PER_TURN - 1:
                     await asyncio.sleep(0)
         finally:

@@ -27,7 +27,7 @@ class Subscription:
     client_id: str
     key: ServiceKey
     clusters: str
-    owed: bool = False
+    pending: bool = False
     """It is among what is due."""
     request_id: str = ""
     at_ms: int = 0
@@ -35,7 +35,7 @@ class Subscription:
 
 
 @dataclass(slots=True)
-class PushRecord:
+class GrpcPushStats:
     """What happened since the start."""
 
     sent: int = 0
@@ -58,7 +58,7 @@ class PushBoard:
         self._repeat: dict[Subscription, None] = {}
         """In the order of their time, too."""
         self._ready: deque[Subscription] = deque()
-        self.record = PushRecord()
+        self.stats = GrpcPushStats()
 
     def has(self, key: ServiceKey) -> bool:
         """Whether anybody is subscribed. One look-up, which any thread may make."""
@@ -76,10 +76,10 @@ class PushBoard:
         known.clusters = clusters
         return True
 
-    def owe(self, client_id: str, key: ServiceKey) -> None:
+    def add_pending(self, client_id: str, key: ServiceKey) -> None:
         """One client is to be told of a service, changed or not."""
         if known := self.find(client_id, key):
-            self._owe(known)
+            self._add_pending(known)
 
     def unsubscribe(self, client_id: str, key: ServiceKey) -> None:
         of_client = self._clients.get(client_id, {})
@@ -111,13 +111,13 @@ class PushBoard:
             if subscriptions := self._services.get(key):
                 self._pushed_ms[key] = now_ms
                 for one in subscriptions.values():
-                    self._owe(one)
+                    self._add_pending(one)
         while self._waiting and (one := next(iter(self._waiting.values()))).at_ms + ACK_MS <= now_ms:
-            self.record.timed_out += 1
+            self.stats.timed_out += 1
             self._repeat_later(one, now_ms)
         while self._repeat and (one := next(iter(self._repeat))).at_ms <= now_ms:
             del self._repeat[one]
-            self._owe(one)
+            self._add_pending(one)
         return self.next_due_ms()
 
     @property
@@ -128,13 +128,13 @@ class PushBoard:
         """Take what is ready, one by one; who takes has it written."""
         while self._ready:
             one = self._ready.popleft()
-            if one.owed:
-                one.owed = False
+            if one.pending:
+                one.pending = False
                 yield one
 
     def sent(self, one: Subscription, request_id: str, now_ms: int) -> None:
         """A push of today's state is on its way; an older one is not worth waiting for any more."""
-        self.record.sent += 1
+        self.stats.sent += 1
         self._repeat.pop(one, None)
         self._settle(one)
         one.request_id, one.at_ms = request_id, now_ms
@@ -146,10 +146,10 @@ class PushBoard:
         if one is None:
             return False
         if went_well:
-            self.record.acknowledged += 1
+            self.stats.acknowledged += 1
             self._settle(one)
         else:
-            self.record.refused += 1
+            self.stats.refused += 1
             self._repeat_later(one, now_ms)
         return True
 
@@ -163,9 +163,9 @@ class PushBoard:
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _owe(self, one: Subscription) -> None:
-        if not one.owed:
-            one.owed = True
+    def _add_pending(self, one: Subscription) -> None:
+        if not one.pending:
+            one.pending = True
             self._ready.append(one)
 
     def _repeat_later(self, one: Subscription, now_ms: int) -> None:
@@ -180,7 +180,7 @@ class PushBoard:
     def _drop(self, one: Subscription) -> None:
         self._settle(one)
         self._repeat.pop(one, None)
-        one.owed = False
+        one.pending = False
         subscriptions = self._services[one.key]
         del subscriptions[one.client_id]
         if not subscriptions:

@@ -47,8 +47,8 @@ class Connection:
         "named",
         "on_cluster_port",
         "opened_ms",
-        "owed",
         "peer",
+        "pending",
         "redirect",
         "registered",
         "remote_ip",
@@ -80,7 +80,7 @@ class Connection:
         self.labels: Mapping[str, str] = {}
         self.abilities: Mapping[str, bool] = {}
         self.controls: deque[bytes] = deque()
-        self.owed: dict[ServiceKey, None] = {}
+        self.pending: dict[ServiceKey, None] = {}
         """Services whose state of then is to be written, in order."""
         self.must_go = False
         """An operator sends it elsewhere, to the HTTP address in ``redirect`` if there is one."""
@@ -101,9 +101,9 @@ class Connection:
         self._wake()
         return True
 
-    def owe(self, key: ServiceKey) -> None:
+    def add_pending(self, key: ServiceKey) -> None:
         """Have the state of a service written, as it is when its turn comes."""
-        self.owed[key] = None
+        self.pending[key] = None
         self._wake()
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from app.rpc.links.link import OWN_KIND_ABILITY
 from app.rpc.links.links import MEMBER_LABEL
 from app.rpc.server.connections import LABELS_CHARS_MAX, Connection, Connections
 from app.rpc.server.limits import LimitRule
-from app.rpc.server.ports import Clients, Cluster
+from app.rpc.server.ports import MemberDirectory, NativeClients
 from app.rpc.wire import payload as wire
 from app.rpc.wire.json_fields import Fields
 from app.rpc.wire.payload import Payload, PayloadError
@@ -29,7 +29,7 @@ SERVER_ABILITIES = {"supportPersistentInstanceByGrpc": True}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class GrpcRequest:
     """One call of a client that is set up."""
 
     connection: Connection
@@ -37,12 +37,12 @@ class Asked:
     headers: Mapping[str, str]
 
 
-Handler = Callable[[Asked], Awaitable[Mapping[str, Any] | bytes]]
+Handler = Callable[[GrpcRequest], Awaitable[Mapping[str, Any] | bytes]]
 """Returns the fields of the answer, or their JSON. Raises NacosError for a refusal."""
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class GrpcRoute:
     """Who answers a type of request, and with which type."""
 
     handler: Handler
@@ -55,7 +55,7 @@ class Dispatcher:
     """Answers calls, and takes what comes on streams. Used on the loop's thread."""
 
     def __init__(
-        self, connections: Connections, cluster: Cluster, clients: Clients, rule: Callable[[], LimitRule],
+        self, connections: Connections, cluster: MemberDirectory, clients: NativeClients, rule: Callable[[], LimitRule],
         now_ms: Callable[[], int], connections_max: int = CONNECTIONS_MAX,
     ) -> None:  # fmt: skip
         """``connections_max``: registered ones. Limits of the rule file are lower, and say which client they mean."""
@@ -68,9 +68,9 @@ class Dispatcher:
         self.on_answer: Callable[[Connection, str, bool], None] = lambda _connection, _request_id, _went_well: None
         """Told of every answer to a request of ours."""
         self.on_gone: Callable[[Connection], None] = lambda _connection: None
-        self._routes: dict[str, Route] = {HEALTH_CHECK: Route(_healthy, "HealthCheckResponse")}
+        self._routes: dict[str, GrpcRoute] = {HEALTH_CHECK: GrpcRoute(_healthy, "HealthCheckResponse")}
 
-    def add(self, request_type: str, route: Route) -> None:
+    def add(self, request_type: str, route: GrpcRoute) -> None:
         self._routes[request_type] = route
 
     # --- calls -----------------------------------------------------------------------------------
@@ -107,17 +107,17 @@ class Dispatcher:
             return wire.error_response(wire.UNREADABLE, str(error))
         connection.active_ms = self._now_ms()
         self._trace(connection, message)
-        return await self._run(route, kind, Asked(connection, fields, message.headers))
+        return await self._run(route, kind, GrpcRequest(connection, fields, message.headers))
 
-    async def _run(self, route: Route, kind: str, asked: Asked) -> bytes:
+    async def _run(self, route: GrpcRoute, kind: str, request: GrpcRequest) -> bytes:
         try:
-            answer = await route.handler(asked)
+            answer = await route.handler(request)
         except ClientGone as error:
             return wire.error_response(wire.CLIENT_GONE, error.text)
         except NacosError as error:
             return wire.error_response(error.status, error.text)
         except Exception:
-            LOG.exception("%s of %s failed", kind, asked.connection.id)
+            LOG.exception("%s of %s failed", kind, request.connection.id)
             return wire.error_response(wire.FAILED, "internal error, see the server's log")
         return wire.encode(route.answer_type, answer if isinstance(answer, bytes) else orjson.dumps(answer))
 
@@ -213,5 +213,5 @@ class Dispatcher:
             LOG.debug("connection %s is gone", connection.id)
 
 
-async def _healthy(_asked: Asked) -> Mapping[str, Any]:
+async def _healthy(_asked: GrpcRequest) -> Mapping[str, Any]:
     return wire.success()

@@ -26,17 +26,19 @@ SETUP_S = 10.0
 GRACE_S = 1.0
 GO_ELSEWHERE = "this server ends the connection, please connect to another one"
 
-TakeOwed = Callable[[Connection, ServiceKey], Awaitable[bytes | None]]
+TakePending = Callable[[Connection, ServiceKey], Awaitable[bytes | None]]
 """Makes the message that tells a client the state of a service now; None when it is owed no more."""
 
 
 class ClientStream:
     """One client's stream. Writes one message at a time, and only as fast as the client reads."""
 
-    def __init__(self, connection: Connection, write: Callable[[bytes], Awaitable[None]], take_owed: TakeOwed) -> None:
+    def __init__(
+        self, connection: Connection, write: Callable[[bytes], Awaitable[None]], take_pending: TakePending
+    ) -> None:
         self.connection = connection
         self._write = write
-        self._take_owed = take_owed
+        self._take_pending = take_pending
         self._reader = asyncio.current_task()
         self._writer: asyncio.Task[None] | None = None
         self.ending = False
@@ -60,7 +62,7 @@ class ClientStream:
             with suppress(asyncio.CancelledError, TimeoutError):
                 await asyncio.wait_for(writer, GRACE_S)
         self.connection.controls.clear()
-        self.connection.owed.clear()
+        self.connection.pending.clear()
 
     async def _run(self) -> None:
         connection = self.connection
@@ -68,10 +70,10 @@ class ClientStream:
             while True:
                 if connection.controls:
                     message: bytes | None = connection.controls.popleft()
-                elif connection.owed:
-                    key = next(iter(connection.owed))
-                    del connection.owed[key]
-                    message = await self._take_owed(connection, key)
+                elif connection.pending:
+                    key = next(iter(connection.pending))
+                    del connection.pending[key]
+                    message = await self._take_pending(connection, key)
                 else:
                     return
                 if message is not None:
@@ -91,14 +93,14 @@ class RpcServer:
 
     def __init__(
         self, host: str, port: RpcPort, on_cluster_port: bool, connections: Connections, dispatcher: Dispatcher,
-        take_owed: TakeOwed,
+        take_pending: TakePending,
     ) -> None:  # fmt: skip
         self._host = host
         self._port = port
         self._on_cluster_port = on_cluster_port
         self._connections = connections
         self._dispatcher = dispatcher
-        self._take_owed = take_owed
+        self._take_pending = take_pending
         self._server: aio.Server | None = None
 
     async def start(self) -> None:
@@ -148,7 +150,7 @@ class RpcServer:
                     # Asked for anew: another stream of the same transport may have ended what there was.
                     connection = self._connections.of_peer(peer, self._on_cluster_port)
                     if connection.stream is None and stream is None:
-                        connection.stream = stream = ClientStream(connection, context.write, self._take_owed)
+                        connection.stream = stream = ClientStream(connection, context.write, self._take_pending)
                     if not self._dispatcher.take(connection, data):
                         connection.close()
                     if connection.registered:

@@ -9,12 +9,12 @@ from app.naming.clients.client_model import ServiceKey as ServiceKey
 from app.naming.records.durable_service import DurableService
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.naming.service import NamingService
-from app.replication.client_receiver import ClientDoor
-from app.rpc.links.links import MemberLinks
+from app.replication.client_receiver import ClientReceiver
+from app.rpc.links.links import GrpcLinks
 from distro.types import Member, MemberState
 
 
-class Clients(Protocol):
+class NativeClients(Protocol):
     """Native clients and what they publish. Thread-safe, and never blocks.
 
     Raises (register, deregister, subscribe and their kind): ClientGone, when the id is not connected here.
@@ -37,7 +37,7 @@ class Clients(Protocol):
     def unsubscribe(self, client_id: str, namespace: str, service: str) -> None: ...
 
 
-class Cluster(Protocol):
+class MemberDirectory(Protocol):
     """The member list, as this door uses it."""
 
     self_address: str
@@ -93,16 +93,16 @@ class RpcServices(Protocol):
     def durable(self) -> DurableService: ...
 
     @property
-    def clients(self) -> Clients: ...
+    def clients(self) -> NativeClients: ...
 
     @property
-    def cluster(self) -> Cluster: ...
+    def cluster(self) -> MemberDirectory: ...
 
     @property
-    def client_door(self) -> ClientDoor: ...
+    def client_receiver(self) -> ClientReceiver: ...
 
     @property
-    def links(self) -> MemberLinks | None:
+    def links(self) -> GrpcLinks | None:
         """The connections to other members; None without any."""
         ...
 

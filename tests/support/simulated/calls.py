@@ -52,10 +52,10 @@ class CallAgent:
         report = self._member.own_report(action.peer)
 
         def end(outcome: Outcome, answer: PeerReport | None) -> None:
-            self._member.inbox.put(lambda one, now_ms: one.on_report_done(action.peer, outcome, answer, now_ms))
+            self._member.mailbox.put(lambda one, now_ms: one.on_report_done(action.peer, outcome, answer, now_ms))
             done()
 
-        self._call(action, lambda peer, reply: peer.peer_door.report(report, reply), end)
+        self._call(action, lambda peer, reply: peer.peer_frontend.report(report, reply), end)
 
     def _sync(self, action: SyncData, done: Done) -> None:
         member = self._member
@@ -63,7 +63,7 @@ class CallAgent:
         may_send = partial(member.protocol.speaks_for, action.resource_type)
         datums = [one for one in storage.get(action.keys) if may_send(one.key, one.version)]
         if not datums:
-            member.inbox.put(lambda one, now_ms: one.on_sync_done(action, Outcome.DELIVERED, Received(), now_ms))
+            member.mailbox.put(lambda one, now_ms: one.on_sync_done(action, Outcome.DELIVERED, Received(), now_ms))
             done()
             return
         codec = member.components[action.resource_type].codec
@@ -72,30 +72,30 @@ class CallAgent:
             body = gzip_body(body)
         sender = member.address
         if member.world.tracing:
-            stand = ", ".join(f"{one.key.rpartition('@')[2]}={one.version.to_text()}" for one in datums)
-            member.world.trace(sender, f"sends to {action.peer}: {stand}")
+            summary = ", ".join(f"{one.key.rpartition('@')[2]}={one.version.to_text()}" for one in datums)
+            member.world.trace(sender, f"sends to {action.peer}: {summary}")
 
         def end(outcome: Outcome, answer: bytes | None) -> None:
             received = decode_received(answer) if answer else Received()
-            member.inbox.put(lambda one, now_ms: one.on_sync_done(action, outcome, received, now_ms))
+            member.mailbox.put(lambda one, now_ms: one.on_sync_done(action, outcome, received, now_ms))
             done()
 
-        self._call(action, lambda peer, reply: peer.peer_door.receive(body, sender, reply), end)
+        self._call(action, lambda peer, reply: peer.peer_frontend.receive(body, sender, reply), end)
 
     def _verify(self, action: Verify, done: Done) -> None:
         member = self._member
         storage = member.components[action.resource_type].storage
-        held = ((key, storage.version(key)) for key in action.keys)
-        body = orjson.dumps({key: version.to_text() for key, version in held if version is not None})
+        stored = ((key, storage.version(key)) for key in action.keys)
+        body = orjson.dumps({key: version.to_text() for key, version in stored if version is not None})
         sender = member.address
 
         def end(outcome: Outcome, answer: bytes | None) -> None:
             received = decode_received(answer) if answer else Received()
-            member.inbox.put(lambda one, now_ms: one.on_verify_done(action, outcome, received, now_ms))
+            member.mailbox.put(lambda one, now_ms: one.on_verify_done(action, outcome, received, now_ms))
             done()
 
         kind = action.resource_type
-        self._call(action, lambda peer, reply: peer.peer_door.verify(body, sender, kind, reply), end)
+        self._call(action, lambda peer, reply: peer.peer_frontend.verify(body, sender, kind, reply), end)
 
     def _query(self, action: Query, done: Done) -> None:
         member = self._member
@@ -112,10 +112,10 @@ class CallAgent:
                     member.receiver.receive(action.resource_type, action.peer, datums, now_ms, fetched=fetched)
                 except NotInitialized:
                     outcome = Outcome.FAILED
-            member.inbox.put(lambda one, now_ms: one.on_query_done(action, outcome, versions, now_ms))
+            member.mailbox.put(lambda one, now_ms: one.on_query_done(action, outcome, versions, now_ms))
             done()
 
-        self._call(action, lambda peer, reply: peer.peer_door.datums(keys, sender, "", reply), end)
+        self._call(action, lambda peer, reply: peer.peer_frontend.datums(keys, sender, "", reply), end)
 
     def _load(self, action: Load, done: Done) -> None:
         member = self._member
@@ -129,11 +129,11 @@ class CallAgent:
                 datums = self._datums(action, answer)
                 member.receiver.load(action.resource_type, datums, member.clock.monotonic_ms())
                 keys = [one.key for one in datums]
-            member.inbox.put(lambda one, now_ms: one.on_load_done(action, outcome, keys, now_ms))
+            member.mailbox.put(lambda one, now_ms: one.on_load_done(action, outcome, keys, now_ms))
             done()
 
         kind = action.resource_type
-        self._call(action, lambda peer, reply: peer.peer_door.datums(None, sender, kind, reply), end)
+        self._call(action, lambda peer, reply: peer.peer_frontend.datums(None, sender, kind, reply), end)
 
     def _datums(self, action: Query | Load, answer: bytes) -> list[Any]:
         plain = gunzip_if_gzip(answer, self._member.config.body_bytes_max)
@@ -143,7 +143,7 @@ class CallAgent:
         return datums
 
 
-class PeerDoor:
+class PeerFrontend:
     """What a member answers to its peers."""
 
     def __init__(self, member: SimMember, replication: NodeReplication) -> None:
@@ -151,7 +151,7 @@ class PeerDoor:
         self._replication = replication
 
     def report(self, report: PeerReport, reply: Reply) -> None:
-        self._member.inbox.put(lambda protocol, now_ms: protocol.on_report(report, now_ms))
+        self._member.mailbox.put(lambda protocol, now_ms: protocol.on_report(report, now_ms))
         reply(Outcome.DELIVERED, self._member.own_report(report.address))
 
     def receive(self, body: bytes, sender: str, reply: Reply) -> None:

@@ -23,7 +23,7 @@ from app.naming.model.model import BEAT_INTERVAL_MS, DELETE_TIMEOUT_MS, Service,
 from app.naming.registry.merge import AGE_MARGIN_MS
 from distro.types import NO_VERSION, Version
 from tests.support.simulated.clients import CALL_MS_MAX, SimClient, Wish
-from tests.support.simulated.door import Kind, Write
+from tests.support.simulated.frontend import Kind, Write
 
 if TYPE_CHECKING:
     from tests.support.simulated.member import SimMember
@@ -134,7 +134,7 @@ class Checker:
 
     def _compare_content(self, member: SimMember, key: str, service: Service) -> None:
         """Versions identify content."""
-        content = {name: (held.instance, held.version) for name, held in service.held.items()}
+        content = {name: (stored.instance, stored.version) for name, stored in service.stored.items()}
         first, known = self._contents.setdefault((key, service.version), (member.address, content))
         if known != content:
             raise self.broken(
@@ -144,13 +144,13 @@ class Checker:
 
     def _date_removals(self, member: SimMember, key: str, service: Service) -> None:
         """Remember of each removal made here until when it knows of the instance's life."""
-        for name, stone in service.tombstones.items():
-            if stone.version.writer == member.writer:
-                known_ms = member.clock.world_ms(stone.at_ms)
+        for name, tombstone in service.tombstones.items():
+            if tombstone.version.writer == member.writer:
+                known_ms = member.clock.world_ms(tombstone.at_ms)
                 if known_ms == self._world.now_ms:  # a deregistration: sides that are apart compare it by ages
                     known_ms -= AGE_MARGIN_MS
-                if (key, name, stone.version) not in self._removals_ms:
-                    self._removals_ms[key, name, stone.version] = known_ms
+                if (key, name, tombstone.version) not in self._removals_ms:
+                    self._removals_ms[key, name, tombstone.version] = known_ms
                     self._last_removal_ms[key, name] = self._world.now_ms
 
     def _follow_instances(self, member: SimMember, key: str, service: Service | None, seen: _Seen) -> None:
@@ -163,7 +163,7 @@ class Checker:
         Members that are apart compare such moments by ages, which may be off by the time on the way: a removal may
         lose against a beat of up to ``AGE_MARGIN_MS`` before it; the instance is then gone when its beats run out.
         """
-        instances = frozenset(service.held) if service else frozenset()
+        instances = frozenset(service.stored) if service else frozenset()
         before, seen.instances = seen.instances, instances
         if instances == before:
             return
@@ -186,9 +186,9 @@ class Checker:
                     f"{known_ms} ms, and the last was at {self._life_ms.get((key, name))} ms"
                 )
 
-    def _known_ms(self, member: SimMember, key: str, name: str, stone: Tombstone | None) -> int:
-        if stone is not None:
-            return self._removals_ms[key, name, stone.version]
+    def _known_ms(self, member: SimMember, key: str, name: str, tombstone: Tombstone | None) -> int:
+        if tombstone is not None:
+            return self._removals_ms[key, name, tombstone.version]
         removed_ms = self._last_removal_ms.get((key, name), self._world.now_ms)
         forgotten_ms = removed_ms + DELETE_TIMEOUT_MS + self._world.config.tombstone_slack_ms
         if self.removals_are_marked and self._world.now_ms < forgotten_ms:
@@ -245,7 +245,7 @@ class Checker:
 
     def _check_writers(self) -> None:
         for member in self._world.members.values():
-            for key, service in member.held():
+            for key, service in member.stored():
                 owner = member.protocol.mapper.map_srv(service.full_name)
                 if service.version.writer.partition("~")[0] != owner:
                     raise self.broken(f"{key} is {owner}'s, and written as {service.version.to_text()}")
@@ -260,14 +260,14 @@ class Checker:
     def _check_instances(self) -> None:
         for client in self._world.clients:
             for member in self._world.members.values():
-                held = member.instances(client.datum_key).get(client.instance_key)
+                stored = member.instances(client.datum_key).get(client.instance_key)
                 if client.wish is not Wish.PRESENT:
-                    if held is not None:
+                    if stored is not None:
                         raise self.broken(f"{client.address} is gone, and {member.address} shows it")
                     continue
-                if held is None:
+                if stored is None:
                     raise self.broken(f"{client.address} beats, and {member.address} does not know it")
-                if not held.instance.healthy:
+                if not stored.instance.healthy:
                     raise self.broken(f"{client.address} beats, and {member.address} has it unhealthy")
 
     def check_revisions(self) -> None:
@@ -275,10 +275,10 @@ class Checker:
         for client in self._world.clients:
             allowed = self._revisions.get(client.address, Counter())
             for member in self._world.members.values():
-                held = member.instances(client.datum_key).get(client.instance_key)
-                if held is None or client.wish is not Wish.PRESENT or client.datum_key in self._uncertain:
+                stored = member.instances(client.datum_key).get(client.instance_key)
+                if stored is None or client.wish is not Wish.PRESENT or client.datum_key in self._uncertain:
                     continue
-                revision = int((held.instance.metadata or {})["revision"] or 0)
+                revision = int((stored.instance.metadata or {})["revision"] or 0)
                 if allowed[revision] <= 0:
                     raise self.broken(
                         f"{member.address} has revision {revision} of {client.address}, not one of {dict(allowed)}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, datum_key, instance_key
 from app.naming.model.model import BEAT_INTERVAL_MS
 from distro.types import Outcome
-from tests.support.simulated.door import Answered, Kind, Write
+from tests.support.simulated.frontend import Answered, Kind, Write
 
 if TYPE_CHECKING:
     from tests.support.simulated.world import World
@@ -113,7 +113,7 @@ class SimClient:
                 self._failed(write)
 
         self.world.network.call(
-            self, target, lambda member, reply: member.client_door.take(write, reply), CALL_MS_MAX, end
+            self, target, lambda member, reply: member.client_receiver.take(write, reply), CALL_MS_MAX, end
         )
 
     def _answered(self, write: Write, answer: Answered) -> None:

@@ -73,7 +73,7 @@ class ConnectedMember(SimMember):
     def _publish(self, event: Event) -> None:
         match event:
             case ClientChanged(client_id) | ClientDisconnect(client_id, True):
-                self.inbox.sync(DistroKey(CLIENTS, client_key(client_id)))
+                self.mailbox.sync(DistroKey(CLIENTS, client_key(client_id)))
             case ClientDisconnect(client_id, False):
                 self.dropped.append(client_id)
                 self.world.trace(self.address, f"drops its copy of {client_id}")
@@ -183,10 +183,10 @@ class Connections:
             expected |= {one.client_id: (one.version, dict(one.published)) for one in member.native() if one.revision}
         shown: dict[str, Any] | None = None
         for member in self.members():
-            held = member.published()
-            for client_id in sorted(expected.keys() | held.keys()):
-                if held.get(client_id) != expected.get(client_id):
-                    raise self._broken(member, client_id, held.get(client_id), expected.get(client_id))
+            stored = member.published()
+            for client_id in sorted(expected.keys() | stored.keys()):
+                if stored.get(client_id) != expected.get(client_id):
+                    raise self._broken(member, client_id, stored.get(client_id), expected.get(client_id))
             first = member.shown() if shown is None else shown
             shown = first
             if member.shown() != first:
@@ -194,8 +194,8 @@ class Connections:
         if back := self.ended & expected.keys():
             raise Broken(f"seed {self._world.seed}: {back} are back")
 
-    def _broken(self, member: ConnectedMember, what: str, held: object, expected: object) -> Broken:
-        return Broken(f"seed {self._world.seed}: {member.address} holds of {what} {held}, not {expected}")
+    def _broken(self, member: ConnectedMember, what: str, stored: object, expected: object) -> Broken:
+        return Broken(f"seed {self._world.seed}: {member.address} holds of {what} {stored}, not {expected}")
 
     def copies(self, client_id: str) -> Iterator[ConnectedMember]:
         """The members that hold a client, its own too."""

@@ -6,16 +6,16 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from app.naming.health.beat_check import BeatCheck, Judgement
+from app.naming.health.beat_check import BeatCheck, HealthCheckGate
 from app.naming.model.events import Event, HealthChanged, InstancesChanged, Origin
-from app.naming.model.model import Held, Service
+from app.naming.model.model import Service, StoredInstance
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
 from app.replication.http_peers import INSTANCE_LIST, InstanceListProcessor, InstanceListStorage, NodeReplication
 from distro.config import DistroConfig
 from distro.members import MemberList
-from distro.monitor import DistroRecord
+from distro.monitor import DistroStats
 from distro.ports import Component
 from distro.protocol import DistroProtocol
 from distro.receive import DistroReceiver, Notices
@@ -29,8 +29,8 @@ from distro.types import (
     Report,
     Version,
 )
-from tests.support.simulated.calls import CallAgent, PeerDoor
-from tests.support.simulated.door import ClientDoor
+from tests.support.simulated.calls import CallAgent, PeerFrontend
+from tests.support.simulated.frontend import ClientReceiver
 
 if TYPE_CHECKING:
     from tests.support.simulated.clients import SimClient
@@ -81,7 +81,7 @@ class MemberClock:
         return monotonic_ms - self._start_ms
 
 
-class Inbox(Notices):
+class Mailbox(Notices):
     """Events for the protocol; whoever puts one wakes it."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
@@ -157,28 +157,28 @@ class SimMember:
         self.clock = MemberClock(self.world, self.world.between(1, RUNS_OF_A_CLOCK_MS), self._wall_skew_ms)
         self.writer = f"{self.address}~{self.run}"
         self._build()
-        self.inbox.put(lambda protocol, now_ms: protocol.replace_members(self.world.addresses, now_ms))
+        self.mailbox.put(lambda protocol, now_ms: protocol.replace_members(self.world.addresses, now_ms))
         self._in_run(1, self._check_beats)
 
     def _build(self) -> None:
         config, clock = self.config, self.clock
         now_ms = clock.monotonic_ms()
-        self.record = DistroRecord()
+        self.stats = DistroStats()
         self.registry = self.registry_class(self.writer, config.tombstone_slack_ms)
         self.naming = NamingService(self.registry, clock.monotonic_ms, self._publish)
         members = MemberList(self.address, config, now_ms)
         codec = InstanceListCodec(clock.wall_ms)
         self.components: dict[str, Component] = {}
-        self.protocol = self.protocol_class(members, self.writer, config, self.components, self.record, now_ms)
-        self.inbox = Inbox(self._wake)
+        self.protocol = self.protocol_class(members, self.writer, config, self.components, self.stats, now_ms)
+        self.mailbox = Mailbox(self._wake)
         self.receiver = self.receiver_class(
             self.writer,
             config,
             self.components,
             self.protocol.mapper_of,
             lambda: self.protocol.loading,
-            self.inbox,
-            self.record,
+            self.mailbox,
+            self.stats,
         )
         self.agent = CallAgent(self)
         self.components[INSTANCE_LIST] = Component(
@@ -188,10 +188,10 @@ class SimMember:
             self.agent,  # type: ignore[arg-type]  # it answers by call-back; only this module calls it
         )
         names: Any = PeerNames(self)
-        self.peer_door = PeerDoor(
+        self.peer_frontend = PeerFrontend(
             self, NodeReplication(self.receiver, self.components, names, clock, config.body_bytes_max)
         )
-        self.client_door = ClientDoor(self)
+        self.client_receiver = ClientReceiver(self)
         self.beat_check = self.beat_check_class(self.registry, self._publish, pause_ms=config.pause_ms)
 
     def kill(self) -> None:
@@ -204,7 +204,7 @@ class SimMember:
     def leave(self) -> None:
         """Refuse writes, tell the others, send what is due, end (SIGTERM)."""
         self.leaving = True
-        self.inbox.put(lambda protocol, now_ms: protocol.leave(now_ms))
+        self.mailbox.put(lambda protocol, now_ms: protocol.leave(now_ms))
         self._drain(self.world.now_ms + self.config.drain_ms_max)
 
     def _drain(self, end_ms: int) -> None:
@@ -250,7 +250,7 @@ class SimMember:
     def _publish(self, event: Event) -> None:
         match event:
             case InstancesChanged(key, Origin.LOCAL):
-                self.inbox.sync(DistroKey(INSTANCE_LIST, key))
+                self.mailbox.sync(DistroKey(INSTANCE_LIST, key))
             case HealthChanged(key, instance, what):
                 self.world.trace(self.address, f"judges {instance} of {key}: {what}")
 
@@ -268,41 +268,41 @@ class SimMember:
             CAPABILITIES,
             {},
             members.view if state is MemberState.UP else (),
-            members.self_hold_ms(now_ms),
-            members.hold_for(receiver, now_ms),
+            members.own_rejoin_delay_ms(now_ms),
+            members.rejoin_delay_for(receiver, now_ms),
             self.writer,
         )
 
     def _check_beats(self) -> None:
         now_ms = self.clock.monotonic_ms()
-        next_ms = self.beat_check.tick(now_ms, self.judgement)
+        next_ms = self.beat_check.tick(now_ms, self.ask_gate)
         self._in_run(next_ms - now_ms, self._check_beats)
 
-    def judgement(self) -> Judgement:
+    def ask_gate(self) -> HealthCheckGate:
         protocol, now_ms = self.protocol, self.clock.monotonic_ms()
-        return Judgement(protocol.steady(now_ms), protocol.members.confirmed_ms, protocol.mapper.responsible)
+        return HealthCheckGate(protocol.steady(now_ms), protocol.members.confirmed_ms, protocol.mapper.responsible)
 
     # --- what checks ask -------------------------------------------------------------------------
 
     def owns(self, service: str) -> bool:
         return self.protocol.mapper.responsible(service)
 
-    def instances(self, key: str) -> Mapping[str, Held]:
+    def instances(self, key: str) -> Mapping[str, StoredInstance]:
         service = self.registry.find(key)
-        return service.held if service else {}
+        return service.stored if service else {}
 
     def shows(self, client: SimClient) -> bool:
         return client.instance_key in self.instances(client.datum_key)
 
-    def held(self) -> Iterator[tuple[str, Service]]:
+    def stored(self) -> Iterator[tuple[str, Service]]:
         """The services that hold instances, by datum key."""
-        return ((one.key, one) for one in self.registry.services() if one.held)
+        return ((one.key, one) for one in self.registry.services() if one.stored)
 
     def dump(self) -> dict[str, tuple[str, dict[str, Any]]]:
         """What this member shows, without ages."""
         return {
-            key: (service.version.to_text(), {name: one.instance for name, one in sorted(service.held.items())})
-            for key, service in self.held()
+            key: (service.version.to_text(), {name: one.instance for name, one in sorted(service.stored.items())})
+            for key, service in self.stored()
         }
 
     # --- the protocol's thread -------------------------------------------------------------------
@@ -323,7 +323,7 @@ class SimMember:
         self._turn_at_ms = None
         protocol, seen, loading = self.protocol, self.protocol.mapper.servers, self.protocol.loading
         now_ms = self.clock.monotonic_ms()
-        events, keys = self.inbox.take()
+        events, keys = self.mailbox.take()
         for event in events:
             event(protocol, now_ms)
         for key in keys:

@@ -22,15 +22,19 @@ def _change(service, command):
     """Take an instance out, put a copy of one in under another address, or change fields of it; no version rises."""
     key = command["key"]
     if command["do"] == "remove":
-        del service.held[key]
+        del service.stored[key]
     elif command["do"] == "copy":
-        held = service.held[key]
-        instance = replace(held.instance, ip=command["ip"])
-        service.held[instance.key] = type(held)(instance, held.version, held.beat_ms)
+        stored = service.stored[key]
+        instance = replace(stored.instance, ip=command["ip"])
+        service.stored[instance.key] = type(stored)(instance, stored.version, stored.beat_ms)
     else:
-        held = service.held[key]
-        service.held[key] = type(held)(
-            replace(held.instance, **command["fields"]), held.version, held.beat_ms, held.said, held.heard_ms
+        stored = service.stored[key]
+        service.stored[key] = type(stored)(
+            replace(stored.instance, **command["fields"]),
+            stored.version,
+            stored.beat_ms,
+            stored.client_version,
+            stored.last_confirmed_ms,
         )
     service.revision += 1
 

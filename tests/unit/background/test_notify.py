@@ -65,7 +65,7 @@ def test_one_that_fails_keeps_the_event_from_nobody(bus: Bus, caplog: pytest.Log
     for name in "abc":
         bus.center.publish(Changed(name))
     assert bus.heard == [Changed("a"), Changed("b"), Changed("c")]
-    assert bus.center.record.as_dict() == {"events_slow": 0, "events_failed": 3}
+    assert bus.center.stats.as_dict() == {"events_slow": 0, "events_failed": 3}
     assert caplog.text.count("broken failed at Changed") == 1, "once in a while, not for each"
     bus.clock.now_ns += SAID_AGAIN_NS
     bus.center.publish(Changed("d"))
@@ -75,9 +75,9 @@ def test_one_that_fails_keeps_the_event_from_nobody(bus: Bus, caplog: pytest.Log
 def test_a_slow_one_is_named_and_counted(bus: Bus, caplog: pytest.LogCaptureFixture) -> None:
     bus.center.subscribe(Changed, bus.taking(SLOW_NS))
     bus.center.publish(Changed("a"))
-    assert (bus.center.record.events_slow, caplog.text) == (0, "")
+    assert (bus.center.stats.events_slow, caplog.text) == (0, "")
     bus.center.subscribe(Gone, bus.taking(SLOW_NS + 1))
     for _ in range(3):
         bus.center.publish(Gone("a"))
-    assert bus.center.record.events_slow == 3
+    assert bus.center.stats.events_slow == 3
     assert caplog.text.count("slow took 50 ms for Gone") == 1

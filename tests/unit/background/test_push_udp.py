@@ -54,7 +54,7 @@ class Service:
         self.text = text
         self.pusher.changed("public", service)
 
-    def record(self, name: str) -> int:
+    def stats(self, name: str) -> int:
         value: int = getattr(self.pusher.state(reset=False)[0], name)
         return value
 
@@ -168,9 +168,9 @@ def test_a_client_is_reached_at_the_address_it_announces(
     push = client.receive()
     assert push["data"] == '{"hosts":[1]}'
     client.acknowledge(push["lastRefTime"])
-    eventually(lambda: service.record("succeeded") == 1, TIMEOUT_S)
+    eventually(lambda: service.stats("succeeded") == 1, TIMEOUT_S)
     assert service.pusher.state(reset=True)[1] == []
-    assert service.record("total") == 0
+    assert service.stats("total") == 0
 
 
 def open_socket_family() -> int:
@@ -213,7 +213,7 @@ def test_a_silent_client_is_sent_the_state_of_then_once_more(
     second = client.receive()
     assert (second["data"], second["lastRefTime"]) == ("new", first["lastRefTime"])
     service.clock.ahead_ms += 10_000
-    eventually(lambda: service.record("failed") == 1, TIMEOUT_S)
+    eventually(lambda: service.stats("failed") == 1, TIMEOUT_S)
     assert client.hears_nothing()
 
 
@@ -228,7 +228,7 @@ def test_what_a_client_cannot_read_is_counted_instead(
     client = connect()
     service.pusher.subscribe(subscriber(client, bytes_max=limit))
     service.change(text(limit // 4))
-    eventually(lambda: service.record("too_large") == 1, TIMEOUT_S)
+    eventually(lambda: service.stats("too_large") == 1, TIMEOUT_S)
     assert client.hears_nothing()
     service.clock.ahead_ms += 10_000
     assert client.hears_nothing(), "and not again"
@@ -261,7 +261,7 @@ def test_a_failure_with_one_service_leaves_the_others_their_pushes(
 
 def test_what_nobody_subscribed_to_wakes_nobody(service: Service) -> None:
     service.change("x", "DEFAULT_GROUP@@other")
-    assert not service.pusher._inbox
+    assert not service.pusher._mailbox
     assert service.builds == 0
 
 
@@ -273,7 +273,7 @@ def test_noise_on_the_port_is_harmless(service: Service, connect: Callable[..., 
     for noise in (b"", b"\xff" * 8_000, b"{}", b'{"type":"push-ack","lastRefTime":7}'):
         client.send(noise)
     client.acknowledge(push["lastRefTime"])
-    eventually(lambda: service.record("succeeded") == 1, TIMEOUT_S)
+    eventually(lambda: service.stats("succeeded") == 1, TIMEOUT_S)
     service.change("2")
     assert client.receive()["data"] == "2"
 
@@ -309,7 +309,7 @@ def test_a_full_buffer_costs_one_wait_and_the_repetition_heals_it(
         service.change("1")
         fine.acknowledge(fine.receive()["lastRefTime"])
         assert asked == [stuck.port, stuck.port, fine.port], "a second try, as it answered until now"
-        assert service.record("unsent") == 1
+        assert service.stats("unsent") == 1
         ports.clear()
         service.clock.ahead_ms += 10_000
         assert stuck.receive()["data"] == "1"
@@ -327,20 +327,20 @@ def test_who_did_not_answer_is_served_by_another_socket(service: Service, connec
         service.change(text)
         silent.receive()
         answering.acknowledge(answering.receive()["lastRefTime"])
-        eventually(lambda text=text: service.record("succeeded") == int(text), TIMEOUT_S)
+        eventually(lambda text=text: service.stats("succeeded") == int(text), TIMEOUT_S)
         ports.append((silent.server[1], answering.server[1]))
     [(first, same), (doubtful, kept)] = ports
     assert first == same == kept != doubtful
     silent.acknowledge(service.pusher.state(reset=False)[1][0][1])
-    eventually(lambda: service.record("succeeded") == 3, TIMEOUT_S)
+    eventually(lambda: service.stats("succeeded") == 3, TIMEOUT_S)
 
 
 def test_the_inbox_is_bounded(monkeypatch: pytest.MonkeyPatch, connect: Callable[..., Listener]) -> None:
-    monkeypatch.setattr(udp, "INBOX_MAX", 2)
+    monkeypatch.setattr(udp, "MAILBOX_MAX", 2)
     service = Service()
     for _ in range(3):
         service.pusher.subscribe(subscriber(connect()))
-    assert service.record("overrun") == 1
+    assert service.stats("overrun") == 1
     assert len(service.pusher.subscribers("public")) == 2
     assert service.pusher.stop(TIMEOUT_S)
 

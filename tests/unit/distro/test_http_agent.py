@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from app.naming.model.model import Held, Instance
+from app.naming.model.model import Instance, StoredInstance
 from app.naming.registry.merge import InstanceList
 from app.naming.wire.datum_codec import InstanceListCodec
 from distro.clock import SystemClock
@@ -26,7 +26,7 @@ VERSION = Version(1, 2, "a:1~x")
 
 def datum(count: int = 1) -> Datum:
     instances = [Instance(f"10.0.0.{i}", 80, service_name="DEFAULT_GROUP@@a") for i in range(count)]
-    return Datum(KEY, VERSION, InstanceList({one.key: Held(one, VERSION, 0) for one in instances}, {}))
+    return Datum(KEY, VERSION, InstanceList({one.key: StoredInstance(one, VERSION, 0) for one in instances}, {}))
 
 
 @contextmanager

@@ -58,7 +58,7 @@ def test_a_returned_member_waits_and_a_break_starts_its_wait_again(members: Memb
     members.on_report(report(B, view=()), 5_000)
     assert members.get(B).state is MemberState.UP  # type: ignore[union-attr]
     assert members.view == (SELF, C)
-    assert members.hold_for(B, 7_000) == 8_000
+    assert members.rejoin_delay_for(B, 7_000) == 8_000
     fail(members, B, Outcome.FAILED, 8_000)
     members.on_report(report(B, view=()), 9_000)
     for peer in (B, C):
@@ -91,7 +91,7 @@ def test_one_that_says_that_it_leaves_is_out_at_once(members: MemberList) -> Non
 
 def test_who_did_not_notice_was_away_itself(members: MemberList) -> None:
     # B and C lost this node, which slept: it still sees all three, and takes the wait that B tells it.
-    members.on_report(report(B, view=(B, C), told_hold_ms=10_000), 100)
+    members.on_report(report(B, view=(B, C), imposed_rejoin_delay_ms=10_000), 100)
     assert members.view == (B, C)
     for peer in (B, C):
         members.on_report(report(peer), 10_000)
@@ -106,10 +106,10 @@ def test_of_two_sides_the_smaller_one_returns() -> None:
         alone.on_report(report(peer), 0)
         fail(alone, peer, Outcome.REFUSED, 5_000)
     assert alone.view == (SELF,)
-    alone.on_report(report(B, view=(B, C), told_hold_ms=10_000), 6_000)
-    alone.on_report(report(C, view=(B, C), told_hold_ms=10_000), 6_000)
+    alone.on_report(report(B, view=(B, C), imposed_rejoin_delay_ms=10_000), 6_000)
+    alone.on_report(report(C, view=(B, C), imposed_rejoin_delay_ms=10_000), 6_000)
     assert alone.view == (B, C), "the others are in the view at once, this node waits"
-    assert alone.self_hold_ms(6_000) == 10_000
+    assert alone.own_rejoin_delay_ms(6_000) == 10_000
 
 
 def test_of_two_equal_sides_that_with_the_first_address_stays() -> None:
@@ -117,7 +117,7 @@ def test_of_two_equal_sides_that_with_the_first_address_stays() -> None:
     pair.replace([SELF, B], 0)
     pair.on_report(report(SELF, view=(SELF, B)), 0)
     fail(pair, SELF, Outcome.REFUSED, 5_000)
-    pair.on_report(report(SELF, view=(SELF,), told_hold_ms=10_000), 6_000)
+    pair.on_report(report(SELF, view=(SELF,), imposed_rejoin_delay_ms=10_000), 6_000)
     assert pair.view == (SELF,)
 
 

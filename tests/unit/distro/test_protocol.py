@@ -9,7 +9,7 @@ from app.naming.registry.merge import InstanceList
 from app.replication.http_peers import INSTANCE_LIST
 from distro.config import DistroConfig
 from distro.members import MemberList
-from distro.monitor import DistroRecord
+from distro.monitor import DistroStats
 from distro.protocol import HEARTBEAT_MS, DistroProtocol
 from distro.types import (
     Action,
@@ -204,7 +204,7 @@ def test_nothing_goes_to_a_member_that_is_down_and_a_round_tells_it_all_when_it_
     engine.leave(B)
     key = engine.write(engine.service_of(SELF, without=B))
     assert sent(engine.tick()) == {C: (key,)}
-    assert engine.record.sync_dropped == 1
+    assert engine.stats.sync_dropped == 1
     engine.gone.clear()
     engine.hear(B)
     returned = only(engine.tick())
@@ -262,7 +262,7 @@ def test_while_loading_nothing_but_snapshots_is_asked_for() -> None:
     calls = engine.tick(5_000)
     assert {type(action) for action in calls} == {Load}
     assert engine.protocol.loading
-    assert engine.record.claims == 0
+    assert engine.stats.claims == 0
 
 
 def test_a_node_alone_in_its_list_is_up_at_once_and_a_standalone_one_does_nothing() -> None:
@@ -270,7 +270,7 @@ def test_a_node_alone_in_its_list_is_up_at_once_and_a_standalone_one_does_nothin
     assert alone.tick() == []
     assert not alone.protocol.loading
     members = MemberList(SELF, CONFIG, 0, standalone=True)
-    protocol = DistroProtocol(members, ME, CONFIG, {}, DistroRecord(), 0)
+    protocol = DistroProtocol(members, ME, CONFIG, {}, DistroStats(), 0)
     assert not protocol.loading
     assert protocol.steady(0)
     assert protocol.tick(10) == ([], 10 + HEARTBEAT_MS)
@@ -364,7 +364,7 @@ def test_a_spent_key_goes_when_all_peers_agreed_twice(engine: Engine) -> None:
         assert {action.keys for action in engine.verify_all(engine.tick(10_000))} == {(key,)}
     assert {action.keys for action in engine.verify_all(engine.tick(10_000))} == {()}
     assert engine.registry.version(key) is None
-    assert engine.record.forgotten == 1
+    assert engine.stats.forgotten == 1
 
 
 def test_a_peer_that_refuses_a_spent_key_keeps_it_from_being_forgotten(pair: Engine) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.naming.model.keys import datum_key
-from app.naming.model.model import NEVER_MS, Held, Instance, Tombstone
+from app.naming.model.model import NEVER_MS, Instance, StoredInstance, Tombstone
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
@@ -14,7 +14,7 @@ from app.replication.http_peers import INSTANCE_LIST, InstanceListProcessor, Ins
 from distro.config import DistroConfig
 from distro.errors import NotInitialized
 from distro.mapper import DistroMapper
-from distro.monitor import DistroRecord
+from distro.monitor import DistroStats
 from distro.ports import Component
 from distro.receive import DistroReceiver, Notices
 from distro.types import NO_VERSION, Datum, DistroKey, Version
@@ -65,7 +65,7 @@ class Member:
             lambda _type: MAPPER,
             lambda: self.loading,
             self.noted,
-            DistroRecord(),
+            DistroStats(),
         )
 
     def register(self, service: str, port: int, now_ms: int = 0) -> None:
@@ -76,10 +76,10 @@ class Member:
         assert not received.failed
         return received.refused.get(datum.key)
 
-    def stand(self, key: str) -> tuple[Version | None, list[int]]:
+    def summary(self, key: str) -> tuple[Version | None, list[int]]:
         """Version and ports held."""
         service = self.registry.find(key)
-        ports = sorted(one.instance.port for one in service.held.values()) if service else []
+        ports = sorted(one.instance.port for one in service.stored.values()) if service else []
         return self.registry.version(key), ports
 
 
@@ -90,8 +90,12 @@ def member() -> Member:
 
 def datum(service: str, version: Version, *ports: int, said: Version | None = None) -> Datum:
     """A datum whose instances were all described at ``said``; at its own version when that is not given."""
-    helds = [Held(Instance("10.1.0.1", port, service_name=service), said or version, 0) for port in ports]
-    return Datum(datum_key("public", service), version, InstanceList({one.instance.key: one for one in helds}, {}))
+    stored_instances = [
+        StoredInstance(Instance("10.1.0.1", port, service_name=service), said or version, 0) for port in ports
+    ]
+    return Datum(
+        datum_key("public", service), version, InstanceList({one.instance.key: one for one in stored_instances}, {})
+    )
 
 
 def test_what_was_received_is_taken_and_not_sent_on(member: Member) -> None:
@@ -99,7 +103,7 @@ def test_what_was_received_is_taken_and_not_sent_on(member: Member) -> None:
     key = datum(NAMES[B], first).key
     assert member.receive(B, datum(NAMES[B], first, 80)) is None
     assert member.receive(B, datum(NAMES[B], second, 81)) is None
-    assert member.stand(key) == (second, [81])
+    assert member.summary(key) == (second, [81])
     assert member.noted == Noted()
 
 
@@ -117,9 +121,9 @@ def test_a_new_writer_must_know_what_the_old_one_wrote(member: Member) -> None:
     key = datum(NAMES[B], old).key
     member.receive(C, datum(NAMES[B], old, 80, 81))
     assert member.receive(B, datum(NAMES[B], new, 80, said=Version(1, 5, THIRD))) == old
-    assert member.stand(key) == (old, [80, 81])
+    assert member.summary(key) == (old, [80, 81])
     assert member.receive(B, datum(NAMES[B], new, 80, 81, said=Version(1, 5, THIRD))) is None
-    assert member.stand(key) == (new, [80, 81])
+    assert member.summary(key) == (new, [80, 81])
 
 
 def test_a_removal_counts_as_known_by_its_tombstone(member: Member) -> None:
@@ -127,10 +131,10 @@ def test_a_removal_counts_as_known_by_its_tombstone(member: Member) -> None:
     gone = datum(NAMES[B], old, 80)
     member.receive(C, gone)
     received = datum(NAMES[B], new)
-    name = next(iter(gone.value.held))
+    name = next(iter(gone.value.stored))
     received.value.tombstones[name] = Tombstone(new, 0, 90_000)
     assert member.receive(B, received) is None
-    assert member.stand(received.key) == (new, [])
+    assert member.summary(received.key) == (new, [])
     stale = datum(NAMES[B], Version(3, 0, THIRD), 80, said=old)
     assert member.receive(C, stale) == new, "a writer that does not know of the removal cannot undo it"
 
@@ -140,12 +144,12 @@ def test_the_owner_fetches_what_another_wrote_and_merges_that(member: Member, ve
     """A send may have been under way for long; only the sender's state of today is merged, higher or lower."""
     member.register(NAMES[SELF], 80)
     other = datum(NAMES[SELF], version, 81)
-    before = member.stand(other.key)
+    before = member.summary(other.key)
     assert member.receive(B, other) is None
-    assert member.stand(other.key) == before
+    assert member.summary(other.key) == before
     assert member.noted == Noted(fetched=[(B, other.key)])
     assert member.receive(B, other, fetched=True) is None
-    after, ports = member.stand(other.key)
+    after, ports = member.summary(other.key)
     assert ports == [80, 81]
     assert after is not None
     assert after > version
@@ -159,14 +163,14 @@ def test_the_owner_takes_what_says_the_same_and_claims_it_in_time(member: Member
     ours = member.registry.version(datum_key("public", NAMES[SELF]))
     same = datum(NAMES[SELF], Version(9, 0, OTHER), 80, said=ours)
     member.receive(B, same, fetched=True)
-    assert member.stand(same.key) == (Version(9, 0, OTHER), [80])
+    assert member.summary(same.key) == (Version(9, 0, OTHER), [80])
     assert member.noted == Noted(claimed=[same.key])
 
 
 def test_the_owner_claims_a_key_that_it_first_hears_of_from_another(member: Member) -> None:
     new = datum(NAMES[SELF], Version(1, 0, OTHER), 80)
     member.receive(B, new)
-    assert member.stand(new.key) == (Version(1, 0, OTHER), [80])
+    assert member.summary(new.key) == (Version(1, 0, OTHER), [80])
     assert member.noted == Noted(claimed=[new.key])
 
 
@@ -175,15 +179,15 @@ def test_real_nacos_overwrites_its_own_keys_and_ours_are_merged(member: Member) 
     theirs = datum(NAMES[B], NO_VERSION, 80)
     assert member.receive(B, theirs) is None
     assert member.receive(B, datum(NAMES[B], NO_VERSION, 81)) is None
-    version, ports = member.stand(theirs.key)
+    version, ports = member.summary(theirs.key)
     assert ports == [81]
     assert version is not None
     assert version.writer == B
     assert member.receive(C, datum(NAMES[B], NO_VERSION, 82)) is None
-    assert member.stand(theirs.key) == (version, [81]), "C is not responsible for it"
+    assert member.summary(theirs.key) == (version, [81]), "C is not responsible for it"
     member.register(NAMES[SELF], 90)
     assert member.receive(B, datum(NAMES[SELF], NO_VERSION, 91)) is None
-    assert member.stand(datum_key("public", NAMES[SELF]))[1] == [90, 91]
+    assert member.summary(datum_key("public", NAMES[SELF]))[1] == [90, 91]
 
 
 def test_a_member_that_loads_takes_nothing_but_snapshots(member: Member) -> None:
@@ -198,7 +202,7 @@ def test_a_member_that_loads_takes_nothing_but_snapshots(member: Member) -> None
         member.receiver.verify_checksums(INSTANCE_LIST, B, {}, 0)
     assert member.receiver.load(INSTANCE_LIST, [one], 0) == 1
     assert member.receiver.load(INSTANCE_LIST, [datum(NAMES[B], Version(0, 9, THIRD), 81)], 0) == 0
-    assert member.stand(one.key) == (Version(1, 0, OTHER), [80])
+    assert member.summary(one.key) == (Version(1, 0, OTHER), [80])
 
 
 def test_a_snapshot_that_comes_when_the_load_is_over_is_not_used(member: Member) -> None:
@@ -206,7 +210,7 @@ def test_a_snapshot_that_comes_when_the_load_is_over_is_not_used(member: Member)
     member.receive(C, datum(NAMES[B], Version(1, 5, THIRD), 80, 81))
     late = datum(NAMES[B], Version(2, 0, OTHER), 80)
     assert member.receiver.load(INSTANCE_LIST, [late], 0) == 0
-    assert member.stand(late.key) == (Version(1, 5, THIRD), [80, 81])
+    assert member.summary(late.key) == (Version(1, 5, THIRD), [80, 81])
 
 
 def test_a_round_fetches_what_is_newer_there_and_names_what_is_newer_here(member: Member) -> None:
@@ -239,7 +243,7 @@ def test_a_round_without_a_key_of_its_sender_is_told_of_it_and_nothing_is_delete
     member.receive(C, datum(NAMES[C], Version(1, 0, THIRD), 80))
     received = member.receiver.verify(INSTANCE_LIST, B, {}, 10**9)
     assert received.refused == {datum_key("public", NAMES[B]): Version(1, 0, OTHER)}
-    assert member.stand(datum_key("public", NAMES[B]))[1] == [80]
+    assert member.summary(datum_key("public", NAMES[B]))[1] == [80]
 
 
 def test_a_spent_key_that_its_owner_forgot_is_forgotten(member: Member) -> None:
@@ -255,7 +259,7 @@ def test_ages_of_what_is_taken_prove_nothing(member: Member) -> None:
     member.receive(B, one)
     service = member.registry.find(one.key)
     assert service is not None
-    assert {held.heard_ms for held in service.held.values()} == {NEVER_MS}
+    assert {held.last_confirmed_ms for held in service.stored.values()} == {NEVER_MS}
 
 
 def test_what_is_asked_for_is_served(member: Member) -> None:

@@ -1,6 +1,6 @@
 """Delay tasks: merging, deadlines, order, retries."""
 
-from distro.tasks import BackOff, DelayTasks, PeerLane
+from distro.tasks import BackOff, DelayTasks, PeerQueue
 from distro.types import DistroKey
 
 
@@ -59,12 +59,12 @@ def test_back_off_doubles_to_its_bound_and_starts_over() -> None:
 
 
 def test_a_lost_peer_is_owed_nothing_and_is_verified_when_found() -> None:
-    lane = PeerLane(BackOff(250, 1_000))
-    lane.found(1_000)
-    lane.tasks.add(*keys("a"), 0)
-    lane.fetch.update(dict.fromkeys(keys("b")))
-    assert lane.lost() == 1
-    assert not lane.fetch
-    assert not lane.reachable
-    lane.found(9_000)
-    assert lane.next_due_ms(9_000) == 9_000
+    queue = PeerQueue(BackOff(250, 1_000))
+    queue.found(1_000)
+    queue.tasks.add(*keys("a"), 0)
+    queue.fetch.update(dict.fromkeys(keys("b")))
+    assert queue.lost() == 1
+    assert not queue.fetch
+    assert not queue.reachable
+    queue.found(9_000)
+    assert queue.next_due_ms(9_000) == 9_000

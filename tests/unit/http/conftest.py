@@ -4,14 +4,14 @@ import pytest
 from flask.testing import FlaskClient
 
 from app.http.factory import create_app
-from tests.support.door import Door
+from tests.support.fake_node import FakeNode
 
 
 @pytest.fixture
-def door() -> Door:
-    return Door()
+def node() -> FakeNode:
+    return FakeNode()
 
 
 @pytest.fixture
-def client(door: Door) -> FlaskClient:
-    return create_app(door).test_client()
+def client(node: FakeNode) -> FlaskClient:
+    return create_app(node).test_client()

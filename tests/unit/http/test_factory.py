@@ -10,7 +10,7 @@ from flask.testing import FlaskClient
 from app.http.api.call import Call, Forward, Reply, Services
 from app.http.api.dispatch import answer_call
 from app.http.factory import BODY_BYTES_MAX, create_app, make_call
-from tests.support.door import PEER, Door, make_settings
+from tests.support.fake_node import PEER, FakeNode, make_settings
 
 LIST = "/nacos/v1/ns/instance/list"
 STAMP = "2023-11-14T22:13:20.123+0000"
@@ -110,14 +110,14 @@ def test_head_is_a_get_without_a_body(client: FlaskClient) -> None:
 
 @pytest.mark.parametrize("path", ["", "/registry"])
 def test_another_context_path(path: str) -> None:
-    door = Door(settings=make_settings(server_servlet_contextPath=path or "/"))
-    client = create_app(door).test_client()
+    node = FakeNode(settings=make_settings(server_servlet_contextPath=path or "/"))
+    client = create_app(node).test_client()
     assert client.get(f"{path}/v1/ns/instance/list?serviceName=a").status_code == 200
     assert client.get(f"{path}/v1/ns/nope").get_json()["message"] == f"no such api:GET:{path}/v1/ns/nope"
 
 
 def test_two_nodes_in_one_process() -> None:
-    first, second = (create_app(Door()).test_client() for _ in range(2))
+    first, second = (create_app(FakeNode()).test_client() for _ in range(2))
     first.post("/nacos/v1/ns/service?serviceName=a")
     assert second.get("/nacos/v1/ns/service?serviceName=a").status_code == 404
 
@@ -150,77 +150,77 @@ def test_a_call_of_a_request() -> None:
 
 
 def test_a_forward_is_handed_on_with_the_way_back() -> None:
-    door = Door()
+    node = FakeNode()
 
     def endpoint(call: Call, services: Services) -> Forward:
         return Forward("tag")
 
     call = Call("POST", "/v1/ns/instance", b"", {}, b"", "127.0.0.1")
-    assert answer_call(endpoint, call, door) == Reply(200, b"from the owner")
-    assert door.forwarder.tags == ["tag"]
+    assert answer_call(endpoint, call, node) == Reply(200, b"from the owner")
+    assert node.forwarder.tags == ["tag"]
 
 
 # --- bodies ---------------------------------------------------------------------------------------
 
 
-def send(door: Door, path: str, body: bytes, **environ: Any) -> tuple[int, str]:
-    client = create_app(door).test_client()
+def send(node: FakeNode, path: str, body: bytes, **environ: Any) -> tuple[int, str]:
+    client = create_app(node).test_client()
     environ = {"wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": "", **environ}
     answer = client.put(path, environ_overrides=environ, headers={"User-Agent": "Nacos-Server:1.4.8"})
     return answer.status_code, answer.get_data(as_text=True)
 
 
-def test_a_chunked_body_is_read_to_its_end(door: Door) -> None:
-    answer = send(door, "/nacos/v1/ns/distro/datum", b'{"k":{}}', **{"wsgi.input_terminated": True})
-    assert (answer, door.replication.taken) == ((200, "ok"), [("127.0.0.1", b'{"k":{}}')])
+def test_a_chunked_body_is_read_to_its_end(node: FakeNode) -> None:
+    answer = send(node, "/nacos/v1/ns/distro/datum", b'{"k":{}}', **{"wsgi.input_terminated": True})
+    assert (answer, node.replication.taken) == ((200, "ok"), [("127.0.0.1", b'{"k":{}}')])
 
 
-def test_a_body_without_length_or_end_is_not_waited_for(door: Door) -> None:
-    send(door, "/nacos/v1/ns/distro/datum", b'{"k":{}}')
-    assert door.replication.taken == [("127.0.0.1", b"")]
+def test_a_body_without_length_or_end_is_not_waited_for(node: FakeNode) -> None:
+    send(node, "/nacos/v1/ns/distro/datum", b'{"k":{}}')
+    assert node.replication.taken == [("127.0.0.1", b"")]
 
 
 @pytest.mark.parametrize("environ", [{"CONTENT_LENGTH": str(BODY_BYTES_MAX + 1)}, {"wsgi.input_terminated": True}])
-def test_a_body_that_is_too_large(door: Door, environ: dict[str, Any]) -> None:
-    answer = send(door, "/nacos/v1/ns/instance", b"x" * (BODY_BYTES_MAX + 1), **environ)
+def test_a_body_that_is_too_large(node: FakeNode, environ: dict[str, Any]) -> None:
+    answer = send(node, "/nacos/v1/ns/instance", b"x" * (BODY_BYTES_MAX + 1), **environ)
     assert answer == (413, "the body is over 8388608 bytes, the most that is taken here")
 
 
 def test_datums_have_a_bound_of_their_own() -> None:
-    door = Door(settings=make_settings(rollcall_distro_bodyBytesMax="65536"))
+    node = FakeNode(settings=make_settings(rollcall_distro_bodyBytesMax="65536"))
     body = b"x" * 65_537
-    assert send(door, "/nacos/v1/ns/distro/datum", body, CONTENT_LENGTH=str(len(body)))[0] == 413
-    assert send(door, "/nacos/v1/ns/distro/datum", body[1:], CONTENT_LENGTH="65536")[0] == 200
+    assert send(node, "/nacos/v1/ns/distro/datum", body, CONTENT_LENGTH=str(len(body)))[0] == 413
+    assert send(node, "/nacos/v1/ns/distro/datum", body[1:], CONTENT_LENGTH="65536")[0] == 200
 
 
-def test_a_body_that_ends_early(door: Door) -> None:
+def test_a_body_that_ends_early(node: FakeNode) -> None:
     expected = (400, "the body of the request ended early")
-    assert send(door, "/nacos/v1/ns/distro/datum", b"abc", CONTENT_LENGTH="4") == expected
-    assert not door.replication.taken
+    assert send(node, "/nacos/v1/ns/distro/datum", b"abc", CONTENT_LENGTH="4") == expected
+    assert not node.replication.taken
 
 
-def test_a_body_that_breaks_off(door: Door) -> None:
+def test_a_body_that_breaks_off(node: FakeNode) -> None:
     class Broken(io.BytesIO):
         def read(self, size: int | None = -1) -> bytes:
             raise OSError("the client went away")
 
     broken_off = {"wsgi.input": Broken(), "wsgi.input_terminated": True}
     expected = (400, "the body of the request ended early")
-    assert send(door, "/nacos/v1/ns/distro/datum", b"", **broken_off) == expected
+    assert send(node, "/nacos/v1/ns/distro/datum", b"", **broken_off) == expected
 
 
 @pytest.mark.parametrize("length", ["x", "-1", "٣", "9" * 5000])
-def test_a_length_that_is_none(door: Door, length: str) -> None:
-    assert send(door, "/nacos/v1/ns/distro/datum", b"", CONTENT_LENGTH=length)[0] == 400
+def test_a_length_that_is_none(node: FakeNode, length: str) -> None:
+    assert send(node, "/nacos/v1/ns/distro/datum", b"", CONTENT_LENGTH=length)[0] == 400
 
 
 # --- errors ---------------------------------------------------------------------------------------
 
 
 def test_what_nobody_foresaw_is_logged_and_not_shown(
-    door: Door, client: FlaskClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    node: FakeNode, client: FlaskClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(door.naming, "service_view", broken)
+    monkeypatch.setattr(node.naming, "service_view", broken)
     with caplog.at_level(logging.ERROR):
         answer = client.get(f"{LIST}?serviceName=a")
     assert (answer.status_code, answer.data) == (500, b"caused: internal error, see the server's log")
@@ -235,8 +235,8 @@ def test_an_error_text_is_utf8(client: FlaskClient) -> None:
     assert answer.get_data(as_text=True) == "no service DEFAULT_GROUP@@服务 found!"
 
 
-def test_forwarded_calls_keep_status_and_type_of_the_owner(door: Door, client: FlaskClient) -> None:
-    door.cluster.owner = PEER
-    door.forwarder.reply = Reply(418, b"teapot", "text/x")
+def test_forwarded_calls_keep_status_and_type_of_the_owner(node: FakeNode, client: FlaskClient) -> None:
+    node.cluster.owner = PEER
+    node.forwarder.reply = Reply(418, b"teapot", "text/x")
     answer = client.post("/nacos/v1/ns/instance", query_string={"serviceName": "a", "ip": "10.0.0.1", "port": 80})
     assert (answer.status_code, answer.data, answer.headers["Content-Type"]) == (418, b"teapot", "text/x")

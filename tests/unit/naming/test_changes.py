@@ -47,11 +47,12 @@ class Side:
         service = self.registry.find(KEY)
         if service is None:
             return NO_VERSION, {}, {}
-        held = {key: (one.instance, one.version, one.said) for key, one in service.held.items()}
-        stones = {
-            key: (stone.version, self.now_ms - stone.at_ms, stone.keep_ms) for key, stone in service.tombstones.items()
+        stored = {key: (one.instance, one.version, one.client_version) for key, one in service.stored.items()}
+        tombstones = {
+            key: (tombstone.version, self.now_ms - tombstone.at_ms, tombstone.keep_ms)
+            for key, tombstone in service.tombstones.items()
         }
-        return service.version, held, stones
+        return service.version, stored, tombstones
 
     def shown(self) -> set[str]:
         view = self.naming.service_view(NS, TAG)
@@ -325,16 +326,18 @@ def test_what_was_heard_here_is_not_forgotten() -> None:
     """Beats come to the copy too; should it become the owner, it judges by them."""
     owner, copy = sides()
     copy.naming.take_change(owner.register("10.0.0.1"))
-    held = copy.registry.find(KEY).held  # type: ignore[union-attr]
+    stored = copy.registry.find(KEY).stored  # type: ignore[union-attr]
     key = key_of("10.0.0.1")
-    assert (held[key].beat_ms, held[key].heard_ms) == (copy.now_ms, NEVER_MS), "what others heard proves nothing"
+    assert (stored[key].beat_ms, stored[key].last_confirmed_ms) == (copy.now_ms, NEVER_MS), (
+        "what others heard proves nothing"
+    )
     for side in (owner, copy):
         side.now_ms += 5_000
     assert copy.naming.beat_of_copy(Beat(TAG, "10.0.0.1", 80), lambda *_: True) == 0
     owner.naming.set_health(NS, TAG, key, False)  # no beat came to it since
     assert copy.naming.take_change(owner.change("10.0.0.1"))()
-    assert not held[key].instance.healthy
-    assert held[key].beat_ms == held[key].heard_ms == copy.now_ms
+    assert not stored[key].instance.healthy
+    assert stored[key].beat_ms == stored[key].last_confirmed_ms == copy.now_ms
 
 
 def test_a_copy_that_becomes_the_owner_judges_what_it_took_over() -> None:

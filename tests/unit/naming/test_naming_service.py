@@ -7,7 +7,7 @@ from app.naming.registry import operations
 from app.naming.registry.operations import Beat, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
-from tests.support.door import Door
+from tests.support.fake_node import FakeNode
 
 SERVICE = "DEFAULT_GROUP@@orders"
 
@@ -51,18 +51,18 @@ def test_an_instance_that_a_beat_brings_gets_the_id_that_its_metadata_asks_for(n
 
 
 def test_a_quick_detail_is_the_detail() -> None:
-    door = Door()
-    door.naming.register(register(8080))
-    door.durable.register(register(8081)._replace(ephemeral=False))
-    door.naming.register(register(8081))
+    node = FakeNode()
+    node.naming.register(register(8080))
+    node.durable.register(register(8081)._replace(ephemeral=False))
+    node.naming.register(register(8081))
     for port, ephemeral in ((8080, True), (8081, False)):
         asked = ("public", SERVICE, "10.0.0.1", port, "DEFAULT")
-        quick = door.naming.quick_detail(*asked)
+        quick = node.naming.quick_detail(*asked)
         assert quick is not None
-        assert quick is door.naming.detail(*asked)
+        assert quick is node.naming.detail(*asked)
         assert quick.ephemeral is ephemeral
-    assert door.naming.quick_detail("public", SERVICE, "10.0.0.1", 8080, "other") is None
-    assert door.naming.quick_detail("other", SERVICE, "10.0.0.1", 8080, "DEFAULT") is None
+    assert node.naming.quick_detail("public", SERVICE, "10.0.0.1", 8080, "other") is None
+    assert node.naming.quick_detail("other", SERVICE, "10.0.0.1", 8080, "DEFAULT") is None
 
 
 def test_a_beat_makes_an_unhealthy_instance_healthy(naming: NamingService) -> None:

@@ -22,13 +22,13 @@ from app.replication.address_clients import (
     http_client_component,
     tag_of,
 )
-from app.replication.client_receiver import ClientDoor
+from app.replication.client_receiver import ClientReceiver
 from app.replication.client_replication import CLIENTS, ClientCodec, ClientProcessor, ClientStorage, client_key
 from app.replication.http_peers import INSTANCE_LIST
 from distro.config import DistroConfig
 from distro.errors import CodecError
 from distro.mapper import DistroMapper, WriterMapper
-from distro.monitor import DistroRecord
+from distro.monitor import DistroStats
 from distro.ports import Component
 from distro.receive import DistroReceiver, Notices
 from distro.types import (
@@ -71,7 +71,9 @@ class Bed:
             on_change=self.told.append,
             on_held=lambda client_id: self.clients.forget(client_id, absent=True),
         )
-        self.door = ClientDoor(self._receiver(), self.clients, self.index, self, lambda _member: frozenset(), 1_000_000)
+        self.node = ClientReceiver(
+            self._receiver(), self.clients, self.index, self, lambda _member: frozenset(), 1_000_000
+        )
         self.tick()
 
     def monotonic_ms(self) -> int:
@@ -92,7 +94,7 @@ class Bed:
         )
         mapper = WriterMapper.over(SELF, ())
         return DistroReceiver(
-            ME, DistroConfig(), {CLIENTS: part}, lambda _type: mapper, lambda: False, Notices(), DistroRecord()
+            ME, DistroConfig(), {CLIENTS: part}, lambda _type: mapper, lambda: False, Notices(), DistroStats()
         )
 
     def tick(self, wait_ms: int = TICK_MS) -> list[str]:
@@ -365,45 +367,45 @@ class TestComponent:
 
 class TestEchoes:
     @pytest.fixture
-    def held(self, bed: Bed) -> Bed:
+    def stored(self, bed: Bed) -> Bed:
         bed.register(A_SERVICE)
         bed.tick()
         return bed
 
-    def test_real_nacos_repeats_our_word_and_it_makes_no_copy(self, held: Bed) -> None:
-        held.door.take(REAL, ONE, held.echo())
-        assert held.clients.client(ONE) is None
-        assert held.door.confirm(encode_verify(ONE, 1)), "whatever revision it holds: we are the ones to compare"
-        held.door.remove(REAL, ONE)
-        assert held.shown() == ["10.9.0.1"]
-        held.deregister(A_SERVICE)
-        held.tick()
-        assert held.shown() == []
+    def test_real_nacos_repeats_our_word_and_it_makes_no_copy(self, stored: Bed) -> None:
+        stored.node.take(REAL, ONE, stored.echo())
+        assert stored.clients.client(ONE) is None
+        assert stored.node.confirm(encode_verify(ONE, 1)), "whatever revision it holds: we are the ones to compare"
+        stored.node.remove(REAL, ONE)
+        assert stored.shown() == ["10.9.0.1"]
+        stored.deregister(A_SERVICE)
+        stored.tick()
+        assert stored.shown() == []
 
-    def test_an_echo_that_says_the_same_is_not_answered(self, held: Bed) -> None:
-        held.door.take(REAL, ONE, held.echo())
-        assert held.tick() == []
+    def test_an_echo_that_says_the_same_is_not_answered(self, stored: Bed) -> None:
+        stored.node.take(REAL, ONE, stored.echo())
+        assert stored.tick() == []
 
     @pytest.mark.parametrize("change", ["unhealthy", "without services", "gone"])
-    def test_where_real_nacos_judged_for_itself_it_is_told_anew(self, held: Bed, change: str) -> None:
-        body = json.loads(held.echo())
+    def test_where_real_nacos_judged_for_itself_it_is_told_anew(self, stored: Bed, change: str) -> None:
+        body = json.loads(stored.echo())
         if change == "unhealthy":
             body["instancePublishInfos"][0]["healthy"] = False
         else:
             body |= {name: [] for name in ("namespaces", "groupNames", "serviceNames", "instancePublishInfos")}
         if change == "gone":
-            held.door.remove(REAL, ONE)
+            stored.node.remove(REAL, ONE)
         else:
-            held.door.take(REAL, ONE, json.dumps(body).encode())
-        assert held.tick() == [ONE]
-        assert held.shown() == ["10.9.0.1"]
-        held.servers = (B,)
-        held.door.remove(REAL, ONE)
-        assert held.tick() == [], "another member of ours tells it"
+            stored.node.take(REAL, ONE, json.dumps(body).encode())
+        assert stored.tick() == [ONE]
+        assert stored.shown() == ["10.9.0.1"]
+        stored.servers = (B,)
+        stored.node.remove(REAL, ONE)
+        assert stored.tick() == [], "another member of ours tells it"
 
     def test_a_copy_that_exists_is_dropped_when_ours_holds_the_address(self, bed: Bed) -> None:
         body = encode_client(_state(TWO, A_SERVICE))
-        bed.door.take(REAL, TWO, body)
+        bed.node.take(REAL, TWO, body)
         assert bed.clients.client(TWO) is not None
         bed.register(A_SERVICE, "10.9.0.2")
         bed.tick()
@@ -411,22 +413,22 @@ class TestEchoes:
         bed.deregister(A_SERVICE, "10.9.0.2")
         assert bed.shown() == [], "no ghost"
 
-    def test_a_late_echo_makes_a_copy_until_real_nacos_takes_it_back(self, held: Bed) -> None:
-        late = held.echo()
-        held.deregister(A_SERVICE)
-        held.tick()
-        held.door.take(REAL, ONE, late)
-        assert held.shown() == ["10.9.0.1"]
-        held.door.remove(REAL, ONE)
-        assert held.shown() == []
+    def test_a_late_echo_makes_a_copy_until_real_nacos_takes_it_back(self, stored: Bed) -> None:
+        late = stored.echo()
+        stored.deregister(A_SERVICE)
+        stored.tick()
+        stored.node.take(REAL, ONE, late)
+        assert stored.shown() == ["10.9.0.1"]
+        stored.node.remove(REAL, ONE)
+        assert stored.shown() == []
 
-    def test_a_snapshot_and_a_query_tell_of_ours_too(self, held: Bed) -> None:
-        told = json.loads(held.door.snapshot())["clientSyncDataList"]
+    def test_a_snapshot_and_a_query_tell_of_ours_too(self, stored: Bed) -> None:
+        told = json.loads(stored.node.snapshot())["clientSyncDataList"]
         assert [(one["clientId"], one["serviceNames"]) for one in told] == [(ONE, ["a"])]
-        body = held.door.client(ONE)
+        body = stored.node.client(ONE)
         assert body is not None
         assert decode_client(json.loads(body)).publications.keys() == {("public", A_SERVICE)}
-        assert held.door.client("10.9.0.7:1#true") is None
+        assert stored.node.client("10.9.0.7:1#true") is None
 
 
 def _state(client_id: str, service: str) -> ClientState:

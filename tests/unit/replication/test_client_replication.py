@@ -28,7 +28,7 @@ from distro.codec import decode_frame, encode_frame
 from distro.config import DistroConfig
 from distro.errors import CodecError
 from distro.mapper import WriterMapper
-from distro.monitor import DistroRecord
+from distro.monitor import DistroStats
 from distro.ports import Component
 from distro.receive import DistroReceiver, Notices
 from distro.types import Datum, DistroKey, MemberKind, Received, Version
@@ -61,7 +61,7 @@ class Side(Notices):
             on_verified=self.processor.on_verified,
         )
         mapper = WriterMapper.over(address, ())
-        self.record = DistroRecord()
+        self.record = DistroStats()
         self.receiver = DistroReceiver(
             self.registry.writer,
             DistroConfig(),
@@ -286,9 +286,9 @@ def test_what_is_wrong_is_refused(a: Side) -> None:
     for key in ("other:x", client_key(""), client_key("a,b"), client_key("10.0.0.1:80#false")):
         with pytest.raises(CodecError):
             ClientCodec().decode(key, body, 0)
-    moment = datum.value
+    snapshot = datum.value
     with pytest.raises(CodecError):
-        Side(B).processor.apply(Datum("other:x", datum.version, moment), None, 0)
+        Side(B).processor.apply(Datum("other:x", datum.version, snapshot), None, 0)
 
 
 def test_a_node_shows_what_its_clients_publish(tmp_path: Any) -> None:

@@ -9,7 +9,7 @@ from app.naming.wire.service_info import checksum
 from app.replication.health_report import InstanceListAgent
 from distro.clock import SystemClock
 from distro.types import NO_VERSION, Received
-from tests.support.door import SELF
+from tests.support.fake_node import SELF
 from tests.support.tiny_server import Given, tiny_server
 from tests.support.tiny_server import Received as Request
 

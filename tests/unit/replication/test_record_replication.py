@@ -10,7 +10,7 @@ from app.replication.record_replication import RECORDS, RecordCodec, RecordProce
 from distro.config import DistroConfig
 from distro.errors import CodecError
 from distro.mapper import DistroMapper
-from distro.monitor import DistroRecord
+from distro.monitor import DistroStats
 from distro.ports import Component
 from distro.receive import DistroReceiver, Notices
 from distro.types import Datum, DistroKey, Merged, Version
@@ -168,9 +168,9 @@ class TestForgetting:
         first, _ = sides
         first.set(None)
         first.wall_ms += KEEP_REMOVED_MS
-        assert not first.storage.is_spent(KEY, NOW_MS)
+        assert not first.storage.is_forgettable(KEY, NOW_MS)
         first.wall_ms += 1
-        assert first.storage.is_spent(KEY, NOW_MS)
+        assert first.storage.is_forgettable(KEY, NOW_MS)
         first.processor.forget(KEY, NOW_MS)
         assert first.records.version(KEY) is None
         assert Side("a:1~2", first.disk).records.versions() == {}
@@ -178,7 +178,7 @@ class TestForgetting:
     def test_what_is_there_is_never_spent(self, sides: tuple[Side, Side]) -> None:
         first, _ = sides
         first.wall_ms += 10 * KEEP_REMOVED_MS
-        assert not first.storage.is_spent(KEY, NOW_MS)
+        assert not first.storage.is_forgettable(KEY, NOW_MS)
 
     def test_absence_drops_nothing(self, sides: tuple[Side, Side]) -> None:
         """After a long pause a member loads again: a write that nobody else has is no less acknowledged."""
@@ -214,7 +214,7 @@ def test_a_member_loads_what_is_newer_and_keeps_what_only_it_has() -> None:
         lambda _type: DistroMapper.over("a:1", ("a:1", "b:1"), False),
         lambda: True,
         Notices(),
-        DistroRecord(),
+        DistroStats(),
     )
     receiver.load(RECORDS, peer.storage.get(keys), NOW_MS)
     assert [back.name(key) for key in keys] == ["unsent", "newer", "first"]
@@ -231,7 +231,7 @@ class TestCodec:
         return found
 
     @pytest.mark.parametrize(
-        ("key", "held"),
+        ("key", "stored"),
         [
             (KEY, value("Entwicklung ü")),
             (KEY, None),
@@ -245,8 +245,8 @@ class TestCodec:
             ),
         ],
     )
-    def test_a_record_travels_whole(self, key: str, held: dict[str, Any] | None) -> None:
-        record = Record(key, Version(3, 1, "a:1~2"), Version(2, 7, "b:1~1"), held, 1_700_000_000_123)
+    def test_a_record_travels_whole(self, key: str, stored: dict[str, Any] | None) -> None:
+        record = Record(key, Version(3, 1, "a:1~2"), Version(2, 7, "b:1~1"), stored, 1_700_000_000_123)
         assert self.round_trip(record) == record
 
     @pytest.mark.parametrize(

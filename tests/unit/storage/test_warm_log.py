@@ -64,7 +64,7 @@ def first(tmp_path: Path) -> Iterator[Run]:
 
 
 def ips(datums: list[Datum]) -> list[set[str]]:
-    return [{held.instance.ip for held in datum.value.held.values()} for datum in datums]
+    return [{stored.instance.ip for stored in datum.value.stored.values()} for datum in datums]
 
 
 def test_the_next_run_has_what_was_there(tmp_path: Path, first: Run) -> None:

@@ -18,7 +18,7 @@ from app.audit.compare.table import CELL_WIDTH_MAX, TABLE_ROWS_MAX, Tally, json_
 from app.audit.format.findings import FindingClass
 from app.audit.format.manifest import MANIFEST_NAME
 from app.audit.format.rows import ClientKind, Layer, instance_row, service_row
-from scripts.synthetic.dump import MadeDump, make_dump
+from scripts.synthetic.dump import SyntheticDump, make_dump
 from tests.support.plain_check import planted
 from tests.support.processes import COMMAND
 
@@ -254,7 +254,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 def dumped(folder: Path, **options: Any) -> Path:
-    make_dump(MadeDump(out=str(folder), **{"instances": 1_000, **options}))
+    make_dump(SyntheticDump(out=str(folder), **{"instances": 1_000, **options}))
     return folder
 
 

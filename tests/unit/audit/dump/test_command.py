@@ -16,7 +16,7 @@ import orjson
 import pytest
 
 from app.audit.format.layout import read_night
-from app.audit.format.manifest import Manifest, MemberState
+from app.audit.format.manifest import DumpState, Manifest
 from app.cli import main
 from tests.support.fake_nacos import FakeNacos, instance
 from tests.support.processes import eventually
@@ -98,7 +98,7 @@ def test_a_member_that_does_not_answer_is_a_finding(
     )
     for manifest in rounds(tmp_path):
         there, absent = manifest.members
-        assert (there.state, absent.state) == (MemberState.DUMPED, MemberState.ABSENT)
+        assert (there.state, absent.state) == (DumpState.DUMPED, DumpState.ABSENT)
         assert (absent.address, absent.parts, absent.instances) == (nobody, [], 0)
 
 
@@ -126,7 +126,7 @@ def test_nothing_dumped_is_another_exit(tmp_path: Path, capsys: pytest.CaptureFi
     old.mkdir()
     assert dump(tmp_path, refusing_address(), options=("--keep", "1")) == 2
     assert "Traceback" not in capsys.readouterr().err
-    assert [one.members[0].state for one in rounds(tmp_path)] == [MemberState.ABSENT] * 2
+    assert [one.members[0].state for one in rounds(tmp_path)] == [DumpState.ABSENT] * 2
     assert old.exists(), "what there is of earlier nights is not given away for nothing"
 
 
@@ -165,8 +165,8 @@ def test_the_gap_is_from_start_to_start_and_members_are_asked_at_once(tmp_path: 
     assert dump(tmp_path, *servers, options=("--gap", "600ms")) == 0
     first, second = rounds(tmp_path)
     assert 0.5 < min(asked[2:]) - max(asked[:2]) < 5.0
-    moments = [datetime.strptime(one.taken_at, "%Y%m%dT%H%M%S.%fZ") for one in (first, second)]
-    assert timedelta(seconds=0.59) < moments[1] - moments[0] < timedelta(seconds=5)
+    snapshots = [datetime.strptime(one.taken_at, "%Y%m%dT%H%M%S.%fZ") for one in (first, second)]
+    assert timedelta(seconds=0.59) < snapshots[1] - snapshots[0] < timedelta(seconds=5)
 
 
 def test_the_members_may_come_from_one_of_them(tmp_path: Path, serve: Serve) -> None:

@@ -17,7 +17,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from app.audit.dump.store import PartWriter, Store, StoreError, first_kept
 from app.audit.format.layout import read_night, round_folder
-from app.audit.format.manifest import Manifest, MemberDump, MemberState, Part, decode_manifest
+from app.audit.format.manifest import DumpState, Manifest, MemberDump, Part, decode_manifest
 
 NIGHT, TAKEN_AT = "2026-11-21", "20261121T031500.000Z"
 
@@ -125,7 +125,7 @@ class TestParts:
 
 class TestManifest:
     def manifest(self) -> Manifest:
-        member = MemberDump("10.0.0.1:8848", MemberState.ABSENT, error="no answer")
+        member = MemberDump("10.0.0.1:8848", DumpState.ABSENT, error="no answer")
         return Manifest("run", NIGHT, TAKEN_AT, 1, 1, 15.0, [member])
 
     def test_it_is_found_by_who_reads_the_night(self, store: Store) -> None:

@@ -15,7 +15,7 @@ import pytest
 from app.http.api import beats as beats_module
 from app.http.api.beats import BATCH_MAX, KEEP_MS, BeatCollector, encode_batch, take_batch
 from app.http.api.call import DECLINE, OK, Answer, Call, Forward, Reply
-from app.http.api.record import ForwardRecord
+from app.http.api.stats import ForwardStats
 from app.http.forward.beat_sender import ANSWER_S, SEND_S, BeatSender
 from app.http.forward.on_loop import LoopForwarder
 from app.http.v1.distro import SMALL_BYTES, SMALL_SERVICES, put_beats, put_checksum, put_datum
@@ -30,7 +30,7 @@ from app.naming.wire.datum_codec import AGE_MS_MAX
 from distro.codec import gzip_body
 from distro.errors import CodecError
 from distro.types import CAPABILITY_WRITES, Member, MemberState
-from tests.support.door import PEER, SELF, Door, StubCluster
+from tests.support.fake_node import PEER, SELF, FakeNode, StubCluster
 from tests.support.loops import Asked, MemberServer, SkippingLoop, answer, member_server, run_loop, turns, until
 
 TAG = "DEFAULT_GROUP@@a"
@@ -44,45 +44,45 @@ def call(method: str, path: str, body: bytes = b"", headers: dict[str, str] | No
     return Call(method, path, query, headers or {}, body, "127.0.0.1", on_loop=True)
 
 
-def beat_of(door: Door, ip: str, **values: Any) -> Answer:
-    return beat(call("PUT", "/v1/ns/instance/beat", ip=ip, port=80, **values), door)
+def beat_of(node: FakeNode, ip: str, **values: Any) -> Answer:
+    return beat(call("PUT", "/v1/ns/instance/beat", ip=ip, port=80, **values), node)
 
 
-def full_beat_of(door: Door, ip: str, **fields: Any) -> Answer:
+def full_beat_of(node: FakeNode, ip: str, **fields: Any) -> Answer:
     text = json.dumps({"ip": ip, "port": 80, "cluster": "DEFAULT", "weight": 1.0, **fields})
-    return beat(call("PUT", "/v1/ns/instance/beat", beat=text), door)
+    return beat(call("PUT", "/v1/ns/instance/beat", beat=text), node)
 
 
 class Owner:
     """The member that is responsible, as its door answers its peers. Its clock is not ours."""
 
     def __init__(self) -> None:
-        self.door = Door(cluster=StubCluster(PEER, standalone=False, owner=PEER), now_ms=77_000_000)
+        self.node = FakeNode(cluster=StubCluster(PEER, standalone=False, owner=PEER), now_ms=77_000_000)
         self.registry = Registry(f"{PEER}~1")
-        self.door.naming = NamingService(self.registry, lambda: self.door.now_ms, self.door.events.append)
+        self.node.naming = NamingService(self.registry, lambda: self.node.now_ms, self.node.events.append)
 
     def register(self, ip: str, **values: Any) -> None:
-        assert register(call("POST", "/v1/ns/instance", ip=ip, port=80, **values), self.door) is OK
+        assert register(call("POST", "/v1/ns/instance", ip=ip, port=80, **values), self.node) is OK
 
-    def held(self, key: str) -> Any:
+    def stored(self, key: str) -> Any:
         service = self.registry.find(KEY)
-        return service.held[key] if service else None
+        return service.stored[key] if service else None
 
     def take(self, body: bytes) -> Any:
-        reply = put_beats(call("PUT", "/v1/ns/distro/beats", body), self.door)
+        reply = put_beats(call("PUT", "/v1/ns/distro/beats", body), self.node)
         assert isinstance(reply, Reply)
         assert reply.status == 200
         return json.loads(reply.body)
 
 
-def entry_with_copy(owner: Owner | None = None, *, own_kind: bool = True) -> Door:
+def entry_with_copy(owner: Owner | None = None, *, own_kind: bool = True) -> FakeNode:
     """A member that is not responsible, and holds a copy of what the owner has."""
     capabilities = frozenset({CAPABILITY_WRITES} if own_kind else ())
     cluster = StubCluster(SELF, standalone=False, owner=PEER, others=[Member(PEER, MemberState.UP, capabilities)])
-    door = Door(cluster=cluster)
+    node = FakeNode(cluster=cluster)
     for datum in owner.registry.datums([KEY]) if owner else ():
-        assert door.naming._registry.apply(datum, None, door.now_ms)
-    return door
+        assert node.naming._registry.apply(datum, None, node.now_ms)
+    return node
 
 
 @pytest.fixture
@@ -99,15 +99,15 @@ def test_a_beat_of_a_held_instance_is_answered_and_noted(owner: Owner) -> None:
     owner.register("10.0.0.2", metadata=SHORT)
     entry = entry_with_copy(owner)
     entry.now_ms += 5_000
-    as_at_owner = [beat_of(owner.door, "10.0.0.1"), beat_of(owner.door, "10.0.0.2")]
+    as_at_owner = [beat_of(owner.node, "10.0.0.1"), beat_of(owner.node, "10.0.0.2")]
     assert [beat_of(entry, "10.0.0.1"), full_beat_of(entry, "10.0.0.2")] == as_at_owner
     assert b"333" in reply_of(as_at_owner[1]).body
     now_ms = entry.now_ms
     assert entry.beats.take(now_ms) == [(PEER, {(KEY, ONE): now_ms, (KEY, TWO): now_ms})]
     assert entry.beats.collected == 2
     # Should this member become the owner, it knows of them.
-    held = entry.naming._registry.find(KEY).held  # type: ignore[union-attr]
-    assert {one.beat_ms for one in held.values()} == {one.heard_ms for one in held.values()} == {now_ms}
+    stored = entry.naming._registry.find(KEY).stored  # type: ignore[union-attr]
+    assert {one.beat_ms for one in stored.values()} == {one.last_confirmed_ms for one in stored.values()} == {now_ms}
     assert entry.events == [], "no datum is written"
 
 
@@ -124,28 +124,28 @@ def test_the_switches_of_this_member_are_in_the_answer(owner: Owner) -> None:
     assert reply_of(beat_of(entry, "10.0.0.1")).body == expected
 
 
-def unhealthy(entry: Door) -> None:
+def unhealthy(entry: FakeNode) -> None:
     entry.naming.set_health("public", TAG, ONE, False)
 
 
-def unknown(entry: Door) -> None:
+def unknown(entry: FakeNode) -> None:
     entry.naming._registry.forget(KEY)
 
 
-def of_java(entry: Door) -> None:
+def of_java(entry: FakeNode) -> None:
     entry.cluster.others = [Member(PEER, MemberState.UP)]
 
 
-def flagged(entry: Door) -> None:
+def flagged(entry: FakeNode) -> None:
     entry.beats.note_unknown(json.dumps({"unknown": {KEY: [ONE]}}).encode())
 
 
-def full_batch(entry: Door) -> None:
+def full_batch(entry: FakeNode) -> None:
     for number in range(beats_module.COLLECTED_MAX):
         assert entry.beats.collect(PEER, KEY, f"{number}", 1)
 
 
-def persistent_beside(entry: Door) -> None:
+def persistent_beside(entry: FakeNode) -> None:
     instance = Instance("10.0.0.9", 80, ephemeral=False)
     entry.naming._registry.set_persistent("public", TAG, instance.key, instance, entry.now_ms)
 
@@ -156,7 +156,10 @@ REASONS = [unhealthy, unknown, of_java, flagged, full_batch, persistent_beside]
 @pytest.mark.parametrize("reason", REASONS)
 @pytest.mark.parametrize("send", [beat_of, full_beat_of])
 def test_a_beat_that_the_owner_must_answer_is_passed_on(
-    owner: Owner, reason: Callable[[Door], None], send: Callable[[Door, str], Answer], monkeypatch: pytest.MonkeyPatch
+    owner: Owner,
+    reason: Callable[[FakeNode], None],
+    send: Callable[[FakeNode, str], Answer],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(beats_module, "COLLECTED_MAX", 3)
     entry = entry_with_copy(owner)
@@ -185,8 +188,8 @@ def test_a_beat_that_a_member_passed_on_goes_no_further(owner: Owner) -> None:
 
 
 def test_the_owner_notes_nothing(owner: Owner) -> None:
-    assert reply_of(beat_of(owner.door, "10.0.0.1")).status == 200
-    assert owner.door.beats.take(owner.door.now_ms) == []
+    assert reply_of(beat_of(owner.node, "10.0.0.1")).status == 200
+    assert owner.node.beats.take(owner.node.now_ms) == []
 
 
 # --- what is collected --------------------------------------------------------------------------------
@@ -318,14 +321,14 @@ def test_threads_and_the_loop_do_not_hurt_each_other() -> None:
 
 def test_a_batch_travels_as_ages(owner: Owner) -> None:
     owner.register("10.0.0.2")
-    owner.door.now_ms += 9_000
+    owner.node.now_ms += 9_000
     batch = {(KEY, ONE): 4_000, (KEY, TWO): 5_999, (KEY, "gone"): 5_000, (f"{KEY}x", ONE): 6_000}
     body = encode_batch(batch, 6_000)
     assert json.loads(body) == {KEY: {ONE: 2_000, TWO: 1, "gone": 1_000}, f"{KEY}x": {ONE: 0}}
     assert owner.take(body) == {"unknown": {KEY: ["gone"], f"{KEY}x": [ONE]}}
-    now_ms = owner.door.now_ms
-    assert (owner.held(ONE).beat_ms, owner.held(TWO).beat_ms) == (now_ms - 2_000, now_ms - 1)
-    assert (owner.held(ONE).heard_ms, owner.held(TWO).heard_ms) == (now_ms - 2_000, now_ms - 1)
+    now_ms = owner.node.now_ms
+    assert (owner.stored(ONE).beat_ms, owner.stored(TWO).beat_ms) == (now_ms - 2_000, now_ms - 1)
+    assert (owner.stored(ONE).last_confirmed_ms, owner.stored(TWO).last_confirmed_ms) == (now_ms - 2_000, now_ms - 1)
 
 
 def test_a_beat_noted_after_the_batch_was_made_has_no_negative_age() -> None:
@@ -333,40 +336,40 @@ def test_a_beat_noted_after_the_batch_was_made_has_no_negative_age() -> None:
 
 
 def test_a_late_batch_moves_no_beat_back(owner: Owner) -> None:
-    owner.door.now_ms += 9_000
-    beat_of(owner.door, "10.0.0.1")
-    beaten_ms = owner.held(ONE).beat_ms
-    owner.door.now_ms += 10
+    owner.node.now_ms += 9_000
+    beat_of(owner.node, "10.0.0.1")
+    beaten_ms = owner.stored(ONE).beat_ms
+    owner.node.now_ms += 10
     assert owner.take(encode_batch({(KEY, ONE): 1_000}, 6_000)) == {"unknown": {}}
-    assert owner.held(ONE).beat_ms == owner.held(ONE).heard_ms == beaten_ms
+    assert owner.stored(ONE).beat_ms == owner.stored(ONE).last_confirmed_ms == beaten_ms
 
 
 def test_a_batch_makes_healthy_again_who_beat_in_time(owner: Owner) -> None:
     owner.register("10.0.0.2", metadata=SHORT)
     for key in (ONE, TWO):
-        owner.door.naming.set_health("public", TAG, key, False)
+        owner.node.naming.set_health("public", TAG, key, False)
     version = owner.registry.version(KEY)
-    owner.door.events.clear()
-    owner.door.now_ms += 20_000
+    owner.node.events.clear()
+    owner.node.now_ms += 20_000
     # Two's time-out is a second: a beat of 1.5 s ago does not show that it lives now.
     assert owner.take(encode_batch({(KEY, ONE): 500, (KEY, TWO): 500}, 2_000)) == {"unknown": {}}
-    assert (owner.held(ONE).instance.healthy, owner.held(TWO).instance.healthy) == (True, False)
+    assert (owner.stored(ONE).instance.healthy, owner.stored(TWO).instance.healthy) == (True, False)
     assert owner.registry.version(KEY) > version  # type: ignore[operator]
-    assert owner.door.events == [InstancesChanged(KEY, Origin.LOCAL)]
+    assert owner.node.events == [InstancesChanged(KEY, Origin.LOCAL)]
     assert owner.take(encode_batch({(KEY, TWO): 1_900}, 2_000)) == {"unknown": {}}
-    assert owner.held(TWO).instance.healthy
-    owner.door.events.clear()
+    assert owner.stored(TWO).instance.healthy
+    owner.node.events.clear()
     version = owner.registry.version(KEY)
     owner.take(encode_batch({(KEY, ONE): 2_000, (KEY, TWO): 2_000}, 2_000))
-    assert (owner.door.events, owner.registry.version(KEY)) == ([], version), "a beat alone writes nothing"
+    assert (owner.node.events, owner.registry.version(KEY)) == ([], version), "a beat alone writes nothing"
 
 
 def test_services_of_others_are_left_to_them(owner: Owner) -> None:
-    owner.door.cluster.give_to(SELF)
-    owner.door.now_ms += 9_000
-    before_ms = owner.held(ONE).beat_ms
+    owner.node.cluster.give_to(SELF)
+    owner.node.now_ms += 9_000
+    before_ms = owner.stored(ONE).beat_ms
     assert owner.take(encode_batch({(KEY, ONE): 1, (KEY, "gone"): 1, ("no key", "i"): 1}, 1)) == {"unknown": {}}
-    assert owner.held(ONE).beat_ms == before_ms
+    assert owner.stored(ONE).beat_ms == before_ms
 
 
 @pytest.mark.parametrize(
@@ -388,27 +391,27 @@ def test_services_of_others_are_left_to_them(owner: Owner) -> None:
     ],
 )
 def test_a_malformed_batch_is_refused_whole(owner: Owner, body: bytes, says: str) -> None:
-    owner.door.now_ms += 9_000
-    before_ms = owner.held(ONE).beat_ms
+    owner.node.now_ms += 9_000
+    before_ms = owner.stored(ONE).beat_ms
     with pytest.raises(CodecError, match=says):
-        take_batch(body, owner.door.naming.take_beats, lambda _: True)
+        take_batch(body, owner.node.naming.take_beats, lambda _: True)
     with pytest.raises(CodecError, match=says):
-        put_beats(call("PUT", "/v1/ns/distro/beats", body or b" "), owner.door)
-    assert owner.held(ONE).beat_ms == before_ms
+        put_beats(call("PUT", "/v1/ns/distro/beats", body or b" "), owner.node)
+    assert owner.stored(ONE).beat_ms == before_ms
 
 
 def test_a_batch_of_a_stranger_is_refused(owner: Owner) -> None:
     stranger = call("PUT", "/v1/ns/distro/beats", encode_batch({(KEY, ONE): 1}, 1))
     stranger.remote_ip = "10.9.9.9"
     with pytest.raises(NoRight, match=r"10\.9\.9\.9 is not the address of a listed member"):
-        put_beats(stranger, owner.door)
+        put_beats(stranger, owner.node)
 
 
 @pytest.mark.parametrize("state", [MemberState.STARTING, MemberState.DOWN])
 def test_who_does_not_serve_takes_no_batch(owner: Owner, state: MemberState) -> None:
     """What it has not loaded yet is not unknown."""
-    owner.door.cluster.own_state = state
-    reply = put_beats(call("PUT", "/v1/ns/distro/beats", encode_batch({(KEY, "gone"): 1}, 1)), owner.door)
+    owner.node.cluster.own_state = state
+    reply = put_beats(call("PUT", "/v1/ns/distro/beats", encode_batch({(KEY, "gone"): 1}, 1)), owner.node)
     assert reply_of(reply).status == 503
 
 
@@ -418,19 +421,19 @@ def test_who_does_not_serve_takes_no_batch(owner: Owner, state: MemberState) -> 
 def test_a_large_batch_is_left_to_the_pool(owner: Owner) -> None:
     large = call("PUT", "/v1/ns/distro/beats", encode_batch({(KEY, f"{number:030}"): 1 for number in range(500)}, 1))
     assert len(large.body) > SMALL_BYTES
-    assert put_beats(large, owner.door) is DECLINE
+    assert put_beats(large, owner.node) is DECLINE
     large.on_loop = False
-    assert len(json.loads(reply_of(put_beats(large, owner.door)).body)["unknown"][KEY]) == 500
+    assert len(json.loads(reply_of(put_beats(large, owner.node)).body)["unknown"][KEY]) == 500
 
 
 def test_small_instance_lists_are_taken_on_the_loop() -> None:
-    door = Door()
+    node = FakeNode()
     small, large = b'{"%b":{}}' % KEY.encode(), b'{"%b":{"a":"%b"}}' % (KEY.encode(), b"x" * SMALL_BYTES)
     client = b'{"%bc1":{}}' % CLIENT_KEY_PREFIX.encode()
     taken = [(b"", small), (b"gz", gzip_body(small)), (b"", client)]
     for _, body in taken:
-        assert put_datum(call("PUT", "/v1/ns/distro/datum", body), door) is not DECLINE
-    assert [body for _, body in door.replication.taken] == [body for _, body in taken]
+        assert put_datum(call("PUT", "/v1/ns/distro/datum", body), node) is not DECLINE
+    assert [body for _, body in node.replication.taken] == [body for _, body in taken]
     mixed = b'{"%b":{},"com.rollcall.record":{}}' % KEY.encode()
     for body in (
         large,
@@ -441,21 +444,21 @@ def test_small_instance_lists_are_taken_on_the_loop() -> None:
         b"{",
         b"\x1f\x8bx",
     ):
-        assert put_datum(call("PUT", "/v1/ns/distro/datum", body), door) is DECLINE, body[:80]
-    assert len(door.replication.taken) == len(taken)
+        assert put_datum(call("PUT", "/v1/ns/distro/datum", body), node) is DECLINE, body[:80]
+    assert len(node.replication.taken) == len(taken)
 
 
 def test_small_checksums_are_compared_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    door = Door()
+    node = FakeNode()
 
     def checksum(body: bytes, query: bytes = b"source=s") -> Answer:
-        return put_checksum(Call("PUT", "/v1/ns/distro/checksum", query, {}, body, "127.0.0.1", on_loop=True), door)
+        return put_checksum(Call("PUT", "/v1/ns/distro/checksum", query, {}, body, "127.0.0.1", on_loop=True), node)
 
     assert checksum(b"{}") is not DECLINE
-    assert door.replication.taken == [("s", b"{}")]
+    assert node.replication.taken == [("s", b"{}")]
     assert checksum(b"{" + b" " * SMALL_BYTES) is DECLINE
     assert checksum(b"{}", b"source=s&type=t") is DECLINE, "there may be many clients in few services"
-    monkeypatch.setattr(door.naming, "service_count", lambda: SMALL_SERVICES + 1)
+    monkeypatch.setattr(node.naming, "service_count", lambda: SMALL_SERVICES + 1)
     assert checksum(b"{}") is DECLINE
 
 
@@ -470,7 +473,7 @@ class Sender:
         self.entry = entry_with_copy(owner)
         self.entry.cluster.others = [Member(server.address, MemberState.UP, frozenset({CAPABILITY_WRITES}))]
         self.entry.cluster.give_to(server.address)
-        self.forwarder = LoopForwarder(self.entry, loop, ForwardRecord())
+        self.forwarder = LoopForwarder(self.entry, loop, ForwardStats())
         self.sender = BeatSender(self.entry, self.forwarder, self)
 
     def monotonic_ms(self) -> int:
@@ -507,16 +510,16 @@ def test_owners_are_told_every_so_often_and_say_whom_they_do_not_know(owner: Own
             sender = Sender(loop, owner, server)
             server.answer = sender.answer
             entry = sender.entry
-            deregister(call("DELETE", "/v1/ns/instance", ip="10.0.0.2", port=80), owner.door)
+            deregister(call("DELETE", "/v1/ns/instance", ip="10.0.0.2", port=80), owner.node)
             assert [reply_of(beat_of(entry, ip)).status for ip in ("10.0.0.1", "10.0.0.2")] == [200, 200]
             entry.now_ms += 150
-            owner.door.now_ms += 9_000
+            owner.node.now_ms += 9_000
             await sender.send()
             assert sender.batch() == {KEY: {ONE: 150, TWO: 150}}
-            assert owner.held(ONE).beat_ms == owner.door.now_ms - 150
+            assert owner.stored(ONE).beat_ms == owner.node.now_ms - 150
             # The second beat of the unknown one is the owner's to answer: it is to register again.
             assert beat_of(entry, "10.0.0.2") == Forward(TAG)
-            assert b"20404" in reply_of(beat_of(owner.door, "10.0.0.2")).body
+            assert b"20404" in reply_of(beat_of(owner.node, "10.0.0.2")).body
             assert reply_of(beat_of(entry, "10.0.0.1")).status == 200
             await sender.send()
             assert sender.batch() == {KEY: {ONE: 0}}
@@ -631,9 +634,9 @@ def test_after_the_end_nothing_is_sent(owner: Owner) -> None:
 
 def test_a_node_without_others_has_nobody_to_tell() -> None:
     async def main(loop: SkippingLoop) -> None:
-        door = Door()
-        forwarder = LoopForwarder(door, loop, ForwardRecord())
-        sender = BeatSender(door, forwarder)
+        node = FakeNode()
+        forwarder = LoopForwarder(node, loop, ForwardStats())
+        sender = BeatSender(node, forwarder)
         assert sender._timer is None
         sender.stop()
         forwarder.close()

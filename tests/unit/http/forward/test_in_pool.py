@@ -14,7 +14,7 @@ from app.http.forward import member_connections as connections
 from app.http.forward.in_pool import Forwarder, target_of
 from app.http.forward.member_connections import CONNECTIONS_MAX
 from distro.types import Member, MemberState
-from tests.support.door import SELF, StubCluster, make_settings
+from tests.support.fake_node import SELF, StubCluster, make_settings
 from tests.support.tiny_server import Given, Received, TinyServer, refusing_address, tiny_server
 
 FORM = "application/x-www-form-urlencoded"
@@ -131,7 +131,7 @@ def test_the_answer_is_that_of_the_owner(cluster: StubCluster, forwarder: Forwar
         own(cluster, server)
         assert forwarder.forward(call(), TO, not_here) == Reply(404, "nicht da: ü".encode(), "text/x")
         forwarder.close()
-    assert forwarder.record.forward_answered == 1
+    assert forwarder.stats.forward_answered == 1
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_an_owner_that_did_not_execute_is_asked_again(
         assert forwarder.forward(call(), TO, not_here).body == b"ok"
         assert len(server.received) == 3
         forwarder.close()
-    assert forwarder.record.forward_held == 2
+    assert forwarder.stats.forward_held == 2
 
 
 def test_when_the_owner_refuses_the_next_one_gets_the_call(cluster: StubCluster, forwarder: Forwarder) -> None:
@@ -200,7 +200,7 @@ def test_when_the_owner_refuses_the_next_one_gets_the_call(cluster: StubCluster,
         cluster.on_wait = lambda: own(cluster, server)
         assert forwarder.forward(call(), TO, not_here).body == b"ok"
         forwarder.close()
-    assert forwarder.record.forward_held == 1
+    assert forwarder.stats.forward_held == 1
 
 
 def test_when_this_node_becomes_the_owner_it_executes_the_call(cluster: StubCluster, forwarder: Forwarder) -> None:
@@ -224,8 +224,8 @@ def test_when_nobody_takes_it_the_client_is_sent_elsewhere(cluster: StubCluster,
     reply = forwarder.forward(call(), TO, not_here)
     expected = f"the responsible member {cluster.owner} does not answer, please try another server"
     assert (reply.status, reply.body.decode()) == (503, expected)
-    assert forwarder.record.forward_failed == 1
-    assert forwarder.record.forward_held > 1
+    assert forwarder.stats.forward_failed == 1
+    assert forwarder.stats.forward_held > 1
 
 
 @pytest.mark.usefixtures("short_deadline")
@@ -299,7 +299,7 @@ def test_half_of_the_threads_never_wait_for_other_members(cluster: StubCluster) 
         replies = run_many(2, lambda: forwarder.forward(call(), TO, not_here), one_too_many)
         forwarder.close()
     assert [reply.status for reply in replies] == [200, 200]
-    assert (refused[0].status, forwarder.record.as_dict()["forward_busy"]) == (503, 1)
+    assert (refused[0].status, forwarder.stats.as_dict()["forward_busy"]) == (503, 1)
 
 
 def test_connections_to_members_that_left_are_closed(cluster: StubCluster, forwarder: Forwarder) -> None:

@@ -255,7 +255,7 @@ def test_what_goes_wrong_with_one_answer_does_not_hurt_the_others(caplog: pytest
 
     with caplog.at_level(logging.ERROR):
         run_loop(main)
-    assert [record.exc_info[1].args for record in caplog.records if record.exc_info] == [("boom",)] * 4  # type: ignore[union-attr]
+    assert [stats.exc_info[1].args for stats in caplog.records if stats.exc_info] == [("boom",)] * 4  # type: ignore[union-attr]
 
 
 # --- a member that is silent --------------------------------------------------------------------------

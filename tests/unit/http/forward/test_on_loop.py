@@ -10,7 +10,7 @@ import pytest
 
 from app.http.api.answers import NOT_RESPONSIBLE
 from app.http.api.call import CHANGE, CLIENT_AGENT, DECLINE, OK, ROUTES, WANTS_CHANGE, Answer, Call, Forward, Reply
-from app.http.api.record import ForwardRecord
+from app.http.api.stats import ForwardStats
 from app.http.forward import member_link
 from app.http.forward import on_loop as forwarding
 from app.http.forward.in_pool import Forwarder
@@ -22,7 +22,7 @@ from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
 from distro.types import CAPABILITY_WRITES, Datum, Member, MemberState
-from tests.support.door import SELF, Door, StubCluster, make_settings
+from tests.support.fake_node import SELF, FakeNode, StubCluster, make_settings
 from tests.support.loops import Asked, MemberServer, SkippingLoop, answer, member_server, run_loop, silent, turns, until
 from tests.support.tiny_server import refusing_address, tiny_server
 
@@ -48,18 +48,18 @@ class Entry:
     """The member that the client called."""
 
     loop: SkippingLoop
-    door: Door = field(default_factory=lambda: Door(cluster=StubCluster(standalone=False)))
+    node: FakeNode = field(default_factory=lambda: FakeNode(cluster=StubCluster(standalone=False)))
     told: list[Answer] = field(default_factory=list)
     listed: list[set[str]] = field(default_factory=list)
     """What was listed here at the moment of each answer."""
 
     def __post_init__(self) -> None:
-        self.record = ForwardRecord()
-        self.forwarder = LoopForwarder(self.door, self.loop, self.record)
+        self.stats = ForwardStats()
+        self.forwarder = LoopForwarder(self.node, self.loop, self.stats)
 
     @property
     def cluster(self) -> StubCluster:
-        return self.door.cluster
+        return self.node.cluster
 
     def owned_by(self, *servers: MemberServer | str, own_kind: bool = True) -> None:
         """Make the first of them responsible for everything."""
@@ -76,7 +76,7 @@ class Entry:
         self.told.append(told)
 
     def hosts(self) -> set[str]:
-        view = self.door.naming.service_view("public", "DEFAULT_GROUP@@a")
+        view = self.node.naming.service_view("public", "DEFAULT_GROUP@@a")
         return {one.ip for one in view.instances} if view else set()
 
     async def answered(self, one: Call | None = None, run: Callable[[], Answer] = not_here) -> Answer:
@@ -104,7 +104,7 @@ def test_our_own_kind_gets_the_call_as_it_came() -> None:
         settings = make_settings(
             nacos_core_auth_server_identity_key="Cluster-Key", nacos_core_auth_server_identity_value="secret"
         )
-        entry = Entry(loop, Door(settings, StubCluster(standalone=False)))
+        entry = Entry(loop, FakeNode(settings, StubCluster(standalone=False)))
         async with member_server() as server:
             entry.owned_by(server)
             headers = {
@@ -194,7 +194,7 @@ def test_the_answer_is_that_of_the_owner(own_kind: bool) -> None:
                 assert await entry.answered() == reply
                 assert len(server.received) == number + 1
             entry.forwarder.close()
-        assert entry.record == ForwardRecord(forward_answered=len(replies))
+        assert entry.stats == ForwardStats(forward_answered=len(replies))
 
     run_loop(main)
 
@@ -213,7 +213,7 @@ def test_an_owner_that_did_not_execute_is_asked_again(refusal: bytes, own_kind: 
             assert await entry.status() == 200
             assert len(server.received) == 3
             entry.forwarder.close()
-        assert entry.record == ForwardRecord(forward_answered=1, forward_held=2)
+        assert entry.stats == ForwardStats(forward_answered=1, forward_held=2)
 
     run_loop(main)
 
@@ -225,7 +225,7 @@ def test_when_the_owner_did_not_execute_the_next_one_gets_the_call(refusal: byte
         async with member_server(lambda _: refusal) as first, member_server() as second:
             entry.owned_by(first if refusal else refusing_address())
             entry.forward()
-            await until(lambda: entry.record.forward_held)
+            await until(lambda: entry.stats.forward_held)
             entry.owned_by(second)
             await until(lambda: entry.told)
             assert (len(first.received), len(second.received)) == (1 if refusal else 0, 1)
@@ -250,7 +250,7 @@ def test_when_this_node_becomes_the_owner_it_executes_the_call(own_answer: Answe
             assert not answers
             assert len(server.received) == 1
             entry.forwarder.close()
-        assert entry.record == ForwardRecord(forward_held=2)
+        assert entry.stats == ForwardStats(forward_held=2)
 
     run_loop(main)
 
@@ -267,10 +267,10 @@ def test_when_nobody_takes_it_the_client_is_sent_elsewhere(refusal: bytes | None
             entry.owned_by(server if refusal else refusing_address(), own_kind=own_kind)
             begun_s = loop.time()
             entry.forward()
-            await until(lambda: entry.record.forward_held)
+            await until(lambda: entry.stats.forward_held)
             loop.skip(FORWARD_S_MAX * 0.9)
-            held = entry.record.forward_held
-            await until(lambda: entry.record.forward_held > held)
+            stored = entry.stats.forward_held
+            await until(lambda: entry.stats.forward_held > stored)
             assert not entry.told
             loop.skip(FORWARD_S_MAX * 0.1)
             await until(lambda: entry.told)
@@ -278,7 +278,7 @@ def test_when_nobody_takes_it_the_client_is_sent_elsewhere(refusal: bytes | None
             assert entry.told == [Reply(503, expected.encode())]
             assert loop.time() - begun_s >= FORWARD_S_MAX
             entry.forwarder.close()
-        assert (entry.record.forward_failed, entry.record.forward_answered) == (1, 0)
+        assert (entry.stats.forward_failed, entry.stats.forward_answered) == (1, 0)
 
     run_loop(main)
 
@@ -305,7 +305,7 @@ def test_a_silent_owner_costs_the_deadline_and_the_call_is_sent_once(own_kind: b
             assert len(server.received) == 2
             assert len(entry.told) == 2
             entry.forwarder.close()
-        assert entry.record == ForwardRecord(forward_answered=1, forward_failed=1)
+        assert entry.stats == ForwardStats(forward_answered=1, forward_failed=1)
 
     run_loop(main)
 
@@ -324,7 +324,7 @@ def test_what_was_sent_and_cut_is_not_sent_again(own_kind: bool) -> None:
             await turns(10)
             assert len(server.received) == 1
             entry.forwarder.close()
-        assert (entry.record.forward_failed, entry.record.forward_held) == (1, 0)
+        assert (entry.stats.forward_failed, entry.stats.forward_held) == (1, 0)
 
     run_loop(main)
 
@@ -350,7 +350,7 @@ def test_no_more_than_so_many_calls_are_held(monkeypatch: pytest.MonkeyPatch) ->
             assert [one.status for one in entry.told if isinstance(one, Reply)] == [503, 200, 200, 200]
             assert await entry.status() == 200, "their places were given back"
             entry.forwarder.close()
-        assert entry.record.forward_busy == 1
+        assert entry.stats.forward_busy == 1
 
     run_loop(main)
 
@@ -365,7 +365,7 @@ def test_no_more_than_so_many_calls_wait_for_one_member(monkeypatch: pytest.Monk
             for _ in range(4):
                 entry.forward()
             assert [one.status for one in entry.told if isinstance(one, Reply)] == [503]
-            assert entry.record.forward_busy == 1
+            assert entry.stats.forward_busy == 1
             entry.forwarder.close()
             await until(lambda: len(entry.told) == 4)
 
@@ -439,7 +439,7 @@ def test_requests_of_our_own_carry_our_identity() -> None:
             nacos_core_auth_server_identity_value="secret",
             server_servlet_contextPath="/other",
         )
-        entry = Entry(loop, Door(settings, StubCluster(standalone=False)))
+        entry = Entry(loop, FakeNode(settings, StubCluster(standalone=False)))
         results: list[LinkResult] = []
         async with member_server() as server:
             request = entry.forwarder.request_to_own("PUT", "/v1/x", server.address, b"{}")
@@ -466,9 +466,9 @@ class Owner:
     """A member of our own kind that executes what it gets, as its door would."""
 
     def __init__(self) -> None:
-        self.door = Door(cluster=StubCluster("127.0.0.2:8848", standalone=False, owner="127.0.0.2:8848"))
+        self.node = FakeNode(cluster=StubCluster("127.0.0.2:8848", standalone=False, owner="127.0.0.2:8848"))
         self.registry = Registry("127.0.0.2:8848~1")
-        self.door.naming = NamingService(self.registry, lambda: self.door.now_ms, self.door.events.append)
+        self.node.naming = NamingService(self.registry, lambda: self.node.now_ms, self.node.events.append)
 
     def answer(self, asked: Asked) -> bytes:
         path, _, query = asked.target.partition("?")
@@ -476,7 +476,7 @@ class Owner:
         made = Call(
             asked.method, row.path, query.encode("latin-1"), asked.headers, asked.body, "127.0.0.1", on_loop=True
         )
-        reply = row.endpoint(made, self.door)
+        reply = row.endpoint(made, self.node)
         assert isinstance(reply, Reply)
         return head_of(reply) + b"\r\n" + reply.body
 
@@ -523,10 +523,10 @@ def test_what_was_written_at_the_owner_is_listed_here_before_the_client_is_answe
             {one}, {one, two}, {one, two, three}, {two, three}, {one, two, three}, {one, two, three}, {one, two, three},
             {one, three},
         ]  # fmt: skip
-        registry = entry.door.naming._registry
+        registry = entry.node.naming._registry
         assert registry.version(KEY) == owner.registry.version(KEY)
         assert registry.view("public", TO.tag).instances == owner.registry.view("public", TO.tag).instances  # type: ignore[union-attr]
-        assert {event.origin for event in entry.door.events if hasattr(event, "origin")} == {Origin.PEER}, (
+        assert {event.origin for event in entry.node.events if hasattr(event, "origin")} == {Origin.PEER}, (
             "sent on by none"
         )
 
@@ -540,12 +540,12 @@ def test_an_answer_whose_change_does_not_fit_waits_for_the_owners_send() -> None
             entry.owned_by(server)
             owner.answer(Asked("POST", "/nacos/v1/ns/instance?serviceName=a&ip=10.0.0.1&port=80", {}, b"", server))  # type: ignore[arg-type]
             entry.forward(register("10.0.0.2"))
-            await until(lambda: entry.record.forward_answered)
+            await until(lambda: entry.stats.forward_answered)
             loop.skip(CHANGE_SEEN_S / 2)
             await turns(5)
             assert not entry.told
             assert entry.hosts() == set(), "a change is never applied without those before it"
-            assert entry.door.naming._registry.apply(owner.datum, None, entry.door.now_ms)
+            assert entry.node.naming._registry.apply(owner.datum, None, entry.node.now_ms)
             await until(lambda: entry.told)
             assert entry.listed == [{"10.0.0.1", "10.0.0.2"}]
             entry.forwarder.close()
@@ -560,7 +560,7 @@ def test_an_answer_does_not_wait_for_ever_for_the_owners_send() -> None:
             entry.owned_by(server)
             owner.answer(Asked("POST", "/nacos/v1/ns/instance?serviceName=a&ip=10.0.0.1&port=80", {}, b"", server))  # type: ignore[arg-type]
             entry.forward(register("10.0.0.2"))
-            await until(lambda: entry.record.forward_answered)
+            await until(lambda: entry.stats.forward_answered)
             loop.skip(CHANGE_SEEN_S * 0.8)
             await turns(5)
             assert not entry.told
@@ -576,11 +576,11 @@ def merged(owner: Owner) -> None:
     """Many came from a member that keeps no versions."""
     listed = [{"ip": f"10.0.0.{number}", "port": 80, "serviceName": TO.tag, "app": "DEFAULT"} for number in (3, 4)]
     fields = {"key": KEY, "value": {"instanceList": listed}}
-    owner.registry.merge(InstanceListCodec(lambda: 0).decode(KEY, fields, owner.door.now_ms), owner.door.now_ms)
+    owner.registry.merge(InstanceListCodec(lambda: 0).decode(KEY, fields, owner.node.now_ms), owner.node.now_ms)
 
 
 def emptied(owner: Owner) -> None:
-    owner.registry.empty("public", TO.tag, owner.door.now_ms)
+    owner.registry.empty("public", TO.tag, owner.node.now_ms)
 
 
 MANY: dict[str, tuple[Callable[[Owner], None], Call]] = {
@@ -604,11 +604,11 @@ def test_what_changed_with_many_others_is_not_taken_alone(name: str) -> None:
             change_many(owner)
             version = owner.registry.version(KEY)
             entry.forward(one)
-            await until(lambda: entry.record.forward_answered == 3)
+            await until(lambda: entry.stats.forward_answered == 3)
             await turns(5)
             assert owner.registry.version(KEY) == version, "it changed nothing"
             assert entry.hosts() == {"10.0.0.1", "10.0.0.2"}
-            entry.door.naming._registry.apply(owner.datum, entry.door.naming._registry.version(KEY), entry.door.now_ms)
+            entry.node.naming._registry.apply(owner.datum, entry.node.naming._registry.version(KEY), entry.node.now_ms)
             await until(lambda: len(entry.told) == 3)
             shown = owner.registry.view("public", TO.tag)
             assert entry.hosts() == {found.ip for found in shown.instances}  # type: ignore[union-attr]
@@ -646,7 +646,7 @@ def test_answers_leave_no_cycles_behind() -> None:
             try:
                 for number in range(20):
                     await entry.answered(register(f"10.0.1.{number}"))
-                assert not [one for one in gc.get_objects() if isinstance(one, forwarding._Passage)]
+                assert not [one for one in gc.get_objects() if isinstance(one, forwarding.ForwardedCall)]
             finally:
                 gc.enable()
             entry.forwarder.close()

@@ -61,10 +61,10 @@ def test_what_waits_behind_a_call_stays_as_it_came(wire: Wire) -> None:
     tracemalloc.start()
     try:
         arrive(wire, sent)
-        held, _ = tracemalloc.get_traced_memory()
+        stored, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert held < MEMORY_BYTES_MAX, "as requests they would take twenty times what they are"
+    assert stored < MEMORY_BYTES_MAX, "as requests they would take twenty times what they are"
     assert len(wire.server.asked) == 1
     assert not wire.transport.reading
     assert not wire.server.turns, "it waits for the answer"
@@ -112,10 +112,10 @@ def test_a_body_in_tiny_chunks_takes_little_memory() -> None:
     try:
         for _ in range(80):
             wire.send(chunks)
-        held, _ = tracemalloc.get_traced_memory()
+        stored, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert held < 2 * MEMORY_BYTES_MAX
+    assert stored < 2 * MEMORY_BYTES_MAX
     wire.send(b"0\r\n\r\n")
     [asked] = wire.server.asked
     assert asked.body == b"12345678" * 80_000

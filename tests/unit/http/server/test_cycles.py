@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlencode
 
-from tests.support.door import Door
+from tests.support.fake_node import FakeNode
 from tests.support.loops import SkippingLoop, run_loop
 from tests.support.served import served
 from tests.support.wire import request
@@ -45,22 +45,22 @@ def life_of(number: int) -> bytes:
 
 def test_instances_that_go() -> None:
     async def main(_: SkippingLoop) -> None:
-        with served(Door()) as one:
+        with served(FakeNode()) as one:
             wire = one.connect()
             wire.send(life_of(0))
             with without_circles():
                 for number in range(INSTANCES):
                     wire.send(life_of(number))
-                one.door.events.clear()
+                one.node.events.clear()
             assert wire.statuses() == [200] * 7 * (INSTANCES + 1)
-            assert one.door.http.pooled == 0
+            assert one.node.http.pooled == 0
 
     run_loop(main)
 
 
 def test_connections_that_go() -> None:
     async def main(_: SkippingLoop) -> None:
-        with served(Door()) as one, without_circles():
+        with served(FakeNode()) as one, without_circles():
             for _ in range(INSTANCES):
                 wire = one.connect()
                 wire.send(request("/nacos/v1/ns/instance/list?serviceName=a"), b"GET / HT")

@@ -13,7 +13,7 @@ from app.http.server import server as server_module
 from app.http.server.connection import IDLE_S
 from app.http.server.server import PEER_THREADS, QUEUED_PER_THREAD
 from distro.types import MemberState
-from tests.support.door import Door, make_settings
+from tests.support.fake_node import FakeNode, make_settings
 from tests.support.loops import SkippingLoop, run_loop, turns, until
 from tests.support.served import served
 from tests.support.wire import Wire, request
@@ -43,15 +43,15 @@ class Gate:
         return [b"open"]
 
 
-def few_threads() -> Door:
-    return Door(settings=make_settings(rollcall_http_threads=str(THREADS)))
+def few_threads() -> FakeNode:
+    return FakeNode(settings=make_settings(rollcall_http_threads=str(THREADS)))
 
 
 @contextmanager
-def gated(door: Door | None = None, **options: Any) -> Any:
+def gated(node: FakeNode | None = None, **options: Any) -> Any:
     gate = Gate()
     try:
-        with served(door or few_threads(), gate, **options) as one:
+        with served(node or few_threads(), gate, **options) as one:
             yield one, gate
     finally:
         gate.open()
@@ -72,7 +72,7 @@ def test_hot_calls_are_answered_at_once() -> None:
             wire.send(request(REGISTER, "POST") + request(LIST))
             assert wire.statuses() == [200, 200]
             assert b'"ip":"10.0.0.1"' in wire.bodies()[1]
-            assert one.door.http.pooled == 0
+            assert one.node.http.pooled == 0
 
     run_loop(main)
 
@@ -96,7 +96,7 @@ def test_all_else_is_answered_in_a_pool(method: str, target: str, status: int) -
             assert wire.received == b""
             await until(lambda: wire.received)
             assert wire.received.startswith(b"HTTP/1.1 %d " % status)
-            assert one.door.http.pooled == 1
+            assert one.node.http.pooled == 1
 
     run_loop(main)
 
@@ -130,7 +130,7 @@ def test_a_full_pool_refuses_and_members_have_their_own() -> None:
             assert [(reply.status, reply.body) for reply in over.replies()] == [
                 (503, b"too many requests are under way, please try another server")
             ]
-            assert one.door.http.pool_full == 1
+            assert one.node.http.pool_full == 1
             assert over.is_open
             peer, stranger = one.connect(), one.connect("10.9.9.9")
             stranger.send(request("/wait", "GET", b"", PEER_AGENT))
@@ -178,7 +178,7 @@ def test_what_nobody_foresaw_shows_nothing_of_the_inside(caplog: pytest.LogCaptu
 
     async def main(_: SkippingLoop) -> None:
         with served() as one:
-            one.door.naming.service_view = broken  # type: ignore[assignment, method-assign]
+            one.node.naming.service_view = broken  # type: ignore[assignment, method-assign]
             wire = one.connect()
             wire.send(request(LIST), request("/nacos/v1/ns/nope"), request(LIST))
             assert await answered(wire, 3) == [500, 501, 500]
@@ -192,7 +192,7 @@ def test_what_nobody_foresaw_shows_nothing_of_the_inside(caplog: pytest.LogCaptu
 def test_a_node_that_starts_refuses_on_the_loop() -> None:
     async def main(_: SkippingLoop) -> None:
         with served() as one:
-            one.door.cluster.own_state = MemberState.STARTING
+            one.node.cluster.own_state = MemberState.STARTING
             wire = one.connect()
             wire.send(request(LIST))
             assert wire.statuses() == [503]
@@ -208,14 +208,14 @@ def test_connections_have_a_maximum() -> None:
         with served(connections_max=2) as one:
             first, second, third = one.connect(), one.connect(), one.connect()
             assert (first.is_open, second.is_open, third.is_open) == (True, True, False)
-            record = one.door.http
-            assert (record.connections, record.connections_refused) == (2, 1)
+            stats = one.node.http
+            assert (stats.connections, stats.connections_refused) == (2, 1)
             first.half_close()
-            assert record.connections == 1
+            assert stats.connections == 1
             fourth = one.connect()
             fourth.send(request(LIST))
             assert fourth.statuses() == [200]
-            assert (record.connections, record.connections_refused) == (2, 1)
+            assert (stats.connections, stats.connections_refused) == (2, 1)
 
     run_loop(main)
 
@@ -231,11 +231,11 @@ def test_connections_have_a_maximum() -> None:
 )
 def test_datums_of_members_have_a_bound_of_their_own(target: str, client_ip: str, limit: int) -> None:
     async def main(_: SkippingLoop) -> None:
-        with served(Door(settings=make_settings(rollcall_distro_bodyBytesMax="65536"))) as one:
+        with served(FakeNode(settings=make_settings(rollcall_distro_bodyBytesMax="65536"))) as one:
             wire = one.connect(client_ip)
             wire.send(request(target, "PUT", b"", f"Content-Length: {limit + 1}"))
             assert wire.statuses() == [413]
-            assert one.door.http.requests_refused == 1
+            assert one.node.http.requests_refused == 1
             wire = one.connect(client_ip)
             wire.send(request(target, "PUT", b"", f"Content-Length: {limit}"))
             assert wire.received == b""
@@ -299,8 +299,8 @@ def test_the_record_tells_how_late_the_loop_is() -> None:
             await turns(3)
             loop.skip(3.0)
             await turns(3)
-            assert one.door.http.loop_lag_max_ms > 2_000
-            assert one.door.http.loop_late >= 1
+            assert one.node.http.loop_lag_max_ms > 2_000
+            assert one.node.http.loop_late >= 1
 
     run_loop(main)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.http.server.server import BUSY_INTERVAL_S, READ_THREADS
-from tests.support.door import Door, make_settings
+from tests.support.fake_node import FakeNode, make_settings
 from tests.support.loops import SkippingLoop, run_loop, until
 from tests.support.served import served
 from tests.support.wire import request
@@ -30,14 +30,14 @@ class Gate:
         return [b"open"]
 
 
-def door() -> Door:
-    return Door(settings=make_settings(rollcall_http_threads=str(THREADS)))
+def node() -> FakeNode:
+    return FakeNode(settings=make_settings(rollcall_http_threads=str(THREADS)))
 
 
 def test_reads_have_few_threads_and_writes_do_not_wait_for_them() -> None:
     async def main(_: SkippingLoop) -> None:
         gate = Gate()
-        with served(door(), gate) as one:
+        with served(node(), gate) as one:
             try:
                 reads = [one.connect() for _ in range(THREADS)]
                 for number, wire in enumerate(reads):
@@ -68,7 +68,7 @@ def test_reads_have_few_threads_and_writes_do_not_wait_for_them() -> None:
 def test_reads_that_ask_other_members_keep_no_page_waiting(path: str) -> None:
     async def main(_: SkippingLoop) -> None:
         gate = Gate()
-        with served(door(), gate) as one:
+        with served(node(), gate) as one:
             try:
                 one.connect().send(request(f"/nacos{path}"))
                 await until(lambda: gate.threads == ["http-people"])
@@ -81,7 +81,7 @@ def test_reads_that_ask_other_members_keep_no_page_waiting(path: str) -> None:
 def test_threads_change_sooner_while_a_pool_works() -> None:
     async def main(_: SkippingLoop) -> None:
         gate, usual_s = Gate(), sys.getswitchinterval()
-        with served(door(), gate) as one:
+        with served(node(), gate) as one:
             try:
                 wires = [one.connect() for _ in range(2)]
                 for wire, method in zip(wires, ("GET", "POST"), strict=True):

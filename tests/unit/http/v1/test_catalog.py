@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from tests.support.door import Door
+from tests.support.fake_node import FakeNode
 
 INSTANCE = "/nacos/v1/ns/instance"
 CATALOG = "/nacos/v1/ns/catalog"
@@ -79,15 +79,15 @@ def instances(client: FlaskClient, **values: Any) -> Any:
     )
 
 
-def test_instances_with_all_their_fields(door: Door, client: FlaskClient) -> None:
+def test_instances_with_all_their_fields(node: FakeNode, client: FlaskClient) -> None:
     register(client, weight=2, metadata="k=v", enabled="false", healthy="false", app="shop")
-    door.now_ms += 1_500
+    node.now_ms += 1_500
     found = instances(client)
     assert found["count"] == 1
     assert list(found["list"][0].items()) == [
         ("instanceId", "10.0.0.1#80#DEFAULT#DEFAULT_GROUP@@a"), ("ip", "10.0.0.1"), ("port", 80), ("weight", 2.0),
         ("healthy", False), ("enabled", False), ("ephemeral", True), ("clusterName", "DEFAULT"),
-        ("serviceName", "DEFAULT_GROUP@@a"), ("metadata", {"k": "v"}), ("lastBeat", door.wall_ms() - 1_500),
+        ("serviceName", "DEFAULT_GROUP@@a"), ("metadata", {"k": "v"}), ("lastBeat", node.wall_ms() - 1_500),
         ("marked", False), ("app", "shop"), ("instanceHeartBeatInterval", 5000), ("instanceHeartBeatTimeOut", 15000),
         ("ipDeleteTimeout", 30000),
     ]  # fmt: skip
@@ -100,10 +100,10 @@ def test_null_fields_are_left_out(client: FlaskClient) -> None:
     assert one["instanceIdGenerator"] == "simple"
 
 
-def test_a_persistent_instance_shows_when_it_was_set(door: Door, client: FlaskClient) -> None:
+def test_a_persistent_instance_shows_when_it_was_set(node: FakeNode, client: FlaskClient) -> None:
     register(client, ephemeral="false")
-    door.now_ms += 99_000
-    assert [one["lastBeat"] for one in instances(client)["list"]] == [door.wall_ms()]
+    node.now_ms += 99_000
+    assert [one["lastBeat"] for one in instances(client)["list"]] == [node.wall_ms()]
 
 
 def test_pages_of_instances(client: FlaskClient) -> None:

@@ -5,13 +5,13 @@ from flask.testing import FlaskClient
 
 from app.config.version import __version__
 from distro.types import Member, MemberState
-from tests.support.door import PEER, SELF, Door
+from tests.support.fake_node import PEER, SELF, FakeNode
 
 PATH = "/nacos/v1/ns/operator/dump"
 
 
-def test_the_lines(door: Door, client: FlaskClient) -> None:
-    door.cluster.others = [Member(PEER, MemberState.SUSPICIOUS)]
+def test_the_lines(node: FakeNode, client: FlaskClient) -> None:
+    node.cluster.others = [Member(PEER, MemberState.SUSPICIOUS)]
     client.post("/nacos/v1/ns/instance?serviceName=orders&ip=10.0.0.1&port=80")
     answer = client.get(PATH)
     assert answer.status_code == 200
@@ -50,6 +50,6 @@ def test_a_place_is_free_again_after_a_dump_that_was_not_read(client: FlaskClien
     assert orjson.loads(answer.data.splitlines()[-1])["kind"] == "end"
 
 
-def test_it_answers_only_while_the_node_is_up(door: Door, client: FlaskClient) -> None:
-    door.cluster.own_state = MemberState.STARTING
+def test_it_answers_only_while_the_node_is_up(node: FakeNode, client: FlaskClient) -> None:
+    node.cluster.own_state = MemberState.STARTING
     assert client.get(PATH).status_code == 503

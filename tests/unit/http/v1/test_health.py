@@ -8,7 +8,7 @@ from flask.testing import FlaskClient
 from app.http.factory import create_app
 from app.naming.model.events import InstancesChanged
 from app.naming.records.records import persistent_key, service_meta_key
-from tests.support.door import PEER, Door, make_settings
+from tests.support.fake_node import PEER, FakeNode, make_settings
 
 INSTANCE = "/nacos/v1/ns/instance"
 CLUSTER = "/nacos/v1/ns/cluster"
@@ -93,10 +93,10 @@ def test_a_checker_with_a_wrong_field(client: FlaskClient, field: str) -> None:
     assert (status, field in text) == (400, True)
 
 
-def test_a_cluster_is_set_at_its_owner(door: Door, client: FlaskClient) -> None:
-    door.cluster.owner = PEER
+def test_a_cluster_is_set_at_its_owner(node: FakeNode, client: FlaskClient) -> None:
+    node.cluster.owner = PEER
     assert set_checker(client) == (200, "from the owner")
-    assert door.forwarder.durable == [(service_meta_key("public", "DEFAULT_GROUP@@a"),)]
+    assert node.forwarder.durable == [(service_meta_key("public", "DEFAULT_GROUP@@a"),)]
 
 
 # --- health by hand -------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def test_a_cluster_is_set_at_its_owner(door: Door, client: FlaskClient) -> None:
 @pytest.mark.parametrize("path", [HEALTH, f"{HEALTH}/instance"])
 @pytest.mark.parametrize("ephemeral", ["true", "false"])
 @pytest.mark.parametrize("name", ["healthy", "valid"])
-def test_set_health(door: Door, client: FlaskClient, path: str, ephemeral: str, name: str) -> None:
+def test_set_health(node: FakeNode, client: FlaskClient, path: str, ephemeral: str, name: str) -> None:
     register(client, ephemeral=ephemeral)
     set_checker(client)
     assert set_health(client, path, **{name: "no"}) == (200, "ok")
@@ -113,7 +113,7 @@ def test_set_health(door: Door, client: FlaskClient, path: str, ephemeral: str, 
     assert set_health(client, path, **{name: "yes"}) == (200, "ok")
     assert healthy(client)
     if ephemeral == "true":
-        assert sum(isinstance(event, InstancesChanged) for event in door.events) == 3, "subscribers are told"
+        assert sum(isinstance(event, InstancesChanged) for event in node.events) == 3, "subscribers are told"
 
 
 def test_a_beat_decides_again(client: FlaskClient) -> None:
@@ -149,14 +149,14 @@ def test_refusals_of_health(client: FlaskClient, values: dict[str, Any], text: s
     assert set_health(client, **({"healthy": "false"} | values)) == (400, text)
 
 
-def test_health_is_set_at_the_owner(door: Door, client: FlaskClient) -> None:
+def test_health_is_set_at_the_owner(node: FakeNode, client: FlaskClient) -> None:
     register(client, ephemeral="false")
     set_checker(client)
-    door.cluster.owner = PEER
+    node.cluster.owner = PEER
     set_health(client, healthy="false")
     set_health(client, ip="10.0.0.9", healthy="false")
     key = persistent_key("public", "DEFAULT_GROUP@@a", "10.0.0.1:80:unknown:DEFAULT")
-    assert door.forwarder.durable == [(key,), ()]
+    assert node.forwarder.durable == [(key,), ()]
     assert healthy(client)
 
 
@@ -164,7 +164,7 @@ def test_health_is_set_at_the_owner(door: Door, client: FlaskClient) -> None:
 
 
 def test_this_server() -> None:
-    client = create_app(Door(settings=make_settings(server_port="9999"))).test_client()
+    client = create_app(FakeNode(settings=make_settings(server_port="9999"))).test_client()
     register(client)
     assert client.get(f"{HEALTH}/server").get_json() == {
         "msg": "Hello! I am Nacos-Naming and healthy! total services: raft 1, local port:9999"

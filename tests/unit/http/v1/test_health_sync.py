@@ -11,7 +11,7 @@ from app.http.v1 import health_sync
 from app.naming.model.events import InstancesChanged, Origin
 from app.naming.wire.service_info import checksum
 from distro.types import Member, MemberState
-from tests.support.door import SELF, Door
+from tests.support.fake_node import SELF, FakeNode
 from tests.support.tiny_server import Given, TinyServer, tiny_server
 
 INSTANCE = "/nacos/v1/ns/instance"
@@ -73,74 +73,74 @@ def tell(client: FlaskClient, sender: str, digests: object, namespace: str = "pu
     return client.post(STATUS, data=quote(body), headers={"User-Agent": "Nacos-Server:1.4.1"} | headers)
 
 
-def join(door: Door, server: TinyServer, *, owns: bool = True) -> None:
-    door.cluster.standalone = False
-    door.cluster.others = [Member(server.address, MemberState.UP)]
-    door.cluster.owner = server.address if owns else SELF
+def join(node: FakeNode, server: TinyServer, *, owns: bool = True) -> None:
+    node.cluster.standalone = False
+    node.cluster.others = [Member(server.address, MemberState.UP)]
+    node.cluster.owner = server.address if owns else SELF
 
 
-def hold(door: Door, client: FlaskClient) -> None:
+def hold(node: FakeNode, client: FlaskClient) -> None:
     """Two instances, one healthy and one not."""
     register(client)
     register(client, ip="10.0.0.2", healthy="false")
-    door.events.clear()
+    node.events.clear()
 
 
-def test_health_is_taken_over_from_the_owner(door: Door, client: FlaskClient) -> None:
-    hold(door, client)
-    version = door.naming._registry.version("com.alibaba.nacos.naming.iplist.ephemeral.public##" + NAME)
+def test_health_is_taken_over_from_the_owner(node: FakeNode, client: FlaskClient) -> None:
+    hold(node, client)
+    version = node.naming._registry.version("com.alibaba.nacos.naming.iplist.ephemeral.public##" + NAME)
     answer = {"ips": ["10.0.0.1:80_false", "10.0.0.2:80_true", "10.0.0.3:80_true", "zz", 5]}
     with tiny_server(lambda _: Given(200, json.dumps(answer).encode())) as server:
-        join(door, server)
+        join(node, server)
         assert tell(client, server.address, {NAME: OTHER}).data == b"ok"
         (asked,) = server.received
     assert urlsplit(asked.target).path == STATUSES
     assert parse_qs(urlsplit(asked.target).query) == {"key": [f"public##{NAME}"]}
     assert health(client) == ["10.0.0.1:80_false", "10.0.0.2:80_true"]
-    (changed,) = door.events
+    (changed,) = node.events
     assert isinstance(changed, InstancesChanged)
     assert changed.origin is Origin.PEER, "subscribers are told, members are not"
-    assert door.naming._registry.version(changed.key) == version, "the list is the owner's"
+    assert node.naming._registry.version(changed.key) == version, "the list is the owner's"
 
 
-def test_an_instance_that_the_owner_does_not_name_keeps_its_health(door: Door, client: FlaskClient) -> None:
-    hold(door, client)
+def test_an_instance_that_the_owner_does_not_name_keeps_its_health(node: FakeNode, client: FlaskClient) -> None:
+    hold(node, client)
     with tiny_server(lambda _: Given(200, b'{"ips":[]}')) as server:
-        join(door, server)
+        join(node, server)
         tell(client, server.address, {NAME: OTHER})
     assert health(client) == ["10.0.0.1:80_true", "10.0.0.2:80_false"]
-    assert not door.events
+    assert not node.events
 
 
-def test_equal_digests_and_unknown_services_ask_nothing(door: Door, client: FlaskClient) -> None:
-    hold(door, client)
-    view = door.naming.service_view("public", NAME)
+def test_equal_digests_and_unknown_services_ask_nothing(node: FakeNode, client: FlaskClient) -> None:
+    hold(node, client)
+    view = node.naming.service_view("public", NAME)
     assert view is not None
     with tiny_server(lambda _: Given(200, b'{"ips":["10.0.0.1:80_false"]}')) as server:
-        join(door, server)
+        join(node, server)
         tell(client, server.address, {NAME: checksum(view), "DEFAULT_GROUP@@zz": OTHER, "": OTHER})
         tell(client, server.address, {NAME: OTHER}, namespace="elsewhere")
         tell(client, server.address, {NAME: ""})
         assert not server.received
 
 
-def test_only_the_owner_is_believed(door: Door, client: FlaskClient) -> None:
-    hold(door, client)
+def test_only_the_owner_is_believed(node: FakeNode, client: FlaskClient) -> None:
+    hold(node, client)
     with tiny_server(lambda _: Given(200, b'{"ips":["10.0.0.1:80_false"]}')) as server:
-        join(door, server, owns=False)
+        join(node, server, owns=False)
         assert tell(client, server.address, {NAME: OTHER}).data == b"ok"
         assert not server.received
 
 
-def test_from_itself(door: Door, client: FlaskClient) -> None:
-    hold(door, client)
+def test_from_itself(node: FakeNode, client: FlaskClient) -> None:
+    hold(node, client)
     assert tell(client, SELF, {NAME: OTHER}).data == b"ok"
 
 
-def test_not_from_a_member(door: Door, client: FlaskClient) -> None:
+def test_not_from_a_member(node: FakeNode, client: FlaskClient) -> None:
     answer = tell(client, "127.0.0.9:1", {})
     assert (answer.status_code, answer.data) == (400, b"ip: 127.0.0.9:1 is not in serverlist")
-    door.cluster.listed = set()
+    node.cluster.listed = set()
     assert tell(client, SELF, {}).status_code == 403, "nor from an address of one"
 
 
@@ -164,24 +164,24 @@ def test_null_fails_as_in_nacos(client: FlaskClient) -> None:
 
 
 @pytest.mark.parametrize("given", [Given(404, b"service not found"), Given(200, b"zzz"), Given(hang_up=True)])
-def test_a_member_that_does_not_answer_is_asked_once(door: Door, client: FlaskClient, given: Given) -> None:
-    hold(door, client)
+def test_a_member_that_does_not_answer_is_asked_once(node: FakeNode, client: FlaskClient, given: Given) -> None:
+    hold(node, client)
     register(client, serviceName="b")
     with tiny_server(lambda _: given) as server:
-        join(door, server)
+        join(node, server)
         assert tell(client, server.address, {NAME: OTHER, "DEFAULT_GROUP@@b": OTHER}).data == b"ok"
         assert len(server.received) == 1
     assert health(client) == ["10.0.0.1:80_true", "10.0.0.2:80_false"]
 
 
 def test_one_message_asks_for_a_bounded_number(
-    door: Door, client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+    node: FakeNode, client: FlaskClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health_sync, "FETCHES_MAX", 2)
     names = [f"DEFAULT_GROUP@@s{number}" for number in range(4)]
     for name in names:
         register(client, serviceName=name)
     with tiny_server(lambda _: Given(200, b'{"ips":[]}')) as server:
-        join(door, server)
+        join(node, server)
         tell(client, server.address, dict.fromkeys(names, OTHER))
         assert len(server.received) == 2

@@ -9,7 +9,7 @@ from flask.testing import FlaskClient
 from app.http.api.answers import NOT_RESPONSIBLE
 from app.http.api.call import CLIENT_AGENT
 from distro.types import CAPABILITY_CLIENTS_ONLY, Member, MemberState
-from tests.support.door import PEER, Door
+from tests.support.fake_node import PEER, FakeNode
 
 INSTANCE = "/nacos/v1/ns/instance"
 BEAT = f"{INSTANCE}/beat"
@@ -150,15 +150,15 @@ def test_list_of_an_unknown_service(client: FlaskClient) -> None:
 
 
 @pytest.mark.parametrize(("method", "path"), WRITES)
-def test_writes_go_to_the_responsible_member(door: Door, client: FlaskClient, method: str, path: str) -> None:
-    door.cluster.owner = PEER
+def test_writes_go_to_the_responsible_member(node: FakeNode, client: FlaskClient, method: str, path: str) -> None:
+    node.cluster.owner = PEER
     assert client.open(path, method=method, query_string=query(groupName="G")).data == b"from the owner"
-    assert door.forwarder.tags == ["G@@a"]
+    assert node.forwarder.tags == ["G@@a"]
 
 
 @pytest.mark.parametrize(("method", "path"), WRITES)
-def test_a_forwarded_write_goes_no_further(door: Door, client: FlaskClient, method: str, path: str) -> None:
-    door.cluster.owner = PEER
+def test_a_forwarded_write_goes_no_further(node: FakeNode, client: FlaskClient, method: str, path: str) -> None:
+    node.cluster.owner = PEER
     answer = client.open(path, method=method, query_string=query(), headers={"User-Agent": "my Nacos-Server clone"})
     assert answer.status_code == 400
     assert answer.headers[NOT_RESPONSIBLE] == "1"
@@ -169,41 +169,41 @@ def test_a_forwarded_write_goes_no_further(door: Door, client: FlaskClient, meth
         "message": "receive invalid redirect request from peer 127.0.0.1",
         "path": path,
     }
-    assert door.forwarder.tags == []
+    assert node.forwarder.tags == []
 
 
 @pytest.mark.parametrize(
     ("method", "path"), [*WRITES, ("POST", "/nacos/v2/ns/instance"), ("PUT", "/nacos/v2/ns/instance/beat")]
 )
 def test_what_real_nacos_2_forwards_goes_on_to_its_owner(
-    door: Door, client: FlaskClient, method: str, path: str
+    node: FakeNode, client: FlaskClient, method: str, path: str
 ) -> None:
-    door.cluster.owner = PEER
+    node.cluster.owner = PEER
     nacos = Member("127.0.0.1:8948", MemberState.UP, frozenset({CAPABILITY_CLIENTS_ONLY}))
-    door.cluster.others = [nacos]
+    node.cluster.others = [nacos]
     headers = {"User-Agent": "Nacos-Server:v2.3.1"}
     client.open(path, method=method, query_string=query(), headers=headers)
-    assert door.forwarder.tags == ["DEFAULT_GROUP@@a"]
+    assert node.forwarder.tags == ["DEFAULT_GROUP@@a"]
     own = headers | {CLIENT_AGENT: "curl"}
     assert client.open(path, method=method, query_string=query(), headers=own).status_code == 400
-    door.cluster.others = [replace(nacos, capabilities=frozenset())]
+    node.cluster.others = [replace(nacos, capabilities=frozenset())]
     assert client.open(path, method=method, query_string=query(), headers=headers).status_code == 400
-    door.cluster.others = [replace(nacos, address="127.0.0.9:8948")]
+    node.cluster.others = [replace(nacos, address="127.0.0.9:8948")]
     assert client.open(path, method=method, query_string=query(), headers=headers).status_code == 400
-    assert len(door.forwarder.tags) == 1, "from our own kind, Nacos 1.4 and anywhere else one hop is all"
+    assert len(node.forwarder.tags) == 1, "from our own kind, Nacos 1.4 and anywhere else one hop is all"
 
 
-def test_reads_stay_here(door: Door, client: FlaskClient) -> None:
-    door.cluster.owner = PEER
+def test_reads_stay_here(node: FakeNode, client: FlaskClient) -> None:
+    node.cluster.owner = PEER
     assert hosts(client) == []
     assert client.get(INSTANCE, query_string=query()).status_code == 404
-    assert door.forwarder.tags == []
+    assert node.forwarder.tags == []
 
 
-def test_a_wrong_write_is_refused_before_it_is_forwarded(door: Door, client: FlaskClient) -> None:
-    door.cluster.owner = PEER
+def test_a_wrong_write_is_refused_before_it_is_forwarded(node: FakeNode, client: FlaskClient) -> None:
+    node.cluster.owner = PEER
     assert client.post(INSTANCE, query_string=query(port="x")).status_code == 400
-    assert door.forwarder.tags == []
+    assert node.forwarder.tags == []
 
 
 @pytest.mark.parametrize("state", [MemberState.STARTING, MemberState.DOWN])
@@ -211,9 +211,9 @@ def test_a_wrong_write_is_refused_before_it_is_forwarded(door: Door, client: Fla
     ("method", "path"), [*WRITES, ("GET", f"{INSTANCE}/list"), ("GET", "/nacos/v1/ns/operator/metrics")]
 )
 def test_clients_wait_until_the_node_serves(
-    door: Door, client: FlaskClient, state: MemberState, method: str, path: str
+    node: FakeNode, client: FlaskClient, state: MemberState, method: str, path: str
 ) -> None:
-    door.cluster.own_state = state
+    node.cluster.own_state = state
     answer = client.open(path, method=method, query_string=query())
     expected = f"server is {state.value} now, please try again later!"
     assert (answer.status_code, answer.get_data(as_text=True)) == (503, expected)
@@ -221,14 +221,14 @@ def test_clients_wait_until_the_node_serves(
 
 
 @pytest.mark.parametrize(("method", "path"), WRITES)
-def test_forwarded_writes_wait_too(door: Door, client: FlaskClient, method: str, path: str) -> None:
-    door.cluster.own_state = MemberState.STARTING
+def test_forwarded_writes_wait_too(node: FakeNode, client: FlaskClient, method: str, path: str) -> None:
+    node.cluster.own_state = MemberState.STARTING
     answer = client.open(path, method=method, query_string=query(), headers=FORWARDED)
     assert (answer.status_code, answer.data) == (503, b"server is STARTING now, please try again later!")
 
 
-def test_members_read_while_the_node_loads(door: Door, client: FlaskClient) -> None:
-    door.cluster.own_state = MemberState.STARTING
+def test_members_read_while_the_node_loads(node: FakeNode, client: FlaskClient) -> None:
+    node.cluster.own_state = MemberState.STARTING
     assert client.get(f"{INSTANCE}/list", query_string=query(), headers=FORWARDED).status_code == 200
 
 

@@ -7,7 +7,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from app.http.input.metadata import METADATA_CHARS_MAX
-from tests.support.door import PEER, Door
+from tests.support.fake_node import PEER, FakeNode
 
 INSTANCE = "/nacos/v1/ns/instance"
 BATCH = f"{INSTANCE}/metadata/batch"
@@ -106,9 +106,9 @@ def test_metadata_does_not_grow_without_end(client: FlaskClient) -> None:
     assert (status, "'metadata'" in text) == (400, True)
 
 
-def test_it_goes_to_the_owner(door: Door, client: FlaskClient) -> None:
-    door.cluster.owner = PEER
+def test_it_goes_to_the_owner(node: FakeNode, client: FlaskClient) -> None:
+    node.cluster.owner = PEER
     for values in ({"consistencyType": "ephemeral"}, {"serviceName": "unknown"}):
         client.put(BATCH, data={"serviceName": "s", "metadata": "a=2"} | values)
-    assert door.forwarder.tags == ["DEFAULT_GROUP@@s", "DEFAULT_GROUP@@unknown"]
-    assert door.forwarder.durable == [(), ()]
+    assert node.forwarder.tags == ["DEFAULT_GROUP@@s", "DEFAULT_GROUP@@unknown"]
+    assert node.forwarder.durable == [(), ()]

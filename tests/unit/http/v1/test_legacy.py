@@ -5,7 +5,7 @@ import json
 import pytest
 from flask.testing import FlaskClient
 
-from tests.support.door import PEER, Door
+from tests.support.fake_node import PEER, FakeNode
 
 API = "/nacos/v1/ns/api"
 ONE = {"ip": "10.0.0.1", "port": 80}
@@ -22,12 +22,12 @@ def test_a_list_by_dom(client: FlaskClient) -> None:
     assert client.get(f"{API}/srvIPXT?dom=a&namespaceId=ns&isCheck=true").get_json() == {}
 
 
-def test_a_beat_by_dom(door: Door, client: FlaskClient) -> None:
+def test_a_beat_by_dom(node: FakeNode, client: FlaskClient) -> None:
     query = ONE | {"dom": "a"}
     assert client.get(f"{API}/clientBeat", query_string=query).get_json()["code"] == 20404
     client.post(API, query_string=ONE | {"serviceName": "a"})
     assert client.get(f"{API}/clientBeat", query_string=query).get_json()["code"] == 10200
-    door.cluster.owner = PEER
+    node.cluster.owner = PEER
     assert client.get(f"{API}/clientBeat", query_string=query).data == b"from the owner"
 
 
@@ -52,11 +52,11 @@ def test_the_instance_paths_are_inherited(client: FlaskClient) -> None:
     assert client.delete(API, query_string=query).data == b"ok"
 
 
-def test_all_names(door: Door, client: FlaskClient) -> None:
+def test_all_names(node: FakeNode, client: FlaskClient) -> None:
     for name, namespace in (("a", "ns"), ("G@@a", "ns"), ("b", "public")):
         client.post(API, query_string=ONE | {"serviceName": name, "namespaceId": namespace})
     assert client.get(f"{API}/allDomNames").get_json() == {"count": 2, "doms": {"ns": ["a"], "public": ["b"]}}
-    door.cluster.owner = PEER
+    node.cluster.owner = PEER
     assert client.get(f"{API}/allDomNames?responsibleOnly=true").get_json()["doms"] == {"ns": [], "public": []}
     assert client.get(f"{API}/allDomNames?responsibleOnly=1").get_json()["doms"]["ns"] == ["a"]
 

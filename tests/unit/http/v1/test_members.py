@@ -9,7 +9,7 @@ from flask.testing import FlaskClient
 
 from distro.errors import CodecError, NotInitialized
 from distro.types import Member, MemberState
-from tests.support.door import PEER, SELF, Door
+from tests.support.fake_node import PEER, SELF, FakeNode
 
 NS = "/nacos/v1/ns"
 CORE = "/nacos/v1/core/cluster"
@@ -17,9 +17,9 @@ PEERS = {"User-Agent": "Nacos-Server:1.4.8"}
 REPORT = {"ip": "127.0.0.2", "port": 8848, "state": "UP", "extendInfo": {"version": "1.4.8"}, "address": PEER}
 
 
-def clustered(door: Door) -> None:
-    door.cluster.standalone = False
-    door.cluster.others = [Member(PEER, MemberState.SUSPICIOUS)]
+def clustered(node: FakeNode) -> None:
+    node.cluster.standalone = False
+    node.cluster.others = [Member(PEER, MemberState.SUSPICIOUS)]
 
 
 # --- operator -------------------------------------------------------------------------------------
@@ -36,15 +36,15 @@ def test_metrics(client: FlaskClient, path: str) -> None:
     ]  # fmt: skip
 
 
-def test_metrics_count_what_is_ours(door: Door, client: FlaskClient) -> None:
+def test_metrics_count_what_is_ours(node: FakeNode, client: FlaskClient) -> None:
     client.post(f"{NS}/instance", query_string={"serviceName": "a", "ip": "10.0.0.1", "port": 80})
-    door.cluster.owner = PEER
+    node.cluster.owner = PEER
     found = client.get(f"{NS}/operator/metrics").get_json()
     assert (found["serviceCount"], found["responsibleServiceCount"], found["responsibleInstanceCount"]) == (1, 0, 0)
 
 
-def test_servers(door: Door, client: FlaskClient) -> None:
-    clustered(door)
+def test_servers(node: FakeNode, client: FlaskClient) -> None:
+    clustered(node)
     everyone = client.get(f"{NS}/operator/servers").get_json()["servers"]
     assert [member["address"] for member in everyone] == [SELF, PEER]
     up = client.get(f"{NS}/operator/servers?healthy=true").get_json()["servers"]
@@ -52,13 +52,13 @@ def test_servers(door: Door, client: FlaskClient) -> None:
     assert client.get(f"{NS}/operator/servers?healthy=maybe").status_code == 400
 
 
-def test_responsible_server(door: Door, client: FlaskClient) -> None:
+def test_responsible_server(node: FakeNode, client: FlaskClient) -> None:
     path = f"{NS}/operator/distro/server"
     assert client.get(path).data == b"Parameter 'serviceName' is missing"
     answer = client.get(f"{path}?serviceName=a")
     assert (answer.status_code, answer.data) == (400, b"service not found")
     client.post(f"{NS}/service?serviceName=a")
-    door.cluster.owner = PEER
+    node.cluster.owner = PEER
     assert client.get(f"{path}?serviceName=a").get_json() == {"responsibleServer": PEER}
 
 
@@ -75,31 +75,31 @@ def test_own_member_and_health(client: FlaskClient) -> None:
 @pytest.mark.parametrize(
     ("keyword", "addresses"), [("", [SELF, PEER]), ("127.0.0.2", [PEER]), (PEER, [PEER]), ("zz", []), ("0.0", [])]
 )
-def test_nodes_by_keyword(door: Door, client: FlaskClient, keyword: str, addresses: list[str]) -> None:
-    clustered(door)
+def test_nodes_by_keyword(node: FakeNode, client: FlaskClient, keyword: str, addresses: list[str]) -> None:
+    clustered(node)
     found = client.get(f"{CORE}/nodes", query_string={"keyword": keyword}).get_json()["data"]
     assert [member["address"] for member in found] == addresses
 
 
-def test_simple_nodes_are_those_that_are_up(door: Door, client: FlaskClient) -> None:
-    clustered(door)
+def test_simple_nodes_are_those_that_are_up(node: FakeNode, client: FlaskClient) -> None:
+    clustered(node)
     assert client.get(f"{CORE}/simple/nodes").get_json()["data"] == [SELF]
 
 
-def test_a_report_is_taken_as_it_came(door: Door, client: FlaskClient) -> None:
+def test_a_report_is_taken_as_it_came(node: FakeNode, client: FlaskClient) -> None:
     answer = client.post(f"{CORE}/report", json=REPORT)
     assert answer.get_json() == {"code": 200, "message": None, "data": "false"}
-    assert door.cluster.reports == [(REPORT, "127.0.0.1")]
+    assert node.cluster.reports == [(REPORT, "127.0.0.1")]
 
 
 @pytest.mark.parametrize("body", [{}, [], {"ip": "", "port": 1}, {"ip": "127.0.0.2", "port": -1}, {"ip": 5, "port": 1}])
-def test_a_report_that_names_no_member(door: Door, client: FlaskClient, body: Any) -> None:
+def test_a_report_that_names_no_member(node: FakeNode, client: FlaskClient, body: Any) -> None:
     answer = client.post(f"{CORE}/report", json=body)
     assert (answer.status_code, answer.get_json()) == (
         200,
         {"code": 400, "message": "Node information is illegal", "data": None},
     )
-    assert not door.cluster.reports
+    assert not node.cluster.reports
 
 
 @pytest.mark.parametrize("body", [b"", b"zzz", b'{"ip":'])
@@ -107,30 +107,30 @@ def test_a_report_that_is_no_json(client: FlaskClient, body: bytes) -> None:
     assert client.post(f"{CORE}/report", data=body, content_type="application/json").status_code == 400
 
 
-def test_a_report_from_a_stranger(door: Door, client: FlaskClient) -> None:
-    door.cluster.listed = {"127.0.0.2"}
+def test_a_report_from_a_stranger(node: FakeNode, client: FlaskClient) -> None:
+    node.cluster.listed = {"127.0.0.2"}
     answer = client.post(f"{CORE}/report", json=REPORT)
     assert (answer.status_code, answer.data) == (403, b"127.0.0.1 is not the address of a listed member")
-    assert not door.cluster.reports
+    assert not node.cluster.reports
 
 
 # --- console --------------------------------------------------------------------------------------
 
 
-def test_probes(door: Door, client: FlaskClient) -> None:
+def test_probes(node: FakeNode, client: FlaskClient) -> None:
     health = "/nacos/v1/console/health"
     assert client.get(f"{health}/liveness").data == client.get(f"{health}/readiness").data == b"OK"
-    door.cluster.own_state = MemberState.STARTING
+    node.cluster.own_state = MemberState.STARTING
     answer = client.get(f"{health}/readiness")
     assert (answer.status_code, answer.data) == (500, b"Naming is not in readiness")
     assert client.get(f"{health}/liveness").status_code == 200
 
 
-def test_server_state(door: Door, client: FlaskClient) -> None:
+def test_server_state(node: FakeNode, client: FlaskClient) -> None:
     path = "/nacos/v1/console/server/state"
     expected = {"version": "1.4.8", "standalone_mode": "standalone", "function_mode": "naming"}
     assert client.get(path).get_json() == expected
-    door.cluster.standalone = False
+    node.cluster.standalone = False
     assert client.get(path).get_json() == expected | {"standalone_mode": "cluster"}
 
 
@@ -140,36 +140,36 @@ DISTRO = [("PUT", "datum"), ("PUT", "checksum?source=x"), ("GET", "datum"), ("GE
 
 
 @pytest.mark.parametrize(("method", "path"), DISTRO)
-def test_strangers_are_refused(door: Door, client: FlaskClient, method: str, path: str) -> None:
-    door.cluster.listed = {"127.0.0.2"}
+def test_strangers_are_refused(node: FakeNode, client: FlaskClient, method: str, path: str) -> None:
+    node.cluster.listed = {"127.0.0.2"}
     answer = client.open(f"{NS}/distro/{path}", method=method, data=b'{"keys":"k"}', headers=PEERS)
     assert (answer.status_code, answer.data) == (403, b"127.0.0.1 is not the address of a listed member")
-    assert not door.replication.taken
-    assert not door.replication.asked
+    assert not node.replication.taken
+    assert not node.replication.asked
 
 
-def test_datums_are_taken(door: Door, client: FlaskClient) -> None:
+def test_datums_are_taken(node: FakeNode, client: FlaskClient) -> None:
     body = gzip.compress(b'{"k":{}}')
     answer = client.put(f"{NS}/distro/datum", data=body, headers=PEERS | {"Content-Encoding": "gzip"})
     assert (answer.data, answer.headers["Content-Type"]) == (b"ok", "text/plain;charset=UTF-8")
-    assert door.replication.taken == [("127.0.0.1", body)]
+    assert node.replication.taken == [("127.0.0.1", body)]
 
 
-def test_a_peer_of_our_kind_is_answered_in_json(door: Door, client: FlaskClient) -> None:
-    door.replication.answer = b'{"refused":{}}'
+def test_a_peer_of_our_kind_is_answered_in_json(node: FakeNode, client: FlaskClient) -> None:
+    node.replication.answer = b'{"refused":{}}'
     answer = client.put(f"{NS}/distro/datum", data=b'{"k":{}}', headers=PEERS)
     assert (answer.data, answer.headers["Content-Type"]) == (b'{"refused":{}}', "application/json;charset=UTF-8")
 
 
 @pytest.mark.parametrize("body", [b"{}", b" { \n} "])
-def test_an_empty_map(door: Door, client: FlaskClient, body: bytes) -> None:
+def test_an_empty_map(node: FakeNode, client: FlaskClient, body: bytes) -> None:
     path = f"{NS}/distro/datum"
     answer = client.put(path, data=body, headers=PEERS)
     assert (answer.status_code, answer.data) == (400, b"receive empty entity!")
-    door.cluster.standalone = False
+    node.cluster.standalone = False
     assert client.put(path, data=body).status_code == 400
     assert client.put(path, data=body, headers=PEERS).data == b"ok"
-    assert not door.replication.taken
+    assert not node.replication.taken
 
 
 @pytest.mark.parametrize(
@@ -179,8 +179,10 @@ def test_an_empty_map(door: Door, client: FlaskClient, body: bytes) -> None:
         (NotInitialized("loading"), 503, b"server is STARTING now, please try again later!"),
     ],
 )
-def test_refusals_of_the_engine(door: Door, client: FlaskClient, failure: Exception, status: int, text: bytes) -> None:
-    door.replication.failure = failure
+def test_refusals_of_the_engine(
+    node: FakeNode, client: FlaskClient, failure: Exception, status: int, text: bytes
+) -> None:
+    node.replication.failure = failure
     for answer in (
         client.put(f"{NS}/distro/datum", data=b"x", headers=PEERS),
         client.put(f"{NS}/distro/checksum?source={PEER}", data=b"{}", headers=PEERS),
@@ -189,18 +191,18 @@ def test_refusals_of_the_engine(door: Door, client: FlaskClient, failure: Except
         assert (answer.status_code, answer.data) == (status, text)
 
 
-def test_checksums_name_their_source(door: Door, client: FlaskClient) -> None:
+def test_checksums_name_their_source(node: FakeNode, client: FlaskClient) -> None:
     assert client.put(f"{NS}/distro/checksum?source={PEER}", data=b"{}", headers=PEERS).data == b"ok"
-    assert door.replication.taken == [(PEER, b"{}")]
+    assert node.replication.taken == [(PEER, b"{}")]
     answer = client.put(f"{NS}/distro/checksum", data=b"{}", headers=PEERS)
     assert (answer.status_code, answer.data) == (400, b"Parameter 'source' is missing")
 
 
-def test_datums_of_keys_are_asked_for_in_the_body_of_a_get(door: Door, client: FlaskClient) -> None:
-    door.replication.held = ([b'{"k1":{}}'], False)
+def test_datums_of_keys_are_asked_for_in_the_body_of_a_get(node: FakeNode, client: FlaskClient) -> None:
+    node.replication.stored = ([b'{"k1":{}}'], False)
     answer = client.get(f"{NS}/distro/datum", data=json.dumps({"keys": "k1,,k2"}), headers=PEERS)
     assert (answer.data, answer.headers["Content-Type"]) == (b'{"k1":{}}', "application/octet-stream")
-    assert door.replication.asked == [["k1", "k2"]]
+    assert node.replication.asked == [["k1", "k2"]]
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"keys":5}', b"\xff"])
@@ -210,17 +212,17 @@ def test_keys_that_are_missing(client: FlaskClient, body: bytes) -> None:
     assert b"'keys'" in answer.data
 
 
-def test_all_datums_may_come_packed(door: Door, client: FlaskClient) -> None:
-    door.replication.held = ([gzip.compress(b"{}")], True)
+def test_all_datums_may_come_packed(node: FakeNode, client: FlaskClient) -> None:
+    node.replication.stored = ([gzip.compress(b"{}")], True)
     answer = client.get(f"{NS}/distro/datums", headers=PEERS)
     assert (answer.headers["Content-Encoding"], gzip.decompress(answer.data)) == ("gzip", b"{}")
-    assert door.replication.asked == [None]
+    assert node.replication.asked == [None]
 
 
-def test_many_datums_come_in_parts(door: Door, client: FlaskClient) -> None:
-    door.replication.held = ([b'{"k1":', b"{}", b"}"], False)
+def test_many_datums_come_in_parts(node: FakeNode, client: FlaskClient) -> None:
+    node.replication.stored = ([b'{"k1":', b"{}", b"}"], False)
     answer = client.get(f"{NS}/distro/datums", headers=PEERS)
     assert (answer.data, answer.headers.get("Content-Length")) == (b'{"k1":{}}', None)
-    door.replication.held = ([b"{}"], False)
+    node.replication.stored = ([b"{}"], False)
     answer = client.get(f"{NS}/distro/datums", headers=PEERS)
     assert (answer.data, answer.headers["Content-Length"]) == (b"{}", "2")

@@ -7,7 +7,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from app.naming.records.records import namespace_key
-from tests.support.door import PEER, Door
+from tests.support.fake_node import PEER, FakeNode
 
 NAMESPACES = "/nacos/v1/console/namespaces"
 PUBLIC = {"namespace": "", "namespaceShowName": "public", "quota": 200, "configCount": 0, "type": 0}
@@ -67,12 +67,12 @@ def test_an_id_of_its_own(client: FlaskClient) -> None:
 
 
 def test_an_id_of_its_own_is_one_that_this_node_may_make(
-    door: Door, client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+    node: FakeNode, client: FlaskClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door.cluster, "responsible_durable", lambda key: key.endswith("7"))
+    monkeypatch.setattr(node.cluster, "responsible_durable", lambda key: key.endswith("7"))
     assert create(client, "") is True
     assert listed(client)[1]["namespace"].endswith("7")
-    monkeypatch.setattr(door.cluster, "responsible_durable", lambda key: False)
+    monkeypatch.setattr(node.cluster, "responsible_durable", lambda key: False)
     assert client.post(NAMESPACES, data={"customNamespaceId": "", "namespaceName": "n"}).status_code == 503
 
 
@@ -112,10 +112,10 @@ def test_refusals(client: FlaskClient, method: str, values: dict[str, str], text
     assert (answer.status_code, answer.get_data(as_text=True)) == (400, text)
 
 
-def test_they_are_written_by_their_owner(door: Door, client: FlaskClient) -> None:
-    door.cluster.owner = PEER
+def test_they_are_written_by_their_owner(node: FakeNode, client: FlaskClient) -> None:
+    node.cluster.owner = PEER
     client.post(NAMESPACES, data={"customNamespaceId": "dev", "namespaceName": "n"})
     client.put(NAMESPACES, data={"namespace": "dev", "namespaceShowName": "n"})
     client.delete(f"{NAMESPACES}?namespaceId=dev")
-    assert door.forwarder.durable == [(namespace_key("dev"),)] * 3
-    assert door.forwarder.tags == [namespace_key("dev")] * 3
+    assert node.forwarder.durable == [(namespace_key("dev"),)] * 3
+    assert node.forwarder.tags == [namespace_key("dev")] * 3

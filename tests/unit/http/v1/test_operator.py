@@ -9,7 +9,7 @@ from flask.testing import FlaskClient
 
 from app.http.v1.operator import LOGGERS
 from distro.types import Member, MemberState
-from tests.support.door import PEER, SELF, Door
+from tests.support.fake_node import PEER, SELF, FakeNode
 
 OPERATOR = "/nacos/v1/ns/operator"
 CORE = "/nacos/v1/core"
@@ -20,8 +20,8 @@ def refusal(client: FlaskClient, method: str, path: str, **kwargs: Any) -> tuple
     return answer.status_code, answer.get_data(as_text=True)
 
 
-def test_members_once_more(door: Door, client: FlaskClient) -> None:
-    door.cluster.others = [Member(PEER, MemberState.DOWN)]
+def test_members_once_more(node: FakeNode, client: FlaskClient) -> None:
+    node.cluster.others = [Member(PEER, MemberState.DOWN)]
     for prefix in (OPERATOR, "/nacos/v1/ns/ops"):
         listed = client.get(f"{prefix}/distro/status").get_json()["status"]
         assert [one["address"] for one in listed] == [SELF, PEER]
@@ -82,10 +82,10 @@ def test_a_log_level_without_a_body(client: FlaskClient, body: bytes) -> None:
     assert refusal(client, "PUT", f"{CORE}/ops/log", data=body)[0] == 400
 
 
-def test_ids_and_raft(door: Door, client: FlaskClient) -> None:
+def test_ids_and_raft(node: FakeNode, client: FlaskClient) -> None:
     assert client.get(f"{CORE}/ops/idInfo").get_json() == {"code": 200, "message": None, "data": {}}
     assert client.post(f"{CORE}/ops/raft", json={}).get_json()["code"] == 500
-    door.cluster.listed = set()
+    node.cluster.listed = set()
     assert client.post(f"{CORE}/ops/raft", json={}).status_code == 403
 
 
@@ -106,10 +106,10 @@ def test_switch_lookup(client: FlaskClient, kind: str, code: int, message: str |
     assert client.post(f"{CORE}/cluster/switch/lookup").data == b"Parameter 'type' is missing"
 
 
-def test_nobody_leaves_by_a_call(door: Door, client: FlaskClient) -> None:
+def test_nobody_leaves_by_a_call(node: FakeNode, client: FlaskClient) -> None:
     path = f"{CORE}/cluster/server/leave"
     assert client.post(path, json=[PEER]).get_json()["code"] == 405
     for body in (b"", b"{}", b"[1]"):
         assert refusal(client, "POST", path, data=body) == (400, "the body should be a JSON array of addresses")
-    door.cluster.listed = set()
+    node.cluster.listed = set()
     assert client.post(path, json=[PEER]).status_code == 403

@@ -8,7 +8,7 @@ from flask.testing import FlaskClient
 from app.http.api.call import CLIENT_AGENT
 from app.http.factory import create_app
 from app.naming.records.records import persistent_key, service_meta_key
-from tests.support.door import PEER, Door
+from tests.support.fake_node import PEER, FakeNode
 
 INSTANCE = "/nacos/v1/ns/instance"
 BEAT = f"{INSTANCE}/beat"
@@ -52,15 +52,15 @@ def test_both_kinds_at_one_address_persistent_first(client: FlaskClient) -> None
     assert [host["weight"] for host in hosts(client)] == [5.0, 1.0]
 
 
-def test_it_outlives_the_node(door: Door, client: FlaskClient) -> None:
+def test_it_outlives_the_node(node: FakeNode, client: FlaskClient) -> None:
     register(client, metadata="k=v")
-    again = Door(disk=door.disk)
+    again = FakeNode(disk=node.disk)
     again.durable._records.read_disk()
     assert [host["metadata"] for host in hosts(create_app(again).test_client())] == [{"k": "v"}]
 
 
-def test_a_full_disk_refuses_and_changes_nothing(door: Door, client: FlaskClient) -> None:
-    door.disk.full = True
+def test_a_full_disk_refuses_and_changes_nothing(node: FakeNode, client: FlaskClient) -> None:
+    node.disk.full = True
     answer = client.post(INSTANCE, query_string=query())
     assert answer.status_code == 507
     assert b"the data folder does not take the change" in answer.data
@@ -92,7 +92,7 @@ def test_patch_finds_the_kind(client: FlaskClient) -> None:
     assert answer.data == b"instance format invalid: The weights range from 0.0 to 10000.0"
 
 
-def test_a_beat_has_no_effect(door: Door, client: FlaskClient) -> None:
+def test_a_beat_has_no_effect(node: FakeNode, client: FlaskClient) -> None:
     register(client, healthy="false", metadata='{"preserved.heart.beat.interval":"2000"}')
     answer = client.put(BEAT, query_string=query())
     assert answer.get_json() == {"clientBeatInterval": 2000, "code": 10200, "lightBeatEnabled": True}
@@ -133,13 +133,13 @@ def test_the_default_kind_is_a_switch(client: FlaskClient) -> None:
         ("PUT", f"{INSTANCE}/metadata/batch", (KEY,)),
     ],
 )
-def test_writes_go_to_the_owner_of_the_records(door: Door, method: str, path: str, keys: tuple[str, ...]) -> None:
-    client = create_app(door).test_client()
+def test_writes_go_to_the_owner_of_the_records(node: FakeNode, method: str, path: str, keys: tuple[str, ...]) -> None:
+    client = create_app(node).test_client()
     register(client)
-    door.cluster.owner = PEER
+    node.cluster.owner = PEER
     values = query(metadata="k=v", consistencyType="persist", weight=9)
     assert client.open(path, method=method, query_string=values).data == b"from the owner"
-    assert (door.forwarder.tags, door.forwarder.durable) == ([NAME], [keys])
+    assert (node.forwarder.tags, node.forwarder.durable) == ([NAME], [keys])
     passed_on = {"User-Agent": "Nacos-Server:1.4.8", CLIENT_AGENT: "curl/8"}
     refused = client.open(path, method=method, query_string=values, headers=passed_on)
     assert refused.status_code == 400, "what came from a member goes no further"
@@ -147,8 +147,8 @@ def test_writes_go_to_the_owner_of_the_records(door: Door, method: str, path: st
     assert [host["weight"] for host in hosts(client)] == [1.0]
 
 
-def test_a_beat_that_would_make_one_goes_there_too(door: Door, client: FlaskClient) -> None:
-    door.cluster.owner = PEER
+def test_a_beat_that_would_make_one_goes_there_too(node: FakeNode, client: FlaskClient) -> None:
+    node.cluster.owner = PEER
     beat = '{"ip":"10.0.0.1","port":80,"ephemeral":false}'
     assert client.put(BEAT, query_string={"serviceName": "a", "beat": beat}).data == b"from the owner"
-    assert door.forwarder.durable == [(META, KEY)]
+    assert node.forwarder.durable == [(META, KEY)]

@@ -7,7 +7,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from app.naming.records.records import persistent_key, service_meta_key
-from tests.support.door import PEER, Door
+from tests.support.fake_node import PEER, FakeNode
 
 SERVICE = "/nacos/v1/ns/service"
 INSTANCE = "/nacos/v1/ns/instance"
@@ -160,16 +160,16 @@ def test_a_name_that_is_taken_is_refused_before_the_rest_is_read(client: FlaskCl
 
 @pytest.mark.parametrize(("method", "values"), [("POST", {}), ("DELETE", {}), ("PUT", {"protectThreshold": "0.5"})])
 def test_services_are_written_by_their_owner(
-    door: Door, client: FlaskClient, method: str, values: dict[str, str]
+    node: FakeNode, client: FlaskClient, method: str, values: dict[str, str]
 ) -> None:
     persistent = {"serviceName": "a", "ip": "10.0.0.1", "port": 80, "ephemeral": "false"}
     client.post(INSTANCE, query_string=persistent)
-    door.cluster.owner = PEER
+    node.cluster.owner = PEER
     assert client.open(SERVICE, method=method, data={"serviceName": "a"} | values).data == b"from the owner"
     key = service_meta_key("public", "DEFAULT_GROUP@@a")
     instance = persistent_key("public", "DEFAULT_GROUP@@a", "10.0.0.1:80:unknown:DEFAULT")
-    assert door.forwarder.durable == [(key, instance) if method == "DELETE" else (key,)]
-    assert door.forwarder.tags == ["DEFAULT_GROUP@@a"]
+    assert node.forwarder.durable == [(key, instance) if method == "DELETE" else (key,)]
+    assert node.forwarder.tags == ["DEFAULT_GROUP@@a"]
 
 
 def test_a_service_goes_with_its_instances(client: FlaskClient) -> None:
@@ -256,10 +256,10 @@ def test_names_by_namespace(client: FlaskClient) -> None:
     assert searched(client, namespaceId="public", expr="G1.*1")["services"] == {"public": ["s1"]}
 
 
-def test_names_of_this_member(door: Door, client: FlaskClient) -> None:
+def test_names_of_this_member(node: FakeNode, client: FlaskClient) -> None:
     create(client, "a")
     assert searched(client, responsibleOnly="yes")["services"] == {"public": ["a"]}
-    door.cluster.owner = PEER
+    node.cluster.owner = PEER
     assert searched(client, responsibleOnly="yes")["services"] == {"public": []}
     assert searched(client, responsibleOnly="no")["services"] == searched(client)["services"] == {"public": ["a"]}
 

@@ -9,9 +9,9 @@ from flask.testing import FlaskClient
 
 from app.http.factory import create_app
 from app.http.v1 import subscribers
-from app.naming.push.board import PushRecord, Subscriber
+from app.naming.push.board import Subscriber, UdpPushStats
 from distro.types import Member, MemberState
-from tests.support.door import Door, make_settings
+from tests.support.fake_node import FakeNode, make_settings
 from tests.support.tiny_server import Given, Received, TinyServer, refusing_address, tiny_server
 
 LIST = "/nacos/v1/ns/instance/list"
@@ -46,11 +46,11 @@ def listed(client: FlaskClient, **values: Any) -> Any:
     ],
 )
 def test_clients_that_understand_pushes(
-    door: Door, client: FlaskClient, agent: str, bytes_max: int, java: bool
+    node: FakeNode, client: FlaskClient, agent: str, bytes_max: int, java: bool
 ) -> None:
     assert ask(client, agent, clusters="c1", app="shop", namespaceId="ns") == 10_000
     expected = Subscriber("ns", "DEFAULT_GROUP@@a", "c1", "10.0.0.9", 54001, agent, "shop", bytes_max, java)
-    (found,) = door.push.known
+    (found,) = node.push.known
     assert found == expected
     assert (found.app, found.bytes_max, found.java) == ("shop", bytes_max, java)
 
@@ -62,41 +62,41 @@ def test_clients_that_understand_pushes(
         "Nacos-Java-Client", "Nacos-Java-Client:v0.0.9", "Nacos-C-Client:v1.0.11", "Nacos-DNS:v0.4.2",
     ],
 )  # fmt: skip
-def test_clients_that_do_not(door: Door, client: FlaskClient, agent: str) -> None:
+def test_clients_that_do_not(node: FakeNode, client: FlaskClient, agent: str) -> None:
     assert ask(client, agent) == 3_000
-    assert not door.push.known
+    assert not node.push.known
 
 
 @pytest.mark.parametrize("port", [0, -1, 65_536, ""])
-def test_ports_to_which_nothing_goes(door: Door, client: FlaskClient, port: object) -> None:
+def test_ports_to_which_nothing_goes(node: FakeNode, client: FlaskClient, port: object) -> None:
     assert ask(client, udpPort=port) == 3_000
-    assert not door.push.known
+    assert not node.push.known
 
 
 @pytest.mark.parametrize(
     ("client_ip", "ip"), [("", "127.0.0.1"), ("[::1]", "::1"), ("::ffff:10.0.0.9", "10.0.0.9"), ("no ip", "no ip")]
 )
-def test_where_pushes_go(door: Door, client: FlaskClient, client_ip: str, ip: str) -> None:
+def test_where_pushes_go(node: FakeNode, client: FlaskClient, client_ip: str, ip: str) -> None:
     assert ask(client, clientIP=client_ip) == 10_000
-    assert [one.ip for one in door.push.known] == [ip]
+    assert [one.ip for one in node.push.known] == [ip]
 
 
-def test_an_unknown_service_can_be_waited_for(door: Door, client: FlaskClient) -> None:
+def test_an_unknown_service_can_be_waited_for(node: FakeNode, client: FlaskClient) -> None:
     assert ask(client) == 10_000
     assert listed(client)["count"] == 1
 
 
-def test_the_old_path_subscribes_too(door: Door, client: FlaskClient) -> None:
+def test_the_old_path_subscribes_too(node: FakeNode, client: FlaskClient) -> None:
     values = {"dom": "a", "clientIP": "10.0.0.9", "udpPort": 1}
     client.get("/nacos/v1/ns/api/srvIPXT", query_string=values, headers={"User-Agent": JAVA})
-    assert [one.service for one in door.push.known] == ["DEFAULT_GROUP@@a"]
+    assert [one.service for one in node.push.known] == ["DEFAULT_GROUP@@a"]
 
 
 def set_switch(client: FlaskClient, entry: str, value: str) -> None:
     assert client.put("/nacos/v1/ns/operator/switches", data={"entry": entry, "value": value}).data == b"ok"
 
 
-def test_switches_decide(door: Door, client: FlaskClient) -> None:
+def test_switches_decide(node: FakeNode, client: FlaskClient) -> None:
     set_switch(client, "pushCacheMillis", "12000")
     set_switch(client, "defaultCacheMillis", "4000")
     assert (ask(client), ask(client, "curl/8")) == (12_000, 4_000)
@@ -176,29 +176,29 @@ def one(port: int) -> dict[str, object]:
 
 
 @pytest.fixture
-def clustered() -> tuple[Door, FlaskClient]:
+def clustered() -> tuple[FakeNode, FlaskClient]:
     settings = make_settings(
         nacos_core_auth_server_identity_key="Cluster-Key", nacos_core_auth_server_identity_value="secret"
     )
-    door = Door(settings=settings)
-    door.cluster.standalone = False
-    return door, create_app(door).test_client()
+    node = FakeNode(settings=settings)
+    node.cluster.standalone = False
+    return node, create_app(node).test_client()
 
 
 def serve(*answers: object) -> Any:
     return tiny_server(lambda _: Given(200, json.dumps(answers[0]).encode()))
 
 
-def join(door: Door, *servers: TinyServer | str, state: MemberState = MemberState.UP) -> None:
-    door.cluster.others = [Member(server if isinstance(server, str) else server.address, state) for server in servers]
+def join(node: FakeNode, *servers: TinyServer | str, state: MemberState = MemberState.UP) -> None:
+    node.cluster.others = [Member(server if isinstance(server, str) else server.address, state) for server in servers]
 
 
-def test_the_others_are_asked(clustered: tuple[Door, FlaskClient]) -> None:
-    door, client = clustered
+def test_the_others_are_asked(clustered: tuple[FakeNode, FlaskClient]) -> None:
+    node, client = clustered
     ask(client)
     twice = {"subscribers": [one(1), one(1)], "count": 2}
     with serve(twice) as first, serve({"subscribers": [one(2), {"addrStr": 1}, None], "count": 1}) as second:
-        join(door, first, second)
+        join(node, first, second)
         found = listed(client)
         (asked,) = first.received
     assert [entry["addrStr"] for entry in found["subscribers"]] == ["10.0.0.8:1", "10.0.0.8:2", "10.0.0.9:54001"]
@@ -216,10 +216,10 @@ def test_the_others_are_asked(clustered: tuple[Door, FlaskClient]) -> None:
 
 
 def test_the_others_are_asked_page_by_page(
-    clustered: tuple[Door, FlaskClient], monkeypatch: pytest.MonkeyPatch
+    clustered: tuple[FakeNode, FlaskClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subscribers, "PAGE_SIZE", 2)
-    door, client = clustered
+    node, client = clustered
 
     def answer(received: Received) -> Given:
         page = int(parse_qs(urlsplit(received.target).query)["pageNo"][0])
@@ -227,7 +227,7 @@ def test_the_others_are_asked_page_by_page(
         return Given(200, json.dumps({"subscribers": part, "count": 5}).encode())
 
     with tiny_server(answer) as server:
-        join(door, server)
+        join(node, server)
         assert listed(client)["count"] == 5
         assert len(server.received) == 3
 
@@ -236,33 +236,33 @@ def test_the_others_are_asked_page_by_page(
     "given",
     [Given(500, b"{}"), Given(200, b"zzz"), Given(200, b"[]"), Given(200, b'{"subscribers":1}'), Given(hang_up=True)],
 )
-def test_a_member_without_a_useful_answer_is_left_out(clustered: tuple[Door, FlaskClient], given: Given) -> None:
-    door, client = clustered
+def test_a_member_without_a_useful_answer_is_left_out(clustered: tuple[FakeNode, FlaskClient], given: Given) -> None:
+    node, client = clustered
     ask(client)
     with tiny_server(lambda _: given) as server:
-        join(door, server, refusing_address())
+        join(node, server, refusing_address())
         assert listed(client)["count"] == 1
 
 
 def test_a_silent_member_costs_a_bounded_time(
-    clustered: tuple[Door, FlaskClient], monkeypatch: pytest.MonkeyPatch
+    clustered: tuple[FakeNode, FlaskClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subscribers, "ASK_ONE_MS_MAX", 50)
     monkeypatch.setattr(subscribers, "ASK_MS_MAX", 80)
-    door, client = clustered
+    node, client = clustered
     ask(client)
     with tiny_server(lambda _: Given(200, b"x" * 500, drip_s=0.02)) as server:
-        join(door, server, server, server)
+        join(node, server, server, server)
         assert listed(client)["count"] == 1
         assert 1 <= len(server.received) <= 2
 
 
-def test_only_one_hop_and_nobody_that_is_down(clustered: tuple[Door, FlaskClient]) -> None:
-    door, client = clustered
+def test_only_one_hop_and_nobody_that_is_down(clustered: tuple[FakeNode, FlaskClient]) -> None:
+    node, client = clustered
     with serve({"subscribers": [one(1)]}) as server:
-        join(door, server)
+        join(node, server)
         assert listed(client, aggregation="false") == {"subscribers": [], "count": 0}
-        join(door, server, state=MemberState.DOWN)
+        join(node, server, state=MemberState.DOWN)
         assert listed(client)["count"] == 0
         assert not server.received
 
@@ -270,16 +270,16 @@ def test_only_one_hop_and_nobody_that_is_down(clustered: tuple[Door, FlaskClient
 # --- how pushes went ------------------------------------------------------------------------------
 
 
-def test_push_state(door: Door, client: FlaskClient) -> None:
+def test_push_state(node: FakeNode, client: FlaskClient) -> None:
     assert client.get(PUSH_STATE).get_json() == {"succeed": 0, "total": 0, "ratio": 0, "reset": False}
-    door.push.record = PushRecord(total=10, failed=2, too_large=1)
+    node.push.stats = UdpPushStats(total=10, failed=2, too_large=1)
     found = client.get("/nacos/v1/ns/ops/push/state?detail=true&reset=true").get_json()
     assert list(found.items()) == [("succeed", 7), ("total", 10), ("ratio", 0.7), ("data", []), ("reset", True)]
 
 
-def test_push_state_of_what_is_owed(door: Door, client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_push_state_of_what_is_owed(node: FakeNode, client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
     ask(client)
-    monkeypatch.setattr(door.push, "state", lambda *, reset: (PushRecord(total=1), [(door.push.known[0], 77, 2)]))
+    monkeypatch.setattr(node.push, "state", lambda *, reset: (UdpPushStats(total=1), [(node.push.known[0], 77, 2)]))
     (text,) = client.get(f"{PUSH_STATE}?detail=1").get_json()["data"]
     assert text == f"public##DEFAULT_GROUP@@a to 10.0.0.9:54001 ({JAVA}): push 77, sent 2 times"
 

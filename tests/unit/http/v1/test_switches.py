@@ -10,7 +10,7 @@ from app.http.factory import create_app
 from app.naming.records.projection import STATUS_DELAY_MS
 from app.naming.records.records import SWITCHES_KEY
 from distro.types import MemberState
-from tests.support.door import PEER, Door
+from tests.support.fake_node import PEER, FakeNode
 
 SWITCHES = "/nacos/v1/ns/operator/switches"
 INSTANCE = "/nacos/v1/ns/instance"
@@ -257,28 +257,28 @@ def test_a_batch_names_the_field_that_is_wrong(client: FlaskClient, name: str, v
 # --- where it counts ------------------------------------------------------------------------------
 
 
-def test_it_is_a_record_and_outlives_the_node(door: Door, client: FlaskClient) -> None:
+def test_it_is_a_record_and_outlives_the_node(node: FakeNode, client: FlaskClient) -> None:
     put(client, "healthCheckTimes", "5")
-    again = Door(disk=door.disk)
+    again = FakeNode(disk=node.disk)
     again.durable._records.read_disk()
     assert again.durable.switches.check_times == 5
 
 
-def test_debug_is_here_only_and_until_the_next_real_one(door: Door, client: FlaskClient) -> None:
+def test_debug_is_here_only_and_until_the_next_real_one(node: FakeNode, client: FlaskClient) -> None:
     put(client, "healthCheckTimes", "4")
     assert put(client, "healthCheckTimes", "5", debug="true") == (200, "ok")
     assert shown(client)["checkTimes"] == 5
-    again = Door(disk=door.disk)
+    again = FakeNode(disk=node.disk)
     again.durable._records.read_disk()
     assert again.durable.switches.check_times == 4
     put(client, "healthCheckTimes", "4")
     assert shown(client)["checkTimes"] == 4, "though the record is the same as before"
 
 
-def test_it_is_set_at_the_owner_but_debug_here(door: Door, client: FlaskClient) -> None:
-    door.cluster.owner = PEER
+def test_it_is_set_at_the_owner_but_debug_here(node: FakeNode, client: FlaskClient) -> None:
+    node.cluster.owner = PEER
     assert put(client, "check", "false") == (200, "from the owner")
-    assert door.forwarder.durable == [(SWITCHES_KEY,)]
+    assert node.forwarder.durable == [(SWITCHES_KEY,)]
     assert put(client, "check", "false", debug="1") == (200, "ok")
     assert put(client, "check", "false", debug="maybe") == (
         400,
@@ -301,10 +301,10 @@ def test_beats_follow(client: FlaskClient) -> None:
 # --- status ---------------------------------------------------------------------------------------
 
 
-def override(door: Door, client: FlaskClient, status: str) -> None:
+def override(node: FakeNode, client: FlaskClient, status: str) -> None:
     values = {"entry": "overriddenServerStatus", "value": status}
     assert client.put(SWITCHES, query_string=values, headers=MEMBER).data == b"ok"
-    door.now_ms += STATUS_DELAY_MS
+    node.now_ms += STATUS_DELAY_MS
 
 
 @pytest.mark.parametrize(
@@ -314,8 +314,8 @@ def override(door: Door, client: FlaskClient, status: str) -> None:
         ("READ_ONLY", 200, 503), ("WRITE_ONLY", 503, 200),
     ],
 )  # fmt: skip
-def test_what_each_status_refuses(door: Door, client: FlaskClient, status: str, reads: int, writes: int) -> None:
-    override(door, client, status)
+def test_what_each_status_refuses(node: FakeNode, client: FlaskClient, status: str, reads: int, writes: int) -> None:
+    override(node, client, status)
     assert client.get(LIST).status_code == client.head(LIST).status_code == reads
     assert client.post(INSTANCE, query_string=ONE).status_code == writes
     assert client.get(METRICS, headers=MEMBER).get_json()["status"] == status
@@ -325,36 +325,36 @@ def test_what_each_status_refuses(door: Door, client: FlaskClient, status: str, 
     if refused.status_code == 503:
         assert refused.data == f"server is {status} now, please try again later!".encode()
         assert "Content-Type" not in refused.headers
-    override(door, client, "null")
+    override(node, client, "null")
     assert client.get(LIST).status_code == 200
 
 
-def test_an_unknown_path_is_refused_too(door: Door, client: FlaskClient) -> None:
-    override(door, client, "DOWN")
+def test_an_unknown_path_is_refused_too(node: FakeNode, client: FlaskClient) -> None:
+    override(node, client, "DOWN")
     assert client.get("/nacos/v1/ns/nope").status_code == 503
     assert client.get("/nacos/v1/ns/nope", headers=MEMBER).status_code == 501
     assert client.get("/nacos/nope").status_code == 404
 
 
-def test_a_status_counts_a_second_later(door: Door, client: FlaskClient) -> None:
+def test_a_status_counts_a_second_later(node: FakeNode, client: FlaskClient) -> None:
     put(client, "overriddenServerStatus", "DOWN")
     assert shown(client)["overriddenServerStatus"] == "DOWN"
     assert client.get(LIST).status_code == 200
-    door.now_ms += STATUS_DELAY_MS - 1
+    node.now_ms += STATUS_DELAY_MS - 1
     assert client.get(LIST).status_code == 200
-    door.now_ms += 1
+    node.now_ms += 1
     assert client.get(LIST).status_code == 503
 
 
-def test_other_switches_leave_the_status_alone(door: Door, client: FlaskClient) -> None:
-    override(door, client, "READ_ONLY")
+def test_other_switches_leave_the_status_alone(node: FakeNode, client: FlaskClient) -> None:
+    override(node, client, "READ_ONLY")
     client.put(SWITCHES, query_string={"entry": "check", "value": "false"}, headers=MEMBER)
     assert client.post(INSTANCE, query_string=ONE).status_code == 503
 
 
-def test_no_status_puts_a_node_up_that_is_not(door: Door, client: FlaskClient) -> None:
-    override(door, client, "UP")
-    door.cluster.own_state = MemberState.STARTING
+def test_no_status_puts_a_node_up_that_is_not(node: FakeNode, client: FlaskClient) -> None:
+    override(node, client, "UP")
+    node.cluster.own_state = MemberState.STARTING
     assert client.get(LIST).data == b"server is STARTING now, please try again later!"
 
 
@@ -381,4 +381,4 @@ def test_nobody_can_limit_the_way_back(client: FlaskClient) -> None:
 
 def test_the_door_of_another_node_is_not_touched(client: FlaskClient) -> None:
     put(client, "limitedUrlMap", "/:503")
-    assert create_app(Door()).test_client().get(LIST).status_code == 200
+    assert create_app(FakeNode()).test_client().get(LIST).status_code == 200

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from tests.support.door import Door
+from tests.support.fake_node import FakeNode
 
 PATH = "/nacos/v2/core/loader"
 
@@ -35,14 +35,14 @@ class StubLoader:
         return self.evened
 
 
-def test_what_members_carry_is_told_plainly(door: Door, client: FlaskClient) -> None:
-    door.loader = StubLoader()
+def test_what_members_carry_is_told_plainly(node: FakeNode, client: FlaskClient) -> None:
+    node.loader = StubLoader()
     answer = client.get(f"{PATH}/cluster")
     assert (answer.status_code, answer.get_json()) == (200, {"memberCount": 3, "completed": False})
 
 
-def test_evening_out_says_whether_all_took_it(door: Door, client: FlaskClient) -> None:
-    door.loader = loader = StubLoader()
+def test_evening_out_says_whether_all_took_it(node: FakeNode, client: FlaskClient) -> None:
+    node.loader = loader = StubLoader()
     assert client.get(f"{PATH}/smartReloadCluster").data == b"Ok"
     loader.evened = False
     assert client.get(f"{PATH}/smartReloadCluster?loaderFactor=0.25&force=true").data == b"Fail"
@@ -50,8 +50,8 @@ def test_evening_out_says_whether_all_took_it(door: Door, client: FlaskClient) -
 
 
 @pytest.mark.parametrize("factor", ["x", "-0.1", "NaN", "Infinity", "10.5"])
-def test_a_factor_that_is_none_is_refused(door: Door, client: FlaskClient, factor: str) -> None:
-    door.loader = loader = StubLoader()
+def test_a_factor_that_is_none_is_refused(node: FakeNode, client: FlaskClient, factor: str) -> None:
+    node.loader = loader = StubLoader()
     assert client.get(f"{PATH}/smartReloadCluster?loaderFactor={factor}").status_code == 400
     assert loader.factors == []
 

@@ -9,7 +9,7 @@ from werkzeug.test import TestResponse
 
 from app.http.api.call import Reply
 from distro.types import MemberState
-from tests.support.door import PEER, Door
+from tests.support.fake_node import PEER, FakeNode
 
 V1, V2 = "/nacos/v1/ns", "/nacos/v2/ns"
 ONE = {"serviceName": "orders", "ip": "10.0.0.1", "port": "8080"}
@@ -48,7 +48,7 @@ class TestInstance:
         assert data(client.post(f"{V2}/instance", data=ONE | {"groupName": "G1"})) == "ok"
         assert data(client.get(f"{V2}/instance", query_string=ONE | {"groupName": "G1"}))["serviceName"] == "G1@@orders"
 
-    def test_the_list(self, door: Door, client: FlaskClient) -> None:
+    def test_the_list(self, node: FakeNode, client: FlaskClient) -> None:
         client.post(f"{V2}/instance", data=ONE)
         found = data(client.get(f"{V2}/instance/list", query_string=SERVICE))
         (host,) = found.pop("hosts")
@@ -57,7 +57,7 @@ class TestInstance:
             "groupName": "DEFAULT_GROUP",
             "clusters": "",
             "cacheMillis": 3_000,
-            "lastRefTime": door.wall_ms(),
+            "lastRefTime": node.wall_ms(),
             "checksum": "",
             "allIPs": False,
             "reachProtectionThreshold": False,
@@ -164,11 +164,11 @@ class TestInstance:
         client.post(f"{V2}/instance", data=ONE)
         assert refused(client.put(f"{V2}/instance", data=ONE | {"port": "1"}))[:2] == (400, 21_003)
 
-    def test_another_members_are_passed_on(self, door: Door, client: FlaskClient) -> None:
-        door.cluster.owner = PEER
-        door.forwarder.reply = Reply(200, b"from there")
+    def test_another_members_are_passed_on(self, node: FakeNode, client: FlaskClient) -> None:
+        node.cluster.owner = PEER
+        node.forwarder.reply = Reply(200, b"from there")
         assert client.post(f"{V2}/instance", data=ONE).data == b"from there"
-        assert door.forwarder.tags == ["DEFAULT_GROUP@@orders"]
+        assert node.forwarder.tags == ["DEFAULT_GROUP@@orders"]
         assert data(client.get(f"{V2}/instance/list", query_string=SERVICE))["hosts"] == []
 
 
@@ -245,17 +245,17 @@ class TestOperator:
         assert len(ports(pageSize=2)) == 2
         assert refused(client.get(f"{V2}/catalog/instances", query_string={"serviceName": "x"}))[:2] == (404, 20_004)
 
-    def test_members(self, door: Door, client: FlaskClient) -> None:
+    def test_members(self, node: FakeNode, client: FlaskClient) -> None:
         core = "/nacos/v2/core/cluster/node"
-        assert data(client.get(f"{core}/self"))["address"] == door.cluster.self_address
+        assert data(client.get(f"{core}/self"))["address"] == node.cluster.self_address
         every = [one["address"] for one in data(client.get(f"{core}/list"))]
-        assert door.cluster.self_address in every
+        assert node.cluster.self_address in every
         assert data(client.get(f"{core}/list", query_string={"address": "nobody"})) == []
         assert data(client.get(f"{core}/self/health")) == "UP"
 
 
-def test_a_node_that_loads_refuses(door: Door, client: FlaskClient) -> None:
-    door.cluster.own_state = MemberState.STARTING
+def test_a_node_that_loads_refuses(node: FakeNode, client: FlaskClient) -> None:
+    node.cluster.own_state = MemberState.STARTING
     assert client.post(f"{V2}/instance", data=ONE).status_code == 503
 
 

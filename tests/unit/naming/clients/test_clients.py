@@ -7,7 +7,7 @@ import pytest
 
 from app.naming.clients.client_model import REVISION_MAX, ClientBounds
 from app.naming.clients.clients import ClientGone, ClientInfo, Clients
-from app.naming.health.beat_check import BeatCheck, Judgement
+from app.naming.health.beat_check import BeatCheck, HealthCheckGate
 from app.naming.model.events import (
     ClientChanged,
     ClientDeregisterService,
@@ -311,7 +311,7 @@ def test_both_sides_see_one_service(bed: Bed) -> None:
     assert bed.naming.detail(*KEY, "10.0.0.2", 80, "DEFAULT").ip == "10.0.0.2"
     assert bed.naming.quick_detail(*KEY, "10.0.0.1", 80, "DEFAULT") is None, "it asks the whole service"
     datum = next(bed.registry.datums([datum_key(*KEY)]))
-    assert list(datum.value.held) == ["10.0.0.1:80:unknown:DEFAULT"], "the list of HTTP clients is theirs alone"
+    assert list(datum.value.stored) == ["10.0.0.1:80:unknown:DEFAULT"], "the list of HTTP clients is theirs alone"
     assert bed.naming.counts(lambda _name: True).instances == 2
     assert bed.naming.deregister(DeregisterInstance(SERVICE, "10.0.0.2", 80)) is False
     assert len(bed.seen()) == 2
@@ -355,13 +355,13 @@ def test_beats_do_not_touch_them(bed: Bed) -> None:
     check = BeatCheck(bed.registry, bed.events.append)
     for _ in range(60):
         bed.now_ms += 1_000
-        check.tick(bed.now_ms, lambda: Judgement(True, bed.now_ms, lambda _name: True, True))
+        check.tick(bed.now_ms, lambda: HealthCheckGate(True, bed.now_ms, lambda _name: True, True))
     assert bed.seen() == [("10.0.0.1", 80, 1.0, True)]
 
 
 def test_a_service_that_only_clients_made_stays_for_a_while_and_goes(bed: Bed) -> None:
     def look_around() -> None:
-        check.tick(bed.now_ms, lambda: Judgement(True, bed.now_ms, lambda _name: True, True))
+        check.tick(bed.now_ms, lambda: HealthCheckGate(True, bed.now_ms, lambda _name: True, True))
 
     check = BeatCheck(bed.registry, bed.events.append, pause_ms=1 << 40)
     one = bed.connect()

@@ -8,7 +8,7 @@ from app.naming.clients import copies as client_copies
 from app.naming.clients.client_codec import ClientState
 from app.naming.clients.client_model import ClientBounds, instance_of
 from app.naming.clients.clients import ClientInfo
-from app.naming.clients.copies import ClientMoment, ReplicatedClients, info_of
+from app.naming.clients.copies import ClientSnapshot, ReplicatedClients, info_of
 from app.naming.model.events import (
     ClientDeregisterService,
     ClientDisconnect,
@@ -46,11 +46,11 @@ class Bed:
 
     def take(self, revision: int, *services: tuple[str, str], port: int = 80, dated: bool = True) -> bool:
         state = ClientState(ID, revision, {key: published(key, port) for key in services}, dated)
-        moment = ClientMoment(Version(1, revision, PEER), INFO, state)
-        return self.clients.take(moment, ID, self.clients.version(ID))
+        snapshot = ClientSnapshot(Version(1, revision, PEER), INFO, state)
+        return self.clients.take(snapshot, ID, self.clients.version(ID))
 
     def remove(self, revision: int) -> bool:
-        return self.clients.take(ClientMoment(Version(1, revision, PEER), None, None), ID, self.clients.version(ID))
+        return self.clients.take(ClientSnapshot(Version(1, revision, PEER), None, None), ID, self.clients.version(ID))
 
     def told(self) -> list[Event]:
         events, self.events[:] = list(self.events), []
@@ -102,9 +102,9 @@ def test_a_copy_is_brought_in_line_with_what_comes(bed: Bed) -> None:
 def test_nothing_is_put_in_the_place_of_what_is_not_expected(bed: Bed) -> None:
     bed.take(2, A)
     bed.told()
-    moment = ClientMoment(Version(1, 3, PEER), INFO, ClientState(ID, 3, {}))
-    assert not bed.clients.take(moment, ID, None)
-    assert not bed.clients.take(moment, ID, Version(1, 1, PEER))
+    snapshot = ClientSnapshot(Version(1, 3, PEER), INFO, ClientState(ID, 3, {}))
+    assert not bed.clients.take(snapshot, ID, None)
+    assert not bed.clients.take(snapshot, ID, Version(1, 1, PEER))
     assert (bed.told(), bed.ports(A)) == ([], [80])
 
 
@@ -130,11 +130,11 @@ def test_a_removal_takes_all_and_is_remembered(bed: Bed) -> None:
     assert bed.told() == [ClientDisconnect(ID, False), *changes(gone=[A, B])]
     assert bed.ports(A) == []
     assert bed.clients.version(ID) == Version(1, 2, PEER)
-    moment = bed.clients.moment(ID)
-    assert moment is not None
-    assert moment.state is None
-    assert not bed.clients.is_spent(ID, bed.now_ms + 60_000)
-    assert bed.clients.is_spent(ID, bed.now_ms + 60_001)
+    snapshot = bed.clients.snapshot(ID)
+    assert snapshot is not None
+    assert snapshot.state is None
+    assert not bed.clients.is_forgettable(ID, bed.now_ms + 60_000)
+    assert bed.clients.is_forgettable(ID, bed.now_ms + 60_001)
     with pytest.raises(InvalidParam, match="used twice"):
         bed.clients.connect(INFO)
     bed.clients.forget(ID)
@@ -148,8 +148,8 @@ def test_a_native_client_belongs_to_its_connection(bed: Bed) -> None:
     assert bed.clients.version(ID) == Version(1, 1, "m:1~1")
     for state in (ClientState(ID, 9, {}), None):
         with pytest.raises(InvalidParam, match="connected here"):
-            bed.clients.take(ClientMoment(Version(1, 9, PEER), INFO, state), ID, bed.clients.version(ID))
-    assert not bed.clients.bury(ID, Version(1, 9, PEER))
+            bed.clients.take(ClientSnapshot(Version(1, 9, PEER), INFO, state), ID, bed.clients.version(ID))
+    assert not bed.clients.add_tombstone(ID, Version(1, 9, PEER))
     bed.clients.forget(ID, absent=True)
     assert bed.clients.expire(1 << 40, lambda _writer: True) == []
     assert bed.ports(A) == [80]
@@ -193,11 +193,11 @@ def test_copies_go_with_their_member(bed: Bed) -> None:
 
 
 def test_a_member_buries_what_is_left_of_its_last_run(bed: Bed) -> None:
-    assert bed.clients.bury(ID, Version(1, 4, "m:1~0"))
+    assert bed.clients.add_tombstone(ID, Version(1, 4, "m:1~0"))
     assert bed.clients.version(ID) == Version(1, 5, "m:1~1")
     assert bed.told() == [ClientDisconnect(ID, True)]
-    assert not bed.clients.bury(ID, Version(1, 4, "m:1~0"))
-    assert bed.clients.bury(ID, Version(1, 7, "m:1~0")), "somebody holds a later one"
+    assert not bed.clients.add_tombstone(ID, Version(1, 4, "m:1~0"))
+    assert bed.clients.add_tombstone(ID, Version(1, 7, "m:1~0")), "somebody holds a later one"
     assert bed.clients.version(ID) == Version(1, 8, "m:1~1")
 
 
@@ -217,7 +217,7 @@ def test_there_are_not_more_than_may_be(bed: Bed, monkeypatch: pytest.MonkeyPatc
         full.take(1, A)
     monkeypatch.setattr(client_copies, "REMOVALS_MAX", 2)
     for number in range(3):
-        bed.clients.bury(f"c{number}", Version(1, 1, PEER))
+        bed.clients.add_tombstone(f"c{number}", Version(1, 1, PEER))
     assert list(bed.clients.versions()) == ["c1", "c2"]
 
 

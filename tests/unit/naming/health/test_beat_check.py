@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from app.naming.health import beat_check as health
-from app.naming.health.beat_check import PAUSES_REMEMBERED, BeatCheck, Judgement
+from app.naming.health.beat_check import PAUSES_REMEMBERED, BeatCheck, HealthCheckGate
 from app.naming.model.events import Event, HealthChanged
 from app.naming.model.keys import datum_key
-from app.naming.model.model import Held, Instance, Service
+from app.naming.model.model import Instance, Service, StoredInstance
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
@@ -28,14 +28,14 @@ class Judge:
         self.events: list[Event] = []
         self.check = BeatCheck(self.registry, self.events.append, **options)
         self.now_ms = 0
-        self.may_judge = True
+        self.may_check = True
         self.responsible = True
         self.confirmed_ms: int | None = None
         """None: reports get through all the time."""
 
-    def judgement(self) -> Judgement:
+    def ask_gate(self) -> HealthCheckGate:
         confirmed_ms = self.now_ms if self.confirmed_ms is None else self.confirmed_ms
-        return Judgement(self.may_judge, confirmed_ms, lambda _name: self.responsible)
+        return HealthCheckGate(self.may_check, confirmed_ms, lambda _name: self.responsible)
 
     def run(self, until_ms: int) -> None:
         while self.now_ms + 1_000 <= until_ms:
@@ -43,7 +43,7 @@ class Judge:
             while self.slice():
                 pass
 
-    def said(self) -> list[str]:
+    def client_version(self) -> list[str]:
         return [event.what for event in self.events if isinstance(event, HealthChanged)]
 
     def register(self, ip: str = "10.1.0.1", **metadata: str) -> None:
@@ -59,49 +59,49 @@ class Judge:
 
     def beat(self, *ips: str) -> None:
         for ip in ips:
-            held = self.service().held[Instance(ip, 80).key]
-            held.beat_ms = held.heard_ms = self.now_ms
+            stored = self.service().stored[Instance(ip, 80).key]
+            stored.beat_ms = stored.last_confirmed_ms = self.now_ms
 
     def slice(self) -> bool:
         """Whether there is more to do in this round."""
-        return self.check.tick(self.now_ms, self.judgement) == self.now_ms
+        return self.check.tick(self.now_ms, self.ask_gate) == self.now_ms
 
     def unhealthy(self) -> set[str]:
-        return {one.instance.ip for one in self.service().held.values() if not one.instance.healthy}
+        return {one.instance.ip for one in self.service().stored.values() if not one.instance.healthy}
 
 
 @pytest.fixture
 def judge() -> Judge:
     made = Judge()
-    made.check.tick(0, made.judgement)
+    made.check.tick(0, made.ask_gate)
     return made
 
 
 def test_fifteen_seconds_unhealthy_thirty_gone(judge: Judge) -> None:
     judge.register()
     judge.run(15_000)
-    assert judge.said() == []
+    assert judge.client_version() == []
     judge.run(16_000)
-    assert judge.said() == ["unhealthy"]
+    assert judge.client_version() == ["unhealthy"]
     judge.run(30_000)
-    assert judge.said() == ["unhealthy"]
+    assert judge.client_version() == ["unhealthy"]
     judge.run(31_000)
-    assert judge.said() == ["unhealthy", "removed"]
+    assert judge.client_version() == ["unhealthy", "removed"]
 
 
 def test_preserved_times_hold_for_their_instance(judge: Judge) -> None:
     judge.register(**{"preserved.heart.beat.timeout": "2000", "preserved.ip.delete.timeout": "5000"})
     judge.run(3_000)
-    assert judge.said() == ["unhealthy"]
+    assert judge.client_version() == ["unhealthy"]
     judge.run(6_000)
-    assert judge.said() == ["unhealthy", "removed"]
+    assert judge.client_version() == ["unhealthy", "removed"]
 
 
 def test_without_expiry_nobody_goes() -> None:
     judge = Judge(expire=False)
     judge.register()
     judge.run(60_000)
-    assert judge.said() == ["unhealthy"]
+    assert judge.client_version() == ["unhealthy"]
 
 
 @pytest.mark.parametrize("lacking", ["may_judge", "responsible"])
@@ -109,27 +109,27 @@ def test_only_who_may_judges(judge: Judge, lacking: str) -> None:
     judge.register()
     setattr(judge, lacking, False)
     judge.run(60_000)
-    assert judge.said() == []
+    assert judge.client_version() == []
 
 
 def copy_of_long_ago(judge: Judge) -> None:
     version = Version(1, 0, "10.0.0.2:8848~1")
-    held = Held(Instance("10.1.0.1", 80, service_name=NAME), version, -600_000)
-    judge.registry.apply(Datum(KEY, version, InstanceList({held.instance.key: held}, {})), None, judge.now_ms)
+    stored = StoredInstance(Instance("10.1.0.1", 80, service_name=NAME), version, -600_000)
+    judge.registry.apply(Datum(KEY, version, InstanceList({stored.instance.key: stored}, {})), None, judge.now_ms)
 
 
 def test_a_copy_is_not_judged_and_a_service_taken_over_gets_its_whole_time(judge: Judge) -> None:
     """Nacos issue 1873: live instances were deleted by what the copies said of their beats."""
     copy_of_long_ago(judge)
     judge.run(10_000)
-    assert judge.said() == []
+    assert judge.client_version() == []
     judge.registry.claim(KEY, judge.now_ms)
     judge.run(25_000)
-    assert judge.said() == []
+    assert judge.client_version() == []
     judge.run(26_000)
-    assert judge.said() == ["unhealthy"]
+    assert judge.client_version() == ["unhealthy"]
     judge.run(41_000)
-    assert judge.said() == ["unhealthy", "removed"]
+    assert judge.client_version() == ["unhealthy", "removed"]
 
 
 def test_a_pause_is_given_to_everybody(judge: Judge) -> None:
@@ -138,9 +138,9 @@ def test_a_pause_is_given_to_everybody(judge: Judge) -> None:
     judge.run(10_000)
     judge.now_ms += 100_000
     judge.run(judge.now_ms + 5_000)
-    assert judge.said() == []
+    assert judge.client_version() == []
     judge.run(judge.now_ms + 2_000)
-    assert judge.said() == ["unhealthy"], "16 s of silence, without the pause"
+    assert judge.client_version() == ["unhealthy"], "16 s of silence, without the pause"
 
 
 def test_a_short_delay_is_no_pause(judge: Judge) -> None:
@@ -148,7 +148,7 @@ def test_a_short_delay_is_no_pause(judge: Judge) -> None:
     judge.run(14_000)
     judge.now_ms += 1_900
     judge.run(17_000)
-    assert judge.said() == ["unhealthy"]
+    assert judge.client_version() == ["unhealthy"]
 
 
 def test_after_a_pause_a_report_must_get_through_first(judge: Judge) -> None:
@@ -157,10 +157,10 @@ def test_after_a_pause_a_report_must_get_through_first(judge: Judge) -> None:
     judge.confirmed_ms = judge.now_ms
     judge.now_ms += 100_000
     judge.run(judge.now_ms + 60_000)
-    assert judge.said() == []
+    assert judge.client_version() == []
     judge.confirmed_ms = judge.now_ms
     judge.run(judge.now_ms + 2_000)
-    assert judge.said() == ["removed"]
+    assert judge.client_version() == ["removed"]
 
 
 def test_who_is_heard_of_meanwhile_stays(judge: Judge) -> None:
@@ -168,15 +168,15 @@ def test_who_is_heard_of_meanwhile_stays(judge: Judge) -> None:
     for _ in range(10):
         judge.run(judge.now_ms + 5_000)
         for service in judge.registry.services():
-            for held in service.held.values():
-                held.beat_ms = held.heard_ms = judge.now_ms
-    assert judge.said() == []
+            for stored in service.stored.values():
+                stored.beat_ms = stored.last_confirmed_ms = judge.now_ms
+    assert judge.client_version() == []
 
 
 # --- where there is nothing to do, nothing is done --------------------------------------------------
 
 
-class Counted(dict[str, Held]):
+class Counted(dict[str, StoredInstance]):
     """A service's instances that counts how often one goes through them."""
 
     looks = 0
@@ -187,8 +187,8 @@ class Counted(dict[str, Held]):
 
 
 def counted(judge: Judge) -> Counted:
-    held = judge.service().held = Counted(judge.service().held)
-    return held
+    stored = judge.service().stored = Counted(judge.service().stored)
+    return stored
 
 
 def beat_for(judge: Judge, seconds: int) -> None:
@@ -201,23 +201,23 @@ def test_who_beats_is_looked_at_every_ten_seconds(judge: Judge) -> None:
     judge.register()
     judge.register("10.1.0.2")
     beat_for(judge, 20)
-    held = counted(judge)
+    stored = counted(judge)
     beat_for(judge, 100)
-    assert judge.said() == []
-    assert 5 <= held.looks <= 12
+    assert judge.client_version() == []
+    assert 5 <= stored.looks <= 12
 
 
 def test_who_is_silent_without_consequences_is_not_looked_at() -> None:
     judge = Judge(expire=False)
-    judge.check.tick(0, judge.judgement)
+    judge.check.tick(0, judge.ask_gate)
     judge.register()
     judge.run(40_000)
-    held = counted(judge)
+    stored = counted(judge)
     judge.run(600_000)
-    assert (judge.said(), held.looks) == (["unhealthy"], 0)
+    assert (judge.client_version(), stored.looks) == (["unhealthy"], 0)
     judge.registry.set_health(judge.service(), Instance("10.1.0.1", 80).key, True, judge.now_ms)
     judge.run(judge.now_ms + 1_000)
-    assert judge.said() == ["unhealthy", "unhealthy"], "an operator's word holds until the next look"
+    assert judge.client_version() == ["unhealthy", "unhealthy"], "an operator's word holds until the next look"
 
 
 def test_after_a_pause_nobody_is_looked_at_each_second(judge: Judge) -> None:
@@ -225,19 +225,19 @@ def test_after_a_pause_nobody_is_looked_at_each_second(judge: Judge) -> None:
     judge.run(10_000)
     judge.now_ms += 100_000
     judge.run(judge.now_ms + 1_000)
-    held = counted(judge)
+    stored = counted(judge)
     judge.run(judge.now_ms + 4_000)
-    assert held.looks <= 2
-    assert judge.said() == []
+    assert stored.looks <= 2
+    assert judge.client_version() == []
 
 
 def test_a_service_taken_over_is_not_looked_at_each_second(judge: Judge) -> None:
     copy_of_long_ago(judge)
     judge.registry.claim(KEY, judge.now_ms)
     judge.run(judge.now_ms + 1_000)
-    held = counted(judge)
+    stored = counted(judge)
     judge.run(judge.now_ms + 13_000)
-    assert held.looks <= 3, "once at the most after the first look, which was early to spread them"
+    assert stored.looks <= 3, "once at the most after the first look, which was early to spread them"
 
 
 def test_services_that_are_taken_over_at_once_do_not_stay_due_at_once(judge: Judge) -> None:
@@ -254,10 +254,10 @@ def test_a_pause_that_is_forgotten_counts_again(judge: Judge) -> None:
     for length_ms in (200_000, *[2_100] * (PAUSES_REMEMBERED - 1)):
         judge.now_ms += length_ms
         judge.run(judge.now_ms + 1_000)
-    assert judge.said() == []
+    assert judge.client_version() == []
     judge.now_ms += 2_100
     judge.run(judge.now_ms + 1_000)
-    assert judge.said() == ["unhealthy"], "the long one is the seventeenth from the end"
+    assert judge.client_version() == ["unhealthy"], "the long one is the seventeenth from the end"
 
 
 def test_what_real_nacos_says_of_the_health_is_judged_again(judge: Judge) -> None:
@@ -265,26 +265,28 @@ def test_what_real_nacos_says_of_the_health_is_judged_again(judge: Judge) -> Non
     judge.run(20_000)
     assert judge.registry.take_health(judge.service(), {"10.1.0.1:80": True})
     judge.run(21_000)
-    assert judge.said() == ["unhealthy", "unhealthy"]
+    assert judge.client_version() == ["unhealthy", "unhealthy"]
 
 
 def test_a_short_time_out_that_came_with_one_change_of_a_copy_holds_after_the_claim(judge: Judge) -> None:
     copy_of_long_ago(judge)
     version = Version(1, 1, "10.0.0.2:8848~1")
     short = Instance("10.1.0.2", 80, metadata={"preserved.heart.beat.timeout": "2000"})
-    judge.registry.take_change(KEY, short.key, version, Held(short, version, 0), None, 0)
+    judge.registry.take_change(KEY, short.key, version, StoredInstance(short, version, 0), None, 0)
     judge.registry.claim(KEY, 0)
     judge.run(4_000)
     assert judge.unhealthy() == {"10.1.0.2"}
-    held = counted(judge)
+    stored = counted(judge)
     judge.run(14_000)
-    assert held.looks <= 4, "a look is two passes while somebody's time is short; the other's time began with the claim"
+    assert stored.looks <= 4, (
+        "a look is two passes while somebody's time is short; the other's time began with the claim"
+    )
 
 
-class Moving(dict[str, Held]):
+class Moving(dict[str, StoredInstance]):
     """Its entries move while one goes through it for the first time, and one is passed over so."""
 
-    def __init__(self, content: dict[str, Held], hidden: str, move: Callable[[], None]) -> None:
+    def __init__(self, content: dict[str, StoredInstance], hidden: str, move: Callable[[], None]) -> None:
         super().__init__(content)
         self.hidden: str | None = hidden
         self.move = move
@@ -294,7 +296,7 @@ class Moving(dict[str, Held]):
         if hidden is None:
             return super().values()
         self.move()
-        return [held for key, held in self.items() if key != hidden]
+        return [stored for key, stored in self.items() if key != hidden]
 
 
 def test_who_is_passed_over_in_a_glance_is_found_all_the_same(judge: Judge) -> None:
@@ -305,7 +307,7 @@ def test_who_is_passed_over_in_a_glance_is_found_all_the_same(judge: Judge) -> N
     service = judge.service()
     assert service.due_ms
     service.due_ms = 1
-    service.held = Moving(service.held, Instance("10.1.0.1", 80).key, lambda: judge.register("10.1.0.3"))
+    service.stored = Moving(service.stored, Instance("10.1.0.1", 80).key, lambda: judge.register("10.1.0.3"))
     judge.run(16_000)
     assert judge.unhealthy() == {"10.1.0.1"}
 

@@ -106,9 +106,9 @@ def test_without_an_acknowledgement_it_is_sent_once_more_and_then_given_up(board
     assert board.waiting() == [(client(), first.reference, 2)]
     assert pushes_at(board, BEGIN_MS + 2 * ACK_TIMEOUT_MS) == []
     assert board.waiting() == []
-    assert (board.record.total, board.record.succeeded, board.record.failed) == (1, 0, 1)
+    assert (board.stats.total, board.stats.succeeded, board.stats.failed) == (1, 0, 1)
     assert not board.acknowledged(first.reference, BEGIN_MS + 2 * ACK_TIMEOUT_MS + 1)
-    assert board.record.succeeded == 0, "it was counted as failed"
+    assert board.stats.succeeded == 0, "it was counted as failed"
 
 
 def test_an_acknowledged_push_is_not_repeated(board: PushBoard) -> None:
@@ -116,9 +116,9 @@ def test_an_acknowledged_push_is_not_repeated(board: PushBoard) -> None:
     [one] = change(board, BEGIN_MS)
     assert board.acknowledged(one.reference, BEGIN_MS + 7)
     assert board.tick(BEGIN_MS + ACK_TIMEOUT_MS) == ([], None)
-    assert (board.record.succeeded, list(board.record.latencies_ms)) == (1, [7])
+    assert (board.stats.succeeded, list(board.stats.latencies_ms)) == (1, [7])
     assert not board.acknowledged(one.reference, BEGIN_MS + 8), "once"
-    assert board.record.succeeded == 1
+    assert board.stats.succeeded == 1
 
 
 @pytest.mark.parametrize("reference", [0, 1, -1, 1 << 70])
@@ -142,7 +142,7 @@ def test_a_newer_state_takes_the_place_of_one_under_way(board: PushBoard) -> Non
     [again] = pushes_at(board, BEGIN_MS + ACK_TIMEOUT_MS + SPACING_MS)
     assert again.reference == new.reference
     assert board.acknowledged(new.reference, BEGIN_MS + ACK_TIMEOUT_MS + SPACING_MS)
-    assert board.record.succeeded == 2
+    assert board.stats.succeeded == 2
 
 
 def test_a_reference_can_be_read_by_clients_whose_numbers_are_floating(board: PushBoard) -> None:
@@ -171,7 +171,7 @@ def test_the_latest_latencies_are_kept(board: PushBoard) -> None:
         now_ms += SPACING_MS
         [one] = change(board, now_ms)
         board.acknowledged(one.reference, now_ms + (number == 0))
-    assert list(board.record.latencies_ms) == [0] * LATENCIES_KEPT
+    assert list(board.stats.latencies_ms) == [0] * LATENCIES_KEPT
 
 
 def test_who_does_not_answer_is_told_apart_until_it_answers_or_queries(board: PushBoard) -> None:
@@ -198,7 +198,7 @@ def test_a_push_that_is_too_large_is_counted_and_not_waited_for(board: PushBoard
     [one] = change(board, BEGIN_MS)
     board.unsendable(one)
     assert board.waiting() == []
-    assert board.record.too_large == 1
+    assert board.stats.too_large == 1
     assert board.tick(BEGIN_MS + ACK_TIMEOUT_MS) == ([], None)
 
 
@@ -254,7 +254,7 @@ def test_a_board_that_is_full_takes_no_more_and_keeps_nothing_of_them(
     for number in range(5):
         board.subscribe(client(50_000 + number, service=f"DEFAULT_GROUP@@s{number}"), BEGIN_MS)
     board.subscribe(client(50_001, service="DEFAULT_GROUP@@s1"), BEGIN_MS + 1)
-    assert (len(board), board.record.refused) == (2, 3)
+    assert (len(board), board.stats.refused) == (2, 3)
     assert [board.has(NAMESPACE, f"DEFAULT_GROUP@@s{number}") for number in range(5)] == [True, True] + 3 * [False]
 
 
@@ -271,7 +271,7 @@ def test_a_board_that_is_full_takes_no_more_and_keeps_nothing_of_them(
 )
 def test_who_cannot_be_reached_is_not_kept(board: PushBoard, refused: Subscriber) -> None:
     board.subscribe(refused, BEGIN_MS)
-    assert (len(board), board.record.refused) == (0, 1)
+    assert (len(board), board.stats.refused) == (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -301,8 +301,8 @@ def test_pushes_go_to_plain_addresses_of_one_machine(ip: str, allowed: bool) -> 
 def test_a_copy_of_the_record_stays_as_it_was(board: PushBoard) -> None:
     board.subscribe(client(), BEGIN_MS)
     [one] = change(board, BEGIN_MS)
-    before = board.record.copy()
+    before = board.stats.copy()
     board.acknowledged(one.reference, BEGIN_MS)
     assert (before.total, before.succeeded, list(before.latencies_ms)) == (1, 0, [])
-    board.reset_record()
-    assert board.record.total == 0
+    board.reset_stats()
+    assert board.stats.total == 0

@@ -22,9 +22,9 @@ def emptied(*, keep_empty: bool = False) -> Registry:
 def forget_when_spent(registry: Registry) -> None:
     service = registry.get("public", NAME)
     assert service is not None
-    assert not registry.is_spent(service.key, 61_000), "its removal is still remembered"
+    assert not registry.is_forgettable(service.key, 61_000), "its removal is still remembered"
     registry.prune_tombstones(service, LATER_MS)
-    assert registry.is_spent(service.key, LATER_MS)
+    assert registry.is_forgettable(service.key, LATER_MS)
     registry.forget(service.key)
 
 

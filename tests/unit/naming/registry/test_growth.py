@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from app.naming.health.beat_check import BeatCheck, Judgement
+from app.naming.health.beat_check import BeatCheck, HealthCheckGate
 from app.naming.model.keys import datum_key
-from app.naming.model.model import Held, Instance, Service, Tombstone
+from app.naming.model.model import Instance, Service, StoredInstance, Tombstone
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import Beat, ChangeMetadata, DeregisterInstance, PatchInstance, RegisterInstance
 from app.naming.registry.registry import Registry
@@ -77,7 +77,7 @@ CHANGES: dict[str, Callable[[Large], object]] = {
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_change_of_one_instance_touches_no_other(large: Large, change: Callable[[Large], object]) -> None:
     service = large.service
-    service.held, service.tombstones = Alone(service.held), Alone(service.tombstones)
+    service.stored, service.tombstones = Alone(service.stored), Alone(service.tombstones)
     change(large)
 
 
@@ -87,9 +87,9 @@ def test_a_numbered_instance_of_a_large_service_touches_no_other_once_the_number
         large.naming.register(RegisterInstance(NAME, ip, 80, metadata=metadata))
 
     register("10.1.0.1")
-    large.service.held = Alone(large.service.held)
+    large.service.stored = Alone(large.service.stored)
     register("10.1.0.2")
-    ids = [large.service.held[Instance(ip, 80).key].instance.instance_id for ip in ("10.1.0.1", "10.1.0.2")]
+    ids = [large.service.stored[Instance(ip, 80).key].instance.instance_id for ip in ("10.1.0.1", "10.1.0.2")]
     assert ids == ["0", "1"]
 
 
@@ -129,13 +129,13 @@ class Watched(dict[str, Any]):
 
 
 def received(version: Version, *numbers: int) -> Datum:
-    held = {key_of(number): Held(Instance(f"10.0.0.{number}", 80), version, 0) for number in numbers}
-    return Datum(KEY, version, InstanceList(held, {}))
+    stored = {key_of(number): StoredInstance(Instance(f"10.0.0.{number}", 80), version, 0) for number in numbers}
+    return Datum(KEY, version, InstanceList(stored, {}))
 
 
 STEPS: dict[str, Callable[[Large], object]] = {
     "datum": lambda large: list(large.registry.datums([KEY])),
-    "moment": lambda large: large.registry.moment(KEY),
+    "moment": lambda large: large.registry.snapshot(KEY),
     "view": lambda large: large.registry.view("public", NAME),
     "apply": lambda large: large.registry.apply(received(Version(2, 0, OTHER), 1, 2), large.registry.version(KEY), 0),
     "merge": lambda large: large.registry.merge(received(Version(2, 0, OTHER), 1, 2), 0),
@@ -147,7 +147,7 @@ STEPS: dict[str, Callable[[Large], object]] = {
         RegisterInstance(NAME, "10.1.0.1", 80, metadata={"preserved.instance.id.generator": "snowflake"})
     ),
     "judge": lambda large: BeatCheck(large.registry, lambda _event: None).tick(
-        20_000, lambda: Judgement(True, 20_000, lambda _name: True)
+        20_000, lambda: HealthCheckGate(True, 20_000, lambda _name: True)
     ),
 }
 
@@ -156,14 +156,14 @@ STEPS: dict[str, Callable[[Large], object]] = {
 @pytest.mark.parametrize("guard_ms", [0, 10_000])
 def test_the_lock_is_not_held_while_all_instances_are_looked_at(step: Callable[[Large], object], guard_ms: int) -> None:
     large = Large(guard_ms)
-    held = large.service.held = Watched(large.service.held, large)
-    stones = large.service.tombstones = Watched(large.service.tombstones, large)
+    stored = large.service.stored = Watched(large.service.stored, large)
+    tombstones = large.service.tombstones = Watched(large.service.tombstones, large)
     step(large)
-    assert not held.locked + stones.locked
+    assert not stored.locked + tombstones.locked
 
 
 def test_what_changes_while_it_is_copied_is_copied_again(large: Large) -> None:
-    watched = large.service.held = Watched(large.service.held, large)
+    watched = large.service.stored = Watched(large.service.stored, large)
     done = 0
 
     def change() -> None:
@@ -176,18 +176,18 @@ def test_what_changes_while_it_is_copied_is_copied_again(large: Large) -> None:
     assert done == COPY_TRIES_MAX - 1
     assert watched.locked == 1, "the last time under the lock"
     assert datum.version == large.service.version
-    assert datum.value.held == dict(large.service.held)
+    assert datum.value.stored == dict(large.service.stored)
 
 
 def test_who_comes_while_all_are_taken_out_goes_too(large: Large) -> None:
-    watched = large.service.held = Watched(large.service.held, large)
+    watched = large.service.stored = Watched(large.service.stored, large)
     watched.meanwhile = lambda: (
         setattr(watched, "meanwhile", lambda: None),
         large.naming.register(RegisterInstance(NAME, "10.1.0.1", 80)),
     )
     before = large.service.version
     assert large.registry.empty("public", NAME, 0) == KEY
-    assert not large.service.held
+    assert not large.service.stored
     assert len(large.service.tombstones) == MANY + 1, "with the one that was gone before"
     assert large.service.version.counter == before.counter + 2, "one registration, and one change for all"
     assert large.registry.empty("public", NAME, 0) is None
@@ -196,7 +196,7 @@ def test_who_comes_while_all_are_taken_out_goes_too(large: Large) -> None:
 def test_a_loss_is_judged_by_what_is_shown_when_the_new_state_is_taken() -> None:
     """Half of the instances vanish: that is held back, and who was deregistered meanwhile is not shown."""
     large = Large(guard_ms=10_000)
-    watched = large.service.held = Watched(large.service.held, large)
+    watched = large.service.stored = Watched(large.service.stored, large)
 
     def deregister() -> None:
         watched.meanwhile = lambda: None
@@ -204,7 +204,7 @@ def test_a_loss_is_judged_by_what_is_shown_when_the_new_state_is_taken() -> None
 
     watched.meanwhile = deregister
     large.registry.forget(KEY, 0)
-    assert large.service.ghosts.keys() == {key_of(number) for number in range(1, MANY)} - {key_of(5)}
+    assert large.service.retained.keys() == {key_of(number) for number in range(1, MANY)} - {key_of(5)}
 
 
 # --- memory --------------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ def test_a_loss_is_judged_by_what_is_shown_when_the_new_state_is_taken() -> None
 
 def test_a_replaced_list_is_given_back_while_its_readers_keep_theirs(large: Large) -> None:
     view = large.registry.view("public", NAME)
-    old = large.service.held
+    old = large.service.stored
     one = next(iter(old.values()))
     large.registry.apply(received(Version(9, 0, OTHER), 1), large.registry.version(KEY), 0)
     assert len(old) == MANY - 1, "a reader that is on it finds all"
@@ -247,13 +247,13 @@ def live_and_let_go(large: Large) -> None:
     assert body.count(b'"ip"') >= MANY - 1
     for _ in range(120):
         large.now_ms += 1_000
-        check.tick(large.now_ms, lambda: Judgement(True, large.now_ms, lambda _name: True, forget_spent=True))
+        check.tick(large.now_ms, lambda: HealthCheckGate(True, large.now_ms, lambda _name: True, forget_unneeded=True))
     assert events
-    assert not large.service.held
-    stones = {key_of(number): Tombstone(Version(1, number, OTHER), 0, 0) for number in range(10)}
+    assert not large.service.stored
+    tombstones = {key_of(number): Tombstone(Version(1, number, OTHER), 0, 0) for number in range(10)}
     for version in (Version(20, 0, OTHER), Version(21, 0, OTHER)):
         large.registry.apply(received(version, *range(10)), large.registry.version(KEY), 0)
-    large.registry.merge(Datum(KEY, Version(22, 0, "c"), InstanceList({}, stones)), 0)
+    large.registry.merge(Datum(KEY, Version(22, 0, "c"), InstanceList({}, tombstones)), 0)
     large.registry.claim(KEY, 0)
     large.registry.empty("public", NAME, 0)
     large.registry.forget(KEY, 0)
@@ -263,13 +263,15 @@ def live_and_let_go(large: Large) -> None:
 @pytest.mark.parametrize("versioned", [True, False])
 def test_a_datum_is_encoded_in_small_parts(count: int, versioned: bool) -> None:
     codec = InstanceListCodec(lambda: 0)
-    helds = [
-        Held(Instance(f"10.0.0.{number}", 80, app="ä\U0001f600"), Version(1, number, OTHER), 0)
+    stored_instances = [
+        StoredInstance(Instance(f"10.0.0.{number}", 80, app="ä\U0001f600"), Version(1, number, OTHER), 0)
         for number in range(count)
     ]
-    stones = {key_of(number): Tombstone(Version(1, number, OTHER), 0, 90_000) for number in range(count)}
+    tombstones = {key_of(number): Tombstone(Version(1, number, OTHER), 0, 90_000) for number in range(count)}
     datum = Datum(
-        KEY, Version(2, 0, OTHER), InstanceList({str(number): one for number, one in enumerate(helds)}, stones)
+        KEY,
+        Version(2, 0, OTHER),
+        InstanceList({str(number): one for number, one in enumerate(stored_instances)}, tombstones),
     )
     parts = list(codec.encode_parts(datum, 0, versioned))
     assert max(part.count(b'"ip"') + part.count(b'"keep"') for part in parts) <= ENTRIES_PER_PART

@@ -2,10 +2,10 @@
 
 import pytest
 
-from app.naming.health.beat_check import BeatCheck, Judgement
+from app.naming.health.beat_check import BeatCheck, HealthCheckGate
 from app.naming.model.events import Event, ServiceChanged
 from app.naming.model.keys import datum_key
-from app.naming.model.model import Held, Instance, Tombstone
+from app.naming.model.model import Instance, StoredInstance, Tombstone
 from app.naming.registry.guard import GUARD_FROM_INSTANCES, vanished
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import RegisterInstance
@@ -26,17 +26,17 @@ def keys(count: int) -> list[str]:
     return [instance(number).key for number in range(count)]
 
 
-def listed(held: int, removed: range = range(0)) -> InstanceList:
+def listed(stored: int, removed: range = range(0)) -> InstanceList:
     """A value with the first so many instances, and removals of others."""
     return InstanceList(
-        {instance(number).key: Held(instance(number), VERSION, 0) for number in range(held)},
+        {instance(number).key: StoredInstance(instance(number), VERSION, 0) for number in range(stored)},
         {instance(number).key: Tombstone(VERSION, 0, 90_000) for number in removed},
     )
 
 
 class TestVanished:
     @pytest.mark.parametrize(
-        ("shown", "held", "removed", "lost"),
+        ("shown", "stored", "removed", "lost"),
         [
             (0, 0, range(0), 0),
             (1, 0, range(0), 1),  # empties
@@ -53,9 +53,9 @@ class TestVanished:
             (10, 0, range(9), 1),  # nine removed, and the last one vanished
         ],
     )
-    def test_what_goes_on_being_shown(self, shown: int, held: int, removed: range, lost: int) -> None:
+    def test_what_goes_on_being_shown(self, shown: int, stored: int, removed: range, lost: int) -> None:
         before = {instance(number).key: instance(number) for number in range(shown)}
-        assert len(vanished(before, listed(held, removed))) == lost
+        assert len(vanished(before, listed(stored, removed))) == lost
 
     def test_new_instances_do_not_make_up_for_lost_ones(self) -> None:
         before = {instance(number).key: instance(number) for number in range(100, 104)}
@@ -82,7 +82,7 @@ class Node:
 
     def lay(self, now_ms: int) -> bool:
         service = self.registry.find(KEY)
-        return service is not None and self.registry.lay_ghosts(service, now_ms)
+        return service is not None and self.registry.drop_retained(service, now_ms)
 
 
 class TestRegistry:
@@ -181,10 +181,10 @@ def test_the_end_of_holding_back_is_told_to_subscribers() -> None:
     node = Node()
     events: list[Event] = []
     check = BeatCheck(node.registry, events.append)
-    judgement = Judgement(False, 0, lambda service: False)
+    ask_gate = HealthCheckGate(False, 0, lambda service: False)
     node.take(listed(0), now_ms=1_000)
-    check.tick(1_000, lambda: judgement)
-    check.tick(GUARD_MS, lambda: judgement)
+    check.tick(1_000, lambda: ask_gate)
+    check.tick(GUARD_MS, lambda: ask_gate)
     assert (events, node.shown()) == ([], 6)
-    check.tick(1_000 + GUARD_MS, lambda: judgement)
+    check.tick(1_000 + GUARD_MS, lambda: ask_gate)
     assert (events, node.shown()) == ([ServiceChanged("public", SERVICE)], 0)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from app.naming.model.keys import datum_key
-from app.naming.model.model import NEVER_MS, Held, Instance, Service, Tombstone
+from app.naming.model.model import NEVER_MS, Instance, Service, StoredInstance, Tombstone
 from app.naming.registry.merge import AGE_MARGIN_MS, InstanceList
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
@@ -26,12 +26,14 @@ def register(registry: Registry, port: int, now_ms: int, **metadata: str) -> str
     return Instance("10.1.0.1", port).key
 
 
-def received(version: Version, *helds: Held, stones: dict[str, Tombstone] | None = None) -> Datum:
-    return Datum(KEY, version, InstanceList({one.instance.key: one for one in helds}, stones or {}))
+def received(
+    version: Version, *stored_instances: StoredInstance, tombstones: dict[str, Tombstone] | None = None
+) -> Datum:
+    return Datum(KEY, version, InstanceList({one.instance.key: one for one in stored_instances}, tombstones or {}))
 
 
-def held(port: int, version: Version, beat_ms: int, **metadata: str) -> Held:
-    return Held(Instance("10.1.0.1", port, service_name=NAME, metadata=metadata), version, beat_ms)
+def stored(port: int, version: Version, beat_ms: int, **metadata: str) -> StoredInstance:
+    return StoredInstance(Instance("10.1.0.1", port, service_name=NAME, metadata=metadata), version, beat_ms)
 
 
 def service_of(registry: Registry) -> Service:
@@ -45,7 +47,7 @@ def test_every_change_counts_and_a_registration_that_changes_nothing_does_not(re
     assert registry.version(KEY) == Version(1, 0, ME)
     register(registry, 1, 5_000)
     assert registry.version(KEY) == Version(1, 0, ME)
-    assert service_of(registry).held[key].beat_ms == 5_000, "but it is a sign of life"
+    assert service_of(registry).stored[key].beat_ms == 5_000, "but it is a sign of life"
     register(registry, 1, 6_000, zone="a")
     service = service_of(registry)
     assert registry.set_health(service, key, False, 7_000)
@@ -56,8 +58,8 @@ def test_every_change_counts_and_a_registration_that_changes_nothing_does_not(re
 def test_a_change_of_health_is_no_word_of_the_client(registry: Registry) -> None:
     key = register(registry, 1, 0)
     registry.set_health(service_of(registry), key, False, 7_000)
-    one = service_of(registry).held[key]
-    assert (one.version, one.said) == (Version(1, 1, ME), Version(1, 0, ME))
+    one = service_of(registry).stored[key]
+    assert (one.version, one.client_version) == (Version(1, 1, ME), Version(1, 0, ME))
 
 
 def test_a_copy_is_taken_only_in_the_place_that_was_looked_at(registry: Registry) -> None:
@@ -71,14 +73,14 @@ def test_a_copy_is_taken_only_in_the_place_that_was_looked_at(registry: Registry
 def test_a_copy_proves_no_life_but_what_was_heard_here_stays_heard(registry: Registry) -> None:
     key = register(registry, 1, 1_000)
     version = Version(1, 0, OTHER)
-    registry.apply(received(version, held(1, version, 9_000), held(2, version, 9_000)), Version(1, 0, ME), 9_000)
-    one, other = service_of(registry).held[key], service_of(registry).held[Instance("10.1.0.1", 2).key]
-    assert (one.beat_ms, one.heard_ms) == (9_000, 1_000)
-    assert (other.beat_ms, other.heard_ms) == (9_000, NEVER_MS)
+    registry.apply(received(version, stored(1, version, 9_000), stored(2, version, 9_000)), Version(1, 0, ME), 9_000)
+    one, other = service_of(registry).stored[key], service_of(registry).stored[Instance("10.1.0.1", 2).key]
+    assert (one.beat_ms, one.last_confirmed_ms) == (9_000, 1_000)
+    assert (other.beat_ms, other.last_confirmed_ms) == (9_000, NEVER_MS)
 
 
 def test_a_claim_restarts_the_clocks_once(registry: Registry) -> None:
-    registry.apply(received(Version(3, 7, OTHER), held(1, Version(3, 7, OTHER), 0)), None, 100)
+    registry.apply(received(Version(3, 7, OTHER), stored(1, Version(3, 7, OTHER), 0)), None, 100)
     assert registry.claim(KEY, 5_000)
     assert (registry.version(KEY), service_of(registry).claimed_ms) == (Version(4, 0, ME), 5_000)
     assert not registry.claim(KEY, 6_000), "it is ours already"
@@ -99,7 +101,7 @@ def test_a_merge_that_brings_nothing_new(registry: Registry, lower: bool) -> Non
     register(registry, 2, 0)
     ours = next(registry.datums([KEY]))
     version = Version(1, 0, "10.0.0.0:8848~1") if lower else Version(2, 0, OTHER)
-    parts = [Held(one.instance, one.version, one.beat_ms) for one in ours.value.held.values()]
+    parts = [StoredInstance(one.instance, one.version, one.beat_ms) for one in ours.value.stored.values()]
     merged = registry.merge(received(version, *parts[: 1 if lower else 2]), 10)
     assert merged is (Merged.NOTHING if lower else Merged.TAKEN)
     assert registry.version(KEY) == (ours.version if lower else version)
@@ -110,52 +112,52 @@ def test_a_merge_of_two_that_each_knew_more_is_above_both(registry: Registry, ve
     register(registry, 1, 0)
     ours = registry.version(KEY)
     assert ours is not None
-    assert registry.merge(received(version, held(2, version, 0)), 10) is Merged.MADE
+    assert registry.merge(received(version, stored(2, version, 0)), 10) is Merged.MADE
     merged = registry.version(KEY)
     assert merged is not None
     assert merged > ours
     assert merged > version
     assert merged.writer == ME
-    assert len(service_of(registry).held) == 2
+    assert len(service_of(registry).stored) == 2
 
 
 def test_an_expiry_loses_against_a_beat_that_its_judge_did_not_hear(registry: Registry) -> None:
     key = register(registry, 1, 0)
-    service_of(registry).held[key].beat_ms = service_of(registry).held[key].heard_ms = 50_000
-    stone = Tombstone(Version(2, 5, OTHER), 20_000, 90_000)
-    assert registry.merge(received(Version(2, 5, OTHER), stones={key: stone}), 60_000) is Merged.MADE
-    assert key in service_of(registry).held
+    service_of(registry).stored[key].beat_ms = service_of(registry).stored[key].last_confirmed_ms = 50_000
+    tombstone = Tombstone(Version(2, 5, OTHER), 20_000, 90_000)
+    assert registry.merge(received(Version(2, 5, OTHER), tombstones={key: tombstone}), 60_000) is Merged.MADE
+    assert key in service_of(registry).stored
 
 
 @pytest.mark.parametrize(("beat_ms", "stays"), [(20_000, False), (20_000 + 2 * AGE_MARGIN_MS, True)])
 def test_a_deregistration_elsewhere_holds_against_older_beats(registry: Registry, beat_ms: int, stays: bool) -> None:
     key = register(registry, 1, 0)
-    service_of(registry).held[key].beat_ms = service_of(registry).held[key].heard_ms = beat_ms
-    stone = Tombstone(Version(2, 5, OTHER), 20_000, 90_000)
-    registry.merge(received(Version(2, 5, OTHER), stones={key: stone}), 60_000)
-    assert (key in service_of(registry).held) is stays
+    service_of(registry).stored[key].beat_ms = service_of(registry).stored[key].last_confirmed_ms = beat_ms
+    tombstone = Tombstone(Version(2, 5, OTHER), 20_000, 90_000)
+    registry.merge(received(Version(2, 5, OTHER), tombstones={key: tombstone}), 60_000)
+    assert (key in service_of(registry).stored) is stays
 
 
 @pytest.mark.parametrize("beat_ms", [10_000, 30_000])
 def test_the_health_holds_that_was_found_by_who_heard_last(registry: Registry, beat_ms: int) -> None:
     """A member that was alone heard nobody, and counted all of them ill under a new epoch."""
     key = register(registry, 1, 0)
-    ours = service_of(registry).held[key]
-    ours.beat_ms = ours.heard_ms = 20_000
-    ill = Held(replace(ours.instance, healthy=False), Version(2, 5, OTHER), beat_ms, ours.said)
+    ours = service_of(registry).stored[key]
+    ours.beat_ms = ours.last_confirmed_ms = 20_000
+    ill = StoredInstance(replace(ours.instance, healthy=False), Version(2, 5, OTHER), beat_ms, ours.client_version)
     registry.merge(received(Version(2, 5, OTHER), ill), 40_000)
-    merged = service_of(registry).held[key]
+    merged = service_of(registry).stored[key]
     assert merged.instance.healthy is (beat_ms < 20_000)
-    assert merged.said == Version(1, 0, ME)
+    assert merged.client_version == Version(1, 0, ME)
     assert merged.version >= Version(2, 5, OTHER)
 
 
 def test_an_expired_instance_is_remembered_from_its_last_beat_for_as_long_as_any_other(registry: Registry) -> None:
     key = register(registry, 1, 0)
     assert registry.remove("public", NAME, key, 30_000, beat_ms=0)
-    stone = service_of(registry).tombstones[key]
-    assert stone.at_ms == 0
-    assert stone.at_ms + stone.keep_ms == 30_000 + 30_000 + 60_000
+    tombstone = service_of(registry).tombstones[key]
+    assert tombstone.at_ms == 0
+    assert tombstone.at_ms + tombstone.keep_ms == 30_000 + 30_000 + 60_000
     registry.prune_tombstones(service_of(registry), 120_000)
     assert service_of(registry).tombstones
     registry.prune_tombstones(service_of(registry), 120_001)
@@ -174,7 +176,10 @@ def test_a_key_that_was_forgotten_begins_above_its_old_versions(registry: Regist
 
 def test_what_comes_without_versions_gets_those_of_its_datum(registry: Registry) -> None:
     """Members of our own kind could not read it otherwise."""
-    registry.apply(received(Version(1, 1, OTHER), held(1, NO_VERSION, 0)), None, 0)
-    assert {one.version for one in service_of(registry).held.values()} == {Version(1, 1, OTHER)}
-    assert registry.merge(received(NO_VERSION, held(2, NO_VERSION, 0)), 10) is Merged.MADE
-    assert {one.version for one in service_of(registry).held.values()} == {Version(1, 1, OTHER), registry.version(KEY)}
+    registry.apply(received(Version(1, 1, OTHER), stored(1, NO_VERSION, 0)), None, 0)
+    assert {one.version for one in service_of(registry).stored.values()} == {Version(1, 1, OTHER)}
+    assert registry.merge(received(NO_VERSION, stored(2, NO_VERSION, 0)), 10) is Merged.MADE
+    assert {one.version for one in service_of(registry).stored.values()} == {
+        Version(1, 1, OTHER),
+        registry.version(KEY),
+    }

@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from app.naming.model.model import Held, Instance
+from app.naming.model.model import Instance, StoredInstance
 from app.naming.registry import shared
 from app.naming.registry.operations import Beat, RegisterInstance
 from app.naming.registry.registry import Registry
@@ -35,7 +35,7 @@ def command(number: int, **values: object) -> RegisterInstance:
 
 
 def instances(registry: Registry) -> list[Instance]:
-    return [held.instance for service in registry.services() for held in service.held.values()]
+    return [stored.instance for service in registry.services() for stored in service.stored.values()]
 
 
 def parts(one: Instance) -> tuple[object, ...]:
@@ -72,7 +72,7 @@ def test_received_instances_share_too_and_are_those_held_before_where_they_are_e
     assert [replace_free(one) for one in before] == [replace_free(one) for one in instances(owner)]
     for other in others:
         assert all(mine is his for mine, his in zip(parts(first), parts(other), strict=True))
-    writers = {id(held.version.writer) for service in copy.services() for held in service.held.values()}
+    writers = {id(stored.version.writer) for service in copy.services() for stored in service.stored.values()}
     assert len(writers) == 1
     owner.register(command(1, app="other"), 0)
     send()
@@ -93,7 +93,7 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch, bound: str) ->
     kept = Shared()
     for number in range(100):
         one = Instance("10.0.0.1", number, metadata={"n": str(number)}, app=str(number))
-        kept.settle(Held(one, Version(1, 0, str(number)), 0))
+        kept.settle(StoredInstance(one, Version(1, 0, str(number)), 0))
         assert (one.port, one.metadata, one.app) == (number, {"n": str(number)}, str(number))
     counts = {
         "TRAITS_MAX": kept._traits,

@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from app.naming.model.keys import datum_key
-from app.naming.model.model import Held, Instance, Metadata
+from app.naming.model.model import Instance, Metadata, StoredInstance
 from app.naming.registry.merge import InstanceList
 from app.naming.wire.datum_codec import InstanceListCodec
 from distro.types import Datum, Version
@@ -17,6 +17,6 @@ VERSION = Version(1, 2, "127.0.0.1:8848~1")
 def test_metadata_is_the_same_on_every_member(metadata: Metadata | None) -> None:
     instance = Instance("10.0.0.1", 8080, service_name="DEFAULT_GROUP@@orders", metadata=metadata)
     codec = InstanceListCodec(lambda: 1_700_000_000_000)
-    datum = Datum(KEY, VERSION, InstanceList({instance.key: Held(instance, VERSION, 0)}, {}))
+    datum = Datum(KEY, VERSION, InstanceList({instance.key: StoredInstance(instance, VERSION, 0)}, {}))
     decoded = codec.decode(KEY, orjson.loads(codec.encode(datum, 0, versioned=True)), 0)
-    assert [held.instance for held in decoded.value.held.values()] == [instance]
+    assert [stored.instance for stored in decoded.value.stored.values()] == [instance]

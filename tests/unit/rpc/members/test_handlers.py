@@ -19,7 +19,7 @@ from app.rpc.server.limits import LimitRule
 from app.rpc.wire import payload as wire
 from distro.errors import CodecError, NotInitialized
 from distro.types import CAPABILITY_VERSIONS, Member, MemberState
-from tests.support.door import StubCluster
+from tests.support.fake_node import StubCluster
 
 OURS = "10.1.2.3:8848"
 AT = "ipv4:10.1.2.3:5"
@@ -27,7 +27,7 @@ ID = "1_10.9.0.1_1"
 
 
 @dataclass
-class Door:
+class FakeReceiver:
     """Notes what reaches it."""
 
     calls: list[tuple[Any, ...]] = field(default_factory=list)
@@ -73,11 +73,11 @@ class Host:
 
     def __init__(self) -> None:
         self.cluster = StubCluster(listed=set())
-        self.door = Door()
+        self.receiver = FakeReceiver()
         self.connections = Connections(lambda: 5_000, lambda: 1_000)
         nobody: Any = None
         self.dispatcher = Dispatcher(self.connections, self.cluster, nobody, LimitRule, lambda: 1_000)
-        self.handlers = MemberHandlers(self.door, self.cluster)
+        self.handlers = MemberHandlers(self.receiver, self.cluster)
         for request_type, route in self.handlers.routes().items():
             self.dispatcher.add(request_type, route)
 
@@ -131,7 +131,7 @@ def test_a_member_of_our_kind_sends_frames(host: Host) -> None:
     assert content_of(host.distro(connection, "CHANGE", b"f")) == b'{"refused":{}}'
     assert content_of(host.distro(connection, "VERIFY", b"v")) == b'{"wanted":["k"]}'
     assert content_of(host.distro(connection, "QUERY", b"[]")) == b"{}"
-    assert host.door.calls == [("frame", OURS, b"f"), ("verify", OURS, b"v"), ("query", b"[]")]
+    assert host.receiver.calls == [("frame", OURS, b"f"), ("verify", OURS, b"v"), ("query", b"[]")]
     assert host.distro(connection, "SNAPSHOT")["resultCode"] == 500, "that goes over HTTP"
 
 
@@ -142,7 +142,7 @@ def test_who_is_listed_later_is_taken_then(host: Host) -> None:
         "or it would take this one for real Nacos as long as it lasts"
     )
     refused = host.distro(connection, "CHANGE", b"f")
-    assert (refused["@type"], refused["errorCode"], host.door.calls) == ("ErrorResponse", 403, [])
+    assert (refused["@type"], refused["errorCode"], host.receiver.calls) == ("ErrorResponse", 403, [])
     host.list_member(own_kind=True)
     assert host.distro(connection, "CHANGE", b"f")["resultCode"] == 200
     host.cluster.listed.clear()
@@ -152,7 +152,7 @@ def test_who_is_listed_later_is_taken_then(host: Host) -> None:
 def test_a_wrong_name_is_refused(host: Host) -> None:
     host.list_member(own_kind=True)
     connection = host.connect({MEMBER_LABEL: "10.7.7.7:8848"})
-    assert (host.distro(connection, "CHANGE", b"f")["errorCode"], host.door.calls) == (403, [])
+    assert (host.distro(connection, "CHANGE", b"f")["errorCode"], host.receiver.calls) == (403, [])
 
 
 def test_real_nacos_tells_of_one_client_a_call(host: Host) -> None:
@@ -161,13 +161,13 @@ def test_real_nacos_tells_of_one_client_a_call(host: Host) -> None:
     assert OWN_KIND_ABILITY not in abilities(connection)
     for operation in ("ADD", "CHANGE", "DELETE", "VERIFY"):
         assert host.distro(connection, operation, b"c")["resultCode"] == 200
-    assert host.door.calls == [
+    assert host.receiver.calls == [
         ("take", OURS, ID, b"c"),
         ("take", OURS, ID, b"c"),
         ("remove", OURS, ID),
         ("confirm", b"c"),
     ]
-    host.door.confirms = False
+    host.receiver.confirms = False
     assert host.distro(connection, "VERIFY", b"c")["resultCode"] == 500
     assert content_of(host.distro(connection, "QUERY")) == b'{"a":1}'
     assert "distroData" not in host.distro(connection, "QUERY", key="other")
@@ -180,14 +180,14 @@ def test_a_report_says_which_member_a_connection_is_of(host: Host) -> None:
     answer = host.ask(connection, "MemberReportRequest", node={"address": "10.1.2.3:9999"})
     assert (answer["resultCode"], answer["node"]["address"]) == (200, host.cluster.self_address)
     host.distro(connection, "DELETE")
-    assert host.door.calls == [("remove", "10.1.2.3:9999", ID)]
+    assert host.receiver.calls == [("remove", "10.1.2.3:9999", ID)]
     assert host.ask(connection, "MemberReportRequest", node={})["errorCode"] == 400
 
 
 @pytest.mark.parametrize("failure", [CodecError("field 'x' is wrong"), NotInitialized("not yet")])
 def test_what_cannot_be_taken_is_no_success(host: Host, failure: Exception) -> None:
     host.list_member(own_kind=False)
-    host.door.failure = failure
+    host.receiver.failure = failure
     answer = host.distro(host.connect(), "CHANGE", b"c")
     assert (answer["@type"], answer["resultCode"], answer["message"]) == ("DistroDataResponse", 500, str(failure))
 
@@ -219,7 +219,7 @@ def test_another_resource_type_and_another_port(host: Host) -> None:
     host.list_member(own_kind=False)
     data = {"distroKey": {"resourceKey": "k", "resourceType": "other"}}
     answer = host.ask(host.connect(), "DistroDataRequest", dataOperation="CHANGE", distroData=data)
-    assert (answer["resultCode"], host.door.calls) == (500, [])
+    assert (answer["resultCode"], host.receiver.calls) == (500, [])
     sdk = host.connect(on_cluster_port=False)
     assert host.ask(sdk, "DistroDataRequest", dataOperation="SNAPSHOT")["errorCode"] == 502
 
@@ -228,4 +228,4 @@ def test_what_is_long_is_taken_elsewhere_than_on_the_loop(host: Host) -> None:
     host.list_member(own_kind=False)
     content = b"c" * SMALL_BYTES
     assert host.distro(host.connect(), "CHANGE", content)["resultCode"] == 200
-    assert host.door.calls == [("take", OURS, ID, content)]
+    assert host.receiver.calls == [("take", OURS, ID, content)]

@@ -19,7 +19,7 @@ from app.rpc.server.limits import LimitRule
 from app.rpc.wire import payload as wire
 from distro.errors import TransportError
 from distro.types import Member, MemberState
-from tests.support.door import SELF, StubCluster
+from tests.support.fake_node import SELF, StubCluster
 
 A, B, C = "10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848"
 
@@ -103,13 +103,13 @@ class FakeCalls:
 
     clients: dict[str, int] = field(default_factory=dict)
     refuses: set[str] = field(default_factory=set)
-    asked: list[tuple[str, str, Mapping[str, Any]]] = field(default_factory=list)
+    request: list[tuple[str, str, Mapping[str, Any]]] = field(default_factory=list)
     together: threading.Barrier = field(default_factory=lambda: threading.Barrier(1))
     released: threading.Event | None = None
 
     def call(self, peer: str, type_name: str, fields: Mapping[str, Any], timeout_ms: int) -> dict[str, Any]:
         assert timeout_ms > 0
-        self.asked.append((peer, type_name, fields))
+        self.request.append((peer, type_name, fields))
         self.together.wait(5)
         if self.released is not None:
             assert self.released.wait(5)
@@ -123,7 +123,7 @@ class FakeCalls:
     def reloads(self) -> list[tuple[str, Any, Any]]:
         return [
             (peer, fields["reloadCount"], fields["reloadServer"])
-            for peer, type_name, fields in self.asked
+            for peer, type_name, fields in self.request
             if type_name == "ServerReloadRequest"
         ]
 
@@ -209,7 +209,7 @@ class TestCluster:
         calls = FakeCalls({A: 4, B: 6})
         with member(calls, up(A), Member(B, MemberState.DOWN)) as node:
             assert node.loader.cluster()["completed"] is False
-        assert [peer for peer, _, _ in calls.asked] == [A]
+        assert [peer for peer, _, _ in calls.request] == [A]
 
     def test_who_answers_too_late_is_missing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(member_calls, "ALL_MS_MAX", 50)
@@ -221,7 +221,7 @@ class TestCluster:
                 assert node.loader.cluster()["metricsCount"] == 1
         finally:
             calls.released.set()
-        assert len(calls.asked) == 1, "what was not begun is not begun later"
+        assert len(calls.request) == 1, "what was not begun is not begun later"
 
     @pytest.mark.parametrize("others", [(), (up(A),)])
     def test_without_a_way_to_others_there_is_this_node(self, others: tuple[Member, ...]) -> None:
@@ -235,7 +235,7 @@ class TestCluster:
         with member(calls, up(A)) as node:
             node.loader.stop()
             assert node.loader.cluster()["metricsCount"] == 1
-        assert calls.asked == []
+        assert calls.request == []
 
 
 class TestSmartReload:

@@ -55,9 +55,9 @@ def test_what_is_ready_and_not_taken_is_not_ready_twice(board: PushBoard) -> Non
 
 
 def test_a_first_push_is_owed_to_one_client_alone(board: PushBoard) -> None:
-    board.owe("c1", KEY)
-    board.owe("c1", OTHER)
-    board.owe("nobody", KEY)
+    board.add_pending("c1", KEY)
+    board.add_pending("c1", OTHER)
+    board.add_pending("nobody", KEY)
     assert due(board, 1_000) == [("c1", "G@@a")]
 
 
@@ -72,7 +72,7 @@ def test_without_an_acknowledgement_a_push_is_repeated_again_and_again(board: Pu
         now_ms += ACK_MS + RETRY_MS
         assert due(board, now_ms) == [("c1", "G@@a")]
         send(board, "c1", str(number), now_ms)
-    assert board.record.timed_out == 3
+    assert board.stats.timed_out == 3
     assert board.answered("c1", "4", True, now_ms + 1)
     assert due(board, now_ms + 1_000_000) == []
 
@@ -90,7 +90,7 @@ def test_a_newer_push_is_the_only_one_waited_for(board: PushBoard) -> None:
     assert not board.answered("c1", "1", False, 1_200)
     assert board.answered("c1", "2", True, 1_200)
     assert board.next_due_ms() is None
-    assert (board.record.sent, board.record.acknowledged, board.record.refused) == (2, 1, 0)
+    assert (board.stats.sent, board.stats.acknowledged, board.stats.refused) == (2, 1, 0)
 
 
 def test_one_number_may_go_to_several_clients(board: PushBoard) -> None:

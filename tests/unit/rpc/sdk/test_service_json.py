@@ -13,7 +13,7 @@ from app.naming.registry.operations import RegisterInstance
 from app.rpc.sdk import service_json
 from app.rpc.sdk.service_json import ServiceInfos, Shown, TooLarge, Variant
 from app.rpc.wire import payload as wire
-from tests.support.door import Door
+from tests.support.fake_node import FakeNode
 
 KEY = (DEFAULT_NAMESPACE, "G@@a")
 
@@ -22,15 +22,15 @@ class Infos:
     """A domain, and what is shown of it by a clock that the test moves."""
 
     def __init__(self, bytes_max: int = 1 << 20) -> None:
-        self.door = Door()
+        self.fake_node = FakeNode()
         self.wall_ms = 1_000
         numbers = count(1)
         self.shown = ServiceInfos(
-            self.door.naming, lambda: 10_000, lambda: self.wall_ms, lambda: str(next(numbers)), bytes_max
+            self.fake_node.naming, lambda: 10_000, lambda: self.wall_ms, lambda: str(next(numbers)), bytes_max
         )
 
     def register(self, port: int, **more: Any) -> None:
-        self.door.naming.register(RegisterInstance("G@@a", "10.0.0.1", port, **more))
+        self.fake_node.naming.register(RegisterInstance("G@@a", "10.0.0.1", port, **more))
 
     def get(self, variant: Variant = Variant()) -> Shown:  # noqa: B008  (a value)
         return asyncio.run(self.shown.get(KEY, variant))
@@ -150,8 +150,8 @@ def test_many_who_ask_at_once_wait_for_one_answer_and_the_loop_goes_on(monkeypat
                 await asyncio.sleep(0)
 
         others = asyncio.create_task(turn())
-        asked: list[Awaitable[Shown]] = [infos.shown.get(KEY, Variant()) for _ in range(10)]
-        answers = await asyncio.gather(*asked)
+        request: list[Awaitable[Shown]] = [infos.shown.get(KEY, Variant()) for _ in range(10)]
+        answers = await asyncio.gather(*request)
         others.cancel()
         return answers
 

@@ -202,5 +202,5 @@ class TestConnections:
         assert all(one.offer(b"x") for _ in range(CONTROLS_MAX))
         assert not one.offer(b"x")
         for _ in range(1_000):
-            one.owe(("public", "G@@a"))
-        assert len(one.owed) == 1
+            one.add_pending(("public", "G@@a"))
+        assert len(one.pending) == 1

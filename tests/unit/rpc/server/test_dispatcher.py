@@ -11,11 +11,11 @@ import pytest
 from app.naming.clients.clients import ClientInfo
 from app.naming.model.nacos_errors import ClientGone, InvalidParam, Unavailable
 from app.rpc.server.connections import LABELS_CHARS_MAX, Connection, Connections
-from app.rpc.server.dispatcher import Asked, Dispatcher, Route
+from app.rpc.server.dispatcher import Dispatcher, GrpcRequest, GrpcRoute
 from app.rpc.server.limits import LimitRule
 from app.rpc.wire import payload as wire
 from distro.types import MemberState
-from tests.support.door import StubCluster
+from tests.support.fake_node import StubCluster
 
 PEER = "ipv4:10.1.2.3:5"
 NAMING = {"module": "naming", "AppName": "shop"}
@@ -75,13 +75,13 @@ def told(connection: Connection) -> list[tuple[str, dict[str, Any]]]:
     return [(one.type, one.json()) for one in messages]
 
 
-def route(outcome: Mapping[str, Any] | Exception, *, members_only: bool = False) -> Route:
-    async def handler(_asked: Asked) -> Mapping[str, Any]:
+def route(outcome: Mapping[str, Any] | Exception, *, members_only: bool = False) -> GrpcRoute:
+    async def handler(_asked: GrpcRequest) -> Mapping[str, Any]:
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
 
-    return Route(handler, "XResponse", members_only)
+    return GrpcRoute(handler, "XResponse", members_only)
 
 
 class TestCalls:

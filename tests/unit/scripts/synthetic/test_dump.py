@@ -13,9 +13,9 @@ import pytest
 
 from app.audit.format.findings import FindingClass
 from app.audit.format.layout import Round, read_night
-from app.audit.format.manifest import MemberState
+from app.audit.format.manifest import DumpState
 from app.audit.format.rows import FIELDS
-from scripts.synthetic.dump import MadeDump, all_faults, make_dump
+from scripts.synthetic.dump import SyntheticDump, all_faults, make_dump
 from scripts.synthetic.faults import CORRUPT_FILE, LATE
 from scripts.synthetic.make_dumps import parse_faults
 from scripts.synthetic.services import MemberKind
@@ -27,7 +27,7 @@ DATE = "2026-11-21"
 
 def made(folder: Path, **options: Any) -> Counter[tuple[Any, ...]]:
     """Make a dump and return what was planted in it."""
-    make_dump(MadeDump(out=str(folder), **{"instances": 2_000, **options}))
+    make_dump(SyntheticDump(out=str(folder), **{"instances": 2_000, **options}))
     return planted(folder / f"planted-{DATE}.jsonl")
 
 
@@ -48,7 +48,7 @@ def test_a_night_without_faults_is_whole_and_agrees(tmp_path: Path) -> None:
     assert (night.date, len(night.rounds), night.notes) == (DATE, 2, [])
     for one in night.rounds:
         for member in one.manifest.members:
-            assert (member.state, member.instances) == (MemberState.DUMPED, 2_000)
+            assert (member.state, member.instances) == (DumpState.DUMPED, 2_000)
             assert len(member.parts) > 3, "parts are of bounded size"
             for part in member.parts:
                 body = (Path(one.folder) / part.path).read_bytes()

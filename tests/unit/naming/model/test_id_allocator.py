@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.naming.model.numbers import FreeNumbers
+from app.naming.model.id_allocator import IdAllocator
 from app.naming.registry.operations import Beat, DeregisterInstance, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.registry.service_table import COPIED_UNDER_LOCK_MAX
@@ -26,27 +26,27 @@ def searched(ids: list[str | None]) -> int:
 
 @given(st.lists(IDS), st.lists(st.one_of(IDS, st.integers(0, 5), st.just("least"))))
 def test_it_is_always_the_least_one(first: list[str | None], changes: list[str | int | None]) -> None:
-    """A number among the changes takes that one of the ids away; ``least`` gives the least free one to somebody."""
-    ids, numbers = list(first), FreeNumbers(first)
+    """A number among the changes takes that one of the ids away; ``lowest_free`` takes the lowest free one."""
+    ids, allocator = list(first), IdAllocator(first)
     for change in changes:
         if isinstance(change, int):
             if change < len(ids):
-                numbers.give(ids.pop(change))
+                allocator.give(ids.pop(change))
         else:
-            one = str(numbers.least()) if change == "least" else change
-            numbers.take(one)
+            one = str(allocator.lowest_free()) if change == "least" else change
+            allocator.take(one)
             ids.append(one)
-        assert numbers.least() == searched(ids)
+        assert allocator.lowest_free() == searched(ids)
 
 
 def test_what_is_remembered_does_not_grow_with_those_who_come_and_go() -> None:
-    numbers = FreeNumbers(["0", "1", "2"])
+    allocator = IdAllocator(["0", "1", "2"])
     for _ in range(100):
-        numbers.take(str(numbers.least()))
-        numbers.give("1")
-        numbers.take(str(numbers.least()))
-        numbers.give("3")
-    assert len(numbers._freed) <= 2
+        allocator.take(str(allocator.lowest_free()))
+        allocator.give("1")
+        allocator.take(str(allocator.lowest_free()))
+        allocator.give("3")
+    assert len(allocator._freed) <= 2
 
 
 class Named:
@@ -93,8 +93,8 @@ def test_a_number_is_free_when_who_had_it_changed_and_went() -> None:
 def test_a_received_list_is_counted_anew() -> None:
     named = Named(COPIED_UNDER_LOCK_MAX + 5)
     [datum] = named.registry.datums([one.key for one in named.registry.services()])
-    for key in list(datum.value.held)[1:]:
-        del datum.value.held[key]
+    for key in list(datum.value.stored)[1:]:
+        del datum.value.stored[key]
     named.registry.apply(datum, datum.version, 0)
     named.register(201)
     assert named.ids()[1:] == ["0"]

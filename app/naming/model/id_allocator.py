@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 DIGITS_MAX = 18
 
 
-class FreeNumbers:
+class IdAllocator:
     """Knows the ids of a service's instances. What it costs to ask does not grow with them."""
 
     __slots__ = ("_freed", "_next", "_taken")
@@ -20,7 +20,7 @@ class FreeNumbers:
         for one in ids:
             self.take(one)
 
-    def least(self) -> int:
+    def lowest_free(self) -> int:
         """The least number that is nobody's id."""
         while self._freed:
             if str(self._freed[0]) not in self._taken:

@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from distro.monitor import DistroRecord
+from distro.monitor import DistroStats
 from distro.protocol import DistroProtocol
 from distro.receive import Notices
 from distro.types import DistroKey
@@ -15,7 +15,7 @@ LOG = logging.getLogger(__name__)
 Event = Callable[[DistroProtocol, int], None]
 
 
-class Lane:
+class PeerWorker:
     """A thread with an owner and an end: runs what is put, in order, one at a time."""
 
     def __init__(self, name: str) -> None:
@@ -44,12 +44,12 @@ class Lane:
         return not self._thread.is_alive()
 
 
-class Inbox(Notices):
+class Mailbox(Notices):
     """Events on their way to the protocol's thread. Bounded; keys that wait already are merged."""
 
-    def __init__(self, events_max: int, record: DistroRecord) -> None:
+    def __init__(self, events_max: int, stats: DistroStats) -> None:
         self._events_max = events_max
-        self._record = record
+        self._stats = stats
         self._condition = threading.Condition()
         self._sync: dict[DistroKey, None] = {}
         self._events: deque[Event] = deque()
@@ -60,7 +60,7 @@ class Inbox(Notices):
     def sync(self, key: DistroKey) -> None:
         with self._condition:
             if len(self._sync) >= self._events_max:
-                self._record.inbox_dropped += 1
+                self._stats.inbox_dropped += 1
                 return
             self._sync[key] = None
             if not self._patient:
@@ -76,7 +76,7 @@ class Inbox(Notices):
         """Queue an event; an ``urgent`` one, such as the end of a call, is never dropped: calls bound their number."""
         with self._condition:
             if not urgent and len(self._events) >= self._events_max:
-                self._record.inbox_dropped += 1
+                self._stats.inbox_dropped += 1
                 return
             self._events.append(event)
             self._condition.notify()

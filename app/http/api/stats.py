@@ -11,7 +11,7 @@ LAGS_KEPT = 1_200
 
 
 @dataclass(slots=True)
-class HttpRecord:
+class HttpStats:
     """Counters since the start, and what is now. Written by the loop's thread."""
 
     connections: int = 0
@@ -35,7 +35,7 @@ class HttpRecord:
 
 
 @dataclass(slots=True)
-class ForwardRecord:
+class ForwardStats:
     """What happened since the start. Written by several threads without a lock: for people, an odd one may be lost."""
 
     forward_answered: int = 0
@@ -53,8 +53,8 @@ class ForwardRecord:
 class LagMeter:
     """Watches how late a loop calls what is due."""
 
-    def __init__(self, record: HttpRecord) -> None:
-        self._record = record
+    def __init__(self, stats: HttpStats) -> None:
+        self._stats = stats
         self._lags_ms: deque[float] = deque(maxlen=LAGS_KEPT)
 
     def next_s(self, expected_s: float, now_s: float) -> float:
@@ -63,11 +63,11 @@ class LagMeter:
         lags = self._lags_ms
         leaves_ms = lags[0] if len(lags) == lags.maxlen else -1.0
         lags.append(lag_ms)
-        record = self._record
-        if lag_ms >= record.loop_lag_max_ms:
-            record.loop_lag_max_ms = lag_ms
-        elif leaves_ms >= record.loop_lag_max_ms:
-            record.loop_lag_max_ms = max(lags)
+        stats = self._stats
+        if lag_ms >= stats.loop_lag_max_ms:
+            stats.loop_lag_max_ms = lag_ms
+        elif leaves_ms >= stats.loop_lag_max_ms:
+            stats.loop_lag_max_ms = max(lags)
         if lag_ms > LAG_LATE_MS:
-            record.loop_late += 1
+            stats.loop_late += 1
         return now_s + LAG_EVERY_S

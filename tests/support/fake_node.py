@@ -7,12 +7,12 @@ from typing import Any
 
 from app.config.settings import Settings, read_settings
 from app.http.api.beats import BeatCollector
-from app.http.api.call import Answer, Call, Forward, Loader, LoopDoor, Reply
+from app.http.api.call import Answer, Call, Forward, Loader, LoopFrontend, Reply
 from app.http.api.dump_lines import Dumps
-from app.http.api.record import ForwardRecord, HttpRecord
+from app.http.api.stats import ForwardStats, HttpStats
 from app.naming.clients.clients import Clients
 from app.naming.model.events import Event
-from app.naming.push.board import PushRecord, Subscriber
+from app.naming.push.board import Subscriber, UdpPushStats
 from app.naming.records.durable_service import DurableService
 from app.naming.records.projection import Projection
 from app.naming.records.records import Records
@@ -157,7 +157,7 @@ class StubForwarder:
     tags: list[str] = field(default_factory=list)
     durable: list[tuple[str, ...]] = field(default_factory=list)
     reply: Reply = field(default_factory=lambda: Reply(200, b"from the owner"))
-    record: ForwardRecord = field(default_factory=ForwardRecord)
+    stats: ForwardStats = field(default_factory=ForwardStats)
 
     def forward(self, call: Call, to: Forward, run: Callable[[], Answer]) -> Reply:
         self.tags.append(to.tag)
@@ -170,7 +170,7 @@ class StubPush:
     """Remembers who subscribed."""
 
     known: list[Subscriber] = field(default_factory=list)
-    record: PushRecord = field(default_factory=PushRecord)
+    stats: UdpPushStats = field(default_factory=UdpPushStats)
 
     def subscribe(self, subscriber: Subscriber) -> None:
         self.known.append(subscriber)
@@ -178,12 +178,12 @@ class StubPush:
     def subscribers(self, namespace: str) -> list[Subscriber]:
         return [one for one in self.known if one.namespace == namespace]
 
-    def state(self, *, reset: bool) -> tuple[PushRecord, list[tuple[Subscriber, int, int]]]:
-        return self.record, []
+    def state(self, *, reset: bool) -> tuple[UdpPushStats, list[tuple[Subscriber, int, int]]]:
+        return self.stats, []
 
 
 @dataclass
-class Door:
+class FakeNode:
     """Everything that endpoints may use."""
 
     settings: Settings = field(default_factory=make_settings)
@@ -192,9 +192,9 @@ class Door:
     forwarder: StubForwarder = field(default_factory=StubForwarder)
     push: StubPush = field(default_factory=StubPush)
     dumps: Dumps = field(default_factory=Dumps)
-    http: HttpRecord = field(default_factory=HttpRecord)
+    http: HttpStats = field(default_factory=HttpStats)
     beats: BeatCollector = field(default_factory=BeatCollector)
-    loop_doors: tuple[LoopDoor, ...] = ()
+    loop_frontends: tuple[LoopFrontend, ...] = ()
     loader: Loader | None = None
     events: list[Event] = field(default_factory=list)
     now_ms: int = 1_000_000

@@ -2,15 +2,15 @@
 
 import pytest
 
-from app.http.api.record import LAG_EVERY_S, LAGS_KEPT, HttpRecord, LagMeter
+from app.http.api.stats import LAG_EVERY_S, LAGS_KEPT, HttpStats, LagMeter
 
 
 class Loop:
     """Calls the meter when it is due, and as late as the test says."""
 
     def __init__(self) -> None:
-        self.record = HttpRecord()
-        self._meter = LagMeter(self.record)
+        self.stats = HttpStats()
+        self._meter = LagMeter(self.stats)
         self._due_s = 1_000.0
 
     def late(self, ms: float, times: int = 1) -> float:
@@ -18,7 +18,7 @@ class Loop:
             now_s = self._due_s + ms / 1_000
             self._due_s = self._meter.next_s(self._due_s, now_s)
             assert self._due_s == now_s + LAG_EVERY_S
-        return self.record.loop_lag_max_ms
+        return self.stats.loop_lag_max_ms
 
 
 def test_the_most_of_the_last_minute() -> None:
@@ -48,5 +48,5 @@ def test_what_is_too_late_is_counted() -> None:
     loop = Loop()
     for ms in (19, 21, 500, 0):
         loop.late(ms)
-    assert loop.record.loop_late == 2
-    assert loop.record.as_dict()["loop_lag_max_ms"] == 500
+    assert loop.stats.loop_late == 2
+    assert loop.stats.as_dict()["loop_lag_max_ms"] == 500

@@ -8,7 +8,7 @@ from itertools import chain
 from app.config.settings import RpcSettings
 from app.naming.model.events import InstancesChanged, ServiceChanged, ServiceSubscribed
 from app.naming.model.keys import parse_datum_key
-from app.process.open_files import connections_max, doors
+from app.process.open_files import connections_max, frontends
 from app.rpc.members.handlers import MemberHandlers
 from app.rpc.sdk.loader import Loader
 from app.rpc.sdk.naming import NamingHandlers
@@ -30,7 +30,7 @@ HEADROOM_BYTES = 4_096
 """Of a message, for what goes around the JSON of a service."""
 
 
-class RpcDoor:
+class GrpcFrontend:
     """The gRPC side of a node. Made before the loop runs; ``start``, ``leave`` and ``stop`` are called on it."""
 
     def __init__(self, services: RpcServices, settings: RpcSettings, subscribe: Subscribe) -> None:
@@ -45,7 +45,7 @@ class RpcDoor:
             services.clients,
             lambda: self.limits.rule,
             now_ms,
-            connections_max(doors(services.settings)),
+            connections_max(frontends(services.settings)),
         )
         self._infos = ServiceInfos(
             services.naming,
@@ -59,7 +59,7 @@ class RpcDoor:
         self.dispatcher.on_answer = self._pusher.answered
         self.dispatcher.on_gone = self._pusher.forget
         self._naming = NamingHandlers(services, self.board, self._infos)
-        self._members = MemberHandlers(services.client_door, services.cluster)
+        self._members = MemberHandlers(services.client_receiver, services.cluster)
         self._links = services.links
         routes = chain(self._naming.routes().items(), self._members.routes().items(), self.loader.routes().items())
         for request_type, route in routes:
@@ -69,7 +69,7 @@ class RpcDoor:
         subscribe(ServiceSubscribed, lambda event: self._pusher.subscribed(event.key, event.client_id))
         host = services.settings.host
         self._servers = [
-            RpcServer(host, port, on_cluster_port, self.connections, self.dispatcher, self._pusher.take_owed)
+            RpcServer(host, port, on_cluster_port, self.connections, self.dispatcher, self._pusher.take_pending)
             for port, on_cluster_port in ((settings.sdk, False), (settings.cluster, True))
         ]
         self._now_ms = now_ms
@@ -81,7 +81,7 @@ class RpcDoor:
 
     def counters(self) -> dict[str, int]:
         """Connections now, and what became of pushes since the start. From any thread."""
-        pushes = {f"rpc_pushes_{name}": count for name, count in asdict(self.board.record).items()}
+        pushes = {f"rpc_pushes_{name}": count for name, count in asdict(self.board.stats).items()}
         return {"rpc_connections": len(self.connections), "rpc_sdk_connections": self.connections.sdk_count, **pushes}
 
     async def start(self) -> None:

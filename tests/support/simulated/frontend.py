@@ -47,7 +47,7 @@ class Write:
     revision: int
 
 
-class ClientDoor:
+class ClientReceiver:
     """Takes clients' writes at one member."""
 
     def __init__(self, member: SimMember) -> None:
@@ -91,7 +91,7 @@ class ClientDoor:
                 reply(Outcome.DELIVERED, Answered.UNAVAILABLE)
 
         member.world.network.call(
-            member, owner, lambda peer, answer: peer.client_door.take_forwarded(write, answer), left_ms, end
+            member, owner, lambda peer, answer: peer.client_receiver.take_forwarded(write, answer), left_ms, end
         )
 
     def _execute(self, write: Write) -> Answered:
