@@ -141,8 +141,8 @@ def test_members_that_disagree_do_not_claim_in_a_circle(seed: int) -> None:
     disagree(world)
     span_ms = 30_000
     world.run(span_ms)
-    claims = sum(member.record.claims for member in world.members.values())
-    sends = sum(member.record.sync_keys + member.record.query_keys for member in world.members.values())
+    claims = sum(member.stats.claims for member in world.members.values())
+    sends = sum(member.stats.sync_keys + member.stats.query_keys for member in world.members.values())
     rounds = span_ms // world.config.claim_interval_ms
     assert claims <= 2 * 12 * rounds
     assert sends <= 3 * (claims + 100)
@@ -181,7 +181,7 @@ def test_a_key_that_all_forgot_begins_above_its_old_versions(seed: int) -> None:
     world.heal()
     world.checker.watch(settle_ms(world.config) + DELETE_TIMEOUT_MS)
     world.checker.check_quiet()
-    assert sum(member.record.forgotten for member in world.members.values()) > 0
+    assert sum(member.stats.forgotten for member in world.members.values()) > 0
 
 
 @pytest.mark.parametrize("seed", SEEDS)

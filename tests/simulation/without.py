@@ -51,15 +51,15 @@ class NoVersions(NoVerify):
 
 class ManyInFlightProtocol(NoVerifyProtocol):
     def tick(self, now_ms: int) -> tuple[list[Action], int]:
-        for lane in self._lanes.values():
-            lane.busy = False
+        for queue in self._queues.values():
+            queue.busy = False
         return super().tick(now_ms)
 
 
 class ManyInFlight(NoVersions):
     """A send does not wait for the one before it, and the last arrival wins."""
 
-    parallel_lanes = True
+    parallel_calls = True
     protocol_class = ManyInFlightProtocol
 
 

@@ -118,7 +118,7 @@ class StubReplication:
 
     taken: list[tuple[str, bytes]] = field(default_factory=list)
     answer: bytes = b"ok"
-    held: tuple[list[bytes], bool] = field(default_factory=lambda: ([b"{}"], False))
+    stored: tuple[list[bytes], bool] = field(default_factory=lambda: ([b"{}"], False))
     asked: list[list[str] | None] = field(default_factory=list)
     refreshed: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     failure: Exception | None = None
@@ -140,7 +140,7 @@ class StubReplication:
         self.asked.append(keys)
         if self.failure:
             raise self.failure
-        parts, zipped = self.held
+        parts, zipped = self.stored
         return iter(parts), zipped
 
     def _take(self, sender: str, body: bytes) -> bytes:

@@ -119,7 +119,7 @@ class SimMember:
     protocol_class: type[DistroProtocol] = DistroProtocol
     receiver_class: type[DistroReceiver] = DistroReceiver
     beat_check_class: type[BeatCheck] = BeatCheck
-    parallel_lanes = False
+    parallel_calls = False
     """Calls to one peer do not wait for each other."""
 
     def __init__(self, world: World, address: str, config: DistroConfig, wall_skew_ms: int) -> None:
@@ -153,7 +153,7 @@ class SimMember:
         self._waiting.clear()
         self._turn_at_ms: int | None = None
         self._turn_number = 0
-        self._lanes: dict[tuple[str, bool], deque[Action]] = {}
+        self._calls: dict[tuple[str, bool], deque[Action]] = {}
         self.clock = MemberClock(self.world, self.world.between(1, RUNS_OF_A_CLOCK_MS), self._wall_skew_ms)
         self.writer = f"{self.address}~{self.run}"
         self._build()
@@ -338,17 +338,17 @@ class SimMember:
         self._turn_by(self.world.now_ms + max(next_ms - now_ms, 0))
 
     def _put(self, action: Action) -> None:
-        """One lane a peer for data and one for reports, each with one call at a time."""
-        lane = self._lanes.setdefault((action.peer, isinstance(action, Report)), deque())
-        lane.append(action)
-        if len(lane) == 1 or self.parallel_lanes:
-            self.agent.execute(action, lambda: self._next(lane, action))
+        """One queue of calls a peer for data and one for reports, each with one call at a time."""
+        calls = self._calls.setdefault((action.peer, isinstance(action, Report)), deque())
+        calls.append(action)
+        if len(calls) == 1 or self.parallel_calls:
+            self.agent.execute(action, lambda: self._next(calls, action))
 
-    def _next(self, lane: deque[Action], ended: Action) -> None:
-        lane.remove(ended)
-        if lane and not self.parallel_lanes:
-            action = lane[0]
-            self.agent.execute(action, lambda: self._next(lane, action))
+    def _next(self, calls: deque[Action], ended: Action) -> None:
+        calls.remove(ended)
+        if calls and not self.parallel_calls:
+            action = calls[0]
+            self.agent.execute(action, lambda: self._next(calls, action))
 
 
 class PeerNames:

@@ -308,9 +308,9 @@ def test_connections_to_members_that_left_are_closed(cluster: StubCluster, forwa
         forwarder.forward(call(), TO, not_here)
         own(cluster, second)
         forwarder.forward(call(), TO, not_here)
-        assert list(forwarder._lanes) == [second.address]
+        assert list(forwarder._pools) == [second.address]
         forwarder.close()
-        assert forwarder._lanes == {}
+        assert forwarder._pools == {}
         assert forwarder.forward(call(), TO, not_here).status == 200, "what comes late is still served"
         forwarder.close()
 

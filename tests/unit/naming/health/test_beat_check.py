@@ -104,7 +104,7 @@ def test_without_expiry_nobody_goes() -> None:
     assert judge.client_version() == ["unhealthy"]
 
 
-@pytest.mark.parametrize("lacking", ["may_judge", "responsible"])
+@pytest.mark.parametrize("lacking", ["may_check", "responsible"])
 def test_only_who_may_judges(judge: Judge, lacking: str) -> None:
     judge.register()
     setattr(judge, lacking, False)

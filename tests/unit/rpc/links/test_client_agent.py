@@ -30,7 +30,7 @@ class SlowLinks:
     def __init__(self) -> None:
         self.left = len(KEYS)
         self.strange: set[str] = set()
-        self.request: list[str] = []
+        self.requests: list[str] = []
         self.results: list[Result] = []
 
     def is_running(self, peer: str) -> bool:
@@ -45,7 +45,7 @@ class SlowLinks:
         self.left -= 1
         client_id, revision = decode_verify(decode_request(Fields(orjson.loads(body))).content)
         assert revision == 7
-        self.request.append(client_key(client_id))
+        self.requests.append(client_key(client_id))
         answer = failure("") if client_key(client_id) in self.strange else success()
         return wire.decode(wire.encode(RESPONSE, orjson.dumps(answer)))
 
@@ -75,7 +75,7 @@ def agent(links: SlowLinks) -> ClientAgent:
 
 def verify(agent: ClientAgent, links: SlowLinks, answered: int) -> Result:
     links.left = answered
-    links.request.clear()
+    links.requests.clear()
     agent.start_verify(PEER, STAND, 50 if answered < len(KEYS) else 5_000, links.results.append)
     return links.results.pop()
 
@@ -85,7 +85,7 @@ def test_what_the_peer_does_not_hold_so_is_wanted(agent: ClientAgent, links: Slo
     result = verify(agent, links, len(KEYS))
     assert isinstance(result, Received)
     assert set(result.wanted) == links.strange
-    assert set(links.request) == set(KEYS)
+    assert set(links.requests) == set(KEYS)
 
 
 def test_clients_that_a_round_had_no_time_for_come_first_in_the_next(agent: ClientAgent, links: SlowLinks) -> None:
@@ -93,15 +93,15 @@ def test_clients_that_a_round_had_no_time_for_come_first_in_the_next(agent: Clie
     seen = set[str]()
     for _ in range(2):
         verify(agent, links, part)
-        seen |= set(links.request)
+        seen |= set(links.requests)
     assert seen == set(KEYS)
     verify(agent, links, len(KEYS))
-    assert set(links.request) == set(KEYS)
+    assert set(links.requests) == set(KEYS)
 
 
 def test_without_clients_there_is_no_call(agent: ClientAgent, links: SlowLinks) -> None:
     agent.start_verify(PEER, {client_key("gone#true"): ""}, 50, links.results.append)
-    assert (links.results, links.request) == ([Received()], [])
+    assert (links.results, links.requests) == ([Received()], [])
 
 
 def test_a_round_that_nobody_answers_failed(agent: ClientAgent, links: SlowLinks) -> None:
