@@ -6,7 +6,7 @@ from typing import Any
 from app.http.api.answers import json_array_reply, json_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.input.name_pattern import literal_pattern
-from app.http.input.schemas import CatalogInstancesSchema, CatalogServicesSchema, ServiceSchema, load, parameter_values
+from app.http.input.schemas import CatalogInstancesSchema, CatalogServicesSchema, ServiceSchema, load_parameters
 from app.naming.model.keys import GROUP_SPLITTER, group_of, short_name_of
 from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG, DEFAULT_PORT
 from app.naming.model.model import Instance, ServiceView
@@ -23,7 +23,7 @@ FIRST_CHECK_MS = 2_000
 @route("GET", "/v1/ns/catalog/service")
 def service_detail(call: Call, services: Services) -> Answer:
     """A service and its clusters. Shape: service, clusters."""
-    values = load(_SERVICE, parameter_values(call.parameters))
+    values = load_parameters(_SERVICE, call.parameters)
     view = services.naming.service_view(values["namespace"], values["service"])
     if view is None:
         raise NotFound(f"service {values['service']} is not found!")
@@ -57,7 +57,7 @@ def _cluster(view: ServiceView, name: str) -> dict[str, Any]:
 @route("GET", "/v1/ns/catalog/instances")
 def instance_list(call: Call, services: Services) -> Answer:
     """One page of a cluster's instances, disabled ones too, with their true health. Shape: list, count (of all)."""
-    values = load(_INSTANCES, parameter_values(call.parameters))
+    values = load_parameters(_INSTANCES, call.parameters)
     namespace, service, cluster, size = values["namespace"], values["service"], values["cluster"], values["size"]
     view = services.naming.service_view(namespace, service)
     if view is None:
@@ -112,7 +112,7 @@ def service_list(call: Call, services: Services) -> Answer:
 
     Shape: serviceList, count (of all pages); with instances an array. Source: Nacos 1.4.1 CatalogController.listDetail.
     """
-    values = load(_SERVICES, parameter_values(call.parameters))
+    values = load_parameters(_SERVICES, call.parameters)
     found = _filtered(services, values)
     if values["with_instances"]:
         # Pages count from 0 here, as in Nacos 1.4.
@@ -194,7 +194,7 @@ def check_times(call: Call, services: Services) -> Answer:
 
     That is kept only where they are made, and not shown: each cluster has the values of one before its first check.
     """
-    values = load(_SERVICE, parameter_values(call.parameters))
+    values = load_parameters(_SERVICE, call.parameters)
     view = services.naming.service_view(values["namespace"], values["service"])
     if view is None:
         raise InvalidParam("request service doesn't exist")

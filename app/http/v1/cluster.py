@@ -6,7 +6,7 @@ import orjson
 
 from app.http.api.answers import json_reply, require_member
 from app.http.api.call import Answer, Call, Reply, Services, route
-from app.http.input.schemas import LookupSchema, MemberSchema, NodesSchema, load, parameter_values
+from app.http.input.schemas import LookupSchema, MemberSchema, NodesSchema, load, load_parameters
 from app.naming.model.nacos_errors import InvalidParam
 from distro.types import MemberState
 
@@ -41,7 +41,7 @@ def report(call: Call, services: Services) -> Answer:
 @route("GET", "/v1/core/cluster/nodes")
 def nodes(call: Call, services: Services) -> Answer:
     """All members, or those whose address begins with ``keyword``."""
-    keyword = load(_NODES, parameter_values(call.parameters))["keyword"]
+    keyword = load_parameters(_NODES, call.parameters)["keyword"]
     members = [one for one in services.cluster.members() if one.address.startswith(keyword)]
     return _rest_result([services.cluster.member_json(one) for one in members])
 
@@ -72,7 +72,7 @@ def health(call: Call, services: Services) -> Answer:
 @route("POST", "/v1/core/cluster/switch/lookup")
 def switch_lookup(call: Call, services: Services) -> Answer:
     """Change where the list of members comes from. Here that is a setting, and nothing changes."""
-    kind = load(_LOOKUP, dict(call.parameters.items()))["type"]
+    kind = load_parameters(_LOOKUP, call.parameters)["type"]
     if kind not in LOOKUPS:
         return _refused(500, f"The addressing mode exists : {kind}, just support : [[{', '.join(LOOKUPS)}]]")
     if kind != "file":

@@ -10,7 +10,7 @@ from app.http.api.agents import is_peer
 from app.http.api.answers import not_serving, require_member
 from app.http.api.beats import take_batch
 from app.http.api.call import BYTES, DECLINE, JSON, OK, TEXT, Answer, Call, Reply, Services, route
-from app.http.input.schemas import KeysSchema, SourceSchema, load, parameter_values
+from app.http.input.schemas import KeysSchema, SourceSchema, load, load_parameters
 from app.naming.model.keys import CLIENT_KEY_PREFIX, EPHEMERAL_PREFIX, parse_datum_key
 from app.naming.model.nacos_errors import InvalidParam
 from distro.codec import GZIP_MAGIC, gunzip_if_gzip
@@ -59,7 +59,7 @@ def put_checksum(call: Call, services: Services) -> Answer:
     is_small = len(call.body) <= SMALL_BYTES and services.naming.service_count() <= SMALL_SERVICES
     if call.on_loop and not (is_small and not _type(call)):
         return DECLINE
-    source = load(_SOURCE, parameter_values(call.parameters))["source"]
+    source = load_parameters(_SOURCE, call.parameters)["source"]
     return _received(services.replication.verify(call.body, source, call.headers, call.remote_ip, _type(call)))
 
 

@@ -2,7 +2,7 @@
 
 from app.http.api.answers import durable_elsewhere, elsewhere, json_reply
 from app.http.api.call import OK, Answer, Call, Services, route
-from app.http.input.schemas import ClusterConfigSchema, ClusterNameSchema, HealthSchema, load, parameter_values
+from app.http.input.schemas import ClusterConfigSchema, ClusterNameSchema, HealthSchema, load_parameters
 from app.http.input.values import lenient_bool
 from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG, ClusterConfig, HealthChecker, health_checker
 from app.naming.model.model import ServiceView
@@ -18,14 +18,13 @@ def update_cluster(call: Call, services: Services) -> Answer:
 
     A MYSQL checker is kept and shown, as clients expect it, but nothing is checked by it: health stays as it is.
     """
-    values = parameter_values(call.parameters)
-    names = load(_CLUSTER, values)
+    names = load_parameters(_CLUSTER, call.parameters)
     namespace, service, cluster = names["namespace"], names["service"], names["cluster"]
     if other := durable_elsewhere(call, services, service_meta_key(namespace, service)):
         return other
     if services.naming.service_view(namespace, service) is None:
         raise InvalidParam(f"service not found:{service}")
-    config = load(_CONFIG, values)
+    config = load_parameters(_CONFIG, call.parameters)
     services.durable.update_cluster(
         namespace,
         service,
@@ -40,7 +39,7 @@ def update_cluster(call: Call, services: Services) -> Answer:
 @route("PUT", "/v1/ns/health", "/v1/ns/health/instance")
 def set_health(call: Call, services: Services) -> Answer:
     """Set an instance's health where no checker does; an unknown instance is no error."""
-    values = load(_HEALTH, parameter_values(call.parameters))
+    values = load_parameters(_HEALTH, call.parameters)
     namespace, service, cluster = values["namespace"], values["service"], values["cluster"]
     word = values["healthy"] or values["valid"]
     if not word:

@@ -8,7 +8,7 @@ from app.http.api.answers import json_reply, require_member, text_reply
 from app.http.api.call import OK, Answer, Call, Services, route
 from app.http.forward.peers import ask_member
 from app.http.input import json_text
-from app.http.input.schemas import StatusesSchema, load
+from app.http.input.schemas import StatusesSchema, load_parameters
 from app.naming.model.keys import DEFAULT_NAMESPACE, NAMESPACE_SPLITTER, check_service_format
 from app.naming.model.nacos_errors import InvalidParam, NotFound
 from app.naming.wire.service_info import checksum
@@ -24,7 +24,7 @@ _CLOCK = SystemClock()
 @route("GET", "/v1/ns/instance/statuses", "/v1/ns/api/statuses")
 def statuses(call: Call, services: Services) -> Answer:
     """The health of a service's instances. Shape: ``{"ips": ["ip:port_true", ...]}``."""
-    key = load(_STATUSES, dict(call.parameters.items()))["key"]
+    key = load_parameters(_STATUSES, call.parameters)["key"]
     namespace, splitter, rest = key.partition(NAMESPACE_SPLITTER)
     service = rest.partition(NAMESPACE_SPLITTER)[0] if splitter else key
     check_service_format(service)

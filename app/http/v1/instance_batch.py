@@ -8,7 +8,7 @@ from app.http.api.answers import durable_elsewhere, elsewhere, json_reply
 from app.http.api.call import Answer, Call, Reply, Services, route
 from app.http.input import json_text
 from app.http.input.metadata import check_metadata_size
-from app.http.input.schemas import MetadataBatchSchema, load, parameter_values
+from app.http.input.schemas import MetadataBatchSchema, load_parameters
 from app.http.input.values import java_int, lenient_bool
 from app.naming.model.keys import DEFAULT_CLUSTER
 from app.naming.model.model import Instance
@@ -38,7 +38,7 @@ def _change(call: Call, services: Services, *, removes: bool) -> Answer:
 
     Source: Nacos 1.4.1 InstanceController.batchUpdateInstanceMetadata, ServiceManager.updateMetadata.
     """
-    values = load(_BATCH, parameter_values(call.parameters))
+    values = load_parameters(_BATCH, call.parameters)
     namespace, service, metadata = values["namespace"], values["service"], values["metadata"]
     targets = _targets(services, namespace, service, values["kind"], values["instances"])
     persistent = [one.key for one in targets if not one.ephemeral]

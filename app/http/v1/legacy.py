@@ -4,7 +4,7 @@ from app.http.api.agents import ClientType, parse_agent
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.input.params import parse_beat, parse_list
-from app.http.input.schemas import AllNamesSchema, load
+from app.http.input.schemas import AllNamesSchema, load_parameters
 from app.http.v1.instance import answer_beat, answer_list
 from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, GROUP_SPLITTER, short_name_of
 from app.naming.model.nacos_errors import InvalidParam
@@ -42,7 +42,7 @@ def client_beat(call: Call, services: Services) -> Answer:
 @route("GET", "/v1/ns/api/allDomNames")
 def all_names(call: Call, services: Services) -> Answer:
     """Names without group, by namespace. Shape: count (of namespaces), doms."""
-    only_ours = load(_ALL_NAMES, dict(call.parameters.items()))["responsible_only"]
+    only_ours = load_parameters(_ALL_NAMES, call.parameters)["responsible_only"]
     naming, cluster = services.naming, services.cluster
     names = {
         namespace: sorted(

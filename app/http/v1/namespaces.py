@@ -10,7 +10,7 @@ from app.http.input.schemas import (
     NamespaceQuerySchema,
     NamespaceRemoveSchema,
     NamespaceUpdateSchema,
-    load,
+    load_parameters,
 )
 from app.http.input.values import TRIMMED
 from app.naming.model.keys import DEFAULT_NAMESPACE
@@ -42,7 +42,7 @@ def _shown(one: Namespace) -> dict[str, Any]:
 @route("GET", PATH)
 def query_namespaces(call: Call, services: Services) -> Answer:
     """All namespaces, the public one first; with ``show=all`` one of them in full; or whether an id is taken."""
-    values = load(_QUERY, dict(call.parameters.items()))
+    values = load_parameters(_QUERY, call.parameters)
     if values["check_exists"] == "true":
         return json_reply(any(one.id == values["custom"] for one in services.durable.namespaces()))
     if values["show"] == "all":
@@ -56,7 +56,7 @@ def query_namespaces(call: Call, services: Services) -> Answer:
 @route("POST", PATH)
 def create_namespace(call: Call, services: Services) -> Answer:
     """Make a namespace, of an id of its own when none is given. Shape: false when the id is taken or not allowed."""
-    values = load(_CREATE, dict(call.parameters.items()))
+    values = load_parameters(_CREATE, call.parameters)
     name = values["id"].strip(TRIMMED) or _own_id(services)
     if other := durable_elsewhere(call, services, namespace_key(name)):
         return other
@@ -75,7 +75,7 @@ def _own_id(services: Services) -> str:
 @route("PUT", PATH)
 def update_namespace(call: Call, services: Services) -> Answer:
     """Rename a namespace. Shape: always true, as in Nacos, for an unknown one too."""
-    values = load(_UPDATE, dict(call.parameters.items()))
+    values = load_parameters(_UPDATE, call.parameters)
     if not values["id"]:
         raise InvalidParam("Parameter 'namespace' is illegal: the public namespace keeps its name")
     if other := durable_elsewhere(call, services, namespace_key(values["id"])):
@@ -87,7 +87,7 @@ def update_namespace(call: Call, services: Services) -> Answer:
 @route("DELETE", PATH)
 def remove_namespace(call: Call, services: Services) -> Answer:
     """Forget a namespace; what is in it stays. Shape: always true, as in Nacos, for an unknown one too."""
-    name = load(_REMOVE, dict(call.parameters.items()))["id"]
+    name = load_parameters(_REMOVE, call.parameters)["id"]
     if not name:
         return json_reply(True)
     if other := durable_elsewhere(call, services, namespace_key(name)):

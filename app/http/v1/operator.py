@@ -14,7 +14,7 @@ from app.http.input.schemas import (
     ServerStatusSchema,
     ServiceSchema,
     load,
-    parameter_values,
+    load_parameters,
 )
 from app.naming.model.nacos_errors import InvalidParam
 from distro.types import MemberState
@@ -71,7 +71,7 @@ def metrics(call: Call, services: Services) -> Answer:
 @route("GET", *_paths("servers"))
 def servers(call: Call, services: Services) -> Answer:
     """All members as this node sees them, or only those that are UP."""
-    only_up = load(_SERVERS, parameter_values(call.parameters))["healthy"]
+    only_up = load_parameters(_SERVERS, call.parameters)["healthy"]
     members = [one for one in services.cluster.members() if not only_up or one.state is MemberState.UP]
     return json_reply({"servers": [services.cluster.member_json(one) for one in members]})
 
@@ -79,7 +79,7 @@ def servers(call: Call, services: Services) -> Answer:
 @route("GET", *_paths("distro/server"))
 def responsible_server(call: Call, services: Services) -> Answer:
     """Which member is responsible for a service."""
-    values = load(_SERVICE, parameter_values(call.parameters))
+    values = load_parameters(_SERVICE, call.parameters)
     if services.naming.service_view(values["namespace"], values["service"]) is None:
         raise InvalidParam("service not found")
     return json_reply({"responsibleServer": services.cluster.map_srv(values["service"])})
@@ -88,7 +88,7 @@ def responsible_server(call: Call, services: Services) -> Answer:
 @route("GET", *_paths("distro/status"))
 def distro_status(call: Call, services: Services) -> Answer:
     """All members once more; nothing for any action but ``view``."""
-    if load(_DISTRO_STATUS, dict(call.parameters.items()))["action"] != "view":
+    if load_parameters(_DISTRO_STATUS, call.parameters)["action"] != "view":
         return json_reply({})
     return json_reply({"status": [services.cluster.member_json(one) for one in services.cluster.members()]})
 
@@ -99,7 +99,7 @@ def receive_server_status(call: Call, services: Services) -> Answer:
 
     Shape: lines ``site#ip:port#ms#weight``. Source: Nacos 1.4.1 ServerListManager.onReceiveServerStatus.
     """
-    text = load(_SERVER_STATUS, dict(call.parameters.items()))["status"]
+    text = load_parameters(_SERVER_STATUS, call.parameters)["status"]
     known = {one.address for one in services.cluster.members()}
     for line in text.split(STATUS_LINE):
         parts = line.split("#")
@@ -118,7 +118,7 @@ def cluster_state(call: Call, services: Services) -> Answer:
 @route("PUT", *_paths("log"))
 def set_log_level(call: Call, services: Services) -> Answer:
     """Set how much this node logs, until its restart; a log that is not known changes nothing."""
-    values = load(_LOG_LEVEL, dict(call.parameters.items()))
+    values = load_parameters(_LOG_LEVEL, call.parameters)
     _set_level(values["name"], values["level"])
     return OK
 

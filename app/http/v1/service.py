@@ -13,8 +13,7 @@ from app.http.input.schemas import (
     ServiceSchema,
     ServiceSelectorSchema,
     ServiceUpdateSchema,
-    load,
-    parameter_values,
+    load_parameters,
 )
 from app.http.input.values import check_printable
 from app.naming.model.keys import check_service_format, group_of, short_name_of
@@ -33,8 +32,7 @@ _LIST, _NAMES = ServiceListSchema(), ServiceNamesSchema()
 @route("POST", "/v1/ns/service")
 def create_service(call: Call, services: Services) -> Answer:
     """Create a service that stays without instances."""
-    values = parameter_values(call.parameters)
-    names = load(_SERVICE, values)
+    names = load_parameters(_SERVICE, call.parameters)
     namespace, service = names["namespace"], names["service"]
     check_service_format(service)
     check_printable("namespaceId", namespace)
@@ -42,7 +40,7 @@ def create_service(call: Call, services: Services) -> Answer:
         return other
     if services.naming.service_view(namespace, service) is not None:
         raise InvalidParam(f"specified service already exists, serviceName : {service}")
-    meta = load(_CREATE, values)
+    meta = load_parameters(_CREATE, call.parameters)
     services.durable.create_service(
         namespace, service, ServiceMeta(meta["protect_threshold"], meta["metadata"], meta["selector"])
     )
@@ -52,7 +50,7 @@ def create_service(call: Call, services: Services) -> Answer:
 @route("DELETE", "/v1/ns/service")
 def remove_service(call: Call, services: Services) -> Answer:
     """Remove a service, with its instances."""
-    values = load(_SERVICE, parameter_values(call.parameters))
+    values = load_parameters(_SERVICE, call.parameters)
     namespace, service = values["namespace"], values["service"]
     if other := durable_elsewhere(call, services, *services.durable.keys_of_service(namespace, service)):
         return other
@@ -63,14 +61,13 @@ def remove_service(call: Call, services: Services) -> Answer:
 @route("PUT", "/v1/ns/service")
 def update_service(call: Call, services: Services) -> Answer:
     """Replace a service's threshold, metadata and selector; what is not given becomes the default."""
-    values = parameter_values(call.parameters)
-    names, meta = load(_NEEDED, values), load(_UPDATE, values)
+    names, meta = load_parameters(_NEEDED, call.parameters), load_parameters(_UPDATE, call.parameters)
     namespace, service = names["namespace"], names["service"]
     if other := durable_elsewhere(call, services, service_meta_key(namespace, service)):
         return other
     if services.naming.service_view(namespace, service) is None:
         raise InvalidParam(f"service {service} not found!")
-    selector = load(_SELECTOR, values)["selector"]
+    selector = load_parameters(_SELECTOR, call.parameters)["selector"]
     services.durable.update_service(namespace, service, meta["protect_threshold"], meta["metadata"], selector)
     return OK
 
@@ -78,7 +75,7 @@ def update_service(call: Call, services: Services) -> Answer:
 @route("GET", "/v1/ns/service")
 def query_service(call: Call, services: Services) -> Answer:
     """A service's description. Shape: name, namespaceId, protectThreshold, metadata, selector, groupName, clusters."""
-    values = load(_SERVICE, parameter_values(call.parameters))
+    values = load_parameters(_SERVICE, call.parameters)
     view = services.naming.service_view(values["namespace"], values["service"])
     if view is None:
         raise NotFound(f"service {values['service']} is not found!")
@@ -103,7 +100,7 @@ def query_service(call: Call, services: Services) -> Answer:
 @route("GET", "/v1/ns/service/list")
 def list_services(call: Call, services: Services) -> Answer:
     """One page of the names of a group, or with their groups those of all. Shape: doms, count (of all pages)."""
-    values = load(_LIST, parameter_values(call.parameters))
+    values = load_parameters(_LIST, call.parameters)
     namespace, group, page, size = values["namespace"], values["group"], values["page"], values["size"]
     if size < 0:
         raise InvalidParam("Param 'pageSize' is illegal, it should not be negative.")
@@ -131,7 +128,7 @@ def search_names(call: Call, services: Services) -> Answer:
 
     Source: Nacos 1.4.1 ServiceController.searchService, which fails for a namespace without services.
     """
-    values = load(_NAMES, parameter_values(call.parameters))
+    values = load_parameters(_NAMES, call.parameters)
     namespaces = [values["namespace"]] if values["namespace"] else services.naming.namespaces()
     found = {
         namespace: sorted(
@@ -151,7 +148,7 @@ def search_names(call: Call, services: Services) -> Answer:
 @route("PUT", "/v1/ns/service/checksum")
 def service_checksum(call: Call, services: Services) -> Answer:
     """The digest that members compare a service's health by. Shape: checksum."""
-    values = load(_NEEDED, parameter_values(call.parameters))
+    values = load_parameters(_NEEDED, call.parameters)
     view = services.naming.service_view(values["namespace"], values["service"])
     if view is None:
         raise NotFound(f"serviceName not found: {values['service']}")

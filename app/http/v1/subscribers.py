@@ -7,7 +7,7 @@ from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.forward.peers import ask_member
 from app.http.input.params import ListQuery
-from app.http.input.schemas import PushStateSchema, SubscribersSchema, load, parameter_values
+from app.http.input.schemas import PushStateSchema, SubscribersSchema, load_parameters
 from app.http.input.values import PORT_MAX
 from app.naming.model.keys import group_of, short_name_of
 from app.naming.push.board import Subscriber
@@ -61,7 +61,7 @@ def list_subscribers(call: Call, services: Services) -> Answer:
 
     Shape: subscribers, count. Source: Nacos 1.4.1 ServiceController.subscribers: nothing for a page that there is not.
     """
-    values = load(_SUBSCRIBERS, parameter_values(call.parameters))
+    values = load_parameters(_SUBSCRIBERS, call.parameters)
     namespace, service, size = values["namespace"], values["service"], values["size"]
     found = [_shown(one) for one in services.push.subscribers(namespace) if _matches(one.service, service)]
     if values["aggregation"] and not services.cluster.standalone:
@@ -130,7 +130,7 @@ def _taken(fields: dict[str, str]) -> Shown:
 @route("GET", "/v1/ns/operator/push/state", "/v1/ns/ops/push/state")
 def push_state(call: Call, services: Services) -> Answer:
     """How pushes went. Shape: succeed, total, ratio, with ``detail`` data (what is not acknowledged), reset."""
-    values = load(_PUSH_STATE, parameter_values(call.parameters))
+    values = load_parameters(_PUSH_STATE, call.parameters)
     stats, waiting = services.push.state(reset=values["reset"])
     succeeded = stats.total - stats.failed - stats.too_large
     state: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 from app.http.api.answers import server_status
 from app.http.api.call import Answer, Call, Services
-from app.http.input.schemas import CatalogInstancesV2Schema, MetricsV2Schema, load, parameter_values
+from app.http.input.schemas import CatalogInstancesV2Schema, MetricsV2Schema, load_parameters
 from app.http.v1 import catalog, cluster, health, operator, switches
 from app.http.v2.envelope import require, result, result_route, wrapped
 from app.naming.model.nacos_errors import NotFound
@@ -15,7 +15,7 @@ NODES = "/v2/core/cluster/node"
 @result_route("GET", *(f"{path}/metrics" for path in PATHS))
 def metrics(call: Call, services: Services) -> Answer:
     """The node's status, and all counters where ``onlyStatus`` is false."""
-    if load(_METRICS, dict(call.parameters.items()))["only_status"]:
+    if load_parameters(_METRICS, call.parameters)["only_status"]:
         return result({"status": server_status(services)})
     return wrapped(operator.metrics(call, services))
 
@@ -44,7 +44,7 @@ def set_health(call: Call, services: Services) -> Answer:
 def instance_list(call: Call, services: Services) -> Answer:
     """One page of a service's instances with their true health. Shape of data: instances, count (of all)."""
     require(call, "serviceName")
-    values = load(_INSTANCES, parameter_values(call.parameters))
+    values = load_parameters(_INSTANCES, call.parameters)
     view = services.naming.service_view(values["namespace"], values["service"])
     if view is None:
         raise NotFound(f"service {values['service']} is not found")

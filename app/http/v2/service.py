@@ -3,7 +3,7 @@
 from app.http.api.answers import durable_elsewhere
 from app.http.api.call import OK, Answer, Call, Services
 from app.http.input.params import namespace_of, service_of
-from app.http.input.schemas import ServiceCreateSchema, ServiceListV2Schema, load, parameter_values
+from app.http.input.schemas import ServiceCreateSchema, ServiceListV2Schema, load_parameters
 from app.http.input.values import check_printable
 from app.http.v1 import service
 from app.http.v2.envelope import ResultCode, ResultError, require, result, result_route, wrapped
@@ -45,7 +45,7 @@ def create_service(call: Call, services: Services) -> Answer:
         raise ResultError(
             400, ResultCode.SERVICE_EXISTS, f"specified service already exists, serviceName : {short_name_of(name)}"
         )
-    values = load(_SERVICE, parameter_values(call.parameters))
+    values = load_parameters(_SERVICE, call.parameters)
     meta = ServiceMeta(values["protect_threshold"], values["metadata"], values["selector"])
     services.durable.create_service(namespace, name, meta)
     return wrapped(OK)
@@ -70,7 +70,7 @@ def update_service(call: Call, services: Services) -> Answer:
     view = _view(call, services)
     if other := durable_elsewhere(call, services, service_meta_key(view.namespace, view.full_name)):
         return other
-    values = load(_SERVICE, parameter_values(call.parameters))
+    values = load_parameters(_SERVICE, call.parameters)
     services.durable.update_service(
         view.namespace, view.full_name, values["protect_threshold"], values["metadata"], values["selector"]
     )
@@ -106,7 +106,7 @@ def query_service(call: Call, services: Services) -> Answer:
 @result_route("GET", f"{PATH}/list")
 def list_services(call: Call, services: Services) -> Answer:
     """One page of the names of a group. Shape of data: count (of all pages), services."""
-    values = load(_LIST, parameter_values(call.parameters))
+    values = load_parameters(_LIST, call.parameters)
     names = services.naming.list_services(values["namespace"], values["group"])
     start = (max(values["page"], 1) - 1) * values["size"]
     page = names[start : start + values["size"]]
