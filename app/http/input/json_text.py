@@ -4,6 +4,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from app.http.input.values import java_double, java_int
 from app.naming.model.model import Metadata
 from app.naming.model.nacos_errors import InvalidParam
@@ -43,6 +45,14 @@ def _decode(decoder: json.JSONDecoder, text: str) -> Any:
     if "\\u" in text:
         json.dumps(value, ensure_ascii=False).encode()
     return value
+
+
+def loads_body(body: bytes) -> Any:
+    """Return the JSON value of a call's body; None when the body is no JSON."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
 
 
 def scalars(value: Any) -> dict[str, str | None]:

@@ -7,6 +7,7 @@ from app.http.api.answers import json_array_reply, json_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.input.name_pattern import literal_pattern
 from app.http.input.schemas import CatalogInstancesSchema, CatalogServicesSchema, ServiceSchema, load_parameters
+from app.http.v1.service import found_view, is_found
 from app.naming.model.keys import GROUP_SPLITTER, group_of, short_name_of
 from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG, DEFAULT_PORT
 from app.naming.model.model import Instance, ServiceView
@@ -23,10 +24,7 @@ FIRST_CHECK_MS = 2_000
 @route("GET", "/v1/ns/catalog/service")
 def service_detail(call: Call, services: Services) -> Answer:
     """A service and its clusters. Shape: service, clusters."""
-    values = load_parameters(_SERVICE, call.parameters)
-    view = services.naming.service_view(values["namespace"], values["service"])
-    if view is None:
-        raise NotFound(f"service {values['service']} is not found!")
+    view = found_view(call, services)
     service = {
         "name": short_name_of(view.full_name),
         "protectThreshold": float(view.protect_threshold),
@@ -126,8 +124,7 @@ def _filtered(services: Services, values: dict[str, Any]) -> list[ServiceView]:
     names = services.naming.list_services(namespace, None)
     if values["name"].pieces or values["group"].pieces:
         pattern = values["group"] + literal_pattern(GROUP_SPLITTER) + values["name"]
-        # What Nacos searches: the name, and behind it the list of owners, which is always empty.
-        names = [name for name in names if pattern.matches(f"{name}:[]")]
+        names = [name for name in names if is_found(name, pattern)]
     views = [view for name in names if (view := services.naming.service_view(namespace, name)) is not None]
     if values["with_instances"]:
         return views

@@ -10,6 +10,7 @@ from app.http.api.agents import is_peer
 from app.http.api.answers import not_serving, require_member
 from app.http.api.beats import take_batch
 from app.http.api.call import BYTES, DECLINE, JSON, OK, TEXT, Answer, Call, Reply, Services, route
+from app.http.input import json_text
 from app.http.input.schemas import KeysSchema, SourceSchema, load, load_parameters
 from app.naming.model.keys import CLIENT_KEY_PREFIX, EPHEMERAL_PREFIX, parse_datum_key
 from app.naming.model.nacos_errors import InvalidParam
@@ -84,10 +85,7 @@ def put_beats(call: Call, services: Services) -> Answer:
 def get_datum(call: Call, services: Services) -> Answer:
     """The datums of the keys that the body names, as far as they are known. Shape: ``{"keys": "k1,k2"}``."""
     require_member(call, services)
-    try:
-        body = orjson.loads(call.body)
-    except orjson.JSONDecodeError:
-        body = None
+    body = json_text.loads_body(call.body)
     if not isinstance(body, dict):
         raise InvalidParam("the body should be a JSON object with 'keys'")
     keys = [key for key in load(_KEYS, body)["keys"].split(",") if key]

@@ -3,10 +3,12 @@
 from app.http.api.agents import ClientType, parse_agent
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import Answer, Call, Services, route
+from app.http.input.name_pattern import NamePattern
 from app.http.input.params import parse_beat, parse_list
 from app.http.input.schemas import AllNamesSchema, load_parameters
 from app.http.v1.instance import answer_beat, answer_list
-from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, GROUP_SPLITTER, short_name_of
+from app.http.v1.service import names_by_namespace
+from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, GROUP_SPLITTER
 from app.naming.model.nacos_errors import InvalidParam
 
 _ALL_NAMES = AllNamesSchema()
@@ -43,17 +45,7 @@ def client_beat(call: Call, services: Services) -> Answer:
 def all_names(call: Call, services: Services) -> Answer:
     """Names without group, by namespace. Shape: count (of namespaces), doms."""
     only_ours = load_parameters(_ALL_NAMES, call.parameters)["responsible_only"]
-    naming, cluster = services.naming, services.cluster
-    names = {
-        namespace: sorted(
-            {
-                short_name_of(name)
-                for name in naming.list_services(namespace, None)
-                if not only_ours or cluster.responsible(name)
-            }
-        )
-        for namespace in naming.namespaces()
-    }
+    names = names_by_namespace(services, services.naming.namespaces(), NamePattern(), responsible_only=only_ours)
     agent = parse_agent(call.agent)
     if agent.type is ClientType.DNS and agent.version <= NAMESPACES_UNKNOWN_UNTIL:
         return json_reply({"count": len(names), "doms": names.get(DEFAULT_NAMESPACE, [])})

@@ -3,7 +3,7 @@
 import uuid
 from typing import Any
 
-from app.http.api.answers import durable_elsewhere, json_reply
+from app.http.api.answers import durable_elsewhere, json_reply, rest_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.input.schemas import (
     NamespaceCreateSchema,
@@ -50,7 +50,7 @@ def query_namespaces(call: Call, services: Services) -> Answer:
         found = _PUBLIC_IN_FULL if public else services.durable.namespace(values["namespace"])
         return json_reply({**_shown(found), "namespaceDesc": found.description})
     listed = [_shown(one) for one in (_PUBLIC, *services.durable.namespaces())]
-    return json_reply({"code": 200, "message": None, "data": listed})
+    return rest_reply(listed)
 
 
 @route("POST", PATH)

@@ -3,10 +3,9 @@
 import logging
 from typing import Any
 
-import orjson
-
-from app.http.api.answers import json_reply, require_member, server_status, text_reply
+from app.http.api.answers import json_reply, require_member, rest_refusal, rest_reply, server_status, text_reply
 from app.http.api.call import OK, Answer, Call, Services, route
+from app.http.input import json_text
 from app.http.input.schemas import (
     DistroStatusSchema,
     LogLevelSchema,
@@ -137,10 +136,7 @@ def _set_level(name: str, level: str) -> None:
 @route("PUT", "/v1/core/ops/log")
 def set_core_log_level(call: Call, services: Services) -> Answer:
     """As ``/v1/ns/operator/log``, from a JSON body. Shape: the status as text."""
-    try:
-        body = orjson.loads(call.body)
-    except orjson.JSONDecodeError:
-        body = None
+    body = json_text.loads_body(call.body)
     values = load(_LOG_LEVEL, body if isinstance(body, dict) else {})
     _set_level(values["name"], values["level"])
     return text_reply(200, "200")
@@ -149,11 +145,11 @@ def set_core_log_level(call: Call, services: Services) -> Answer:
 @route("GET", "/v1/core/ops/idInfo")
 def id_info(call: Call, services: Services) -> Answer:
     """The generators of ids that have given any out: there are none here."""
-    return json_reply({"code": 200, "message": None, "data": {}})
+    return rest_reply({})
 
 
 @route("POST", "/v1/core/ops/raft")
 def raft_operation(call: Call, services: Services) -> Answer:
     """A command to the consensus, of members only. There is none here."""
     require_member(call, services)
-    return json_reply({"code": 500, "message": "there is no Raft here: members replicate with Distro", "data": None})
+    return rest_refusal(500, "there is no Raft here: members replicate with Distro")

@@ -1,10 +1,12 @@
 """Services: create, remove, query, update, list names."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from app.http.api.answers import durable_elsewhere, json_reply
 from app.http.api.call import OK, Answer, Call, Services, route
 from app.http.input.fields import MetadataFilter
+from app.http.input.name_pattern import NamePattern
 from app.http.input.schemas import (
     NeededServiceSchema,
     ServiceCreateSchema,
@@ -19,7 +21,7 @@ from app.http.input.values import check_printable
 from app.naming.model.keys import check_service_format, group_of, short_name_of
 from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG, ServiceMeta
 from app.naming.model.model import ServiceView
-from app.naming.model.nacos_errors import InvalidParam, NotFound
+from app.naming.model.nacos_errors import InvalidParam, NacosError, NotFound
 from app.naming.records.records import service_meta_key
 from app.naming.wire.service_info import checksum, shown
 
@@ -36,10 +38,19 @@ def create_service(call: Call, services: Services) -> Answer:
     namespace, service = names["namespace"], names["service"]
     check_service_format(service)
     check_printable("namespaceId", namespace)
+    exists = InvalidParam(f"specified service already exists, serviceName : {service}")
+    return answer_create(call, services, namespace, service, exists)
+
+
+def answer_create(call: Call, services: Services, namespace: str, service: str, exists: NacosError) -> Answer:
+    """
+    Raises:
+        NacosError: ``exists``, when there is such a service.
+    """
     if other := durable_elsewhere(call, services, service_meta_key(namespace, service)):
         return other
     if services.naming.service_view(namespace, service) is not None:
-        raise InvalidParam(f"specified service already exists, serviceName : {service}")
+        raise exists
     meta = load_parameters(_CREATE, call.parameters)
     services.durable.create_service(
         namespace, service, ServiceMeta(meta["protect_threshold"], meta["metadata"], meta["selector"])
@@ -75,10 +86,7 @@ def update_service(call: Call, services: Services) -> Answer:
 @route("GET", "/v1/ns/service")
 def query_service(call: Call, services: Services) -> Answer:
     """A service's description. Shape: name, namespaceId, protectThreshold, metadata, selector, groupName, clusters."""
-    values = load_parameters(_SERVICE, call.parameters)
-    view = services.naming.service_view(values["namespace"], values["service"])
-    if view is None:
-        raise NotFound(f"service {values['service']} is not found!")
+    view = found_view(call, services)
     configs = view.meta.clusters
     clusters: list[dict[str, Any]] = [
         {"name": name, "healthChecker": config.checker.to_json(), "metadata": shown(config.metadata)}
@@ -95,6 +103,19 @@ def query_service(call: Call, services: Services) -> Answer:
             "clusters": clusters,
         }
     )
+
+
+def found_view(call: Call, services: Services) -> ServiceView:
+    """The service that a call names.
+
+    Raises:
+        NotFound: there is no such service.
+    """
+    values = load_parameters(_SERVICE, call.parameters)
+    view = services.naming.service_view(values["namespace"], values["service"])
+    if view is None:
+        raise NotFound(f"service {values['service']} is not found!")
+    return view
 
 
 @route("GET", "/v1/ns/service/list")
@@ -130,19 +151,30 @@ def search_names(call: Call, services: Services) -> Answer:
     """
     values = load_parameters(_NAMES, call.parameters)
     namespaces = [values["namespace"]] if values["namespace"] else services.naming.namespaces()
-    found = {
+    found = names_by_namespace(services, namespaces, values["pattern"], responsible_only=values["responsible_only"])
+    return json_reply({"services": found, "count": len(found)})
+
+
+def names_by_namespace(
+    services: Services, namespaces: Iterable[str], pattern: NamePattern, *, responsible_only: bool
+) -> dict[str, list[str]]:
+    """The names, without group and sorted, of the services of each namespace that a search finds."""
+    is_ours = services.cluster.responsible
+    return {
         namespace: sorted(
             {
                 short_name_of(name)
                 for name in services.naming.list_services(namespace, None)
-                # What Nacos searches: the name, and behind it the list of owners, which is always empty.
-                if values["pattern"].matches(f"{name}:[]")
-                and (not values["responsible_only"] or services.cluster.responsible(name))
+                if is_found(name, pattern) and (not responsible_only or is_ours(name))
             }
         )
         for namespace in namespaces
     }
-    return json_reply({"services": found, "count": len(found)})
+
+
+def is_found(full_name: str, pattern: NamePattern) -> bool:
+    """Whether a search finds a service: Nacos looks in its name and the list of its owners, which is always empty."""
+    return pattern.matches(f"{full_name}:[]")
 
 
 @route("PUT", "/v1/ns/service/checksum")

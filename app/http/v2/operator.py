@@ -67,9 +67,7 @@ def own_member(call: Call, services: Services) -> Answer:
 @result_route("GET", f"{NODES}/list")
 def members(call: Call, services: Services) -> Answer:
     """All members, or those whose address begins with ``address``."""
-    prefix = call.parameters.optional("address")
-    found = [one for one in services.cluster.members() if one.address.startswith(prefix)]
-    return result([services.cluster.member_json(one) for one in found])
+    return result(cluster.members_json(services, call.parameters.optional("address")))
 
 
 @result_route("GET", f"{NODES}/self/health")

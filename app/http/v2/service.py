@@ -4,11 +4,10 @@ from app.http.api.answers import durable_elsewhere
 from app.http.api.call import OK, Answer, Call, Services
 from app.http.input.params import namespace_of, service_of
 from app.http.input.schemas import ServiceCreateSchema, ServiceListV2Schema, load_parameters
-from app.http.input.values import check_printable
 from app.http.v1 import service
 from app.http.v2.envelope import ResultCode, ResultError, require, result, result_route, wrapped
-from app.naming.model.keys import check_service_format, group_of, short_name_of
-from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG, ServiceMeta
+from app.naming.model.keys import group_of, short_name_of
+from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG
 from app.naming.model.model import ServiceView
 from app.naming.records.records import service_meta_key
 from app.naming.wire.service_info import shown
@@ -37,18 +36,10 @@ def create_service(call: Call, services: Services) -> Answer:
     """Create a service that stays without instances."""
     require(call, "serviceName")
     namespace, name = namespace_of(call.parameters), service_of(call.parameters)
-    check_service_format(name)
-    check_printable("namespaceId", namespace)
-    if other := durable_elsewhere(call, services, service_meta_key(namespace, name)):
-        return other
-    if services.naming.service_view(namespace, name) is not None:
-        raise ResultError(
-            400, ResultCode.SERVICE_EXISTS, f"specified service already exists, serviceName : {short_name_of(name)}"
-        )
-    values = load_parameters(_SERVICE, call.parameters)
-    meta = ServiceMeta(values["protect_threshold"], values["metadata"], values["selector"])
-    services.durable.create_service(namespace, name, meta)
-    return wrapped(OK)
+    exists = ResultError(
+        400, ResultCode.SERVICE_EXISTS, f"specified service already exists, serviceName : {short_name_of(name)}"
+    )
+    return wrapped(service.answer_create(call, services, namespace, name, exists))
 
 
 @result_route("DELETE", PATH)
