@@ -1,4 +1,4 @@
-"""Kinds of parameters of the cold endpoints. Nacos reads them in several ways; each class is one of those ways."""
+"""The kinds of parameters of endpoints that are not hot: one class for each way in which Nacos reads a text."""
 
 import re
 from collections.abc import Mapping
@@ -31,12 +31,12 @@ class Whole(str):
 
 
 def present(name: str) -> dict[str, Any]:
-    """Arguments of a field that a call must name, and may leave empty."""
+    """Arguments of a field for a parameter that must be in the call; its value may be empty."""
     return {"data_key": name, "required": True, "error_messages": {"required": Whole(f"Parameter '{name}' is missing")}}
 
 
 def filled(name: str) -> dict[str, Any]:
-    """Arguments of a field that a call must give a value."""
+    """Arguments of a field for a parameter that must have a value. Source: Nacos 1.4.1 WebUtils.required."""
     return {"data_key": name, "required": True, "error_messages": {"required": Whole(f"Param '{name}' is required.")}}
 
 
@@ -69,7 +69,7 @@ class Parameter(fields.Field[T]):
 
         Raises:
             InvalidParam: with the answer in Nacos's words.
-            ValueError: with what the value should be.
+            ValueError: with a text such as "it should be a number".
         """
         raise NotImplementedError
 
@@ -216,7 +216,7 @@ class SelectorText(Parameter[Selector]):
 
 @dataclass(frozen=True, slots=True)
 class MetadataFilter:
-    """Keeps services by a metadata value of theirs, or of one of their instances."""
+    """The condition that a service, or one of its instances, has a value in its metadata."""
 
     of_instances: bool
     key: str
@@ -242,7 +242,7 @@ class ListFilter(Parameter["MetadataFilter | None"]):
 
 
 def _selector_type(text: str) -> str | None:
-    """The ``type`` of a JSON object; None for any other text, and for a type that is no text."""
+    """The ``type`` of the JSON object in a text; None when the text is no object, or its ``type`` no text."""
     try:
         value = json_text.loads(text)
     except ValueError:
@@ -265,7 +265,7 @@ class JsonObject(Parameter["Mapping[str, Any]"]):
 
 
 class PatternText(Parameter[NamePattern]):
-    """A part of a name to search for."""
+    """The part of a name that a search is for."""
 
     read = staticmethod(parse_pattern)
 

@@ -1,4 +1,4 @@
-"""What the cold endpoints take, as marshmallow schemas. Every refusal names its field."""
+"""The parameters and bodies of endpoints that are not hot, as marshmallow schemas. Every refusal names its field."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -37,7 +37,7 @@ from app.naming.model.nacos_errors import InvalidParam
 SUBSCRIBERS_PAGE_SIZE = 1_000
 PAGE_V2_MAX = 500
 SWITCH_CHARS_MAX = 64 * 1024
-"""Every member keeps what is set."""
+"""Every member stores each value that is set."""
 LOAD_FACTOR = 0.1
 _PORT = validate.Range(0, PORT_MAX, error=f"it should be a number from 0 to {PORT_MAX}")
 
@@ -78,19 +78,19 @@ class NamespaceSchema(_Schema):
 
 
 class ServiceSchema(NamespaceSchema):
-    """GET and DELETE ``/service``, and whatever names one service."""
+    """GET and DELETE ``/service``, and all other calls about one service."""
 
     service = fields.String(**present("serviceName"))
 
 
 class NeededServiceSchema(NamespaceSchema):
-    """Whatever names one service in Nacos's stricter way."""
+    """Calls about one service whose name may not be empty."""
 
     service = Needed(**filled("serviceName"))
 
 
 class ServiceCreateSchema(_Schema):
-    """POST ``/service``, of v2 PUT too, beside its names."""
+    """POST ``/service``, in v2 also PUT: threshold, metadata and selector."""
 
     protect_threshold = Threshold(data_key="protectThreshold", load_default=0.0)
     metadata = MetadataText(load_default=dict)
@@ -98,14 +98,14 @@ class ServiceCreateSchema(_Schema):
 
 
 class ServiceUpdateSchema(_Schema):
-    """PUT ``/service``, beside its names."""
+    """PUT ``/service``: threshold and metadata."""
 
     protect_threshold = Threshold(**filled("protectThreshold"))
     metadata = MetadataText(load_default=dict)
 
 
 class ServiceSelectorSchema(_Schema):
-    """PUT ``/service``: what is read only of a service that exists."""
+    """PUT ``/service``: the selector, which Nacos reads after it found the service."""
 
     selector = SelectorText(load_default=NO_SELECTOR)
 
@@ -176,14 +176,14 @@ class CatalogServicesSchema(NamespaceSchema):
 
 
 class ClusterNameSchema(NamespaceSchema):
-    """PUT ``/cluster``: which one."""
+    """PUT ``/cluster``: the names of the cluster and its service."""
 
     cluster = Needed(**filled("clusterName"))
     service = Needed(**filled("serviceName"))
 
 
 class ClusterConfigSchema(_Schema):
-    """PUT ``/cluster``: its settings."""
+    """PUT ``/cluster``: the settings of the cluster."""
 
     check_port = Number(**filled("checkPort"), validate=_PORT)
     use_instance_port = NeededLenientFlag(**filled("useInstancePort4Check"))
@@ -192,7 +192,7 @@ class ClusterConfigSchema(_Schema):
 
 
 class HealthSchema(NeededServiceSchema):
-    """PUT ``/health``: which instance."""
+    """PUT ``/health``."""
 
     ip = Needed(**filled("ip"))
     port = Number(**filled("port"))
@@ -344,7 +344,7 @@ class LoginSchema(_Schema):
 
 
 class SourceSchema(_Schema):
-    """PUT ``/distro/checksum``: who sends."""
+    """PUT ``/distro/checksum``: the member that sends it."""
 
     source = fields.String(**present("source"))
 
@@ -356,7 +356,7 @@ class KeysSchema(_Schema):
 
 
 class MemberSchema(Schema):
-    """The body of POST ``/core/cluster/report``; what else a member tells is kept. Source: Nacos 1.4.1 Member.check."""
+    """The body of POST ``/core/cluster/report``; unknown fields are kept. Source: Nacos 1.4.1 Member.check."""
 
     class Meta:
         unknown = INCLUDE

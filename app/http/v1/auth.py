@@ -1,4 +1,4 @@
-"""Logging in where nobody has to."""
+"""The login that SDKs expect. No call needs one."""
 
 import orjson
 
@@ -12,9 +12,9 @@ _LOGIN = LoginSchema()
 
 @route("POST", "/v1/auth/login", "/v1/auth/users/login")
 def login(call: Call, services: Services) -> Answer:
-    """The answer that SDKs configured with a user wait for. Shape: accessToken, tokenTtl (s), globalAdmin, username.
+    """The answer to an SDK that has a user configured. Shape: accessToken, tokenTtl (s), globalAdmin, username.
 
-    It protects nothing: any user and password will do, the token is the same word for all, and no call looks at it.
+    It protects nothing: any user and password will do, all get the same token, and no call reads it.
     """
     username = load_parameters(_LOGIN, call.parameters)["username"]
     answer = {"accessToken": TOKEN, "tokenTtl": TOKEN_TTL_S, "globalAdmin": True, "username": username}

@@ -1,4 +1,4 @@
-"""What a console shows: services, their clusters, their instances, one page at a time."""
+"""The pages of a console: services, their clusters, their instances."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -71,7 +71,7 @@ def instance_list(call: Call, services: Services) -> Answer:
 
 
 def instances_json(services: Services, view: ServiceView, page: Iterable[Instance]) -> list[dict[str, Any]]:
-    """Instances of one service, each with when it was heard of."""
+    """Instances of one service, each with the time of its last beat, or for a persistent one of its last change."""
     ages, now_ms = services.naming.beat_ages(view.namespace, view.full_name), services.wall_ms()
     listed = []
     for one in page:
@@ -84,7 +84,7 @@ def instances_json(services: Services, view: ServiceView, page: Iterable[Instanc
 
 
 def _instance(one: Instance, last_confirmed_ms: int) -> dict[str, Any]:
-    """An instance with all its fields but those that are null. Source: Nacos 1.4.1 Instance, as Jackson writes it."""
+    """An instance with all its fields that are not null. Source: Nacos 1.4.1 Instance, as Jackson writes it."""
     fields = {
         "instanceId": one.instance_id,
         "ip": one.ip,
@@ -187,9 +187,9 @@ def _hosts(instances: Iterable[Instance]) -> list[dict[str, Any]]:
 
 @route("GET", "/v1/ns/catalog/rt/service")
 def check_times(call: Call, services: Services) -> Answer:
-    """How long the checks of a service's clusters take. Shape: clusters.
+    """How long the health checks of a service's clusters take. Shape: clusters.
 
-    That is kept only where they are made, and not shown: each cluster has the values of one before its first check.
+    The times stay with the member that checks: each cluster has the values that Nacos shows before its first check.
     """
     values = load_parameters(_SERVICE, call.parameters)
     view = services.naming.service_view(values["namespace"], values["service"])

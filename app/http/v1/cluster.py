@@ -1,4 +1,4 @@
-"""Members: their reports to each other, and what this node knows of them. Shape of all: code, message, data."""
+"""Members: their reports to each other, and the list that this node has of them. Shape of all: code, message, data."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ LOOKUPS = ("file", "address-server")
 
 @route("POST", "/v1/core/cluster/report")
 def report(call: Call, services: Services) -> Answer:
-    """Take a member's word on itself, from listed members only."""
+    """Take a member's report on itself, from listed members only."""
     require_member(call, services)
     try:
         body = orjson.loads(call.body)
@@ -49,6 +49,7 @@ def own_member(call: Call, services: Services) -> Answer:
 
 
 def own_json(services: Services) -> dict[str, Any]:
+    """This node as a member, in the wire shape."""
     cluster = services.cluster
     return cluster.member_json(next(one for one in cluster.members() if one.address == cluster.self_address))
 
@@ -67,7 +68,7 @@ def health(call: Call, services: Services) -> Answer:
 
 @route("POST", "/v1/core/cluster/switch/lookup")
 def switch_lookup(call: Call, services: Services) -> Answer:
-    """Change where the list of members comes from. Here that is a setting, and nothing changes."""
+    """Change the source of the member list. Here that is a setting: the answer is a refusal, or nothing changes."""
     kind = load_parameters(_LOOKUP, call.parameters)["type"]
     if kind not in LOOKUPS:
         return rest_refusal(500, f"The addressing mode exists : {kind}, just support : [[{', '.join(LOOKUPS)}]]")
@@ -78,9 +79,9 @@ def switch_lookup(call: Call, services: Services) -> Answer:
 
 @route("POST", "/v1/core/cluster/server/leave")
 def server_leave(call: Call, services: Services) -> Answer:
-    """Take members out of the list. The list is the file's: what a call took out would come back with the next start.
+    """Take members out of the list: refused, as they would be back with the next start, read from the file.
 
-    Source of the refusal: Nacos 2.1.2, which answers so too.
+    Source of the refusal: Nacos 2.1.2.
     """
     require_member(call, services)
     body = json_text.loads_body(call.body)

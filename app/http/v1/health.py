@@ -1,4 +1,4 @@
-"""How instances are checked: the settings of a cluster, health set by hand, and this node's own word."""
+"""Health: how a cluster's instances are checked, health set by hand, and that of this node."""
 
 from app.http.api.answers import durable_elsewhere, elsewhere, json_reply
 from app.http.api.call import OK, Answer, Call, Services, route
@@ -14,9 +14,9 @@ _CLUSTER, _CONFIG, _HEALTH = ClusterNameSchema(), ClusterConfigSchema(), HealthS
 
 @route("PUT", "/v1/ns/cluster")
 def update_cluster(call: Call, services: Services) -> Answer:
-    """Set how a cluster's persistent instances are checked, and its metadata; a missing cluster is made.
+    """Set how a cluster's persistent instances are checked, and its metadata; a missing cluster is created.
 
-    A MYSQL checker is kept and shown, as clients expect it, but nothing is checked by it: health stays as it is.
+    A MYSQL checker is stored and shown, as clients expect, but checks nothing: health stays as it is.
     """
     names = load_parameters(_CLUSTER, call.parameters)
     namespace, service, cluster = names["namespace"], names["service"], names["cluster"]
@@ -38,7 +38,7 @@ def update_cluster(call: Call, services: Services) -> Answer:
 
 @route("PUT", "/v1/ns/health", "/v1/ns/health/instance")
 def set_health(call: Call, services: Services) -> Answer:
-    """Set an instance's health where no checker does; an unknown instance is no error."""
+    """Set an instance's health in a cluster without a checker; an unknown instance is no error."""
     values = load_parameters(_HEALTH, call.parameters)
     namespace, service, cluster = values["namespace"], values["service"], values["cluster"]
     word = values["healthy"] or values["valid"]
@@ -60,7 +60,8 @@ def set_health(call: Call, services: Services) -> Answer:
 
 
 def _checker_of(view: ServiceView | None, service: str, cluster: str) -> HealthChecker:
-    """
+    """The health checker of a cluster.
+
     Raises:
         InvalidParam: there is no such service, or no such cluster in it.
     """
@@ -81,5 +82,5 @@ def server_health(call: Call, services: Services) -> Answer:
 
 @route("GET", "/v1/ns/health/checkers")
 def checkers(call: Call, services: Services) -> Answer:
-    """Each kind of checker with its defaults. In 1.4 the path is mapped wrongly; as in 2.x."""
+    """Each kind of checker with its defaults. The path is that of Nacos 2.x; 1.4 maps another by mistake."""
     return json_reply({kind: HealthChecker(kind).to_json() for kind in ("TCP", "HTTP", "MYSQL", "NONE")})

@@ -1,4 +1,4 @@
-"""Health between members in the way of real Nacos: it does not travel in its datums, but in messages of its own."""
+"""Health between members as real Nacos sends it: in messages of its own, not in datums."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,7 +15,7 @@ from app.naming.wire.service_info import checksum
 from distro.clock import SystemClock
 
 FETCH_MS_MAX = 2_000
-"""For all services of one message together; what is left comes with the next one, 5 s later."""
+"""For all services of one message together; the rest are fetched with the next message, 5 s later."""
 FETCHES_MAX = 256
 _STATUSES = StatusesSchema()
 _CLOCK = SystemClock()
@@ -65,6 +65,7 @@ def receive_status(call: Call, services: Services) -> Answer:
 
 
 def _object(text: str) -> dict[str, Any]:
+    """The JSON object in a text; empty when there is none."""
     try:
         value = json_text.loads_plain(text)
     except ValueError:
@@ -73,7 +74,7 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _digests(text: str) -> tuple[str, Mapping[str, object]]:
-    """Namespace and digests of the inner text; what cannot be read says nothing."""
+    """Namespace and digests of the inner text; no digests when it cannot be read."""
     body = _object(text)
     namespace, digests = body.get("namespaceId"), body.get("serviceName2Checksum")
     if not isinstance(namespace, str) or not isinstance(digests, dict):
@@ -82,7 +83,7 @@ def _digests(text: str) -> tuple[str, Mapping[str, object]]:
 
 
 def _differing(services: Services, sender: str, namespace: str, digests: Mapping[str, object]) -> Iterator[str]:
-    """The services that the sender owns, by this member's view too, and whose health is another here."""
+    """The services whose health differs here, as far as the sender owns them by this node's view too."""
     asked = 0
     for service, digest in digests.items():
         if sender == services.cluster.self_address or services.cluster.map_srv(service) != sender:

@@ -1,4 +1,4 @@
-"""Paths of releases before 0.8, under ``/api``, that some clients still call; and those of the consensus before 1.4."""
+"""Old paths that some clients still call: those under ``/api``, from before 0.8, and those of Raft, from before 1.4."""
 
 from app.http.api.agents import ClientType, parse_agent
 from app.http.api.answers import json_reply, text_reply
@@ -31,13 +31,13 @@ def _service_of(call: Call) -> str:
 
 @route("GET", "/v1/ns/api/srvIPXT")
 def srv_ipxt(call: Call, services: Services) -> Answer:
-    """The list of a service's instances."""
+    """As GET ``/instance/list``, of the service ``dom``."""
     return answer_list(call, services, parse_list(call.parameters, _service_of(call)))
 
 
 @route("GET", "/v1/ns/api/clientBeat")
 def client_beat(call: Call, services: Services) -> Answer:
-    """A beat."""
+    """As PUT ``/instance/beat``, of the service ``dom``."""
     return answer_beat(call, services, parse_beat(call.parameters, _service_of(call)))
 
 
@@ -57,5 +57,5 @@ def all_names(call: Call, services: Services) -> Answer:
 @route("DELETE", "/v1/ns/raft/datum", "/v1/ns/raft/datum/commit")
 @route("GET", *(f"/v1/ns/raft/{name}" for name in ("peer", "datum", "state", "listeners", "leader")))
 def old_raft(call: Call, services: Services) -> Answer:
-    """The consensus of releases before 1.4, which is gone there too. Nacos's words, but its 500 is no fault here."""
+    """Refuse calls of the Raft before 1.4, in Nacos's words but with 501: its 500 would be a fault of this node."""
     return text_reply(501, OLD_RAFT)

@@ -1,4 +1,4 @@
-"""Namespaces as a console lists and makes them. No naming call asks whether its namespace was made."""
+"""Namespaces as a console lists and creates them. A naming call may use one that was never created."""
 
 import uuid
 from typing import Any
@@ -20,7 +20,7 @@ from app.naming.records.records import namespace_key
 
 PATH = "/v1/console/namespaces"
 QUOTA = 200
-"""Of configurations, of which there are none here. Source: Nacos 1.4.8 NamespaceController."""
+"""The number of configurations that a console shows as the limit. Source: Nacos 1.4.8 NamespaceController."""
 TYPE_PUBLIC, TYPE_CUSTOM = 0, 2
 OWN_ID_TRIES_MAX = 1_000
 _QUERY, _CREATE = NamespaceQuerySchema(), NamespaceCreateSchema()
@@ -41,7 +41,7 @@ def _shown(one: Namespace) -> dict[str, Any]:
 
 @route("GET", PATH)
 def query_namespaces(call: Call, services: Services) -> Answer:
-    """All namespaces, the public one first; with ``show=all`` one of them in full; or whether an id is taken."""
+    """All namespaces, the public one first; one in full with ``show=all``; or whether an id is taken."""
     values = load_parameters(_QUERY, call.parameters)
     if values["check_exists"] == "true":
         return json_reply(any(one.id == values["custom"] for one in services.durable.namespaces()))
@@ -55,7 +55,7 @@ def query_namespaces(call: Call, services: Services) -> Answer:
 
 @route("POST", PATH)
 def create_namespace(call: Call, services: Services) -> Answer:
-    """Make a namespace, of an id of its own when none is given. Shape: false when the id is taken or not allowed."""
+    """Create a namespace, with a random id when none is given. Shape: false when the id is taken or not allowed."""
     values = load_parameters(_CREATE, call.parameters)
     name = values["id"].strip(TRIMMED) or _own_id(services)
     if other := durable_elsewhere(call, services, namespace_key(name)):
@@ -64,7 +64,7 @@ def create_namespace(call: Call, services: Services) -> Answer:
 
 
 def _own_id(services: Services) -> str:
-    """A random id that this node is responsible for: another would be made twice, here and where the call goes."""
+    """A random id that this node owns: the owner of another, to which the call goes, would make one up again."""
     for _ in range(OWN_ID_TRIES_MAX):
         name = str(uuid.uuid4())
         if services.cluster.responsible_durable(namespace_key(name)):
@@ -86,7 +86,7 @@ def update_namespace(call: Call, services: Services) -> Answer:
 
 @route("DELETE", PATH)
 def remove_namespace(call: Call, services: Services) -> Answer:
-    """Forget a namespace; what is in it stays. Shape: always true, as in Nacos, for an unknown one too."""
+    """Remove a namespace; its services stay. Shape: always true, as in Nacos, for an unknown one too."""
     name = load_parameters(_REMOVE, call.parameters)["id"]
     if not name:
         return json_reply(True)

@@ -1,4 +1,4 @@
-"""What operators and SDKs ask of this node: its status and counters, its members, who is responsible, its log."""
+"""Operators' calls about this node: status and counters, members, the member responsible for a service, its log."""
 
 import logging
 from typing import Any
@@ -21,7 +21,7 @@ from distro.types import MemberState
 _SERVERS, _SERVICE, _DISTRO_STATUS = ServersSchema(), ServiceSchema(), DistroStatusSchema()
 _SERVER_STATUS, _LOG_LEVEL = ServerStatusSchema(), LogLevelSchema()
 _UNKNOWN_LOAD = -1.0
-"""Source: Nacos 1.4.1, for what the system does not tell."""
+"""Shown for a value that the system does not provide. Source: Nacos 1.4.1."""
 STATUS_LINE, STATUS_PARTS_MIN = "\r\n", 4
 LOGGERS = {
     "naming-main": "app",
@@ -30,7 +30,7 @@ LOGGERS = {
     "naming-check": "app.background.health_checks",
     "core-cluster": "app.replication.membership",
 }
-"""Ours by Nacos's name. Its others have nothing that corresponds, and setting them changes nothing."""
+"""Our loggers by Nacos's name. Its other names have none here, and setting their level changes nothing."""
 LEVELS = {
     "ALL": logging.DEBUG,
     "TRACE": logging.DEBUG,
@@ -48,7 +48,7 @@ def _paths(path: str) -> tuple[str, str]:
 
 @route("GET", *_paths("metrics"))
 def metrics(call: Call, services: Services) -> Answer:
-    """Status and counts. Java SDKs take anything but ``status`` UP for a server that is down."""
+    """Status and counts. To Java SDKs a server whose ``status`` is not UP is down."""
     counts = services.naming.counts(services.cluster.responsible)
     counters = dict(services.counters())
     return json_reply(
@@ -77,7 +77,7 @@ def servers(call: Call, services: Services) -> Answer:
 
 @route("GET", *_paths("distro/server"))
 def responsible_server(call: Call, services: Services) -> Answer:
-    """Which member is responsible for a service."""
+    """The member responsible for a service. Shape: responsibleServer."""
     values = load_parameters(_SERVICE, call.parameters)
     if services.naming.service_view(values["namespace"], values["service"]) is None:
         raise InvalidParam("service not found")
@@ -86,7 +86,7 @@ def responsible_server(call: Call, services: Services) -> Answer:
 
 @route("GET", *_paths("distro/status"))
 def distro_status(call: Call, services: Services) -> Answer:
-    """All members once more; nothing for any action but ``view``."""
+    """All members. Shape: status; an empty object for any action but ``view``."""
     if load_parameters(_DISTRO_STATUS, call.parameters)["action"] != "view":
         return json_reply({})
     return json_reply({"status": [services.cluster.member_json(one) for one in services.cluster.members()]})
@@ -94,7 +94,7 @@ def distro_status(call: Call, services: Services) -> Answer:
 
 @route("GET", *_paths("server/status"))
 def receive_server_status(call: Call, services: Services) -> Answer:
-    """Take the word of members before 1.3, which has no effect on a list that is configured.
+    """Take the report of a member before 1.3, without effect: the member list is configured.
 
     Shape: lines ``site#ip:port#ms#weight``. Source: Nacos 1.4.1 ServerListManager.onReceiveServerStatus.
     """
@@ -109,14 +109,14 @@ def receive_server_status(call: Call, services: Services) -> Answer:
 
 @route("GET", *_paths("cluster/state"))
 def cluster_state(call: Call, services: Services) -> Answer:
-    """The consensus as one member sees it. There is none here: each is a follower without a leader."""
+    """The state of Raft at this member. There is no Raft here: each member is a follower without a leader."""
     state: dict[str, Any] = {"ip": services.cluster.self_address, "term": -1, "leaderDueMs": 0, "heartbeatDueMs": 0}
     return json_reply({**state, "state": "FOLLOWER"})
 
 
 @route("PUT", *_paths("log"))
 def set_log_level(call: Call, services: Services) -> Answer:
-    """Set how much this node logs, until its restart; a log that is not known changes nothing."""
+    """Set the level of one of this node's logs, until its restart; an unknown log changes nothing."""
     values = load_parameters(_LOG_LEVEL, call.parameters)
     _set_level(values["name"], values["level"])
     return OK
@@ -144,12 +144,12 @@ def set_core_log_level(call: Call, services: Services) -> Answer:
 
 @route("GET", "/v1/core/ops/idInfo")
 def id_info(call: Call, services: Services) -> Answer:
-    """The generators of ids that have given any out: there are none here."""
+    """The id generators in use: none."""
     return rest_reply({})
 
 
 @route("POST", "/v1/core/ops/raft")
 def raft_operation(call: Call, services: Services) -> Answer:
-    """A command to the consensus, of members only. There is none here."""
+    """Refuse a command to Raft, which is not here. For members only."""
     require_member(call, services)
     return rest_refusal(500, "there is no Raft here: members replicate with Distro")

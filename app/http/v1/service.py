@@ -43,7 +43,8 @@ def create_service(call: Call, services: Services) -> Answer:
 
 
 def answer_create(call: Call, services: Services, namespace: str, service: str, exists: NacosError) -> Answer:
-    """
+    """Create a service of checked names.
+
     Raises:
         NacosError: ``exists``, when there is such a service.
     """
@@ -120,7 +121,7 @@ def found_view(call: Call, services: Services) -> ServiceView:
 
 @route("GET", "/v1/ns/service/list")
 def list_services(call: Call, services: Services) -> Answer:
-    """One page of the names of a group, or with their groups those of all. Shape: doms, count (of all pages)."""
+    """One page of the names of a group; of all groups, with the group, for ``*``. Shape: doms, count (of all pages)."""
     values = load_parameters(_LIST, call.parameters)
     namespace, group, page, size = values["namespace"], values["group"], values["page"], values["size"]
     if size < 0:
@@ -145,7 +146,7 @@ def _passes(view: ServiceView | None, wanted: MetadataFilter) -> bool:
 
 @route("GET", "/v1/ns/service/names")
 def search_names(call: Call, services: Services) -> Answer:
-    """Names without group that hold a text, by namespace. Shape: services, count (of namespaces).
+    """The names, without group, that a search finds, by namespace. Shape: services, count (of namespaces).
 
     Source: Nacos 1.4.1 ServiceController.searchService, which fails for a namespace without services.
     """
@@ -179,7 +180,7 @@ def is_found(full_name: str, pattern: NamePattern) -> bool:
 
 @route("PUT", "/v1/ns/service/checksum")
 def service_checksum(call: Call, services: Services) -> Answer:
-    """The digest that members compare a service's health by. Shape: checksum."""
+    """The digest by which members compare a service's health. Shape: checksum."""
     values = load_parameters(_NEEDED, call.parameters)
     view = services.naming.service_view(values["namespace"], values["service"])
     if view is None:

@@ -1,4 +1,4 @@
-"""What an operator may change while all members run."""
+"""The switches that an operator may change while all members run."""
 
 from app.http.api.answers import SWITCHES_PATHS, durable_elsewhere, json_reply
 from app.http.api.call import OK, Answer, Call, Services, route

@@ -1,4 +1,4 @@
-"""Connections of SDKs by gRPC: who is connected to this node, and sending them elsewhere. As Nacos 2.x has it."""
+"""Connections of SDKs by gRPC, and sending them to other members, as in Nacos 2.x."""
 
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import Answer, Call, Loader, Services, route
@@ -19,7 +19,7 @@ def current(call: Call, services: Services) -> Answer:
 
 @route("GET", f"{PATH}/reloadClient")
 def reload_client(call: Call, services: Services) -> Answer:
-    """Send one client elsewhere."""
+    """Send one client to another member."""
     values = load_parameters(_CLIENT, call.parameters)
     connection_id = values["connection_id"]
     if services.loader is None or connection_id not in services.loader.current():
@@ -30,7 +30,7 @@ def reload_client(call: Call, services: Services) -> Answer:
 
 @route("GET", f"{PATH}/reloadCurrent")
 def reload_current(call: Call, services: Services) -> Answer:
-    """Send clients elsewhere until ``count`` are left."""
+    """Send clients to other members until ``count`` are left."""
     values = load_parameters(_CURRENT, call.parameters)
     if services.loader is not None:
         services.loader.reload_to(values["count"], values["redirect"])
@@ -39,7 +39,7 @@ def reload_current(call: Call, services: Services) -> Answer:
 
 @route("GET", f"{PATH}/cluster")
 def cluster(call: Call, services: Services) -> Answer:
-    """What each member carries. Shape and names: Nacos 2.2.3; a member that did not answer is counted only."""
+    """The connections and load of each member; one that does not answer is only counted. Source: Nacos 2.2.3."""
     return json_reply(_loader_of(services).cluster())
 
 

@@ -1,4 +1,4 @@
-"""What operators ask over HTTP v2: counters, switches, health set by hand, pages of instances, members."""
+"""Operators' calls over HTTP v2: counters, switches, health set by hand, pages of instances, members."""
 
 from app.http.api.answers import server_status
 from app.http.api.call import Answer, Call, Services
@@ -35,7 +35,7 @@ def set_switch(call: Call, services: Services) -> Answer:
 
 @result_route("PUT", "/v2/ns/health", "/v2/ns/health/instance")
 def set_health(call: Call, services: Services) -> Answer:
-    """Set an instance's health where no checker does."""
+    """Set an instance's health in a cluster without a checker."""
     require(call, "serviceName", "ip", "port", "healthy")
     return wrapped(health.set_health(call, services))
 

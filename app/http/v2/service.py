@@ -17,7 +17,8 @@ _SERVICE, _LIST = ServiceCreateSchema(), ServiceListV2Schema()
 
 
 def _view(call: Call, services: Services) -> ServiceView:
-    """
+    """The service that a call names.
+
     Raises:
         ResultError: there is no such service.
     """
