@@ -32,6 +32,16 @@ def json_array_reply(values: Iterable[Any]) -> Reply:
     return Reply(200, b"[" + b",".join([orjson.dumps(value) for value in values]) + b"]", JSON)
 
 
+def rest_reply(data: Any) -> Reply:
+    """A result as Nacos's core and console answer it. Shape: code, message, data."""
+    return json_reply({"code": 200, "message": None, "data": data})
+
+
+def rest_refusal(code: int, message: str) -> Reply:
+    """A refusal in the same shape, in status 200: Nacos answers so, and its clients look into the code."""
+    return json_reply({"code": code, "message": message, "data": None})
+
+
 def text_reply(status: int, text: str) -> Reply:
     # What is no UTF-8 cannot come here from a call, but an error's text may hold a peer's or a file's.
     return Reply(status, text.encode("utf-8", "replace"), TEXT)

@@ -9,10 +9,10 @@ A batch is ``{datum key: {instance key: age in ms}}``, its answer ``{"unknown": 
 import threading
 from collections.abc import Callable, Collection, Mapping
 from itertools import islice
-from typing import Any
 
 import orjson
 
+from app.http.input import json_text
 from app.naming.wire.datum_codec import AGE_MS_MAX
 from distro.errors import CodecError
 
@@ -116,10 +116,7 @@ def take_batch(body: bytes, take: TakeBeats, is_ours: Callable[[str], bool]) -> 
     Raises:
         CodecError: the batch cannot be read.
     """
-    try:
-        services: Any = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        services = None
+    services = json_text.loads_body(body)
     if not isinstance(services, dict):
         raise CodecError("a batch of beats is a JSON object")
     for ages in services.values():

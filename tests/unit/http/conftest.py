@@ -1,4 +1,4 @@
-"""A door with its test client."""
+"""A node's HTTP frontend, with its test client."""
 
 import pytest
 from flask.testing import FlaskClient
