@@ -261,7 +261,7 @@ class Node:
             return checked_clusters(self._registry, self.cluster.responsible_durable)
 
         def is_healthy(check: Check) -> bool | None:
-            service = self._registry.get(check.cluster.namespace, check.cluster.service)
+            service = self._registry.table.get(check.cluster.namespace, check.cluster.service)
             instance = service.persistent.get(check.instance_key) if service else None
             return instance.healthy if instance else None
 

@@ -128,7 +128,7 @@ class Sources(RuleBasedStateMachine):
     def decide(self, address: tuple[str, int, str], weight: float, healthy: bool, there: bool) -> None:
         ip, port, cluster = address
         one = Instance(ip, port, cluster, SERVICE, weight, healthy, ephemeral=False)
-        self.registry.set_persistent(*KEY, one.key, one if there else None, self.turn)
+        self.registry.table.set_persistent(*KEY, one.key, one if there else None, self.turn)
         self.registered[DURABLE].pop(one.key, None)
         if there:
             self.registered[DURABLE][one.key] = Registered(self.turn, weight, healthy)

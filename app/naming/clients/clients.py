@@ -70,6 +70,7 @@ class Clients:
         bounds: ClientBounds | None = None,
     ) -> None:
         self._registry = registry
+        self._table = registry.table
         self._now_ms = monotonic_ms
         self._wall_ms = wall_ms
         self._publish = publish
@@ -94,7 +95,7 @@ class Clients:
 
     def publishers(self, namespace: str, service: str) -> list[str]:
         """The ids of the clients that publish a service, copies too."""
-        found = self._registry.get(namespace or DEFAULT_NAMESPACE, service)
+        found = self._table.get(namespace or DEFAULT_NAMESPACE, service)
         return list(found.published or ()) if found else []
 
     def counts(self) -> ClientCounts:
@@ -157,7 +158,7 @@ class Clients:
         """Called under the lock, before the client is gone."""
 
     def _withdraw(self, client: Client, key: ServiceKey, publication: Publication) -> bool:
-        return self._registry.withdraw(*key, client.client_id, publication, self._now_ms())
+        return self._table.withdraw(*key, client.client_id, publication, self._now_ms())
 
     def _drop_subscriber(self, key: ServiceKey, client_id: str) -> None:
         known = self._subscribers.get(key, {})
@@ -221,7 +222,7 @@ class Clients:
         instances = make(self._native(client_id))
         with self._lock:
             client = self._native(client_id)  # it may have gone meanwhile
-            service = self._registry.get(*key)
+            service = self._table.get(*key)
             _check_kind(key[1], service)
             seen = service.version if service is not None else NO_VERSION
             publication = Publication(instances, batch, wall_ms, seen)
@@ -258,7 +259,7 @@ class Clients:
         client.instances += len(publication.instances) - (len(old.instances) if old else 0)
         client.published[key] = publication
         client.updated_ms = now_ms
-        self._registry.publish(*key, client.client_id, publication, now_ms)
+        self._table.publish(*key, client.client_id, publication, now_ms)
 
     def deregister(self, client_id: str, namespace: str, service: str) -> None:
         """Take back whatever the client publishes of a service; nothing is no error.

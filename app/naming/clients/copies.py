@@ -162,7 +162,7 @@ class ReplicatedClients(Clients):
 
     def _dated(self, key: ServiceKey, publication: Publication) -> Publication:
         """A publication of a peer that does not say what it knew of the service's list then: it counts from now."""
-        service = self._registry.get(*key)
+        service = self._registry.table.get(*key)
         if service is None:
             return publication
         return Publication(publication.instances, publication.batch, publication.at_ms, service.version)

@@ -11,6 +11,7 @@ from app.naming.model.keys import datum_key, instance_key
 from app.naming.model.model import NO_METADATA, Publication
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
+from app.naming.registry.union import view_of
 from app.replication import address_clients as http_clients
 from app.replication.address_clients import (
     GONE_MS,
@@ -121,8 +122,8 @@ class Bed:
         return [name for _, name in state.publications] if state is not None else []
 
     def shown(self, service: str = A_SERVICE) -> list[str]:
-        found = self.registry.get("public", service)
-        return [one.ip for one in self.registry.view_of(found).instances] if found else []
+        found = self.registry.table.get("public", service)
+        return [one.ip for one in view_of(found).instances] if found else []
 
     def echo(self, client_id: str = ONE) -> bytes:
         """What real Nacos sends back of a client, after it was told of it."""
@@ -435,7 +436,7 @@ def _state(client_id: str, service: str) -> ClientState:
     ip = client_id.partition(":")[0]
     registry = Registry("other~1")
     registry.register(RegisterInstance(service, ip, 80, metadata=NO_METADATA), 0)
-    found = registry.get("public", service)
+    found = registry.table.get("public", service)
     assert found is not None
-    instances = {one.key: one for one in registry.view_of(found).instances}
+    instances = {one.key: one for one in view_of(found).instances}
     return ClientState(client_id, 7, {("public", service): Publication(instances, False, 0, NO_VERSION)})

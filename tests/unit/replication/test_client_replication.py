@@ -13,6 +13,7 @@ from app.naming.model.events import ClientChanged, ClientDisconnect, Event
 from app.naming.model.keys import datum_key
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
+from app.naming.registry.union import view_of
 from app.node import Node
 from app.replication.client_replication import (
     CLIENTS,
@@ -92,8 +93,8 @@ class Side(Notices):
         return self.receiver.verify(CLIENTS, sender.address, dict(sender.storage.versions()), self.now_ms)
 
     def ports(self) -> list[int]:
-        service = self.registry.get("public", SERVICE)
-        return [one.port for one in self.registry.view_of(service).instances] if service else []
+        service = self.registry.table.get("public", SERVICE)
+        return [one.port for one in view_of(service).instances] if service else []
 
 
 @pytest.fixture

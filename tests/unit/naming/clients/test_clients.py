@@ -165,7 +165,7 @@ def test_who_is_not_connected_can_do_nothing(bed: Bed) -> None:
             call()
         assert refused.value.status == 400
     assert bed.told() == []
-    assert bed.registry.services() == []
+    assert bed.registry.table.services() == []
 
 
 def test_a_second_connect_of_one_connection_changes_nothing(bed: Bed) -> None:
@@ -199,7 +199,7 @@ def test_what_cannot_be_stored_is_refused_and_changes_nothing(bed: Bed, command:
         bed.clients.register(one, command)
     with pytest.raises(InvalidParam):
         bed.clients.batch_register(one, command.namespace, command.service, [ONE, command])
-    assert (bed.told(), bed.revision(), bed.registry.services()) == ([], 0, [])
+    assert (bed.told(), bed.revision(), bed.registry.table.services()) == ([], 0, [])
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_nulls_in_metadata_are_left_out(bed: Bed) -> None:
 
 def test_a_persistent_service_takes_no_client(bed: Bed) -> None:
     one = bed.connect()
-    bed.registry.set_persistent(*KEY, "k", Instance("10.0.0.5", 80, service_name=SERVICE, ephemeral=False), 1)
+    bed.registry.table.set_persistent(*KEY, "k", Instance("10.0.0.5", 80, service_name=SERVICE, ephemeral=False), 1)
     text = f"Current service {SERVICE} is persistent service, can't register ephemeral instance."
     for call in (lambda: bed.clients.register(one, ONE), lambda: bed.clients.batch_register(one, *KEY, [ONE])):
         with pytest.raises(InvalidParam) as refused:
@@ -346,7 +346,7 @@ def test_it_is_healthy_if_one_source_vouches_for_it(bed: Bed) -> None:
 def test_a_persistent_instance_keeps_its_attributes(bed: Bed) -> None:
     bed.clients.register(bed.connect(), ONE._replace(weight=7.0))
     durable = Instance("10.0.0.1", 80, service_name=SERVICE, weight=3.0, ephemeral=False, healthy=False)
-    bed.registry.set_persistent(*KEY, durable.key, durable, 1)
+    bed.registry.table.set_persistent(*KEY, durable.key, durable, 1)
     assert bed.instances() == [replace(durable, healthy=True)]
 
 
@@ -380,7 +380,7 @@ def test_a_service_that_only_clients_made_stays_for_a_while_and_goes(bed: Bed) -
     assert bed.naming.list_services("public", None) == [SERVICE], "somebody was there in between"
     bed.now_ms += 2_000
     look_around()
-    assert bed.registry.services() == []
+    assert bed.registry.table.services() == []
     assert bed.naming.namespaces() == []
 
 
@@ -388,7 +388,7 @@ def test_a_service_is_not_forgotten_with_its_http_instances(bed: Bed) -> None:
     bed.naming.register(ONE)
     bed.clients.register(bed.connect(), TWO)
     bed.naming.deregister(DeregisterInstance(SERVICE, "10.0.0.1", 80))
-    service = bed.registry.get(*KEY)
+    service = bed.registry.table.get(*KEY)
     assert service is not None
     bed.registry.forget(service.key)
     assert bed.registry.version(service.key) is None
@@ -400,8 +400,8 @@ def test_a_service_removed_by_its_own_call_stays_until_its_clients_leave(bed: Be
     one = bed.connect()
     bed.naming.register(TWO)
     bed.clients.register(one, ONE._replace(cluster="c1"))
-    bed.registry.set_meta(*KEY, ServiceMeta(0.5), 1)
-    bed.registry.set_meta(*KEY, None, 2)
+    bed.registry.table.set_meta(*KEY, ServiceMeta(0.5), 1)
+    bed.registry.table.set_meta(*KEY, None, 2)
     bed.registry.empty(*KEY, 2)
     view = bed.naming.service_view(*KEY)
     assert view is not None
