@@ -14,6 +14,7 @@ WRITTEN = [path for path in PYTHON if "pb" not in path.parts]
 TEXT = {".py", ".cfg", ".toml", ".md", ".yml", ".yaml", ".html", ".js", ".css", ".sh", ".json", ".jsonl", ""}
 MODULE_LINES_MAX = 400
 WHOLE = {
+    "app/naming/clients/clients.py": "one lock's steps: each change of a client, by its connection or by a peer",
     "app/naming/registry/registry.py": "one lock's steps: each change of an instance list, local or a peer's",
 }
 """Longer modules that tell one story, and which."""

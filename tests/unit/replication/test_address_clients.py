@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from app.naming.clients.client_codec import ClientState, decode_client, encode_client, encode_verify
-from app.naming.clients.copies import ReplicatedClients
+from app.naming.clients.client_codec import decode_client, encode_client, encode_verify
+from app.naming.clients.client_model import ClientState
+from app.naming.clients.clients import Clients
 from app.naming.model.keys import datum_key, instance_key
 from app.naming.model.model import NO_METADATA, Publication
 from app.naming.registry.operations import RegisterInstance
@@ -63,7 +64,7 @@ class Bed:
         self.told: list[str] = []
         self.servers: tuple[str, ...] = (SELF,)
         self.registry = Registry(ME)
-        self.clients = ReplicatedClients(self.registry, lambda: self.now_ms, lambda: 5, lambda _event: None)
+        self.clients = Clients(self.registry, lambda: self.now_ms, lambda: 5, lambda _event: None)
         self.index = HttpClients(
             self.registry,
             is_wanted=lambda: self.is_wanted,

@@ -8,7 +8,7 @@ import pytest
 
 from app.config.settings import read_settings
 from app.naming.clients.client_model import ClientInfo
-from app.naming.clients.copies import ReplicatedClients
+from app.naming.clients.clients import Clients
 from app.naming.model.events import ClientChanged, ClientDisconnect, Event
 from app.naming.model.keys import datum_key
 from app.naming.registry.operations import RegisterInstance
@@ -49,7 +49,7 @@ class Side(Notices):
         self.events: list[Event] = []
         self.fetches: list[tuple[str, list[DistroKey]]] = []
         self.registry = Registry(f"{address}~{run}")
-        self.clients = ReplicatedClients(self.registry, lambda: self.now_ms, lambda: 5, self.events.append)
+        self.clients = Clients(self.registry, lambda: self.now_ms, lambda: 5, self.events.append)
         self.storage = ClientStorage(self.clients)
         self.processor = ClientProcessor(self.clients, address, has_left)
         component = Component(

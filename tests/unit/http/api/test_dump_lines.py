@@ -7,7 +7,8 @@ import orjson
 import pytest
 
 from app.http.api.dump_lines import CHUNK_BYTES, Dumps, dump_lines
-from app.naming.clients.clients import ClientInfo, Clients
+from app.naming.clients.client_model import ClientInfo
+from app.naming.clients.clients import Clients
 from app.naming.model.keys import datum_key, instance_key
 from app.naming.model.meta import NO_META
 from app.naming.model.model import Instance, StoredInstance
