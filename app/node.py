@@ -18,13 +18,12 @@ from app.http.api.dump_lines import Dumps
 from app.http.api.stats import HttpStats
 from app.http.forward.in_pool import Forwarder
 from app.http.persistent_writes import PersistentCalls
-from app.naming.clients.copies import ReplicatedClients
+from app.naming.clients.clients import Clients
 from app.naming.health.beat_check import BeatCheck, HealthCheckGate
 from app.naming.health.checks import Check, CheckBoard, CheckedCluster, Flip, checked_clusters
 from app.naming.model.events import (
     ClientChanged,
     ClientDisconnect,
-    ClientVerifyFailed,
     HealthChanged,
     InstancesChanged,
     Origin,
@@ -52,7 +51,6 @@ from app.replication.client_replication import (
     ClientExpiry,
     ClientProcessor,
     ClientStorage,
-    client_id_of,
     client_key,
 )
 from app.replication.health_report import InstanceListAgent
@@ -96,7 +94,7 @@ class Node:
             writer, settings.distro.tombstone_slack_ms, guard_ms, keep_empty=not settings.clean_empty
         )
         self.naming = NamingService(self._registry, self._clock.monotonic_ms, self._notify.publish)
-        self.clients = ReplicatedClients(
+        self.clients = Clients(
             self._registry,
             self._clock.monotonic_ms,
             self._clock.wall_ms,
@@ -222,12 +220,7 @@ class Node:
             taken_by=frozenset({MemberKind.OWN, MemberKind.NACOS_2}),
             owned_by_writer=True,
             on_verified=processor.on_verified,
-            on_verify_failed=self._on_verify_failed,
         )
-
-    def _on_verify_failed(self, key: str, peer: str) -> None:
-        """The engine sends the client to that peer; who else wants to know is told here."""
-        self._notify.publish(ClientVerifyFailed(client_id_of(key) or "", peer))
 
     def _build_rpc(self) -> list[Tick]:
         """Make the gRPC door, if there is to be one; return what the timer does for it."""
@@ -261,7 +254,7 @@ class Node:
             return checked_clusters(self._registry, self.cluster.responsible_durable)
 
         def is_healthy(check: Check) -> bool | None:
-            service = self._registry.get(check.cluster.namespace, check.cluster.service)
+            service = self._registry.table.get(check.cluster.namespace, check.cluster.service)
             instance = service.persistent.get(check.instance_key) if service else None
             return instance.healthy if instance else None
 

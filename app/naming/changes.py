@@ -38,6 +38,7 @@ class Changes:
 
     def __init__(self, registry: Registry, monotonic_ms: Callable[[], int], publish: Callable[[Event], None]) -> None:
         self._registry = registry
+        self._table = registry.table
         self._now_ms = monotonic_ms
         self._publish = publish
 
@@ -46,7 +47,7 @@ class Changes:
 
         None when nothing is known of the instance.
         """
-        service = self._registry.get(namespace, full_name)
+        service = self._table.get(namespace, full_name)
         if service is None:
             return None
         now_ms = self._now_ms()

@@ -19,8 +19,9 @@ from app.naming.model.model import (
 )
 from app.naming.model.nacos_errors import NotFound
 from app.naming.registry import operations
-from app.naming.registry.registry import Counts, Registry
-from app.naming.registry.union import published_count
+from app.naming.registry.registry import Registry
+from app.naming.registry.service_table import Counts
+from app.naming.registry.union import published_count, view_of
 from app.naming.wire.service_info import QUICK_HOSTS_MAX, ListAnswer, ListAnswers, Variant
 
 
@@ -44,6 +45,7 @@ class NamingService:
 
     def __init__(self, registry: Registry, monotonic_ms: Callable[[], int], publish: Callable[[Event], None]) -> None:
         self._registry = registry
+        self._table = registry.table
         self._now_ms = monotonic_ms
         self._publish = publish
         self._answers = ListAnswers()
@@ -77,7 +79,7 @@ class NamingService:
 
     def _known(self, command: operations.RegisterInstance) -> list[Instance] | None:
         """The instances among which an update may find its own."""
-        service = self._registry.get(command.namespace, command.service)
+        service = self._table.get(command.namespace, command.service)
         if service is None or service.hidden:
             return None
         # The exact one first: it is nearly always that, and needs no search.
@@ -110,7 +112,7 @@ class NamingService:
             InvalidParam: a full beat of an unknown instance has a name that is not allowed.
         """
         now_ms = self._now_ms()
-        service = self._registry.get(command.namespace, command.service)
+        service = self._table.get(command.namespace, command.service)
         key = operations.key_of(command)
         stored = service.stored.get(key) if service else None
         if service is None or stored is None:
@@ -136,7 +138,7 @@ class NamingService:
         ``collect`` is given datum key, instance key and the monotonic ms; it may refuse. Returns the interval to answer
         with (ms, or 0 for the default), None when the owner itself must answer: nothing healthy is held here.
         """
-        service = self._registry.get(command.namespace, command.service)
+        service = self._table.get(command.namespace, command.service)
         key = operations.key_of(command)
         stored = service.stored.get(key) if service else None
         if service is None or stored is None or not stored.instance.healthy or service.persistent:
@@ -149,7 +151,7 @@ class NamingService:
 
     def take_beats(self, datum_key: str, ages_ms: Mapping[str, int]) -> list[str]:
         """Take signs of life that another member heard, by instance key; return the keys of unknown instances."""
-        service, now_ms = self._registry.find(datum_key), self._now_ms()
+        service, now_ms = self._table.find(datum_key), self._now_ms()
         if service is None:
             return list(ages_ms)
         unknown, healed = [], False
@@ -169,13 +171,13 @@ class NamingService:
 
     def set_health(self, namespace: str, service: str, key: str, healthy: bool) -> None:
         """Set an ephemeral instance's health by hand; its next beat, or the absence of one, decides again."""
-        found = self._registry.get(namespace, service)
+        found = self._table.get(namespace, service)
         if found is not None and self._registry.set_health(found, key, healthy, self._now_ms()):
             self._changed(found.key)
 
     def take_health(self, namespace: str, service: str, healthy: Mapping[str, bool]) -> None:
         """Take over what another member says of the instances that it owns, by ``ip:port``."""
-        found = self._registry.get(namespace, service)
+        found = self._table.get(namespace, service)
         if found is not None and self._registry.take_health(found, healthy):
             self._publish(InstancesChanged(found.key, Origin.PEER))
 
@@ -196,7 +198,7 @@ class NamingService:
 
     def beat_ages(self, namespace: str, service: str) -> dict[str, int]:
         """For how long nothing was heard of each ephemeral instance, in ms by instance key."""
-        found, now_ms = self._registry.get(namespace, service), self._now_ms()
+        found, now_ms = self._table.get(namespace, service), self._now_ms()
         stored = found.stored.copy() if found else {}
         return {key: max(now_ms - one.beat_ms, 0) for key, one in stored.items()}
 
@@ -219,7 +221,7 @@ class NamingService:
 
     def quick_detail(self, namespace: str, service: str, ip: str, port: int, cluster: str) -> Instance | None:
         """As ``detail``, at a cost that does not grow with the service; None for what only ``detail`` can tell."""
-        found = self._registry.get(namespace, service)
+        found = self._table.get(namespace, service)
         if found is None or found.hidden or found.published:
             return None
         key = keys.instance_key(ip, port, cluster)
@@ -230,12 +232,12 @@ class NamingService:
 
     def service_view(self, namespace: str, service: str) -> ServiceView | None:
         """A service's instances and description at one moment, or None for an unknown one."""
-        found = self._registry.get(namespace, service)
-        return None if found is None or found.hidden else self._registry.view_of(found)
+        found = self._table.get(namespace, service)
+        return None if found is None or found.hidden else view_of(found)
 
     def instance_count(self, namespace: str, service: str) -> int:
         """How many instances a service holds, of all sources; readers see an address of several once."""
-        found = self._registry.get(namespace, service)
+        found = self._table.get(namespace, service)
         if found is None:
             return 0
         count = len(found.stored) + len(found.persistent)
@@ -243,7 +245,7 @@ class NamingService:
 
     def service_count(self) -> int:
         """How many services are held, those that readers do not see too."""
-        return self._registry.service_count()
+        return self._table.service_count()
 
     def list_answer(self, namespace: str, service: str, variant: Variant) -> ListAnswer | None:
         """What a client sees of a service, None for an unknown one."""
@@ -260,11 +262,11 @@ class NamingService:
 
     def namespaces(self) -> list[str]:
         """The namespaces that hold a service."""
-        return self._registry.namespaces()
+        return self._table.namespaces()
 
     def list_services(self, namespace: str, group: str | None) -> list[str]:
         """Full names of a namespace, sorted; of all groups for None."""
-        names = self._registry.names(namespace)
+        names = self._table.names(namespace)
         if group is None:
             return names
         prefix = group + keys.GROUP_SPLITTER
@@ -275,19 +277,19 @@ class NamingService:
 
         What has gone when its turn comes is left out.
         """
-        keys = [one.key for one in self._registry.services()]
-        return (snapshot for key in keys if (snapshot := self._registry.snapshot(key)) is not None)
+        keys = [one.key for one in self._table.services()]
+        return (snapshot for key in keys if (snapshot := self._table.snapshot(key)) is not None)
 
     def snapshot(self, namespace: str, service: str) -> ServiceSnapshot | None:
         """All that is held of a service at one moment; None for an unknown one."""
-        return self._registry.snapshot(keys.datum_key(namespace, service))
+        return self._table.snapshot(keys.datum_key(namespace, service))
 
     def silent_ms(self, stored: StoredInstance) -> int:
         """For how long nothing was heard of an instance."""
         return max(self._now_ms() - stored.beat_ms, 0)
 
     def counts(self, responsible: Callable[[str], bool]) -> Counts:
-        return self._registry.counts(responsible)
+        return self._table.counts(responsible)
 
     @staticmethod
     def _check(command: operations.RegisterInstance | operations.Beat) -> None:

@@ -10,9 +10,14 @@ from dataclasses import replace
 from threading import Lock
 from zlib import crc32
 
-from app.naming.clients.client_codec import BOUNDS, ClientState, encode_client
-from app.naming.clients.client_model import REVISION_MAX, is_client_id, plain_metadata
-from app.naming.clients.copies import ClientSnapshot
+from app.naming.clients.client_codec import BOUNDS, encode_client
+from app.naming.clients.client_model import (
+    REVISION_MAX,
+    ClientSnapshot,
+    ClientState,
+    is_client_id,
+    plain_metadata,
+)
 from app.naming.model.keys import parse_datum_key
 from app.naming.model.model import Instance, Publication
 from app.naming.registry.registry import Registry

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable
 import orjson
 
 from app.naming.clients.client_codec import (
-    ClientState,
     check_client_id,
     decode_client,
     decode_verify,
     encode_client,
     encode_snapshot,
 )
-from app.naming.clients.copies import ClientSnapshot, ReplicatedClients
+from app.naming.clients.client_model import ClientSnapshot, ClientState
+from app.naming.clients.clients import Clients
 from app.replication.address_clients import HttpClients
 from app.replication.client_replication import CLIENTS, ClientCodec, client_key, member_of
 from distro.codec import decode_frame, decode_versions, encode_frame, encode_received, gunzip_if_gzip, json_object
@@ -31,7 +31,7 @@ class ClientReceiver:
     def __init__(
         self,
         receiver: DistroReceiver,
-        clients: ReplicatedClients,
+        clients: Clients,
         http_clients: HttpClients,
         clock: Clock,
         capabilities: Callable[[str], frozenset[str]],

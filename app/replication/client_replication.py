@@ -7,9 +7,8 @@ from typing import Any
 import orjson
 
 from app.naming.clients.client_codec import check_client_id, decode_client, encode_client, own_fields
-from app.naming.clients.client_model import PORT_MAX, ClientInfo
-from app.naming.clients.clients import CLIENT_TEXTS_CHARS_MAX
-from app.naming.clients.copies import ClientSnapshot, ReplicatedClients
+from app.naming.clients.client_model import PORT_MAX, ClientInfo, ClientSnapshot
+from app.naming.clients.clients import CLIENT_TEXTS_CHARS_MAX, Clients
 from app.naming.model.keys import CLIENT_KEY_PREFIX
 from app.naming.model.nacos_errors import NacosError
 from distro.errors import CodecError
@@ -38,7 +37,7 @@ def member_of(version: Version) -> str:
 class ClientStorage:
     """DistroDataStorage of clients. A client that never published anything is nobody else's business."""
 
-    def __init__(self, clients: ReplicatedClients) -> None:
+    def __init__(self, clients: Clients) -> None:
         self._clients = clients
 
     def version(self, key: str) -> Version | None:
@@ -83,7 +82,7 @@ class ClientStorage:
 class ClientProcessor:
     """DistroDataProcessor of clients. ``has_left`` says whether a writer is known to be no more."""
 
-    def __init__(self, clients: ReplicatedClients, self_address: str, has_left: Callable[[str], bool]) -> None:
+    def __init__(self, clients: Clients, self_address: str, has_left: Callable[[str], bool]) -> None:
         self._clients = clients
         self._self_address = self_address
         self._has_left = has_left
@@ -183,7 +182,7 @@ def _info(client_id: str, own: Any) -> ClientInfo:
 class ClientExpiry:
     """Drops copies that nobody confirms, and those of members that left. One thread calls ``tick``."""
 
-    def __init__(self, clients: ReplicatedClients, has_left: Callable[[str], bool], pause_ms: int) -> None:
+    def __init__(self, clients: Clients, has_left: Callable[[str], bool], pause_ms: int) -> None:
         self._clients = clients
         self._has_left = has_left
         self._pause_ms = pause_ms

@@ -287,7 +287,7 @@ class Virtual:
             self.now_ms = number * BEAT_MS // stored
             name, ip = f"{GROUP}bench-{number % services}", ip_of(number)
             naming.register(RegisterInstance(name, ip, 8080, metadata={"zone": "a"}))
-            service = self.registry.get("public", name)
+            service = self.registry.table.get("public", name)
             assert service is not None
             self.turns[self.now_ms].append(service.stored[instance_key(ip, 8080, "DEFAULT")])
         self.check = BeatCheck(self.registry, self.complain)

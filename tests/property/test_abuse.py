@@ -52,9 +52,9 @@ def stored(node: FakeNode) -> dict[str, Any]:
         "records": dict(node.disk.records),
         "services": {
             one.key: (one.version, one.hidden, sorted(one.stored), sorted(one.tombstones), sorted(one.persistent))
-            for one in registry.services()
+            for one in registry.table.services()
         },
-        "names": registry.names("public"),
+        "names": registry.table.names("public"),
         "switches": node.durable.switches.to_json(),
     }
 

@@ -46,7 +46,7 @@ class PlainCheck:
             del self.pauses[:-PAUSES_REMEMBERED]
         verdict = ask_gate()
         may_check = verdict.may_check and not (self.pauses and verdict.confirmed_ms < self.pauses[-1][0])
-        for service in self.registry.services():
+        for service in self.registry.table.services():
             self.tidy(service, now_ms, verdict.forget_unneeded)
             ours = service.version.writer == self.registry.writer and verdict.responsible(service.full_name)
             if may_check and service.stored and ours:
@@ -127,7 +127,7 @@ class Member:
                     one.retained,
                     one.hidden,
                 )
-                for one in self.registry.services()
+                for one in self.registry.table.services()
             },
         )
 
@@ -163,13 +163,13 @@ def small_changes(draw: st.DrawFn) -> Step:
         lambda member: member.registry.empty("public", name, member.now_ms),
         lambda member: member.registry.claim(key, member.now_ms),
         lambda member: member.registry.forget(key, member.now_ms if flag else None),
-        lambda member: member.registry.set_persistent("public", name, "k", Instance(ip, 80) if flag else None, 0),
+        lambda member: member.registry.table.set_persistent("public", name, "k", Instance(ip, 80) if flag else None, 0),
     ]
     return draw(st.sampled_from(steps))
 
 
 def held_of(member: Member, name: str) -> dict[str, StoredInstance]:
-    service = member.registry.get("public", name)
+    service = member.registry.table.get("public", name)
     return service.stored if service else {}
 
 

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 import pytest
 
-from app.naming.clients.copies import ClientSnapshot, ReplicatedClients
+from app.naming.clients.client_model import ClientSnapshot
+from app.naming.clients.clients import Clients
 from app.naming.registry.operations import RegisterInstance
 from app.replication.client_replication import client_key
 from distro.members import MemberList
@@ -220,7 +221,7 @@ def test_copies_live_because_they_are_confirmed(member_class: type[ConnectedMemb
     assert len(list(connections.copies(client_id))) == 3, "each drop is found by the next verify round"
 
 
-class Forgetful(ReplicatedClients):
+class Forgetful(Clients):
     """Nothing is remembered of clients that are gone."""
 
     def _remember(self, client_id: str, version: Version) -> None:
@@ -244,7 +245,7 @@ def forget_removals() -> None:
         clients_agree(seed, member_class=ForgetfulMember)
 
 
-class Unburied(ReplicatedClients):
+class Unburied(Clients):
     """A member does not say of clients of its last run that they are gone."""
 
     def add_tombstone(self, client_id: str, seen: Version) -> bool:

@@ -129,7 +129,7 @@ class StrictRegistry(WatchedRegistry):
 
     def _swap(self, key: str, expected: Version | None, version: Version, value: Any, now_ms: int) -> bool:
         swapped = super()._swap(key, expected, version, value, now_ms)
-        if (service := self.find(key)) is not None:
+        if (service := self.table.find(key)) is not None:
             service.claimed_ms = -NEVER_MS
         return swapped
 

@@ -7,7 +7,6 @@ registered as a batch stand in ``batchInstanceData``, in parallel lists too, the
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -17,6 +16,7 @@ from app.naming.clients.client_model import (
     RESERVED_METADATA,
     REVISION_MAX,
     ClientBounds,
+    ClientState,
     ServiceKey,
     check_address,
     check_metadata,
@@ -42,17 +42,6 @@ REVISION_MIN = -REVISION_MAX - 1
 AT_MS_MAX = 1 << 53
 BOUNDS = ClientBounds()
 NO_TIMES: Mapping[str, Any] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class ClientState:
-    """All that a client publishes, at one moment."""
-
-    client_id: str
-    revision: int
-    publications: Mapping[ServiceKey, Publication]
-    dated: bool = True
-    """The publications say when they were made; otherwise they count from when they are received."""
 
 
 # --- to a peer ----------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """A client with a connection, and what it may publish. Values are frozen; ``Client`` is changed by ``Clients``."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from app.naming.model.keys import check_names
@@ -78,7 +78,6 @@ class Client:
         "renewed_ms",
         "revision",
         "subscribed",
-        "updated_ms",
         "version",
     )
 
@@ -95,7 +94,6 @@ class Client:
         """Rises with every change of what is published, and says to the peers whether they hold the latest."""
         self.version = version
         """The same among members of our own kind, with who says it: its counter is the revision."""
-        self.updated_ms = now_ms
         self.renewed_ms = now_ms
         """When its member last confirmed a copy."""
 
@@ -104,8 +102,42 @@ class Client:
         return self.info.client_id
 
 
+@dataclass(frozen=True, slots=True)
+class ClientState:
+    """A client's publications at one revision."""
+
+    client_id: str
+    revision: int
+    publications: Mapping[ServiceKey, Publication]
+    dated: bool = True
+    """The publications carry their time and the version they saw; otherwise they count from when they are received."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSnapshot:
+    """A client as one member knows it: connected, a copy, or (``state`` None) gone."""
+
+    version: Version
+    info: ClientInfo | None
+    state: ClientState | None
+    unconfirmed: bool = False
+    """It came from another member than the client's own: the copy goes soon, unless the client's member confirms it."""
+
+
 Number = Callable[[], int]
 """Gives a number that no instance has yet."""
+
+
+def info_of(client_id: str) -> ClientInfo:
+    """What a client's id tells of it: ``<ms>_<ip>_<port>`` is that of a connection, ``ip:port#true`` any other.
+
+    Source: Nacos 2.2.3 GrpcServer and IpPortBasedClient.
+    """
+    if "#" in client_id:
+        ip, _, port = client_id.partition("#")[0].rpartition(":")
+    else:
+        ip, _, port = client_id.partition("_")[2].rpartition("_")
+    return ClientInfo(client_id, ip, int(port) if port.isascii() and port.isdecimal() and len(port) < 6 else 0, "", "")
 
 
 def id_allocator(client_id: str, revision: int, wall_ms: int) -> Number:

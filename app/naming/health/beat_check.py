@@ -57,6 +57,7 @@ class BeatCheck:
         expire: bool = True,
     ) -> None:
         self._registry = registry
+        self._table = registry.table
         self._publish = publish
         self._interval_ms = interval_ms
         self._pause_ms = pause_ms
@@ -110,8 +111,8 @@ class BeatCheck:
                 self._check_all_again()  # the forgotten one counts for silence again
 
     def _check_all_again(self) -> None:
-        for service in self._registry.services():
-            self._registry.expect(service, 0)
+        for service in self._table.services():
+            self._table.expect(service, 0)
 
     def _silent_ms(self, service: Service, beat_ms: int, now_ms: int) -> int:
         """For how long nothing was heard of an instance, without the time in which nothing could be heard.
@@ -132,7 +133,7 @@ class BeatCheck:
         return self._units_left <= 0
 
     def _check_round(self) -> Iterator[None]:
-        services = self._registry.services()
+        services = self._table.services()
         step = UNITS_PER_SLICE * SERVICES_PER_UNIT
         for start in range(0, len(services), step):
             now_ms = self._now_ms
@@ -161,7 +162,7 @@ class BeatCheck:
         except (RuntimeError, ValueError):  # the mapping changed its size, or is empty now
             due_ms = was_due_ms
         seen = due_ms > self._now_ms and service.revision == revision
-        self._registry.expect(service, due_ms if seen else was_due_ms)
+        self._table.expect(service, due_ms if seen else was_due_ms)
         self._units_left -= size + UNITS_PER_SERVICE
         return seen
 
@@ -180,7 +181,7 @@ class BeatCheck:
                     next_ms = was_due_ms  # another member has yet to claim it, or it is ours again at any moment
             due_ms = next_ms
         finally:
-            self._registry.expect(service, due_ms)
+            self._table.expect(service, due_ms)
 
     def _spread(self, service: Service, due_ms: int) -> int:
         """An earlier moment than that, for every service another: many that were taken over at once shall not stay due
@@ -202,7 +203,7 @@ class BeatCheck:
         if service.tombstones:
             due_ms = min(due_ms, self._registry.prune_tombstones(service, now_ms))
         if service.version == NO_VERSION and not service.published:
-            due_ms = min(due_ms, self._registry.drop_bare(service, now_ms))
+            due_ms = min(due_ms, self._table.drop_bare(service, now_ms))
         if self._forgets_unneeded and not service.stored and service.version != NO_VERSION:
             if self._registry.is_forgettable(service.key, now_ms):
                 self._registry.forget(service.key)

@@ -135,7 +135,7 @@ class CheckBoard:
 def checked_clusters(registry: Registry, responsible: Callable[[str], bool]) -> list[CheckedCluster]:
     """All clusters with persistent instances, of the services that this member is responsible for."""
     found: list[CheckedCluster] = []
-    for service in registry.services():
+    for service in registry.table.services():
         if not service.persistent or not responsible(service.full_name):
             continue
         by_cluster: dict[str, list[Instance]] = {}

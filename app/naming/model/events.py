@@ -61,52 +61,19 @@ class ClientDisconnect:
 
 
 @value
-class ClientVerifyFailed:
-    """A peer holds another state of a client that is connected here, or none."""
-
-    client_id: str
-    peer: str
-
-
-@value
-class ClientRegisterService:
-    """A client publishes a service, or something else of it than before. ``key``: namespace and full service name."""
-
-    key: tuple[str, str]
-    client_id: str
-
-
-@value
-class ClientDeregisterService:
-    """A client publishes a service no more."""
-
-    key: tuple[str, str]
-    client_id: str
-
-
-@value
-class ClientSubscribeService:
-    """A client wants to be told of a service."""
-
-    key: tuple[str, str]
-    client_id: str
-
-
-@value
 class ServiceSubscribed:
-    """The same, for the first time since it subscribed: it is to be told of the service as it is now."""
+    """A client subscribed to a service, and has yet to get its instances. ``key``: namespace and full service name."""
 
     key: tuple[str, str]
     client_id: str
 
 
-ClientEvent = (
-    ClientChanged
+Event = (
+    InstancesChanged
+    | RecordChanged
+    | ServiceChanged
+    | HealthChanged
+    | ClientChanged
     | ClientDisconnect
-    | ClientVerifyFailed
-    | ClientRegisterService
-    | ClientDeregisterService
-    | ClientSubscribeService
     | ServiceSubscribed
 )
-Event = InstancesChanged | RecordChanged | ServiceChanged | HealthChanged | ClientEvent

@@ -225,8 +225,13 @@ class Service:
         """The numbers among its instances' ids, once one is asked for in a service that is not small."""
         self.view: ServiceView | None = None
 
+    def expect(self, due_ms: int) -> None:
+        """Bring the next health check forward to ``due_ms``. The caller holds the lock."""
+        if due_ms < self.due_ms:
+            self.due_ms = due_ms
+
     def ids(self) -> Iterator[str | None]:
-        """The ids of its instances; nothing is looked at before the first is asked for."""
+        """The instance ids of the list; lazy, as nearly no caller asks for the first."""
         for stored in list(self.stored.values()):
             yield stored.instance.instance_id
 

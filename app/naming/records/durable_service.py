@@ -23,6 +23,7 @@ from app.naming.records.records import (
 )
 from app.naming.registry import operations
 from app.naming.registry.registry import Registry
+from app.naming.registry.union import view_of
 from distro.types import Version
 
 NAMESPACE_ID = re.compile(r"[\w-]+", re.ASCII)
@@ -56,6 +57,7 @@ class DurableService:
         self._records = records
         self._projection = projection
         self._registry = registry
+        self._table = registry.table
         self._now_ms = monotonic_ms
         self._publish = publish
 
@@ -79,7 +81,7 @@ class DurableService:
         """
         keys.check_service_chars(service)
         keys.check_namespace(namespace)
-        found = self._registry.get(namespace, service)
+        found = self._table.get(namespace, service)
         taken = InvalidParam(f"specified service already exists, serviceName : {service}")
         if found is not None and not found.hidden:
             raise taken
@@ -125,7 +127,7 @@ class DurableService:
 
     def keys_of_service(self, namespace: str, service: str) -> tuple[str, ...]:
         """The keys of a service's records: of its description first, then of its persistent instances."""
-        found = self._registry.get(namespace, service)
+        found = self._table.get(namespace, service)
         instances = found.persistent.copy() if found else ()
         return (
             service_meta_key(namespace, service),
@@ -147,7 +149,7 @@ class DurableService:
         self._put(service_meta_key(namespace, service), change)
 
     def _check_known(self, namespace: str, service: str, text: str) -> None:
-        found = self._registry.get(namespace, service)
+        found = self._table.get(namespace, service)
         if found is None or found.hidden:
             raise InvalidParam(text)
 
@@ -175,7 +177,7 @@ class DurableService:
         """
         if strict:
             operations.check_weight(command.weight)
-            found = self._registry.get(command.namespace, command.service)
+            found = self._table.get(command.namespace, command.service)
             known = None if found is None or found.hidden else list(found.persistent.copy().values())
             operations.check_known(known, command)
         self.register(command)
@@ -210,8 +212,8 @@ class DurableService:
             self._publish(RecordChanged(key))
 
     def _ids(self, namespace: str, service: str) -> list[str | None]:
-        found = self._registry.get(namespace, service)
-        return [one.instance_id for one in self._registry.view_of(found).instances] if found else []
+        found = self._table.get(namespace, service)
+        return [one.instance_id for one in view_of(found).instances] if found else []
 
     def deregister(self, command: operations.DeregisterInstance) -> None:
         """Remove a persistent instance; one that is unknown is no error."""

@@ -25,7 +25,7 @@ class Projection:
     """Keeps registry, namespaces and switches in line with the records. Reads take no lock."""
 
     def __init__(self, registry: Registry, monotonic_ms: Callable[[], int], publish: Callable[[Event], None]) -> None:
-        self._registry = registry
+        self._table = registry.table
         self._now_ms = monotonic_ms
         self._publish = publish
         self.switches = SwitchDomain()
@@ -53,11 +53,11 @@ class Projection:
         match records.parse_record_key(record.key):
             case ServiceMetaKey(namespace, name):
                 meta = None if record.value is None else service_meta(record.value)
-                self._registry.set_meta(namespace, name, meta, self._now_ms())
+                self._table.set_meta(namespace, name, meta, self._now_ms())
                 self._publish(ServiceChanged(namespace, name))
             case PersistentKey(namespace, name, key):
                 instance = None if record.value is None else instance_of(record.value, name)
-                self._registry.set_persistent(namespace, name, key, instance, self._now_ms())
+                self._table.set_persistent(namespace, name, key, instance, self._now_ms())
                 self._publish(ServiceChanged(namespace, name))
             case SwitchesKey():
                 self.override(from_json(record.value or {}, SwitchDomain()))

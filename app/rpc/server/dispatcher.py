@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from app.naming.clients.clients import ClientInfo
+from app.naming.clients.client_model import ClientInfo
 from app.naming.model.nacos_errors import ClientGone, InvalidParam, NacosError, Unavailable
 from app.process.open_files import CONNECTIONS_MAX
 from app.rpc.links.link import OWN_KIND_ABILITY

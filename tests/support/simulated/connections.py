@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from app.naming.clients.client_model import Client, ClientInfo
-from app.naming.clients.copies import EXPIRY_MS, ReplicatedClients
+from app.naming.clients.clients import EXPIRY_MS, Clients
 from app.naming.model.events import ClientChanged, ClientDisconnect, Event
 from app.naming.registry.operations import RegisterInstance
 from app.replication.client_replication import (
@@ -31,7 +31,7 @@ ADDRESSES = [f"10.9.0.{number}" for number in range(1, 13)]
 class ConnectedMember(SimMember):
     """A member with the third resource type. Connections end with its process."""
 
-    clients_class: type[ReplicatedClients] = ReplicatedClients
+    clients_class: type[Clients] = Clients
     processor_class: type[ClientProcessor] = ClientProcessor
     expiry_ms = EXPIRY_MS
     confirms = True

@@ -288,7 +288,7 @@ class SimMember:
         return self.protocol.mapper.responsible(service)
 
     def instances(self, key: str) -> Mapping[str, StoredInstance]:
-        service = self.registry.find(key)
+        service = self.registry.table.find(key)
         return service.stored if service else {}
 
     def shows(self, client: SimClient) -> bool:
@@ -296,7 +296,7 @@ class SimMember:
 
     def stored(self) -> Iterator[tuple[str, Service]]:
         """The services that hold instances, by datum key."""
-        return ((one.key, one) for one in self.registry.services() if one.stored)
+        return ((one.key, one) for one in self.registry.table.services() if one.stored)
 
     def dump(self) -> dict[str, tuple[str, dict[str, Any]]]:
         """What this member shows, without ages."""

@@ -54,7 +54,7 @@ def _tamper(*_):
             _own(_node().cluster, command["service"])
         else:
             registry = _node()._registry
-            _change(registry.get("public", command["service"]), command)
+            _change(registry.table.get("public", command["service"]), command)
     path.unlink()
 
 

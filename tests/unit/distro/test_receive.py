@@ -78,7 +78,7 @@ class Member:
 
     def summary(self, key: str) -> tuple[Version | None, list[int]]:
         """Version and ports held."""
-        service = self.registry.find(key)
+        service = self.registry.table.find(key)
         ports = sorted(one.instance.port for one in service.stored.values()) if service else []
         return self.registry.version(key), ports
 
@@ -257,7 +257,7 @@ def test_a_spent_key_that_its_owner_forgot_is_forgotten(member: Member) -> None:
 def test_ages_of_what_is_taken_prove_nothing(member: Member) -> None:
     one = datum(NAMES[B], Version(1, 0, OTHER), 80)
     member.receive(B, one)
-    service = member.registry.find(one.key)
+    service = member.registry.table.find(one.key)
     assert service is not None
     assert {held.last_confirmed_ms for held in service.stored.values()} == {NEVER_MS}
 

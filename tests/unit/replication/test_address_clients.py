@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
-from app.naming.clients.client_codec import ClientState, decode_client, encode_client, encode_verify
-from app.naming.clients.copies import ReplicatedClients
+from app.naming.clients.client_codec import decode_client, encode_client, encode_verify
+from app.naming.clients.client_model import ClientState
+from app.naming.clients.clients import Clients
 from app.naming.model.keys import datum_key, instance_key
 from app.naming.model.model import NO_METADATA, Publication
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
+from app.naming.registry.union import view_of
 from app.replication import address_clients as http_clients
 from app.replication.address_clients import (
     GONE_MS,
@@ -62,7 +64,7 @@ class Bed:
         self.told: list[str] = []
         self.servers: tuple[str, ...] = (SELF,)
         self.registry = Registry(ME)
-        self.clients = ReplicatedClients(self.registry, lambda: self.now_ms, lambda: 5, lambda _event: None)
+        self.clients = Clients(self.registry, lambda: self.now_ms, lambda: 5, lambda _event: None)
         self.index = HttpClients(
             self.registry,
             is_wanted=lambda: self.is_wanted,
@@ -121,8 +123,8 @@ class Bed:
         return [name for _, name in state.publications] if state is not None else []
 
     def shown(self, service: str = A_SERVICE) -> list[str]:
-        found = self.registry.get("public", service)
-        return [one.ip for one in self.registry.view_of(found).instances] if found else []
+        found = self.registry.table.get("public", service)
+        return [one.ip for one in view_of(found).instances] if found else []
 
     def echo(self, client_id: str = ONE) -> bytes:
         """What real Nacos sends back of a client, after it was told of it."""
@@ -435,7 +437,7 @@ def _state(client_id: str, service: str) -> ClientState:
     ip = client_id.partition(":")[0]
     registry = Registry("other~1")
     registry.register(RegisterInstance(service, ip, 80, metadata=NO_METADATA), 0)
-    found = registry.get("public", service)
+    found = registry.table.get("public", service)
     assert found is not None
-    instances = {one.key: one for one in registry.view_of(found).instances}
+    instances = {one.key: one for one in view_of(found).instances}
     return ClientState(client_id, 7, {("public", service): Publication(instances, False, 0, NO_VERSION)})

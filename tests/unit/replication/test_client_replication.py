@@ -8,11 +8,12 @@ import pytest
 
 from app.config.settings import read_settings
 from app.naming.clients.client_model import ClientInfo
-from app.naming.clients.copies import ReplicatedClients
+from app.naming.clients.clients import Clients
 from app.naming.model.events import ClientChanged, ClientDisconnect, Event
 from app.naming.model.keys import datum_key
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
+from app.naming.registry.union import view_of
 from app.node import Node
 from app.replication.client_replication import (
     CLIENTS,
@@ -48,7 +49,7 @@ class Side(Notices):
         self.events: list[Event] = []
         self.fetches: list[tuple[str, list[DistroKey]]] = []
         self.registry = Registry(f"{address}~{run}")
-        self.clients = ReplicatedClients(self.registry, lambda: self.now_ms, lambda: 5, self.events.append)
+        self.clients = Clients(self.registry, lambda: self.now_ms, lambda: 5, self.events.append)
         self.storage = ClientStorage(self.clients)
         self.processor = ClientProcessor(self.clients, address, has_left)
         component = Component(
@@ -92,8 +93,8 @@ class Side(Notices):
         return self.receiver.verify(CLIENTS, sender.address, dict(sender.storage.versions()), self.now_ms)
 
     def ports(self) -> list[int]:
-        service = self.registry.get("public", SERVICE)
-        return [one.port for one in self.registry.view_of(service).instances] if service else []
+        service = self.registry.table.get("public", SERVICE)
+        return [one.port for one in view_of(service).instances] if service else []
 
 
 @pytest.fixture

@@ -65,7 +65,7 @@ class Owner:
         assert register(call("POST", "/v1/ns/instance", ip=ip, port=80, **values), self.node) is OK
 
     def stored(self, key: str) -> Any:
-        service = self.registry.find(KEY)
+        service = self.registry.table.find(KEY)
         return service.stored[key] if service else None
 
     def take(self, body: bytes) -> Any:
@@ -106,7 +106,7 @@ def test_a_beat_of_a_held_instance_is_answered_and_noted(owner: Owner) -> None:
     assert entry.beats.take(now_ms) == [(PEER, {(KEY, ONE): now_ms, (KEY, TWO): now_ms})]
     assert entry.beats.collected == 2
     # Should this member become the owner, it knows of them.
-    stored = entry.naming._registry.find(KEY).stored  # type: ignore[union-attr]
+    stored = entry.naming._registry.table.find(KEY).stored  # type: ignore[union-attr]
     assert {one.beat_ms for one in stored.values()} == {one.last_confirmed_ms for one in stored.values()} == {now_ms}
     assert entry.events == [], "no datum is written"
 
@@ -147,7 +147,7 @@ def full_batch(entry: FakeNode) -> None:
 
 def persistent_beside(entry: FakeNode) -> None:
     instance = Instance("10.0.0.9", 80, ephemeral=False)
-    entry.naming._registry.set_persistent("public", TAG, instance.key, instance, entry.now_ms)
+    entry.naming._registry.table.set_persistent("public", TAG, instance.key, instance, entry.now_ms)
 
 
 REASONS = [unhealthy, unknown, of_java, flagged, full_batch, persistent_beside]

@@ -22,6 +22,7 @@ from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
 from distro.types import CAPABILITY_WRITES, Datum, Member, MemberState
+from tests.support import views
 from tests.support.fake_node import SELF, FakeNode, StubCluster, make_settings
 from tests.support.loops import Asked, MemberServer, SkippingLoop, answer, member_server, run_loop, silent, turns, until
 from tests.support.tiny_server import refusing_address, tiny_server
@@ -525,7 +526,9 @@ def test_what_was_written_at_the_owner_is_listed_here_before_the_client_is_answe
         ]  # fmt: skip
         registry = entry.node.naming._registry
         assert registry.version(KEY) == owner.registry.version(KEY)
-        assert registry.view("public", TO.tag).instances == owner.registry.view("public", TO.tag).instances  # type: ignore[union-attr]
+        assert (
+            views.view(registry, "public", TO.tag).instances == views.view(owner.registry, "public", TO.tag).instances
+        )  # type: ignore[union-attr]
         assert {event.origin for event in entry.node.events if hasattr(event, "origin")} == {Origin.PEER}, (
             "sent on by none"
         )
@@ -610,7 +613,7 @@ def test_what_changed_with_many_others_is_not_taken_alone(name: str) -> None:
             assert entry.hosts() == {"10.0.0.1", "10.0.0.2"}
             entry.node.naming._registry.apply(owner.datum, entry.node.naming._registry.version(KEY), entry.node.now_ms)
             await until(lambda: len(entry.told) == 3)
-            shown = owner.registry.view("public", TO.tag)
+            shown = views.view(owner.registry, "public", TO.tag)
             assert entry.hosts() == {found.ip for found in shown.instances}  # type: ignore[union-attr]
             entry.forwarder.close()
 

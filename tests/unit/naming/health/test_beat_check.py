@@ -53,7 +53,7 @@ class Judge:
         self.registry.remove("public", NAME, Instance(ip, 80).key, self.now_ms)
 
     def service(self) -> Service:
-        found = self.registry.find(KEY)
+        found = self.registry.table.find(KEY)
         assert found is not None
         return found
 
@@ -167,7 +167,7 @@ def test_who_is_heard_of_meanwhile_stays(judge: Judge) -> None:
     judge.register()
     for _ in range(10):
         judge.run(judge.now_ms + 5_000)
-        for service in judge.registry.services():
+        for service in judge.registry.table.services():
             for stored in service.stored.values():
                 stored.beat_ms = stored.last_confirmed_ms = judge.now_ms
     assert judge.client_version() == []
@@ -245,7 +245,7 @@ def test_services_that_are_taken_over_at_once_do_not_stay_due_at_once(judge: Jud
     for name in names:
         judge.registry.register(RegisterInstance(name, "10.1.0.1", 80), 0)
     judge.run(1_000)
-    services = [found for name in names if (found := judge.registry.get("public", name))]
+    services = [found for name in names if (found := judge.registry.table.get("public", name))]
     assert len({service.due_ms // 1_000 for service in services}) >= 14, "any second of the first fifteen"
 
 

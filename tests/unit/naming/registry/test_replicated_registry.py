@@ -37,7 +37,7 @@ def stored(port: int, version: Version, beat_ms: int, **metadata: str) -> Stored
 
 
 def service_of(registry: Registry) -> Service:
-    found = registry.find(KEY)
+    found = registry.table.find(KEY)
     assert found is not None
     return found
 

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from app.naming.clients.clients import ClientInfo
+from app.naming.clients.client_model import ClientInfo
 from app.naming.model.nacos_errors import ClientGone, InvalidParam, Unavailable
 from app.rpc.server.connections import LABELS_CHARS_MAX, Connection, Connections
 from app.rpc.server.dispatcher import Dispatcher, GrpcRequest, GrpcRoute
