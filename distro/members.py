@@ -105,7 +105,7 @@ class MemberList:
 
     @property
     def mixed(self) -> bool:
-        """Whether a member of real Nacos 1.4 is listed and has served, so that its rule of states holds for all."""
+        """Whether a member of real Nacos 1.4 is listed and has served: its rule of states then holds for all (R8)."""
         return any(peer.seen and peer.member.capabilities.isdisjoint(OTHER_RULES) for peer in self._peers.values())
 
     def rejoin_delay_for(self, address: str, now_ms: int) -> int:

@@ -177,7 +177,7 @@ class DistroProtocol:
                 component.on_verify_failed(name, action.peer)
 
     def on_query_done(self, action: Query, outcome: Outcome, versions: Mapping[str, Version], now_ms: int) -> None:
-        """Note how a query ended; of a key whose version here is above that in ``versions`` the peer gets the state."""
+        """Note how a query ended; the peer gets keys whose version here is above that of the datum that came (R4)."""
         queue = self._free(action.peer)
         if queue is None:
             return
