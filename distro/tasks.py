@@ -21,9 +21,6 @@ class DelayTasks:
     def __len__(self) -> int:
         return len(self._due)
 
-    def __contains__(self, key: DistroKey) -> bool:
-        return key in self._due
-
     def add(self, key: DistroKey, due_ms: int) -> None:
         """Send the key from ``due_ms`` on; nothing changes if it waits already."""
         self._due.setdefault(key, due_ms)
