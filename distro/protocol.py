@@ -153,7 +153,7 @@ class DistroProtocol:
             self._stats.verify_failed += 1
             return
         storage, mapper = self._components[action.resource_type].storage, self.mapper_of(action.resource_type)
-        for name in received.refused:  # R4: a third member's key is merged there
+        for name in received.refused:  # a third member's key is for that one to merge
             if storage.version(name) is None or mapper.responsible(storage.tag(name)):
                 queue.fetch[DistroKey(action.resource_type, name)] = None
         self._add_wanted(action, received, queue, now_ms)
@@ -294,8 +294,8 @@ class DistroProtocol:
             if not (own or unclaimed) or not self.mapper_of(resource_type).responsible(component.storage.tag(name)):
                 continue
             key = DistroKey(resource_type, name)
-            forgettable = own and component.storage.is_forgettable(name, now_ms)
-            if forgettable and all(queue.agreed.get(key, 0) >= AGREED_ROUNDS for queue in reachable):
+            spent = own and component.storage.is_forgettable(name, now_ms)
+            if spent and all(queue.agreed.get(key, 0) >= AGREED_ROUNDS for queue in reachable):
                 component.processor.forget(name, now_ms)
                 self._stats.forgotten += 1
                 for queue in self._queues.values():

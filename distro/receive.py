@@ -74,10 +74,7 @@ class ReceiverEvents(Protocol):
 
 
 class DistroReceiver:
-    """Receives the datums and verify rounds of peers. Thread-safe: a key is changed in one step where it is stored.
-
-    ``own_writer`` names this run in versions; ``mapper_of`` gives the present mapper of a resource type.
-    """
+    """Takes datums and verify rounds of peers. Thread-safe: each key's change is atomic in its processor."""
 
     def __init__(
         self,
@@ -198,7 +195,7 @@ class DistroReceiver:
         return taken
 
     def serve(self, resource_type: str, keys: Iterable[str] | None) -> list[Datum]:
-        """The datums of these keys, for None of all."""
+        """The datums of the keys, all for None."""
         storage = self._components[resource_type].storage
         return storage.get(storage.versions() if keys is None else keys)
 

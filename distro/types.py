@@ -71,7 +71,7 @@ class DataOperation(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class DistroKey:
-    """A key, and its resource type: the name of the ``Component`` that stores, encodes and sends it."""
+    """A key of one resource type; the type finds its storage, processor and transport agent."""
 
     resource_type: str
     key: str
@@ -79,7 +79,7 @@ class DistroKey:
 
 @dataclass(frozen=True, slots=True)
 class Datum:
-    """The whole state of one key as members exchange it; only its resource type knows what ``value`` is."""
+    """One key's whole state as it travels. ``value`` belongs to the resource type's codec and processor."""
 
     key: str
     version: Version

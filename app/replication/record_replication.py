@@ -66,7 +66,7 @@ class RecordProcessor:
             return False  # claimed again with the next view, or with the first change that the disk takes
 
     def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:
-        """Drop a removal (R6). Absence drops nothing: a record that no peer holds may be one that only came here."""
+        """Drop a spent removal. Absence drops nothing: a record that no peer holds may be one that only came here."""
         if absent:
             return
         try:

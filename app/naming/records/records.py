@@ -246,7 +246,7 @@ class Records:
             return ended
 
     def claim(self, key: str) -> bool:
-        """Become the writer of a key that another wrote (R2)."""
+        """Become the writer of a key that another wrote."""
         with self._lock:
             stored = self._records.get(key)
             if stored is None or stored.version.writer == self.writer:
@@ -256,7 +256,7 @@ class Records:
             return True
 
     def is_forgettable(self, key: str) -> bool:
-        """Whether a record is a removal that is old enough to be forgotten (R6)."""
+        """Whether a record is a removal that is old enough to be forgotten."""
         stored = self._records.get(key)
         return (
             stored is not None and stored.value is None and self._wall_ms() - stored.changed_wall_ms > KEEP_REMOVED_MS

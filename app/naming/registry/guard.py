@@ -13,7 +13,7 @@ def vanished(shown: Mapping[str, Instance], value: InstanceList) -> dict[str, In
     """What to go on showing when ``value`` takes the place of what is shown; nothing when the loss is believable.
 
     Judged by cause: a removal that was accepted or decided somewhere comes as a tombstone, and counts at once. What is
-    missing without one comes from a load (R7), an absence (R6), a take-over, or a member that sends no versions (R8).
+    missing without one comes from a load, an absence, a take-over, or a member that sends no versions.
     """
     expected = {key: one for key, one in shown.items() if key not in value.tombstones}
     lost = {key: one for key, one in expected.items() if key not in value.stored}

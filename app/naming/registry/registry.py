@@ -289,7 +289,7 @@ class Registry(PublishedTable):
         tombstone: Tombstone | None,
         now_ms: int,
     ) -> bool:
-        """Take over one change that its owner made, if it is the next one of what is held here, never out of order: R5.
+        """Take over one change that its owner made, if it is the next one of what is held here; never out of order.
 
         ``stored`` is the instance after it, ``tombstone`` its removal.
         """
@@ -332,12 +332,12 @@ class Registry(PublishedTable):
             return True
 
     def is_covered(self, datum: Datum) -> bool:
-        """Whether the datum knows of every change that is held here (R3)."""
+        """Whether the datum knows of every change that is held here."""
         stored = next(self.datums([datum.key]), None)
         return stored is None or covers(datum.value, stored.value)
 
     def merge(self, datum: Datum, now_ms: int) -> Merged:
-        """Bring a received datum and the held one together (R4); see ``app.naming.registry.merge``."""
+        """Bring a received datum and the held one together; see ``app.naming.registry.merge``."""
         for one in datum.value.stored.values():
             self._shared.settle(one)
         for _ in range(SWAP_TRIES_MAX):
@@ -358,7 +358,7 @@ class Registry(PublishedTable):
         return Merged.NOTHING  # local changes go on all the time; the next verify round tries again
 
     def claim(self, key: str, now_ms: int) -> bool:
-        """Become the writer of a key that another wrote (R2)."""
+        """Become the writer of a key that another wrote."""
         with self._lock:
             service = self._services.get(key)
             if service is None or service.version == NO_VERSION or service.version.writer == self.writer:
@@ -367,7 +367,7 @@ class Registry(PublishedTable):
             return True
 
     def is_forgettable(self, key: str, now_ms: int) -> bool:
-        """Whether a key holds nothing, no removal either, and has not changed while removals are kept (R6)."""
+        """Whether a key holds nothing, no removal either, and has not changed for the time that removals are kept."""
         service = self._services.get(key)
         return (
             service is not None

@@ -267,7 +267,7 @@ class ServiceTable:
             self._expect(service, due_ms)
 
     def _raise_version(self, service: Service, now_ms: int) -> None:
-        """Count a change (R1). The first one after another writer's is a claim and restarts the judge's clocks (R2)."""
+        """Count a change. The first one after another writer's is a claim and restarts the judge's clocks (R2)."""
         version = self._next_version(service)
         if version.epoch != service.version.epoch:
             service.claimed_ms = now_ms
@@ -346,7 +346,7 @@ class ServiceTable:
             self._unlist(service)
 
     def prune_tombstones(self, service: Service, now_ms: int) -> int:
-        """Forget removals that every member has had the time to learn of (R6); return when to come again."""
+        """Forget removals that every member has had the time to learn of; return when to come again."""
         tombstones = service.tombstones.copy()
         old, due_ms = [], NOT_DUE_MS
         for key, tombstone in tombstones.items():
