@@ -64,6 +64,16 @@ def test_who_decides_is_named_as_in_the_code() -> None:
     assert not [name for name in names - files if not defined.issuperset(name.split("."))]
 
 
+@pytest.mark.parametrize("row", table("what", "default", "setting"), ids=lambda row: row[0])
+def test_a_deadline_is_the_default_of_its_setting(row: list[str]) -> None:
+    _, default, setting = row
+    settings = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    if setting:
+        found = re.search(rf"^\| [^|]*{re.escape(setting)}[^|]* \| `(\d+)` \|", settings, re.MULTILINE)
+        assert found is not None
+        assert default == f"{int(found[1]) / 1_000:g} s"
+
+
 def case(stored: str, received: str) -> tuple[Version | None, Version] | None:
     """The stored version and that of a datum, None where there is no such case."""
     writer = OTHERS if stored == "another writer" else MINE
