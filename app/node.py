@@ -85,7 +85,7 @@ class Node:
         self.settings = settings
         self._clock = SystemClock()
         now_ms = self._clock.monotonic_ms()
-        # A run of its own in every version: a member that lost its memory never repeats one.
+        # A run of its own in every version (R1): a member that lost its memory never repeats one.
         writer = f"{settings.self_address}~{self._clock.wall_ms():x}{secrets.token_hex(2)}"
         self._notify = NotifyCenter()
         # A loss that nobody caused is believed when two verify rounds have not repaired it.
@@ -318,7 +318,7 @@ class Node:
     # --- what happens inside ---------------------------------------------------------------------
 
     def _fill_from_disk(self, now_ms: int) -> None:
-        """Take over what the last run held and no other member holds newer, with a full time-out for each instance."""
+        """Take over what the last run held and no other member holds newer (R7), each instance with a full time-out."""
         taken = 0
         for datum in self._warm_datums:
             stored = self._registry.version(datum.key)

@@ -9,14 +9,14 @@ from distro.types import Datum, MemberKind, Merged, PeerReport, Received, Versio
 
 
 class Clock(Protocol):
-    """The only source of time."""
+    """The only source of time, in ms."""
 
     def monotonic_ms(self) -> int:
-        """For deadlines; never set back."""
+        """Time that never goes back, for deadlines and ages."""
         ...
 
     def wall_ms(self) -> int:
-        """For what people and wire fields show."""
+        """Ms since 1970, for people and wire fields."""
         ...
 
 
@@ -93,42 +93,48 @@ class DatumCodec(Protocol):
 
 
 class DistroTransportAgent(Protocol):
-    """Blocking calls to one peer. Each ends by ``timeout_ms`` after its start, however slowly the peer drips.
+    """Blocking calls to one peer. Each ends within ``timeout_ms``, even if bytes go on coming one by one.
 
     Raises:
         TransportError: the call failed and may be repeated.
         RejectedError: the peer will never take these bytes.
     """
 
-    def sync_data(self, peer: str, datums: list[Datum], timeout_ms: int) -> Received: ...
-
-    def verify(self, peer: str, summary: Mapping[str, str], timeout_ms: int) -> Received:
-        """Tell the peer the stand of each owned key: its version's text, or its checksum to real Nacos."""
+    def sync_data(self, peer: str, datums: list[Datum], timeout_ms: int) -> Received:
+        """Send datums to the peer; return its answer."""
         ...
 
-    def query(self, peer: str, keys: tuple[str, ...], timeout_ms: int) -> list[Datum]: ...
+    def verify(self, peer: str, summary: Mapping[str, str], timeout_ms: int) -> Received:
+        """Send the peer the version text of each owned key, to real Nacos the checksum; return its answer."""
+        ...
+
+    def query(self, peer: str, keys: tuple[str, ...], timeout_ms: int) -> list[Datum]:
+        """The peer's datums of these keys; keys that it does not know are left out."""
+        ...
 
     def load(self, peer: str, timeout_ms: int) -> list[Datum] | None:
-        """Everything the peer holds; None when it is itself loading and has nothing."""
+        """All the peer's datums; None when it has none because it is itself loading."""
         ...
 
     def close(self) -> None:
-        """Cut the calls under way short, and fail all later ones. May be called twice, from any thread."""
+        """End the calls under way, and fail all later ones. May be called twice, from any thread."""
         ...
 
 
 Done = Callable[[Received | TransportError], None]
-"""Told once, from whatever thread, how a call ended."""
+"""Called once with the result of a call, from any thread."""
 
 
 class DistroCallbackAgent(Protocol):
-    """Calls to one peer that return at once, and tell ``done`` when they end: after ``timeout_ms`` at the latest."""
+    """Calls to one peer that return at once, and call ``done`` with the result within ``timeout_ms``."""
 
     def takes(self, peer: str) -> bool:
-        """Whether calls to this peer can go this way now."""
+        """Whether this agent can call the peer now."""
         ...
 
-    def start_sync(self, peer: str, datums: list[Datum], timeout_ms: int, done: Done) -> None: ...
+    def start_sync(self, peer: str, datums: list[Datum], timeout_ms: int, done: Done) -> None:
+        """As ``DistroTransportAgent.sync_data``."""
+        ...
 
     def start_verify(self, peer: str, summary: Mapping[str, str], timeout_ms: int, done: Done) -> None:
         """As ``DistroTransportAgent.verify``."""
@@ -139,7 +145,11 @@ class MemberAgent(Protocol):
     """Carries reports between members."""
 
     def report(self, peer: str, timeout_ms: int) -> PeerReport:
-        """Tell the peer about this member; return what it answers of itself."""
+        """Send the peer this node's report; return the peer's description of itself.
+
+        Raises:
+            TransportError: refused, late, or no answer of a member.
+        """
         ...
 
 

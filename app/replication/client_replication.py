@@ -63,7 +63,7 @@ class ClientStorage:
         return datums
 
     def is_covered(self, datum: Datum) -> bool:
-        """Whether a higher version of another run may take the place of the held one: from the same member it may.
+        """Whether a higher version of another run may take the place of the held one (R3): from the same member it may.
 
         Nobody else has a say in a client's state, and nobody brings one back that is gone.
         """
@@ -102,14 +102,14 @@ class ClientProcessor:
             raise CodecError(error.text) from error
 
     def merge(self, datum: Datum, now_ms: int) -> Merged:
-        """Of a client of this member a peer holds another state: this one's stands, and is newer than all others."""
+        """Of a client of this member a peer holds another state (R4): this one's stands, and is newest."""
         client_id, snapshot = _parts(datum)
         if snapshot.state is not None and self._clients.add_tombstone(client_id, datum.version):
             return Merged.MADE
         return Merged.NOTHING
 
     def claim(self, key: str, now_ms: int) -> bool:
-        """Never: a connection does not move."""
+        """Never: a connection does not move (R2)."""
         return False
 
     def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:
@@ -189,7 +189,7 @@ class ClientExpiry:
         self._expected_ms: int | None = None
 
     def tick(self, now_ms: int) -> int:
-        """Look once; return when to come again. After a late call every copy gets the delay."""
+        """Look once; return when to come again. After a late call every copy gets the delay (R9)."""
         late_ms = now_ms - self._expected_ms if self._expected_ms is not None else 0
         self._clients.expire(now_ms, self._has_left, late_ms if late_ms > self._pause_ms else 0)
         self._expected_ms = now_ms + EXPIRY_INTERVAL_MS

@@ -105,7 +105,7 @@ class NodeReplication:
 
         Raises:
             CodecError: the body, or to other callers any of its keys, cannot be read; good keys were taken.
-            NotInitialized: this member has not loaded yet.
+            NotInitialized: this member has not loaded yet (R7).
         """
         sender = self.membership.sender_of(headers.get(MEMBER_HEADER.lower()), remote_ip)
         frame = json_object(gunzip_if_gzip(body, self.body_bytes_max))
@@ -145,7 +145,7 @@ class NodeReplication:
         return Received(refused, failed)
 
     def _java_sender(self, datum: Datum, remote_ip: str) -> str:
-        """Real Nacos does not say who sends: it is the key's owner if that one is at the caller's address."""
+        """Real Nacos does not say who sends (R8): it is the key's owner if that one is at the caller's address."""
         peers = self.membership.java_peers_at(remote_ip)
         parsed = parse_datum_key(datum.key)
         owner = self.membership.map_srv(parsed[1]) if parsed else ""

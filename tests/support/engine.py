@@ -14,6 +14,7 @@ from distro.members import MemberList
 from distro.monitor import DistroStats
 from distro.ports import Component
 from distro.protocol import DistroProtocol
+from distro.receive import ReceiverEvents
 from distro.types import (
     CAPABILITY_VERSIONS,
     Action,
@@ -33,6 +34,10 @@ SELF, B, C = "10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848"
 ME, OTHER = f"{SELF}~1", f"{B}~1"
 CONFIG = DistroConfig(sync_spacing_ms=0)
 OWN_KIND = frozenset({CAPABILITY_VERSIONS})
+
+
+class NoEvents(ReceiverEvents):
+    """For a receiver without a protocol."""
 
 
 class Engine:

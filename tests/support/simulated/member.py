@@ -18,7 +18,7 @@ from distro.members import MemberList
 from distro.monitor import DistroStats
 from distro.ports import Component
 from distro.protocol import DistroProtocol
-from distro.receive import DistroReceiver, Notices
+from distro.receive import DistroReceiver, ReceiverEvents
 from distro.types import (
     CAPABILITY_GZIP,
     CAPABILITY_VERSIONS,
@@ -81,7 +81,7 @@ class MemberClock:
         return monotonic_ms - self._start_ms
 
 
-class Mailbox(Notices):
+class Mailbox(ReceiverEvents):
     """Events for the protocol; whoever puts one wakes it."""
 
     def __init__(self, wake: Callable[[], None]) -> None:

@@ -86,7 +86,7 @@ def test_a_peer_that_left_the_list_is_not_waited_for(load: SnapshotLoad) -> None
 
 
 def test_a_peer_that_is_being_asked_is_waited_for_without_looking() -> None:
-    """Another type to ask it for is due, but its lane carries one call at a time."""
+    """Another type to ask it for is due, but a peer gets one call at a time."""
     load = SnapshotLoad(CONFIG, {"t": Anything(), "u": Anything()}, 0)  # type: ignore[dict-item]
     load.add(B, 0)
     assert load.next_due_ms(0) == 0

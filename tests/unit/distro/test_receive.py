@@ -16,7 +16,7 @@ from distro.errors import NotInitialized
 from distro.mapper import DistroMapper
 from distro.monitor import DistroStats
 from distro.ports import Component
-from distro.receive import DistroReceiver, Notices
+from distro.receive import DistroReceiver, ReceiverEvents
 from distro.types import NO_VERSION, Datum, DistroKey, Version
 
 SELF, B, C = "10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848"
@@ -27,8 +27,8 @@ NAMES = {MAPPER.map_srv(name): name for name in (f"DEFAULT_GROUP@@svc{number}" f
 
 
 @dataclass
-class Noted(Notices):
-    """Keeps what the receiver tells the protocol."""
+class Events(ReceiverEvents):
+    """Keeps the receiver's events."""
 
     synced: list[str] = field(default_factory=list)
     claimed: list[str] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Member:
 
     def __init__(self) -> None:
         self.registry = Registry(ME)
-        self.noted = Noted()
+        self.events = Events()
         self.loading = False
         nothing: Any = None
         component = Component(
@@ -64,7 +64,7 @@ class Member:
             {INSTANCE_LIST: component},
             lambda _type: MAPPER,
             lambda: self.loading,
-            self.noted,
+            self.events,
             DistroStats(),
         )
 
@@ -104,7 +104,7 @@ def test_what_was_received_is_taken_and_not_sent_on(member: Member) -> None:
     assert member.receive(B, datum(NAMES[B], first, 80)) is None
     assert member.receive(B, datum(NAMES[B], second, 81)) is None
     assert member.summary(key) == (second, [81])
-    assert member.noted == Noted()
+    assert member.events == Events()
 
 
 def test_a_late_copy_is_answered_with_the_version_held(member: Member) -> None:
@@ -112,7 +112,7 @@ def test_a_late_copy_is_answered_with_the_version_held(member: Member) -> None:
     member.receive(B, datum(NAMES[B], second, 81))
     assert member.receive(B, datum(NAMES[B], first, 80)) == second
     assert member.receive(B, datum(NAMES[B], second, 81)) is None
-    assert member.noted == Noted()
+    assert member.events == Events()
 
 
 def test_a_new_writer_must_know_what_the_old_one_wrote(member: Member) -> None:
@@ -147,14 +147,14 @@ def test_the_owner_fetches_what_another_wrote_and_merges_that(member: Member, ve
     before = member.summary(other.key)
     assert member.receive(B, other) is None
     assert member.summary(other.key) == before
-    assert member.noted == Noted(fetched=[(B, other.key)])
+    assert member.events == Events(fetched=[(B, other.key)])
     assert member.receive(B, other, fetched=True) is None
     after, ports = member.summary(other.key)
     assert ports == [80, 81]
     assert after is not None
     assert after > version
     assert after.writer == ME
-    assert member.noted.synced == [other.key]
+    assert member.events.synced == [other.key]
 
 
 def test_the_owner_takes_what_says_the_same_and_claims_it_in_time(member: Member) -> None:
@@ -164,14 +164,14 @@ def test_the_owner_takes_what_says_the_same_and_claims_it_in_time(member: Member
     same = datum(NAMES[SELF], Version(9, 0, OTHER), 80, said=ours)
     member.receive(B, same, fetched=True)
     assert member.summary(same.key) == (Version(9, 0, OTHER), [80])
-    assert member.noted == Noted(claimed=[same.key])
+    assert member.events == Events(claimed=[same.key])
 
 
 def test_the_owner_claims_a_key_that_it_first_hears_of_from_another(member: Member) -> None:
     new = datum(NAMES[SELF], Version(1, 0, OTHER), 80)
     member.receive(B, new)
     assert member.summary(new.key) == (Version(1, 0, OTHER), [80])
-    assert member.noted == Noted(claimed=[new.key])
+    assert member.events == Events(claimed=[new.key])
 
 
 def test_real_nacos_overwrites_its_own_keys_and_ours_are_merged(member: Member) -> None:
@@ -226,7 +226,7 @@ def test_a_round_fetches_what_is_newer_there_and_names_what_is_newer_here(member
     received = member.receiver.verify(INSTANCE_LIST, B, listed, 0)
     assert received.refused[keys[newer]] == Version(1, 5, OTHER)
     assert keys[older] not in received.refused
-    assert set(member.noted.fetched) == {(B, keys[older]), (B, keys["DEFAULT_GROUP@@unknown"])}
+    assert set(member.events.fetched) == {(B, keys[older]), (B, keys["DEFAULT_GROUP@@unknown"])}
 
 
 def test_a_round_of_another_writer_is_told_of_ours_even_when_it_is_higher(member: Member) -> None:
@@ -235,7 +235,7 @@ def test_a_round_of_another_writer_is_told_of_ours_even_when_it_is_higher(member
     key = datum_key("public", NAMES[B])
     received = member.receiver.verify(INSTANCE_LIST, B, {key: Version(2, 0, OTHER)}, 0)
     assert received.refused == {key: Version(1, 5, THIRD)}
-    assert member.noted.fetched == []
+    assert member.events.fetched == []
 
 
 def test_a_round_without_a_key_of_its_sender_is_told_of_it_and_nothing_is_deleted(member: Member) -> None:

@@ -32,7 +32,7 @@ from distro.errors import CodecError
 from distro.mapper import DistroMapper, WriterMapper
 from distro.monitor import DistroStats
 from distro.ports import Component
-from distro.receive import DistroReceiver, Notices
+from distro.receive import DistroReceiver
 from distro.types import (
     CAPABILITY_CLIENTS_ONLY,
     NO_VERSION,
@@ -46,7 +46,7 @@ from distro.types import (
     SyncData,
     Verify,
 )
-from tests.support.engine import ME, SELF, B, C, Engine
+from tests.support.engine import ME, SELF, B, C, Engine, NoEvents
 
 ONE, TWO = "10.9.0.1:80#true", "10.9.0.2:80#true"
 A_SERVICE, B_SERVICE = "G@@a", "G@@b"
@@ -96,7 +96,7 @@ class Bed:
         )
         mapper = WriterMapper.over(SELF, ())
         return DistroReceiver(
-            ME, DistroConfig(), {CLIENTS: part}, lambda _type: mapper, lambda: False, Notices(), DistroStats()
+            ME, DistroConfig(), {CLIENTS: part}, lambda _type: mapper, lambda: False, NoEvents(), DistroStats()
         )
 
     def tick(self, wait_ms: int = TICK_MS) -> list[str]:

@@ -31,7 +31,7 @@ from distro.errors import CodecError
 from distro.mapper import WriterMapper
 from distro.monitor import DistroStats
 from distro.ports import Component
-from distro.receive import DistroReceiver, Notices
+from distro.receive import DistroReceiver, ReceiverEvents
 from distro.types import Datum, DistroKey, MemberKind, Received, Version
 
 A, B, C = "10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848"
@@ -41,7 +41,7 @@ SERVICE = "G@@orders"
 ONE = RegisterInstance(SERVICE, "10.9.0.1", 80)
 
 
-class Side(Notices):
+class Side(ReceiverEvents):
     """One member's clients, with the engine's rules over them."""
 
     def __init__(self, address: str, run: str = "1", has_left: Callable[[str], bool] = lambda _writer: False) -> None:

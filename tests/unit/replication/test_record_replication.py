@@ -12,8 +12,9 @@ from distro.errors import CodecError
 from distro.mapper import DistroMapper
 from distro.monitor import DistroStats
 from distro.ports import Component
-from distro.receive import DistroReceiver, Notices
+from distro.receive import DistroReceiver
 from distro.types import Datum, DistroKey, Merged, Version
+from tests.support.engine import NoEvents
 from tests.support.memory_disk import MemoryDisk
 
 KEY = namespace_key("dev")
@@ -213,7 +214,7 @@ def test_a_member_loads_what_is_newer_and_keeps_what_only_it_has() -> None:
         {RECORDS: component},
         lambda _type: DistroMapper.over("a:1", ("a:1", "b:1"), False),
         lambda: True,
-        Notices(),
+        NoEvents(),
         DistroStats(),
     )
     receiver.load(RECORDS, peer.storage.get(keys), NOW_MS)
