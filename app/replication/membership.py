@@ -127,13 +127,6 @@ class Membership:
     def map_srv_durable(self, tag: str) -> str:
         return self._protocol.own_mapper.map_srv(tag)
 
-    def view(self) -> tuple[str, ...]:
-        return self._protocol.mapper.servers
-
-    def wait_for_view(self, seen: tuple[str, ...], timeout_s: float) -> None:
-        if self._runtime is not None:
-            self._runtime.wait_for_view(seen, timeout_s)
-
     def state(self) -> MemberState:
         if self._leaving:
             return MemberState.DOWN
