@@ -13,11 +13,10 @@ from app.background.push_udp import UdpPusher
 from app.background.timers import NamingTimer, Tick
 from app.config.settings import Settings
 from app.config.version import NACOS_VERSION
+from app.http.api.answers import text_reply
 from app.http.api.beats import BeatCollector
 from app.http.api.dump_lines import Dumps
 from app.http.api.stats import HttpStats
-from app.http.forward.in_pool import Forwarder
-from app.http.persistent_writes import PersistentCalls
 from app.naming.clients.clients import Clients
 from app.naming.health.beat_check import BeatCheck, HealthCheckGate
 from app.naming.health.checks import Check, CheckBoard, CheckedCluster, Flip, checked_clusters
@@ -62,6 +61,8 @@ from app.rpc.links.client_agent import ClientAgent
 from app.rpc.links.links import GrpcLinks
 from app.storage.record_file import RecordFile
 from app.storage.warm_log import WarmStore
+from app.writes.member_writes import MemberWrites
+from app.writes.owner_forwarder import OwnerForwarder
 from distro.clock import SystemClock
 from distro.http_agent import DistroHttpAgent
 from distro.mailbox import Mailbox
@@ -188,7 +189,8 @@ class Node:
         self.client_receiver = ClientReceiver(
             receiver, self.clients, self._http_clients, self._clock, self.cluster.capabilities, config.body_bytes_max
         )
-        self.forwarder = Forwarder(self.cluster, settings, self.replication.refresh)
+        waiting_max = max(1, settings.http_threads // 2)
+        self.forwarder = OwnerForwarder(self.cluster, waiting_max, self.replication.refresh, text_reply)
         self.dumps = Dumps()
         self.http = HttpStats()
         self.beats = BeatCollector()
@@ -224,7 +226,7 @@ class Node:
 
     def _build_rpc(self) -> list[Tick]:
         """Make the gRPC door, if there is to be one; return what the timer does for it."""
-        self.persistent_writes = PersistentCalls(self)
+        self.persistent_writes = MemberWrites(self.cluster, self.durable, self.forwarder, self.settings.context_path)
         settings = self.settings.rpc
         rpc = GrpcFrontend(self, settings, self._notify.subscribe) if settings else None
         self.loop_frontends = (rpc,) if rpc else ()
@@ -305,7 +307,7 @@ class Node:
         ended = self._timer.stop(timeout_s) and ended
         self._checker.stop()
         ended = self.push.stop(timeout_s) and ended
-        self.forwarder.close()
+        self.forwarder.detach()
         for component in self._components.values():
             component.agent.close()
         self.cluster.close()

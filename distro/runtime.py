@@ -52,7 +52,6 @@ class DistroRuntime:
         self._config = config
         self._workers: dict[str, PeerWorker] = {}
         self._report_workers: dict[str, PeerWorker] = {}
-        self._view_changed = threading.Condition()
         self._idle = threading.Event()
         self._draining = False
         self._thread = threading.Thread(target=self._run, name="distro-timer", daemon=False)
@@ -76,11 +75,6 @@ class DistroRuntime:
     def leave(self) -> None:
         """Claim no more keys, and report to all peers that this node is going. Returns at once; signal-safe."""
         self._mailbox.put(lambda protocol, now_ms: protocol.leave(now_ms), urgent=True)
-
-    def wait_for_view(self, seen: tuple[str, ...], timeout_s: float) -> None:
-        """Wait until the view is another than ``seen``, at most ``timeout_s``."""
-        with self._view_changed:
-            self._view_changed.wait_for(lambda: self._protocol.mapper.servers != seen, timeout_s)
 
     def stop(self, timeout_s: float) -> bool:
         """Send changes that are due for at most ``drain_ms_max``, then end all threads; return whether all ended."""
@@ -144,16 +138,13 @@ class DistroRuntime:
                 wait_s = 1.0
 
     def _turn(self, events: list[Event], keys: list[DistroKey]) -> float:
-        protocol, seen = self._protocol, self._protocol.mapper.servers
+        protocol = self._protocol
         now_ms = self._clock.monotonic_ms()
         for event in events:
             event(protocol, now_ms)
         for key in keys:
             protocol.sync(key, now_ms)
         actions, next_ms = protocol.tick(now_ms)
-        if protocol.mapper.servers != seen:
-            with self._view_changed:
-                self._view_changed.notify_all()
         for action in actions:
             self._worker_of(action).put(lambda action=action: self._execute(action))  # type: ignore[misc]
         if self._draining and protocol.pending() == 0:

@@ -15,7 +15,7 @@ from app.config.settings import SettingError, Settings
 from app.config.version import NACOS_VERSION
 from app.replication.reports import OWN_FIELD, RAFT_PORT_OFFSET, is_nacos_2, nacos_2_member, parse_report
 from distro.errors import TransportError
-from distro.http_agent import call_peer, peer_session
+from distro.peer_calls import call_peer, peer_session
 from distro.ports import Clock
 from distro.protocol import DistroProtocol
 from distro.runtime import DistroRuntime
@@ -126,13 +126,6 @@ class Membership:
 
     def map_srv_durable(self, tag: str) -> str:
         return self._protocol.own_mapper.map_srv(tag)
-
-    def view(self) -> tuple[str, ...]:
-        return self._protocol.mapper.servers
-
-    def wait_for_view(self, seen: tuple[str, ...], timeout_s: float) -> None:
-        if self._runtime is not None:
-            self._runtime.wait_for_view(seen, timeout_s)
 
     def state(self) -> MemberState:
         if self._leaving:

@@ -2,9 +2,10 @@
 
 import asyncio
 import gc
+import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -49,6 +50,29 @@ def run_loop(main: Callable[[SkippingLoop], Coroutine[Any, Any, T]]) -> T:
     gc.collect()  # a transport that was not closed says so when it goes
     assert not errors, f"the loop met with {errors}"
     return result
+
+
+@contextmanager
+def loop_thread() -> Iterator[asyncio.AbstractEventLoop]:
+    """A loop in real time on a thread of its own, for tests that block; it ends with the block."""
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        thread = threading.Thread(target=loop.run_forever, name="test-loop")
+        thread.start()
+        try:
+            yield loop
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+
+
+def on_loop(loop: asyncio.AbstractEventLoop, work: Callable[[], T]) -> T:
+    """Do the work on the loop's thread, and return what it returns."""
+
+    async def do() -> T:
+        return work()
+
+    return asyncio.run_coroutine_threadsafe(do(), loop).result(PATIENCE_S)
 
 
 async def turns(count: int) -> None:

@@ -10,7 +10,7 @@ import orjson
 from app.http.api.agents import is_peer, is_redirect
 from app.http.api.call import CLIENT_AGENT, JSON, TEXT, Call, Forward, Reply, Services
 from app.naming.model.nacos_errors import NacosError, NoRight
-from app.naming.records.records import record_tag
+from app.writes.ownership import durable_owner, not_serving_text
 from distro.errors import CodecError, NotInitialized
 from distro.types import CAPABILITY_CLIENTS_ONLY, MemberState
 
@@ -49,7 +49,7 @@ def text_reply(status: int, text: str) -> Reply:
 
 def not_serving(status: str) -> Reply:
     """The refusal of a member that does not serve now: without a content type, as the filter of real Nacos answers."""
-    return Reply(503, f"server is {status} now, please try again later!".encode(), None)
+    return Reply(503, not_serving_text(status).encode(), None)
 
 
 def error_reply(error: NacosError | CodecError | NotInitialized) -> Reply:
@@ -142,18 +142,18 @@ def durable_elsewhere(call: Call, services: Services, *keys: str) -> Reply | For
     """
     if refusal := _refuse_early_write(services):
         return refusal
-    tag = record_tag(keys[0])
-    if services.cluster.responsible_durable(tag):
+    to = durable_owner(services.cluster, *keys)
+    if to is None:
         return None
     # Only our own kind passes such calls on, and marks them. An operator may call by the name of a member, as that is
     # how a server is reached whose status refuses clients.
     passed_on = CLIENT_AGENT in call.headers
-    return (_redirected(call, services) if passed_on else None) or Forward(tag, keys)
+    return (_redirected(call, services) if passed_on else None) or to
 
 
 def _refuse_early_write(services: Services) -> Reply | None:
     state = services.cluster.state()
-    # Members, too: the one that passed the call on holds it, and finds another owner.
+    # Members get it, too: one that passed the call on knows by it that nothing was executed, and finds another owner.
     return None if state is _UP else not_serving(state.value)
 
 

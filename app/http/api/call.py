@@ -9,12 +9,14 @@ from werkzeug.datastructures import ImmutableDict
 from app.config.settings import Settings
 from app.http.api.beats import BeatCollector
 from app.http.api.dump_lines import Dumps
-from app.http.api.stats import ForwardStats, HttpStats
+from app.http.api.stats import HttpStats
 from app.http.input.params import Parameters
 from app.naming.clients.clients import Clients
 from app.naming.push.board import Subscriber, UdpPushStats
 from app.naming.records.durable_service import DurableService
 from app.naming.service import NamingService
+from app.writes.owner_forwarder import ForwardStats, LoopForwarding, MemberRequest
+from app.writes.ownership import Forward as Forward
 from distro.types import Member, MemberState
 
 TEXT = "text/plain;charset=UTF-8"
@@ -96,16 +98,6 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Forward:
-    """The call belongs to another member: pass it on, one hop, and give its answer."""
-
-    tag: str
-    """What DistroMapper hashes: the full service name."""
-    durable: tuple[str, ...] = ()
-    """Keys of the durable records that the call writes: they are fetched before it is answered here."""
-
-
-@dataclass(frozen=True, slots=True)
 class Decline:
     """A hot function leaves the call to the pool: it would block or take long. Only for calls on the loop."""
 
@@ -137,14 +129,6 @@ class Cluster(Protocol):
 
     def member_json(self, member: Member) -> dict[str, Any]:
         """The wire shape of a member, facts: Nacos 1.4 Member."""
-        ...
-
-    def view(self) -> tuple[str, ...]:
-        """The addresses among which keys are spread now."""
-        ...
-
-    def wait_for_view(self, seen: tuple[str, ...], timeout_s: float) -> None:
-        """Return as soon as the view is another one than ``seen``, and at the latest after ``timeout_s``."""
         ...
 
     def is_listed(self, remote_ip: str) -> bool:
@@ -196,15 +180,23 @@ class Replication(Protocol):
 
 
 class Forwarding(Protocol):
-    """Passes calls on to the member that must execute them, and waits for its answer. Not for the event loop."""
+    """Has calls of any thread executed by their owners; see ``app.writes.owner_forwarder``."""
 
     @property
     def stats(self) -> ForwardStats:
-        """What happened to calls that were passed on, from the loop too."""
+        """The counters of all calls that were passed on, those of the loop too."""
         ...
 
-    def forward(self, call: Call, to: Forward, run: Callable[[], Answer]) -> Reply:
-        """Return the answer of the member responsible; ``run`` executes the call here, should that be us."""
+    def attach(self, over: LoopForwarding[Reply]) -> None:
+        """Send over this loop's forwarder from now on."""
+        ...
+
+    def detach(self) -> None:
+        """Answer all threads that wait, and refuse further calls: the loop ends."""
+        ...
+
+    def forward(self, request: MemberRequest, to: Forward, run: Callable[[], Reply | Forward]) -> Reply:
+        """Return the owner's answer; ``run`` executes the call here, should this node be its owner by then. Blocks."""
         ...
 
 

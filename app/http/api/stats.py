@@ -34,22 +34,6 @@ class HttpStats:
         return asdict(self)
 
 
-@dataclass(slots=True)
-class ForwardStats:
-    """What happened since the start. Written by several threads without a lock: for people, an odd one may be lost."""
-
-    forward_answered: int = 0
-    forward_held: int = 0
-    """Waits for another owner, because the one asked refused or did not listen."""
-    forward_failed: int = 0
-    """Calls given up: no owner answered in time."""
-    forward_busy: int = 0
-    """Calls refused at once, because too many others were under way."""
-
-    def as_dict(self) -> dict[str, int]:
-        return asdict(self)
-
-
 class LagMeter:
     """Watches how late a loop calls what is due."""
 

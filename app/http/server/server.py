@@ -148,6 +148,7 @@ class HttpServer:
         self.soon = loop.call_soon
         self.stats: HttpStats = services.http
         self._forwarder = LoopForwarder(services, loop, services.forwarder.stats)
+        services.forwarder.attach(self._forwarder)
         self._beat_sender = BeatSender(services, self._forwarder)
         self._lag = LagMeter(self.stats)
         self.draining = False
@@ -199,6 +200,7 @@ class HttpServer:
         for pool in (self._people, self._readers, self._peers):
             pool.stop()
         self._beat_sender.stop()
+        self._services.forwarder.detach()
         self._forwarder.close()
 
     # --- requests ----------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ import pytest
 from app.http.api import beats as beats_module
 from app.http.api.beats import BATCH_MAX, KEEP_MS, BeatCollector, encode_batch, take_batch
 from app.http.api.call import DECLINE, OK, Answer, Call, Forward, Reply
-from app.http.api.stats import ForwardStats
 from app.http.forward.beat_sender import ANSWER_S, SEND_S, BeatSender
 from app.http.forward.on_loop import LoopForwarder
 from app.http.v1.distro import SMALL_BYTES, SMALL_SERVICES, put_beats, put_checksum, put_datum
@@ -27,6 +26,7 @@ from app.naming.model.nacos_errors import NoRight
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import AGE_MS_MAX
+from app.writes.owner_forwarder import ForwardStats
 from distro.codec import gzip_body
 from distro.errors import CodecError
 from distro.types import CAPABILITY_WRITES, Member, MemberState

@@ -1,20 +1,28 @@
-"""Forwarding to a real HTTP server on loopback."""
+"""Calls of threads, forwarded over a loop to a real HTTP server on loopback."""
 
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 
-from app.http.api.answers import NOT_RESPONSIBLE
+from app.config.settings import Settings
+from app.http.api.answers import NOT_RESPONSIBLE, text_reply
 from app.http.api.call import CLIENT_AGENT, OK, Answer, Call, Forward, Reply
-from app.http.forward import in_pool as pool_forwarding
-from app.http.forward import member_connections as connections
-from app.http.forward.in_pool import Forwarder, target_of
-from app.http.forward.member_connections import CONNECTIONS_MAX
+from app.http.forward import member_link
+from app.http.forward import on_loop as loop_forwarding
+from app.http.forward.member_link import JAVA_LINKS
+from app.http.forward.nacos_form import target_of
+from app.http.forward.on_loop import LoopForwarder
+from app.writes import owner_forwarder
+from app.writes.owner_forwarder import OwnerForwarder
 from distro.types import Member, MemberState
-from tests.support.fake_node import SELF, StubCluster, make_settings
+from tests.support.fake_node import SELF, FakeNode, StubCluster, make_settings
+from tests.support.loops import loop_thread, on_loop
+from tests.support.processes import eventually
 from tests.support.tiny_server import Given, Received, TinyServer, refusing_address, tiny_server
 
 FORM = "application/x-www-form-urlencoded"
@@ -28,17 +36,66 @@ def cluster() -> StubCluster:
     return StubCluster(standalone=False)
 
 
+class Forwarder:
+    """An OwnerForwarder with its loop, as a node has them."""
+
+    def __init__(
+        self,
+        cluster: StubCluster,
+        settings: Settings | None = None,
+        refresh: Callable[[str, tuple[str, ...]], None] | None = None,
+    ) -> None:
+        self._exit = ExitStack()
+        settings = settings or make_settings()
+        self.loop = self._exit.enter_context(loop_thread())
+        waiting_max = max(1, settings.http_threads // 2)
+        self.owner_forwarder = OwnerForwarder(cluster, waiting_max, refresh or no_refresh, text_reply)
+        self.stats = self.owner_forwarder.stats
+        node = FakeNode(settings, cluster)
+        self.on_loop = on_loop(self.loop, lambda: LoopForwarder(node, self.loop, self.stats))
+        self.owner_forwarder.attach(self.on_loop)
+        self.forward = self.owner_forwarder.forward
+
+    def close(self) -> None:
+        """End both, as the worker does."""
+
+        def end() -> None:
+            self.owner_forwarder.detach()
+            self.on_loop.close()
+
+        if not self.loop.is_closed():
+            on_loop(self.loop, end)
+
+    def end(self) -> None:
+        self.close()
+        self._exit.close()
+
+
+MakeForwarder = Callable[..., Forwarder]
+
+
 @pytest.fixture
-def forwarder(cluster: StubCluster) -> Iterator[Forwarder]:
-    made = Forwarder(cluster, make_settings(), no_refresh)
-    yield made
-    made.close()
+def make_forwarder(cluster: StubCluster) -> Iterator[MakeForwarder]:
+    made: list[Forwarder] = []
+
+    def make(*args: Any) -> Forwarder:
+        made.append(Forwarder(cluster, *args))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.end()
+
+
+@pytest.fixture
+def forwarder(make_forwarder: MakeForwarder) -> Forwarder:
+    return make_forwarder()
 
 
 @pytest.fixture
 def short_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_forwarding, "FORWARD_MS_MAX", 150)
-    monkeypatch.setattr(pool_forwarding, "HOLD_MS", 10)
+    monkeypatch.setattr(owner_forwarder, "FORWARD_MS_MAX", 150)
+    monkeypatch.setattr(loop_forwarding, "HOLD_S", 0.01)
 
 
 def call(query: str = "serviceName=a", form: dict[str, str] | None = None, **headers: str) -> Call:
@@ -63,6 +120,18 @@ def own(cluster: StubCluster, server: TinyServer) -> None:
     cluster.others = [Member(server.address, MemberState.UP)]
 
 
+def at_second_look_up(cluster: StubCluster, change: Callable[[], None]) -> None:
+    count = 0
+
+    def on_look_up() -> None:
+        nonlocal count
+        count += 1
+        if count == 2:
+            change()
+
+    cluster.on_look_up = on_look_up
+
+
 # --- what is sent and given back --------------------------------------------------------------------
 
 
@@ -83,11 +152,11 @@ def test_all_parameters_travel_in_the_query(cluster: StubCluster, forwarder: For
     assert received.body == b""
 
 
-def test_headers_are_copied_and_overwritten(cluster: StubCluster) -> None:
+def test_headers_are_copied_and_overwritten(cluster: StubCluster, make_forwarder: MakeForwarder) -> None:
     settings = make_settings(
         nacos_core_auth_server_identity_key="Cluster-Key", nacos_core_auth_server_identity_value="secret"
     )
-    forwarder = Forwarder(cluster, settings, no_refresh)
+    forwarder = make_forwarder(settings)
     headers = {
         "authorization": "Bearer t",
         "user-agent": "Nacos-Java-Client:v1.4.8",
@@ -159,7 +228,7 @@ def test_connections_are_kept(cluster: StubCluster, forwarder: Forwarder) -> Non
 def test_a_connection_that_was_idle_for_long_is_not_used_again(
     cluster: StubCluster, forwarder: Forwarder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "IDLE_MS_MAX", -1)
+    monkeypatch.setattr(member_link, "IDLE_S", -1.0)
     with tiny_server() as server:
         own(cluster, server)
         for _ in range(3):
@@ -171,7 +240,7 @@ def test_a_connection_that_was_idle_for_long_is_not_used_again(
 def test_an_answer_without_end_is_not_read(
     cluster: StubCluster, forwarder: Forwarder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "ANSWER_BYTES_MAX", 100)
+    monkeypatch.setattr(member_link, "ANSWER_BYTES_MAX", 100)
     with tiny_server(lambda _: Given(body=b"x" * 101)) as server:
         own(cluster, server)
         assert forwarder.forward(call(), TO, not_here).status == 503
@@ -197,7 +266,7 @@ def test_an_owner_that_did_not_execute_is_asked_again(
 def test_when_the_owner_refuses_the_next_one_gets_the_call(cluster: StubCluster, forwarder: Forwarder) -> None:
     with tiny_server() as server:
         cluster.give_to(refusing_address())
-        cluster.on_wait = lambda: own(cluster, server)
+        at_second_look_up(cluster, lambda: own(cluster, server))
         assert forwarder.forward(call(), TO, not_here).body == b"ok"
         forwarder.close()
     assert forwarder.stats.forward_held == 1
@@ -205,7 +274,7 @@ def test_when_the_owner_refuses_the_next_one_gets_the_call(cluster: StubCluster,
 
 def test_when_this_node_becomes_the_owner_it_executes_the_call(cluster: StubCluster, forwarder: Forwarder) -> None:
     cluster.give_to(refusing_address())
-    cluster.on_wait = lambda: cluster.give_to(SELF)
+    at_second_look_up(cluster, lambda: cluster.give_to(SELF))
     answers: list[Answer] = [Forward("t"), OK]
     # The first answer: responsible by the list, but not when the endpoint looked.
     assert forwarder.forward(call(), TO, lambda: answers.pop(0)) is OK
@@ -264,23 +333,23 @@ def test_no_more_than_a_few_calls_to_one_member_at_once(cluster: StubCluster, fo
     with tiny_server() as server:
 
         def answer(_: Received) -> Given:
-            server.wait_for(CONNECTIONS_MAX)
+            server.wait_for(JAVA_LINKS)
             return Given()
 
         server.answer = answer
         own(cluster, server)
         replies = run_many(
-            CONNECTIONS_MAX + 4,
+            JAVA_LINKS + 4,
             lambda: forwarder.forward(call(), TO, not_here),
-            lambda: server.wait_for(CONNECTIONS_MAX),
+            lambda: server.wait_for(JAVA_LINKS),
         )
         assert {reply.status for reply in replies} == {200}
-        assert len({received.connection for received in server.received}) <= CONNECTIONS_MAX
+        assert len({received.connection for received in server.received}) <= JAVA_LINKS
         forwarder.close()
 
 
-def test_half_of_the_threads_never_wait_for_other_members(cluster: StubCluster) -> None:
-    forwarder = Forwarder(cluster, make_settings(rollcall_http_threads="4"), no_refresh)
+def test_half_of_the_threads_never_wait_for_other_members(cluster: StubCluster, make_forwarder: MakeForwarder) -> None:
+    forwarder = make_forwarder(make_settings(rollcall_http_threads="4"))
     refused: list[Reply] = []
     over = threading.Event()
     with tiny_server() as server:
@@ -308,22 +377,79 @@ def test_connections_to_members_that_left_are_closed(cluster: StubCluster, forwa
         forwarder.forward(call(), TO, not_here)
         own(cluster, second)
         forwarder.forward(call(), TO, not_here)
-        assert list(forwarder._pools) == [second.address]
+        assert list(forwarder.on_loop._in_turn) == [second.address]
         forwarder.close()
-        assert forwarder._pools == {}
-        assert forwarder.forward(call(), TO, not_here).status == 200, "what comes late is still served"
-        forwarder.close()
+        assert forwarder.on_loop._in_turn == {}
+        late = forwarder.forward(call(), TO, not_here)
+        assert (late.status, late.body) == (503, b"server is DOWN now, please try again later!")
+        assert len(second.received) == 1
 
 
 @pytest.mark.parametrize(("answer", "fetches"), [(Given(), True), (Given(400, b"bad"), False)])
 def test_what_a_durable_write_changed_is_fetched_before_the_answer(
-    cluster: StubCluster, answer: Given, fetches: bool
+    cluster: StubCluster, make_forwarder: MakeForwarder, answer: Given, fetches: bool
 ) -> None:
     fetched: list[tuple[str, tuple[str, ...]]] = []
-    forwarder = Forwarder(cluster, make_settings(), lambda member, keys: fetched.append((member, keys)))
+    forwarder = make_forwarder(make_settings(), lambda member, keys: fetched.append((member, keys)))
     with tiny_server(lambda _: answer) as server:
         own(cluster, server)
         status = forwarder.forward(call(), Forward("t", ("key",)), not_here).status
         forwarder.close()
     assert status == answer.status
     assert fetched == ([(server.address, ("key",))] if fetches else []), "a refused write changed nothing"
+
+
+# --- the end of the loop --------------------------------------------------------------------------------
+
+
+def test_threads_that_wait_when_the_loop_ends_are_answered_at_once(cluster: StubCluster, forwarder: Forwarder) -> None:
+    refusing = refusing_address()
+    with tiny_server() as server, ThreadPoolExecutor(2) as pool:
+        server.answer = lambda _: Given(hang_up=server.stopped.wait(20))
+        cluster.others = [Member(one, MemberState.UP) for one in (server.address, refusing)]
+        cluster.map_srv_durable = {"sent": server.address, "held": refusing}.__getitem__  # type: ignore[method-assign]
+        calls = [Forward(tag, ("key",)) for tag in ("sent", "held")]
+        futures = [pool.submit(forwarder.forward, call(), to, not_here) for to in calls]
+        server.wait_for(1)
+        eventually(lambda: forwarder.stats.forward_held, 10)
+        forwarder.close()
+        texts = [future.result(10).body.decode() for future in futures]
+        assert not server.stopped.is_set()
+    silent = "the responsible member {} does not answer, please try another server"
+    assert texts == [silent.format(server.address), silent.format(refusing)]
+    assert len(server.received) == 1
+
+
+def test_a_call_to_which_the_loop_does_not_come_in_time_is_never_sent(
+    cluster: StubCluster, forwarder: Forwarder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner_forwarder, "FORWARD_MS_MAX", 50)
+    monkeypatch.setattr(owner_forwarder, "LATE_S", 0.05)
+    go_on = threading.Event()
+    with tiny_server() as server:
+        own(cluster, server)
+        forwarder.loop.call_soon_threadsafe(go_on.wait, 20)
+        try:
+            reply = forwarder.forward(call(), TO, not_here)
+        finally:
+            go_on.set()
+        assert (reply.status, server.address in reply.body.decode()) == (503, True)
+        on_loop(forwarder.loop, lambda: None)
+        assert not forwarder.on_loop._in_turn
+        assert server.received == []
+
+
+@pytest.mark.parametrize("closed", [False, True], ids=["no loop yet", "a loop that was closed"])
+def test_without_a_loop_calls_are_refused_as_by_a_member_that_is_down(
+    cluster: StubCluster, make_forwarder: MakeForwarder, closed: bool
+) -> None:
+    if closed:
+        ended = make_forwarder()
+        ended.end()
+        found = ended.owner_forwarder
+        found.attach(ended.on_loop)
+    else:
+        found = OwnerForwarder(cluster, 1, no_refresh, text_reply)
+    assert found.forward(call(), TO, not_here) == text_reply(503, "server is DOWN now, please try again later!")
+    found.detach()
+    found.detach()
