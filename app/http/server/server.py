@@ -17,7 +17,8 @@ from app.http.api.stats import HttpStats, LagMeter
 from app.http.factory import BODY_BYTES_MAX, DISTRO_PATH, INTERNAL_ERROR
 from app.http.forward.beat_sender import BeatSender
 from app.http.forward.on_loop import LoopForwarder
-from app.http.server.connection import HttpConnection, Request
+from app.http.server.connection import HttpConnection
+from app.http.server.request_reader import Request
 from app.http.server.wire import ParseMemo, WireCall, date_line
 from app.http.server.wsgi_bridge import WsgiApp, WsgiRun, make_environ
 from app.naming.model.nacos_errors import NacosError
