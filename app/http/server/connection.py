@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from app.http.api.call import Reply
+from app.http.server.reply_head import head_of
 from app.http.server.request_queue import RequestQueue, Turns
 from app.http.server.request_reader import IDLE, Refusal, Request, RequestReader
-from app.http.server.wire import head_of
 
 REPLY_BYTES_HIGH = 1 << 18
 """A client with so many bytes of replies unread has its next requests wait."""

@@ -5,7 +5,7 @@ from typing import NamedTuple, NoReturn, Protocol
 
 import httptools
 
-from app.http.server.wire import HeaderBlock, RawHeaders
+from app.http.server.header_block import HeaderBlock, RawHeaders
 
 LINE_BYTES_MAX = 8_190
 """Of the request target. Full beats carry their metadata in it; Nacos has no room for more either (Tomcat, 8 KiB)."""

@@ -18,8 +18,9 @@ from app.http.factory import BODY_BYTES_MAX, DISTRO_PATH, INTERNAL_ERROR
 from app.http.forward.beat_sender import BeatSender
 from app.http.forward.on_loop import LoopForwarder
 from app.http.server.connection import HttpConnection
+from app.http.server.loop_call import LoopCall, ParseMemo
+from app.http.server.reply_head import date_line
 from app.http.server.request_reader import Request
-from app.http.server.wire import ParseMemo, WireCall, date_line
 from app.http.server.wsgi_bridge import WsgiApp, WsgiRun, make_environ
 from app.naming.model.nacos_errors import NacosError
 from distro.errors import CodecError, NotInitialized
@@ -209,7 +210,7 @@ class HttpServer:
         row = self._hot.get((request.method, path))
         if row is None:
             return self._answer_in_pool(connection, request)
-        call = WireCall(
+        call = LoopCall(
             row.method,
             row.path,
             query,
@@ -227,7 +228,7 @@ class HttpServer:
             return None
         return self._answer_in_pool(connection, request)
 
-    def _run(self, row: HotRoute, call: WireCall) -> Answer:
+    def _run(self, row: HotRoute, call: LoopCall) -> Answer:
         try:
             services = self._services
             refusal = None if is_open(services) else refuse_unless_up(call, services)
@@ -239,7 +240,7 @@ class HttpServer:
             return text_reply(500, INTERNAL_ERROR)
 
     def _pass_on(
-        self, connection: HttpConnection, request: Request, row: HotRoute, call: WireCall, to: Forward
+        self, connection: HttpConnection, request: Request, row: HotRoute, call: LoopCall, to: Forward
     ) -> None:
         def done(answer: Answer) -> None:
             if type(answer) is not Reply:
