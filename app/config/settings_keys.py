@@ -1,4 +1,4 @@
-"""Every setting that there is: its names, what it may be, its default, and what it is for."""
+"""The table of all settings: names, allowed values, default and purpose."""
 
 import re
 from collections.abc import Callable
@@ -13,12 +13,12 @@ T = TypeVar("T")
 
 
 class SettingError(Exception):
-    """A setting with which the node cannot start; the text is meant for the operator."""
+    """The node cannot start with its settings; the text is for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T]):
-    """What a value may be, in words, and how its text becomes a value; ``parse`` raises ValueError for any other."""
+    """A type of values: the allowed ones in words, and a parser that raises ValueError for any other text."""
 
     allowed: str
     parse: Callable[[str], T]
@@ -26,7 +26,7 @@ class Kind(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Key(Generic[T]):
-    """One setting. ``names[0]`` is its name; the others are older or other spellings of Nacos."""
+    """One setting. ``names[0]`` is its name; the others are older or alternative names in Nacos."""
 
     names: tuple[str, ...]
     kind: Kind[T]
@@ -39,7 +39,7 @@ class Key(Generic[T]):
 
 
 def snake(name: str) -> str:
-    """Return the environment's spelling of a dotted name: ``nacos.member.list`` is ``NACOS_MEMBER_LIST``."""
+    """Return the environment variable of a dotted name: ``nacos.member.list`` is ``NACOS_MEMBER_LIST``."""
     return re.sub(r"[.-]", "_", name).upper()
 
 
@@ -55,7 +55,7 @@ def whole(lowest: int, highest: int) -> Kind[int]:
 
 
 def one_of(*choices: str) -> Kind[str]:
-    """One word of a few, in whatever case."""
+    """One of a few words, in upper or lower case."""
     by_folded = {choice.casefold(): choice for choice in choices}
 
     def parse(text: str) -> str:
@@ -67,7 +67,7 @@ def one_of(*choices: str) -> Kind[str]:
 
 
 def _parse_flag(text: str) -> bool:
-    # The words that Spring takes, as Nacos's own files may hold any of them.
+    # The words that Spring accepts, as files written for Nacos may contain any of them.
     if (folded := text.casefold()) not in {"true", "yes", "on", "1", "false", "no", "off", "0"}:
         raise ValueError
     return folded in {"true", "yes", "on", "1"}
@@ -177,7 +177,7 @@ _KEEP_ALIVE_MS = whole(1_000, 86_400_000)
 
 
 def _rpc_keys(port: str, whose: str, tls: str) -> dict[str, Key[Any]]:
-    """The keys of one gRPC port, by the name of the field in RpcPort."""
+    """Return the settings of one gRPC port, by field of RpcPort."""
     prefix = f"nacos.remote.server.grpc.{port}"
     return {
         "message_bytes_max": Key(
@@ -344,7 +344,7 @@ def _distro_keys() -> dict[str, Key[int]]:
 
 
 DISTRO = _distro_keys()
-"""The keys of DistroConfig, by the name of its field."""
+"""The settings of the engine, by field of DistroConfig."""
 
 KEYS: tuple[Key[Any], ...] = (
     HOST_KEY,

@@ -1,4 +1,4 @@
-"""The door as a whole: what it is made of, its start, its rounds and its end."""
+"""The gRPC frontend: makes its parts, starts and stops them, and checks the connections in rounds."""
 
 import asyncio
 import logging
@@ -27,11 +27,11 @@ LOG = logging.getLogger(__name__)
 LIMIT_RULE_PATH = ("loader", "limitRule")
 """Below the data folder. Source: Nacos 2.0, below its home."""
 HEADROOM_BYTES = 4_096
-"""Of a message, for what goes around the JSON of a service."""
+"""Of a message, for the fields around the JSON of a service."""
 
 
 class GrpcFrontend:
-    """The gRPC side of a node. Made before the loop runs; ``start``, ``leave`` and ``stop`` are called on it."""
+    """The gRPC frontend of a node. Made before the loop runs; ``start``, ``leave``, ``stop``: on the loop."""
 
     def __init__(self, services: RpcServices, settings: RpcSettings, subscribe: Subscribe) -> None:
         clock = SystemClock()
@@ -80,7 +80,7 @@ class GrpcFrontend:
             self._pusher.changed(*parsed)
 
     def counters(self) -> dict[str, int]:
-        """Connections now, and what became of pushes since the start. From any thread."""
+        """The number of connections, and the results of pushes since the start. Callable from any thread."""
         pushes = {f"rpc_pushes_{name}": count for name, count in asdict(self.board.stats).items()}
         return {"rpc_connections": len(self.connections), "rpc_sdk_connections": self.connections.sdk_count, **pushes}
 
@@ -99,12 +99,12 @@ class GrpcFrontend:
         self._rounds = asyncio.get_running_loop().create_task(self._check())
 
     def leave(self) -> None:
-        """Ask all clients to connect to another member, as this one goes."""
+        """Ask all clients to connect to another member, as this node stops."""
         for one in self.connections:
             self.dispatcher.reset(one)
 
     async def stop(self) -> None:
-        """End all connections and listen no more. May be called twice."""
+        """End all connections, and close the ports. May be called twice."""
         if self._rounds is not None:
             self._rounds.cancel()
         self._pusher.stop()
@@ -128,7 +128,7 @@ class GrpcFrontend:
             try:
                 due_ms = self._round(check)
             except Exception:  # without rounds dead clients would stay for ever
-                LOG.exception("a look at the connections failed in an unforeseen way")
+                LOG.exception("the check of the connections failed in an unforeseen way")
                 due_ms = self._now_ms() + ROUND_MS
 
     def _round(self, check: ConnectionCheck) -> int:

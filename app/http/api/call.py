@@ -1,4 +1,4 @@
-"""What every endpoint gets and gives, whoever carries the bytes; and the route table."""
+"""Endpoints' arguments and results, the same on the event loop and in Flask; their services; the route table."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,11 +23,11 @@ TEXT = "text/plain;charset=UTF-8"
 JSON = "application/json;charset=UTF-8"
 BYTES = "application/octet-stream"
 CLIENT_AGENT = "rollcall-client-agent"
-"""Header of a call that is passed on: the client's own name, as some answers depend on it."""
+"""Header of a forwarded call: the agent string of the client, as some answers depend on it."""
 WANTS_CHANGE = "rollcall-wants-change"
-"""Header of a call that is passed on: the answer is to bring what the call changed."""
+"""Header of a forwarded call: the answer is to carry the instance as the call left it."""
 CHANGE = "rollcall-change"
-"""Header of such an answer; see ``app.naming.changes``."""
+"""Header of an answer that carries such an instance; see ``app.naming.changes``."""
 
 C = TypeVar("C")
 
@@ -44,9 +44,9 @@ class Call:
     remote_ip: str
     context_path: str = "/nacos"
     raw_path: str = ""
-    """The path as it was sent: with the context path, still escaped. Empty when the carrier does not tell."""
+    """The path as the client sent it: with the context path, still escaped. Empty when it is not known."""
     on_loop: bool = False
-    """The event loop waits for the answer: nothing may block, or take long; ``Decline`` what would."""
+    """The event loop waits for the answer: an endpoint that would block or take long answers ``Decline``."""
     _parameters: Parameters | None = field(default=None, repr=False)
 
     @property
@@ -57,7 +57,7 @@ class Call:
         return self._parameters
 
     def parse(self, parser: Callable[[Parameters], C]) -> C:
-        """The command that a parser makes of the parameters; a carrier may remember it, as far as it is a value."""
+        """The command that a parser makes of the parameters. On the loop, commands of repeated queries are reused."""
         return parser(self.parameters)
 
     def header(self, name: str) -> str | None:
@@ -66,17 +66,17 @@ class Call:
 
     @property
     def uri(self) -> str:
-        """What errors name: the path as it was sent."""
+        """The path for texts of errors: as the client sent it, with the context path."""
         return self.raw_path or self.context_path + self.path
 
     @property
     def agent(self) -> str:
-        """The client's name; ``Client-Version`` counts when ``User-Agent`` is absent or empty."""
+        """The sender's agent string: ``User-Agent``, or ``Client-Version`` when that is absent or empty."""
         return self.header("user-agent") or self.header("client-version") or ""
 
     @property
     def client_agent(self) -> str:
-        """The name of the client that first sent a call which a member may have passed on."""
+        """The agent string of the client, also when a member forwarded its call."""
         return self.header(CLIENT_AGENT) or self.agent
 
 
@@ -85,21 +85,21 @@ _NO_HEADERS: Mapping[str, str] = ImmutableDict()
 
 @dataclass(slots=True)
 class Reply:
-    """An answer; nobody changes one. ``content_type`` None sends none, as real Nacos does while it is not UP."""
+    """An answer, which is not changed once made. ``content_type`` None sends none, as real Nacos while it is not UP."""
 
     status: int = 200
     body: bytes = b"ok"
     content_type: str | None = TEXT
     headers: Mapping[str, str] = _NO_HEADERS
     stream: Iterable[bytes] | None = None
-    """In place of ``body``: chunks that are sent as they are made; closed, where it can be, when the answer ended."""
+    """In place of ``body``: chunks, sent as they are made. Its ``close``, if any, is called when the answer ends."""
     head: bytes | None = field(default=None, compare=False, repr=False)
-    """Kept here by who carries the bytes: the head of the answer, for replies that are given often."""
+    """Status line and headers as bytes, kept by the connection that sent them first, for replies that are reused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decline:
-    """A hot function leaves the call to the pool: it would block or take long. Only for calls on the loop."""
+    """The call would block or take long: the pool is to answer it. Only for calls on the loop."""
 
 
 OK = Reply()
@@ -108,47 +108,53 @@ Answer = Reply | Forward | Decline
 
 
 class Cluster(Protocol):
-    """The member list and who is responsible, as this node sees it."""
+    """The member list and the owners of keys, as this node sees them."""
 
     self_address: str
     standalone: bool
 
-    def responsible(self, tag: str) -> bool: ...
-
-    def map_srv(self, tag: str) -> str: ...
-
-    def responsible_durable(self, tag: str) -> bool:
-        """As ``responsible``, among members of our own kind: the others keep durable data in their own way."""
+    def responsible(self, tag: str) -> bool:
+        """Whether this node owns ``tag``."""
         ...
 
-    def map_srv_durable(self, tag: str) -> str: ...
+    def map_srv(self, tag: str) -> str:
+        """The address of the member that owns ``tag``."""
+        ...
+
+    def responsible_durable(self, tag: str) -> bool:
+        """As ``responsible``, among members of our own kind: real Nacos stores durable data in its own way."""
+        ...
+
+    def map_srv_durable(self, tag: str) -> str:
+        """As ``map_srv``, among members of our own kind."""
+        ...
 
     def members(self) -> list[Member]:
         """All members with this node among them, by address."""
         ...
 
     def member_json(self, member: Member) -> dict[str, Any]:
-        """The wire shape of a member, facts: Nacos 1.4 Member."""
+        """A member as the wire has it. Source: Nacos 1.4 Member."""
         ...
 
     def is_listed(self, remote_ip: str) -> bool:
-        """Whether calls of a peer may come from there: a listed member's address; any loopback one when standalone."""
+        """Whether peers may call from ``remote_ip``: a listed member's address; when standalone, any loopback one."""
         ...
 
     def java_peers_at(self, remote_ip: str) -> list[str]:
-        """The listed members at an address that are not known to be of our kind."""
+        """The addresses of listed members at ``remote_ip`` that are not known to be of our kind."""
         ...
 
     def capabilities(self, address: str) -> frozenset[str]:
-        """What a member's report says that it can do; nothing for one that is unknown, or of another kind."""
+        """The capabilities in a member's last report; none for an unknown member, or one of another kind."""
         ...
 
     def state(self) -> MemberState:
-        """Own state; STARTING until the data of the others was loaded."""
+        """This node's state; STARTING until the other members' data is loaded."""
         ...
 
     def receive_report(self, body: Mapping[str, Any], remote_ip: str) -> dict[str, Any]:
-        """Take a peer's report; return the JSON answer ``{code, message, data}``."""
+        """Take a peer's report. Returns the fields of the answer: ``{code, message, data}``."""
         ...
 
 
@@ -159,23 +165,23 @@ class Replication(Protocol):
     """
 
     def receive(self, body: bytes, headers: Mapping[str, str], remote_ip: str) -> bytes:
-        """Take ``{key: datum}``, gzip or plain; return the answer's body: ``ok``, or JSON to a peer of our kind."""
+        """Take the body ``{key: datum}``, gzip or plain. Returns the answer: ``ok``, or JSON for a peer of our kind."""
         ...
 
     def verify(
         self, body: bytes, source: str, headers: Mapping[str, str], remote_ip: str, resource_type: str = ""
     ) -> bytes:
-        """Compare ``{key: checksum or version}`` with what is held; what differs is fetched later."""
+        """Compare ``{key: checksum or version}`` with the stored datums; those that differ are fetched later."""
         ...
 
     def datums(
         self, keys: list[str] | None, headers: Mapping[str, str], remote_ip: str, resource_type: str = ""
     ) -> tuple[Iterator[bytes], bool]:
-        """The JSON of those keys, of all for None, in parts; and whether it is gzip (the peer takes it)."""
+        """The datums of ``keys``, of all for None, as JSON in parts; and whether that is gzip, if the peer takes it."""
         ...
 
     def refresh(self, peer: str, keys: tuple[str, ...]) -> None:
-        """Fetch durable records that the peer has just written."""
+        """Fetch from ``peer`` the durable records that it has just written."""
         ...
 
 
@@ -201,28 +207,32 @@ class Forwarding(Protocol):
 
 
 class Pushing(Protocol):
-    """Subscribers of this node, told over UDP when a service changes. Each call returns at once."""
+    """The UDP subscribers of this node, who receive a service when it changes. Each call returns at once."""
 
     def subscribe(self, subscriber: Subscriber) -> None: ...
 
     def subscribers(self, namespace: str) -> list[Subscriber]:
-        """All of a namespace."""
+        """The subscribers to services of a namespace."""
         ...
 
     def state(self, *, reset: bool) -> tuple[UdpPushStats, list[tuple[Subscriber, int, int]]]:
-        """Counters, and what is not acknowledged yet: subscriber, reference, sends; ``reset`` counts anew from now."""
+        """The counters, and the unacknowledged pushes: subscriber, reference, sends. ``reset`` zeroes the counters."""
         ...
 
 
 class LoopFrontend(Protocol):
-    """Another door on the worker's loop: it starts before HTTP answers, and ends after it. Called on the loop."""
+    """A frontend beside HTTP on the worker's loop: starts before HTTP, and stops after it. Called on the loop."""
 
     async def start(self) -> None:
-        """Listen. Raises SettingError, when that is not possible."""
+        """Listen.
+
+        Raises:
+            SettingError: a port is not free, or a certificate cannot be read.
+        """
         ...
 
     def leave(self) -> None:
-        """Tell the clients that this node goes."""
+        """Ask the clients to connect to another member, as this node stops."""
         ...
 
     async def stop(self) -> None:
@@ -231,29 +241,31 @@ class LoopFrontend(Protocol):
 
 
 class Loader(Protocol):
-    """Connections of another door, as operators see them. A call returns at once, but for those that say otherwise."""
+    """Operators' view of the gRPC connections. Each call returns at once, except those that ask other members."""
 
     def current(self) -> dict[str, Any]:
-        """What is to be shown of each, by id."""
+        """The connections of this node, by id."""
         ...
 
-    def reload_client(self, connection_id: str, redirect: tuple[str, int] | None) -> None: ...
+    def reload_client(self, connection_id: str, redirect: tuple[str, int] | None) -> None:
+        """Ask one client to connect to ``redirect``, or to any other member."""
+        ...
 
     def reload_to(self, count: int, redirect: tuple[str, int] | None) -> None:
-        """Send the latest elsewhere, so that ``count`` are left."""
+        """Ask the latest clients to connect elsewhere, so that ``count`` stay."""
         ...
 
     def cluster(self) -> dict[str, Any]:
-        """How connections are spread over all members. Asks the others, and waits for seconds at most."""
+        """The connections and load of each member. Asks the others, and waits for seconds at most."""
         ...
 
     def smart_reload(self, factor: float) -> bool:
-        """Have full members send clients to empty ones; whether all took it. Asks the others, and waits."""
+        """Have overloaded members send clients to others; whether all of them agreed. Asks the others, and waits."""
         ...
 
 
 class Services(Protocol):
-    """All that endpoints may use; the node provides it, so that this package never imports the node."""
+    """The services that endpoints use. The node provides them, so that this package never imports the node."""
 
     @property
     def settings(self) -> Settings: ...
@@ -284,12 +296,12 @@ class Services(Protocol):
 
     @property
     def http(self) -> HttpStats:
-        """What the door counts."""
+        """The counters of the HTTP frontend."""
         ...
 
     @property
     def clients(self) -> Clients:
-        """Those with connections, here and at other members."""
+        """The clients that keep a gRPC connection, to this node or to another member."""
         ...
 
     @property
@@ -310,7 +322,7 @@ Endpoint = Callable[[Call, Services], Answer]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One row of the table; ``hot`` marks what the fast worker may answer on its loop."""
+    """One row of the route table. ``hot``: the event loop may answer it."""
 
     method: str
     path: str
@@ -322,7 +334,7 @@ ROUTES: list[Route] = []
 
 
 def route(method: str, *paths: str, hot: bool = False) -> Callable[[Endpoint], Endpoint]:
-    """Add the function to the route table, once for each path."""
+    """Return a decorator that adds an endpoint to the route table, once for each path."""
 
     def add(endpoint: Endpoint) -> Endpoint:
         ROUTES.extend(Route(method, path, endpoint, hot) for path in paths)

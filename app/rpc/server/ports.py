@@ -1,4 +1,4 @@
-"""What this door needs of the node: nothing else of it is used, so that the door could be a process of its own."""
+"""The services that the gRPC frontend uses. It uses nothing else of the node, and so could be its own process."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -15,9 +15,10 @@ from distro.types import Member, MemberState
 
 
 class NativeClients(Protocol):
-    """Native clients and what they publish. Thread-safe, and never blocks.
+    """The clients that are connected to this node over gRPC, and their publications. Thread-safe, never blocks.
 
-    Raises (register, deregister, subscribe and their kind): ClientGone, when the id is not connected here.
+    Raises: ClientGone (register to unsubscribe) when no client with the id is connected; Unavailable when a bound on
+    clients or on their changes is reached.
     """
 
     def connect(self, info: ClientInfo) -> None: ...
@@ -38,7 +39,7 @@ class NativeClients(Protocol):
 
 
 class MemberDirectory(Protocol):
-    """The member list, as this door uses it."""
+    """The member list, as the gRPC frontend uses it."""
 
     self_address: str
 
@@ -58,9 +59,9 @@ class MemberDirectory(Protocol):
 
 
 class PersistentWrites(Protocol):
-    """Writes of persistent instances, at whichever member owns them. Each blocks: not for the event loop.
+    """Writes of persistent instances, executed by the member that owns them. Each blocks: not for the event loop.
 
-    Raises (each): NacosError, when it was not written, or nobody knows.
+    Raises (each): NacosError, when the write failed, or its result is not known.
     """
 
     def register(self, command: RegisterInstance) -> None: ...
@@ -72,7 +73,7 @@ class PeerCalls(Protocol):
     """Calls of other members over their cluster port. Thread-safe, and blocks: not for the event loop."""
 
     def call(self, peer: str, type_name: str, fields: Mapping[str, Any], timeout_ms: int) -> dict[str, Any]:
-        """The JSON of the answer.
+        """Return the fields of the peer's answer.
 
         Raises:
             TransportError: the peer was not reached, did not answer in time, or refused.
@@ -81,7 +82,7 @@ class PeerCalls(Protocol):
 
 
 class RpcServices(Protocol):
-    """All that this door may use; the node provides it."""
+    """The services that the gRPC frontend uses; the node provides them."""
 
     @property
     def settings(self) -> Settings: ...
@@ -110,11 +111,11 @@ class RpcServices(Protocol):
     def persistent_writes(self) -> PersistentWrites: ...
 
     def counters(self) -> Mapping[str, int | float]:
-        """``cpu`` and ``load`` among them."""
+        """The node's counters, with ``cpu`` and ``load``."""
         ...
 
     def wall_ms(self) -> int: ...
 
 
 Subscribe = Callable[[type, Callable[[Any], None]], None]
-"""Asks to be told of events of a type, from whatever thread."""
+"""Subscribes a handler to events of a type. The handler is called on the publisher's thread, which is any."""

@@ -54,7 +54,7 @@ def full_beat_of(node: FakeNode, ip: str, **fields: Any) -> Answer:
 
 
 class Owner:
-    """The member that is responsible, as its frontend answers its peers. Its clock is not ours."""
+    """The responsible member, as it answers its peers. Its clock is not ours."""
 
     def __init__(self) -> None:
         self.node = FakeNode(cluster=StubCluster(PEER, standalone=False, owner=PEER), now_ms=77_000_000)

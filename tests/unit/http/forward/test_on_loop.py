@@ -14,7 +14,7 @@ from app.http.forward import member_link
 from app.http.forward import on_loop as forwarding
 from app.http.forward.member_link import JAVA_LINKS, LinkResult, NotSent
 from app.http.forward.on_loop import CHANGE_SEEN_S, FORWARD_S_MAX, LoopForwarder
-from app.http.server.wire import head_of
+from app.http.server.reply_head import head_of
 from app.naming.model.events import Origin
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService

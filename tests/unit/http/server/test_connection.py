@@ -7,7 +7,8 @@ import weakref
 import pytest
 
 from app.http.api.call import Reply
-from app.http.server.connection import CONTINUE, PIPELINED_MAX, REPLY_BYTES_HIGH, HttpConnection
+from app.http.server.connection import CONTINUE, REPLY_BYTES_HIGH, HttpConnection
+from app.http.server.request_queue import PIPELINED_MAX
 from tests.support.wire import DATE, FakeServer, Wire, chunked, request
 
 POST = request("/hot", "POST", b"a=1&b=2")

@@ -3,17 +3,16 @@
 import pytest
 
 from app.http.api.call import Reply
-from app.http.server.connection import (
+from app.http.server.connection import IDLE_S, LINGER_S, REPLY_BYTES_HIGH, UNREAD_BYTES_MIN, UNREAD_S
+from app.http.server.request_reader import (
     BODY_BYTES_PER_S,
     BODY_S,
+    HEAD_BYTES_MAX,
     HEAD_S,
-    IDLE_S,
-    LINGER_S,
-    REPLY_BYTES_HIGH,
-    UNREAD_BYTES_MIN,
-    UNREAD_S,
+    HEADER_BYTES_MAX,
+    HEADERS_MAX,
+    LINE_BYTES_MAX,
 )
-from app.http.server.request_reader import HEAD_BYTES_MAX, HEADER_BYTES_MAX, HEADERS_MAX, LINE_BYTES_MAX
 from tests.support.wire import FakeServer, Wire, chunked, request
 
 LARGE = b"x" * (4 * REPLY_BYTES_HIGH)
