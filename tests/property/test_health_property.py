@@ -221,7 +221,10 @@ def datums(draw: st.DrawFn) -> Step:
 
 @st.composite
 def verdicts(draw: st.DrawFn) -> Step:
-    name, value = draw(st.sampled_from(["may_check", "forget_unneeded", "confirmed_ms", "not_ours"])), draw(st.booleans())
+    name, value = (
+        draw(st.sampled_from(["may_check", "forget_unneeded", "confirmed_ms", "not_ours"])),
+        draw(st.booleans()),
+    )
     names = draw(st.frozensets(NAMES))
 
     def step(member: Member) -> None:
