@@ -42,20 +42,21 @@ from app.naming.wire.datum_codec import InstanceListCodec
 from app.process.announce import announce
 from app.process.data_lock import DataLock
 from app.process.process_load import ProcessLoad
-from app.replication.address_clients import HTTP_CLIENTS, http_client_component, index_for
+from app.replication.address_client_type import HTTP_CLIENTS, http_client_component
+from app.replication.address_clients import index_for
 from app.replication.client_receiver import ClientReceiver
-from app.replication.client_replication import (
+from app.replication.client_type import (
     CLIENTS,
     ClientCodec,
     ClientExpiry,
-    ClientProcessor,
-    ClientStorage,
+    ClientStore,
     client_key,
 )
 from app.replication.health_report import InstanceListAgent
-from app.replication.http_peers import INSTANCE_LIST, InstanceListProcessor, InstanceListStorage, NodeReplication
+from app.replication.http_peers import NodeReplication
+from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
 from app.replication.membership import ClusterConfWatch, Membership
-from app.replication.record_replication import RECORDS, RecordCodec, RecordProcessor, RecordStorage
+from app.replication.record_type import RECORDS, RecordCodec
 from app.rpc.frontend import GrpcFrontend
 from app.rpc.links.client_agent import ClientAgent
 from app.rpc.links.links import GrpcLinks
@@ -152,14 +153,12 @@ class Node:
         self.cluster = Membership(settings, self._protocol, self._clock, self._identity(), self.links)
         record_codec = RecordCodec()
         components[INSTANCE_LIST] = Component(
-            InstanceListStorage(self._registry),
-            InstanceListProcessor(self._registry, self._notify.publish),
+            InstanceListStore(self._registry, self._notify.publish),
             instance_codec,
             InstanceListAgent(self.naming.service_view, **self._agent_parts(instance_codec)),
         )
         components[RECORDS] = Component(
-            RecordStorage(self._records),
-            RecordProcessor(self._records),
+            self._records,
             record_codec,
             DistroHttpAgent(**self._agent_parts(record_codec), resource_type=RECORDS),
             taken_by=frozenset({MemberKind.OWN}),
@@ -211,17 +210,16 @@ class Node:
         if self.links is not None and settings.rpc is not None:
             release, bytes_max = self.cluster.release, settings.rpc.cluster.message_bytes_max
             agent = ClientAgent(http, self.links, codec, self._clock, release, bytes_max)
-        processor = ClientProcessor(self.clients, self.settings.self_address, members.has_left)
+        store = ClientStore(self.clients, self.settings.self_address, members.has_left)
         self._client_expiry = ClientExpiry(self.clients, members.has_left, self.settings.distro.pause_ms)
         return Component(
-            ClientStorage(self.clients),
-            processor,
+            store,
             codec,
             agent,
             callbacks=agent if isinstance(agent, ClientAgent) else None,
             taken_by=frozenset({MemberKind.OWN, MemberKind.NACOS_2}),
             owned_by_writer=True,
-            on_verified=processor.on_verified,
+            on_verified=store.on_verified,
         )
 
     def _build_rpc(self) -> list[Tick]:

@@ -41,7 +41,7 @@ class Claims:
         if self._seen_view_ms != view_since_ms:
             self._seen_view_ms = view_since_ms
             parts = [one for one in self._components.items() if not one[1].owned_by_writer]
-            self._pass = iter([DistroKey(name, key) for name, part in parts for key in part.storage.versions()])
+            self._pass = iter([DistroKey(name, key) for name, part in parts for key in part.store.versions()])
         if self._later and now_ms >= self._next_ms:
             self._next_ms = now_ms + self._interval_ms
             self._pass = chain(self._pass or (), self._later)
@@ -52,7 +52,7 @@ class Claims:
         return [
             key
             for key in candidates
-            if responsible(key) and self._components[key.resource_type].processor.claim(key.key, now_ms)
+            if responsible(key) and self._components[key.resource_type].store.claim(key.key, now_ms)
         ]
 
     def next_due_ms(self, now_ms: int, *, steady: bool) -> int | None:

@@ -111,6 +111,6 @@ class SnapshotLoad:
             return
         for name in {name for (_, name), call in self._calls.items() if call.loaded}:
             component = self._components[name]
-            for key in component.storage.versions():
+            for key in component.store.versions():
                 if DistroKey(name, key) not in self._seen:
-                    component.processor.forget(key, now_ms, absent=True)
+                    component.store.forget(key, now_ms, absent=True)

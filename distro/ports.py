@@ -1,4 +1,4 @@
-"""What the engine needs from outside, as Protocols. A resource type brings its storage, processor, codec and agent."""
+"""What the engine needs from outside, as Protocols. A resource type brings its store, codec and agent."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ class Clock(Protocol):
         ...
 
 
-class DistroDataStorage(Protocol):
-    """Read access to the datums of one resource type. Every call may come from any thread."""
+class DistroStore(Protocol):
+    """The datums of one resource type. Every call may come from any thread; each write is atomic for its key."""
 
     def version(self, key: str) -> Version | None:
-        """The version held, or None for an unknown key."""
+        """The version stored, or None for an unknown key."""
         ...
 
     def versions(self) -> Mapping[str, Version]:
@@ -35,28 +35,24 @@ class DistroDataStorage(Protocol):
         """What DistroMapper hashes for this key."""
         ...
 
-    def get(self, keys: Iterable[str]) -> list[Datum]:
+    def datums(self, keys: Iterable[str]) -> Iterable[Datum]:
         """Today's datums of those keys that are known."""
         ...
 
     def is_covered(self, datum: Datum) -> bool:
-        """Whether the datum knows of every change of its key that is held here, by the versions of its parts."""
+        """Whether the datum knows of every change of its key that is stored here, by the versions of its parts."""
         ...
 
     def is_forgettable(self, key: str, now_ms: int) -> bool:
         """Whether the key holds nothing but removals that are old enough to be forgotten (R6)."""
         ...
 
-
-class DistroDataProcessor(Protocol):
-    """Write access for what came from peers, each call atomic for its key."""
-
     def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
-        """Put the datum in place of the held one; False when that is no longer ``expected``: decide again."""
+        """Put a peer's datum in place of the stored one; False when that is no longer ``expected``: resolve again."""
         ...
 
     def merge(self, datum: Datum, now_ms: int) -> Merged:
-        """Bring datum and held state together per part, newer wins.
+        """Bring a peer's datum and the stored state together per part, newer wins.
 
         A state that neither side had gets a version above both, written by this node; each of its parts is then at
         least as new as on either side, so that both take it.
@@ -157,8 +153,7 @@ class MemberAgent(Protocol):
 class Component:
     """All that one resource type brings."""
 
-    storage: DistroDataStorage
-    processor: DistroDataProcessor
+    store: DistroStore
     codec: DatumCodec
     agent: DistroTransportAgent
     callbacks: DistroCallbackAgent | None = None
@@ -167,7 +162,7 @@ class Component:
     """The members that are told of it. Its keys are spread over those of our own kind, and over those of Nacos 1.4
     where these take it; a type that our own kind does not take is loaded from nobody."""
     owned_by_writer: bool = False
-    """Each key belongs for ever to the member that wrote it first, which is the storage's tag; nobody claims it.
+    """Each key belongs for ever to the member that wrote it first, which is the store's tag; nobody claims it.
 
     What fails in a verify round is sent by its owner at once, to that peer; nobody fetches it.
     """

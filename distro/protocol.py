@@ -152,23 +152,23 @@ class DistroProtocol:
         if outcome is not Outcome.DELIVERED:
             self._stats.verify_failed += 1
             return
-        storage, mapper = self._components[action.resource_type].storage, self.mapper_of(action.resource_type)
+        store, mapper = self._components[action.resource_type].store, self.mapper_of(action.resource_type)
         for name in received.refused:  # a third member's key is for that one to merge
-            if storage.version(name) is None or mapper.responsible(storage.tag(name)):
+            if store.version(name) is None or mapper.responsible(store.tag(name)):
                 queue.fetch[DistroKey(action.resource_type, name)] = None
         self._add_wanted(action, received, queue, now_ms)
         for name in action.keys:
             key = DistroKey(action.resource_type, name)
             if name in received.refused:
                 queue.agreed.pop(key, None)
-            elif storage.is_forgettable(name, now_ms):
+            elif store.is_forgettable(name, now_ms):
                 queue.agreed[key] = queue.agreed.get(key, 0) + 1
 
     def _add_wanted(self, action: Verify, received: Received, queue: PeerQueue, now_ms: int) -> None:
         """Send the peer at once the keys that it asked for in a verify round and that this node speaks for."""
         component = self._components[action.resource_type]
         for name in received.wanted:
-            version = component.storage.version(name)
+            version = component.store.version(name)
             if version is None or not self.speaks_for(action.resource_type, name, version):
                 continue
             self._stats.verify_wanted += 1
@@ -186,9 +186,9 @@ class DistroProtocol:
             queue.fetch_not_before_ms = now_ms + queue.back_off.failed()
             return
         queue.back_off.succeeded()
-        storage = self._components[action.resource_type].storage
+        store = self._components[action.resource_type].store
         for name, version in versions.items():
-            held = storage.version(name)
+            held = store.version(name)
             if held is not None and held > version and self.speaks_for(action.resource_type, name, held):
                 queue.tasks.add(DistroKey(action.resource_type, name), now_ms)
 
@@ -289,14 +289,14 @@ class DistroProtocol:
         component = self._components[resource_type]
         reachable = [queue for peer, queue in self._queues.items() if queue.reachable and self._is_own_kind(peer)]
         owned = []
-        for name, version in component.storage.versions().items():
+        for name, version in component.store.versions().items():
             own = version.writer == self.own_writer
-            if not (own or unclaimed) or not self.mapper_of(resource_type).responsible(component.storage.tag(name)):
+            if not (own or unclaimed) or not self.mapper_of(resource_type).responsible(component.store.tag(name)):
                 continue
             key = DistroKey(resource_type, name)
-            spent = own and component.storage.is_forgettable(name, now_ms)
+            spent = own and component.store.is_forgettable(name, now_ms)
             if spent and all(queue.agreed.get(key, 0) >= AGREED_ROUNDS for queue in reachable):
-                component.processor.forget(name, now_ms)
+                component.store.forget(name, now_ms)
                 self._stats.forgotten += 1
                 for queue in self._queues.values():
                     queue.agreed.pop(key, None)
@@ -319,7 +319,7 @@ class DistroProtocol:
     def speaks_for(self, resource_type: str, name: str, version: Version) -> bool:
         """Whether this run, or of types owned by writers any run of this member, wrote the version. Any thread."""
         component = self._components[resource_type]
-        own = component.owned_by_writer and self._writer_mapper.responsible(component.storage.tag(name))
+        own = component.owned_by_writer and self._writer_mapper.responsible(component.store.tag(name))
         return own or version.writer == self.own_writer
 
     def _is_own_kind(self, peer: str) -> bool:
@@ -380,7 +380,7 @@ class DistroProtocol:
             LOG.info("took over %d keys", len(claimed))
 
     def _is_responsible(self, key: DistroKey) -> bool:
-        return self.mapper_of(key.resource_type).responsible(self._components[key.resource_type].storage.tag(key.key))
+        return self.mapper_of(key.resource_type).responsible(self._components[key.resource_type].store.tag(key.key))
 
     def _next_due_ms(self, now_ms: int) -> int:
         due = [now_ms + HEARTBEAT_MS]

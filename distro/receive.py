@@ -74,7 +74,7 @@ class ReceiverEvents(Protocol):
 
 
 class DistroReceiver:
-    """Takes datums and verify rounds of peers. Thread-safe: each key's change is atomic in its processor."""
+    """Takes datums and verify rounds of peers. Thread-safe: each key's change is atomic in its store."""
 
     def __init__(
         self,
@@ -127,24 +127,24 @@ class DistroReceiver:
         """Take one datum; return the stored version if the datum was refused."""
         component = self._components[key.resource_type]
         mapper = self._mapper_of(key.resource_type)
-        tag = component.storage.tag(datum.key)
+        tag = component.store.tag(datum.key)
         owner = mapper.map_srv(tag)
         # A standalone node has nobody to merge with: it takes every datum that is put, as real Nacos does.
         is_owner = owner == mapper.self_address and not mapper.standalone
         if mapper.standalone:
             owner = sender = self._own_writer
         for _ in range(TRIES_MAX):
-            held = component.storage.version(datum.key)
+            held = component.store.version(datum.key)
             match resolve(KeyVersions(held, datum.version, is_owner, sender == owner, fetched)):
                 case Resolution.EQUAL:
                     return None
                 case Resolution.REFUSE:
                     # R8: real Nacos would repeat a send that is refused for ever.
                     return None if datum.version == NO_VERSION else held
-                case Resolution.TAKE_OVER if not component.storage.is_covered(datum):
+                case Resolution.TAKE_OVER if not component.store.is_covered(datum):
                     return held
                 case Resolution.APPLY | Resolution.TAKE_OVER:
-                    if component.processor.apply(self._dated(datum, held, sender), held, now_ms):
+                    if component.store.apply(self._dated(datum, held, sender), held, now_ms):
                         if is_owner:
                             self._events.claim(key)
                         return None
@@ -158,7 +158,7 @@ class DistroReceiver:
 
     def _merge(self, component: Component, key: DistroKey, datum: Datum, now_ms: int) -> None:
         self._stats.received_merged += 1
-        match component.processor.merge(datum, now_ms):
+        match component.store.merge(datum, now_ms):
             case Merged.MADE:
                 self._events.sync(key)
             case Merged.TAKEN:
@@ -184,11 +184,11 @@ class DistroReceiver:
         if not self.is_loading():
             return taken
         for datum in datums:
-            held = component.storage.version(datum.key)
+            held = component.store.version(datum.key)
             if held is not None and (datum.version == NO_VERSION or datum.version <= held):
                 continue
             try:
-                taken += component.processor.apply(self._dated(datum, held, ""), held, now_ms)
+                taken += component.store.apply(self._dated(datum, held, ""), held, now_ms)
             except CodecError as error:
                 self._stats.received_failed += 1
                 LOG.warning("%s of a snapshot cannot be taken: %s", datum.key, error)
@@ -196,8 +196,8 @@ class DistroReceiver:
 
     def serve(self, resource_type: str, keys: Iterable[str] | None) -> list[Datum]:
         """The datums of the keys, all for None."""
-        storage = self._components[resource_type].storage
-        return storage.get(storage.versions() if keys is None else keys)
+        store = self._components[resource_type].store
+        return list(store.datums(store.versions() if keys is None else keys))
 
     # --- verify ----------------------------------------------------------------------------------
 
@@ -222,7 +222,7 @@ class DistroReceiver:
         wanted: list[DistroKey] = []
         equal: list[str] = []
         for name, version in versions.items():
-            held = component.storage.version(name)
+            held = component.store.version(name)
             if held == version:
                 equal.append(name)
                 continue
@@ -232,10 +232,10 @@ class DistroReceiver:
                 wanted.append(DistroKey(resource_type, name))
         if component.on_verified is not None:
             component.on_verified(equal, now_ms)
-        for name, held in component.storage.versions().items():
-            if name not in versions and mapper.map_srv(component.storage.tag(name)) == source:
-                if component.storage.is_forgettable(name, now_ms):
-                    component.processor.forget(name, now_ms)
+        for name, held in component.store.versions().items():
+            if name not in versions and mapper.map_srv(component.store.tag(name)) == source:
+                if component.store.is_forgettable(name, now_ms):
+                    component.store.forget(name, now_ms)
                     self._stats.forgotten += 1
                 else:
                     newer[name] = held
@@ -261,15 +261,15 @@ class DistroReceiver:
         wanted = [
             DistroKey(resource_type, name)
             for name, checksum in checksums.items()
-            if not mapper.responsible(component.storage.tag(name)) and self._checksum_of(component, name) != checksum
+            if not mapper.responsible(component.store.tag(name)) and self._checksum_of(component, name) != checksum
         ]
         absent = frozenset(
             name
-            for name in component.storage.versions()
-            if name not in checksums and mapper.map_srv(component.storage.tag(name)) == source
+            for name in component.store.versions()
+            if name not in checksums and mapper.map_srv(component.store.tag(name)) == source
         )
         for name in absent & self._absent.get(source, frozenset()):
-            component.processor.forget(name, now_ms, absent=True)
+            component.store.forget(name, now_ms, absent=True)
             self._stats.forgotten += 1
         self._absent[source] = absent
         if wanted:
@@ -277,4 +277,4 @@ class DistroReceiver:
 
     @staticmethod
     def _checksum_of(component: Component, key: str) -> str | None:
-        return next((component.codec.checksum(datum) for datum in component.storage.get([key])), None)
+        return next((component.codec.checksum(datum) for datum in component.store.datums([key])), None)

@@ -234,7 +234,7 @@ class DistroRuntime:
     def _sync(self, action: SyncData) -> None:
         component = self._components[action.resource_type]
         may_send = partial(self._protocol.speaks_for, action.resource_type)
-        datums = [one for one in component.storage.get(action.keys) if may_send(one.key, one.version)]
+        datums = [one for one in component.store.datums(action.keys) if may_send(one.key, one.version)]
         if not datums:
             self._end(action, Outcome.DELIVERED)
             return
@@ -254,10 +254,10 @@ class DistroRuntime:
         member = self._protocol.members.get(action.peer)
         summary: dict[str, str]
         if member is not None and CAPABILITY_VERSIONS in member.capabilities:
-            held = ((key, component.storage.version(key)) for key in action.keys)
+            held = ((key, component.store.version(key)) for key in action.keys)
             summary = {key: version.to_text() for key, version in held if version is not None}
         else:
-            summary = {one.key: component.codec.checksum(one) for one in component.storage.get(action.keys)}
+            summary = {one.key: component.codec.checksum(one) for one in component.store.datums(action.keys)}
         left_ms = self._left_ms(action)
         if (callbacks := component.callbacks) is not None and callbacks.takes(action.peer):
             callbacks.start_verify(action.peer, summary, left_ms, partial(self._ended, action))

@@ -71,7 +71,7 @@ class DataOperation(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class DistroKey:
-    """A key of one resource type; the type finds its storage, processor and transport agent."""
+    """A key of one resource type; the type finds its store, codec and transport agent."""
 
     resource_type: str
     key: str
@@ -79,7 +79,7 @@ class DistroKey:
 
 @dataclass(frozen=True, slots=True)
 class Datum:
-    """One key's whole state as it travels. ``value`` belongs to the resource type's codec and processor."""
+    """One key's whole state as it travels. ``value`` belongs to the resource type's codec and store."""
 
     key: str
     version: Version

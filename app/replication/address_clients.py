@@ -5,7 +5,7 @@ they are parts of lists by service. The index turns these lists around, as long 
 which clients changed; of each, one member of our kind tells them.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from threading import Lock
 from zlib import crc32
@@ -13,7 +13,6 @@ from zlib import crc32
 from app.naming.clients.client_codec import BOUNDS, encode_client
 from app.naming.clients.client_model import (
     REVISION_MAX,
-    ClientSnapshot,
     ClientState,
     is_client_id,
     plain_metadata,
@@ -21,15 +20,10 @@ from app.naming.clients.client_model import (
 from app.naming.model.keys import parse_datum_key
 from app.naming.model.model import Instance, Publication
 from app.naming.registry.registry import Registry
-from app.replication.client_replication import ClientCodec, client_id_of, client_key
-from distro.errors import CodecError
 from distro.mapper import DistroMapper
-from distro.ports import Component
 from distro.protocol import DistroProtocol
-from distro.types import NO_VERSION, Datum, MemberKind, Merged, Version
+from distro.types import NO_VERSION, MemberKind, Version
 
-HTTP_CLIENTS = "rollcall.http-clients"
-"""Resource type inside the engine; on the wire they are clients like all others."""
 ID_END = "#true"
 TICK_MS = 500
 LOOK_MS = 10_000
@@ -286,64 +280,3 @@ def _told(one: Instance) -> Instance:
 def _health(state: ClientState) -> dict[tuple[str, str], bool]:
     """By service what real Nacos changes by itself: whether the instance is there, and healthy."""
     return {key: all(one.healthy for one in part.instances.values()) for key, part in state.publications.items()}
-
-
-class HttpClientStorage:
-    """DistroDataStorage of the index. Of what is not there it knows that it is gone."""
-
-    def __init__(self, clients: HttpClients, writer: str) -> None:
-        self._clients = clients
-        self._version = Version(1, 1, writer)  # real Nacos gets none, and only revisions are compared
-
-    def version(self, key: str) -> Version | None:
-        client_id = client_id_of(key)
-        return self._version if client_id is not None and self._clients.holds(client_id) else None
-
-    def versions(self) -> Mapping[str, Version]:
-        return {client_key(client_id): self._version for client_id in self._clients.ids()}
-
-    def tag(self, key: str) -> str:
-        return tag_of(client_id_of(key) or "")
-
-    def get(self, keys: Iterable[str]) -> list[Datum]:
-        datums = []
-        for key in keys:
-            client_id = client_id_of(key)
-            if client_id is not None:
-                snapshot = ClientSnapshot(self._version, None, self._clients.state(client_id))
-                datums.append(Datum(key, self._version, snapshot))
-        return datums
-
-    def is_covered(self, datum: Datum) -> bool:
-        return True
-
-    def is_forgettable(self, key: str, now_ms: int) -> bool:
-        return False
-
-
-class HttpClientProcessor:
-    """DistroDataProcessor of the index: it is made of lists, and takes nothing from anybody."""
-
-    def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
-        raise CodecError(f"clients of type {HTTP_CLIENTS} are made here, and not taken from members")
-
-    def merge(self, datum: Datum, now_ms: int) -> Merged:
-        return Merged.NOTHING
-
-    def claim(self, key: str, now_ms: int) -> bool:
-        return False
-
-    def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:
-        """Nothing: the lists decide."""
-
-
-def http_client_component(clients: HttpClients, writer: str, carrier: Component) -> Component:
-    """The index as a resource type, which travels as those of ``carrier`` do: clients with connections."""
-    return Component(
-        HttpClientStorage(clients, writer),
-        HttpClientProcessor(),
-        ClientCodec(),
-        carrier.agent,
-        callbacks=carrier.callbacks,
-        taken_by=frozenset({MemberKind.NACOS_2}),
-    )

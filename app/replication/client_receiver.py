@@ -17,7 +17,7 @@ from app.naming.clients.client_codec import (
 from app.naming.clients.client_model import ClientSnapshot, ClientState
 from app.naming.clients.clients import Clients
 from app.replication.address_clients import HttpClients
-from app.replication.client_replication import CLIENTS, ClientCodec, client_key, member_of
+from app.replication.client_type import CLIENTS, ClientCodec, client_key, member_of
 from distro.codec import decode_frame, decode_versions, encode_frame, encode_received, gunzip_if_gzip, json_object
 from distro.errors import CodecError
 from distro.ports import Clock

@@ -1,18 +1,17 @@
-"""Joins naming to distro: what the engine reads and writes of instance lists, and what peers' calls become."""
+"""What peers' calls over HTTP about datums become: the receiver's answers, of all resource types."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import TypeVar
 
-from app.naming.model.events import Event, InstancesChanged, Origin
 from app.naming.model.keys import CLIENT_KEY_PREFIX, EPHEMERAL_PREFIX, parse_datum_key
 from app.naming.records.records import parse_record_key
-from app.naming.registry.registry import Registry
-from app.replication.client_replication import CLIENTS
+from app.replication.client_type import CLIENTS
+from app.replication.instance_list_type import INSTANCE_LIST
 from app.replication.membership import Membership
-from app.replication.record_replication import RECORDS
+from app.replication.record_type import RECORDS
 from distro.codec import (
     decode_entries,
     decode_versions,
@@ -27,67 +26,11 @@ from distro.errors import CodecError, DistroError, NotInitialized
 from distro.http_agent import GZIP_FROM_BYTES, MEMBER_HEADER
 from distro.ports import Clock, Components
 from distro.receive import DistroReceiver
-from distro.types import Datum, Merged, Received, Version
+from distro.types import Datum, Received, Version
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 REFRESH_TIMEOUT_MS = 1_000
-INSTANCE_LIST = "com.alibaba.nacos.naming.iplist."
-"""Resource type of the ephemeral instance lists. Source: Nacos 1.4.1 KeyBuilder.INSTANCE_LIST_KEY_PREFIX."""
-
-
-class InstanceListStorage:
-    """DistroDataStorage of instance lists."""
-
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
-
-    def version(self, key: str) -> Version | None:
-        return self._registry.version(key)
-
-    def versions(self) -> Mapping[str, Version]:
-        return self._registry.versions()
-
-    def tag(self, key: str) -> str:
-        """The full service name: the namespace takes no part in who is responsible."""
-        parsed = parse_datum_key(key)
-        return parsed[1] if parsed else key
-
-    def get(self, keys: Iterable[str]) -> list[Datum]:
-        return list(self._registry.datums(keys))
-
-    def is_covered(self, datum: Datum) -> bool:
-        return self._registry.is_covered(datum)
-
-    def is_forgettable(self, key: str, now_ms: int) -> bool:
-        return self._registry.is_forgettable(key, now_ms)
-
-
-class InstanceListProcessor:
-    """DistroDataProcessor of instance lists: writes to the registry and tells that a peer changed something."""
-
-    def __init__(self, registry: Registry, publish: Callable[[Event], None]) -> None:
-        self._registry = registry
-        self._publish = publish
-
-    def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
-        applied = self._registry.apply(datum, expected, now_ms)
-        if applied:
-            self._publish(InstancesChanged(datum.key, Origin.PEER))
-        return applied
-
-    def merge(self, datum: Datum, now_ms: int) -> Merged:
-        merged = self._registry.merge(datum, now_ms)
-        if merged is not Merged.NOTHING:
-            self._publish(InstancesChanged(datum.key, Origin.PEER))
-        return merged
-
-    def claim(self, key: str, now_ms: int) -> bool:
-        return self._registry.claim(key, now_ms)
-
-    def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:
-        self._registry.forget(key, now_ms if absent else None)
-        self._publish(InstancesChanged(key, Origin.PEER))
 
 
 @dataclass(frozen=True, slots=True)

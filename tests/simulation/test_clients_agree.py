@@ -10,7 +10,7 @@ import pytest
 from app.naming.clients.client_model import ClientSnapshot
 from app.naming.clients.clients import Clients
 from app.naming.registry.operations import RegisterInstance
-from app.replication.client_replication import client_key
+from app.replication.client_type import client_key
 from distro.members import MemberList
 from distro.types import DistroKey, Version
 from tests.simulation.scenarios import clients_agree

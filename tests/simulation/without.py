@@ -39,7 +39,7 @@ class NoRetry(SimMember):
 class LastArrivalReceiver(DistroReceiver):
     def _receive_one(self, key: DistroKey, sender: str, datum: Datum, now_ms: int, fetched: bool) -> Version | None:
         component = self._components[key.resource_type]
-        assert component.processor.apply(datum, component.storage.version(datum.key), now_ms)
+        assert component.store.apply(datum, component.store.version(datum.key), now_ms)
         return None
 
 

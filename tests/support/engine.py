@@ -7,7 +7,7 @@ from app.naming.model.keys import datum_key
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
-from app.replication.http_peers import INSTANCE_LIST, InstanceListProcessor, InstanceListStorage
+from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
 from distro.config import DistroConfig
 from distro.mapper import DistroMapper
 from distro.members import MemberList
@@ -58,13 +58,10 @@ class Engine:
         self.gone: set[str] = set()
         self.registry = Registry(ME)
         self.stats = DistroStats()
-        storage, processor = (
-            InstanceListStorage(self.registry),
-            InstanceListProcessor(self.registry, lambda _event: None),
-        )
+        store = InstanceListStore(self.registry, lambda _event: None)
         nothing: Any = None
         members = MemberList(SELF, config, self.now_ms)
-        components = {INSTANCE_LIST: Component(storage, processor, nothing, nothing), **(more or {})}
+        components = {INSTANCE_LIST: Component(store, nothing, nothing), **(more or {})}
         self.protocol = DistroProtocol(members, ME, config, components, self.stats, self.now_ms)
         self.protocol.replace_members([SELF, *peers], self.now_ms)
 

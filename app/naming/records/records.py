@@ -11,6 +11,8 @@ from threading import Lock
 from typing import Any, Protocol
 
 from app.naming.model.keys import NAMESPACE_SPLITTER, SERVICE_META_PREFIX
+from app.naming.model.nacos_errors import StorageError
+from distro.errors import CodecError
 from distro.types import NO_VERSION, Datum, Merged, Version
 
 PERSISTENT_PREFIX = "rollcall.instance."
@@ -118,8 +120,9 @@ class RecordDisk(Protocol):
 
 
 class Records:
-    """All durable records of this member. Readers take no lock; writers one, which is held across the disk's write.
+    """All durable records of this member, and the engine's DistroStore of them.
 
+    Readers take no lock; writers one, which is held across the disk's write.
     That is meant: an answer may leave only when the record is on disk, and the order on disk must be the order of
     versions. Nothing that only reads, beats or registers ephemeral instances ever waits for it.
     """
@@ -137,6 +140,8 @@ class Records:
         self._on_change = on_change
         self._lock = Lock()
         self._records: dict[str, Record] = {}
+
+    tag = staticmethod(record_tag)
 
     def read_disk(self) -> int:
         """Take over what the disk holds; return how many records that were."""
@@ -208,7 +213,18 @@ class Records:
             self._records[record.key] = record
             self._on_change(record)
 
-    def apply(self, datum: Datum, expected: Version | None) -> bool:
+    def _store_received(self, record: Record) -> None:
+        """``_store`` for what peers send: a disk that takes nothing fails the key, which is then sent again.
+
+        Raises:
+            CodecError: the disk did not take it; nothing changed.
+        """
+        try:
+            self._store([record])
+        except StorageError as error:
+            raise CodecError(error.text) from error
+
+    def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
         """Put a received record in the place of the held one, if that is still ``expected`` and no later change.
 
         The second matters in a load (R7): this member may have ended before it sent its last change, and a claim that
@@ -221,7 +237,9 @@ class Records:
                 stored is not None and stored.changed > record.changed
             ):
                 return False
-            self._store([Record(record.key, datum.version, record.changed, record.value, record.changed_wall_ms)])
+            self._store_received(
+                Record(record.key, datum.version, record.changed, record.value, record.changed_wall_ms)
+            )
             return True
 
     def is_covered(self, datum: Datum) -> bool:
@@ -230,7 +248,7 @@ class Records:
         stored = self._records.get(datum.key)
         return stored is None or other.changed >= stored.changed
 
-    def merge(self, datum: Datum) -> Merged:
+    def merge(self, datum: Datum, now_ms: int) -> Merged:
         """R4 for single values: the later change wins."""
         other: Record = datum.value
         with self._lock:
@@ -242,33 +260,47 @@ class Records:
             version, ended = max(stored_version, datum.version).next(self.writer), Merged.MADE
             if best.changed == other.changed and datum.version > stored_version:
                 version, ended = datum.version, Merged.TAKEN
-            self._store([Record(datum.key, version, best.changed, best.value, best.changed_wall_ms)])
+            self._store_received(Record(datum.key, version, best.changed, best.value, best.changed_wall_ms))
             return ended
 
-    def claim(self, key: str) -> bool:
-        """Become the writer of a key that another wrote."""
+    def claim(self, key: str, now_ms: int) -> bool:
+        """Become the writer of a key that another wrote; False when it is gone, ours, or the disk takes nothing now.
+
+        What the disk refused is claimed with the next view of the members, or by the first change that it takes.
+        """
         with self._lock:
             stored = self._records.get(key)
             if stored is None or stored.version.writer == self.writer:
                 return False
             version = stored.version.next(self.writer)
-            self._store([Record(key, version, stored.changed, stored.value, stored.changed_wall_ms)])
+            try:
+                self._store([Record(key, version, stored.changed, stored.value, stored.changed_wall_ms)])
+            except StorageError:
+                return False
             return True
 
-    def is_forgettable(self, key: str) -> bool:
+    def is_forgettable(self, key: str, now_ms: int) -> bool:
         """Whether a record is a removal that is old enough to be forgotten."""
         stored = self._records.get(key)
         return (
             stored is not None and stored.value is None and self._wall_ms() - stored.changed_wall_ms > KEEP_REMOVED_MS
         )
 
-    def forget(self, key: str) -> None:
-        """Drop a record as if it had never been."""
+    def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:
+        """Drop an old removal as if it had never been; one that the disk keeps is dropped in a later verify round.
+
+        ``absent`` drops nothing: a record that no peer has may be a write that came to this member alone.
+        """
+        if absent:
+            return
         with self._lock:
             stored = self._records.get(key)
             if stored is None:
                 return
-            self._disk.delete([key])
+            try:
+                self._disk.delete([key])
+            except StorageError:
+                return
             del self._records[key]
             if stored.value is not None:
                 self._on_change(Record(key, stored.version, stored.changed, None, stored.changed_wall_ms))

@@ -9,7 +9,7 @@ import orjson
 
 from app.naming.clients.client_codec import decode_client, decode_snapshot, encode_client, encode_verify
 from app.naming.clients.client_model import ClientSnapshot, ClientState
-from app.replication.client_replication import ClientCodec, client_id_of, client_key
+from app.replication.client_type import ClientCodec, client_id_of, client_key
 from app.replication.reports import notes_revisions
 from app.rpc.links.link import LinkClosed
 from app.rpc.wire.distro_payload import (

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 from app.naming.model.nacos_errors import InvalidParam, NoRight
-from app.replication.client_replication import CLIENTS
+from app.replication.client_type import CLIENTS
 from app.rpc.server.dispatcher import GrpcRequest, GrpcRoute
 from app.rpc.wire import payload as wire
 from app.rpc.wire.distro_payload import (

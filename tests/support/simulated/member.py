@@ -12,7 +12,8 @@ from app.naming.model.model import Service, StoredInstance
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
-from app.replication.http_peers import INSTANCE_LIST, InstanceListProcessor, InstanceListStorage, NodeReplication
+from app.replication.http_peers import NodeReplication
+from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
 from distro.config import DistroConfig
 from distro.members import MemberList
 from distro.monitor import DistroStats
@@ -182,8 +183,7 @@ class SimMember:
         )
         self.agent = CallAgent(self)
         self.components[INSTANCE_LIST] = Component(
-            InstanceListStorage(self.registry),
-            InstanceListProcessor(self.registry, self._publish),
+            InstanceListStore(self.registry, self._publish),
             codec,
             self.agent,  # type: ignore[arg-type]  # it answers by call-back; only this module calls it
         )

@@ -121,11 +121,11 @@ def test_what_is_made_here_of_other_data_is_loaded_from_nobody() -> None:
 
 
 class Kept(Anything):
-    """Its own storage and processor, with one key."""
+    """Its own store, with one key."""
 
     def __init__(self, *kinds: MemberKind) -> None:
         super().__init__(*kinds)
-        self.storage = self.processor = self
+        self.store = self
         self.keys = {"k"}
 
     def versions(self) -> set[str]:

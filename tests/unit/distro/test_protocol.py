@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.naming.registry.merge import InstanceList
-from app.replication.http_peers import INSTANCE_LIST
+from app.replication.instance_list_type import INSTANCE_LIST
 from distro.config import DistroConfig
 from distro.members import MemberList
 from distro.monitor import DistroStats

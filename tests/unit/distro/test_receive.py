@@ -10,7 +10,7 @@ from app.naming.model.model import NEVER_MS, Instance, StoredInstance, Tombstone
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
-from app.replication.http_peers import INSTANCE_LIST, InstanceListProcessor, InstanceListStorage
+from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
 from distro.config import DistroConfig
 from distro.errors import NotInitialized
 from distro.mapper import DistroMapper
@@ -53,8 +53,7 @@ class Member:
         self.loading = False
         nothing: Any = None
         component = Component(
-            InstanceListStorage(self.registry),
-            InstanceListProcessor(self.registry, lambda _event: None),
+            InstanceListStore(self.registry, lambda _event: None),
             nothing,
             nothing,
         )

@@ -14,19 +14,11 @@ from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.registry.union import view_of
 from app.replication import address_clients as http_clients
-from app.replication.address_clients import (
-    GONE_MS,
-    HTTP_CLIENTS,
-    LOOK_MS,
-    TICK_MS,
-    HttpClients,
-    HttpClientStorage,
-    http_client_component,
-    tag_of,
-)
+from app.replication.address_client_type import HTTP_CLIENTS, HttpClientStore, http_client_component
+from app.replication.address_clients import GONE_MS, LOOK_MS, TICK_MS, HttpClients, tag_of
 from app.replication.client_receiver import ClientReceiver
-from app.replication.client_replication import CLIENTS, ClientCodec, ClientProcessor, ClientStorage, client_key
-from app.replication.http_peers import INSTANCE_LIST
+from app.replication.client_type import CLIENTS, ClientCodec, ClientStore, client_key
+from app.replication.instance_list_type import INSTANCE_LIST
 from distro.config import DistroConfig
 from distro.errors import CodecError
 from distro.mapper import DistroMapper, WriterMapper
@@ -85,10 +77,8 @@ class Bed:
         return 5
 
     def _receiver(self) -> DistroReceiver:
-        processor = ClientProcessor(self.clients, SELF, lambda _writer: False)
         part = Component(
-            ClientStorage(self.clients),
-            processor,
+            ClientStore(self.clients, SELF, lambda _writer: False),
             ClientCodec(),
             NOTHING,
             taken_by=frozenset({MemberKind.OWN, MemberKind.NACOS_2}),
@@ -292,7 +282,7 @@ class TestComponent:
         bed.register(A_SERVICE)
         bed.register(A_SERVICE, "10.9.0.2")
         bed.tick()
-        carrier = Component(NOTHING, NOTHING, NOTHING, NOTHING)
+        carrier = Component(NOTHING, NOTHING, NOTHING)
         more = {HTTP_CLIENTS: http_client_component(bed.index, ME, carrier)}
         kinds = {C: frozenset({CAPABILITY_CLIENTS_ONLY}), D: frozenset[str]()}
         engine = Engine(*peers, kinds=kinds, more=more)
@@ -347,23 +337,23 @@ class TestComponent:
         assert isinstance(send, SyncData)
         assert (send.peer, send.resource_type, send.keys) == (C, HTTP_CLIENTS, (client_key(TWO),))
 
-    def test_of_a_client_that_is_gone_the_storage_says_so(self) -> None:
+    def test_of_a_client_that_is_gone_the_store_says_so(self) -> None:
         bed, _ = self.make(C)
-        storage, codec = HttpClientStorage(bed.index, ME), ClientCodec()
-        [there, gone] = storage.get([client_key(ONE), client_key("10.9.0.7:1#true")])
+        store, codec = HttpClientStore(bed.index, ME), ClientCodec()
+        [there, gone] = store.datums([client_key(ONE), client_key("10.9.0.7:1#true")])
         assert there.version.writer == gone.version.writer == ME, "or the engine would not send it"
         assert (there.value.state, gone.value.state) == (bed.index.state(ONE), None)
         assert (codec.checksum(there), codec.checksum(gone)) == (str(there.value.state.revision), "")
-        assert storage.versions().keys() == {client_key(ONE), client_key(TWO)}
-        assert (storage.version(client_key("10.9.0.7:1#true")), storage.tag(client_key(ONE))) == (None, "10.9.0.1:80")
+        assert store.versions().keys() == {client_key(ONE), client_key(TWO)}
+        assert (store.version(client_key("10.9.0.7:1#true")), store.tag(client_key(ONE))) == (None, "10.9.0.1:80")
 
     def test_nothing_is_taken_from_a_member(self) -> None:
         bed, _ = self.make(C)
-        component = http_client_component(bed.index, ME, Component(NOTHING, NOTHING, NOTHING, NOTHING))
+        component = http_client_component(bed.index, ME, Component(NOTHING, NOTHING, NOTHING))
         datum = Datum(client_key(ONE), NO_VERSION, None)
         with pytest.raises(CodecError):
-            component.processor.apply(datum, None, 0)
-        component.processor.forget(client_key(ONE), 0, absent=True)
+            component.store.apply(datum, None, 0)
+        component.store.forget(client_key(ONE), 0, absent=True)
         assert bed.index.holds(ONE)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from app.replication.client_replication import CLIENTS
+from app.replication.client_type import CLIENTS
 from app.rpc.links.link import OWN_KIND_ABILITY
 from app.rpc.links.links import MEMBER_LABEL
 from app.rpc.members.handlers import SMALL_BYTES, MemberHandlers

@@ -1,4 +1,4 @@
-"""Joins clients to distro: the engine's third resource type, each key of which belongs to one member's connection."""
+"""The resource type of clients with connections: each key belongs for ever to the member that holds the connection."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
@@ -15,7 +15,7 @@ from distro.errors import CodecError
 from distro.types import Datum, Merged, Version
 
 CLIENTS = CLIENT_KEY_PREFIX[:-1]
-"""Resource type of the clients with connections. Source: Nacos 2.2.3 DistroClientDataProcessor."""
+"""Source: Nacos 2.2.3 DistroClientDataProcessor."""
 EXPIRY_INTERVAL_MS = 1_000
 
 
@@ -34,11 +34,14 @@ def member_of(version: Version) -> str:
     return version.writer.partition("~")[0]
 
 
-class ClientStorage:
-    """DistroDataStorage of clients. A client that never published anything is nobody else's business."""
+class ClientStore:
+    """DistroStore of clients. A client that never published anything is nobody else's business."""
 
-    def __init__(self, clients: Clients) -> None:
+    def __init__(self, clients: Clients, self_address: str, has_left: Callable[[str], bool]) -> None:
+        """``has_left``: whether a writer, one member's run, is known to be over."""
         self._clients = clients
+        self._self_address = self_address
+        self._has_left = has_left
 
     def version(self, key: str) -> Version | None:
         client_id = client_id_of(key)
@@ -53,7 +56,7 @@ class ClientStorage:
         version = self.version(key)
         return member_of(version) if version is not None else ""
 
-    def get(self, keys: Iterable[str]) -> list[Datum]:
+    def datums(self, keys: Iterable[str]) -> list[Datum]:
         datums = []
         for key in keys:
             client_id = client_id_of(key)
@@ -77,15 +80,6 @@ class ClientStorage:
     def is_forgettable(self, key: str, now_ms: int) -> bool:
         client_id = client_id_of(key)
         return client_id is not None and self._clients.is_forgettable(client_id, now_ms)
-
-
-class ClientProcessor:
-    """DistroDataProcessor of clients. ``has_left`` says whether a writer is known to be no more."""
-
-    def __init__(self, clients: Clients, self_address: str, has_left: Callable[[str], bool]) -> None:
-        self._clients = clients
-        self._self_address = self_address
-        self._has_left = has_left
 
     def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
         client_id, snapshot = _parts(datum)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.naming.records.records import KEEP_REMOVED_MS, Record, Records, namespace_key, persistent_key, service_meta_key
-from app.replication.record_replication import RECORDS, RecordCodec, RecordProcessor, RecordStorage
+from app.replication.record_type import RECORDS, RecordCodec
 from distro.config import DistroConfig
 from distro.errors import CodecError
 from distro.mapper import DistroMapper
@@ -34,8 +34,6 @@ class Side:
         self.changes: list[Record] = []
         self.records = Records(writer, self.disk, lambda: self.wall_ms, self.changes.append)
         self.records.read_disk()
-        self.processor = RecordProcessor(self.records)
-        self.storage = RecordStorage(self.records)
 
     def set(self, name: str | None, key: str = KEY) -> Version:
         self.records.put_all({key: lambda _old: None if name is None else value(name)})
@@ -51,14 +49,14 @@ class Side:
         return found
 
     def datum(self, key: str = KEY) -> Datum:
-        [datum] = self.storage.get([key])
+        [datum] = self.records.datums([key])
         return datum
 
     def copy_from(self, other: "Side", key: str = KEY) -> bool:
-        return self.processor.apply(other.datum(key), self.records.version(key), NOW_MS)
+        return self.records.apply(other.datum(key), self.records.version(key), NOW_MS)
 
     def merge(self, other: "Side", key: str = KEY) -> Merged:
-        return self.processor.merge(other.datum(key), NOW_MS)
+        return self.records.merge(other.datum(key), NOW_MS)
 
 
 @pytest.fixture
@@ -84,7 +82,7 @@ class TestMerge:
     def test_a_claim_alone_does_not_win_over_a_change(self, sides: tuple[Side, Side]) -> None:
         first, second = sides
         first.set("changed")
-        assert second.processor.claim(KEY, NOW_MS)
+        assert second.records.claim(KEY, NOW_MS)
         assert second.version() > first.version()
         assert second.merge(first) is Merged.MADE
         assert second.name() == "changed"
@@ -93,7 +91,7 @@ class TestMerge:
 
     def test_the_owner_that_knows_more_goes_above_a_claim(self, sides: tuple[Side, Side]) -> None:
         first, second = sides
-        second.processor.claim(KEY, NOW_MS)
+        second.records.claim(KEY, NOW_MS)
         first.set("changed")
         assert first.merge(second) is Merged.MADE
         assert first.name() == "changed"
@@ -101,7 +99,7 @@ class TestMerge:
 
     def test_a_removal_is_a_change_like_others(self, sides: tuple[Side, Side]) -> None:
         first, second = sides
-        second.processor.claim(KEY, NOW_MS)
+        second.records.claim(KEY, NOW_MS)
         second.set(None)
         first.set("changed")
         first.merge(second)
@@ -122,7 +120,7 @@ class TestMerge:
         first.set("first")
         second.set("second")
         if first_wins:
-            first.processor.claim(KEY, NOW_MS)
+            first.records.claim(KEY, NOW_MS)
             first.merge(second)
             first.set("first again")
         assert first.merge(second) is not Merged.MADE or second.copy_from(first)
@@ -136,18 +134,18 @@ class TestApply:
         seen = second.version()
         second.set("meanwhile")
         first.set("first")
-        assert not second.processor.apply(first.datum(), seen, NOW_MS)
+        assert not second.records.apply(first.datum(), seen, NOW_MS)
         assert second.name() == "meanwhile"
 
     def test_a_claim_does_not_replace_a_later_change(self, sides: tuple[Side, Side]) -> None:
         """A member ended before it sent its last change; the others' claim has the higher version when it loads."""
         first, second = sides
         first.set("acknowledged, never sent")
-        second.processor.claim(KEY, NOW_MS)
+        second.records.claim(KEY, NOW_MS)
         returned = Side("a:1~2", first.disk)
         assert not returned.copy_from(second)
         assert returned.name() == "acknowledged, never sent"
-        assert not returned.storage.is_covered(second.datum())
+        assert not returned.records.is_covered(second.datum())
 
     def test_a_full_disk_refuses_and_changes_nothing(self, sides: tuple[Side, Side]) -> None:
         first, second = sides
@@ -158,7 +156,7 @@ class TestApply:
             second.copy_from(first)
         with pytest.raises(CodecError, match="disk is full"):
             second.merge(first)
-        assert not second.processor.claim(KEY, NOW_MS)
+        assert not second.records.claim(KEY, NOW_MS)
         assert (second.name(), second.version()) == ("common", before)
         second.disk.full = False
         assert second.copy_from(first)
@@ -169,29 +167,29 @@ class TestForgetting:
         first, _ = sides
         first.set(None)
         first.wall_ms += KEEP_REMOVED_MS
-        assert not first.storage.is_forgettable(KEY, NOW_MS)
+        assert not first.records.is_forgettable(KEY, NOW_MS)
         first.wall_ms += 1
-        assert first.storage.is_forgettable(KEY, NOW_MS)
-        first.processor.forget(KEY, NOW_MS)
+        assert first.records.is_forgettable(KEY, NOW_MS)
+        first.records.forget(KEY, NOW_MS)
         assert first.records.version(KEY) is None
         assert Side("a:1~2", first.disk).records.versions() == {}
 
     def test_what_is_there_is_never_spent(self, sides: tuple[Side, Side]) -> None:
         first, _ = sides
         first.wall_ms += 10 * KEEP_REMOVED_MS
-        assert not first.storage.is_forgettable(KEY, NOW_MS)
+        assert not first.records.is_forgettable(KEY, NOW_MS)
 
     def test_absence_drops_nothing(self, sides: tuple[Side, Side]) -> None:
         """After a long pause a member loads again: a write that nobody else has is no less acknowledged."""
         first, _ = sides
-        first.processor.forget(KEY, NOW_MS, absent=True)
+        first.records.forget(KEY, NOW_MS, absent=True)
         assert first.name() == "common"
 
     def test_a_disk_that_fails_keeps_it(self, sides: tuple[Side, Side]) -> None:
         first, _ = sides
         first.set(None)
         first.disk.full = True
-        first.processor.forget(KEY, NOW_MS)
+        first.records.forget(KEY, NOW_MS)
         assert first.records.version(KEY) is not None
 
 
@@ -204,10 +202,10 @@ def test_a_member_loads_what_is_newer_and_keeps_what_only_it_has() -> None:
         peer.copy_from(old, key)
     old.set("unsent", keys[0])
     for key in keys:
-        peer.processor.claim(key, NOW_MS)
+        peer.records.claim(key, NOW_MS)
     peer.set("newer", keys[1])
     back = Side("a:1~2", old.disk)
-    component = Component(back.storage, back.processor, RecordCodec(), agent=None)  # type: ignore[arg-type]
+    component = Component(back.records, RecordCodec(), agent=None)  # type: ignore[arg-type]
     receiver = DistroReceiver(
         "a:1~2",
         DistroConfig(),
@@ -217,7 +215,7 @@ def test_a_member_loads_what_is_newer_and_keeps_what_only_it_has() -> None:
         NoEvents(),
         DistroStats(),
     )
-    receiver.load(RECORDS, peer.storage.get(keys), NOW_MS)
+    receiver.load(RECORDS, peer.records.datums(keys), NOW_MS)
     assert [back.name(key) for key in keys] == ["unsent", "newer", "first"]
     # The owner, whoever it is, then makes one state of both.
     assert peer.merge(back, keys[0]) is Merged.MADE
@@ -299,6 +297,6 @@ class TestCodec:
 def test_keys_of_one_service_have_one_owner() -> None:
     side = Side("a:1~1")
     keys = [service_meta_key("n", "g@@s"), persistent_key("n", "g@@s", "1.1.1.1:1:unknown:DEFAULT")]
-    assert {side.storage.tag(key) for key in keys} == {"g@@s"}
-    assert side.storage.tag(KEY) == KEY
+    assert {side.records.tag(key) for key in keys} == {"g@@s"}
+    assert side.records.tag(KEY) == KEY
     assert DistroKey(RECORDS, KEY).resource_type == "rollcall.records"

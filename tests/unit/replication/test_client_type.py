@@ -15,13 +15,12 @@ from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.registry.union import view_of
 from app.node import Node
-from app.replication.client_replication import (
+from app.replication.client_type import (
     CLIENTS,
     EXPIRY_INTERVAL_MS,
     ClientCodec,
     ClientExpiry,
-    ClientProcessor,
-    ClientStorage,
+    ClientStore,
     client_id_of,
     client_key,
 )
@@ -50,16 +49,14 @@ class Side(ReceiverEvents):
         self.fetches: list[tuple[str, list[DistroKey]]] = []
         self.registry = Registry(f"{address}~{run}")
         self.clients = Clients(self.registry, lambda: self.now_ms, lambda: 5, self.events.append)
-        self.storage = ClientStorage(self.clients)
-        self.processor = ClientProcessor(self.clients, address, has_left)
+        self.store = ClientStore(self.clients, address, has_left)
         component = Component(
-            self.storage,
-            self.processor,
+            self.store,
             ClientCodec(),
             None,  # type: ignore[arg-type]  # nothing is sent here
             taken_by=frozenset({MemberKind.OWN}),
             owned_by_writer=True,
-            on_verified=self.processor.on_verified,
+            on_verified=self.store.on_verified,
         )
         mapper = WriterMapper.over(address, ())
         self.record = DistroStats()
@@ -81,7 +78,7 @@ class Side(ReceiverEvents):
 
     def sent(self) -> list[Datum]:
         """All that is held here, as it arrives elsewhere."""
-        datums = self.storage.get(self.storage.versions())
+        datums = self.store.datums(self.store.versions())
         read, failed = decode_frame(encode_frame(datums, ClientCodec(), 0, versioned=True), ClientCodec(), 0)
         assert not failed
         return read
@@ -90,7 +87,7 @@ class Side(ReceiverEvents):
         return self.receiver.receive(CLIENTS, sender.address, sender.sent(), self.now_ms, fetched=fetched)
 
     def verify(self, sender: "Side") -> Received:
-        return self.receiver.verify(CLIENTS, sender.address, dict(sender.storage.versions()), self.now_ms)
+        return self.receiver.verify(CLIENTS, sender.address, dict(sender.store.versions()), self.now_ms)
 
     def ports(self) -> list[int]:
         service = self.registry.table.get("public", SERVICE)
@@ -122,12 +119,12 @@ def test_a_change_and_a_removal_arrive(a: Side, b: Side) -> None:
     assert copy is not None
     assert copy.info == ClientInfo(ID, "10.9.0.1", 40_000, "shop", "sdk")
     assert copy.version == Version(1, 1, f"{A}~1")
-    assert b.storage.tag(KEY) == A
+    assert b.store.tag(KEY) == A
     late = a.sent()
     a.clients.disconnect(ID)
     b.receive(a)
     assert b.ports() == []
-    assert b.storage.version(KEY) == Version(1, 2, f"{A}~1")
+    assert b.store.version(KEY) == Version(1, 2, f"{A}~1")
     assert b.receiver.receive(CLIENTS, A, late, 0).refused == {KEY: Version(1, 2, f"{A}~1")}
     assert b.ports() == [], "what is late brings nothing back"
 
@@ -135,7 +132,7 @@ def test_a_change_and_a_removal_arrive(a: Side, b: Side) -> None:
 def test_a_client_that_published_nothing_is_nobody_elses_business(b: Side) -> None:
     a = Side(A)
     a.connect()
-    assert (a.storage.versions(), a.storage.version(KEY), a.storage.get([KEY])) == ({}, None, [])
+    assert (a.store.versions(), a.store.version(KEY), a.store.datums([KEY])) == ({}, None, [])
     a.clients.disconnect(ID)
     assert a.clients.is_removed(ID)
     b.receive(a)
@@ -164,7 +161,7 @@ def test_what_its_member_does_not_list_is_asked_for_and_buried(a: Side, b: Side)
     assert again.events == [ClientDisconnect(ID, True)], "which is to be sent"
     assert b.receive(again) == Received()
     assert b.ports() == []
-    assert b.storage.version(KEY) == Version(1, 2, f"{A}~2")
+    assert b.store.version(KEY) == Version(1, 2, f"{A}~2")
 
 
 def test_a_loading_member_buries_its_last_run_and_takes_the_others(a: Side, b: Side) -> None:
@@ -207,8 +204,8 @@ def test_nobody_has_a_say_in_the_client_of_another(a: Side, b: Side) -> None:
     assert a.fetches == [(B, [DistroKey(CLIENTS, KEY)])]
     a.receive(b, fetched=True)
     assert a.ports() == [80]
-    assert not a.processor.claim(KEY, 0)
-    assert not b.processor.claim(KEY, 0)
+    assert not a.store.claim(KEY, 0)
+    assert not b.store.claim(KEY, 0)
 
 
 def test_nobody_brings_a_client_back_that_is_gone(a: Side, b: Side) -> None:
@@ -219,7 +216,7 @@ def test_nobody_brings_a_client_back_that_is_gone(a: Side, b: Side) -> None:
     again = Side(A, run="2")
     again.receive(b)
     b.receive(again)
-    assert b.storage.version(KEY) == Version(1, 2, f"{A}~2")
+    assert b.store.version(KEY) == Version(1, 2, f"{A}~2")
     assert b.receive(a).refused == {KEY: Version(1, 2, f"{A}~2")}
     assert b.ports() == []
 
@@ -232,11 +229,11 @@ def test_what_comes_of_a_run_that_is_over_is_not_taken(a: Side) -> None:
 
 def test_forgetting(a: Side, b: Side) -> None:
     b.receive(a)
-    b.processor.forget(KEY, 0)
+    b.store.forget(KEY, 0)
     assert b.ports() == [80], "only removals are forgotten"
-    b.processor.forget(KEY, 0, absent=True)
+    b.store.forget(KEY, 0, absent=True)
     assert b.ports() == []
-    a.processor.forget(KEY, 0, absent=True)
+    a.store.forget(KEY, 0, absent=True)
     assert a.ports() == [80]
 
 
@@ -253,7 +250,7 @@ def test_expiry_ticks(a: Side, b: Side) -> None:
 
 
 def test_the_shape_on_the_wire(a: Side) -> None:
-    [datum] = a.storage.get([KEY])
+    [datum] = a.store.datums([KEY])
     body = json.loads(ClientCodec().encode(datum, 0, True))
     assert body.keys() == {"key", "version", "client", "own"}
     assert (body["key"], body["version"]) == (KEY, f"1.1.{A}~1")
@@ -262,7 +259,7 @@ def test_the_shape_on_the_wire(a: Side) -> None:
     assert body["own"] == {"at": [5], "seen": [""], "info": ["10.9.0.1", 40_000, "shop", "sdk"]}
     assert ClientCodec().decode(KEY, body, 0) == datum
     a.clients.disconnect(ID)
-    [gone] = a.storage.get([KEY])
+    [gone] = a.store.datums([KEY])
     assert json.loads(ClientCodec().encode(gone, 0, True)) == {"key": KEY, "version": f"1.2.{A}~1"}
     assert (ClientCodec().checksum(datum), ClientCodec().checksum(gone)) == ("1", "")
 
@@ -279,7 +276,7 @@ def wrong_bodies(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def test_what_is_wrong_is_refused(a: Side) -> None:
-    [datum] = a.storage.get([KEY])
+    [datum] = a.store.datums([KEY])
     body = json.loads(ClientCodec().encode(datum, 0, True))
     for wrong in wrong_bodies(body):
         with pytest.raises(CodecError):
@@ -289,7 +286,7 @@ def test_what_is_wrong_is_refused(a: Side) -> None:
             ClientCodec().decode(key, body, 0)
     snapshot = datum.value
     with pytest.raises(CodecError):
-        Side(B).processor.apply(Datum("other:x", datum.version, snapshot), None, 0)
+        Side(B).store.apply(Datum("other:x", datum.version, snapshot), None, 0)
 
 
 def test_a_node_shows_what_its_clients_publish(tmp_path: Any) -> None:
