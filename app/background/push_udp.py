@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from app.naming.push.board import Push, PushBoard, Subscriber, UdpPushStats
+from app.naming.push.udp_subscribers import Push, Subscriber, UdpPushStats, UdpSubscribers
 from app.naming.wire.zipped import ZippedHead
 from distro.ports import Clock
 
@@ -71,8 +71,8 @@ def reference_of(ack: bytes) -> int | None:
 class UdpPusher:
     """Owns the sockets and the board. What is told here is taken in its order; a hot call never waits."""
 
-    def __init__(self, board: PushBoard, build: BuildPayload, clock: Clock) -> None:
-        self._board = board
+    def __init__(self, subscribers: UdpSubscribers, build: BuildPayload, clock: Clock) -> None:
+        self._subscribers = subscribers
         self._build = build
         self._clock = clock
         self._lock = threading.Lock()
@@ -127,7 +127,7 @@ class UdpPusher:
     def changed(self, namespace: str, service: str) -> None:
         """A service changed: its subscribers are told from the push thread."""
         # With an empty inbox the board knows all who subscribed; nearly all changes are nobody's business.
-        if self._mailbox or self._board.has(namespace, service):
+        if self._mailbox or self._subscribers.has((namespace, service)):
             self._put((namespace, service))
             self._wake()
 
@@ -135,21 +135,21 @@ class UdpPusher:
         """All of a namespace."""
         with self._lock:
             self._take_mailbox()
-            return self._board.subscribers(namespace)
+            return self._subscribers.subscribers(namespace)
 
     def state(self, *, reset: bool) -> tuple[UdpPushStats, list[tuple[Subscriber, int, int]]]:
         """Counters, and what is not acknowledged yet; ``reset`` starts counting anew."""
         with self._lock:
-            stats, waiting = self._board.stats.copy(), self._board.waiting()
+            stats, waiting = self._subscribers.stats.copy(), self._subscribers.waiting()
             if reset:
-                self._board.reset_stats()
+                self._subscribers.reset_stats()
             return stats, waiting
 
     def _put(self, told: Subscriber | tuple[str, str]) -> None:
         if len(self._mailbox) < MAILBOX_MAX:
             self._mailbox.append(told)
         else:
-            self._board.stats.overrun += 1
+            self._subscribers.stats.overrun += 1
 
     def _wake(self) -> None:
         if self._awake:
@@ -182,7 +182,7 @@ class UdpPusher:
         self._awake = False
         with self._lock:
             self._take_mailbox()
-            pushes, next_ms = self._board.tick(self._clock.monotonic_ms())
+            pushes, next_ms = self._subscribers.tick(self._clock.monotonic_ms())
         self._outbox.extend(pushes)
         for _ in range(min(len(self._outbox), SENDS_PER_TURN)):
             self._send(self._outbox.popleft())
@@ -199,10 +199,10 @@ class UdpPusher:
         for _ in range(len(self._mailbox)):
             told = self._mailbox[0]
             if isinstance(told, Subscriber):
-                self._board.subscribe(told, now_ms)
+                self._subscribers.subscribe(told, now_ms)
             else:
                 self._packets.pop(told, None)
-                self._board.changed(*told, now_ms)
+                self._subscribers.changed(told, now_ms)
             # Not before the board knows it: see ``changed``.
             self._mailbox.popleft()
 
@@ -217,14 +217,14 @@ class UdpPusher:
             now_ms = self._clock.monotonic_ms()
             for reference in references:
                 if reference is not None:
-                    self._board.acknowledged(reference, now_ms)
+                    self._subscribers.acknowledged(reference, now_ms)
 
     def _send(self, push: Push) -> None:
         one = push.subscriber
         datagram = self._packet(one).datagram(push.reference)
         if len(datagram) > min(one.bytes_max, DATAGRAM_BYTES_MAX):
             with self._lock:
-                self._board.unsendable(push)
+                self._subscribers.unsendable(push)
             return
         opened = self._sockets[push.answering]
         mapped = opened.family == socket.AF_INET6 and ":" not in one.ip
@@ -235,7 +235,7 @@ class UdpPusher:
             # The others get no second chance: they would take the time of those who answer.
             if not (push.answering and _sent_after_wait(opened, datagram, address)):
                 with self._lock:
-                    self._board.stats.unsent += 1
+                    self._subscribers.stats.unsent += 1
         except OSError as error:
             LOG.debug("a push to %s:%d failed: %s", one.ip, one.port, error)
 

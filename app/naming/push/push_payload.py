@@ -1,7 +1,7 @@
 """What a subscriber is told: the same answer as to its list query."""
 
 from app.naming.model.switches import SwitchDomain
-from app.naming.push.board import Subscriber
+from app.naming.push.udp_subscribers import Subscriber
 from app.naming.service import NamingService
 from app.naming.wire.service_info import Variant, unknown_service
 

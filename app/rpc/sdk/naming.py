@@ -18,8 +18,8 @@ from app.naming.model.keys import (
 )
 from app.naming.model.nacos_errors import InvalidParam, Unavailable
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
-from app.rpc.sdk.push_board import PushBoard
 from app.rpc.sdk.service_json import ServiceInfos, Variant
+from app.rpc.sdk.subscriptions import GrpcSubscriptions
 from app.rpc.server.dispatcher import GrpcRequest, GrpcRoute, Handler
 from app.rpc.server.ports import RpcServices, ServiceKey
 from app.rpc.wire.json_fields import Fields
@@ -36,9 +36,9 @@ POOLED_MAX = 256
 class NamingHandlers:
     """One method for each type of request. Used on the loop's thread; what may block goes to a pool."""
 
-    def __init__(self, services: RpcServices, board: PushBoard, infos: ServiceInfos) -> None:
+    def __init__(self, services: RpcServices, subscriptions: GrpcSubscriptions, infos: ServiceInfos) -> None:
         self._services = services
-        self._board = board
+        self._subscriptions = subscriptions
         self._infos = infos
         self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="rpc")
         self._pooled = 0
@@ -120,12 +120,12 @@ class NamingHandlers:
         if fields.flag("subscribe", True):
             # Before the service is read: no change after that is missed.
             self._services.clients.subscribe(connection.id, *key, clusters)
-            if not self._board.subscribe(connection.id, key, clusters):
+            if not self._subscriptions.subscribe(connection.id, key, clusters):
                 self._services.clients.unsubscribe(connection.id, *key)
                 raise Unavailable("the client is subscribed to too many services")
         else:
             self._services.clients.unsubscribe(connection.id, *key)
-            self._board.unsubscribe(connection.id, key)
+            self._subscriptions.unsubscribe(connection.id, key)
         shown = await self._infos.get(key, Variant(clusters))
         head = b'{"resultCode":200,"errorCode":0,"message":"success","success":true,"serviceInfo":'
         return head + shown.info(self._infos.now_ms()) + b"}"

@@ -5,8 +5,8 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from app.rpc.sdk.push_board import PushBoard
 from app.rpc.sdk.service_json import ServiceInfos, TooLarge, Variant
+from app.rpc.sdk.subscriptions import GrpcSubscriptions
 from app.rpc.server.connections import Connection, Connections
 from app.rpc.server.ports import ServiceKey
 
@@ -15,13 +15,17 @@ WRITERS_PER_TURN = 8
 """Messages that begin to be written in one turn of the loop, at some 0.15 ms each."""
 
 
-class Pusher:
+class GrpcPusher:
     """Owns the board. ``changed`` and ``subscribed`` are called from any thread, all else on the loop."""
 
     def __init__(
-        self, board: PushBoard, infos: ServiceInfos, connections: Connections, monotonic_ms: Callable[[], int]
+        self,
+        subscriptions: GrpcSubscriptions,
+        infos: ServiceInfos,
+        connections: Connections,
+        monotonic_ms: Callable[[], int],
     ) -> None:
-        self._board = board
+        self._subscriptions = subscriptions
         self._infos = infos
         self._connections = connections
         self._now_ms = monotonic_ms
@@ -50,7 +54,7 @@ class Pusher:
 
     def changed(self, namespace: str, service: str) -> None:
         """A service is another one now. Nearly all changes are nobody's business."""
-        if self._board.has(key := (namespace, service)):
+        if self._subscriptions.has(key := (namespace, service)):
             self._changed[key] = None
             self._wake()
 
@@ -71,16 +75,16 @@ class Pusher:
 
     def answered(self, connection: Connection, request_id: str, went_well: bool) -> None:
         """A client answered a request of ours, a push or another."""
-        if self._board.answered(connection.id, request_id, went_well, self._now_ms()) and not went_well:
+        if self._subscriptions.answered(connection.id, request_id, went_well, self._now_ms()) and not went_well:
             self._schedule()
 
     def forget(self, connection: Connection) -> None:
         """The client is gone."""
-        self._board.forget(connection.id)
+        self._subscriptions.forget(connection.id)
 
     async def take_pending(self, connection: Connection, key: ServiceKey) -> bytes | None:
         """The message that tells a client of a service as it is now; None when the client wants it no more."""
-        one = self._board.find(connection.id, key)
+        one = self._subscriptions.find(connection.id, key)
         if one is None:
             return None
         try:
@@ -88,9 +92,9 @@ class Pusher:
         except TooLarge as error:
             LOG.warning("%s is not told: %s", connection.id, error)
             return None
-        if self._board.find(connection.id, key) is not one:
+        if self._subscriptions.find(connection.id, key) is not one:
             return None
-        self._board.sent(one, shown.request_id, self._now_ms())
+        self._subscriptions.sent(one, shown.request_id, self._now_ms())
         self._schedule()
         return shown.message(self._infos.now_ms())
 
@@ -99,23 +103,23 @@ class Pusher:
         now_ms = self._now_ms()
         for client_id, key in list(self._subscribed):
             del self._subscribed[client_id, key]
-            self._board.add_pending(client_id, key)
+            self._subscriptions.add_pending(client_id, key)
         for key in list(self._changed):
             del self._changed[key]
-            self._board.changed(key, now_ms)
+            self._subscriptions.changed(key, now_ms)
         self._tick()
 
     def _tick(self) -> None:
         self._timer = None
         if self._loop is None:
             return
-        self._board.tick(self._now_ms())
+        self._subscriptions.tick(self._now_ms())
         self._schedule()
-        if self._board.is_ready and self._sending is None:
+        if self._subscriptions.is_ready and self._sending is None:
             self._sending = self._loop.create_task(self._send())
 
     def _schedule(self) -> None:
-        due_ms = self._board.next_due_ms()
+        due_ms = self._subscriptions.next_due_ms()
         if due_ms is None or self._loop is None or (self._timer is not None and self._timer_ms <= due_ms):
             return
         if self._timer is not None:
@@ -126,7 +130,7 @@ class Pusher:
     async def _send(self) -> None:
         """Wake the writers of all that are owed something, a few in each turn of the loop."""
         try:
-            for number, one in enumerate(self._board.ready()):
+            for number, one in enumerate(self._subscriptions.ready()):
                 if (connection := self._connections.get(one.client_id)) is not None:
                     connection.add_pending(one.key)
                 if number % WRITERS_PER_TURN == WRITERS_PER_TURN - 1:
