@@ -47,6 +47,7 @@ class NamingService:
         self._now_ms = monotonic_ms
         self._publish = publish
         self._answers = ListAnswers()
+        self._lists = self._answers.lists  # list queries, the hot path, look here first
         changes = Changes(registry, monotonic_ms, publish)
         self.change_of, self.take_change = changes.change_of, changes.take_change
 
@@ -255,7 +256,7 @@ class NamingService:
         view = self.service_view(namespace, service)
         if view is None:
             return None
-        found = self._answers.find(view, variant)
+        found = self._lists.find(view, variant)
         return self._answers.get(view, variant) if found is None and len(view.instances) <= QUICK_HOSTS_MAX else found
 
     def namespaces(self) -> list[str]:

@@ -13,7 +13,7 @@ from app.rpc.members.handlers import MemberHandlers
 from app.rpc.sdk.loader import Loader
 from app.rpc.sdk.naming import NamingHandlers
 from app.rpc.sdk.push import GrpcPusher
-from app.rpc.sdk.service_json import ServiceInfos
+from app.rpc.sdk.service_messages import ServiceInfos
 from app.rpc.sdk.subscriptions import GrpcSubscriptions
 from app.rpc.server.connection_check import ROUND_MS, ConnectionCheck
 from app.rpc.server.connections import Connection, Connections

@@ -1,6 +1,6 @@
-"""The answer of a list query: which instances a client sees, and their JSON, kept until the service changes.
+"""The list of a service as HTTP v1 shows it: the instances that a client sees, as JSON that is kept.
 
-The bytes of a host are kept with its instance: after a change of one of ten thousand, one is made anew.
+The bytes of a host are kept with its instance: after a change of one of ten thousand, only that one is rendered again.
 """
 
 import hashlib
@@ -13,13 +13,12 @@ import orjson
 from app.naming.model.keys import short_name_of
 from app.naming.model.model import Instance, Metadata, ServiceView
 from app.naming.wire.checksum import in_java_order
+from app.naming.wire.rendered import RenderedLists
 from app.naming.wire.zipped import STORED_BYTES_MAX, ZippedHead
 
 ANSWERS_BYTES_MAX = 256 * 1024 * 1024
-"""Of all answers that are kept; the oldest goes first."""
+"""Of all answers that are kept."""
 ANSWER_OVERHEAD_BYTES = 600
-VARIANT_CHARS_MAX = 256
-"""A query with longer texts to echo is answered, but its answer not kept."""
 GZIP_FROM_BYTES = 4_096
 GZIP_LEVEL = 1
 """A list of 1,000 hosts: 250 KB become 14 KB in 1.5 ms; level 6 takes four times that for 9 KB."""
@@ -29,7 +28,7 @@ _MOMENT_BYTES = 20
 
 
 class Variant(NamedTuple):
-    """What an answer depends on beside the view."""
+    """The values that a v1 list depends on, beside the service."""
 
     clusters: str
     healthy_only: bool
@@ -38,6 +37,10 @@ class Variant(NamedTuple):
     """The client is a Java SDK since 1.0.0: names keep their group."""
     env: str
     cache_ms: int
+
+    @property
+    def echoed_chars(self) -> int:
+        return len(self.clusters) + len(self.env)
 
 
 class ListAnswer:
@@ -72,47 +75,25 @@ class ListAnswer:
 
 
 class ListAnswers:
-    """The answers that are kept, by service and variant. Thread-safe: reads take no lock."""
+    """Renders v1 lists and keeps them in ``lists``. Thread-safe."""
 
     def __init__(self, bytes_max: int = ANSWERS_BYTES_MAX) -> None:
-        self._bytes_max = bytes_max
-        self._bytes = 0
-        self._lock = Lock()
+        self.lists = RenderedLists[Variant, ListAnswer](bytes_max, list_bytes_max=bytes_max // 4)
         self._building = Lock()
-        self._kept: dict[tuple[str, str, Variant], ListAnswer] = {}
-
-    def find(self, view: ServiceView, variant: Variant) -> ListAnswer | None:
-        """The answer, if it is kept."""
-        found = self._kept.get((view.namespace, view.full_name, variant))
-        return found if found is not None and found.revision == view.revision else None
 
     def get(self, view: ServiceView, variant: Variant) -> ListAnswer:
-        """The answer, made if it must be; a large one by one thread, while others that want it wait."""
-        if (found := self.find(view, variant)) is not None:
+        """The answer, rendered if it is not kept; a large one by one thread, while others that want it wait."""
+        if (found := self.lists.find(view, variant)) is not None:
             return found
         if len(view.instances) <= QUICK_HOSTS_MAX:
-            return self._make(view, variant)
+            return self._render(view, variant)
         with self._building:
-            return self.find(view, variant) or self._make(view, variant)
+            return self.lists.find(view, variant) or self._render(view, variant)
 
-    def _make(self, view: ServiceView, variant: Variant) -> ListAnswer:
-        made = ListAnswer(view.revision, *_build(view, variant))
-        size = len(made)
-        if len(variant.clusters) + len(variant.env) > VARIANT_CHARS_MAX or size > self._bytes_max // 4:
-            return made
-        key = (view.namespace, view.full_name, variant)
-        with self._lock:
-            old = self._kept.pop(key, None)  # what is put in again is the youngest
-            self._bytes += size - (len(old) if old else 0)
-            self._kept[key] = made
-            while self._bytes > self._bytes_max:
-                self._bytes -= len(self._kept.pop(next(iter(self._kept))))
-        return made
-
-    def clear(self) -> None:
-        with self._lock:
-            self._kept.clear()
-            self._bytes = 0
+    def _render(self, view: ServiceView, variant: Variant) -> ListAnswer:
+        rendered = ListAnswer(view.revision, *_render(view, variant))
+        self.lists.keep(view.namespace, view.full_name, variant, rendered)
+        return rendered
 
 
 def unknown_service(full_name: str, variant: Variant) -> bytes:
@@ -120,7 +101,7 @@ def unknown_service(full_name: str, variant: Variant) -> bytes:
     return orjson.dumps({"name": full_name, "clusters": variant.clusters, "cacheMillis": variant.cache_ms, "hosts": []})
 
 
-def _build(view: ServiceView, variant: Variant) -> tuple[bytes, bytes]:
+def _render(view: ServiceView, variant: Variant) -> tuple[bytes, bytes]:
     """The answer before and after the value of ``lastRefTime``; a second part that is empty means that it has none."""
     asked = {name for name in variant.clusters.split(",") if name}
     chosen = [one for one in view.instances if not asked or one.cluster_name in asked]

@@ -18,7 +18,7 @@ from app.naming.model.keys import (
 )
 from app.naming.model.nacos_errors import InvalidParam, Unavailable
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
-from app.rpc.sdk.service_json import ServiceInfos, Variant
+from app.rpc.sdk.service_messages import InfoVariant, ServiceInfos
 from app.rpc.sdk.subscriptions import GrpcSubscriptions
 from app.rpc.server.dispatcher import GrpcRequest, GrpcRoute, Handler
 from app.rpc.server.ports import RpcServices, ServiceKey
@@ -109,9 +109,9 @@ class NamingHandlers:
     async def query(self, request: GrpcRequest) -> bytes:
         """What a service shows; an unknown one has no instances."""
         fields = request.fields
-        variant = Variant(fields.text("cluster", chars_max=CLUSTERS_CHARS_MAX), fields.flag("healthyOnly", False))
-        shown = await self._infos.get(key_of(fields), variant)
-        return b'{"resultCode":200,"errorCode":0,"success":true,"serviceInfo":%b}' % shown.info(self._infos.now_ms())
+        variant = InfoVariant(fields.text("cluster", chars_max=CLUSTERS_CHARS_MAX), fields.flag("healthyOnly", False))
+        info = await self._infos.get(key_of(fields), variant)
+        return b'{"resultCode":200,"errorCode":0,"success":true,"serviceInfo":%b}' % info.json(self._infos.now_ms())
 
     async def subscribe(self, request: GrpcRequest) -> bytes:
         """Have the connection told of a service from now on, or no more; what it shows now."""
@@ -126,9 +126,9 @@ class NamingHandlers:
         else:
             self._services.clients.unsubscribe(connection.id, *key)
             self._subscriptions.unsubscribe(connection.id, key)
-        shown = await self._infos.get(key, Variant(clusters))
+        info = await self._infos.get(key, InfoVariant(clusters))
         head = b'{"resultCode":200,"errorCode":0,"message":"success","success":true,"serviceInfo":'
-        return head + shown.info(self._infos.now_ms()) + b"}"
+        return head + info.json(self._infos.now_ms()) + b"}"
 
     async def list(self, request: GrpcRequest) -> Mapping[str, Any]:
         """A page of the names of a group, sorted; the first page is 1, and what is lower means it too."""

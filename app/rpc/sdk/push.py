@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from app.rpc.sdk.service_json import ServiceInfos, TooLarge, Variant
+from app.rpc.sdk.service_messages import InfoVariant, ServiceInfos, TooLarge
 from app.rpc.sdk.subscriptions import GrpcSubscriptions
 from app.rpc.server.connections import Connection, Connections
 from app.rpc.server.ports import ServiceKey
@@ -88,15 +88,15 @@ class GrpcPusher:
         if one is None:
             return None
         try:
-            shown = await self._infos.get(key, Variant(one.clusters))
+            info = await self._infos.get(key, InfoVariant(one.clusters))
         except TooLarge as error:
             LOG.warning("%s is not told: %s", connection.id, error)
             return None
         if self._subscriptions.find(connection.id, key) is not one:
             return None
-        self._subscriptions.sent(one, shown.request_id, self._now_ms())
+        self._subscriptions.sent(one, info.request_id, self._now_ms())
         self._schedule()
-        return shown.message(self._infos.now_ms())
+        return info.message(self._infos.now_ms())
 
     def _turn(self) -> None:
         self._awake = False  # before the look: what comes after it wakes again
