@@ -23,8 +23,8 @@ GZIP_FROM_BYTES = 4_096
 GZIP_LEVEL = 1
 """A list of 1,000 hosts: 250 KB become 14 KB in 1.5 ms; level 6 takes four times that for 9 KB."""
 QUICK_HOSTS_MAX = 500
-"""Hosts whose JSON is made, and compressed, in a millisecond or two."""
-_MOMENT_BYTES = 20
+"""A list of so many hosts is rendered, and compressed, in a millisecond or two."""
+_TIME_BYTES = 20
 
 
 class Variant(NamedTuple):
@@ -44,7 +44,7 @@ class Variant(NamedTuple):
 
 
 class ListAnswer:
-    """The answer for one state of a service and one variant, but for ``lastRefTime``."""
+    """The v1 JSON of one state of a service and one variant, but for ``lastRefTime``."""
 
     __slots__ = ("_head", "_tail", "_zipped", "revision")
 
@@ -56,18 +56,20 @@ class ListAnswer:
         self._zipped: ZippedHead | None = None
 
     def __len__(self) -> int:
-        """The bytes kept for it, at the most."""
+        """The bytes that it takes up without its gzip, at the most."""
         return len(self._head) + len(self._tail) + ANSWER_OVERHEAD_BYTES
 
     @property
     def is_worth_gzip(self) -> bool:
-        return len(self._head) >= GZIP_FROM_BYTES and len(self._tail) + _MOMENT_BYTES <= STORED_BYTES_MAX
+        """Whether the answer is long enough for gzip, and its part after the time fits a stored block."""
+        return len(self._head) >= GZIP_FROM_BYTES and len(self._tail) + _TIME_BYTES <= STORED_BYTES_MAX
 
     def plain(self, now_ms: int) -> bytes:
+        """The JSON, dated ``now_ms`` (wall time)."""
         return b"%b%d%b" % (self._head, now_ms, self._tail) if self._tail else self._head
 
     def zipped(self, now_ms: int) -> bytes:
-        """The same as gzip, if it ``is_worth_gzip``."""
+        """The gzip of ``plain``. Only for an answer that ``is_worth_gzip``."""
         zipped = self._zipped
         if zipped is None:
             zipped = self._zipped = ZippedHead.of(self._head, GZIP_LEVEL)
@@ -97,12 +99,12 @@ class ListAnswers:
 
 
 def unknown_service(full_name: str, variant: Variant) -> bytes:
-    """The answer where there is no such service. Source, as of all here: Nacos 1.4.1 InstanceController.doSrvIpxt."""
+    """The answer for an unknown service. Source, as of this whole module: Nacos 1.4.1 InstanceController.doSrvIpxt."""
     return orjson.dumps({"name": full_name, "clusters": variant.clusters, "cacheMillis": variant.cache_ms, "hosts": []})
 
 
 def _render(view: ServiceView, variant: Variant) -> tuple[bytes, bytes]:
-    """The answer before and after the value of ``lastRefTime``; a second part that is empty means that it has none."""
+    """The answer before and after the value of ``lastRefTime``; the second part is empty for an answer without it."""
     asked = {name for name in variant.clusters.split(",") if name}
     chosen = [one for one in view.instances if not asked or one.cluster_name in asked]
     if chosen and variant.is_check:
@@ -127,9 +129,9 @@ def _render(view: ServiceView, variant: Variant) -> tuple[bytes, bytes]:
 
 
 def _hosts(chosen: list[Instance], protect_threshold: float, variant: Variant) -> list[bytes]:
-    """The instances to show, unhealthy ones first. At or below the threshold all count as healthy.
+    """The JSON of the hosts to show, unhealthy ones first. At or below the threshold all count as healthy.
 
-    Disabled ones count in the ratio, though they are not shown: so it is in Nacos 1.4.
+    Disabled instances count in the ratio, though they are not shown. Source: Nacos 1.4.1.
     """
     unhealthy = [one for one in chosen if not one.healthy]
     healthy = [one for one in chosen if one.healthy] if unhealthy else chosen
@@ -142,7 +144,7 @@ def _hosts(chosen: list[Instance], protect_threshold: float, variant: Variant) -
 
 
 def _host(instance: Instance, healthy: bool, java: bool) -> bytes:
-    """The JSON of one host; the last that was made is kept, as hardly two kinds of clients ask for one service."""
+    """The JSON of one host. The latest is kept with its instance: hardly two kinds of clients ask for one service."""
     kept = instance.shown
     if kept is not None and kept[0] is healthy and kept[1] is java:
         return kept[2]
@@ -175,15 +177,15 @@ def shown(metadata: Metadata | None) -> Metadata | None:
 
 
 def _digest(view: ServiceView, hosts: list[bytes]) -> str:
-    """A digest that changes with what is shown; clients compare it only with itself, or not at all."""
+    """The ``checksum`` of an answer: it changes with the hosts. Clients compare it with an earlier one at most."""
     digest = hashlib.md5(usedforsecurity=False)
     digest.update(repr((view.full_name, view.clusters, view.protect_threshold, len(view.instances))).encode())
-    digest.update(b"".join(sorted(hosts)))  # members hold the instances in orders of their own
+    digest.update(b"".join(sorted(hosts)))  # each member has an order of its own
     return digest.hexdigest()
 
 
 def checksum(view: ServiceView) -> str:
-    """The digest by which members compare what they show. Source: Nacos 1.4.1 Service.recalculateChecksum."""
+    """The digest of a service by which members compare their lists. Source: Nacos 1.4.1 Service.recalculateChecksum."""
     healthy = sum(one.healthy for one in view.instances)
     clusters = ",".join(
         '{"healthChecker":{},"defIPPort":80,"defCkport":80,"name":"' + name + '","useIPPort4Check":true,"sitegroup":""}'

@@ -1,4 +1,4 @@
-"""Pushes on the worker's loop: events come from any thread, messages leave a few at a time."""
+"""Pushes to gRPC clients on the worker's loop: events come from any thread, messages leave a few at a time."""
 
 import asyncio
 import logging
@@ -12,11 +12,11 @@ from app.rpc.server.ports import ServiceKey
 
 LOG = logging.getLogger(__name__)
 WRITERS_PER_TURN = 8
-"""Messages that begin to be written in one turn of the loop, at some 0.15 ms each."""
+"""Clients whose message begins to be written in one turn of the loop, at some 0.15 ms each."""
 
 
 class GrpcPusher:
-    """Owns the board. ``changed`` and ``subscribed`` are called from any thread, all else on the loop."""
+    """Runs the schedule of pushes. ``changed`` and ``subscribed`` are called from any thread, all else on the loop."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class GrpcPusher:
         self._connections = connections
         self._now_ms = monotonic_ms
         self._changed: dict[ServiceKey, None] = {}
-        """Told from other threads, each service once: as many as are subscribed to, at the most."""
+        """Services changed since the last turn, each once: at most as many as have subscriptions."""
         self._subscribed: dict[tuple[str, ServiceKey], None] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._awake = False
@@ -39,11 +39,12 @@ class GrpcPusher:
         self._sending: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """From now on, on the loop that runs."""
+        """Push from now on, on the running loop."""
         self._loop = asyncio.get_running_loop()
         self._turn()
 
     def stop(self) -> None:
+        """Push nothing more. May be called twice."""
         self._loop = None
         if self._timer is not None:
             self._timer.cancel()
@@ -53,13 +54,13 @@ class GrpcPusher:
     # --- from any thread -------------------------------------------------------------------------
 
     def changed(self, namespace: str, service: str) -> None:
-        """A service is another one now. Nearly all changes are nobody's business."""
+        """Push a changed service to its subscriptions; nearly all changes are of services without any."""
         if self._subscriptions.has(key := (namespace, service)):
             self._changed[key] = None
             self._wake()
 
     def subscribed(self, key: ServiceKey, client_id: str) -> None:
-        """A client subscribed for the first time: it is told of the service as it is."""
+        """Push a service as it is to a client that subscribed for the first time."""
         self._subscribed[client_id, key] = None
         self._wake()
 
@@ -68,29 +69,29 @@ class GrpcPusher:
         if loop is None or self._awake:
             return
         self._awake = True
-        with suppress(RuntimeError):  # the loop has ended, and with it all who would be told
+        with suppress(RuntimeError):  # the loop has ended, and with it all connections
             loop.call_soon_threadsafe(self._turn)
 
     # --- on the loop -----------------------------------------------------------------------------
 
     def answered(self, connection: Connection, request_id: str, went_well: bool) -> None:
-        """A client answered a request of ours, a push or another."""
+        """Take a client's answer to a request of ours, a push or another."""
         if self._subscriptions.answered(connection.id, request_id, went_well, self._now_ms()) and not went_well:
             self._schedule()
 
     def forget(self, connection: Connection) -> None:
-        """The client is gone."""
+        """Remove the subscriptions of a client that is gone."""
         self._subscriptions.forget(connection.id)
 
     async def take_pending(self, connection: Connection, key: ServiceKey) -> bytes | None:
-        """The message that tells a client of a service as it is now; None when the client wants it no more."""
+        """The push of a service's present state to a client; None when the client unsubscribed, or it is too large."""
         one = self._subscriptions.find(connection.id, key)
         if one is None:
             return None
         try:
             info = await self._infos.get(key, InfoVariant(one.clusters))
         except TooLarge as error:
-            LOG.warning("%s is not told: %s", connection.id, error)
+            LOG.warning("a push to %s is left out: %s", connection.id, error)
             return None
         if self._subscriptions.find(connection.id, key) is not one:
             return None
@@ -99,7 +100,7 @@ class GrpcPusher:
         return info.message(self._infos.now_ms())
 
     def _turn(self) -> None:
-        self._awake = False  # before the look: what comes after it wakes again
+        self._awake = False  # before both are read: a later event wakes again
         now_ms = self._now_ms()
         for client_id, key in list(self._subscribed):
             del self._subscribed[client_id, key]
@@ -128,7 +129,7 @@ class GrpcPusher:
         self._timer = self._loop.call_later(max(due_ms - self._now_ms(), 1) / 1_000, self._tick)
 
     async def _send(self) -> None:
-        """Wake the writers of all that are owed something, a few in each turn of the loop."""
+        """Wake the writers of all clients with a push that is ready, a few in each turn of the loop."""
         try:
             for number, one in enumerate(self._subscriptions.ready()):
                 if (connection := self._connections.get(one.client_id)) is not None:

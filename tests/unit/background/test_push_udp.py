@@ -335,7 +335,7 @@ def test_who_did_not_answer_is_served_by_another_socket(service: Service, connec
     eventually(lambda: service.stats("succeeded") == 3, TIMEOUT_S)
 
 
-def test_the_inbox_is_bounded(monkeypatch: pytest.MonkeyPatch, connect: Callable[..., Listener]) -> None:
+def test_the_mailbox_is_bounded(monkeypatch: pytest.MonkeyPatch, connect: Callable[..., Listener]) -> None:
     monkeypatch.setattr(udp, "MAILBOX_MAX", 2)
     service = Service()
     for _ in range(3):

@@ -57,7 +57,7 @@ def test_a_change_goes_at_once_to_all_who_asked_for_that_service(subscribers: Ud
     assert pushes_at(subscribers, BEGIN_MS) == []
 
 
-def test_a_change_that_nobody_asked_for_is_nothing(subscribers: UdpSubscribers) -> None:
+def test_a_change_of_a_service_without_subscribers_is_nothing(subscribers: UdpSubscribers) -> None:
     subscribers.subscribe(client(), BEGIN_MS)
     assert not subscribers.changed((NAMESPACE, "DEFAULT_GROUP@@other"), BEGIN_MS)
     assert not subscribers.changed(("elsewhere", SERVICE), BEGIN_MS)
@@ -174,7 +174,7 @@ def test_the_latest_latencies_are_kept(subscribers: UdpSubscribers) -> None:
     assert list(subscribers.stats.latencies_ms) == [0] * LATENCIES_KEPT
 
 
-def test_who_does_not_answer_is_told_apart_until_it_answers_or_queries(subscribers: UdpSubscribers) -> None:
+def test_a_client_that_does_not_acknowledge_is_marked_until_it_does_or_queries(subscribers: UdpSubscribers) -> None:
     now_ms = BEGIN_MS
     subscribers.subscribe(client(), now_ms)
     assert [one.answering for one in change(subscribers, now_ms)] == [True]

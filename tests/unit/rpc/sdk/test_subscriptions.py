@@ -8,7 +8,7 @@ KEY, OTHER = ("public", "G@@a"), ("public", "G@@b")
 
 
 def due(subscriptions: GrpcSubscriptions, now_ms: int) -> list[tuple[str, str]]:
-    """Who is to be told of what at that moment."""
+    """The pushes that are ready at that time: client and service."""
     subscriptions.tick(now_ms)
     return [(one.client_id, one.key[1]) for one in subscriptions.ready()]
 
@@ -27,7 +27,7 @@ def subscriptions() -> GrpcSubscriptions:
     return made
 
 
-def test_a_change_is_told_at_once_to_all_who_subscribed(subscriptions: GrpcSubscriptions) -> None:
+def test_a_change_is_pushed_at_once_to_all_subscriptions(subscriptions: GrpcSubscriptions) -> None:
     subscriptions.changed(OTHER, 1_000)
     assert due(subscriptions, 1_000) == []
     subscriptions.changed(KEY, 1_000)
@@ -47,14 +47,14 @@ def test_changes_within_the_spacing_are_one_push_at_its_end(subscriptions: GrpcS
     assert len(due(subscriptions, 5_000)) == 2
 
 
-def test_what_is_ready_and_not_taken_is_not_ready_twice(subscriptions: GrpcSubscriptions) -> None:
+def test_a_push_that_is_ready_and_not_taken_is_not_ready_twice(subscriptions: GrpcSubscriptions) -> None:
     subscriptions.changed(KEY, 1_000)
     subscriptions.tick(1_000)
     subscriptions.changed(KEY, 2_000)
     assert len(due(subscriptions, 2_000)) == 2
 
 
-def test_a_first_push_is_owed_to_one_client_alone(subscriptions: GrpcSubscriptions) -> None:
+def test_a_first_push_is_pending_for_one_client_alone(subscriptions: GrpcSubscriptions) -> None:
     subscriptions.add_pending("c1", KEY)
     subscriptions.add_pending("c1", OTHER)
     subscriptions.add_pending("nobody", KEY)
@@ -102,7 +102,7 @@ def test_one_number_may_go_to_several_clients(subscriptions: GrpcSubscriptions) 
     assert due(subscriptions, 1_000 + 2 * ACK_MS + 2 * RETRY_MS) == [("c2", "G@@a")]
 
 
-def test_who_unsubscribed_or_is_gone_is_owed_nothing(subscriptions: GrpcSubscriptions) -> None:
+def test_a_client_that_unsubscribed_or_is_gone_gets_no_push(subscriptions: GrpcSubscriptions) -> None:
     send(subscriptions, "c1", "1", 1_000)
     send(subscriptions, "c2", "1", 1_000)
     subscriptions.answered("c2", "1", False, 1_000)
