@@ -31,8 +31,8 @@ from app.naming.model.events import (
 )
 from app.naming.model.keys import parse_datum_key
 from app.naming.model.model import NEVER_MS
-from app.naming.push.board import PushBoard
 from app.naming.push.push_payload import payload_of
+from app.naming.push.udp_subscribers import UdpSubscribers
 from app.naming.records.durable_service import DurableService
 from app.naming.records.projection import Projection
 from app.naming.records.records import Records
@@ -124,7 +124,7 @@ class Node:
         watch = ClusterConfWatch(settings.cluster_conf, settings.self_address, self.cluster.take_list)
         self._checker = self._build_checker()
         self.push = UdpPusher(
-            PushBoard(secrets.randbits(32)),
+            UdpSubscribers(secrets.randbits(32)),
             lambda one: payload_of(self.naming, one, self.durable.switches, self._clock.wall_ms()),
             self._clock,
         )

@@ -12,9 +12,9 @@ from app.process.open_files import connections_max, frontends
 from app.rpc.members.handlers import MemberHandlers
 from app.rpc.sdk.loader import Loader
 from app.rpc.sdk.naming import NamingHandlers
-from app.rpc.sdk.push import Pusher
-from app.rpc.sdk.push_board import PushBoard
-from app.rpc.sdk.service_json import ServiceInfos
+from app.rpc.sdk.push import GrpcPusher
+from app.rpc.sdk.service_messages import ServiceInfos
+from app.rpc.sdk.subscriptions import GrpcSubscriptions
 from app.rpc.server.connection_check import ROUND_MS, ConnectionCheck
 from app.rpc.server.connections import Connection, Connections
 from app.rpc.server.dispatcher import Dispatcher
@@ -54,11 +54,11 @@ class GrpcFrontend:
             self.connections.next_request_id,
             settings.sdk.message_bytes_max - HEADROOM_BYTES,
         )
-        self.board = PushBoard()
-        self._pusher = Pusher(self.board, self._infos, self.connections, now_ms)
+        self.subscriptions = GrpcSubscriptions()
+        self._pusher = GrpcPusher(self.subscriptions, self._infos, self.connections, now_ms)
         self.dispatcher.on_answer = self._pusher.answered
         self.dispatcher.on_gone = self._pusher.forget
-        self._naming = NamingHandlers(services, self.board, self._infos)
+        self._naming = NamingHandlers(services, self.subscriptions, self._infos)
         self._members = MemberHandlers(services.client_receiver, services.cluster)
         self._links = services.links
         routes = chain(self._naming.routes().items(), self._members.routes().items(), self.loader.routes().items())
@@ -81,7 +81,7 @@ class GrpcFrontend:
 
     def counters(self) -> dict[str, int]:
         """The number of connections, and the results of pushes since the start. Callable from any thread."""
-        pushes = {f"rpc_pushes_{name}": count for name, count in asdict(self.board.stats).items()}
+        pushes = {f"rpc_pushes_{name}": count for name, count in asdict(self.subscriptions.stats).items()}
         return {"rpc_connections": len(self.connections), "rpc_sdk_connections": self.connections.sdk_count, **pushes}
 
     async def start(self) -> None:

@@ -11,7 +11,7 @@ from app.http.api.dump_lines import Dumps
 from app.http.api.stats import HttpStats
 from app.naming.clients.clients import Clients
 from app.naming.model.events import Event
-from app.naming.push.board import Subscriber, UdpPushStats
+from app.naming.push.udp_subscribers import Subscriber, UdpPushStats
 from app.naming.records.durable_service import DurableService
 from app.naming.records.projection import Projection
 from app.naming.records.records import Records

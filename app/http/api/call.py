@@ -12,7 +12,7 @@ from app.http.api.dump_lines import Dumps
 from app.http.api.stats import HttpStats
 from app.http.input.params import Parameters
 from app.naming.clients.clients import Clients
-from app.naming.push.board import Subscriber, UdpPushStats
+from app.naming.push.udp_subscribers import Subscriber, UdpPushStats
 from app.naming.records.durable_service import DurableService
 from app.naming.service import NamingService
 from app.writes.owner_forwarder import ForwardStats, LoopForwarding, MemberRequest

@@ -10,7 +10,7 @@ from app.http.input.params import ListQuery
 from app.http.input.schemas import PushStateSchema, SubscribersSchema, load_parameters
 from app.http.input.values import PORT_MAX
 from app.naming.model.keys import group_of, short_name_of
-from app.naming.push.board import Subscriber
+from app.naming.push.udp_subscribers import Subscriber
 from distro.clock import SystemClock
 from distro.types import MemberState
 

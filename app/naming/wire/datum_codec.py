@@ -1,4 +1,4 @@
-"""The JSON of an instance-list datum: Nacos 1.4's fields, and ours beside them, which it ignores.
+"""The JSON of an instance-list datum: Nacos 1.4's fields, and ours beside them, which Nacos ignores.
 
 Shape: ``{"key", "value": {"instanceList": [instance ...]}, "timestamp": 1, "version": text, "tombstones":
 {instance key: {"version": text, "age": ms, "keep": ms}}}``; an instance carries ``"version"``, ``"said"`` (its client
@@ -60,7 +60,7 @@ def instance_fields(one: Instance) -> dict[str, Any]:
 
 
 def derived_fields(one: Instance) -> dict[str, Any]:
-    """What Java computes from the metadata and writes too."""
+    """The fields that Nacos computes from an instance's metadata and writes beside the others."""
     fields: dict[str, Any] = {
         "instanceHeartBeatInterval": one.beat_interval_ms,
         "instanceHeartBeatTimeOut": one.beat_timeout_ms,
@@ -74,7 +74,7 @@ def derived_fields(one: Instance) -> dict[str, Any]:
 
 
 def encode_stored(stored: StoredInstance, now_ms: int, wall_ms: int, versioned: bool) -> dict[str, Any]:
-    """An instance with what is known of its beats, as it stands in a datum."""
+    """The fields of an instance in a datum, with its last beat; ``versioned`` adds our own fields."""
     age_ms = max(now_ms - stored.beat_ms, 0)
     fields = instance_fields(stored.instance)
     fields["lastBeat"] = wall_ms - age_ms
@@ -92,7 +92,7 @@ def encode_stored(stored: StoredInstance, now_ms: int, wall_ms: int, versioned: 
 
 
 class InstanceListCodec:
-    """DatumCodec of instance lists. ``wall_ms`` dates ``lastBeat``, which nobody may judge by."""
+    """DatumCodec of instance lists. ``wall_ms`` dates ``lastBeat``, which is for show: members' clocks differ."""
 
     def __init__(self, wall_ms: Callable[[], int]) -> None:
         self._wall_ms = wall_ms
@@ -100,12 +100,12 @@ class InstanceListCodec:
     def encode(self, datum: Datum, now_ms: int, versioned: bool) -> bytes:
         """The datum's JSON.
 
-        Without our own fields it is plain ASCII too: some calls of real Nacos re-read it in the machine's charset.
+        Unless ``versioned`` it is plain ASCII: some calls of real Nacos re-read it in the machine's charset.
         """
         return b"".join(self.encode_parts(datum, now_ms, versioned))
 
     def encode_parts(self, datum: Datum, now_ms: int, versioned: bool) -> Iterator[bytes]:
-        """The same in parts, each made in under a millisecond: one call for a big datum would stop all threads."""
+        """The datum's JSON in parts, each made in under a millisecond: one call for a big datum stops all threads."""
         value: InstanceList = datum.value
         wall_ms = self._wall_ms()
         yield b'{"key":' + _json(datum.key, versioned) + b',"value":{"instanceList":['
@@ -153,6 +153,7 @@ class InstanceListCodec:
         return Datum(key, version, InstanceList(stored, _decode_tombstones(body.get("tombstones"), now_ms)))
 
     def checksum(self, datum: Datum) -> str:
+        """The checksum that Nacos 1.4 computes of the datum."""
         value: InstanceList = datum.value
         return instance_list_checksum([stored.instance for stored in value.stored.values()])
 
@@ -166,7 +167,7 @@ def _json(value: object, versioned: bool) -> bytes:
 
 
 def to_ascii(utf8: bytes) -> bytes:
-    """JSON with every other character written as ``\\uXXXX``."""
+    """JSON with every character that is not ASCII written as ``\\uXXXX``."""
     return utf8 if utf8.isascii() else _NOT_ASCII.sub(_escape, utf8.decode()).encode()
 
 
@@ -252,7 +253,7 @@ def _weight(fields: Mapping[str, Any]) -> float:
 
 
 def _metadata(fields: Mapping[str, Any]) -> Metadata | None:
-    """Numbers and booleans become text, as Java's reader makes them; an explicit null stays none."""
+    """An instance's metadata: numbers and booleans become text, as in Java's reader; an explicit null becomes None."""
     value = fields.get("metadata", {})
     if value is None:
         return None

@@ -1,4 +1,4 @@
-"""What operators see of connections, and may send elsewhere; called from any thread."""
+"""SDK connections for operators: their list, the load of the members, and moving clients to another member."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ Redirect = tuple[str, int] | None
 
 
 class Loader:
-    """Connections of SDKs as operators see them. ``start`` and ``stop`` are called on the loop."""
+    """SDK connections as operators see and move them. Thread-safe; ``start`` and ``stop`` are called on the loop."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Loader:
         monotonic_ms: Callable[[], int],
         send_away: Callable[[Connection], None],
     ) -> None:
-        """``send_away`` asks a client at once; rounds repeat it, and end its stream if it stays."""
+        """``send_away`` asks a client at once to leave; the connection check asks again, and ends it if it stays."""
         self._connections = connections
         self._local_port = local_port
         self._services = services
@@ -43,7 +43,7 @@ class Loader:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def routes(self) -> Mapping[str, GrpcRoute]:
-        """What other members ask, by type of request."""
+        """The handlers of other members' requests, by type of request."""
         return {
             LOAD_REQUEST: GrpcRoute(self.tell_load, "ServerLoaderInfoResponse", members_only=True),
             RELOAD_REQUEST: GrpcRoute(self.shed, "ServerReloadResponse", members_only=True),
@@ -53,7 +53,7 @@ class Loader:
         self._loop = asyncio.get_running_loop()
 
     def stop(self) -> None:
-        """May be called twice."""
+        """Move no more clients, and ask no more members. May be called twice."""
         self._loop = None
         self._members.stop()
 
@@ -82,11 +82,11 @@ class Loader:
         return {"metaInfo": meta, "connected": not one.closing, "labels": one.labels}
 
     def reload_client(self, connection_id: str, redirect: Redirect) -> None:
-        """Send one client elsewhere; one that is not here, and a member, are left alone."""
+        """Send one SDK client elsewhere. An id that is not connected here, or is a member, is ignored."""
         self._on_loop(lambda: self._reload([one for one in self._sdk() if one.id == connection_id], redirect))
 
     def reload_to(self, count: int, redirect: Redirect) -> None:
-        """Send so many clients elsewhere, the latest first, that ``count`` are left."""
+        """Send SDK clients elsewhere, the latest first, until ``count`` are left."""
         self._on_loop(
             lambda: self._reload(sorted(self._sdk(), key=lambda one: one.opened_ms)[max(count, 0) :], redirect)
         )
@@ -94,13 +94,13 @@ class Loader:
     # --- all members -----------------------------------------------------------------------------
 
     def cluster(self) -> dict[str, Any]:
-        """What each member has to carry, and how evenly that is spread. Blocks: not for the event loop."""
+        """The load of each member, and how evenly clients are spread. Blocks: not for the event loop."""
         return summary(self._loads(), len(self._services.cluster.members()))
 
     def smart_reload(self, factor: float) -> bool:
-        """Have the fullest members send clients to the emptiest; return whether all took it. Blocks.
+        """Have the fullest members send clients to the emptiest; return whether all of them agreed. Blocks.
 
-        A member that does not say what it carries takes no part.
+        A member that does not tell its load takes no part.
         """
         to_make = moves(self._loads(), factor)
         own = self._services.cluster.self_address
@@ -112,7 +112,7 @@ class Loader:
         return all(peer in answers and answers[peer].get("resultCode") == SUCCESS for peer in requests)
 
     def _loads(self) -> list[MemberLoad]:
-        """Of all members that say it, by address."""
+        """The loads of all members that tell theirs, by address."""
         own = self._services.cluster.self_address
         others = [
             one.address
@@ -120,8 +120,8 @@ class Loader:
             if one.address != own and one.state is not MemberState.DOWN
         ]
         answers = self._members.ask(LOAD_REQUEST, {address: {"module": "internal"} for address in others})
-        told = (parse_load(address, answer) for address, answer in answers.items())
-        return sorted([self._own_load(), *(one for one in told if one is not None)], key=lambda one: one.address)
+        loads = (parse_load(address, answer) for address, answer in answers.items())
+        return sorted([self._own_load(), *(one for one in loads if one is not None)], key=lambda one: one.address)
 
     def _own_load(self) -> MemberLoad:
         figures, known = self._services.counters(), self._connections
@@ -131,11 +131,11 @@ class Loader:
     # --- what other members ask ------------------------------------------------------------------
 
     async def tell_load(self, request: GrpcRequest) -> Mapping[str, Any]:
-        """What this node has to carry."""
+        """Answer with the load of this node."""
         return success(loaderMetrics=self._own_load().fields())
 
     async def shed(self, request: GrpcRequest) -> Mapping[str, Any]:
-        """Send clients to a member, as far as there are more than so many; the message says whether there are."""
+        """Send the clients above ``reloadCount`` to a member; the message is "ignore" when there are none above it."""
         wanted = request.fields.whole("reloadCount", -1, 0, COUNT_MAX)
         if wanted < 0:
             raise InvalidParam("field 'reloadCount' is required")
@@ -162,7 +162,7 @@ class Loader:
     def _on_loop(self, work: Callable[[], None]) -> None:
         loop = self._loop
         if loop is not None:
-            with suppress(RuntimeError):  # it has ended, and all connections with it
+            with suppress(RuntimeError):  # the loop has ended, and all connections with it
                 loop.call_soon_threadsafe(work)
 
 

@@ -9,7 +9,7 @@ from flask.testing import FlaskClient
 
 from app.http.factory import create_app
 from app.http.v1 import subscribers
-from app.naming.push.board import Subscriber, UdpPushStats
+from app.naming.push.udp_subscribers import Subscriber, UdpPushStats
 from distro.types import Member, MemberState
 from tests.support.fake_node import FakeNode, make_settings
 from tests.support.tiny_server import Given, Received, TinyServer, refusing_address, tiny_server

@@ -1,4 +1,4 @@
-"""ServiceInfo, as SDKs of Nacos 2.x read it: made in slices of the loop, and kept until the service changes."""
+"""ServiceInfo as SDKs of Nacos 2.x read it: rendered in slices of the loop, and kept until the service changes."""
 
 import asyncio
 import time
@@ -11,20 +11,21 @@ from app.naming.model.keys import group_of, short_name_of
 from app.naming.model.model import Instance, ServiceView
 from app.naming.model.nacos_errors import NacosError
 from app.naming.service import NamingService
+from app.naming.wire.rendered import RenderedLists
 from app.naming.wire.service_json import instance_json, is_protected
 from app.rpc.server.ports import ServiceKey
 from app.rpc.wire import payload as wire
 
 SLICE_S = 0.002
-"""Then the loop does what else is due."""
+"""Of rendering; then the loop runs its other callbacks."""
 HOSTS_PER_LOOK = 32
+"""Between two looks at the clock."""
 KEPT_BYTES_MAX = 128 * 1024 * 1024
-"""Of all that is kept; the oldest goes first."""
+"""Of all that is kept."""
 KEPT_OVERHEAD_BYTES = 500
-VARIANT_CHARS_MAX = 256
 SHARED_MS = 50
 NO_REVISION = -1
-"""Of a service that nobody knows."""
+"""Of a service that is not known."""
 
 
 class TooLarge(NacosError):
@@ -33,16 +34,20 @@ class TooLarge(NacosError):
     status = 500
 
 
-class Variant(NamedTuple):
-    """What of a service is shown."""
+class InfoVariant(NamedTuple):
+    """The values that a ServiceInfo depends on, beside the service."""
 
     clusters: str = ""
     """Names with commas between; echoed as they are. Empty shows all."""
     healthy_only: bool = False
 
+    @property
+    def echoed_chars(self) -> int:
+        return len(self.clusters)
 
-class Shown:
-    """What a variant of a service showed at one moment; its ``lastRefTime`` is put in anew for each answer."""
+
+class ServiceInfo:
+    """The JSON of one state of a service and one variant, but for ``lastRefTime``."""
 
     __slots__ = ("_after", "_before", "_push", "_push_ms", "request_id", "revision")
 
@@ -55,17 +60,17 @@ class Shown:
         self._push = b""
         self._push_ms = 0
 
-    def info(self, now_ms: int) -> bytes:
-        """JSON of the ServiceInfo."""
+    def json(self, now_ms: int) -> bytes:
+        """The JSON, dated ``now_ms`` (wall time)."""
         return b"%b%d%b" % (self._before, now_ms, self._after)
 
     def message(self, now_ms: int) -> bytes:
-        """The push of it, shared by who is told in the same moment."""
+        """The push message, dated ``now_ms``, or up to ``SHARED_MS`` before: clients share its bytes for so long."""
         if now_ms - self._push_ms > SHARED_MS:
             self._push_ms = now_ms
             body = b'{"requestId":"%b","module":"naming","serviceInfo":%b}' % (
                 self.request_id.encode(),
-                self.info(now_ms),
+                self.json(now_ms),
             )
             self._push = wire.encode("NotifySubscriberRequest", body)
         return self._push
@@ -75,11 +80,11 @@ class Shown:
 
 
 class ServiceInfos:
-    """What clients are shown of services. Used on the loop's thread."""
+    """Renders services for gRPC clients and keeps the result. Used on the loop's thread."""
 
     def __init__(
         self, naming: NamingService, cache_ms: Callable[[], int], wall_ms: Callable[[], int],
-        next_request_id: Callable[[], str], bytes_max: int,
+        next_request_id: Callable[[], str], bytes_max: int, kept_bytes_max: int = KEPT_BYTES_MAX,
     ) -> None:  # fmt: skip
         """``bytes_max``: of one message."""
         self._naming = naming
@@ -87,31 +92,27 @@ class ServiceInfos:
         self._wall_ms = wall_ms
         self._next_request_id = next_request_id
         self._bytes_max = bytes_max
-        self._kept: dict[tuple[ServiceKey, Variant], Shown] = {}
-        self._kept_bytes = 0
-        self._building: dict[tuple[ServiceKey, Variant], asyncio.Future[Shown]] = {}
+        self._infos = RenderedLists[InfoVariant, ServiceInfo](kept_bytes_max, list_bytes_max=kept_bytes_max)
+        self._building: dict[tuple[ServiceKey, InfoVariant], asyncio.Future[ServiceInfo]] = {}
         self._shown_ms = 0
 
-    async def get(self, key: ServiceKey, variant: Variant) -> Shown:
-        """What the service shows now.
+    async def get(self, key: ServiceKey, variant: InfoVariant) -> ServiceInfo:
+        """The present state of a service; one that is not known has no instances.
 
         Raises:
             TooLarge: it would not fit into a message.
         """
         while True:
             view = self._naming.service_view(*key)
-            revision = NO_REVISION if view is None else view.revision
-            kept = self._kept.get((key, variant))
-            # A service that is not there has no bytes worth keeping.
-            if kept is not None and kept.revision == revision != NO_REVISION:
+            if view is not None and (kept := self._infos.find(view, variant)) is not None:
                 return kept
             if (building := self._building.get((key, variant))) is None:
                 return await self._build(key, variant, view)
-            # Who waits looks again: what was being built may be old by now.
+            # Then look again: the state that was being rendered may be old by now.
             await asyncio.wait((building,))
 
-    async def _build(self, key: ServiceKey, variant: Variant, view: ServiceView | None) -> Shown:
-        done: asyncio.Future[Shown] = asyncio.get_running_loop().create_future()
+    async def _build(self, key: ServiceKey, variant: InfoVariant, view: ServiceView | None) -> ServiceInfo:
+        done: asyncio.Future[ServiceInfo] = asyncio.get_running_loop().create_future()
         self._building[key, variant] = done
         try:
             hosts, protected = await _hosts(view, variant) if view is not None else ([], False)
@@ -119,22 +120,25 @@ class ServiceInfos:
             if len(before) + len(after) > self._bytes_max:
                 raise TooLarge(f"service {key[1]} has too many instances for one message, ask for single clusters")
             revision = NO_REVISION if view is None else view.revision
-            shown = Shown(revision, before, after, self._next_request_id())
+            info = ServiceInfo(revision, before, after, self._next_request_id())
             # Clients take a state for an overtaken one by its time: it is above that of any before.
             self._shown_ms = max(self._wall_ms(), self._shown_ms + 1)
-            self._keep(key, variant, shown)
-            return shown
+            # An unknown service has no bytes worth keeping.
+            self._infos.keep(*key, variant, None if view is None else info)
+            return info
         finally:
             del self._building[key, variant]
             done.cancel()
 
     def now_ms(self) -> int:
-        """The time to show: the clock may be put back, this may not."""
+        """The wall time to date answers with: the clock may be put back, this time never falls."""
         self._shown_ms = max(self._wall_ms(), self._shown_ms)
         return self._shown_ms
 
-    def _parts(self, full_name: str, variant: Variant, hosts: Sequence[bytes], protected: bool) -> tuple[bytes, bytes]:
-        """The JSON before and after the time."""
+    def _parts(
+        self, full_name: str, variant: InfoVariant, hosts: Sequence[bytes], protected: bool
+    ) -> tuple[bytes, bytes]:
+        """The JSON before and after the value of ``lastRefTime``."""
         head = {
             "name": short_name_of(full_name),
             "groupName": group_of(full_name),
@@ -147,19 +151,9 @@ class ServiceInfos:
         }
         return orjson.dumps(head)[:-1] + b',"lastRefTime":', b',"hosts":[' + b",".join(hosts) + b"]}"
 
-    def _keep(self, key: ServiceKey, variant: Variant, shown: Shown) -> None:
-        old = self._kept.pop((key, variant), None)
-        self._kept_bytes -= len(old) if old else 0
-        if shown.revision == NO_REVISION or len(variant.clusters) > VARIANT_CHARS_MAX:
-            return
-        self._kept[key, variant] = shown
-        self._kept_bytes += len(shown)
-        while self._kept_bytes > KEPT_BYTES_MAX:
-            self._kept_bytes -= len(self._kept.pop(next(iter(self._kept))))
 
-
-async def _hosts(view: ServiceView, variant: Variant) -> tuple[list[bytes], bool]:
-    """The JSON of the instances to show, and whether protection changed the list."""
+async def _hosts(view: ServiceView, variant: InfoVariant) -> tuple[list[bytes], bool]:
+    """The JSON of the instances to show, and whether the protect threshold makes them all healthy."""
     clusters = {name for name in variant.clusters.split(",") if name}
     begun_s = time.perf_counter()
     chosen: list[Instance] = []
@@ -178,7 +172,7 @@ async def _hosts(view: ServiceView, variant: Variant) -> tuple[list[bytes], bool
 
 
 async def _breathe(begun_s: float) -> float:
-    """Let others have the loop if a slice is over; return when the present one began."""
+    """Give the loop a turn if the slice is over; return when the present slice began."""
     if time.perf_counter() - begun_s < SLICE_S:
         return begun_s
     await asyncio.sleep(0)
