@@ -1,4 +1,4 @@
-"""Calls between simulated members: what peers' workers send, and what the peer's frontend does with it. Bytes travel."""
+"""Calls between simulated members: what a peer's worker sends, and what the peer's frontend does with it."""
 
 from __future__ import annotations
 
