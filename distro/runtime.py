@@ -78,7 +78,7 @@ class DistroRuntime:
         self._mailbox.put(lambda protocol, now_ms: protocol.leave(now_ms), urgent=True)
 
     def wait_for_view(self, seen: tuple[str, ...], timeout_s: float) -> None:
-        """Wait until the view is another than ``seen``, at most ``timeout_s``."""
+        """Return when the members that carry keys are no longer ``seen``, or after ``timeout_s``."""
         with self._view_changed:
             self._view_changed.wait_for(lambda: self._protocol.mapper.servers != seen, timeout_s)
 

@@ -105,7 +105,7 @@ class ReplicatedClients(Clients):
         return client_id in self._removals
 
     def is_forgettable(self, client_id: str, now_ms: int) -> bool:
-        """Whether it is a removal that was remembered for long enough (R6)."""
+        """Whether it is a removal that was remembered for long enough."""
         removal = self._removals.get(client_id)
         return removal is not None and now_ms - removal.at_ms > self._keep_ms
 
