@@ -77,7 +77,7 @@ class Member:
         return received.refused.get(datum.key)
 
     def summary(self, key: str) -> tuple[Version | None, list[int]]:
-        """Version and ports of the stored state."""
+        """Version and ports held."""
         service = self.registry.find(key)
         ports = sorted(one.instance.port for one in service.stored.values()) if service else []
         return self.registry.version(key), ports
