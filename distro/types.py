@@ -229,7 +229,7 @@ class Outcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class SyncData:
-    """Send the peer the datums of these keys as they are when the call is made."""
+    """Send the peer the datums of these keys, whole (R5), as they are when the call is made."""
 
     peer: str
     resource_type: str

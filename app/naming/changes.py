@@ -68,7 +68,7 @@ class Changes:
         return next((text for text in texts if len(text) <= CHANGE_BYTES_MAX), None)
 
     def take_change(self, text: bytes) -> Callable[[], bool]:
-        """Take a change over if it is the next one of what is held here (R5); return how to see whether it is known.
+        """Take a change over if it is the next one of what is held here; return how to see whether it is known.
 
         Until it is, each look tries again: of changes that overtook each other the later one fits in its turn.
 

@@ -34,7 +34,7 @@ SERVICES_PER_UNIT = 4
 
 @dataclass(frozen=True, slots=True)
 class HealthCheckGate:
-    """Whether and for which services this node may judge now (R2, R9)."""
+    """Whether and for which services this node may judge now."""
 
     may_check: bool
     confirmed_ms: int
@@ -115,9 +115,9 @@ class BeatCheck:
             self._table.expect(service, 0)
 
     def _silent_ms(self, service: Service, beat_ms: int, now_ms: int) -> int:
-        """For how long nothing was heard of an instance, without the time in which nothing could be heard (R9).
+        """For how long nothing was heard of an instance, without the time in which nothing could be heard.
 
-        A service taken over counts from its claim (R2): its new owner was not the one that the beats went to.
+        A service taken over counts from its claim: its new owner was not the one that the beats went to.
         """
         since_ms = max(beat_ms, service.claimed_ms)
         return now_ms - since_ms - self._paused_ms(since_ms)
@@ -193,7 +193,7 @@ class BeatCheck:
         return due_ms - max(due_ms - self._now_ms, 0) * turn // TURNS
 
     def _tidy(self, service: Service) -> int:
-        """Forget what has been remembered for long enough (R6); return when to come again for it."""
+        """Forget what has been remembered for long enough; return when to come again for it."""
         now_ms, due_ms = self._now_ms, NOT_DUE_MS
         if service.retained:
             if self._registry.drop_retained(service, now_ms):

@@ -90,7 +90,7 @@ def record_tag(key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One key's state (R1). ``version`` orders whole states, ``changed`` only what the value was last set by.
+    """One key's state. ``version`` orders whole states, ``changed`` only what the value was last set by.
 
     A claim raises ``version`` alone. So a side of a partition that took a key over, and wrote nothing, does not win
     over a side that did.
@@ -227,7 +227,7 @@ class Records:
     def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
         """Put a received record in the place of the held one, if that is still ``expected`` and no later change.
 
-        The second matters in a load (R7): this member may have ended before it sent its last change, and a claim that
+        The second matters in a load: this member may have ended before it sent its last change, and a claim that
         another made of the state before has the higher version. The change stays here, and the owner fetches it.
         """
         record: Record = datum.value
@@ -243,7 +243,7 @@ class Records:
             return True
 
     def is_covered(self, datum: Datum) -> bool:
-        """Whether the received record is no older change of the value than the held one (R3)."""
+        """Whether the received record is no older change of the value than the held one."""
         other: Record = datum.value
         stored = self._records.get(datum.key)
         return stored is None or other.changed >= stored.changed

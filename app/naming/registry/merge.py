@@ -30,7 +30,7 @@ NO_INSTANCES = InstanceList({}, {})
 
 
 def covers(newer: InstanceList, older: InstanceList) -> bool:
-    """Whether ``newer`` knows of every change in ``older`` (R3): of each instance and removal it has as late a word.
+    """Whether ``newer`` knows of every change in ``older``: of each instance and removal it has as late a word.
 
     A change of health is no word: who judges next finds it again.
     """
@@ -46,7 +46,7 @@ def _last_word(state: InstanceList, key: str) -> Version:
 
 
 def is_removed_by(stored: StoredInstance, tombstone: Tombstone) -> bool:
-    """Whether a removal known to one side ends the instance that the other side holds (R4).
+    """Whether a removal known to one side ends the instance that the other side holds.
 
     The later word of the client or the judge holds, by version. But two sides that were apart count for themselves, so
     time may speak against the versions: an instance that was certainly heard of after the removal lives, and one that
@@ -58,7 +58,7 @@ def is_removed_by(stored: StoredInstance, tombstone: Tombstone) -> bool:
 
 
 def merge(ours: InstanceList, theirs: InstanceList, version: Version) -> InstanceList:
-    """The union of both (R4). What the merge itself decides gets ``version``, which is above all in both.
+    """The union of both. What the merge itself decides gets ``version``, which is above all in both.
 
     So the last word on each instance is at least as late as on either side: the outcome ``covers`` both.
     """

@@ -352,7 +352,7 @@ class SimMember:
 
 
 class PeerNames:
-    """What the door asks of the membership: in the simulation everybody is of our kind, each at an IP of its own."""
+    """What the frontend asks of the membership: all members are of our kind, each at an IP of its own."""
 
     def __init__(self, member: SimMember) -> None:
         self._member = member

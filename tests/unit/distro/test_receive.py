@@ -106,7 +106,7 @@ def test_what_was_received_is_taken_and_not_sent_on(member: Member) -> None:
     assert member.events == Events()
 
 
-def test_a_late_copy_is_answered_with_the_version_held(member: Member) -> None:
+def test_a_late_copy_is_answered_with_the_stored_version(member: Member) -> None:
     first, second = Version(1, 0, OTHER), Version(1, 1, OTHER)
     member.receive(B, datum(NAMES[B], second, 81))
     assert member.receive(B, datum(NAMES[B], first, 80)) == second
@@ -205,7 +205,7 @@ def test_a_member_that_loads_takes_nothing_but_snapshots(member: Member) -> None
 
 
 def test_a_snapshot_that_comes_when_the_load_is_over_is_not_used(member: Member) -> None:
-    """It would go past the question whether it knows what is held here."""
+    """It would go past the question whether it knows the changes stored here."""
     member.receive(C, datum(NAMES[B], Version(1, 5, THIRD), 80, 81))
     late = datum(NAMES[B], Version(2, 0, OTHER), 80)
     assert member.receiver.load(INSTANCE_LIST, [late], 0) == 0
@@ -258,7 +258,7 @@ def test_ages_of_what_is_taken_prove_nothing(member: Member) -> None:
     member.receive(B, one)
     service = member.registry.table.find(one.key)
     assert service is not None
-    assert {held.last_confirmed_ms for held in service.stored.values()} == {NEVER_MS}
+    assert {one.last_confirmed_ms for one in service.stored.values()} == {NEVER_MS}
 
 
 def test_what_is_asked_for_is_served(member: Member) -> None:
