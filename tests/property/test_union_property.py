@@ -113,7 +113,7 @@ class Sources(RuleBasedStateMachine):
             self.registered[HTTP][key] = Registered(self.turn, weight, old.healthy if old else True)
 
     @rule(address=addresses, healthy=st.booleans())
-    def judge(self, address: tuple[str, int, str], healthy: bool) -> None:
+    def set_health(self, address: tuple[str, int, str], healthy: bool) -> None:
         key = instance_key(*address)
         self.naming.set_health(*KEY, key, healthy)
         if old := self.registered[HTTP].get(key):

@@ -147,7 +147,7 @@ def test_a_member_that_stood_still_does_not_take_its_copies_for_expired() -> Non
     connections.check_quiet()
 
 
-def test_what_a_member_forgot_of_itself_is_buried_by_it() -> None:
+def test_a_member_removes_the_clients_that_it_forgot_itself() -> None:
     """A peer that knows nothing of the restart holds a copy of the run before: asked for, it turns out to be gone."""
     world, connections = calm_world()
     member, client_id = connected(world, connections)
@@ -245,27 +245,27 @@ def forget_removals() -> None:
         clients_agree(seed, member_class=ForgetfulMember)
 
 
-class Unburied(Clients):
+class NoTombstones(Clients):
     """A member does not say of clients of its last run that they are gone."""
 
     def add_tombstone(self, client_id: str, seen: Version) -> bool:
         return False
 
 
-class UnburiedMember(ConnectedMember):
-    clients_class = Unburied
+class NoTombstonesMember(ConnectedMember):
+    clients_class = NoTombstones
 
 
 def test_the_check_notices_copies_of_a_run_that_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two things end them: their member itself, and the others, who hear of its restart. Without both they stay."""
     monkeypatch.setattr(MemberList, "has_left", lambda _self, _writer: False)
     with pytest.raises(Broken):
-        bury_nothing()
+        remember_nothing()
 
 
-def bury_nothing() -> None:
+def remember_nothing() -> None:
     for seed in range(20):
-        clients_agree(seed, member_class=UnburiedMember)
+        clients_agree(seed, member_class=NoTombstonesMember)
 
 
 class Silent(ConnectedMember):

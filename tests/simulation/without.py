@@ -135,7 +135,7 @@ class StrictRegistry(WatchedRegistry):
 
 
 class NoGrace(SimMember):
-    """A member that takes a service over judges at once, by what its copy says of the last beats."""
+    """A member that takes a service over changes its instances at once, by what its copy says of the last beats."""
 
     registry_class = StrictRegistry
 

@@ -1,4 +1,4 @@
-"""What durable records mean: they become services' descriptions, persistent instances, namespaces and switches.
+"""Projection: durable records turned into services' descriptions, persistent instances and switches.
 
 Called for every record that changed, wherever it was written; the records themselves stay the only source.
 """
@@ -18,24 +18,24 @@ from app.naming.registry.operations import clamp_weight
 from app.naming.registry.registry import Registry
 
 STATUS_DELAY_MS = 1_000
-"""Real Nacos looks at the status that was set every 5 s: what is under way when it is set still gets its answer."""
+"""Real Nacos reads the status every 5 s, so that calls under way when it is set still get their answer."""
 
 
 class Projection:
-    """Keeps registry, namespaces and switches in line with the records. Reads take no lock."""
+    """Keeps services and switches in line with the records. Reads take no lock."""
 
     def __init__(self, registry: Registry, monotonic_ms: Callable[[], int], publish: Callable[[Event], None]) -> None:
         self._table = registry.table
         self._now_ms = monotonic_ms
         self._publish = publish
         self.switches = SwitchDomain()
-        """Those in force: of the record, or what ``override`` set on this member alone."""
+        """The switches in force: the record's, or those that ``override`` set on this member alone."""
         self._status_before: str | None = None
         self._status_set_ms = monotonic_ms() - STATUS_DELAY_MS
 
     @property
     def overridden_status(self) -> str | None:
-        """The status that an operator put in place of the node's own, from ``STATUS_DELAY_MS`` after that."""
+        """The status set by an operator in place of the node's own; it counts ``STATUS_DELAY_MS`` after it was set."""
         status = self.switches.overridden_server_status
         if status is self._status_before:
             return status
@@ -49,7 +49,7 @@ class Projection:
         self.switches = switches
 
     def on_record(self, record: Record) -> None:
-        """A record was read, written or removed. Its value was checked before it was stored."""
+        """Apply a record that was read, written or removed. Its value was checked before it was stored."""
         match records.parse_record_key(record.key):
             case ServiceMetaKey(namespace, name):
                 meta = None if record.value is None else service_meta(record.value)
@@ -66,10 +66,10 @@ class Projection:
 
 
 def check_record(key: str, value: Mapping[str, Any] | None) -> None:
-    """Refuse a record that ``on_record`` could not take, before it is stored.
+    """Refuse a record that ``on_record`` could not apply, before it is stored.
 
     Raises:
-        InvalidParam: the key is of no kind, or the value is not what its kind holds.
+        InvalidParam: the key is of no kind of record, or the value does not fit its kind.
     """
     match records.parse_record_key(key):
         case ServiceMetaKey(full_name=name):
@@ -153,7 +153,7 @@ def _metadata(value: Any) -> Metadata | None:
 
 
 def check_namespace_value(value: Mapping[str, Any]) -> None:
-    """Refuse a namespace's record without its texts.
+    """Refuse a namespace's record without name or description.
 
     Raises:
         InvalidParam: names the field.

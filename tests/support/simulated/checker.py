@@ -158,7 +158,7 @@ class Checker:
 
         Once a serving member dropped an instance because of a removal that was executed somewhere, it shows it again in
         the same run only if a registration or a beat of that client was executed anywhere that the removal could not
-        know of: after a deregistration, or after the last sign of life that the judge of an expiry had heard. So a
+        know of: after a deregistration, or after the last sign of life that the health check of an expiry knew of. So a
         deregistration that was acknowledged in a minority holds against all beats of before it, wherever they went.
         Members that are apart compare such moments by ages, which may be off by the time on the way: a removal may
         lose against a beat of up to ``AGE_MARGIN_MS`` before it; the instance is then gone when its beats run out.

@@ -252,7 +252,7 @@ class SimMember:
             case InstancesChanged(key, Origin.LOCAL):
                 self.mailbox.sync(DistroKey(INSTANCE_LIST, key))
             case HealthChanged(key, instance, what):
-                self.world.trace(self.address, f"judges {instance} of {key}: {what}")
+                self.world.trace(self.address, f"finds {instance} of {key}: {what}")
 
     def state(self) -> MemberState:
         if self.leaving:

@@ -323,7 +323,7 @@ def test_a_removed_service_is_hidden_with_its_last_instance() -> None:
 
 
 def test_what_was_heard_here_is_not_forgotten() -> None:
-    """Beats come to the copy too; should it become the owner, it judges by them."""
+    """Beats come to the copy too; should it become the owner, its health checks count them."""
     owner, copy = sides()
     copy.naming.take_change(owner.register("10.0.0.1"))
     stored = copy.registry.table.find(KEY).stored  # type: ignore[union-attr]
@@ -340,7 +340,7 @@ def test_what_was_heard_here_is_not_forgotten() -> None:
     assert stored[key].beat_ms == stored[key].last_confirmed_ms == copy.now_ms
 
 
-def test_a_copy_that_becomes_the_owner_judges_what_it_took_over() -> None:
+def test_a_copy_that_becomes_the_owner_checks_what_it_took_over() -> None:
     owner, copy = sides()
     for ip in ("10.0.0.1", "10.0.0.2"):
         service = copy.registry.table.find(KEY)

@@ -190,7 +190,7 @@ def test_copies_go_with_their_member(bed: Bed) -> None:
     assert bed.ports(A) == []
 
 
-def test_a_member_buries_what_is_left_of_its_last_run(bed: Bed) -> None:
+def test_a_member_removes_the_clients_of_its_last_run(bed: Bed) -> None:
     assert bed.clients.add_tombstone(ID, Version(1, 4, "m:1~0"))
     assert bed.clients.version(ID) == Version(1, 5, "m:1~1")
     assert bed.told() == [ClientDisconnect(ID, True)]

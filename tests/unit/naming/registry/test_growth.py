@@ -136,7 +136,7 @@ def received(version: Version, *numbers: int) -> Datum:
 
 STEPS: dict[str, Callable[[Large], object]] = {
     "datum": lambda large: list(large.registry.datums([KEY])),
-    "moment": lambda large: large.registry.table.snapshot(KEY),
+    "snapshot": lambda large: large.registry.table.snapshot(KEY),
     "view": lambda large: views.view(large.registry, "public", NAME),
     "apply": lambda large: large.registry.apply(received(Version(2, 0, OTHER), 1, 2), large.registry.version(KEY), 0),
     "merge": lambda large: large.registry.merge(received(Version(2, 0, OTHER), 1, 2), 0),
@@ -144,10 +144,10 @@ STEPS: dict[str, Callable[[Large], object]] = {
     "empty": lambda large: large.registry.empty("public", NAME, 0),
     "take_health": lambda large: large.registry.take_health(large.service, {"10.0.0.1:80": False}),
     "prune": lambda large: large.registry.prune_tombstones(large.service, 0),
-    "numbers": lambda large: large.naming.register(
+    "id allocator": lambda large: large.naming.register(
         RegisterInstance(NAME, "10.1.0.1", 80, metadata={"preserved.instance.id.generator": "snowflake"})
     ),
-    "judge": lambda large: BeatCheck(large.registry, lambda _event: None).tick(
+    "beat check": lambda large: BeatCheck(large.registry, lambda _event: None).tick(
         20_000, lambda: HealthCheckGate(True, 20_000, lambda _name: True)
     ),
 }
@@ -194,7 +194,7 @@ def test_who_comes_while_all_are_taken_out_goes_too(large: Large) -> None:
     assert large.registry.empty("public", NAME, 0) is None
 
 
-def test_a_loss_is_judged_by_what_is_shown_when_the_new_state_is_taken() -> None:
+def test_a_loss_is_measured_by_what_is_shown_when_the_new_state_is_taken() -> None:
     """Half of the instances vanish: that is held back, and who was deregistered meanwhile is not shown."""
     large = Large(guard_ms=10_000)
     watched = large.service.stored = Watched(large.service.stored, large)

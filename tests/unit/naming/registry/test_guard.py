@@ -1,4 +1,4 @@
-"""The empty-push guard: judged by cause, and for a bounded time."""
+"""The empty-push guard: by the cause of a loss, and for a bounded time."""
 
 import pytest
 
@@ -123,7 +123,7 @@ class TestRegistry:
         assert node.registry.held_back == 1
         assert node.lay(1_000 + GUARD_MS)
 
-    def test_a_registration_ends_the_ghost_of_its_instance(self) -> None:
+    def test_a_registration_ends_the_retained_instance(self) -> None:
         node = Node()
         node.take(listed(0), now_ms=1_000)
         node.registry.register(RegisterInstance(SERVICE, "10.0.0.1", 80), 2_000)
@@ -178,7 +178,7 @@ class TestRegistry:
 
 
 def test_the_end_of_holding_back_is_told_to_subscribers() -> None:
-    """By the tick that judges beats, on members that own nothing of it too."""
+    """By the health check's tick, on members that own nothing of it too."""
     node = Node()
     events: list[Event] = []
     check = BeatCheck(node.registry, events.append)
