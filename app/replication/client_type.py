@@ -7,10 +7,10 @@ from typing import Any
 import orjson
 
 from app.naming.clients.client_codec import check_client_id, decode_client, encode_client, own_fields
-from app.naming.clients.client_model import PORT_MAX, ClientInfo
-from app.naming.clients.clients import CLIENT_TEXTS_CHARS_MAX
+from app.naming.clients.client_model import ClientInfo
 from app.naming.clients.copies import ClientSnapshot, ReplicatedClients
 from app.naming.model.keys import CLIENT_KEY_PREFIX
+from app.naming.model.limits import CLIENT_TEXTS_CHARS_MAX, PORT_MAX
 from app.naming.model.nacos_errors import NacosError
 from distro.errors import CodecError
 from distro.types import Datum, Merged, Version

@@ -1,10 +1,10 @@
 """A client with a connection, and what it may publish. Values are frozen; ``Client`` is changed by ``Clients``."""
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from app.naming.model.keys import check_names
+from app.naming.model.keys import CLUSTER_NAME, check_names
+from app.naming.model.limits import INSTANCE_ID_CHARS_MAX, INT_MAX, IP_CHARS_MAX, METADATA_CHARS_MAX, PORT_MAX
 from app.naming.model.model import (
     NO_METADATA,
     PRESERVED_BEAT_INTERVAL,
@@ -24,22 +24,15 @@ from distro.value import value
 ServiceKey = tuple[str, str]
 """Namespace and full service name."""
 
-REVISION_MAX = (1 << 31) - 1
+REVISION_MAX = INT_MAX
 """Java reads it into a signed 32-bit number, and fails at larger ones."""
 CLIENT_ID_CHARS_MAX = 512
-IP_CHARS_MAX = 128
-PORT_MAX = 65_535
-"""Source of both: Nacos 2.3 parameter check."""
-INSTANCE_ID_CHARS_MAX = 1_024
-METADATA_CHARS_MAX = 65_536
-"""Of all names and values of an instance: every member holds them, and every subscriber is told them."""
 RESERVED_METADATA = ("customInstanceId", "publishInstanceWeight", "publishInstanceEnable")
 """Names under which members tell each other an instance's id, weight and state, where its metadata stand too.
 
 Source: Nacos 2.2.3 Constants; other values than those would break the readers of real Nacos.
 """
 PERSISTENT_ID_END = "#false"
-CLUSTER_NAME = re.compile(r"[0-9a-zA-Z-]+")
 _SEQUENCE_BITS = 12
 _MEMBER_BITS = 10
 

@@ -31,6 +31,7 @@ from app.naming.model.events import (
     ServiceSubscribed,
 )
 from app.naming.model.keys import DEFAULT_NAMESPACE, check_namespace, check_service_chars, check_service_format
+from app.naming.model.limits import CLIENT_TEXTS_CHARS_MAX
 from app.naming.model.model import Instance, Publication, Service
 from app.naming.model.nacos_errors import ClientGone as ClientGone
 from app.naming.model.nacos_errors import InvalidParam, Unavailable
@@ -43,8 +44,6 @@ EPOCH = 1
 """Of the versions of clients: nobody ever takes one over."""
 
 CLUSTERS_CHARS_MAX = 2_048
-CLIENT_TEXTS_CHARS_MAX = 2_048
-"""Of all that a client says of itself."""
 
 
 @dataclass(frozen=True, slots=True)

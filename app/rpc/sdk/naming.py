@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from app.naming.clients.client_model import PORT_MAX
 from app.naming.clients.clients import CLUSTERS_CHARS_MAX
+from app.naming.model.json_fields import Fields
 from app.naming.model.keys import (
     DEFAULT_CLUSTER,
     DEFAULT_GROUP,
@@ -16,13 +16,13 @@ from app.naming.model.keys import (
     compose_service_name,
     short_name_of,
 )
+from app.naming.model.limits import PORT_MAX
 from app.naming.model.nacos_errors import InvalidParam, Unavailable
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.rpc.sdk.push_board import PushBoard
 from app.rpc.sdk.service_json import ServiceInfos, Variant
 from app.rpc.server.dispatcher import GrpcRequest, GrpcRoute, Handler
 from app.rpc.server.ports import RpcServices, ServiceKey
-from app.rpc.wire.json_fields import Fields
 from app.rpc.wire.payload import success
 
 T = TypeVar("T")
