@@ -13,8 +13,8 @@ import orjson
 
 from app.naming.model.events import Event, InstancesChanged, Origin
 from app.naming.model.json_fields import Fields, member_object
-from app.naming.model.limits import WALL_MS_END
 from app.naming.model.model import StoredInstance, Tombstone
+from app.naming.model.value_limits import WALL_MS_END
 from app.naming.registry.registry import Registry
 from app.naming.wire.datum_codec import decode_stored, encode_stored, to_ascii
 from distro.errors import CodecError

@@ -6,8 +6,8 @@ from typing import Any
 import orjson
 
 from app.naming.model.json_fields import FROM_MEMBER, Fields
-from app.naming.model.limits import WALL_MS_END
 from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.value_limits import WALL_MS_END
 from app.naming.records.projection import check_record
 from app.naming.records.records import Record
 from distro.errors import CodecError

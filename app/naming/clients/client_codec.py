@@ -31,9 +31,9 @@ from app.naming.model.keys import (
     check_service_format,
     simple_instance_id,
 )
-from app.naming.model.limits import INSTANCE_ID_CHARS_MAX, WALL_MS_END
 from app.naming.model.model import Instance, Metadata, Publication
 from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.value_limits import INSTANCE_ID_CHARS_MAX, WALL_MS_END
 from app.naming.registry.operations import clamp_weight
 from distro.errors import CodecError
 from distro.types import NO_VERSION, Version

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from app.naming.model.keys import CLUSTER_NAME, check_names
-from app.naming.model.limits import INSTANCE_ID_CHARS_MAX, INT_MAX, IP_CHARS_MAX, METADATA_CHARS_MAX, PORT_MAX
 from app.naming.model.model import (
     NO_METADATA,
     PRESERVED_BEAT_INTERVAL,
@@ -15,6 +14,7 @@ from app.naming.model.model import (
     Publication,
 )
 from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.value_limits import INSTANCE_ID_CHARS_MAX, INT_MAX, IP_CHARS_MAX, METADATA_CHARS_MAX, PORT_MAX
 from app.naming.registry import operations
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.shared import Shared

@@ -31,10 +31,10 @@ from app.naming.model.events import (
     ServiceSubscribed,
 )
 from app.naming.model.keys import DEFAULT_NAMESPACE, check_namespace, check_service_chars, check_service_format
-from app.naming.model.limits import CLIENT_TEXTS_CHARS_MAX
 from app.naming.model.model import Instance, Publication, Service
 from app.naming.model.nacos_errors import ClientGone as ClientGone
 from app.naming.model.nacos_errors import InvalidParam, Unavailable
+from app.naming.model.value_limits import CLIENT_TEXTS_CHARS_MAX
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.registry.shared import Shared

@@ -5,8 +5,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from app.naming.model.limits import INT_MAX, METADATA_CHARS_MAX
 from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.value_limits import INT_MAX, METADATA_CHARS_MAX
 from distro.errors import CodecError
 
 ITEMS_MAX = 10_000

@@ -16,8 +16,8 @@ from app.naming.model.keys import (
     compose_service_name,
     short_name_of,
 )
-from app.naming.model.limits import PORT_MAX
 from app.naming.model.nacos_errors import InvalidParam, Unavailable
+from app.naming.model.value_limits import INT_MAX, PORT_MAX
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.rpc.sdk.push_board import PushBoard
 from app.rpc.sdk.service_json import ServiceInfos, Variant
@@ -27,7 +27,6 @@ from app.rpc.wire.payload import success
 
 T = TypeVar("T")
 REGISTER, DEREGISTER, BATCH = "registerInstance", "deregisterInstance", "batchRegisterInstance"
-PAGE_MAX = 2**31 - 1
 POOL_THREADS = 4
 POOLED_MAX = 256
 """Calls that wait for a thread, or are worked on by one."""
@@ -134,8 +133,8 @@ class NamingHandlers:
         """A page of the names of a group, sorted; the first page is 1, and what is lower means it too."""
         fields = request.fields
         namespace, group = _namespace_of(fields), fields.text("groupName", DEFAULT_GROUP)
-        page = max(fields.whole("pageNo", 1, -PAGE_MAX, PAGE_MAX), 1)
-        size = max(fields.whole("pageSize", 10, -PAGE_MAX, PAGE_MAX), 0)
+        page = max(fields.whole("pageNo", 1, -INT_MAX, INT_MAX), 1)
+        size = max(fields.whole("pageSize", 10, -INT_MAX, INT_MAX), 0)
         names = await self._in_pool(lambda: self._services.naming.list_services(namespace, group))
         chosen = names[(page - 1) * size : page * size]
         return success(count=len(names), serviceNames=[short_name_of(name) for name in chosen])
