@@ -12,7 +12,7 @@ from app.audit.check import command as check_command
 from app.audit.compare import command as compare_command
 from app.audit.dump import command as dump_command
 from app.config import settings_keys as keys
-from app.config.addresses import is_wildcard, join_address, split_address
+from app.config.addresses import PORT_MAX, is_wildcard, join_address, split_address
 from app.config.settings import SettingError, Settings, read_settings
 from app.process.announce import announce, base_url
 from app.process.data_lock import DataLock
@@ -105,9 +105,9 @@ def _serve_cluster(overrides: dict[str, str], count: int) -> int:
             "remove the file, or give --conf another folder"
         )
     ports = [base.port + PORT_STEP * index for index in range(count)]
-    if ports[-1] > 65535:
+    if ports[-1] > PORT_MAX:
         raise SettingError(
-            f"--port {base.port} with --members {count} would need port {ports[-1]}; allowed: up to 65535"
+            f"--port {base.port} with --members {count} would need port {ports[-1]}; allowed: up to {PORT_MAX}"
         )
     own_host = split_address(base.self_address)[0]
     shared = {

@@ -142,10 +142,19 @@ def decode_received(body: bytes) -> Received:
         CodecError: it is not of that shape.
     """
     fields = json_object(body)
-    wanted = fields.get("wanted", [])
-    if not isinstance(wanted, list) or not all(isinstance(key, str) for key in wanted):
-        raise CodecError("field 'wanted' is no list of keys")
+    wanted = decode_keys(fields.get("wanted", []), "field 'wanted'")
     return Received(decode_versions(fields.get("refused", {})), _texts(fields.get("failed", {})), tuple(wanted))
+
+
+def decode_keys(value: object, what: str) -> list[str]:
+    """The keys of a JSON list; ``what`` names the list in the error.
+
+    Raises:
+        CodecError: not a list of texts.
+    """
+    if not isinstance(value, list) or not all(isinstance(key, str) for key in value):
+        raise CodecError(f"{what} is no list of keys")
+    return value
 
 
 def decode_versions(fields: object) -> dict[str, Version]:

@@ -12,6 +12,7 @@ from contextlib import closing
 from app.naming.health.checks import Check, CheckBoard, CheckedCluster, CheckResult, Flip
 from app.naming.model.meta import HealthChecker
 from app.naming.model.switches import SwitchDomain
+from app.naming.model.value_limits import PORT_MAX
 from distro.clock import monotonic_s
 from distro.ports import Clock
 
@@ -105,7 +106,7 @@ def _log_failure(future: "Future[None]") -> None:
 
 def make_check(ip: str, port: int, checker: HealthChecker) -> CheckResult:
     """Return the result of one check: a connection over TCP, or over HTTP the expected status of a GET."""
-    if not 0 < port < 65536:
+    if not 0 < port <= PORT_MAX:
         return CheckResult.REFUSED
     try:
         if checker.kind == "TCP":

@@ -5,6 +5,8 @@ import re
 import socket
 
 DEFAULT_PORT = 8848
+PORT_MAX = 65_535
+"""Of members and settings. Those of instances have one of their own: settings load nothing of the domain."""
 """Of a member that is listed without one. Source: Nacos 1.4, MemberUtil.singleParse."""
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?")
@@ -120,6 +122,6 @@ def _may_bind(family: int, ip: str) -> bool:
 
 
 def _port(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,5}", text) or not 1 <= int(text) <= 65535:
-        raise ValueError("its port is not a number from 1 to 65535")
+    if not re.fullmatch(r"[0-9]{1,5}", text) or not 1 <= int(text) <= PORT_MAX:
+        raise ValueError(f"its port is not a number from 1 to {PORT_MAX}")
     return int(text)

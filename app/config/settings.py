@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from app.config import settings_keys as keys
-from app.config.addresses import is_loopback, join_address, own_address
+from app.config.addresses import PORT_MAX, is_loopback, join_address, own_address
 from app.config.cluster_conf import parse_members
 from app.config.properties import parse_properties
 from app.config.settings_keys import Key, SettingError, snake
@@ -26,7 +26,6 @@ NODE_END_S = 5
 
 RPC_SDK_OFFSET, RPC_CLUSTER_OFFSET = 1_000, 1_001
 """From the HTTP port to those of gRPC; SDKs and members of Nacos 2.x compute them so."""
-PORT_MAX = 65_535
 
 _OURS = "rollcall."
 _SERVICE_LINK = re.compile(r"ROLLCALL_(SERVICE_HOST|SERVICE_PORT|PORT)(_.*)?")

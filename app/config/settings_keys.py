@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from app.config.addresses import check_host
+from app.config.addresses import PORT_MAX, check_host
 from distro.config import DistroConfig
 
 T = TypeVar("T")
@@ -92,7 +92,7 @@ CONTEXT_PATH = Kind("a path of letters, digits and . _ ~ - such as /nacos, or / 
 LOOKUP = Kind("file; address-server is not supported yet", one_of("file").parse)
 
 HOST_KEY = Key(("server.address",), HOST, "127.0.0.1", "The address to listen on; 0.0.0.0 is every one of the machine.")
-PORT = Key(("server.port",), whole(1, 65535), "8848", "The port of the HTTP API.")
+PORT = Key(("server.port",), whole(1, PORT_MAX), "8848", "The port of the HTTP API.")
 CONTEXT = Key(
     ("server.servlet.contextPath", "server.servlet.context-path"),
     CONTEXT_PATH,

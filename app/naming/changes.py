@@ -12,7 +12,9 @@ from functools import partial
 import orjson
 
 from app.naming.model.events import Event, InstancesChanged, Origin
+from app.naming.model.json_fields import Fields, member_object
 from app.naming.model.model import StoredInstance, Tombstone
+from app.naming.model.value_limits import WALL_MS_END
 from app.naming.registry.registry import Registry
 from app.naming.wire.datum_codec import decode_stored, encode_stored, to_ascii
 from distro.errors import CodecError
@@ -103,32 +105,24 @@ def _known() -> bool:
     return True
 
 
-def _fields(text: bytes) -> tuple[str, Version, dict[str, object]]:
+def _fields(text: bytes) -> tuple[str, Version, Fields]:
     """The datum key, the version and all fields of a change's text."""
     try:
-        fields = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        fields = None
-    if not isinstance(fields, dict):
-        raise CodecError("a change is no JSON object")
-    key = fields.get("key")
-    if not isinstance(key, str):
-        raise CodecError("field 'key' of a change is no text")
-    return key, Version.from_text(fields.get("version")), fields
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise CodecError(f"a change is not JSON: {error}") from error
+    fields = member_object(found, "a change", " of a change")
+    return fields.required("key"), Version.from_text(fields.value("version")), fields
 
 
-def _decode(key: str, version: Version, fields: dict[str, object], now_ms: int) -> Change:
-    instance_key, instance = fields.get("id"), fields.get("instance")
-    if not isinstance(instance_key, str):
-        raise CodecError("field 'id' of a change is no text")
+def _decode(key: str, version: Version, fields: Fields, now_ms: int) -> Change:
+    instance_key, instance = fields.required("id"), fields.value("instance")
     if instance is not None:
         stored = decode_stored(instance, now_ms)
         if stored.instance.key != instance_key or stored.version != version:
             raise CodecError("field 'instance' of a change is another one")
         return Change(key, instance_key, version, stored, None)
-    if "age" not in fields:
+    if not fields.has("age"):
         return Change(key, instance_key, version, None, None)
-    age_ms, keep_ms = fields["age"], fields.get("keep")
-    if type(age_ms) is not int or type(keep_ms) is not int or age_ms < 0 or keep_ms < 0:
-        raise CodecError("fields 'age' and 'keep' of a change are no numbers")
+    age_ms, keep_ms = fields.whole("age", None, 0, WALL_MS_END), fields.whole("keep", None, 0, WALL_MS_END)
     return Change(key, instance_key, version, None, Tombstone(version, now_ms - age_ms, keep_ms))

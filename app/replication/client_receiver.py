@@ -18,7 +18,15 @@ from app.naming.clients.client_model import ClientSnapshot, ClientState
 from app.naming.clients.clients import Clients
 from app.replication.address_clients import HttpClients
 from app.replication.client_type import CLIENTS, ClientCodec, client_key, member_of
-from distro.codec import decode_frame, decode_versions, encode_frame, encode_received, gunzip_if_gzip, json_object
+from distro.codec import (
+    decode_frame,
+    decode_keys,
+    decode_versions,
+    encode_frame,
+    encode_received,
+    gunzip_if_gzip,
+    json_object,
+)
 from distro.errors import CodecError
 from distro.ports import Clock
 from distro.receive import DistroReceiver
@@ -78,9 +86,7 @@ class ClientReceiver:
             keys = orjson.loads(self._plain(content))
         except orjson.JSONDecodeError as error:
             raise CodecError(f"the content is not JSON: {error}") from error
-        if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
-            raise CodecError("the content is no list of keys")
-        datums = self._receiver.serve(CLIENTS, keys)
+        datums = self._receiver.serve(CLIENTS, decode_keys(keys, "the content"))
         return encode_frame(datums, self._codec, self._clock.monotonic_ms(), versioned=True)
 
     def _plain(self, content: bytes) -> bytes:

@@ -7,16 +7,17 @@ from typing import Any
 import orjson
 
 from app.naming.clients.client_codec import check_client_id, decode_client, encode_client, own_fields
-from app.naming.clients.client_model import PORT_MAX, ClientInfo, ClientSnapshot
-from app.naming.clients.clients import CLIENT_TEXTS_CHARS_MAX, Clients
+from app.naming.clients.client_model import ClientInfo, ClientSnapshot
+from app.naming.clients.clients import Clients
 from app.naming.model.keys import CLIENT_KEY_PREFIX
 from app.naming.model.nacos_errors import NacosError
+from app.naming.model.value_limits import CLIENT_TEXTS_CHARS_MAX, PORT_MAX
 from distro.errors import CodecError
 from distro.types import Datum, Merged, Version
 
 CLIENTS = CLIENT_KEY_PREFIX[:-1]
 """Source: Nacos 2.2.3 DistroClientDataProcessor."""
-EXPIRY_INTERVAL_MS = 1_000
+EXPIRY_TICK_MS = 1_000
 
 
 def client_key(client_id: str) -> str:
@@ -186,5 +187,5 @@ class ClientExpiry:
         """Look once; return when to come again. After a late call every copy gets the delay (R9)."""
         late_ms = now_ms - self._expected_ms if self._expected_ms is not None else 0
         self._clients.expire(now_ms, self._has_left, late_ms if late_ms > self._pause_ms else 0)
-        self._expected_ms = now_ms + EXPIRY_INTERVAL_MS
+        self._expected_ms = now_ms + EXPIRY_TICK_MS
         return self._expected_ms

@@ -34,7 +34,7 @@ _STARTING, _UP = MemberState.STARTING, MemberState.UP
 """Asked for with each request; Python 3.11 looks members up in their class slowly."""
 CAPABILITIES = (CAPABILITY_VERSIONS, CAPABILITY_GZIP, CAPABILITY_WRITES)
 REPORT_BYTES_MAX = 64 * 1024
-WATCH_INTERVAL_MS = 2_000
+CONF_WATCH_INTERVAL_MS = 2_000
 
 
 def resolve(host: str) -> frozenset[str]:
@@ -328,9 +328,9 @@ class ClusterConfWatch:
                 members = parse_members(self._path.read_text(encoding="utf-8"))
             except (OSError, UnicodeDecodeError, SettingError, ValueError) as error:
                 LOG.warning("%s cannot be read, the member list stays: %s", self._path, error)
-                return now_ms + WATCH_INTERVAL_MS
+                return now_ms + CONF_WATCH_INTERVAL_MS
             if not members:
                 LOG.warning("%s names no member, the member list stays", self._path)
             else:
                 self._take(members if self._self_address in members else (*members, self._self_address))
-        return now_ms + WATCH_INTERVAL_MS
+        return now_ms + CONF_WATCH_INTERVAL_MS

@@ -5,14 +5,15 @@ from typing import Any
 
 import orjson
 
+from app.naming.model.json_fields import FROM_MEMBER, Fields
 from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.value_limits import WALL_MS_END
 from app.naming.records.projection import check_record
 from app.naming.records.records import Record
 from distro.errors import CodecError
 from distro.types import Datum, Version
 
 RECORDS = "rollcall.records"
-WALL_MS_MAX = 1 << 53
 
 
 class RecordCodec:
@@ -37,11 +38,9 @@ class RecordCodec:
             CodecError: names the field that is missing or wrong.
         """
         version, changed = Version.from_text(body.get("version")), Version.from_text(body.get("changed"))
-        value, wall_ms = body.get("value"), body.get("changedMs")
-        if value is not None and not isinstance(value, dict):
-            raise CodecError("field 'value' of a record is not an object")
-        if type(wall_ms) is not int or not 0 <= wall_ms < WALL_MS_MAX:
-            raise CodecError("field 'changedMs' of a record is not a time")
+        fields = Fields(body, FROM_MEMBER, " of a record")
+        value = fields.whole_object("value") if fields.has("value") else None
+        wall_ms = fields.whole("changedMs", None, 0, WALL_MS_END - 1)
         try:
             check_record(key, value)
         except InvalidParam as error:

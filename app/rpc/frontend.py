@@ -21,13 +21,12 @@ from app.rpc.server.dispatcher import Dispatcher
 from app.rpc.server.grpc_server import RpcServer
 from app.rpc.server.limits import LimitWatch
 from app.rpc.server.ports import RpcServices, Subscribe
+from app.rpc.wire.payload import HEADROOM_BYTES
 from distro.clock import SystemClock
 
 LOG = logging.getLogger(__name__)
 LIMIT_RULE_PATH = ("loader", "limitRule")
 """Below the data folder. Source: Nacos 2.0, below its home."""
-HEADROOM_BYTES = 4_096
-"""Of a message, for the fields around the JSON of a service."""
 
 
 class GrpcFrontend:

@@ -1,10 +1,9 @@
 """Clients with connections, their states, and the checks of what they publish. Only ``Client`` is not frozen."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from app.naming.model.keys import check_names
+from app.naming.model.keys import CLUSTER_NAME, check_names
 from app.naming.model.model import (
     NO_METADATA,
     PRESERVED_BEAT_INTERVAL,
@@ -15,6 +14,7 @@ from app.naming.model.model import (
     Publication,
 )
 from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.value_limits import INSTANCE_ID_CHARS_MAX, INT_MAX, IP_CHARS_MAX, METADATA_CHARS_MAX, PORT_MAX
 from app.naming.registry import operations
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.shared import Shared
@@ -24,22 +24,15 @@ from distro.value import value
 ServiceKey = tuple[str, str]
 """Namespace and full service name."""
 
-REVISION_MAX = (1 << 31) - 1
+REVISION_MAX = INT_MAX
 """Java reads it into a signed 32-bit number, and fails at larger ones."""
 CLIENT_ID_CHARS_MAX = 512
-IP_CHARS_MAX = 128
-PORT_MAX = 65_535
-"""Source of both: Nacos 2.3 parameter check."""
-INSTANCE_ID_CHARS_MAX = 1_024
-METADATA_CHARS_MAX = 65_536
-"""All names and values of one instance together: each member stores them, and each subscriber receives them."""
 RESERVED_METADATA = ("customInstanceId", "publishInstanceWeight", "publishInstanceEnable")
 """Names between members for an instance's id, weight and state, among its metadata: a client's own are dropped.
 
 Source: Nacos 2.2.3 Constants; other values than its own would break the readers of real Nacos.
 """
 PERSISTENT_ID_END = "#false"
-CLUSTER_NAME = re.compile(r"[0-9a-zA-Z-]+")
 _SEQUENCE_BITS = 12
 _MEMBER_BITS = 10
 

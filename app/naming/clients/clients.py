@@ -28,7 +28,9 @@ from app.naming.clients.removals import Removals
 from app.naming.model.events import ClientChanged, ClientDisconnect, Event, ServiceChanged, ServiceSubscribed
 from app.naming.model.keys import DEFAULT_NAMESPACE, check_namespace, check_service_chars, check_service_format
 from app.naming.model.model import Instance, Publication, Service
-from app.naming.model.nacos_errors import ClientGone, InvalidParam, Unavailable
+from app.naming.model.nacos_errors import ClientGone as ClientGone
+from app.naming.model.nacos_errors import InvalidParam, Unavailable
+from app.naming.model.value_limits import CLIENT_TEXTS_CHARS_MAX
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.registry.shared import Shared
@@ -37,8 +39,6 @@ from distro.types import NO_VERSION, Version
 EPOCH = 1
 """The epoch of all versions of clients: no member ever takes a client over."""
 CLUSTERS_CHARS_MAX = 2_048
-CLIENT_TEXTS_CHARS_MAX = 2_048
-"""Id, IP, application and agent of a client together."""
 EXPIRY_MS = 180_000
 """A copy goes when it was not confirmed for longer. Source: Nacos 2.2.3, nacos.naming.client.expired.time."""
 UNCONFIRMED_MS = 15_000

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from app.naming.model.json_fields import FROM_RECORD, Fields
 from app.naming.model.keys import check_cluster_chars
 from app.naming.model.nacos_errors import InvalidParam
 
@@ -172,13 +173,10 @@ def service_meta(value: Mapping[str, Any]) -> ServiceMeta:
     Raises:
         InvalidParam: a field is missing or of another type; the text names it.
     """
-    threshold, selector, clusters = value.get("protectThreshold"), value.get("selector"), value.get("clusters", {})
-    if isinstance(threshold, bool) or not isinstance(threshold, int | float):
-        raise InvalidParam("field 'protectThreshold' of a service should be a number")
-    if not isinstance(clusters, Mapping):
-        raise InvalidParam("field 'clusters' of a service should be an object")
+    fields, selector = Fields(value, FROM_RECORD, " of a service"), value.get("selector")
+    clusters = fields.whole_object("clusters") if "clusters" in value else {}
     return ServiceMeta(
-        float(threshold),
+        fields.number("protectThreshold"),
         _metadata(value.get("metadata", {})),
         _selector(selector if isinstance(selector, Mapping) else {}),
         {name: _cluster_config(name, config) for name, config in clusters.items()},

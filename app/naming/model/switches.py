@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.value_limits import INT_MAX
 
 STATUSES = ("UP", "DOWN", "STARTING", "PAUSED", "WRITE_ONLY", "READ_ONLY")
 SWITCH_DOMAIN_NAME = "00-00---000-NACOS_SWITCH_DOMAIN-000---00-00"
@@ -21,7 +22,6 @@ MIN_SERVICE_STATUS_MS = 5_000
 MIN_SERVER_STATUS_MS = 1_000
 LONG_DIGITS_MAX = 18
 LONG_BOUND = 10**LONG_DIGITS_MAX
-INT_MAX = 2**31 - 1
 ENTRIES_MAX = 1_000
 PUSH_VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
 

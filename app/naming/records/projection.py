@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from app.naming.model.events import Event, ServiceChanged
+from app.naming.model.json_fields import FROM_RECORD, Fields
 from app.naming.model.keys import check_service_chars
 from app.naming.model.meta import Metadata, service_meta
 from app.naming.model.model import Instance
@@ -111,36 +112,20 @@ def instance_of(value: Mapping[str, Any], full_name: str) -> Instance:
     Raises:
         InvalidParam: a field is missing or of another type; the text names it.
     """
-    fields: dict[str, tuple[type | tuple[type, ...], Any]] = {
-        "ip": (str, None),
-        "port": (int, None),
-        "clusterName": (str, None),
-        "weight": ((int, float), 1.0),
-        "healthy": (bool, True),
-        "enabled": (bool, True),
-        "marked": (bool, False),
-        "app": ((str, type(None)), None),
-        "instanceId": ((str, type(None)), None),
-    }
-    read: dict[str, Any] = {}
-    for name, (kind, default) in fields.items():
-        found = value.get(name, default)
-        if not isinstance(found, kind) or (isinstance(found, bool) and kind is not bool):
-            raise InvalidParam(f"field '{name}' of a persistent instance is missing or of another type")
-        read[name] = found
+    fields = Fields(value, FROM_RECORD, " of a persistent instance")
     return Instance(
-        ip=read["ip"],
-        port=read["port"],
-        cluster_name=read["clusterName"],
+        ip=fields.required("ip"),
+        port=fields.integer("port"),
+        cluster_name=fields.required("clusterName"),
         service_name=full_name,
-        weight=clamp_weight(float(read["weight"])),
-        healthy=read["healthy"],
-        enabled=read["enabled"],
+        weight=clamp_weight(fields.number("weight", 1.0)),
+        healthy=fields.flag("healthy", True),
+        enabled=fields.flag("enabled", True),
         ephemeral=False,
-        marked=read["marked"],
+        marked=fields.flag("marked", False),
         metadata=_metadata(value.get("metadata")),
-        app=read["app"],
-        instance_id=read["instanceId"],
+        app=fields.text_or_none("app"),
+        instance_id=fields.text_or_none("instanceId"),
     )
 
 
@@ -158,6 +143,6 @@ def check_namespace_value(value: Mapping[str, Any]) -> None:
     Raises:
         InvalidParam: names the field.
     """
+    fields = Fields(value, FROM_RECORD, " of a namespace")
     for name in ("name", "description"):
-        if not isinstance(value.get(name), str):
-            raise InvalidParam(f"field '{name}' of a namespace should be a text")
+        fields.required(name)

@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from app.naming.model.json_fields import FROM_MEMBER, Fields, member_object
 from app.naming.model.keys import DEFAULT_CLUSTER, SERVICE_NAME, parse_datum_key
 from app.naming.model.model import (
     NEVER_MS,
@@ -30,7 +31,6 @@ from distro.types import NO_VERSION, Datum, Version
 
 AGE_MS_MAX = 10 * 365 * 86_400_000
 KEEP_MS_DEFAULT = 90_000
-TEXT_CHARS_MAX = 65_536
 ENTRIES_PER_PART = 100
 _NOT_ASCII = re.compile("[^\x00-\x7f]+")
 
@@ -184,26 +184,26 @@ def decode_stored(fields: object, now_ms: int) -> StoredInstance:
     """
     if not isinstance(fields, dict):
         raise CodecError("an element of 'instanceList' is not an object")
+    read = Fields(fields, FROM_MEMBER, " of an instance")
     instance = Instance(
-        ip=_text(fields, "ip", required=True) or "",
-        port=_number(fields, "port", 0),
-        cluster_name=_text(fields, "clusterName") or DEFAULT_CLUSTER,
-        service_name=_text(fields, "serviceName") or "",
-        weight=_weight(fields),
-        healthy=_flag(fields, "healthy", True),
-        enabled=_flag(fields, "enabled", True),
-        ephemeral=_flag(fields, "ephemeral", True),
-        marked=_flag(fields, "marked", False),
+        ip=read.required("ip"),
+        port=read.integer("port", 0),
+        cluster_name=read.text("clusterName", DEFAULT_CLUSTER),
+        service_name=read.text("serviceName"),
+        weight=clamp_weight(read.number("weight", 1.0)),
+        healthy=read.flag("healthy", True),
+        enabled=read.flag("enabled", True),
+        ephemeral=read.flag("ephemeral", True),
+        marked=read.flag("marked", False),
         metadata=_metadata(fields),
-        app=_text(fields, "app"),
-        instance_id=_text(fields, "instanceId"),
+        app=read.text_or_none("app"),
+        instance_id=read.text_or_none("instanceId"),
     )
     version = Version.from_text(fields["version"]) if "version" in fields else NO_VERSION
     client_version = Version.from_text(fields["said"]) if "said" in fields else version
-    age_ms = _number(fields, "beatAge", 0)
-    beat_ms = now_ms - min(max(age_ms, 0), AGE_MS_MAX)
+    beat_ms = now_ms - min(max(read.integer("beatAge", 0), 0), AGE_MS_MAX)
     return StoredInstance(
-        instance, version, beat_ms, client_version, beat_ms if _flag(fields, "heard", False) else NEVER_MS
+        instance, version, beat_ms, client_version, beat_ms if read.flag("heard", False) else NEVER_MS
     )
 
 
@@ -214,42 +214,11 @@ def _decode_tombstones(tombstones: object, now_ms: int) -> dict[str, Tombstone]:
         raise CodecError("field 'tombstones' is not an object")
     decoded = {}
     for key, fields in tombstones.items():
-        if not isinstance(fields, dict):
-            raise CodecError("an element of 'tombstones' is not an object")
-        age_ms = min(max(_number(fields, "age", 0), 0), AGE_MS_MAX)
-        keep_ms = min(max(_number(fields, "keep", KEEP_MS_DEFAULT), 0), AGE_MS_MAX)
+        one = member_object(fields, "an element of 'tombstones'")
+        age_ms = min(max(one.integer("age", 0), 0), AGE_MS_MAX)
+        keep_ms = min(max(one.integer("keep", KEEP_MS_DEFAULT), 0), AGE_MS_MAX)
         decoded[key] = Tombstone(Version.from_text(fields.get("version")), now_ms - age_ms, keep_ms)
     return decoded
-
-
-def _text(fields: Mapping[str, Any], name: str, *, required: bool = False) -> str | None:
-    value = fields.get(name)
-    if value is None and not required:
-        return None
-    if not isinstance(value, str) or len(value) > TEXT_CHARS_MAX:
-        raise CodecError(f"field '{name}' of an instance is not a text of at most {TEXT_CHARS_MAX} characters")
-    return value
-
-
-def _number(fields: Mapping[str, Any], name: str, default: int) -> int:
-    value = fields.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise CodecError(f"field '{name}' is not an integer")
-    return value
-
-
-def _flag(fields: Mapping[str, Any], name: str, default: bool) -> bool:
-    value = fields.get(name, default)
-    if not isinstance(value, bool):
-        raise CodecError(f"field '{name}' of an instance is not true or false")
-    return value
-
-
-def _weight(fields: Mapping[str, Any]) -> float:
-    value = fields.get("weight", 1.0)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise CodecError("field 'weight' of an instance is not a number")
-    return clamp_weight(float(value))
 
 
 def _metadata(fields: Mapping[str, Any]) -> Metadata | None:
@@ -259,6 +228,8 @@ def _metadata(fields: Mapping[str, Any]) -> Metadata | None:
         return None
     if not isinstance(value, dict):
         raise CodecError("field 'metadata' of an instance is not an object")
+    if {str}.issuperset(map(type, value.values())):
+        return value
     texts: dict[str, str | None] = {}
     for name, item in value.items():
         if isinstance(item, dict | list):

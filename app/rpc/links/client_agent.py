@@ -20,7 +20,7 @@ from app.rpc.wire.distro_payload import (
     is_success,
     packed,
 )
-from app.rpc.wire.payload import Payload
+from app.rpc.wire.payload import HEADROOM_BYTES, Payload
 from distro.codec import decode_frame, decode_received, encode_frame, gunzip_if_gzip, json_object
 from distro.errors import CodecError, TransportError
 from distro.http_agent import DistroHttpAgent
@@ -32,8 +32,6 @@ SIDE_BY_SIDE = 16
 """Calls to one real Nacos at a time: each carries one client."""
 ANY_REVISION = 0
 """Confirms every copy of a client, whatever its revision: members before 2.1.2 keep no revisions."""
-HEADROOM_BYTES = 4_096
-"""Of a message, for the JSON around its content."""
 
 
 class Links(Protocol):

@@ -7,6 +7,7 @@ from typing import Any
 
 from app.config.addresses import split_address
 from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.value_limits import INT_MAX
 from app.rpc.members.calls import MemberCalls
 from app.rpc.sdk.balance import MemberLoad, Move, count_to_keep, moves, parse_load, summary
 from app.rpc.server.connections import Connection, Connections
@@ -16,7 +17,6 @@ from app.rpc.wire.payload import SUCCESS, success
 from distro.types import MemberState
 
 LOAD_REQUEST, RELOAD_REQUEST = "ServerLoaderInfoRequest", "ServerReloadRequest"
-COUNT_MAX = 2**31 - 1
 
 Redirect = tuple[str, int] | None
 """The HTTP address of the member to connect to; None for any other."""
@@ -136,7 +136,7 @@ class Loader:
 
     async def shed(self, request: GrpcRequest) -> Mapping[str, Any]:
         """Send the clients above ``reloadCount`` to a member; the message is "ignore" when there are none above it."""
-        wanted = request.fields.whole("reloadCount", -1, 0, COUNT_MAX)
+        wanted = request.fields.whole("reloadCount", -1, 0, INT_MAX)
         if wanted < 0:
             raise InvalidParam("field 'reloadCount' is required")
         redirect = _redirect_of(request)

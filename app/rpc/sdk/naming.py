@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from app.naming.clients.client_model import PORT_MAX
 from app.naming.clients.clients import CLUSTERS_CHARS_MAX
+from app.naming.model.json_fields import Fields
 from app.naming.model.keys import (
     DEFAULT_CLUSTER,
     DEFAULT_GROUP,
@@ -17,17 +17,16 @@ from app.naming.model.keys import (
     short_name_of,
 )
 from app.naming.model.nacos_errors import InvalidParam, Unavailable
+from app.naming.model.value_limits import INT_MAX, PORT_MAX
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.rpc.sdk.service_messages import InfoVariant, ServiceInfos
 from app.rpc.sdk.subscriptions import GrpcSubscriptions
 from app.rpc.server.dispatcher import GrpcRequest, GrpcRoute, Handler
 from app.rpc.server.ports import RpcServices, ServiceKey
-from app.rpc.wire.json_fields import Fields
 from app.rpc.wire.payload import success
 
 T = TypeVar("T")
 REGISTER, DEREGISTER, BATCH = "registerInstance", "deregisterInstance", "batchRegisterInstance"
-PAGE_MAX = 2**31 - 1
 POOL_THREADS = 4
 POOLED_MAX = 256
 """Calls that wait for a thread, or are worked on by one."""
@@ -134,8 +133,8 @@ class NamingHandlers:
         """A page of the sorted service names of a group; the first page is 1, and lower numbers mean it too."""
         fields = request.fields
         namespace, group = _namespace_of(fields), fields.text("groupName", DEFAULT_GROUP)
-        page = max(fields.whole("pageNo", 1, -PAGE_MAX, PAGE_MAX), 1)
-        size = max(fields.whole("pageSize", 10, -PAGE_MAX, PAGE_MAX), 0)
+        page = max(fields.whole("pageNo", 1, -INT_MAX, INT_MAX), 1)
+        size = max(fields.whole("pageSize", 10, -INT_MAX, INT_MAX), 0)
         names = await self._in_pool(lambda: self._services.naming.list_services(namespace, group))
         chosen = names[(page - 1) * size : page * size]
         return success(count=len(names), serviceNames=[short_name_of(name) for name in chosen])

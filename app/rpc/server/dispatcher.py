@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from app.naming.clients.client_model import ClientInfo
+from app.naming.model.json_fields import Fields
 from app.naming.model.nacos_errors import ClientGone, InvalidParam, NacosError, Unavailable
 from app.process.open_files import CONNECTIONS_MAX
 from app.rpc.links.link import OWN_KIND_ABILITY
@@ -16,7 +17,6 @@ from app.rpc.server.connections import LABELS_CHARS_MAX, Connection, Connections
 from app.rpc.server.limits import LimitRule
 from app.rpc.server.ports import MemberDirectory, NativeClients
 from app.rpc.wire import payload as wire
-from app.rpc.wire.json_fields import Fields
 from app.rpc.wire.payload import Payload, PayloadError
 from distro.types import MemberState
 

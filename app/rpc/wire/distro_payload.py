@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from app.naming.model.json_fields import Fields
 from app.naming.model.nacos_errors import InvalidParam
 from app.replication.client_type import CLIENTS
 from app.rpc.wire import payload as wire
-from app.rpc.wire.json_fields import Fields
 from app.rpc.wire.payload import Payload
 from distro.codec import gzip_body
 from distro.errors import TransportError

@@ -24,6 +24,9 @@ FORBIDDEN = 403
 UNREADABLE = 502
 CLIENT_GONE = -401
 
+HEADROOM_BYTES = 4_096
+"""Of a message, for what goes around the JSON of its content."""
+
 Json = Mapping[str, Any]
 
 

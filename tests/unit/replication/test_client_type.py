@@ -17,7 +17,7 @@ from app.naming.registry.union import view_of
 from app.node import Node
 from app.replication.client_type import (
     CLIENTS,
-    EXPIRY_INTERVAL_MS,
+    EXPIRY_TICK_MS,
     ClientCodec,
     ClientExpiry,
     ClientStore,
@@ -241,8 +241,8 @@ def test_expiry_ticks(a: Side, b: Side) -> None:
     b.receive(a)
     gone: set[str] = set()
     expiry = ClientExpiry(b.clients, gone.__contains__, 2_000)
-    assert expiry.tick(1_000) == 1_000 + EXPIRY_INTERVAL_MS
-    assert expiry.tick(301_000) == 301_000 + EXPIRY_INTERVAL_MS
+    assert expiry.tick(1_000) == 1_000 + EXPIRY_TICK_MS
+    assert expiry.tick(301_000) == 301_000 + EXPIRY_TICK_MS
     assert b.ports() == [80], "the process stood still for five minutes"
     gone.add(f"{A}~1")
     expiry.tick(302_000)
