@@ -8,6 +8,7 @@ from itertools import chain
 from app.config.settings import RpcSettings
 from app.naming.model.events import InstancesChanged, ServiceChanged, ServiceSubscribed
 from app.naming.model.keys import parse_datum_key
+from app.ports.grpc_ports import RpcServices, Subscribe
 from app.process.open_files import connections_max, frontends
 from app.rpc.members.handlers import MemberHandlers
 from app.rpc.sdk.loader import Loader
@@ -20,7 +21,6 @@ from app.rpc.server.connections import Connection, Connections
 from app.rpc.server.dispatcher import Dispatcher
 from app.rpc.server.grpc_server import RpcServer
 from app.rpc.server.limits import LimitWatch
-from app.rpc.server.ports import RpcServices, Subscribe
 from app.rpc.wire.payload import HEADROOM_BYTES
 from distro.clock import SystemClock
 

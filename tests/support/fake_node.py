@@ -6,7 +6,7 @@ from typing import Any
 
 from app.config.settings import Settings, read_settings
 from app.http.api.beats import BeatCollector
-from app.http.api.call import Forward, Loader, LoopFrontend, Reply
+from app.http.api.call import Forward, Reply
 from app.http.api.dump_lines import Dumps
 from app.http.api.stats import HttpStats
 from app.naming.clients.clients import Clients
@@ -17,6 +17,7 @@ from app.naming.records.projection import Projection
 from app.naming.records.records import Records
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
+from app.ports.http_ports import ConnectionLoader, LoopFrontend
 from app.writes.owner_forwarder import ForwardStats, LoopForwarding, MemberRequest
 from distro.types import CAPABILITY_VERSIONS, Member, MemberState
 from tests.support.memory_disk import MemoryDisk
@@ -191,7 +192,7 @@ class FakeNode:
     http: HttpStats = field(default_factory=HttpStats)
     beats: BeatCollector = field(default_factory=BeatCollector)
     loop_frontends: tuple[LoopFrontend, ...] = ()
-    loader: Loader | None = None
+    loader: ConnectionLoader | None = None
     events: list[Event] = field(default_factory=list)
     now_ms: int = 1_000_000
     disk: MemoryDisk = field(default_factory=MemoryDisk)

@@ -1,8 +1,8 @@
 """Endpoints' arguments and results, the same on the event loop and in Flask; their services; the route table."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from werkzeug.datastructures import ImmutableDict
 
@@ -12,12 +12,10 @@ from app.http.api.dump_lines import Dumps
 from app.http.api.stats import HttpStats
 from app.http.input.params import Parameters
 from app.naming.clients.clients import Clients
-from app.naming.push.udp_subscribers import Subscriber, UdpPushStats
 from app.naming.records.durable_service import DurableService
 from app.naming.service import NamingService
-from app.writes.owner_forwarder import ForwardStats, LoopForwarding, MemberRequest
+from app.ports.http_ports import Cluster, ConnectionLoader, Forwarding, LoopFrontend, Pushing, Replication
 from app.writes.ownership import Forward as Forward
-from distro.types import Member, MemberState
 
 TEXT = "text/plain;charset=UTF-8"
 JSON = "application/json;charset=UTF-8"
@@ -107,163 +105,6 @@ DECLINE = Decline()
 Answer = Reply | Forward | Decline
 
 
-class Cluster(Protocol):
-    """The member list and the owners of keys, as this node sees them."""
-
-    self_address: str
-    standalone: bool
-
-    def responsible(self, tag: str) -> bool:
-        """Whether this node owns ``tag``."""
-        ...
-
-    def map_srv(self, tag: str) -> str:
-        """The address of the member that owns ``tag``."""
-        ...
-
-    def responsible_durable(self, tag: str) -> bool:
-        """As ``responsible``, among members of our own kind: real Nacos stores durable data in its own way."""
-        ...
-
-    def map_srv_durable(self, tag: str) -> str:
-        """As ``map_srv``, among members of our own kind."""
-        ...
-
-    def members(self) -> list[Member]:
-        """All members with this node among them, by address."""
-        ...
-
-    def member_json(self, member: Member) -> dict[str, Any]:
-        """A member as the wire has it. Source: Nacos 1.4 Member."""
-        ...
-
-    def is_listed(self, remote_ip: str) -> bool:
-        """Whether peers may call from ``remote_ip``: a listed member's address; when standalone, any loopback one."""
-        ...
-
-    def java_peers_at(self, remote_ip: str) -> list[str]:
-        """The addresses of listed members at ``remote_ip`` that are not known to be of our kind."""
-        ...
-
-    def capabilities(self, address: str) -> frozenset[str]:
-        """The capabilities in a member's last report; none for an unknown member, or one of another kind."""
-        ...
-
-    def state(self) -> MemberState:
-        """This node's state; STARTING until the other members' data is loaded."""
-        ...
-
-    def receive_report(self, body: Mapping[str, Any], remote_ip: str) -> dict[str, Any]:
-        """Take a peer's report. Returns the fields of the answer: ``{code, message, data}``."""
-        ...
-
-
-class Replication(Protocol):
-    """The engine's receiving side. Each call may come from any thread.
-
-    Raises (each): CodecError (answer 400 with its text), NotInitialized (answer 503).
-    """
-
-    def receive(self, body: bytes, headers: Mapping[str, str], remote_ip: str) -> bytes:
-        """Take the body ``{key: datum}``, gzip or plain. Returns the answer: ``ok``, or JSON for a peer of our kind."""
-        ...
-
-    def verify(
-        self, body: bytes, source: str, headers: Mapping[str, str], remote_ip: str, resource_type: str = ""
-    ) -> bytes:
-        """Compare ``{key: checksum or version}`` with the stored datums; those that differ are fetched later."""
-        ...
-
-    def datums(
-        self, keys: list[str] | None, headers: Mapping[str, str], remote_ip: str, resource_type: str = ""
-    ) -> tuple[Iterator[bytes], bool]:
-        """The datums of ``keys``, of all for None, as JSON in parts; and whether that is gzip, if the peer takes it."""
-        ...
-
-    def refresh(self, peer: str, keys: tuple[str, ...]) -> None:
-        """Fetch from ``peer`` the durable records that it has just written."""
-        ...
-
-
-class Forwarding(Protocol):
-    """Has calls of any thread executed by their owners; see ``app.writes.owner_forwarder``."""
-
-    @property
-    def stats(self) -> ForwardStats:
-        """The counters of all calls that were passed on, those of the loop too."""
-        ...
-
-    def attach(self, over: LoopForwarding[Reply]) -> None:
-        """Send over this loop's forwarder from now on."""
-        ...
-
-    def detach(self) -> None:
-        """Answer all threads that wait, and refuse further calls: the loop ends."""
-        ...
-
-    def forward(self, request: MemberRequest, to: Forward, run: Callable[[], Reply | Forward]) -> Reply:
-        """Return the owner's answer; ``run`` executes the call here, should this node be its owner by then. Blocks."""
-        ...
-
-
-class Pushing(Protocol):
-    """The UDP subscribers of this node, who receive a service when it changes. Each call returns at once."""
-
-    def subscribe(self, subscriber: Subscriber) -> None: ...
-
-    def subscribers(self, namespace: str) -> list[Subscriber]:
-        """The subscribers to services of a namespace."""
-        ...
-
-    def state(self, *, reset: bool) -> tuple[UdpPushStats, list[tuple[Subscriber, int, int]]]:
-        """The counters, and the unacknowledged pushes: subscriber, reference, sends. ``reset`` zeroes the counters."""
-        ...
-
-
-class LoopFrontend(Protocol):
-    """A frontend beside HTTP on the worker's loop: starts before HTTP, and stops after it. Called on the loop."""
-
-    async def start(self) -> None:
-        """Listen.
-
-        Raises:
-            SettingError: a port is not free, or a certificate cannot be read.
-        """
-        ...
-
-    def leave(self) -> None:
-        """Ask the clients to connect to another member, as this node stops."""
-        ...
-
-    async def stop(self) -> None:
-        """End all connections. May be called twice."""
-        ...
-
-
-class Loader(Protocol):
-    """Operators' view of the gRPC connections. Each call returns at once, except those that ask other members."""
-
-    def current(self) -> dict[str, Any]:
-        """The connections of this node, by id."""
-        ...
-
-    def reload_client(self, connection_id: str, redirect: tuple[str, int] | None) -> None:
-        """Ask one client to connect to ``redirect``, or to any other member."""
-        ...
-
-    def reload_to(self, count: int, redirect: tuple[str, int] | None) -> None:
-        """Ask the latest clients to connect elsewhere, so that ``count`` stay."""
-        ...
-
-    def cluster(self) -> dict[str, Any]:
-        """The connections and load of each member. Asks the others, and waits for seconds at most."""
-        ...
-
-    def smart_reload(self, factor: float) -> bool:
-        """Have overloaded members send clients to others; whether all of them agreed. Asks the others, and waits."""
-        ...
-
-
 class Services(Protocol):
     """The services that endpoints use. The node provides them, so that this package never imports the node."""
 
@@ -286,7 +127,7 @@ class Services(Protocol):
     def replication(self) -> Replication: ...
 
     @property
-    def forwarder(self) -> Forwarding: ...
+    def forwarder(self) -> Forwarding[Reply]: ...
 
     @property
     def dumps(self) -> Dumps: ...
@@ -308,7 +149,7 @@ class Services(Protocol):
     def loop_frontends(self) -> Sequence[LoopFrontend]: ...
 
     @property
-    def loader(self) -> Loader | None: ...
+    def loader(self) -> ConnectionLoader | None: ...
 
     def counters(self) -> Mapping[str, int | float]:
         """``cpu``, ``load``, ``mem`` and the engine's counters, for the metrics endpoint."""

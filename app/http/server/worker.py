@@ -15,9 +15,9 @@ from gunicorn.arbiter import Arbiter
 from gunicorn.workers.base import Worker
 
 from app.config.settings import SettingError
-from app.http.api.call import LoopFrontend
 from app.http.server.connection import HttpConnection
 from app.http.server.server import HttpServer, services_of
+from app.ports.http_ports import LoopFrontend
 
 log = logging.getLogger(__name__)
 

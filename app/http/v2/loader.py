@@ -1,9 +1,10 @@
 """Connections of SDKs by gRPC, and sending them to other members, as in Nacos 2.x."""
 
 from app.http.api.answers import json_reply, text_reply
-from app.http.api.call import Answer, Call, Loader, Services, route
+from app.http.api.call import Answer, Call, Services, route
 from app.http.input.schemas import ReloadClientSchema, ReloadCurrentSchema, SmartReloadSchema, load_parameters
 from app.naming.model.nacos_errors import NotFound
+from app.ports.http_ports import ConnectionLoader
 
 PATH = "/v2/core/loader"
 SUCCESS = "success"
@@ -50,7 +51,7 @@ def smart_reload(call: Call, services: Services) -> Answer:
     return text_reply(200, DONE if _loader_of(services).smart_reload(factor) else NOT_DONE)
 
 
-def _loader_of(services: Services) -> Loader:
+def _loader_of(services: Services) -> ConnectionLoader:
     if services.loader is None:
         raise NotFound("gRPC is switched off here: this node has no connections of SDKs")
     return services.loader

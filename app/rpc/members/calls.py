@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
-from app.rpc.server.ports import PeerCalls
+from app.ports.grpc_ports import PeerLinks
 from distro.errors import TransportError
 
 LOG = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ class MemberCalls:
     back those that were not begun in time.
     """
 
-    def __init__(self, links: PeerCalls | None) -> None:
+    def __init__(self, links: PeerLinks | None) -> None:
         """Without ``links`` there are no others."""
         self._links = links
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="rpc-members")

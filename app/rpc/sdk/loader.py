@@ -8,11 +8,11 @@ from typing import Any
 from app.config.addresses import split_address
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import INT_MAX
+from app.ports.grpc_ports import RpcServices
 from app.rpc.members.calls import MemberCalls
 from app.rpc.sdk.balance import MemberLoad, Move, count_to_keep, moves, parse_load, summary
 from app.rpc.server.connections import Connection, Connections
 from app.rpc.server.dispatcher import GrpcRequest, GrpcRoute
-from app.rpc.server.ports import RpcServices
 from app.rpc.wire.payload import SUCCESS, success
 from distro.types import MemberState
 

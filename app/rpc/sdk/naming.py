@@ -19,10 +19,10 @@ from app.naming.model.keys import (
 from app.naming.model.nacos_errors import InvalidParam, Unavailable
 from app.naming.model.value_limits import INT_MAX, PORT_MAX
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
+from app.ports.grpc_ports import RpcServices, ServiceKey
 from app.rpc.sdk.service_messages import InfoVariant, ServiceInfos
 from app.rpc.sdk.subscriptions import GrpcSubscriptions
 from app.rpc.server.dispatcher import GrpcRequest, GrpcRoute, Handler
-from app.rpc.server.ports import RpcServices, ServiceKey
 from app.rpc.wire.payload import success
 
 T = TypeVar("T")

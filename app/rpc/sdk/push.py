@@ -5,10 +5,10 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
+from app.naming.clients.client_model import ServiceKey
 from app.rpc.sdk.service_messages import InfoVariant, ServiceInfos, TooLarge
 from app.rpc.sdk.subscriptions import GrpcSubscriptions
 from app.rpc.server.connections import Connection, Connections
-from app.rpc.server.ports import ServiceKey
 
 LOG = logging.getLogger(__name__)
 WRITERS_PER_TURN = 8

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import orjson
 
+from app.naming.clients.client_model import ServiceKey
 from app.naming.model.keys import group_of, short_name_of
 from app.naming.model.model import Instance, ServiceView
 from app.naming.model.nacos_errors import NacosError
 from app.naming.service import NamingService
 from app.naming.wire.rendered import RenderedLists
 from app.naming.wire.service_json import instance_json, is_protected
-from app.rpc.server.ports import ServiceKey
 from app.rpc.wire import payload as wire
 
 SLICE_S = 0.002

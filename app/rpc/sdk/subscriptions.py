@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from app.naming.clients.client_model import ServiceKey
 from app.naming.push.schedule import PushSchedule
-from app.rpc.server.ports import ServiceKey
 
 SPACING_MS = 50
 """The least time between two pushes of one service: a burst of changes becomes a few messages."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from typing import Protocol
 
-from app.rpc.server.ports import ServiceKey
+from app.naming.clients.client_model import ServiceKey
 
 UNREGISTERED_MAX = 4_096
 """Transports that made a call without a setup, or before it; a new one displaces the oldest."""

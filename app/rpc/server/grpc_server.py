@@ -11,10 +11,10 @@ from grpc import aio
 
 from app.config.addresses import join_address
 from app.config.settings import RpcPort, SettingError
+from app.naming.clients.client_model import ServiceKey
 from app.process.open_files import CONNECTIONS_MAX
 from app.rpc.server.connections import Connection, Connections
 from app.rpc.server.dispatcher import Dispatcher
-from app.rpc.server.ports import ServiceKey
 
 LOG = logging.getLogger(__name__)
 CALLS_MAX = 4_096

@@ -293,15 +293,15 @@ def test_a_node_shows_what_its_clients_publish(tmp_path: Any) -> None:
     settings = read_settings({"rollcall.data.dir": str(tmp_path), "nacos.standalone": "true"}, {})
     node = Node(settings)
     told: list[object] = []
-    node._notify.subscribe(ClientChanged, told.append)
+    node.domain.notify.subscribe(ClientChanged, told.append)
     node.start()
     try:
-        node.clients.connect(ClientInfo(ID, "10.9.0.1", 1, "", ""))
-        node.clients.register(ID, ONE)
-        view = node.naming.service_view("public", SERVICE)
+        node.services.clients.connect(ClientInfo(ID, "10.9.0.1", 1, "", ""))
+        node.services.clients.register(ID, ONE)
+        view = node.services.naming.service_view("public", SERVICE)
         assert view is not None
         assert [one.ip for one in view.instances] == ["10.9.0.1"]
         assert told == [ClientChanged(ID)]
-        assert node.naming.counts(node.cluster.responsible).instances == 1
+        assert node.services.naming.counts(node.services.cluster.responsible).instances == 1
     finally:
         assert node.stop()

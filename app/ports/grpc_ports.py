@@ -1,4 +1,4 @@
-"""The services that the gRPC frontend uses. It uses nothing else of the node, and so could be its own process."""
+"""What the gRPC frontend asks of the node. It uses nothing else, and so could be a process of its own."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -9,9 +9,8 @@ from app.naming.clients.client_model import ServiceKey as ServiceKey
 from app.naming.records.durable_service import DurableService
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.naming.service import NamingService
+from app.ports.member_ports import MemberDirectory
 from app.replication.client_receiver import ClientReceiver
-from app.rpc.links.links import GrpcLinks
-from distro.types import Member, MemberState
 
 
 class NativeClients(Protocol):
@@ -38,24 +37,20 @@ class NativeClients(Protocol):
     def unsubscribe(self, client_id: str, namespace: str, service: str) -> None: ...
 
 
-class MemberDirectory(Protocol):
-    """The member list, as the gRPC frontend uses it."""
+class PeerDirectory(MemberDirectory, Protocol):
+    """The member list, with what peers tell over gRPC."""
 
-    self_address: str
-
-    def members(self) -> list[Member]:
-        """All members with this node among them, by address."""
+    def sender_of(self, named: str | None, remote_ip: str) -> str | None:
+        """The listed peer of our kind that a call names, if it comes from that peer's address; else None."""
         ...
 
-    def state(self) -> MemberState: ...
+    def receive_rpc_report(self, node: Mapping[str, Any], remote_ip: str) -> tuple[str, dict[str, Any]] | None:
+        """Take real Nacos's report: its address (empty if unlisted) and this member's own node; None if malformed."""
+        ...
 
-    def is_listed(self, remote_ip: str) -> bool: ...
-
-    def sender_of(self, named: str | None, remote_ip: str) -> str | None: ...
-
-    def receive_rpc_report(self, node: Mapping[str, Any], remote_ip: str) -> tuple[str, dict[str, Any]] | None: ...
-
-    def nacos_at(self, remote_ip: str) -> str: ...
+    def nacos_at(self, remote_ip: str) -> str:
+        """The address of the listed real Nacos at ``remote_ip``; empty for none."""
+        ...
 
 
 class PersistentWrites(Protocol):
@@ -69,7 +64,7 @@ class PersistentWrites(Protocol):
     def deregister(self, command: DeregisterInstance) -> None: ...
 
 
-class PeerCalls(Protocol):
+class PeerLinks(Protocol):
     """Calls of other members over their cluster port. Thread-safe, and blocks: not for the event loop."""
 
     def call(self, peer: str, type_name: str, fields: Mapping[str, Any], timeout_ms: int) -> dict[str, Any]:
@@ -78,6 +73,14 @@ class PeerCalls(Protocol):
         Raises:
             TransportError: the peer was not reached, did not answer in time, or refused.
         """
+        ...
+
+    async def start(self) -> None:
+        """Connect to the members from now on. On the loop."""
+        ...
+
+    async def stop(self) -> None:
+        """Close all connections. On the loop; may be called twice."""
         ...
 
 
@@ -97,13 +100,13 @@ class RpcServices(Protocol):
     def clients(self) -> NativeClients: ...
 
     @property
-    def cluster(self) -> MemberDirectory: ...
+    def cluster(self) -> PeerDirectory: ...
 
     @property
     def client_receiver(self) -> ClientReceiver: ...
 
     @property
-    def links(self) -> GrpcLinks | None:
+    def links(self) -> PeerLinks | None:
         """The connections to other members; None without any."""
         ...
 
