@@ -198,23 +198,32 @@ class ForwardedCall:
             self._is_held = False
             forwarder._held -= 1
         call, cluster = self._call, forwarder._cluster
-        member = self._member = call.find_owner() if isinstance(call, WaitingCall) else cluster.map_srv(self._tag)
-        if member == cluster.self_address:
-            answer = self._run()
-            if isinstance(answer, Forward):
-                self.hold()
-            else:
-                self._done(answer)
-            return
-        own_kind = False
         if isinstance(call, WaitingCall):
-            request = call.request_to(member)
-        elif own_kind := forwarder.is_own_kind(member):
-            request = forwarder.bytes_for_own(member, call)
-        else:
-            request = forwarder.bytes_for_java(member, call)
-        if not forwarder.ask(member, request, self._deadline_s, self._on_result, own_kind=own_kind):
+            self._go_in_turn(call)
+            return
+        member = self._member = cluster.map_srv(self._tag)
+        if member == cluster.self_address:
+            self._run_here()
+            return
+        own_kind = forwarder.is_own_kind(member)
+        make = forwarder.bytes_for_own if own_kind else forwarder.bytes_for_java
+        if not forwarder.ask(member, make(member, call), self._deadline_s, self._on_result, own_kind=own_kind):
             forwarder._busy(self._done)
+
+    def _go_in_turn(self, waiting: WaitingCall[Reply]) -> None:
+        forwarder = self._forwarder
+        member = self._member = waiting.find_owner()
+        if member == forwarder._cluster.self_address:
+            self._run_here()
+        elif not forwarder.ask(member, waiting.request_to(member), self._deadline_s, self._on_result, own_kind=False):
+            forwarder._busy(self._done)
+
+    def _run_here(self) -> None:
+        answer = self._run()
+        if isinstance(answer, Forward):
+            self.hold()
+        else:
+            self._done(answer)
 
     def _on_result(self, result: LinkResult) -> None:
         match result:
