@@ -53,9 +53,7 @@ class ConnectionCheck:
         self._due_ms = min(self._round_ms, self._answers_ms) if self._asked else self._round_ms
         return findings, self._due_ms
 
-    def _check_all(
-        self, now_ms: int, connections: Collection[Connection], rule: LimitRule, findings: Findings
-    ) -> None:
+    def _check_all(self, now_ms: int, connections: Collection[Connection], rule: LimitRule, findings: Findings) -> None:
         sent_away = [one for one in connections if one.must_go]
         surplus = [*sent_away, *rule.surplus([one for one in connections if not one.must_go])]
         stays = set(connections).difference(surplus)
