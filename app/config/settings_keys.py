@@ -97,7 +97,7 @@ CONTEXT = Key(
     ("server.servlet.contextPath", "server.servlet.context-path"),
     CONTEXT_PATH,
     "/nacos",
-    "What the path of every request begins with.",
+    "The prefix of every request's path.",
 )
 STANDALONE = Key(
     ("nacos.standalone",),
@@ -130,7 +130,7 @@ CONF_DIR = Key(
     "",
     "The folder of application.properties and cluster.conf. Without this setting: conf in nacos.home, else ./conf.",
 )
-DATA_DIR = Key(("rollcall.data.dir",), FOLDER, "./data", "The folder for what this node keeps; for one node only.")
+DATA_DIR = Key(("rollcall.data.dir",), FOLDER, "./data", "The folder for this node's data; for one node only.")
 LOG_LEVEL = Key(
     ("rollcall.log.level",), one_of("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "The least level that is logged."
 )
@@ -156,7 +156,7 @@ CLIENT_EXPIRY = Key(
     ("nacos.naming.client.expired.time",),
     whole(10_000, 86_400_000),
     "180000",
-    "What a client publishes that is connected to another member goes when that has not confirmed it for so long.",
+    "Publications of another member's client are removed when that member has not confirmed them for so long.",
 )
 ANNOUNCE = Key(
     ("rollcall.announce",), FLAG, "true", "Print warnings about settings, and a line when the node is ready."
@@ -244,7 +244,7 @@ _DISTRO: dict[str, tuple[tuple[str, ...], Kind[int], str]] = {
     "sync_spacing_ms": (
         ("rollcall.distro.syncSpacingMs",),
         _MS,
-        "The least time from one send to a member to the next; what changes meanwhile goes with that.",
+        "The least time from one send to a member to the next; changes in between go with the next one.",
     ),
     "sync_timeout_ms": ((f"{_DATA}.sync.timeoutMs",), _TIMEOUT_MS, "How long one send to a member may take."),
     "retry_delay_ms": (
@@ -261,7 +261,7 @@ _DISTRO: dict[str, tuple[tuple[str, ...], Kind[int], str]] = {
     "verify_interval_ms": (
         (f"{_DATA}.verify.intervalMs", f"{_DATA}.verify_interval_ms"),
         _INTERVAL_MS,
-        "How often members compare what they hold.",
+        "How often members compare their data.",
     ),
     "verify_timeout_ms": ((f"{_DATA}.verify.timeoutMs",), _TIMEOUT_MS, "How long one comparison may take."),
     "load_timeout_ms": ((f"{_DATA}.load.timeoutMs",), _TIMEOUT_MS, "How long one member may take to give its data."),

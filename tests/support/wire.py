@@ -1,4 +1,4 @@
-"""A client's connection without a network: the time is the test's, and the client reads when it is told to."""
+"""A client's connection without a network: the test sets the time, and says when the client reads."""
 
 import asyncio
 from collections import deque

@@ -57,7 +57,7 @@ class HeaderBlock:
     def named(self) -> Mapping[str, str]:
         """The values by name in lower case; those of a name that comes twice are joined by a comma.
 
-        A name with an underscore is left out, as in gunicorn: WSGI could not tell it from one with a hyphen.
+        A name with an underscore is left out, as in gunicorn: in WSGI it would equal the name with a hyphen.
         """
         if self._named is None:
             named: dict[str, str] = {}

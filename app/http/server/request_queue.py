@@ -113,7 +113,7 @@ class RequestQueue:
             self.rest()
 
     def drop(self, data: bytes) -> None:
-        """Take bytes behind the last request, which are for nobody."""
+        """Drop bytes that come behind the last request."""
         if len(data) >= BULK_BYTES:
             self.rest()
 
@@ -195,7 +195,7 @@ class RequestQueue:
             self.go_on(rested=True)
 
     def pause_reading(self) -> None:
-        """Leave with the system what the client sends, until there is room again."""
+        """Leave further bytes of the client in the system's buffers, until there is room again."""
         if self._reading and not self._transport.is_closing():
             self._reading = False
             self._transport.pause_reading()
@@ -207,7 +207,7 @@ class RequestQueue:
     # --- the end ---------------------------------------------------------------------------------------
 
     def linger(self) -> None:
-        """Read and drop what the client still sends, until the connection is closed."""
+        """Read and drop further bytes of the client, until the connection is closed."""
         self._lingers = True
         if not self._reading and not self._resting:
             self._resume_reading()

@@ -152,7 +152,7 @@ class RequestReader:
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             failure = error
         if failure is not None:
-            # Not above: what failed there would become the reason of what fails here.
+            # Not in the except block: an error raised here would have the parser's as its context.
             refusal = self._on_parser_error(failure, data)
             if refusal is not None:
                 return refusal

@@ -1,4 +1,4 @@
-"""Events reach who subscribed to their type, whatever another subscriber does."""
+"""Events reach all subscribers to their type, also when another subscriber fails."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Beats at a member that is not the owner: answered from its copy, passed on, or told to the owner in batches."""
+"""Beats at a member that is not the owner: answered from its copy, forwarded, or sent to the owner in batches."""
 
 import json
 import random
@@ -76,7 +76,7 @@ class Owner:
 
 
 def entry_with_copy(owner: Owner | None = None, *, own_kind: bool = True) -> FakeNode:
-    """A member that is not responsible, and holds a copy of what the owner has."""
+    """A member that is not responsible, with a copy of the owner's instances."""
     capabilities = frozenset({CAPABILITY_WRITES} if own_kind else ())
     cluster = StubCluster(SELF, standalone=False, owner=PEER, others=[Member(PEER, MemberState.UP, capabilities)])
     node = FakeNode(cluster=cluster)
@@ -287,7 +287,7 @@ def threads_take_turns() -> Iterator[None]:
 
 @pytest.mark.usefixtures("threads_take_turns")
 def test_threads_and_the_loop_do_not_hurt_each_other() -> None:
-    """A pool's threads note beats while batches are taken: nothing fails, and what is noted last is told."""
+    """A pool's threads collect beats while batches are taken: nothing fails, and the last beats are in a batch."""
     collector, failures = BeatCollector(), list[BaseException]()
     goes_on = threading.Event()
 
@@ -302,12 +302,12 @@ def test_threads_and_the_loop_do_not_hurt_each_other() -> None:
     threads = [threading.Thread(target=note, args=(number,)) for number in range(3)]
     for thread in threads:
         thread.start()
-    told, takes = set[str](), count()
+    taken, takes = set[str](), count()
     try:
-        while (len(told) < 3 * 4_500 or next(takes) < 3_000) and not failures:
+        while (len(taken) < 3 * 4_500 or next(takes) < 3_000) and not failures:
             for owner, batch in collector.take(2):
-                told.update(key for _, key in batch)
-                if len(told) % 2:
+                taken.update(key for _, key in batch)
+                if len(taken) % 2:
                     collector.put_back(owner, batch)
     finally:
         goes_on.set()
@@ -488,7 +488,7 @@ class Sender:
         return answer(json.dumps(self.owner.take(asked.body)).encode())
 
     async def send(self) -> None:
-        """Let the next batch go, and what comes of it be known."""
+        """Have the next batch sent, and its result reported."""
         count = len(self.server.received)
         self.loop.skip(SEND_S)
         await self.server.wait_for(count + 1)

@@ -1,4 +1,4 @@
-"""The rows of a node's own dump: one moment a service, and nothing that clients are only shown."""
+"""The rows of a node's own dump: one snapshot of each service, and stored values, not those shown to clients."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

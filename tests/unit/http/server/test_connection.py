@@ -454,7 +454,7 @@ def test_an_answer_after_the_client_went(wire: Wire) -> None:
 
 
 def test_a_connection_that_ended_leaves_memory_at_once() -> None:
-    """What lived for long is not searched for circles."""
+    """Old objects are hardly ever searched for cycles."""
 
     class Seen(HttpConnection):
         """One without slots can be referred to weakly."""

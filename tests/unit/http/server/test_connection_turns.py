@@ -1,4 +1,4 @@
-"""A connection whose client sends as fast as it can: others have their turn, and what waits takes little memory."""
+"""A connection whose client sends as fast as it can: others have their turn, and waiting bytes take little memory."""
 
 import tracemalloc
 from itertools import pairwise
