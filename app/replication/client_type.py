@@ -36,7 +36,7 @@ def member_of(version: Version) -> str:
 
 
 class ClientStore:
-    """DistroStore of clients. A client that never published anything is nobody else's business."""
+    """DistroStore of clients. A client that never published anything has no datum."""
 
     def __init__(self, clients: Clients, self_address: str, has_left: Callable[[str], bool]) -> None:
         """``has_left``: whether a writer, one member's run, is known to be over."""
@@ -67,9 +67,9 @@ class ClientStore:
         return datums
 
     def is_covered(self, datum: Datum) -> bool:
-        """Whether a higher version of another run may take the place of the held one (R3): from the same member it may.
+        """Whether a datum of another run may replace the stored one (R3): only a datum of the same member may.
 
-        Nobody else has a say in a client's state, and nobody brings one back that is gone.
+        No other member changes a client, and no datum brings a removed client back.
         """
         client_id, version = client_id_of(datum.key), self.version(datum.key)
         if client_id is None or version is None:
@@ -97,7 +97,7 @@ class ClientStore:
             raise CodecError(error.text) from error
 
     def merge(self, datum: Datum, now_ms: int) -> Merged:
-        """Of a client of this member a peer holds another state (R4): this one's stands, and is newest."""
+        """Put a removal above the state that a peer still has of a client not connected here any more (R4)."""
         client_id, snapshot = _parts(datum)
         if snapshot.state is not None and self._clients.add_tombstone(client_id, datum.version):
             return Merged.MADE
@@ -113,7 +113,7 @@ class ClientStore:
             self._clients.forget(client_id, absent=absent)
 
     def on_verified(self, keys: Collection[str], now_ms: int) -> None:
-        """The owner of these keys says that they are as they are held here."""
+        """Restart the expiry of copies that their owner confirmed in a verify round."""
         names = (client_id_of(key) for key in keys)
         self._clients.confirm((name for name in names if name is not None), now_ms)
 
@@ -123,7 +123,7 @@ def _parts(datum: Datum) -> tuple[str, ClientSnapshot]:
     if client_id is None:
         raise CodecError(f"not the key of a client: {datum.key[:200]!r}")
     snapshot: ClientSnapshot = datum.value
-    # What real Nacos tells has no version of its own: it got one on its way here.
+    # Real Nacos sends no version: the datum got one when it was received.
     return client_id, snapshot if snapshot.version == datum.version else replace(snapshot, version=datum.version)
 
 
@@ -131,7 +131,7 @@ class ClientCodec:
     """DatumCodec of clients.
 
     Shape: ``{"key", "version", "client": the sync data of Nacos 2.x, "own": {"at", "seen", "info": [ip, port, app,
-    agent]}}``; of a client that is gone only key and version.
+    agent]}}``; of a removed client only key and version.
     """
 
     def encode(self, datum: Datum, now_ms: int, versioned: bool) -> bytes:
@@ -161,7 +161,7 @@ class ClientCodec:
         return Datum(key, version, ClientSnapshot(version, _info(client_id, own), state))
 
     def checksum(self, datum: Datum) -> str:
-        """The revision, which real Nacos compares; empty for a client that is gone, of which it is told once."""
+        """The client's revision as text, which real Nacos compares; empty for a removed client, which is sent once."""
         state = datum.value.state
         return str(state.revision) if state is not None else ""
 
@@ -175,7 +175,7 @@ def _info(client_id: str, own: Any) -> ClientInfo:
 
 
 class ClientExpiry:
-    """Drops copies that nobody confirms, and those of members that left. One thread calls ``tick``."""
+    """Drops copies of clients that their member no longer confirms, or whose member left. One thread calls ``tick``."""
 
     def __init__(self, clients: Clients, has_left: Callable[[str], bool], pause_ms: int) -> None:
         self._clients = clients
@@ -184,7 +184,7 @@ class ClientExpiry:
         self._expected_ms: int | None = None
 
     def tick(self, now_ms: int) -> int:
-        """Look once; return when to come again. After a late call every copy gets the delay (R9)."""
+        """Drop expired copies; return when to call again. A late call moves every copy's expiry by its delay (R9)."""
         late_ms = now_ms - self._expected_ms if self._expected_ms is not None else 0
         self._clients.expire(now_ms, self._has_left, late_ms if late_ms > self._pause_ms else 0)
         self._expected_ms = now_ms + EXPIRY_TICK_MS

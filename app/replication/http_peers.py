@@ -35,7 +35,7 @@ REFRESH_TIMEOUT_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class NodeReplication:
-    """What the door's distro endpoints call. Thread-safe."""
+    """What the HTTP endpoints under ``/distro`` call. Thread-safe."""
 
     receiver: DistroReceiver
     components: Components
@@ -44,10 +44,10 @@ class NodeReplication:
     body_bytes_max: int
 
     def receive(self, body: bytes, headers: Mapping[str, str], remote_ip: str) -> bytes:
-        """Take ``{key: datum}``; answer ``ok``, or to a peer of our kind what was refused and what failed.
+        """Take the datums of ``{key: datum}``; return ``ok``, to a member of our own kind the refused and failed keys.
 
         Raises:
-            CodecError: the body, or to other callers any of its keys, cannot be read; good keys were taken.
+            CodecError: the body cannot be read or, for other callers, one of its keys; the good keys were taken.
             NotInitialized: this member has not loaded yet (R7).
         """
         sender = self.membership.sender_of(headers.get(MEMBER_HEADER.lower()), remote_ip)
@@ -88,7 +88,7 @@ class NodeReplication:
         return Received(refused, failed)
 
     def _java_sender(self, datum: Datum, remote_ip: str) -> str:
-        """Real Nacos does not say who sends (R8): it is the key's owner if that one is at the caller's address."""
+        """The sender of a datum from real Nacos (R8), which names none: the key's owner if at the caller's address."""
         peers = self.membership.java_peers_at(remote_ip)
         parsed = parse_datum_key(datum.key)
         owner = self.membership.map_srv(parsed[1]) if parsed else ""
@@ -97,7 +97,7 @@ class NodeReplication:
     def verify(
         self, body: bytes, source: str, headers: Mapping[str, str], remote_ip: str, resource_type: str = ""
     ) -> bytes:
-        """Compare what the source says of its keys with what is held; answer what is newer here.
+        """Compare the versions or checksums of the source's keys with the stored ones; return the keys newer here.
 
         Raises:
             CodecError: the body cannot be read, or its type is unknown.
@@ -113,13 +113,13 @@ class NodeReplication:
             checksums = {key: text for key, text in json_object(plain).items() if isinstance(text, str)}
             self.receiver.verify_checksums(INSTANCE_LIST, source, checksums, now_ms)
         else:
-            json_object(plain)  # from nobody that we know: readable, and of no effect, as with real Nacos
+            json_object(plain)  # the source is no member at this address: the body has no effect, as with real Nacos
         return b"ok"
 
     def datums(
         self, keys: list[str] | None, headers: Mapping[str, str], remote_ip: str, resource_type: str = ""
     ) -> tuple[Iterator[bytes], bool]:
-        """The JSON of those keys, of all of a type for None, in parts; and whether it is gzip.
+        """The JSON of these keys' datums, for None of all datums of a type, in parts; and whether the parts are gzip.
 
         Raises:
             CodecError: the type is unknown.

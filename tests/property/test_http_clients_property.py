@@ -36,7 +36,7 @@ def index_of(registry: Registry, member: str, tell: Callable[[str], None]) -> Ht
         is_loading=lambda: False,
         mapper=lambda: mapper,
         on_change=tell,
-        on_held=lambda _client_id: None,
+        on_new=lambda _client_id: None,
     )
 
 

@@ -1,4 +1,4 @@
-"""A client's publications as members tell them to each other: the JSON of Nacos 2.x, and what of ours goes beside it.
+"""The JSON in which members send each other a client's publications: that of Nacos 2.x, and our own fields beside it.
 
 Shape: ``{"clientId", "attributes": {"clientAttributes": {"revision": int}}, "namespaces": [..], "groupNames": [..],
 "serviceNames": [..], "instancePublishInfos": [..], "batchInstanceData": {}}``, the lists parallel. Services that were
@@ -62,7 +62,7 @@ def encode_client(state: ClientState) -> bytes:
 
 
 def own_fields(state: ClientState) -> dict[str, Any]:
-    """What our own kind is told of the same services, in the same order, single ones first.
+    """Our own fields of the same services, in the same order, single instances before batches.
 
     Shape: ``{"at": [wall ms ...], "seen": [version text, or "" ...]}``.
     """
@@ -122,7 +122,7 @@ def encode_snapshot(states: Iterable[ClientState]) -> bytes:
 
 
 def encode_verify(client_id: str, revision: int) -> bytes:
-    """What a verify round says of one client. Shape: ``{"clientId", "revision"}``."""
+    """The content of a verify call about one client. Shape: ``{"clientId", "revision"}``."""
     return orjson.dumps({"clientId": client_id, "revision": revision})
 
 
@@ -130,7 +130,7 @@ def encode_verify(client_id: str, revision: int) -> bytes:
 
 
 def decode_client(fields: object, own: object = None, seen_ms: int = 0, bounds: ClientBounds = BOUNDS) -> ClientState:
-    """The state in a client's sync data; ``own`` is what ``own_fields`` says of it.
+    """The state in a client's sync data; ``own`` are the sender's ``own_fields``.
 
     ``seen_ms``: wall clock, for publications of a peer that does not date them.
 
@@ -139,7 +139,7 @@ def decode_client(fields: object, own: object = None, seen_ms: int = 0, bounds: 
     """
     body = member_object(fields, "the client's data")
     client_id = check_client_id(body.value("clientId"))
-    times = None if own is None else member_object(own, "what is told of the client's services")
+    times = None if own is None else member_object(own, "the own part of the client's data")
     single = _services(body, bounds)
     has_batches = body.value("batchInstanceData") not in (None, {})
     batch_body = body.inner("batchInstanceData") if has_batches else None
@@ -198,7 +198,7 @@ def decode_snapshot(
 
 
 def decode_verify(body: bytes) -> tuple[str, int]:
-    """The id and the revision that a verify round tells; 0 from peers that keep no revision.
+    """The client id and the revision of a verify call; revision 0 from members that keep none.
 
     Raises:
         CodecError: names the field.

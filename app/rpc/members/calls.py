@@ -1,4 +1,4 @@
-"""Asking several other members at once."""
+"""Calls to several other members at once."""
 
 import logging
 from collections.abc import Mapping
@@ -21,8 +21,8 @@ Json = Mapping[str, Any]
 class MemberCalls:
     """A pool for calls to other members. ``ask`` blocks: not for the event loop.
 
-    What waits for the pool is bounded by who asks: each caller waits for its own calls, one for each member, and takes
-    back those that were not begun in time.
+    Its queue is bounded by its callers: each waits for its own calls, one a member, and cancels those that have not
+    begun in time.
     """
 
     def __init__(self, links: PeerLinks | None) -> None:
@@ -31,7 +31,7 @@ class MemberCalls:
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="rpc-members")
 
     def stop(self) -> None:
-        """Begin nothing more. What runs is waited for when the process ends."""
+        """Start no more calls. Running ones are waited for when the process ends."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def ask(self, type_name: str, requests: Mapping[str, Json]) -> dict[str, dict[str, Any]]:

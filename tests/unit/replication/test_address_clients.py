@@ -63,7 +63,7 @@ class Bed:
             is_loading=lambda: self.is_loading,
             mapper=lambda: DistroMapper.over(SELF, self.servers),
             on_change=self.told.append,
-            on_held=lambda client_id: self.clients.forget(client_id, absent=True),
+            on_new=lambda client_id: self.clients.forget(client_id, absent=True),
         )
         self.node = ClientReceiver(
             self._receiver(), self.clients, self.index, self, lambda _member: frozenset(), 1_000_000
