@@ -13,8 +13,6 @@ from tests.support.sdk_client import SdkClient, run_client
 
 SETTINGS = FAST | {"rollcall.announce": "false", "nacos.naming.client.expired.time": "10000"}
 ID = "1700000000000_10.1.2.3_51234"
-VERIFY_S = 1.0
-SOON_S = 3.0
 
 
 class Pair:
@@ -54,7 +52,7 @@ def run_peer(pair: Pair, main: Callable[[NacosPeer, SdkClient], Awaitable[None]]
         async with pair.peer() as peer, peer.client() as link:
             await peer.introduce(link)
             await peer.wait(lambda: peer.reports)
-            await asyncio.to_thread(eventually, lambda: is_up(pair, peer), SOON_S)
+            await asyncio.to_thread(eventually, lambda: is_up(pair, peer))
             await main(peer, link)
 
     run_client(whole)
@@ -66,7 +64,7 @@ def is_up(pair: Pair, peer: NacosPeer) -> bool:
 
 
 async def soon(check: Callable[[], Any]) -> None:
-    await asyncio.to_thread(eventually, check, SOON_S)
+    await asyncio.to_thread(eventually, check)
 
 
 def test_it_is_told_what_is_connected_here_and_that_it_is_gone(pair: Pair) -> None:

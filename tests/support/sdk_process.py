@@ -15,7 +15,7 @@ from tests.support.processes import clean_environ
 from tests.support.sdk_client import SdkClient
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-LIFE_S = 120.0
+LIFE_S = 600.0
 """It ends by itself after this, should a test be ended that would have ended it."""
 
 
