@@ -60,7 +60,7 @@ def test_a_client_is_listed_and_pushed_and_goes_when_its_member_knows_nothing_of
         assert target.client.hosts(service).keys() == {"10.9.0.1:8080"}
         assert "10.9.0.1" in json.dumps(listener.receive())
     assert other.client.hosts(service) == {}, "what came from a peer is not sent on"
-    # It is of a run of the owner that is over: asked in the next verify round, the owner buries it.
+    # It is of a run of the owner that is over: in the next verify round its owner answers with a tombstone.
     eventually(lambda: target.client.hosts(service) == {})
     late = tell(owner, target, client_datum(owner, service, "10.9.0.1"))
     assert list(late.json()["refused"]) == [PREFIX + ID]

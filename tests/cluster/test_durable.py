@@ -384,7 +384,7 @@ class TestWarmStart:
                 assert set(member.client.hosts(service)) == expected, "from its first answer on"
 
     def test_a_lone_node_forgets_who_does_not_come_back(self, make_cluster: StartCluster) -> None:
-        """What it remembers gets one time-out; nobody else takes it over to judge it."""
+        """What it remembers gets one time-out; no other member takes it over and checks it."""
         [node] = make_cluster(1, {"nacos.standalone": "true"})
         node.restart()
         short = json.dumps({"preserved.heart.beat.timeout": "1500", "preserved.ip.delete.timeout": "2500"})

@@ -106,7 +106,7 @@ class TestKilled:
             watch.assert_no_gap()
 
     def test_what_it_took_before_is_removed_where_nobody_beats(self, make_cluster: StartCluster) -> None:
-        """Its services have a new owner, who judges what it never heard a beat of."""
+        """Its services have a new owner, which expires what it never received a beat of."""
         cluster = make_cluster(3, FAST)
         cluster.start()
         victim, *survivors = cluster.members
@@ -138,7 +138,7 @@ class TestKilled:
 
 class TestPaused:
     def test_longer_than_silence_is_forgiven(self, make_cluster: StartCluster) -> None:
-        """R9: on waking it has heard no beat for longer than any instance may be silent, and still judges nobody."""
+        """R9: on waking it has received no beat for longer than any instance may be silent, and still expires none."""
         cluster = make_cluster(3, FAST)
         cluster.start()
         victim, *survivors = cluster.members

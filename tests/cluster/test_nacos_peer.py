@@ -90,7 +90,7 @@ def test_it_is_told_what_is_connected_here_and_that_it_is_gone(pair: Pair) -> No
 
 
 def test_what_fails_a_verify_is_sent_at_once(pair: Pair) -> None:
-    """Unknown there, or held there as it was before: both are one answer on the wire."""
+    """Unknown there, or stored there as it was before: both are one answer on the wire."""
 
     async def main(peer: NacosPeer, _link: SdkClient) -> None:
         async with pair.sdk() as sdk:
@@ -279,7 +279,7 @@ def test_a_snapshot_is_asked_for_at_the_start(tmp_path: Path) -> None:
         async with pair.peer() as peer:
             peer.snapshot = [
                 sync_data(client_id, 1, {service: publish_info("10.9.5.1")})
-                for client_id, service in ((ID, "lives"), (other, "ghost"))
+                for client_id, service in ((ID, "lives"), (other, "unconfirmed"))
             ]
             await asyncio.to_thread(pair.ours.start)
             await asyncio.to_thread(pair.ours.wait_ready)
@@ -287,7 +287,7 @@ def test_a_snapshot_is_asked_for_at_the_start(tmp_path: Path) -> None:
             assert pair.shows("lives", "10.9.5.1:80")
             async with peer.client() as link:
                 await peer.introduce(link)
-                while not pair.shows("ghost"):
+                while not pair.shows("unconfirmed"):
                     await distro(link, "VERIFY", ID, {"clientId": ID, "revision": 1})
                     await asyncio.sleep(0.1)
             assert pair.shows("lives", "10.9.5.1:80")

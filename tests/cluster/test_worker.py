@@ -14,7 +14,7 @@ from tests.support.wire import request
 
 LIST = request("/nacos/v1/ns/instance/list?serviceName=a")
 DUMP = request("/nacos/v1/ns/operator/dump")
-HELD = 3_000
+STORED = 3_000
 """Instances whose dump is more than what the system takes for a client that does not read."""
 DUMPED_BYTES_MIN = 4_000_000
 BEAT_TIMEOUT_MS = 6_000
@@ -33,9 +33,9 @@ def fill(node: Member) -> None:
     """Register instances with a lot to tell, all over one connection."""
     metadata = quote('{"preserved.heart.beat.timeout":"999999999","k":"%s"}' % ("v" * 1_500))
     with RawConnection(node.address) as connection:
-        for begin in range(0, HELD, 50):
+        for begin in range(0, STORED, 50):
             for number in range(begin, begin + 50):
-                target = f"/nacos/v1/ns/instance?serviceName=held&ip=10.0.{number // 250}.{number % 250}&port=80"
+                target = f"/nacos/v1/ns/instance?serviceName=stored&ip=10.0.{number // 250}.{number % 250}&port=80"
                 connection.send(request(f"{target}&metadata={metadata}", "POST"))
             for _ in range(50):
                 assert connection.read().status == 200
@@ -66,7 +66,7 @@ class TestEnd:
             assert not is_gone(worker), "it waits for who reads"
             dump = reading.read()
             assert len(dump.body) > DUMPED_BYTES_MIN
-            assert dump.body.splitlines()[-1] == b'{"kind":"end","services":1,"instances":%d}' % HELD
+            assert dump.body.splitlines()[-1] == b'{"kind":"end","services":1,"instances":%d}' % STORED
         assert node.wait_exit() == 0
 
     def test_what_is_under_way_is_answered(self, node: Member) -> None:

@@ -95,7 +95,7 @@ def test_http_instances_of_real_members_show_on_ours(mixed_2: MixedCluster) -> N
 
 
 def test_http_instances_of_ours_show_on_real_members_and_stay_while_they_beat(mixed_2: MixedCluster) -> None:
-    """Real members judge by beats: ours vouches for its own, also for those that the real ones' hash gives to them."""
+    """Real members expire by beats: ours vouches for its own, also for those that the real ones' hash gives to them."""
     service = "http-ours"
     here = {f"10.0.4.{number}:80" for number in range(1, 9)}
     values = {one: {"serviceName": service, "ip": one.partition(":")[0], "port": 80} for one in here}

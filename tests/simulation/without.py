@@ -14,8 +14,8 @@ NEVER_MS = 1 << 60
 
 
 class NoVerifyProtocol(DistroProtocol):
-    def _next_verify(self, peer: str, lane: Any, now_ms: int) -> Verify | None:
-        lane.verify_due_ms = now_ms + NEVER_MS
+    def _next_verify(self, peer: str, queue: Any, now_ms: int) -> Verify | None:
+        queue.verify_due_ms = now_ms + NEVER_MS
         return None
 
 
@@ -26,7 +26,7 @@ class NoVerify(SimMember):
 
 
 class NoRetryProtocol(NoVerifyProtocol):
-    def _retry(self, lane: Any, keys: list[DistroKey], now_ms: int) -> None:
+    def _retry(self, queue: Any, keys: list[DistroKey], now_ms: int) -> None:
         pass
 
 
@@ -135,7 +135,7 @@ class StrictRegistry(WatchedRegistry):
 
 
 class NoGrace(SimMember):
-    """A member that takes a service over judges at once, by what its copy says of the last beats."""
+    """A member that takes a service over checks health at once, by the beat times of its copy."""
 
     registry_class = StrictRegistry
 

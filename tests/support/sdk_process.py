@@ -1,4 +1,4 @@
-"""A client of the gRPC door in a process of its own, which can be killed, or stopped as it is.
+"""A client of the gRPC frontend in a process of its own, which can be killed, or stopped as it is.
 
 As a program it registers one instance, says its connection's id, and then does nothing: ``PORT SERVICE IP``.
 """
