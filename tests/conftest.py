@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import PurePosixPath
+from types import FrameType
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,14 +18,26 @@ from tests.support.spark import spark as spark
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
-THREAD_END_S = 2.0
+THREAD_END_S = 60.0
 """For threads that were told to end as the test's last act and are on their way."""
+COUNTS_FILE = "ROLLCALL_TEST_COUNTS"
+"""The variable that names the file to which a run appends its counts: passed, failed, skipped and run again."""
 
 
 def pytest_configure() -> None:
-    """A run that is told to end stops what it started, as at Ctrl-C."""
+    """End a run at SIGTERM as at Ctrl-C, and start its processes with SIGINT heeded.
+
+    A shell starts background processes with SIGINT ignored, which their children would inherit.
+    """
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        signal.signal(signal.SIGINT, _interrupt)
+        signal.signal(signal.SIGTERM, _interrupt)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Interrupt the run; a SIGTERM after it must not cut short the end of its processes."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.default_int_handler(number, frame)
 
 
 @pytest.hookimpl(trylast=True)
@@ -49,21 +62,35 @@ def no_thread_outlives_its_test() -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print how many tests ran and passed of each kind, which is the folder they lie in."""
-    passed, ran, skipped = Counter[str](), Counter[str](), Counter[str]()
-    for outcome, reports in terminalreporter.stats.items():
-        for report in reports:
-            if not isinstance(report, pytest.TestReport) or outcome not in ("passed", "failed", "error", "skipped"):
-                continue
-            path = PurePosixPath(report.nodeid.partition("::")[0])
-            kind = path.parts[1] if len(path.parts) > 2 else path.stem
-            passed[kind] += outcome == "passed"
-            # A test that fails and whose teardown fails too is counted twice; then the run is not to be counted on.
-            ran[kind] += outcome != "skipped"
-            skipped[kind] += outcome == "skipped"
-    if not ran and not skipped:
-        return
-    terminalreporter.section("tests by kind")
-    for kind in sorted(ran.keys() | skipped.keys()):
-        note = f", {skipped[kind]} skipped" if skipped[kind] else ""
-        terminalreporter.line(f"{kind:<14} {passed[kind]:>5} of {ran[kind]} passed{note}")
+    """Print how many tests passed of each kind, which is their folder, and append the sums to the counts' file."""
+    kinds = {outcome: _by_kind(terminalreporter, outcome) for outcome in OUTCOMES}
+    passed, failed, skipped, again = kinds.values()
+    if ran := passed + failed + skipped:
+        terminalreporter.section("tests by kind")
+        for kind in sorted(ran):
+            note = f", {skipped[kind]} skipped" if skipped[kind] else ""
+            note += f", {again[kind]} run again" if again[kind] else ""
+            terminalreporter.line(f"{kind:<14} {passed[kind]:>5} of {ran[kind] - skipped[kind]} passed{note}")
+    if name := os.environ.get(COUNTS_FILE):
+        with open(name, "a") as file:
+            file.write(" ".join(str(kind.total()) for kind in kinds.values()) + "\n")
+
+
+OUTCOMES = {"passed": ("passed",), "failed": ("failed", "error"), "skipped": ("skipped",), "again": ("rerun",)}
+"""What the reports of a test are filed under, by what is counted."""
+
+
+def _by_kind(reporter: pytest.TerminalReporter, outcome: str) -> Counter[str]:
+    """Return the number of tests of an outcome by kind; one that failed in its teardown too counts once."""
+    tests = {
+        (report.nodeid, 0 if outcome != "again" else number)
+        for filed in OUTCOMES[outcome]
+        for number, report in enumerate(reporter.stats.get(filed, ()))
+        if isinstance(report, pytest.TestReport)
+    }
+    return Counter(_kind(nodeid) for nodeid, _ in tests)
+
+
+def _kind(nodeid: str) -> str:
+    path = PurePosixPath(nodeid.partition("::")[0])
+    return path.parts[1] if len(path.parts) > 2 else path.stem

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import ClusterProcesses
+from tests.support.processes import NO_VERIFY, ClusterProcesses
 
 StartCluster = Callable[..., ClusterProcesses]
 
@@ -19,8 +19,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
-    """Three members with default settings. Each test uses services of its own, and harms nobody."""
-    cluster = ClusterProcesses(tmp_path_factory.mktemp("three"), 3, {})
+    """Three members with default settings, without verify rounds. Each test has its own services, and harms nobody."""
+    cluster = ClusterProcesses(tmp_path_factory.mktemp("three"), 3, NO_VERIFY)
     try:
         cluster.start()
         yield cluster

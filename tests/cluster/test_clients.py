@@ -4,13 +4,15 @@ import json
 from contextlib import closing
 from typing import Any
 
+from tests.cluster.conftest import StartCluster
 from tests.support.client import Answer
 from tests.support.listener import Listener
 from tests.support.processes import ClusterProcesses, Member, eventually
 
 ID = "1700000000000_10.9.0.1_40000"
+VERIFY_MS = 15_000
+"""Time for what the test does before the first round."""
 PREFIX = "Nacos:Naming:v2:ClientData:"
-VERIFY_S = 5.0
 
 
 def client_datum(owner: Member, service: str, ip: str, revision: int = 1) -> dict[str, Any]:
@@ -37,8 +39,12 @@ def tell(owner: Member, target: Member, datum: dict[str, Any]) -> Answer:
     return target.client.call("PUT", "/v1/ns/distro/datum", json.dumps({datum["key"]: datum}).encode(), headers)
 
 
-def test_a_client_is_listed_and_pushed_and_goes_when_its_member_knows_nothing_of_it(three: ClusterProcesses) -> None:
-    owner, target, other = three.members
+def test_a_client_is_listed_and_pushed_and_goes_when_its_member_knows_nothing_of_it(
+    make_cluster: StartCluster,
+) -> None:
+    cluster = make_cluster(3, {"nacos.core.protocol.distro.data.verify.intervalMs": str(VERIFY_MS)})
+    cluster.start()
+    owner, target, other = cluster.members
     service = "of-a-connection"
     with closing(Listener()) as listener:
         target.client.call(
@@ -54,8 +60,8 @@ def test_a_client_is_listed_and_pushed_and_goes_when_its_member_knows_nothing_of
         assert target.client.hosts(service).keys() == {"10.9.0.1:8080"}
         assert "10.9.0.1" in json.dumps(listener.receive())
     assert other.client.hosts(service) == {}, "what came from a peer is not sent on"
-    # It is of a run of the owner that is over: asked in the next verify round, the owner buries it.
-    eventually(lambda: target.client.hosts(service) == {}, 3 * VERIFY_S)
+    # It is of a run of the owner that is over: in the next verify round its owner answers with a tombstone.
+    eventually(lambda: target.client.hosts(service) == {})
     late = tell(owner, target, client_datum(owner, service, "10.9.0.1"))
     assert list(late.json()["refused"]) == [PREFIX + ID]
     assert target.client.hosts(service) == {}, "it comes back no more"

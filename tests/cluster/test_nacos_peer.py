@@ -13,8 +13,6 @@ from tests.support.sdk_client import SdkClient, run_client
 
 SETTINGS = FAST | {"rollcall.announce": "false", "nacos.naming.client.expired.time": "10000"}
 ID = "1700000000000_10.1.2.3_51234"
-VERIFY_S = 1.0
-SOON_S = 3.0
 
 
 class Pair:
@@ -54,7 +52,7 @@ def run_peer(pair: Pair, main: Callable[[NacosPeer, SdkClient], Awaitable[None]]
         async with pair.peer() as peer, peer.client() as link:
             await peer.introduce(link)
             await peer.wait(lambda: peer.reports)
-            await asyncio.to_thread(eventually, lambda: is_up(pair, peer), SOON_S)
+            await asyncio.to_thread(eventually, lambda: is_up(pair, peer))
             await main(peer, link)
 
     run_client(whole)
@@ -66,7 +64,7 @@ def is_up(pair: Pair, peer: NacosPeer) -> bool:
 
 
 async def soon(check: Callable[[], Any]) -> None:
-    await asyncio.to_thread(eventually, check, SOON_S)
+    await asyncio.to_thread(eventually, check)
 
 
 def test_it_is_told_what_is_connected_here_and_that_it_is_gone(pair: Pair) -> None:
@@ -92,7 +90,7 @@ def test_it_is_told_what_is_connected_here_and_that_it_is_gone(pair: Pair) -> No
 
 
 def test_what_fails_a_verify_is_sent_at_once(pair: Pair) -> None:
-    """Unknown there, or held there as it was before: both are one answer on the wire."""
+    """Unknown there, or stored there as it was before: both are one answer on the wire."""
 
     async def main(peer: NacosPeer, _link: SdkClient) -> None:
         async with pair.sdk() as sdk:
@@ -281,7 +279,7 @@ def test_a_snapshot_is_asked_for_at_the_start(tmp_path: Path) -> None:
         async with pair.peer() as peer:
             peer.snapshot = [
                 sync_data(client_id, 1, {service: publish_info("10.9.5.1")})
-                for client_id, service in ((ID, "lives"), (other, "ghost"))
+                for client_id, service in ((ID, "lives"), (other, "unconfirmed"))
             ]
             await asyncio.to_thread(pair.ours.start)
             await asyncio.to_thread(pair.ours.wait_ready)
@@ -289,7 +287,7 @@ def test_a_snapshot_is_asked_for_at_the_start(tmp_path: Path) -> None:
             assert pair.shows("lives", "10.9.5.1:80")
             async with peer.client() as link:
                 await peer.introduce(link)
-                while not pair.shows("ghost"):
+                while not pair.shows("unconfirmed"):
                     await distro(link, "VERIFY", ID, {"clientId": ID, "revision": 1})
                     await asyncio.sleep(0.1)
             assert pair.shows("lives", "10.9.5.1:80")

@@ -13,7 +13,6 @@ from tests.support.listener import Listener, own_address
 from tests.support.processes import ClusterProcesses, Member, eventually
 
 JAVA, GO, PYTHON = "Nacos-Java-Client:v1.4.8", "Nacos-Go-Client:v1.1.6", "Nacos-Python-Client:v0.1.17"
-TIMEOUT_S = 2.0
 
 
 @pytest.fixture
@@ -61,7 +60,7 @@ def test_a_change_at_any_member_is_pushed_from_the_one_that_was_asked(
     push = listener.receive()
     assert hosts(push) == {}
     listener.acknowledge(push["lastRefTime"])
-    eventually(lambda: not waiting(two, service), TIMEOUT_S)
+    eventually(lambda: not waiting(two, service))
 
 
 def waiting(member: Member, service: str) -> list[str]:
@@ -77,7 +76,7 @@ def test_members_on_loopback_reach_a_client_that_announces_another_address(three
         push = listener.receive()
         assert listener.server[0] == listener.ip
         listener.acknowledge(push["lastRefTime"])
-        eventually(lambda: not waiting(three.members[0], "announced"), TIMEOUT_S)
+        eventually(lambda: not waiting(three.members[0], "announced"))
 
 
 def test_a_client_that_announces_nothing_is_told_where_it_asked_from(

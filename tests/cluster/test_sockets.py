@@ -29,8 +29,8 @@ LOAD = InstanceLoad(services=10, hosts=10)
 BEATS_RATE = 100
 BEATING = 8
 """Connections of the beats."""
-SETTLED_S = 30.0
-CUT_S = 60.0
+SETTLED_S = 60.0
+CUT_S = 180.0
 GROWTH_BYTES_MAX = 32 << 20
 """From the second round to the last: until then buffers and arenas are made that stay."""
 MIB = 1 << 20

@@ -8,13 +8,13 @@ from urllib.parse import quote
 import pytest
 
 from tests.cluster.conftest import StartCluster
-from tests.support.processes import STOP_TIMEOUT_S, Member, eventually, is_gone
+from tests.support.processes import HANG_S, Member, eventually, is_gone
 from tests.support.raw import RawConnection
 from tests.support.wire import request
 
 LIST = request("/nacos/v1/ns/instance/list?serviceName=a")
 DUMP = request("/nacos/v1/ns/operator/dump")
-HELD = 3_000
+STORED = 3_000
 """Instances whose dump is more than what the system takes for a client that does not read."""
 DUMPED_BYTES_MIN = 4_000_000
 BEAT_TIMEOUT_MS = 6_000
@@ -33,9 +33,9 @@ def fill(node: Member) -> None:
     """Register instances with a lot to tell, all over one connection."""
     metadata = quote('{"preserved.heart.beat.timeout":"999999999","k":"%s"}' % ("v" * 1_500))
     with RawConnection(node.address) as connection:
-        for begin in range(0, HELD, 50):
+        for begin in range(0, STORED, 50):
             for number in range(begin, begin + 50):
-                target = f"/nacos/v1/ns/instance?serviceName=held&ip=10.0.{number // 250}.{number % 250}&port=80"
+                target = f"/nacos/v1/ns/instance?serviceName=stored&ip=10.0.{number // 250}.{number % 250}&port=80"
                 connection.send(request(f"{target}&metadata={metadata}", "POST"))
             for _ in range(50):
                 assert connection.read().status == 200
@@ -56,7 +56,7 @@ class TestEnd:
         ):
             assert idle.call(LIST).status == 200
             reading.send(DUMP)
-            eventually(lambda: counters(node)["connections"] == 4, 5)
+            eventually(lambda: counters(node)["connections"] == 4)
             worker = node.worker
             node.master.terminate()
             assert idle.is_at_its_end()
@@ -66,7 +66,7 @@ class TestEnd:
             assert not is_gone(worker), "it waits for who reads"
             dump = reading.read()
             assert len(dump.body) > DUMPED_BYTES_MIN
-            assert dump.body.splitlines()[-1] == b'{"kind":"end","services":1,"instances":%d}' % HELD
+            assert dump.body.splitlines()[-1] == b'{"kind":"end","services":1,"instances":%d}' % STORED
         assert node.wait_exit() == 0
 
     def test_what_is_under_way_is_answered(self, node: Member) -> None:
@@ -86,10 +86,10 @@ class TestEnd:
         worker = node.worker
         with RawConnection(node.address, receive_bytes=4_096) as reading:
             reading.send(DUMP)
-            eventually(lambda: counters(node)["connections"] == 2, 5)
+            eventually(lambda: counters(node)["connections"] == 2)
             # Not the master, which would kill it.
             worker.terminate()
-            eventually(lambda: is_gone(worker), STOP_TIMEOUT_S)
+            eventually(lambda: is_gone(worker), HANG_S)
         node.wait_ready()
         node.stop()
 
@@ -111,7 +111,7 @@ class TestEnd:
                 return is_gone(worker)
 
             victim.master.terminate()
-            eventually(ended_though_asked_again, STOP_TIMEOUT_S)
+            eventually(ended_though_asked_again, HANG_S)
             assert len(asked) > 20
             assert victim.wait_exit() == 0
         finally:
@@ -124,7 +124,7 @@ class TestEnd:
             assert idle.call(LIST).status == 200
             node.master.kill()
             assert idle.is_at_its_end()
-        eventually(lambda: is_gone(worker), 10)
+        eventually(lambda: is_gone(worker))
         node.wait_exit()
 
 
@@ -137,9 +137,9 @@ class TestLife:
             # Were it alone, all would be shown as healthy.
             assert node.client.register("a", "10.4.1.2").status == 200
             assert b"10200" in connection.call(beat).body
-            eventually(lambda: node.client.hosts("a")["10.4.1.1:8080"]["healthy"] is False, 30)
+            eventually(lambda: node.client.hosts("a")["10.4.1.1:8080"]["healthy"] is False)
             assert b"10200" in connection.call(beat).body, "the same connection, after more than a period"
-            eventually(lambda: node.client.hosts("a")["10.4.1.1:8080"]["healthy"] is True, 5)
+            eventually(lambda: node.client.hosts("a")["10.4.1.1:8080"]["healthy"] is True)
 
     def test_it_survives_that_no_descriptor_is_free(self, node: Member) -> None:
         worker = node.worker
@@ -155,7 +155,7 @@ class TestLife:
             assert kept.call(LIST).status == 200
             for one in crowd:
                 one.socket.close()
-            eventually(lambda: counters(node)["connections"] == 2, 5)
+            eventually(lambda: counters(node)["connections"] == 2)
             worker.rlimit(resource.RLIMIT_NOFILE, before)
             assert kept.call(LIST).status == 200
         assert node.worker == worker
@@ -174,5 +174,5 @@ class TestLife:
             assert after["requestsRefused"] == before["requestsRefused"] + 1
             assert after["connections"] >= 2
             assert after["pooled"] == before["pooled"] + 1, "the metrics alone are not for the loop"
-        eventually(lambda: counters(node)["connections"] == 1, 5)
-        eventually(lambda: counters(node)["loopLagMaxMs"] > 0, 5)
+        eventually(lambda: counters(node)["connections"] == 1)
+        eventually(lambda: counters(node)["loopLagMaxMs"] > 0)

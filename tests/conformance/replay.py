@@ -37,7 +37,7 @@ Step = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One conversation. ``serial``: it changes the whole node for a moment, so no other may run beside it."""
+    """One conversation. ``serial``: it changes the whole node for a while, so no other may run beside it."""
 
     name: str
     area: str

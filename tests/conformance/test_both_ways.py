@@ -51,13 +51,13 @@ def ask(method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
 
 
 class BothWays:
-    """Two doors with the same past: one with the hot routes on its loop, and one that leaves all to Flask."""
+    """Two frontends with the same past: one with the hot routes on its loop, and one that leaves all to Flask."""
 
     def __init__(self, hot: Served, cold: Served) -> None:
         self._both = (hot, cold)
 
     def each(self, change: Callable[[FakeNode], object]) -> None:
-        """Change something behind both doors."""
+        """Change something behind both frontends."""
         for one in self._both:
             change(one.node)
 
@@ -82,12 +82,12 @@ class BothWays:
 
 
 def run(
-    *steps: bytes, doors: Callable[[], FakeNode] = FakeNode, client_ip: str = "127.0.0.1", by_flask: int = 0
+    *steps: bytes, nodes: Callable[[], FakeNode] = FakeNode, client_ip: str = "127.0.0.1", by_flask: int = 0
 ) -> list[bytes]:
     """Send requests one after the other; return the answers. All but so many must have been answered on the loop."""
 
     async def main(_: object) -> list[bytes]:
-        with served(doors()) as hot, served(doors(), hot=False) as cold:
+        with served(nodes()) as hot, served(nodes(), hot=False) as cold:
             both = BothWays(hot, cold)
             answers = [await both.same(data, client_ip) for data in steps]
             assert both.pooled == (by_flask, len(steps))
@@ -230,7 +230,7 @@ def test_a_node_that_does_not_serve(state: MemberState, agent: str) -> None:
         return node
 
     target = "?serviceName=a&ip=10.0.0.1&port=80"
-    run(*(ask(method, path + target, User_Agent=agent) for method, path in HOT[:5]), doors=starting)
+    run(*(ask(method, path + target, User_Agent=agent) for method, path in HOT[:5]), nodes=starting)
 
 
 @pytest.mark.parametrize("failure", [None, CodecError("no datum"), NotInitialized()])
@@ -250,7 +250,7 @@ def test_calls_of_members(failure: Exception | None, client_ip: str) -> None:
         ask("PUT", "/v1/ns/distro/checksum", b"", **agent),
         ask("PUT", "/v1/ns/distro/beats", b'{"a":{"b":1}}', **agent),
         ask("PUT", "/v1/ns/distro/beats", b"[", **agent),
-        doors=failing,
+        nodes=failing,
         client_ip=client_ip,
         by_flask=2 if client_ip == "127.0.0.1" else 0,
     )
@@ -265,7 +265,7 @@ def test_what_nobody_foresaw(caplog: pytest.LogCaptureFixture) -> None:
         node.naming.service_view = broken  # type: ignore[assignment, method-assign]
         return node
 
-    [answer] = run(ask("GET", LIST_A), doors=breaking)
+    [answer] = run(ask("GET", LIST_A), nodes=breaking)
     assert answer.startswith(b"HTTP/1.1 500 Internal Server Error\r\n")
     assert b"secret" not in answer
     assert caplog.text.count("RuntimeError: a secret of the inside") == 2

@@ -32,7 +32,7 @@ from tests.support.processes import eventually
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark]
 KEY = "com.alibaba.nacos.naming.iplist.ephemeral.public##DEFAULT_GROUP@@{}"
 AGAIN_S = 0.3
 """The owner repairs what was planted within 5 s."""

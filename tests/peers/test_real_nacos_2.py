@@ -10,7 +10,7 @@ from tests.support.client import Client
 from tests.support.processes import eventually
 from tests.support.sdk_client import SdkClient, run_client
 
-SEEN_TIMEOUT_S = 30.0
+SEEN_TIMEOUT_S = 120.0
 """Real Nacos tells of a change after 1 s, and shows it after another half."""
 REAL_UNHEALTHY_S = 18.0
 """A real member takes an instance for unhealthy after 15 s in which nobody speaks for it."""
@@ -95,7 +95,7 @@ def test_http_instances_of_real_members_show_on_ours(mixed_2: MixedCluster) -> N
 
 
 def test_http_instances_of_ours_show_on_real_members_and_stay_while_they_beat(mixed_2: MixedCluster) -> None:
-    """Real members judge by beats: ours vouches for its own, also for those that the real ones' hash gives to them."""
+    """Real members expire by beats: ours vouches for its own, also for those that the real ones' hash gives to them."""
     service = "http-ours"
     here = {f"10.0.4.{number}:80" for number in range(1, 9)}
     values = {one: {"serviceName": service, "ip": one.partition(":")[0], "port": 80} for one in here}
@@ -128,7 +128,7 @@ def test_clients_keep_their_revision_through_verify_rounds(mixed_2: MixedCluster
             await register(sdk, "verified", "10.0.2.1")
             all_list(mixed_2, "verified", "10.0.2.1:80")
             before = metrics(mixed_2)
-            eventually(lambda: metrics(mixed_2)["verifySent"] >= before["verifySent"] + 4, 30.0)
+            eventually(lambda: metrics(mixed_2)["verifySent"] >= before["verifySent"] + 4)
             after = metrics(mixed_2)
             for name in ("verifyWanted", "verifyFailed"):
                 assert after[name] == before[name], name

@@ -26,7 +26,7 @@ JAVA_SDK, JAVA_2_SDK, JAVA_3_SDK = "1.4.8", "2.5.1", "3.1.1"
 PYTHON_2_SDK, PYTHON_3_SDK = "nacos-sdk-python==2.0.11", "nacos-sdk-python==3.2.0"
 """They speak gRPC."""
 NODE_SDK = '{"private": true, "dependencies": {"nacos": "2.6.3"}}\n'
-INSTALL_TIMEOUT_S = 180
+INSTALL_TIMEOUT_S = 600
 """With a cold cache and a slow network; a warm one takes ten seconds, and Go compiles for a minute."""
 TEXT_CHARS_MAX = 400
 

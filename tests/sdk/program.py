@@ -17,9 +17,9 @@ from types import TracebackType
 from typing import Any
 
 from tests.sdk.environments import Environment
-from tests.support.processes import Member
+from tests.support.processes import HANG_S, Member
 
-CALL_TIMEOUT_S = 20.0
+CALL_TIMEOUT_S = HANG_S
 END_TIMEOUT_S = 5.0
 READ_BYTES = 65_536
 
@@ -83,7 +83,7 @@ class Program:
             process.wait(END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(END_TIMEOUT_S)
+            process.wait(HANG_S)
         process.stdout.close()
 
     def open(self, client: str, *members: Member, **more: str) -> None:
@@ -113,7 +113,7 @@ class Program:
         """What the client lists of a service, by ``ip:port``."""
         return {f"{host['ip']}:{host['port']}": host for host in self.call("list", client, service=service)}
 
-    def wait_event(self, kind: str, client: str, instance: str, timeout_s: float) -> None:
+    def wait_event(self, kind: str, client: str, instance: str, timeout_s: float = HANG_S) -> None:
         """Return when the client has told its listener of that."""
         wanted, deadline_s = (kind, client, instance), time.monotonic() + timeout_s
         while wanted not in self.events:

@@ -116,7 +116,7 @@ def member_sleeps_for_long(seed: int, member_class: type[SimMember]) -> World:
 
 
 def owner_dies(seed: int, member_class: type[SimMember]) -> World:
-    """A member goes for good. Its services' instances may not be removed by the beats that the copies know of."""
+    """A member goes for good. Its services' instances may not be expired by the beat times of the copies."""
     world = steady_world(seed, member_class)
     world.checker.strict = True
     world.kill(world.any_member())

@@ -103,7 +103,7 @@ def test_who_heard_no_beats_makes_nobody_ill_that_the_others_heard(seed: int) ->
     ill = [
         stored for _, service in member.stored() for stored in service.stored.values() if not stored.instance.healthy
     ]
-    assert ill, "the member's health check has changed them"
+    assert ill, "the member alone has checked health"
     world.heal()
     for _ in range(100):
         world.run(100)

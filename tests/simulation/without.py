@@ -135,7 +135,7 @@ class StrictRegistry(WatchedRegistry):
 
 
 class NoGrace(SimMember):
-    """A member that takes a service over changes its instances at once, by what its copy says of the last beats."""
+    """A member that takes a service over checks health at once, by the beat times of its copy."""
 
     registry_class = StrictRegistry
 

@@ -20,7 +20,7 @@ from tests.support.dumps import ADDRESSES, SERVICE, Rows, instance, service, wri
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark]
 ONE, TWO, THREE = ADDRESSES
 Judged = tuple[Summary, list[dict[str, Any]]]
 Judging = Callable[..., Judged]

@@ -21,7 +21,7 @@ from tests.support.dumps import ADDRESSES, instance, service, write_dump, write_
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark]
 ONE, TWO, THREE = ADDRESSES
 ROWS = [service(), *[instance(number) for number in range(1, 30)]]
 EVERYONE = dict.fromkeys(ADDRESSES, ROWS)

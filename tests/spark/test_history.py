@@ -15,7 +15,7 @@ from tests.support.dumps import ADDRESSES, instance, service, write_dump
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark]
 ONE, TWO, _ = ADDRESSES
 
 

@@ -19,11 +19,10 @@ from tests.support.processes import COMMAND, ClusterProcesses, Member, clean_env
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 TAMPER = Path(__file__).resolve().parents[1] / "support" / "tamper"
 LONG = json.dumps({"preserved.heart.beat.timeout": "600000", "preserved.ip.delete.timeout": "600000"})
 NIGHT = "2026-11-20"
-SEEN_S = 10
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +48,8 @@ def fill(cluster: ClusterProcesses, prefix: str) -> dict[Member, str]:
     durable = entry.register(f"{prefix}-durable", "10.8.1.1", 8080, ephemeral="false")
     assert durable.status == 200
     for service in services.values():
-        eventually(lambda service=service: all(len(one) == 10 for one in cluster.lists(service)), SEEN_S)
-    eventually(lambda: all(cluster.lists(f"{prefix}-durable")), SEEN_S)
+        eventually(lambda service=service: all(len(one) == 10 for one in cluster.lists(service)))
+    eventually(lambda: all(cluster.lists(f"{prefix}-durable")))
     return services
 
 
@@ -81,7 +80,7 @@ def tamper(member: Member, *commands: dict[str, Any]) -> None:
     path = Path(member.settings["ROLLCALL_TAMPER"])
     path.write_text(json.dumps(commands))
     os.kill(member.worker.pid, signal.SIGRTMIN)
-    eventually(lambda: not path.exists(), SEEN_S)
+    eventually(lambda: not path.exists())
 
 
 def test_members_agree_and_faults_behind_their_backs_are_found(

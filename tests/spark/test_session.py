@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("pyspark")
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark]
 
 ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 240

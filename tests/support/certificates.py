@@ -17,7 +17,7 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
     subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
     made = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", *subject]
     command = ["openssl", "req", *made, "-keyout", str(private_key), "-out", str(certificate)]
-    subprocess.run(command, check=True, capture_output=True, timeout=30)
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
     return certificate, private_key
 
 

@@ -8,7 +8,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 CONTEXT_PATH = "/nacos"
-CALL_TIMEOUT_S = 5.0
+CALL_TIMEOUT_S = 20.0
+"""A bound for what hangs, a paused member's answer among it."""
 OK = b"ok"
 CODE_OK = 10_200
 CODE_NOT_FOUND = 20_404

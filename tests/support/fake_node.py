@@ -1,4 +1,4 @@
-"""A node without a network behind the HTTP door: the real domain, and a cluster and replication that tests arrange."""
+"""A node without a network behind the HTTP frontend: the real domain, with a cluster and replication of the test."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field

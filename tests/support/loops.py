@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 import httptools
 
 T = TypeVar("T")
-UNTIL_S_MAX = 10.0
+HANG_S = 60.0
 TURN_S = 0.0001
 
 
@@ -72,7 +72,7 @@ def on_loop(loop: asyncio.AbstractEventLoop, work: Callable[[], T]) -> T:
     async def do() -> T:
         return work()
 
-    return asyncio.run_coroutine_threadsafe(do(), loop).result(PATIENCE_S)
+    return asyncio.run_coroutine_threadsafe(do(), loop).result(HANG_S)
 
 
 async def turns(count: int) -> None:
@@ -83,7 +83,7 @@ async def turns(count: int) -> None:
 
 async def until(check: Callable[[], T]) -> T:
     """Return the first true result of ``check``, which is asked at every turn of the loop."""
-    end_s = time.monotonic() + UNTIL_S_MAX
+    end_s = time.monotonic() + HANG_S
     loop = cast(SkippingLoop, asyncio.get_running_loop())
     while not (result := check()):
         assert time.monotonic() < end_s, f"it never came true; the last result was {result!r}"

@@ -10,6 +10,7 @@ import orjson
 from grpc import aio
 
 from app.rpc.wire import payload as wire
+from tests.support.processes import HANG_S
 from tests.support.sdk_client import SdkClient
 
 TYPE = "Nacos:Naming:v2:ClientData"
@@ -131,7 +132,7 @@ class NacosPeer:
         await context.write(wire.encode_json("SetupAckRequest", {"abilityTable": table, "module": "internal"}))
         await self._ending.wait()
 
-    async def wait(self, check: Callable[[], Any], timeout_s: float = 10.0) -> Any:
+    async def wait(self, check: Callable[[], Any], timeout_s: float = HANG_S) -> Any:
         """Return the first true result of a check, which is made whenever it was told something."""
         async with asyncio.timeout(timeout_s), self._news:
             while not (result := check()):

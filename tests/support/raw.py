@@ -5,7 +5,7 @@ from types import TracebackType
 
 from tests.support.wire import Received, ReplyReader
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 
 
 class RawConnection:

@@ -1,4 +1,4 @@
-"""A raw client of the gRPC door: what SDKs send, message by message, and all that comes back."""
+"""A raw client of the gRPC frontend: what SDKs send, message by message, and all that comes back."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -10,9 +10,10 @@ from grpc import aio
 
 from app.rpc.wire import payload as wire
 from app.rpc.wire.payload import Payload
+from tests.support.processes import HANG_S
 
 T = TypeVar("T")
-CALL_TIMEOUT_S = 5.0
+RUN_TIMEOUT_S = 400.0
 SETUP_LABELS = {"source": "sdk", "module": "naming"}
 OWN_TRANSPORT = (
     ("grpc.use_local_subchannel_pool", 1),
@@ -67,7 +68,7 @@ class SdkClient:
 
     async def raw(self, data: bytes) -> Payload:
         """The answer to these bytes."""
-        return wire.decode(await self._call(data, timeout=CALL_TIMEOUT_S))
+        return wire.decode(await self._call(data, timeout=HANG_S))
 
     async def send(self, request_type: str, body: bytes, headers: Mapping[str, str] | None = None) -> Payload:
         return await self.raw(wire.encode(request_type, body, headers=headers))
@@ -124,7 +125,7 @@ class SdkClient:
         body = {"requestId": request_id, "resultCode": result, "errorCode": 0}
         await self.write(request_type.replace("Request", "Response"), orjson.dumps(body))
 
-    async def wait(self, check: Callable[[], T], timeout_s: float = 5.0) -> T:
+    async def wait(self, check: Callable[[], T], timeout_s: float = HANG_S) -> T:
         """Return the first true result of a check, which is made at every message and at the stream's end."""
         async with asyncio.timeout(timeout_s), self._news:
             while not (result := check()):
@@ -166,7 +167,7 @@ def run_client(main: Callable[[], Awaitable[None]]) -> None:
     """Run a test's clients on a loop of their own."""
 
     async def whole() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(RUN_TIMEOUT_S):
             await main()
 
     asyncio.run(whole())

@@ -1,4 +1,4 @@
-"""A client of the gRPC door in a process of its own, which can be killed, or stopped as it is.
+"""A client of the gRPC frontend in a process of its own, which can be killed, or stopped as it is.
 
 As a program it registers one instance, says its connection's id, and then does nothing: ``PORT SERVICE IP``.
 """
@@ -15,7 +15,7 @@ from tests.support.processes import clean_environ
 from tests.support.sdk_client import SdkClient
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-LIFE_S = 120.0
+LIFE_S = 600.0
 """It ends by itself after this, should a test be ended that would have ended it."""
 
 

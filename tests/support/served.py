@@ -1,4 +1,4 @@
-"""The HTTP frontend of a fake node on an event loop, and clients without a network."""
+"""The HTTP frontend with its server on an event loop, and clients without a network."""
 
 import asyncio
 from collections.abc import Iterator

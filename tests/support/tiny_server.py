@@ -42,7 +42,7 @@ class TinyServer:
         self.stopped = threading.Event()
         self.address = ""
 
-    def wait_for(self, count: int, timeout_s: float = 5.0) -> None:
+    def wait_for(self, count: int, timeout_s: float = 60.0) -> None:
         """Return when so many requests have arrived."""
         with self.arrived:
             assert self.arrived.wait_for(lambda: len(self.received) >= count, timeout_s), self.received

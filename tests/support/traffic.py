@@ -11,10 +11,10 @@ from types import TracebackType
 from tests.support.client import CODE_OK, Answer, Client
 from tests.support.processes import Member
 
-BEAT_TIMEOUT_S = 1.0
-"""SDKs wait for 3 s with instances that may be silent for 30 s; those of tests may be for 3 s and more."""
+BEAT_TIMEOUT_S = 2.0
+"""SDKs wait for 3 s with instances that may be silent for 30 s; those of tests may be for 8 s and more."""
 WATCH_PERIOD_S = 0.05
-END_TIMEOUT_S = 20.0
+END_TIMEOUT_S = 60.0
 
 Instances = Mapping[str, Sequence[str]]
 """Service name to the addresses (``ip:port``) of its instances."""

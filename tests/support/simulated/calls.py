@@ -1,4 +1,4 @@
-"""Calls between simulated members: what a peer's worker sends, and what the peer's frontend does with it."""
+"""Calls between simulated members: what peer workers send, and what a peer's HTTP frontend does with it, in bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNAVAILABLE = b"503"
 
 
 class CallAgent:
-    """Executes the protocol's actions on the simulated network, as the workers of the real runtime do over HTTP."""
+    """Executes the protocol's actions on the simulated network, as peer workers do over HTTP."""
 
     def __init__(self, member: SimMember) -> None:
         self._member = member

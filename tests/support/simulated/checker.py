@@ -6,7 +6,7 @@
    ``strict`` worlds, in which nothing is lost or parted, allow no absence at all, of no serving member.
 3. What is gone stays gone, see ``_follow_instances``; at quiet nothing is left of clients that left or died. Nothing
    is lost: a serving member drops an instance only with the removal that was the reason.
-4. Versions identify content: whoever holds, or ever held, a version of a key holds the same instances.
+4. Versions identify content: all that have, or ever had, a version of a key have the same instances.
 5. One writer: at quiet the writer of each key is its responsible member, and its version is above all under which any
    run that still lives acknowledged a write. While members are apart both sides may count the same epoch; such versions
    are ordered by their writers' names, and this is what says that one side's writes were merged into the other's.
@@ -39,7 +39,7 @@ class Broken(AssertionError):
 
 @dataclass(slots=True)
 class _Seen:
-    """What one run of one member held of a key when it was last looked at."""
+    """What one run of one member had stored of a key when it was last looked at."""
 
     version: Version = NO_VERSION
     instances: frozenset[str] = frozenset()
@@ -57,7 +57,7 @@ class Checker:
         self.looking = True
         """False in a test that wants to see the outcome only."""
         self.removals_are_marked = True
-        """False in a test that takes the removals away: then a drop without one counts as one of this moment."""
+        """False in a test that takes the removals away: then a drop without one counts as one of this time."""
         self.longest_missing_ms = 0
         self._clients: dict[tuple[str, str], SimClient] = {}
         self._seen: dict[tuple[str, int, str], _Seen] = {}
@@ -79,7 +79,7 @@ class Checker:
         self._clients[client.datum_key, client.instance_key] = client
 
     def executed(self, member: SimMember, write: Write, key: str, name: str, before: int | None) -> None:
-        """A member executed a client's call and answers that it did; it held the revision ``before``, if any."""
+        """A member executed a client's call and answers that it did; it had the revision ``before``, if any."""
         if write.kind is not Kind.DEREGISTER:
             self._life_ms[key, name] = self._world.now_ms
         if write.kind is Kind.BEAT:
@@ -158,7 +158,7 @@ class Checker:
 
         Once a serving member dropped an instance because of a removal that was executed somewhere, it shows it again in
         the same run only if a registration or a beat of that client was executed anywhere that the removal could not
-        know of: after a deregistration, or after the last sign of life that the health check of an expiry knew of. So a
+        know of: after a deregistration, or after the last sign of life that the expiring member had received. So a
         deregistration that was acknowledged in a minority holds against all beats of before it, wherever they went.
         Members that are apart compare such moments by ages, which may be off by the time on the way: a removal may
         lose against a beat of up to ``AGE_MARGIN_MS`` before it; the instance is then gone when its beats run out.

@@ -252,7 +252,7 @@ class SimMember:
             case InstancesChanged(key, Origin.LOCAL):
                 self.mailbox.sync(DistroKey(INSTANCE_LIST, key))
             case HealthChanged(key, instance, what):
-                self.world.trace(self.address, f"finds {instance} of {key}: {what}")
+                self.world.trace(self.address, f"checks {instance} of {key}: {what}")
 
     def state(self) -> MemberState:
         if self.leaving:
@@ -352,7 +352,7 @@ class SimMember:
 
 
 class PeerNames:
-    """What the frontend asks of the membership: all members are of our kind, each at an IP of its own."""
+    """What the HTTP frontend asks of the membership: here all members are of our kind, each at an IP of its own."""
 
     def __init__(self, member: SimMember) -> None:
         self._member = member

@@ -68,7 +68,7 @@ class World:
         self._random.shuffle(items)
 
     def after(self, delay_ms: int, work: Callable[[], None]) -> None:
-        self._pushed += 1  # of one moment, what was put first comes first
+        self._pushed += 1  # of what is due at one time, what was put first comes first
         heapq.heappush(self._heap, (self.now_ms + delay_ms, self._pushed, work))
 
     def in_faults(self, delay_ms: int, work: Callable[[], None]) -> None:

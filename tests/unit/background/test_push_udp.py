@@ -168,7 +168,7 @@ def test_a_client_is_reached_at_the_address_it_announces(
     push = client.receive()
     assert push["data"] == '{"hosts":[1]}'
     client.acknowledge(push["lastRefTime"])
-    eventually(lambda: service.stats("succeeded") == 1, TIMEOUT_S)
+    eventually(lambda: service.stats("succeeded") == 1)
     assert service.pusher.state(reset=True)[1] == []
     assert service.stats("total") == 0
 
@@ -213,7 +213,7 @@ def test_a_silent_client_is_sent_the_state_of_then_once_more(
     second = client.receive()
     assert (second["data"], second["lastRefTime"]) == ("new", first["lastRefTime"])
     service.clock.ahead_ms += 10_000
-    eventually(lambda: service.stats("failed") == 1, TIMEOUT_S)
+    eventually(lambda: service.stats("failed") == 1)
     assert client.hears_nothing()
 
 
@@ -228,7 +228,7 @@ def test_what_a_client_cannot_read_is_counted_instead(
     client = connect()
     service.pusher.subscribe(subscriber(client, bytes_max=limit))
     service.change(text(limit // 4))
-    eventually(lambda: service.stats("too_large") == 1, TIMEOUT_S)
+    eventually(lambda: service.stats("too_large") == 1)
     assert client.hears_nothing()
     service.clock.ahead_ms += 10_000
     assert client.hears_nothing(), "and not again"
@@ -273,7 +273,7 @@ def test_noise_on_the_port_is_harmless(service: Service, connect: Callable[..., 
     for noise in (b"", b"\xff" * 8_000, b"{}", b'{"type":"push-ack","lastRefTime":7}'):
         client.send(noise)
     client.acknowledge(push["lastRefTime"])
-    eventually(lambda: service.stats("succeeded") == 1, TIMEOUT_S)
+    eventually(lambda: service.stats("succeeded") == 1)
     service.change("2")
     assert client.receive()["data"] == "2"
 
@@ -327,12 +327,12 @@ def test_who_did_not_answer_is_served_by_another_socket(service: Service, connec
         service.change(text)
         silent.receive()
         answering.acknowledge(answering.receive()["lastRefTime"])
-        eventually(lambda text=text: service.stats("succeeded") == int(text), TIMEOUT_S)
+        eventually(lambda text=text: service.stats("succeeded") == int(text))
         ports.append((silent.server[1], answering.server[1]))
     [(first, same), (doubtful, kept)] = ports
     assert first == same == kept != doubtful
     silent.acknowledge(service.pusher.state(reset=False)[1][0][1])
-    eventually(lambda: service.stats("succeeded") == 3, TIMEOUT_S)
+    eventually(lambda: service.stats("succeeded") == 3)
 
 
 def test_the_mailbox_is_bounded(monkeypatch: pytest.MonkeyPatch, connect: Callable[..., Listener]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.support.processes import clean_environ, eventually
 
 SCRIPT = Path(__file__).resolve().parents[3] / "deploy" / "nightly.sh"
-END_S = 20.0
+END_S = 120.0
 WAITS = 'echo $$ > "$PID_FILE"; exec sleep 60'
 
 

@@ -128,7 +128,7 @@ def test_without_any_the_text_says_what_was_found_and_what_to_install(
 def run(home: Path, arguments: Sequence[str], environ: Mapping[str, str] | None = None) -> list[str]:
     """Run the home's java, and return the arguments that reached the real one."""
     done = subprocess.run(
-        [home / "bin" / "java", *arguments], capture_output=True, text=True, check=False, env=environ, timeout=20
+        [home / "bin" / "java", *arguments], capture_output=True, text=True, check=False, env=environ, timeout=120
     )
     assert done.returncode == 7, f"the exit code is the real one's: {done.stderr}"
     return done.stdout.splitlines()
@@ -176,7 +176,7 @@ def test_the_home_goes_with_the_process(scratch: Path, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=120,
     )
     home = Path(done.stdout.strip())
     assert home.parent == scratch

@@ -24,7 +24,7 @@ def make() -> Iterator[Make]:
     def make(answer: Callable[[Received], Given], retries: int = 0, **fields: Any) -> tuple[MemberClient, TinyServer]:
         manager = tiny_server(answer)
         server = manager.__enter__()
-        client = MemberClient(server.address, Access(**{"timeout_s": 1.0, **fields}), Patience(retries, Event()))
+        client = MemberClient(server.address, Access(**{"timeout_s": 60.0, **fields}), Patience(retries, Event()))
         opened.append((manager, client))
         return client, server
 
@@ -127,11 +127,11 @@ class TestBounds:
 
     def test_an_answer_that_drips_ends_at_its_deadline(self, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(http_client, "ANSWER_S_MAX", 0.3)
-        client, _ = make(answers(Given(200, b"x" * 1_000, {}, drip_s=0.01)))
+        client, _ = make(answers(Given(200, b"x" * 10_000, {}, drip_s=0.01)))
         began_s = time.monotonic()
         with pytest.raises(CallError, match=r"took over 0\.3 s"):
             client.get("/x")
-        assert time.monotonic() - began_s < 5.0
+        assert time.monotonic() - began_s < 60.0
 
     def test_silence_ends_at_the_time_out(self, make: Make) -> None:
         client, _ = make(answers(Given(200, b"x" * 100, drip_s=3.0)), timeout_s=0.2)

@@ -14,7 +14,7 @@ from tests.support.tiny_server import Given, Received, refusing_address, tiny_se
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
 Rows = list[dict[str, Any]]
-END_S = 30.0
+END_S = 120.0
 
 
 def row(ip: str, **changes: Any) -> dict[str, Any]:

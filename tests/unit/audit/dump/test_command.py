@@ -158,15 +158,16 @@ def test_the_gap_is_from_start_to_start_and_members_are_asked_at_once(tmp_path: 
         asked.append(time.monotonic())
         if len(asked) == 2:
             both.set()
-        assert both.wait(5.0), "the second is asked before the first has answered"
+        assert both.wait(60.0), "the second is asked before the first has answered"
         return members[number](received)
 
     servers = [serve(lambda received, number=number: answer(number, received)) for number in range(2)]  # type: ignore[misc]
+    begun_s = time.monotonic()
     assert dump(tmp_path, *servers, options=("--gap", "600ms")) == 0
     first, second = rounds(tmp_path)
-    assert 0.5 < min(asked[2:]) - max(asked[:2]) < 5.0
+    assert 0.59 < min(asked[2:]) - begun_s < 60.0
     snapshots = [datetime.strptime(one.taken_at, "%Y%m%dT%H%M%S.%fZ") for one in (first, second)]
-    assert timedelta(seconds=0.59) < snapshots[1] - snapshots[0] < timedelta(seconds=5)
+    assert timedelta(seconds=0.59) < snapshots[1] - snapshots[0] < timedelta(seconds=60)
 
 
 def test_the_members_may_come_from_one_of_them(tmp_path: Path, serve: Serve) -> None:
@@ -307,12 +308,12 @@ def test_an_ended_dump_leaves_no_manifest(tmp_path: Path, serve: Serve, signal: 
         text=True,
     )
     try:
-        eventually(lambda: server.received, 20.0)
+        eventually(lambda: server.received)
         if signal == "terminate":
             process.terminate()
         else:
             process.send_signal(2)
-        _, errors = process.communicate(timeout=20.0)
+        _, errors = process.communicate(timeout=60.0)
     finally:
         process.kill()
         process.wait()

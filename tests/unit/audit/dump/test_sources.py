@@ -34,7 +34,7 @@ END = {"kind": "end", "services": 1, "instances": 1}
 
 @contextmanager
 def client_of(address: str, **fields: Any) -> Iterator[MemberClient]:
-    client = MemberClient(address, Access(timeout_s=2.0, **fields), Patience(0, Event()))
+    client = MemberClient(address, Access(timeout_s=60.0, **fields), Patience(0, Event()))
     try:
         yield client
     finally:

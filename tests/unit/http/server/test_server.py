@@ -38,7 +38,7 @@ class Gate:
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         self.calls += 1
         self.waiting.release()
-        assert self._open.wait(10)
+        assert self._open.wait(60)
         start_response("200 OK", [("Content-Length", "4")])
         return [b"open"]
 

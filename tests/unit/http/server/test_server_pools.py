@@ -25,7 +25,7 @@ class Gate:
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         self.threads.append(threading.current_thread().name.rpartition("_")[0])
-        assert self.opened.wait(10)
+        assert self.opened.wait(60)
         start_response("200 OK", [("Content-Length", "4")])
         return [b"open"]
 

@@ -220,17 +220,17 @@ def test_a_stream_waits_for_its_reader(end: str) -> None:
     run = WsgiRun(answering("200 OK", [], parts), wire.connection, wire.server.asked[0], call_now)
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(run.run, make_environ(wire.connection, wire.server.asked[0], ("", 0)))
-        eventually(lambda: parts.made == 1 and wire.connection._waiting_to_write, 5)
+        eventually(lambda: parts.made == 1 and wire.connection._waiting_to_write)
         assert not ended.done()
         if end == "cut":
             wire.connection.cut()
             wire.transport.turn()
-            ended.result(5)
+            ended.result(60)
             assert parts.made == 1
         else:
             wire.transport.client_reads = True
             wire.transport.read()
-            ended.result(5)
+            ended.result(60)
             wire.transport.read()
             assert wire.bodies() == [PART * 3]
     assert parts.closed == 1

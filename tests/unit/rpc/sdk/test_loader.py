@@ -110,9 +110,9 @@ class FakeCalls:
     def call(self, peer: str, type_name: str, fields: Mapping[str, Any], timeout_ms: int) -> dict[str, Any]:
         assert timeout_ms > 0
         self.request.append((peer, type_name, fields))
-        self.together.wait(5)
+        self.together.wait(60)
         if self.released is not None:
-            assert self.released.wait(5)
+            assert self.released.wait(60)
         if peer in self.refuses or peer not in self.clients:
             raise TransportError(f"{peer} is not there")
         if type_name == "ServerReloadRequest":
