@@ -63,7 +63,7 @@ from app.replication.warm_start import WarmStart
 from app.rpc.frontend import GrpcFrontend
 from app.rpc.links.client_agent import ClientAgent
 from app.rpc.links.links import GrpcLinks
-from app.rpc.sdk.loader import Loader
+from app.rpc.sdk.rebalancer import Rebalancer
 from app.storage.record_file import RecordFile
 from app.storage.warm_log import WarmStore
 from app.writes.member_writes import MemberWrites
@@ -153,7 +153,7 @@ class HttpServices:
     http: HttpStats
     clients: Clients
     loop_frontends: tuple[GrpcFrontend, ...]
-    loader: Loader | None
+    loader: Rebalancer | None
     counters: Counters
     wall_ms: Callable[[], int]
 

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,6 +80,24 @@ def test_what_is_called_from_outside_is_there() -> None:
     code = "\n".join(path.read_text() for path in PYTHON)
     words = set(re.findall(r"\w+", code))
     assert not [ast.unparse(one) for one in entries if ast.unparse(one).removeprefix("_.") not in words]
+
+
+def test_no_two_classes_share_a_name() -> None:
+    found = Counter(
+        node.name
+        for path in WRITTEN
+        if path.relative_to(ROOT).parts[0] != "scripts"
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef)
+    )
+    assert not [name for name, count in found.items() if count > 1]
+
+
+def test_no_two_files_share_a_name() -> None:
+    """But where the folder completes the name: endpoints of v1 and v2, the audit's commands, scripts."""
+    completed = re.compile(r"app/http/v[12]/|app/audit/\w+/command\.py$|scripts/|__init__\.py$")
+    found = Counter(path.name for path in PYTHON if not completed.search(name(path)))
+    assert not [file for file, count in found.items() if count > 1]
 
 
 def test_nothing_is_left_to_do() -> None:

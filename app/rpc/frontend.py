@@ -11,9 +11,9 @@ from app.naming.model.keys import parse_datum_key
 from app.ports.grpc_ports import RpcServices, Subscribe
 from app.process.open_files import connections_max, frontends
 from app.rpc.members.handlers import MemberHandlers
-from app.rpc.sdk.loader import Loader
 from app.rpc.sdk.naming import NamingHandlers
 from app.rpc.sdk.push import GrpcPusher
+from app.rpc.sdk.rebalancer import Rebalancer
 from app.rpc.sdk.service_messages import ServiceInfos
 from app.rpc.sdk.subscriptions import GrpcSubscriptions
 from app.rpc.server.connection_check import ROUND_MS, ConnectionCheck
@@ -37,7 +37,7 @@ class GrpcFrontend:
         now_ms = clock.monotonic_ms
         self.limits = LimitWatch(services.settings.data_dir.joinpath(*LIMIT_RULE_PATH))
         self.connections = Connections(services.wall_ms, now_ms)
-        self.loader = Loader(self.connections, settings.sdk.port, services, now_ms, self._send_away)
+        self.loader = Rebalancer(self.connections, settings.sdk.port, services, now_ms, self._send_away)
         self.dispatcher = Dispatcher(
             self.connections,
             services.cluster,

@@ -18,7 +18,7 @@ DUMPS_MAX = 2
 CHUNK_BYTES = 65_536
 
 
-class Owners(Protocol):
+class KeyOwners(Protocol):
     """The owners of keys, as this node sees them; see ``Cluster`` in ``call.py``."""
 
     def responsible(self, tag: str) -> bool: ...
@@ -71,7 +71,7 @@ def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def dump_lines(
-    header: dict[str, Any], naming: NamingService, durable: DurableService, owners: Owners
+    header: dict[str, Any], naming: NamingService, durable: DurableService, owners: KeyOwners
 ) -> Iterator[bytes]:
     """The lines of a dump: the header, each service's row and those of its instances, the counts at the end.
 
@@ -90,7 +90,7 @@ def dump_lines(
 
 
 def _rows(
-    snapshot: ServiceSnapshot, naming: NamingService, durable: DurableService, owners: Owners
+    snapshot: ServiceSnapshot, naming: NamingService, durable: DurableService, owners: KeyOwners
 ) -> Iterator[dict[str, Any]]:
     namespace, name = snapshot.namespace, snapshot.full_name
     owner, is_ours = owners.map_srv(name), owners.responsible(name)

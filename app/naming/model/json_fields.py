@@ -15,26 +15,26 @@ FLOAT_MAX = 1.7976931348623157e308
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 
 
-class Kind(NamedTuple):
+class FieldKind(NamedTuple):
     """What a value should be, in the words of the error for a client and of that for a member."""
 
     for_client: str
     for_member: str
 
 
-TEXT = Kind("should be a text", "is no text")
-NUMBER = Kind("should be a number", "is no number")
-FLAG = Kind("should be true or false", "is neither true nor false")
-OBJECT = Kind("should be an object", "is not an object")
-LIST = Kind("should be a list", "is not a list")
-BASE64 = Kind("should be base64", "is not base64")
-OBJECTS = Kind("should be a list of objects", "is no list of objects")
+TEXT = FieldKind("should be a text", "is no text")
+NUMBER = FieldKind("should be a number", "is no number")
+FLAG = FieldKind("should be true or false", "is neither true nor false")
+OBJECT = FieldKind("should be an object", "is not an object")
+LIST = FieldKind("should be a list", "is not a list")
+BASE64 = FieldKind("should be base64", "is not base64")
+OBJECTS = FieldKind("should be a list of objects", "is no list of objects")
 
 
 class FieldStyle(NamedTuple):
     """How values are taken and refused."""
 
-    refuse: Callable[[str, Kind], Exception]
+    refuse: Callable[[str, FieldKind], Exception]
     """Makes the error for a field's name."""
     lenient: bool
     """Null counts as absent, the text of a whole number as that number, and a text must be printable."""
@@ -61,7 +61,7 @@ class Fields:
         self._style = style
         self._of = of
 
-    def _refusal(self, name: str, kind: Kind) -> Exception:
+    def _refusal(self, name: str, kind: FieldKind) -> Exception:
         return self._style.refuse(f"field '{name}'{self._of}", kind)
 
     # --- one value --------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ class Fields:
                 value = int(value)
         if type(value) is not int or not lowest <= value <= highest:
             number = f"whole number from {lowest} to {highest}"
-            raise self._refusal(name, Kind(f"should be a {number}", f"is no {number}"))
+            raise self._refusal(name, FieldKind(f"should be a {number}", f"is no {number}"))
         return value
 
     def integer(self, name: str, default: int | None = None) -> int:
@@ -182,7 +182,9 @@ class Fields:
         if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
             raise self._refusal(name, OBJECTS)
         if len(value) > ITEMS_MAX:
-            raise self._refusal(name, Kind(f"should not hold more than {ITEMS_MAX} items", f"holds over {ITEMS_MAX}"))
+            raise self._refusal(
+                name, FieldKind(f"should not hold more than {ITEMS_MAX} items", f"holds over {ITEMS_MAX}")
+            )
         return [Fields(one, self._style) for one in value]
 
     def array(self, name: str) -> list[Any]:
@@ -197,7 +199,7 @@ class Fields:
         found = self.array(name)
         if len(found) != services:
             number = f"{len(found)} entries for {services} services"
-            raise self._refusal(name, Kind(f"should not have {number}", f"has {number}"))
+            raise self._refusal(name, FieldKind(f"should not have {number}", f"has {number}"))
         return found
 
 
@@ -212,8 +214,8 @@ def member_object(value: object, what: str, of: str = "") -> Fields:
     return Fields(value, FROM_MEMBER, of)
 
 
-def _too_long(chars_max: int) -> Kind:
-    return Kind(f"should not exceed {chars_max} characters", f"has over {chars_max} characters")
+def _too_long(chars_max: int) -> FieldKind:
+    return FieldKind(f"should not exceed {chars_max} characters", f"has over {chars_max} characters")
 
 
 def _text_of(name: str, value: Any) -> str:

@@ -22,7 +22,7 @@ Redirect = tuple[str, int] | None
 """The HTTP address of the member to connect to; None for any other."""
 
 
-class Loader:
+class Rebalancer:
     """SDK connections as operators see and move them. Thread-safe; ``start`` and ``stop`` are called on the loop."""
 
     def __init__(

@@ -12,7 +12,7 @@ import pytest
 
 from app.rpc.members import calls as member_calls
 from app.rpc.sdk.balance import MemberLoad, Move, count_to_keep, moves, parse_load, summary
-from app.rpc.sdk.loader import Loader
+from app.rpc.sdk.rebalancer import Rebalancer
 from app.rpc.server.connections import Connection, Connections
 from app.rpc.server.dispatcher import Dispatcher
 from app.rpc.server.limits import LimitRule
@@ -150,7 +150,7 @@ class OwnMember:
         self.connections = Connections(lambda: 5_000, lambda: 1_000)
         around: Any = Around(self.cluster, links)
         self.sent: list[tuple[str, tuple[str, int] | None]] = []
-        self.loader = Loader(
+        self.loader = Rebalancer(
             self.connections, 9848, around, lambda: 1_000, lambda one: self.sent.append((one.id, one.redirect))
         )
         nobody: Any = None
