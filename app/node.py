@@ -307,61 +307,22 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain) -> Engine:
     now_ms = clock.monotonic_ms()
     members = MemberList(settings.self_address, config, now_ms, settings.standalone)
     protocol = DistroProtocol(members, domain.writer, config, components, stats, now_ms)
-    identity = {settings.identity_key: settings.identity_value} if settings.identity_key else {}
     rpc = None if settings.standalone else settings.rpc
-    links = GrpcLinks(settings.self_address, rpc.cluster, identity) if rpc else None
-    cluster = Membership(settings, protocol, clock, identity, links)
+    links = GrpcLinks(settings.self_address, rpc.cluster, identity(settings)) if rpc else None
+    cluster = Membership(settings, protocol, clock, identity(settings), links)
     mailbox = Mailbox(config.mailbox_events_max, stats)
 
     def send(resource_type: str, key: str) -> None:
         if not settings.standalone:
             mailbox.sync(DistroKey(resource_type, key))
 
-    def agent_parts(codec: DatumCodec) -> dict[str, Any]:
-        return {
-            "self_address": settings.self_address,
-            "context_path": settings.context_path,
-            "user_agent": f"Nacos-Server:{NACOS_VERSION}",
-            "headers": {"Client-Version": NACOS_VERSION, **identity},
-            "codec": codec,
-            "clock": clock,
-            "capabilities": cluster.capabilities,
-            "body_bytes_max": config.body_bytes_max,
-        }
-
-    record_codec, client_codec = RecordCodec(), ClientCodec()
-    over_http = DistroHttpAgent(**agent_parts(client_codec), resource_type=CLIENTS)
-    over_grpc: ClientAgent | None = None
-    if links is not None and rpc is not None:
-        bytes_max = rpc.cluster.message_bytes_max
-        over_grpc = ClientAgent(over_http, links, client_codec, clock, cluster.release, bytes_max)
-    client_store = ClientStore(domain.clients, settings.self_address, members.has_left)
     address_clients = index_for(
         protocol,
         domain.registry,
         lambda client_id: send(HTTP_CLIENTS, client_key(client_id)),
         lambda client_id: domain.clients.forget(client_id, absent=True),
     )
-    components[INSTANCE_LIST] = Component(
-        InstanceListStore(domain.registry, domain.notify.publish),
-        domain.instance_codec,
-        InstanceListAgent(domain.naming.service_view, **agent_parts(domain.instance_codec)),
-    )
-    components[RECORDS] = Component(
-        domain.records,
-        record_codec,
-        DistroHttpAgent(**agent_parts(record_codec), resource_type=RECORDS),
-        taken_by=frozenset({MemberKind.OWN}),
-    )
-    components[CLIENTS] = Component(
-        client_store,
-        client_codec,
-        over_grpc or over_http,
-        callbacks=over_grpc,
-        taken_by=frozenset({MemberKind.OWN, MemberKind.NACOS_2}),
-        owned_by_writer=True,
-        on_verified=client_store.on_verified,
-    )
+    components.update(build_components(settings, clock, domain, members, cluster, links))
     components[HTTP_CLIENTS] = http_client_component(address_clients, domain.writer, components[CLIENTS])
     receiver = DistroReceiver(
         domain.writer, config, components, protocol.mapper_of, lambda: protocol.loading, mailbox, stats
@@ -381,6 +342,59 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain) -> Engine:
         address_clients=address_clients,
         send=send,
     )
+
+
+def build_components(
+    settings: Settings, clock: Clock, domain: Domain, members: MemberList, cluster: Membership, links: GrpcLinks | None
+) -> dict[str, Component]:
+    """Make the resource types with stores of their own, by name: each a store, a codec and the way to the peers."""
+
+    def agent_parts(codec: DatumCodec) -> dict[str, Any]:
+        return {
+            "self_address": settings.self_address,
+            "context_path": settings.context_path,
+            "user_agent": f"Nacos-Server:{NACOS_VERSION}",
+            "headers": {"Client-Version": NACOS_VERSION, **identity(settings)},
+            "codec": codec,
+            "clock": clock,
+            "capabilities": cluster.capabilities,
+            "body_bytes_max": settings.distro.body_bytes_max,
+        }
+
+    record_codec, client_codec = RecordCodec(), ClientCodec()
+    over_http = DistroHttpAgent(**agent_parts(client_codec), resource_type=CLIENTS)
+    over_grpc: ClientAgent | None = None
+    if links is not None and settings.rpc is not None:
+        bytes_max = settings.rpc.cluster.message_bytes_max
+        over_grpc = ClientAgent(over_http, links, client_codec, clock, cluster.release, bytes_max)
+    client_store = ClientStore(domain.clients, settings.self_address, members.has_left)
+    return {
+        INSTANCE_LIST: Component(
+            InstanceListStore(domain.registry, domain.notify.publish),
+            domain.instance_codec,
+            InstanceListAgent(domain.naming.service_view, **agent_parts(domain.instance_codec)),
+        ),
+        RECORDS: Component(
+            domain.records,
+            record_codec,
+            DistroHttpAgent(**agent_parts(record_codec), resource_type=RECORDS),
+            taken_by=frozenset({MemberKind.OWN}),
+        ),
+        CLIENTS: Component(
+            client_store,
+            client_codec,
+            over_grpc or over_http,
+            callbacks=over_grpc,
+            taken_by=frozenset({MemberKind.OWN, MemberKind.NACOS_2}),
+            owned_by_writer=True,
+            on_verified=client_store.on_verified,
+        ),
+    }
+
+
+def identity(settings: Settings) -> dict[str, str]:
+    """Return the header by which members know each other's calls; none when no identity is set."""
+    return {settings.identity_key: settings.identity_value} if settings.identity_key else {}
 
 
 # --- the frontends -------------------------------------------------------------------------------
