@@ -31,7 +31,7 @@ INK, PALE, ROOM, CHIP, PATH = "#1f2933", "#6b7885", "#f4f6f8", "#ffffff", "#c241
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One function on the way. ``leads_by``: the name in it that leads to the next step; empty for the last."""
+    """One function on the way. ``leads_by``: the name in it by which the way goes on; empty for the last."""
 
     function: str
     """``module:Class.method`` or ``module:function``."""
@@ -39,7 +39,25 @@ class Step:
     says: str
 
 
-WAY = (Step("app.http.server.connection:HttpConnection.data_received", "_take", "the loop hands over the bytes"),)
+WAY = (
+    Step("app.http.server.connection:HttpConnection.data_received", "take", "bytes of a POST, on the event loop"),
+    Step("app.http.server.server:HttpServer.answer", "_run", "its route is hot: answered here, or forwarded"),
+    Step("app.http.v1.instance:register", "register", "parameters become a command; the owner goes on"),
+    Step("app.naming.service:NamingService.register", "_changed", "the command is checked"),
+    Step("app.naming.registry.registry:Registry.register", "_put", "under the lock: instance in, version up"),
+    Step("app.background.notify:NotifyCenter.publish", "_subscribers", "InstancesChanged, to all handlers"),
+    Step("app.node:subscribe", "send", "handlers only enqueue; the client has its ok"),
+    Step("distro.mailbox:Mailbox.sync", "_sync", "the key waits for the engine's thread"),
+    Step("distro.runtime:DistroRuntime._turn", "tick", "that thread wakes"),
+    Step("distro.protocol:DistroProtocol.tick", "_next_action", "one action for each idle peer"),
+    Step("distro.runtime:DistroRuntime._sync", "sync_data", "the peer's worker reads the datum as it is now"),
+    Step("distro.http_agent:DistroHttpAgent.sync_data", "call", "encoded, gzipped, PUT"),
+    Step("app.http.v1.distro:put_datum", "receive", "at the peer: PUT /distro/datum"),
+    Step("app.replication.http_peers:NodeReplication.receive", "_receive_type", "decoded key by key"),
+    Step("distro.receive:DistroReceiver._receive_one", "resolve", "the version decides"),
+    Step("app.replication.instance_list_type:InstanceListStore.apply", "apply", "to the registry there"),
+    Step("app.naming.registry.registry:Registry.apply", "", "the list is swapped in, and pushed"),
+)
 
 
 @dataclass(slots=True)
@@ -172,7 +190,7 @@ class _Drawing:
 
     def _room(self, room: Room, left: float, top: float, width: float, height: float) -> None:
         self._box(left, top, width, height, ROOM, PALE)
-        self._places[room.name] = (left + width / 2, top + height - CHIP_HEIGHT / 2)
+        self._places[room.name] = (left + width - 1.4, top + height - 1.4)
         self._axes.text(left + 0.6, top + 1.3, room.name, color=INK, weight="bold", va="center")
         if room.files > 1:
             count = str(room.files) if width < NARROW else f"{room.files} files"

@@ -1,4 +1,4 @@
-"""Nonsense through the whole door, with the real domain behind it: refused, and nothing stored.
+"""Nonsense through the whole frontend, with the real domain behind it: refused, and nothing stored.
 
 The same corpus goes to a real node over sockets in ``scripts/chaos/abuse.py``, several times as much of it.
 """
@@ -61,7 +61,7 @@ def stored(node: FakeNode) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def abused() -> Iterator[tuple[FakeNode, Flask, dict[str, Any]]]:
-    """One door for all requests: what any of them stored, the end shows."""
+    """One node for all requests: what any of them stored, the end shows."""
     node = filled_node()
     before = stored(node)
     yield node, create_app(node), before

@@ -67,7 +67,7 @@ class MemberHandlers:
     def __init__(self, receiver: ClientReceiving, reports: Reports) -> None:
         self._receiver = receiver
         self._reports = reports
-        self._pool = ThreadPoolExecutor(THREADS, "rpc-door")
+        self._pool = ThreadPoolExecutor(THREADS, "rpc-received")
 
     def routes(self) -> dict[str, GrpcRoute]:
         return {

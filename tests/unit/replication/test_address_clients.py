@@ -48,7 +48,7 @@ NOTHING: Any = None
 
 
 class Bed:
-    """The index of one member, with its door for what real Nacos says."""
+    """The index of one member, with its receiver of what real Nacos sends."""
 
     def __init__(self) -> None:
         self.now_ms = 1_000
@@ -403,7 +403,7 @@ class TestEchoes:
         bed.tick()
         assert bed.clients.client(TWO) is None
         bed.deregister(A_SERVICE, "10.9.0.2")
-        assert bed.shown() == [], "no ghost"
+        assert bed.shown() == [], "nothing is retained"
 
     def test_a_late_echo_makes_a_copy_until_real_nacos_takes_it_back(self, stored: Bed) -> None:
         late = stored.echo()

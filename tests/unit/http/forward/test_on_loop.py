@@ -490,7 +490,7 @@ def test_requests_of_our_own_carry_our_identity() -> None:
 
 
 class Owner:
-    """A member of our own kind that executes what it gets, as its door would."""
+    """A member of our own kind that executes what it gets, as its frontend would."""
 
     def __init__(self) -> None:
         self.node = FakeNode(cluster=StubCluster("127.0.0.2:8848", standalone=False, owner="127.0.0.2:8848"))
