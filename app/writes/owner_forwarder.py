@@ -108,7 +108,7 @@ class WaitingCall(Generic[A]):
         """Return the owner's answer; None: this node is the owner by now, and the thread is to execute the call.
 
         Raises:
-            TimeoutError: no answer within ``timeout_s``. A call that was not sent by then is never sent.
+            TimeoutError: no answer within ``timeout_s``. A call that the loop has not begun by then is never sent.
         """
         try:
             return self._future.result(timeout_s)
