@@ -3,13 +3,21 @@
 import pytest
 
 from scripts.docs import picture
-from scripts.docs.picture import TARGET, WAY, Step, check_way, draw, read_floors
+from scripts.docs.picture import WAY, Step, check_way, digest, draw, is_current, read_floors
 
 pytest.importorskip("matplotlib")
 
 
 def test_the_picture_in_the_docs_is_that_of_the_code() -> None:
-    assert TARGET.read_text() == draw(), "python -m scripts.docs.picture"
+    check_way(WAY)
+    assert is_current(), "draw it again: python -m scripts.docs.picture"
+
+
+def test_what_is_drawn_names_what_it_shows() -> None:
+    drawn = draw()
+    assert drawn.startswith("<?xml")
+    assert digest(read_floors()) in drawn
+    assert "DistroRuntime" in drawn
 
 
 def test_every_module_of_a_contract_has_a_room() -> None:
