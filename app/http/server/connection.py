@@ -123,15 +123,11 @@ class HttpConnection(asyncio.Protocol):
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        reader = self._reader
-        if reader.ended:
-            self._queue.drop(data)
-            return
         self.seen_s = self._server.now_s
         self._queue.take(data)
         if self.out:
             self._write()
-            if reader.ended:
+            if self._reader.ended:
                 self.flush()
 
     def eof_received(self) -> bool:

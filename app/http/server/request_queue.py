@@ -93,8 +93,15 @@ class RequestQueue:
         self._closed = False
 
     def take(self, data: bytes) -> None:
-        """Have the requests in received bytes answered, as far as this turn of the loop reaches."""
+        """Have the requests in received bytes answered, as far as this turn of the loop reaches.
+
+        Bytes behind the last request are dropped.
+        """
         reader = self.reader
+        if reader.ended:
+            if len(data) >= BULK_BYTES:
+                self.rest()
+            return
         reader.work = 0
         if len(data) <= FEED_BYTES:
             refusal = reader.feed(data)
@@ -110,11 +117,6 @@ class RequestQueue:
         finally:
             self._going_on = False
         if self.pending or self._left or len(data) >= BULK_BYTES:
-            self.rest()
-
-    def drop(self, data: bytes) -> None:
-        """Drop bytes that come behind the last request."""
-        if len(data) >= BULK_BYTES:
             self.rest()
 
     @property
