@@ -18,10 +18,10 @@ ID = "1700000000000_10.1.2.3_51234"
 class Pair:
     """One node of ours, and the ports of the member that the test plays."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **settings: str) -> None:
         self.port, self.peer_port = free_ports(2)
         listed = f"127.0.0.1:{self.port},127.0.0.1:{self.peer_port}"
-        self.ours = Member(self.port, folder / "ours", {"nacos.member.list": listed, **SETTINGS})
+        self.ours = Member(self.port, folder / "ours", {"nacos.member.list": listed, **SETTINGS, **settings})
 
     def peer(self) -> NacosPeer:
         return NacosPeer(self.peer_port, self.port)
@@ -272,7 +272,8 @@ def test_lists_are_ours_alone(pair: Pair) -> None:
 
 def test_a_snapshot_is_asked_for_at_the_start(tmp_path: Path) -> None:
     """What another member tells of a third's clients stays only if that one confirms it."""
-    pair = Pair(tmp_path)
+    # It must not serve without having asked, however long that takes.
+    pair = Pair(tmp_path, **{"rollcall.distro.load.waitMs": "600000", "rollcall.distro.load.refusedMs": "60000"})
     other = "1700000000001_10.1.2.3_51235"
 
     async def main() -> None:

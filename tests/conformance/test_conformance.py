@@ -15,7 +15,7 @@ JOBS = 4
 Report = Callable[[str, Mapping[str, tuple[int, int]]], None]
 
 # The first test of each pair has to wait for the whole replay, which waits more than it works.
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(1_200)
 
 
 def reasons(name: str) -> dict[str, str]:

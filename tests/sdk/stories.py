@@ -87,14 +87,16 @@ class Story:
         self._folder = folder
         self._stack = stack
         self._told: dict[str, Future[Failures]] = {}
-        self._beside = stack.enter_context(ThreadPoolExecutor(1))
         self.cluster = stack.enter_context(running_cluster(folder / "shared", settings))
         self._programs = Programs(environments, folder / "programs", stack)
 
-    def begin(self, title: str) -> None:
-        """Live through a chapter beside the next ones."""
-        if title not in self._told:
-            self._told[title] = self._beside.submit(self._chapters[title], self)
+    @contextmanager
+    def beside(self, title: str) -> Iterator[None]:
+        """Live through a chapter while the block lasts, and to its end."""
+        with ThreadPoolExecutor(1) as pool:
+            if title not in self._told:
+                self._told[title] = pool.submit(self._chapters[title], self)
+            yield
 
     def failures(self, title: str) -> Failures:
         """Return what went wrong in a chapter, which is lived through once; raises what went wrong with its cluster."""

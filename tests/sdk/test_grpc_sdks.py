@@ -227,8 +227,7 @@ def fail_over(name: str, program: Program, cluster: ClusterProcesses, ip: str) -
 
 def redo(story: Story) -> Failures:
     """A member is killed and started again, to which clients of each library are connected that know no other."""
-    story.begin("frozen")
-    with story.apart("redo") as (chapter, cluster):
+    with story.beside("frozen"), story.apart("redo") as (chapter, cluster):
         chapter.phase(lambda name, program: publish_at_the_first(name, program, cluster))
         first, *others = cluster.members
         first.kill_all()

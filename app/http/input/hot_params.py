@@ -24,6 +24,7 @@ from app.naming.model.keys import (
 )
 from app.naming.model.model import Metadata
 from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.value_limits import PORT_MAX
 from app.naming.registry.operations import Beat, RegisterInstance
 
 KEPT_CHARS_MAX = 512
@@ -31,7 +32,6 @@ KEPT_CHARS_MAX = 512
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1?[0-9]{1,2})"
 _IPV4 = re.compile(rf"(?:{_OCTET}\.){{3}}{_OCTET}")
 PORT_DIGITS_MAX = 5
-PORT_MAX = 65_535
 _LONG_EXPONENT = "0000000"
 """In front of an exponent: the general parser refuses one of over nine digits, orjson reads it."""
 

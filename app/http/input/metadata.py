@@ -4,9 +4,7 @@ from app.http.input import json_text
 from app.http.input.values import ECHO_CHARS_MAX
 from app.naming.model.model import Metadata
 from app.naming.model.nacos_errors import InvalidParam
-
-METADATA_CHARS_MAX = 64 * 1024
-"""Of all keys and values together. Nacos 1.4 has no limit; every member stores and sends each map."""
+from app.naming.model.value_limits import METADATA_CHARS_MAX
 
 
 def parse_metadata(text: str) -> Metadata | None:

@@ -7,17 +7,8 @@ from app.http.input import json_text
 from app.http.input.forms import find_charset, is_form, parse_plain, parse_values, recode
 from app.http.input.hot_params import quick_beat, quick_register
 from app.http.input.metadata import check_metadata_size, parse_metadata
-from app.http.input.values import (
-    TRIMMED,
-    check_ip,
-    check_port,
-    check_printable,
-    check_text,
-    java_double,
-    java_int,
-    lenient_bool,
-    strict_bool,
-)
+from app.http.input.values import check_port, java_double, java_int, lenient_bool, strict_bool
+from app.naming.model.caller_texts import APP_CHARS_MAX, TRIMMED, check_ip, check_printable, check_text
 from app.naming.model.keys import (
     DEFAULT_CLUSTER,
     DEFAULT_GROUP,
@@ -27,8 +18,6 @@ from app.naming.model.keys import (
 )
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstance, RegisterInstance
-
-APP_CHARS_MAX = 512
 
 
 class Parameters:

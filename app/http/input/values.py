@@ -2,24 +2,18 @@
 
 import re
 
+from app.naming.model.caller_texts import TRIMMED
 from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.value_limits import INT_MAX, PORT_MAX
 
-IP_CHARS_MAX = 128
-"""Source: Nacos 2.3 parameter check; 1.4 has no limit."""
 ECHO_CHARS_MAX = 1_000
 """An error repeats so many characters of the refused value."""
-PORT_MAX = 65_535
-INT_MIN, INT_MAX = -(2**31), 2**31 - 1
-"""The range of Java's int."""
-
-TRIMMED = "".join(map(chr, range(0x21)))
-"""The characters that Java's String.trim strips: all up to the blank."""
+INT_MIN = -INT_MAX - 1
+"""The lowest number of Java's ``int``."""
 _INT = re.compile(r"[+-]?[0-9]{1,32}")
 _DOUBLE = re.compile(r"([+-]?)(NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?)[fFdD]?")
 """The texts of Java's Double.parseDouble, without hexadecimal fractions, which no client sends as a weight."""
 DOUBLE_CHARS_MAX = 512
-_DIGITS_AND_DOTS = re.compile(r"[0-9.]+")
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _TRUE_WORDS = frozenset({"true", "yes", "on", "y", "t"})
 """Source: commons-lang BooleanUtils.toBoolean."""
 
@@ -64,49 +58,6 @@ def java_double(text: str) -> float:
         raise InvalidParam(f'For input string: "{text[:ECHO_CHARS_MAX]}"')
     # Adding 0 turns the -0.0 that "-0" makes into 0.0.
     return float(found[1] + found[2]) + 0.0
-
-
-def check_ip(ip: str) -> None:
-    """Refuse an instance's address that no client could use. Host names and IPv6 addresses are not parsed.
-
-    Raises:
-        InvalidParam: empty, too long, unprintable, or digits and dots that are no IPv4 address.
-    """
-    if not ip:
-        raise InvalidParam("Param 'ip' is required.")
-    check_text("ip", ip, IP_CHARS_MAX)
-    if any(char.isspace() for char in ip):
-        raise InvalidParam("Param 'ip' is illegal, illegal characters should not appear in the param.")
-    if _DIGITS_AND_DOTS.fullmatch(ip) and not _is_java_ipv4(ip):
-        raise InvalidParam(f'The IPv4 address("{ip}") is incorrect.')
-
-
-def _is_java_ipv4(text: str) -> bool:
-    """Whether Java's InetAddress reads it as numbers: ``1.2.3`` and ``1234`` too, their last number fills the rest."""
-    parts = text.split(".")
-    if len(parts) > 4 or len(text) > 15 or not all(parts):
-        return False
-    *heads, last = (int(part) for part in parts)
-    return all(head <= 0xFF for head in heads) and last < 1 << 8 * (5 - len(parts))
-
-
-def check_text(name: str, text: str, chars_max: int) -> None:
-    """
-    Raises:
-        InvalidParam: the text is over ``chars_max``, or has a character that would break a log line.
-    """
-    if len(text) > chars_max:
-        raise InvalidParam(f"Param '{name}' is illegal, the param length should not exceed {chars_max}.")
-    check_printable(name, text)
-
-
-def check_printable(name: str, text: str) -> None:
-    """
-    Raises:
-        InvalidParam: the text has a control character or a line separator, which would break a log line.
-    """
-    if _UNPRINTABLE.search(text):
-        raise InvalidParam(f"Param '{name}' is illegal, illegal characters should not appear in the param.")
 
 
 def check_port(port: int) -> None:

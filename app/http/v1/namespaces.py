@@ -12,7 +12,7 @@ from app.http.input.schemas import (
     NamespaceUpdateSchema,
     load_parameters,
 )
-from app.http.input.values import TRIMMED
+from app.naming.model.caller_texts import TRIMMED
 from app.naming.model.keys import DEFAULT_NAMESPACE
 from app.naming.model.nacos_errors import InvalidParam, Unavailable
 from app.naming.records.durable_service import Namespace

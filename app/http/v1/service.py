@@ -17,7 +17,7 @@ from app.http.input.schemas import (
     ServiceUpdateSchema,
     load_parameters,
 )
-from app.http.input.values import check_printable
+from app.naming.model.caller_texts import check_printable
 from app.naming.model.keys import check_service_format, group_of, short_name_of
 from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG, ServiceMeta
 from app.naming.model.model import ServiceView

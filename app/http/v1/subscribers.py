@@ -8,8 +8,8 @@ from app.http.api.call import Answer, Call, Services, route
 from app.http.forward.peers import ask_member
 from app.http.input.params import ListQuery
 from app.http.input.schemas import PushStateSchema, SubscribersSchema, load_parameters
-from app.http.input.values import PORT_MAX
 from app.naming.model.keys import group_of, short_name_of
+from app.naming.model.value_limits import PORT_MAX
 from app.naming.push.udp_subscribers import Subscriber
 from distro.clock import SystemClock
 from distro.types import MemberState

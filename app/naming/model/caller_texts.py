@@ -3,9 +3,8 @@
 import re
 
 from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.value_limits import IP_CHARS_MAX
 
-IP_CHARS_MAX = 128
-"""Source: Nacos 2.3 parameter check; 1.4 has no limit."""
 APP_CHARS_MAX = 512
 TRIMMED = "".join(map(chr, range(0x21)))
 """The characters that Java's String.trim takes away: all up to the blank."""
@@ -45,5 +44,14 @@ def check_text(name: str, text: str, chars_max: int) -> None:
     """
     if len(text) > chars_max:
         raise InvalidParam(f"Param '{name}' is illegal, the param length should not exceed {chars_max}.")
+    check_printable(name, text)
+
+
+def check_printable(name: str, text: str) -> None:
+    """Refuse control characters and line separators, which would break a log line.
+
+    Raises:
+        InvalidParam: names the parameter.
+    """
     if _UNPRINTABLE.search(text):
         raise InvalidParam(f"Param '{name}' is illegal, illegal characters should not appear in the param.")
