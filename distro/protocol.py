@@ -188,8 +188,8 @@ class DistroProtocol:
         queue.back_off.succeeded()
         store = self._components[action.resource_type].store
         for name, version in versions.items():
-            held = store.version(name)
-            if held is not None and held > version and self.speaks_for(action.resource_type, name, held):
+            stored = store.version(name)
+            if stored is not None and stored > version and self.speaks_for(action.resource_type, name, stored):
                 queue.tasks.add(DistroKey(action.resource_type, name), now_ms)
 
     def on_load_done(self, action: Load, outcome: Outcome, keys: Iterable[str] | None, now_ms: int) -> None:
@@ -294,8 +294,8 @@ class DistroProtocol:
             if not (own or unclaimed) or not self.mapper_of(resource_type).responsible(component.store.tag(name)):
                 continue
             key = DistroKey(resource_type, name)
-            spent = own and component.store.is_forgettable(name, now_ms)
-            if spent and all(queue.agreed.get(key, 0) >= AGREED_ROUNDS for queue in reachable):
+            forgettable = own and component.store.is_forgettable(name, now_ms)
+            if forgettable and all(queue.agreed.get(key, 0) >= AGREED_ROUNDS for queue in reachable):
                 component.store.forget(name, now_ms)
                 self._stats.forgotten += 1
                 for queue in self._queues.values():

@@ -134,17 +134,17 @@ class DistroReceiver:
         if mapper.standalone:
             owner = sender = self._own_writer
         for _ in range(TRIES_MAX):
-            held = component.store.version(datum.key)
-            match resolve(KeyVersions(held, datum.version, is_owner, sender == owner, fetched)):
+            stored = component.store.version(datum.key)
+            match resolve(KeyVersions(stored, datum.version, is_owner, sender == owner, fetched)):
                 case Resolution.EQUAL:
                     return None
                 case Resolution.REFUSE:
                     # R8: real Nacos would repeat a send that is refused for ever.
-                    return None if datum.version == NO_VERSION else held
+                    return None if datum.version == NO_VERSION else stored
                 case Resolution.TAKE_OVER if not component.store.is_covered(datum):
-                    return held
+                    return stored
                 case Resolution.APPLY | Resolution.TAKE_OVER:
-                    if component.store.apply(self._dated(datum, held, sender), held, now_ms):
+                    if component.store.apply(self._dated(datum, stored, sender), stored, now_ms):
                         if is_owner:
                             self._events.claim(key)
                         return None
@@ -167,11 +167,11 @@ class DistroReceiver:
                 pass
 
     @staticmethod
-    def _dated(datum: Datum, held: Version | None, sender: str) -> Datum:
+    def _dated(datum: Datum, stored: Version | None, sender: str) -> Datum:
         """The datum with a version: without its own (R8) it gets the next counter, so that a later claim is above."""
         if datum.version != NO_VERSION:
             return datum
-        base = held or NO_VERSION
+        base = stored or NO_VERSION
         return replace(datum, version=Version(base.epoch, base.counter + 1, sender))
 
     def load(self, resource_type: str, datums: Iterable[Datum], now_ms: int) -> int:
@@ -184,11 +184,11 @@ class DistroReceiver:
         if not self.is_loading():
             return taken
         for datum in datums:
-            held = component.store.version(datum.key)
-            if held is not None and (datum.version == NO_VERSION or datum.version <= held):
+            stored = component.store.version(datum.key)
+            if stored is not None and (datum.version == NO_VERSION or datum.version <= stored):
                 continue
             try:
-                taken += component.store.apply(self._dated(datum, held, ""), held, now_ms)
+                taken += component.store.apply(self._dated(datum, stored, ""), stored, now_ms)
             except CodecError as error:
                 self._stats.received_failed += 1
                 LOG.warning("%s of a snapshot cannot be taken: %s", datum.key, error)
@@ -222,23 +222,23 @@ class DistroReceiver:
         wanted: list[DistroKey] = []
         equal: list[str] = []
         for name, version in versions.items():
-            held = component.store.version(name)
-            if held == version:
+            stored = component.store.version(name)
+            if stored == version:
                 equal.append(name)
                 continue
-            if held is not None and (version < held or version.writer != held.writer):
-                newer[name] = held
+            if stored is not None and (version < stored or version.writer != stored.writer):
+                newer[name] = stored
             else:
                 wanted.append(DistroKey(resource_type, name))
         if component.on_verified is not None:
             component.on_verified(equal, now_ms)
-        for name, held in component.store.versions().items():
+        for name, stored in component.store.versions().items():
             if name not in versions and mapper.map_srv(component.store.tag(name)) == source:
                 if component.store.is_forgettable(name, now_ms):
                     component.store.forget(name, now_ms)
                     self._stats.forgotten += 1
                 else:
-                    newer[name] = held
+                    newer[name] = stored
         if component.owned_by_writer:
             return Received(refused=newer, wanted=tuple(key.key for key in wanted))
         if wanted:

@@ -254,8 +254,8 @@ class DistroRuntime:
         member = self._protocol.members.get(action.peer)
         summary: dict[str, str]
         if member is not None and CAPABILITY_VERSIONS in member.capabilities:
-            held = ((key, component.store.version(key)) for key in action.keys)
-            summary = {key: version.to_text() for key, version in held if version is not None}
+            stored = ((key, component.store.version(key)) for key in action.keys)
+            summary = {key: version.to_text() for key, version in stored if version is not None}
         else:
             summary = {one.key: component.codec.checksum(one) for one in component.store.datums(action.keys)}
         left_ms = self._left_ms(action)

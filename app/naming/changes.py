@@ -70,7 +70,7 @@ class Changes:
         return next((text for text in texts if len(text) <= CHANGE_BYTES_MAX), None)
 
     def take_change(self, text: bytes) -> Callable[[], bool]:
-        """Apply a change if it follows the version stored here; return a function that tells whether it is known here.
+        """Apply a change (R5) if it follows the version stored here; return a function that tells if it is known here.
 
         Until then each call of that function tries again: a change that overtook another one fits after it.
 

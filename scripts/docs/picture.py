@@ -176,7 +176,6 @@ class _Drawing:
     def __init__(self, floors: list[list[Room]]) -> None:
         from matplotlib.figure import Figure
 
-        self._floors = floors
         heights = [max(room.height for room in floor) for floor in floors]
         self._height = sum(heights) + GAP * (len(floors) + 1)
         self._places: dict[str, tuple[float, float]] = {}

@@ -65,9 +65,9 @@ def error_reply(error: NacosError | CodecError | NotInitialized) -> Reply:
 
 def filter_error(call: Call, status: int, message: str, wall_ms: int, headers: dict[str, str] | None = None) -> Reply:
     """An error in the JSON shape of Nacos's filters. Shape: timestamp, status, error, message, path."""
-    snapshot = datetime.fromtimestamp(wall_ms / 1000, UTC)
+    at = datetime.fromtimestamp(wall_ms / 1000, UTC)
     body = {
-        "timestamp": f"{snapshot:%Y-%m-%dT%H:%M:%S}.{wall_ms % 1000:03d}+0000",
+        "timestamp": f"{at:%Y-%m-%dT%H:%M:%S}.{wall_ms % 1000:03d}+0000",
         "status": status,
         "error": HTTPStatus(status).phrase,
         "message": message,

@@ -34,7 +34,7 @@ SERVICES_PER_UNIT = 4
 
 @dataclass(frozen=True, slots=True)
 class HealthCheckGate:
-    """Whether, and for which services, this node may run health checks now."""
+    """Whether, and for which services, this node may run health checks now (R2, R9)."""
 
     may_check: bool
     confirmed_ms: int
@@ -115,7 +115,7 @@ class BeatCheck:
             self._table.expect(service, 0)
 
     def _silent_ms(self, service: Service, beat_ms: int, now_ms: int) -> int:
-        """How long an instance has sent no beat, without this process's pauses.
+        """How long an instance has sent no beat, without this process's pauses (R9).
 
         In a service that was taken over the time counts from the claim: beats went to the former owner before.
         """
@@ -195,7 +195,7 @@ class BeatCheck:
         return due_ms - max(due_ms - self._now_ms, 0) * turn // TURNS
 
     def _tidy(self, service: Service) -> int:
-        """Drop retained instances, tombstones and lists whose time is over; return when that of the next one is."""
+        """Drop retained instances, tombstones and lists (R6) whose time is over; return when the next one's is."""
         now_ms, due_ms = self._now_ms, NOT_DUE_MS
         if service.retained:
             if self._registry.drop_retained(service, now_ms):

@@ -191,14 +191,14 @@ class Service:
         "view",
     )
 
-    def __init__(self, namespace: str, full_name: str, now_ms: int) -> None:
+    def __init__(self, namespace: str, full_name: str, now_ms: int, revision: int = 0) -> None:
         self.namespace = namespace
         self.full_name = full_name
         self.key = datum_key(namespace, full_name)
         self.stored: dict[str, StoredInstance] = {}
         self.tombstones: dict[str, Tombstone] = {}
         self.version: Version = NO_VERSION
-        self.revision = 0
+        self.revision = revision
         """Rises with every change, on this member only: a view or copy of another revision is out of date."""
         self.changed_ms = now_ms
         self.claimed_ms = now_ms

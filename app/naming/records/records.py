@@ -257,7 +257,7 @@ class Records:
             return True
 
     def is_covered(self, datum: Datum) -> bool:
-        """Whether a received record's change of the value is at least as late as the stored record's."""
+        """Whether a received record's change of the value is at least as late as the stored record's (R3)."""
         other: Record = datum.value
         stored = self._records.get(datum.key)
         return stored is None or other.changed >= stored.changed
@@ -278,7 +278,7 @@ class Records:
             return ended
 
     def claim(self, key: str, now_ms: int) -> bool:
-        """Become the writer of a record that another member wrote; return whether that changed its version.
+        """Become the writer of a record that another member wrote (R2); return whether that changed its version.
 
         A record that the disk refuses is claimed with the next view of the members, or by its next change.
         """
@@ -294,7 +294,7 @@ class Records:
             return True
 
     def is_forgettable(self, key: str, now_ms: int) -> bool:
-        """Whether a record is a removal older than ``KEEP_REMOVED_MS``."""
+        """Whether a record is a removal older than ``KEEP_REMOVED_MS`` (R6)."""
         stored = self._records.get(key)
         return (
             stored is not None and stored.value is None and self._wall_ms() - stored.changed_wall_ms > KEEP_REMOVED_MS

@@ -1,4 +1,7 @@
-"""The empty-push guard: instances that vanish from a list without a tombstone stay visible for a while."""
+"""The empty-push guard: instances that vanish from a list without a tombstone stay visible for a while.
+
+They vanish so in a load (R7), by absence (R6), or with data that has no versions (R8).
+"""
 
 from collections.abc import Mapping
 

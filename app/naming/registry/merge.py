@@ -31,7 +31,7 @@ NO_INSTANCES = InstanceList({}, {})
 
 
 def covers(newer: InstanceList, older: InstanceList) -> bool:
-    """Whether ``newer`` has a change of the same or a later version for each instance and tombstone of ``older``.
+    """Whether ``newer`` has a change of the same or a later version for each instance and tombstone of ``older`` (R3).
 
     Changes of health do not count: the owner's next health check finds them again.
     """
@@ -47,7 +47,7 @@ def _last_change(state: InstanceList, key: str) -> Version:
 
 
 def is_removed_by(stored: StoredInstance, tombstone: Tombstone) -> bool:
-    """Whether one side's tombstone removes the instance that the other side stores.
+    """Whether one side's tombstone removes the instance that the other side stores (R4).
 
     The higher version wins, unless times contradict it, since two sides of a partition count versions apart: an
     instance with a confirmed beat after the removal stays, and one without a beat since before the removal goes.

@@ -291,7 +291,7 @@ class Registry:
         tombstone: Tombstone | None,
         now_ms: int,
     ) -> bool:
-        """Apply one change that the list's owner made, if it follows the version stored here; return whether it did.
+        """Apply one change of the list's owner if it follows the version stored here (R5); return whether it did.
 
         One of both is given: ``stored``, the instance after the change, or ``tombstone``, its removal.
         """
@@ -334,12 +334,12 @@ class Registry:
             return True
 
     def is_covered(self, datum: Datum) -> bool:
-        """Whether a datum knows of every change in the list stored here."""
+        """Whether a datum knows of every change in the list stored here (R3)."""
         stored = next(self.datums([datum.key]), None)
         return stored is None or covers(datum.value, stored.value)
 
     def merge(self, datum: Datum, now_ms: int) -> Merged:
-        """Merge a received datum into the list; see ``app.naming.registry.merge``."""
+        """Merge a received datum into the list (R4); see ``app.naming.registry.merge``."""
         for one in datum.value.stored.values():
             self._shared.settle(one)
         for _ in range(SWAP_TRIES_MAX):
@@ -360,7 +360,7 @@ class Registry:
         return Merged.NOTHING  # a local change came before each swap; the next verify round tries again
 
     def claim(self, key: str, now_ms: int) -> bool:
-        """Become the writer of a list that another member wrote; return whether that changed its version."""
+        """Become the writer of a list that another member wrote (R2); return whether that changed its version."""
         with self._lock:
             service = self.table.find(key)
             if service is None or service.version == NO_VERSION or service.version.writer == self.writer:
@@ -369,7 +369,7 @@ class Registry:
             return True
 
     def is_forgettable(self, key: str, now_ms: int) -> bool:
-        """Whether a list is empty, of tombstones too, and has not changed for the tombstones' slack."""
+        """Whether a list is empty, of tombstones too, and has not changed for the tombstones' slack (R6)."""
         service = self.table.find(key)
         return (
             service is not None
@@ -384,7 +384,7 @@ class Registry:
         return service.changed_ms + self._slack_ms + 1
 
     def forget(self, key: str, now_ms: int | None = None) -> None:
-        """Drop a list and its version; the service stays if it has other sources.
+        """Drop a list and its version (R6); the service stays if it has other sources.
 
         With ``now_ms`` because a peer no longer knows the key: the guard retains the instances for a while.
         """
@@ -462,7 +462,7 @@ class Registry:
             return True
 
     def prune_tombstones(self, service: Service, now_ms: int) -> int:
-        """Drop tombstones that every member has had the time to learn of; return when to come again (monotonic ms)."""
+        """Drop tombstones that every member has had time to learn of (R1); return when to come again (monotonic ms)."""
         tombstones = service.tombstones.copy()
         old, due_ms = [], NOT_DUE_MS
         for key, tombstone in tombstones.items():

@@ -50,6 +50,8 @@ class ServiceTable:
         self._keep_empty = keep_empty
         self._services: dict[str, Service] = {}
         self._namespaces: dict[str, dict[str, Service]] = {}
+        self._first_revision = 0
+        """Of a new service: above those of dropped ones, which may be the same service before, with kept lists."""
         self.find: Callable[[str], Service | None] = self._services.get
         """The service of a datum key, hidden ones too. The mapping's own method, as each beat and send calls it."""
 
@@ -128,7 +130,7 @@ class ServiceTable:
         """The service of this name, made if it is missing, and listed again if it was hidden."""
         service = self.get(namespace, full_name)
         if service is None:
-            service = Service(namespace, full_name, now_ms)
+            service = Service(namespace, full_name, now_ms, self._first_revision)
             self._services[service.key] = service
         if service.hidden or service.dropped or full_name not in self._namespaces.get(namespace, ()):
             service.hidden = service.dropped = False
@@ -142,7 +144,7 @@ class ServiceTable:
         service.hidden = True
         self._unlist(service)
         if service.version == NO_VERSION:
-            self._services.pop(service.key, None)
+            self._drop(service)
 
     def drop_if_bare(self, service: Service) -> None:
         """Forget a service without list, description, persistent, published or retained instances."""
@@ -150,8 +152,12 @@ class ServiceTable:
             return
         kept = service.meta or service.persistent or service.published or service.retained
         if service.version == NO_VERSION and not kept:
-            self._services.pop(service.key, None)
+            self._drop(service)
             self._unlist(service)
+
+    def _drop(self, service: Service) -> None:
+        if self._services.pop(service.key, None) is not None:
+            self._first_revision = max(self._first_revision, service.revision + 1)
 
     def _unlist(self, service: Service) -> None:
         names = self._namespaces.get(service.namespace, {})

@@ -63,3 +63,19 @@ def test_a_forgotten_service_that_comes_back_repeats_no_version() -> None:
     assert before is not None
     assert after is not None
     assert after > before
+
+
+def test_a_forgotten_service_that_comes_back_repeats_no_revision() -> None:
+    """Kept lists are found by revision: those of its former life must not be taken for today's."""
+    registry = emptied()
+    seen = registry.table.get("public", NAME)
+    assert seen is not None
+    forget_when_spent(registry)
+    assert registry.table.get("public", NAME) is None
+    revisions = {seen.revision}
+    for number in range(2, 6):
+        registry.register(RegisterInstance(NAME, f"10.0.0.{number}", 80), LATER_MS)
+        again = registry.table.get("public", NAME)
+        assert again is not None
+        assert again.revision > max(revisions)
+        revisions.add(again.revision)
