@@ -61,7 +61,7 @@ class SnapshotLoad:
         return None
 
     def next_due_ms(self, now_ms: int) -> int:
-        """When the load is to be looked after again: for the next call, or to see whether it is over."""
+        """The time of the next call, or of the next check whether the load is over (monotonic ms)."""
         busy = {peer for (peer, _), call in self._calls.items() if call.busy}  # one call a peer: its end is an event
         waiting = [call.due_ms for (peer, _), call in self._calls.items() if peer not in busy and not call.loaded]
         return min([*waiting, now_ms + self._config.load_retry_delay_ms])

@@ -154,7 +154,7 @@ class PeerQueue:
         return keys
 
     def on_reachable(self, now_ms: int) -> None:
-        """Begin a verify round now: it shows what was not sent while the peer could not be reached."""
+        """Begin a verify round now: it finds the keys that were not sent while the peer could not be reached."""
         self.reachable = True
         self.verify_due_ms = now_ms
         self.tasks.resume()

@@ -26,7 +26,7 @@ class InstanceListStore:
         self.claim = registry.claim
 
     def tag(self, key: str) -> str:
-        """The full service name: the namespace takes no part in who is responsible."""
+        """The full service name: the namespace does not count for the owner."""
         parsed = parse_datum_key(key)
         return parsed[1] if parsed else key
 
