@@ -15,15 +15,8 @@ from app.http.input.fields import AbsentIf, LenientFlag, Needed, Number, Paramet
 from app.http.input.metadata import check_metadata_size, parse_metadata
 from app.http.input.params import ListQuery
 from app.http.input.schemas import load
-from app.http.input.values import (
-    TRIMMED,
-    check_ip,
-    check_port,
-    check_printable,
-    check_text,
-    java_double,
-    java_int,
-)
+from app.http.input.values import check_port, java_double, java_int
+from app.naming.model.caller_texts import TRIMMED, check_ip, check_printable, check_text
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.registry.operations import Beat, DeregisterInstance, RegisterInstance
 
