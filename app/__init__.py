@@ -1,1 +1,1 @@
-"""Rollcall: the node, its doors and its naming domain."""
+"""Rollcall: the node, its frontends and its naming domain."""

@@ -12,7 +12,7 @@ from app.audit.check import command as check_command
 from app.audit.compare import command as compare_command
 from app.audit.dump import command as dump_command
 from app.config import settings_keys as keys
-from app.config.addresses import is_wildcard, join_address, split_address
+from app.config.addresses import PORT_MAX, is_wildcard, join_address, split_address
 from app.config.settings import SettingError, Settings, read_settings
 from app.process.announce import announce, base_url
 from app.process.data_lock import DataLock
@@ -22,7 +22,7 @@ __all__ = ["announce", "main"]
 
 MEMBERS_MAX = 9
 PORT_STEP = 10
-"""Between the members that one command starts; Nacos's gRPC ports, 1000 and 1001 above, stay apart too."""
+"""Between the ports of members that one command starts; their gRPC ports, 1000 and 1001 above, differ too."""
 
 READY_PATH = "/v1/console/health/readiness"
 
@@ -30,7 +30,7 @@ _FOLDER = Path(__file__).resolve().parent.parent
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code: 0 done as asked, 2 wrong settings, 1 anything else that it names."""
+    """Run the command and return its exit code: 0 success, 2 wrong settings, 1 any other failure, which it prints."""
     options = _parser().parse_args(arguments)
     return int(options.run(options))
 
@@ -79,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"run N nodes that know each other, on PORT, PORT+{PORT_STEP} and so on, each with a data folder in DIR",
     )
     serve.set_defaults(run=_run_serve)
-    # What these two need beyond the standard library they load when they run.
+    # Each of them imports packages beyond the standard library only when it runs.
     dump_command.add_to(commands)
     compare_command.add_to(commands)
     check_command.add_to(commands)
@@ -87,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _serve(overrides: dict[str, str]) -> None:
-    """Become a node: from here on this process is gunicorn's master."""
+    """Replace this process by gunicorn's master of one node."""
     settings = read_settings(overrides)
     _check_free(settings)
     node = _node(settings, overrides)
@@ -105,9 +105,9 @@ def _serve_cluster(overrides: dict[str, str], count: int) -> int:
             "remove the file, or give --conf another folder"
         )
     ports = [base.port + PORT_STEP * index for index in range(count)]
-    if ports[-1] > 65535:
+    if ports[-1] > PORT_MAX:
         raise SettingError(
-            f"--port {base.port} with --members {count} would need port {ports[-1]}; allowed: up to 65535"
+            f"--port {base.port} with --members {count} would need port {ports[-1]}; allowed: up to {PORT_MAX}"
         )
     own_host = split_address(base.self_address)[0]
     shared = {
@@ -128,10 +128,10 @@ def _serve_cluster(overrides: dict[str, str], count: int) -> int:
 
 
 def _node(settings: Settings, overrides: dict[str, str]) -> LocalNode:
-    """Return the process of a node: gunicorn, in the folder that holds this package.
+    """Return the process of a node: gunicorn, run in the folder that contains this package.
 
-    There, and with -P, no ``app`` or ``gunicorn`` of the caller's folder is imported in place of ours. Paths are
-    therefore given whole; a configuration folder that does not exist is given by its parent, as naming it is an error.
+    There, and with -P, no ``app`` or ``gunicorn`` in the caller's folder is imported in place of ours. Paths are
+    therefore absolute. A configuration folder that does not exist is given by its parent, as naming it is an error.
     """
     command = [sys.executable, "-P", "-m", "gunicorn", "-c", "python:app.gunicorn_conf", "app.wsgi:app"]
     environ = {**os.environ, **overrides, keys.DATA_DIR.name: str(settings.data_dir)}
@@ -139,17 +139,17 @@ def _node(settings: Settings, overrides: dict[str, str]) -> LocalNode:
         environ[keys.CONF_DIR.name] = str(settings.conf_dir)
     else:
         environ[keys.NACOS_HOME.name] = str(settings.conf_dir.parent)
-    # Asked where it listens: what a node is known by may be another machine's way to it.
+    # At the address that it listens on: from this machine, the node's own address may not be reachable.
     asked = ("::1" if ":" in settings.host else "127.0.0.1") if is_wildcard(settings.host) else settings.host
     ready_url = f"http://{join_address(asked, settings.port)}{settings.context_path}{READY_PATH}"
     return LocalNode(base_url(settings), ready_url, command, environ, str(_FOLDER))
 
 
 def _check_free(settings: Settings) -> None:
-    """Fail now, with a reason, when port or data folder is another node's; else gunicorn would fail later, with less.
+    """Check that the ports and the data folder are free: gunicorn would fail later, and with a poorer message.
 
     Raises:
-        SettingError: either of them is in use.
+        SettingError: a port or the folder is in use, or cannot be used.
     """
     where = f"every address, port {settings.port}" if is_wildcard(settings.host) else base_url(settings)
     _check_port(settings.host, settings.port, where, f"{keys.HOST_KEY.name}, {keys.PORT.name}")
@@ -163,7 +163,7 @@ def _check_free(settings: Settings) -> None:
 def _check_port(host: str, port: int, where: str, names: str) -> None:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
-        # As gunicorn does: connections of the last run that are still closing do not count.
+        # As gunicorn does: closing connections of a previous run do not occupy the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))

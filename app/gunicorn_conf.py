@@ -1,4 +1,4 @@
-"""gunicorn's configuration: one worker that is never replaced without need, as the registry is its memory."""
+"""gunicorn's configuration: one worker, never replaced without need, as the registry is that process's memory."""
 
 import logging
 import os
@@ -25,23 +25,23 @@ _SETTINGS = _settings()
 _FRONTENDS = frontends(_SETTINGS)
 raise_limit(_FRONTENDS)
 _HANGUP_IGNORED = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-"""Whether we were started by nohup; gunicorn sets a handler of its own later."""
+"""Whether the node was started by nohup; read now, as gunicorn sets its own handler later."""
 
 bind = join_address(_SETTINGS.host, _SETTINGS.port)
 backlog = 2048
 proc_name = f"rollcall {bind}"
 
-# One, said here so that the environment's WEB_CONCURRENCY, gunicorn's own default, does not decide.
+# Explicit, as gunicorn's default is the environment variable WEB_CONCURRENCY.
 workers = 1
 worker_class = "app.http.server.worker.LoopWorker"
 worker_connections = connections_max(_FRONTENDS)
 preload_app = False
 max_requests = 0
-# No limit: a process that was paused (SIGSTOP, a suspended machine) must not be killed for its silence on waking,
-# as every registration is in its memory. The node itself judges pauses.
+# No limit: a process that was paused (SIGSTOP, a suspended machine) must not be killed when it resumes, as every
+# registration is in its memory. The node handles pauses itself.
 timeout = 0
 graceful_timeout = _SETTINGS.stop_timeout_s
-# A socket that takes commands, such as more workers, is nothing that a registry wants.
+# A socket that takes commands such as "more workers" is a danger to a registry.
 control_socket_disable = True
 if os.access("/dev/shm", os.W_OK | os.X_OK):
     # The worker touches a file there each second; on a disk that could block it.
@@ -66,7 +66,7 @@ logconfig_dict = {
 
 
 def on_starting(server: Any) -> None:
-    """Refuse a second worker, and say what the operator should know."""
+    """Refuse more than one worker, and log the warnings about settings."""
     if server.cfg.workers != 1:
         print(
             f"rollcall: {server.cfg.workers} workers are not allowed: the registry is the memory of one process, and "
@@ -84,7 +84,7 @@ def on_starting(server: Any) -> None:
 
 
 def when_ready(server: Any) -> None:
-    """Take back the signals by which gunicorn would start a second worker or master beside the first."""
+    """Ignore the signals at which gunicorn would start a second worker or master beside the first."""
     for number in (signal.SIGTTIN, signal.SIGTTOU, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
 
@@ -98,17 +98,17 @@ def when_ready(server: Any) -> None:
 
 
 def post_worker_init(worker: Any) -> None:
-    """Start the node, in the process that serves it; a node that cannot start ends gunicorn too."""
-    # The terminal sends these to every process; the master decides, and tells us by SIGTERM.
+    """Start the node in the worker's process; gunicorn ends, too, if the node cannot start."""
+    # The terminal sends these to every process; the master decides, and sends SIGTERM to the worker.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    # Less than the master gives us, or it would kill us before the node has stopped.
+    # Less than the master's time-out, or it would kill the worker before the node has stopped.
     worker.cfg.set("graceful_timeout", REQUESTS_END_S)
-    # Not before the fork: threads and locks would stay behind in the master.
+    # Imported after the fork: threads and locks would stay behind in the master.
     from app.wsgi import leave_node, start_node
 
     def leave(number: int, frame: Any) -> None:
-        # At once: requests under way are waited for before the node stops.
+        # At once: the node stops later, when the requests under way have ended.
         leave_node()
         worker.handle_exit(number, frame)
 
@@ -121,8 +121,8 @@ def post_worker_init(worker: Any) -> None:
 
 
 def worker_exit(server: Any, worker: Any) -> None:
-    """Stop the node when its process ends in order."""
-    # gunicorn calls this in the master too, for a worker that it finds gone.
+    """Stop the node before its process exits."""
+    # gunicorn also calls this in the master, for a worker whose process has ended.
     if worker.pid == os.getpid():
         from app.wsgi import stop_node
 

@@ -1,10 +1,11 @@
-"""Node: the one place where classes meet. ``start`` and ``stop`` once each."""
+"""Node: the one place where classes meet. Functions build its frozen parts; the class starts and stops them."""
 
 import logging
 import random
 import secrets
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from app.background.health_checks import Checker
@@ -13,18 +14,17 @@ from app.background.push_udp import UdpPusher
 from app.background.timers import NamingTimer, Tick
 from app.config.settings import Settings
 from app.config.version import NACOS_VERSION
+from app.http.api.answers import text_reply
 from app.http.api.beats import BeatCollector
+from app.http.api.call import Reply
 from app.http.api.dump_lines import Dumps
 from app.http.api.stats import HttpStats
-from app.http.forward.in_pool import Forwarder
-from app.http.persistent_writes import PersistentCalls
-from app.naming.clients.copies import ReplicatedClients
+from app.naming.clients.clients import Clients
 from app.naming.health.beat_check import BeatCheck, HealthCheckGate
 from app.naming.health.checks import Check, CheckBoard, CheckedCluster, Flip, checked_clusters
 from app.naming.model.events import (
     ClientChanged,
     ClientDisconnect,
-    ClientVerifyFailed,
     HealthChanged,
     InstancesChanged,
     Origin,
@@ -32,9 +32,8 @@ from app.naming.model.events import (
     ServiceChanged,
 )
 from app.naming.model.keys import parse_datum_key
-from app.naming.model.model import NEVER_MS
-from app.naming.push.board import PushBoard
 from app.naming.push.push_payload import payload_of
+from app.naming.push.udp_subscribers import UdpSubscribers
 from app.naming.records.durable_service import DurableService
 from app.naming.records.projection import Projection
 from app.naming.records.records import Records
@@ -42,238 +41,149 @@ from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
 from app.process.announce import announce
+from app.process.counters import Counters
 from app.process.data_lock import DataLock
 from app.process.process_load import ProcessLoad
-from app.replication.address_clients import HTTP_CLIENTS, http_client_component, index_for
+from app.replication.address_client_type import HTTP_CLIENTS, http_client_component
+from app.replication.address_clients import HttpClients, index_for
 from app.replication.client_receiver import ClientReceiver
-from app.replication.client_replication import (
+from app.replication.client_type import (
     CLIENTS,
     ClientCodec,
     ClientExpiry,
-    ClientProcessor,
-    ClientStorage,
-    client_id_of,
+    ClientStore,
     client_key,
 )
 from app.replication.health_report import InstanceListAgent
-from app.replication.http_peers import INSTANCE_LIST, InstanceListProcessor, InstanceListStorage, NodeReplication
+from app.replication.http_peers import NodeReplication
+from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
 from app.replication.membership import ClusterConfWatch, Membership
-from app.replication.record_replication import RECORDS, RecordCodec, RecordProcessor, RecordStorage
+from app.replication.record_type import RECORDS, RecordCodec
+from app.replication.warm_start import WarmStart
 from app.rpc.frontend import GrpcFrontend
 from app.rpc.links.client_agent import ClientAgent
 from app.rpc.links.links import GrpcLinks
+from app.rpc.sdk.rebalancer import Rebalancer
 from app.storage.record_file import RecordFile
 from app.storage.warm_log import WarmStore
+from app.writes.member_writes import MemberWrites
+from app.writes.owner_forwarder import OwnerForwarder
 from distro.clock import SystemClock
 from distro.http_agent import DistroHttpAgent
 from distro.mailbox import Mailbox
 from distro.members import MemberList
 from distro.monitor import DistroStats
-from distro.ports import Component, DatumCodec
+from distro.ports import Clock, Component, DatumCodec
 from distro.protocol import DistroProtocol
 from distro.receive import DistroReceiver
 from distro.runtime import DistroRuntime
-from distro.types import Datum, DistroKey, MemberKind, Merged
+from distro.types import DistroKey, MemberKind
 
 LOG = logging.getLogger(__name__)
 READY_CHECK_MS = 20
 FOREVER_MS = 1 << 60
 
+Send = Callable[[str, str], None]
+"""Sends a key of a resource type to the peers: type, key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """Services, clients and durable records of this node, with their files and events."""
+
+    writer: str
+    """This run of this node, as it stands in versions (R1)."""
+    notify: NotifyCenter
+    registry: Registry
+    naming: NamingService
+    clients: Clients
+    record_file: RecordFile
+    records: Records
+    durable: DurableService
+    instance_codec: InstanceListCodec
+    warm_store: WarmStore
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Replication: the protocol with its runtime, the resource types, and what peers call."""
+
+    stats: DistroStats
+    protocol: DistroProtocol
+    runtime: DistroRuntime
+    components: dict[str, Component]
+    cluster: Membership
+    links: GrpcLinks | None
+    replication: NodeReplication
+    client_receiver: ClientReceiver
+    client_expiry: ClientExpiry
+    address_clients: HttpClients
+    send: Send
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcServices:
+    """The parts that the gRPC frontend uses; an ``app.ports.grpc_ports.RpcServices``."""
+
+    settings: Settings
+    naming: NamingService
+    durable: DurableService
+    clients: Clients
+    cluster: Membership
+    client_receiver: ClientReceiver
+    links: GrpcLinks | None
+    persistent_writes: MemberWrites
+    counters: Counters
+    wall_ms: Callable[[], int]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpServices:
+    """The parts that the HTTP frontend uses; an ``app.http.api.call.Services``."""
+
+    settings: Settings
+    naming: NamingService
+    durable: DurableService
+    push: UdpPusher
+    cluster: Membership
+    replication: NodeReplication
+    forwarder: OwnerForwarder[Reply]
+    dumps: Dumps
+    beats: BeatCollector
+    http: HttpStats
+    clients: Clients
+    loop_frontends: tuple[GrpcFrontend, ...]
+    loader: Rebalancer | None
+    counters: Counters
+    wall_ms: Callable[[], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """The threads beside the engine: timer, active health checks, UDP push."""
+
+    timer: NamingTimer
+    checker: Checker
+    push: UdpPusher
+
 
 class Node:
-    """One member: registry, engine, timers. It is also the ``Services`` of the doors."""
+    """One member of a cluster, or a node alone. ``start`` and ``stop`` once each."""
 
     def __init__(self, settings: Settings) -> None:
+        clock = SystemClock()
         self.settings = settings
-        self._clock = SystemClock()
-        now_ms = self._clock.monotonic_ms()
-        # A run of its own in every version: a member that lost its memory never repeats one.
-        writer = f"{settings.self_address}~{self._clock.wall_ms():x}{secrets.token_hex(2)}"
-        self._notify = NotifyCenter()
-        # A loss that nobody caused is believed when two verify rounds have not repaired it.
-        guard_ms = 0 if settings.standalone else 2 * settings.distro.verify_interval_ms
-        self._registry = Registry(
-            writer, settings.distro.tombstone_slack_ms, guard_ms, keep_empty=not settings.clean_empty
-        )
-        self.naming = NamingService(self._registry, self._clock.monotonic_ms, self._notify.publish)
-        self.clients = ReplicatedClients(
-            self._registry,
-            self._clock.monotonic_ms,
-            self._clock.wall_ms,
-            self._notify.publish,
-            expiry_ms=settings.client_expiry_ms,
-            keep_ms=settings.distro.tombstone_slack_ms,
-        )
-        self._record_file = RecordFile(settings.data_dir)
-        projection = Projection(self._registry, self._clock.monotonic_ms, self._notify.publish)
-        self._records = Records(writer, self._record_file, self._clock.wall_ms, projection.on_record)
-        self.durable = DurableService(
-            self._records, projection, self._registry, self._clock.monotonic_ms, self._notify.publish
-        )
-        self.stats = DistroStats()
-        instance_codec = InstanceListCodec(self._clock.wall_ms)
-        self._warm = WarmStore(settings.data_dir, instance_codec, self._registry.datums, self._clock.wall_ms)
-        self._build_engine(writer, instance_codec, now_ms)
-        self._beat_check = BeatCheck(
-            self._registry,
-            self._notify.publish,
-            pause_ms=settings.distro.pause_ms,
-            expire=settings.expire_instance,
-        )
-        self._subscribe()
-        watch = ClusterConfWatch(settings.cluster_conf, settings.self_address, self.cluster.take_list)
-        self._checker = self._build_checker()
-        self.push = UdpPusher(
-            PushBoard(secrets.randbits(32)),
-            lambda one: payload_of(self.naming, one, self.durable.switches, self._clock.wall_ms()),
-            self._clock,
-        )
-        ticks = [
-            self._announce_when_ready,
-            self._check_beats,
-            self._checker.tick,
-            self._warm.tick,
-            self._client_expiry.tick,
-            self._http_clients.tick,
-            *self._build_rpc(),
-        ]
-        self._timer = NamingTimer(self._clock, ticks if settings.standalone else [*ticks, watch.tick])
-        self._warm_datums: list[Datum] = []
+        self._clock = clock
+        self.domain = build_domain(settings, clock)
+        self.engine = build_engine(settings, clock, self.domain)
+        self._warm_start = WarmStart(self.domain.registry, claims=settings.standalone)
+        self.engine.protocol.before_serving = self._warm_start.fill
+        push = build_push(self.domain, clock)
+        self.services = build_frontends(settings, clock, self.domain, self.engine, push)
+        self.background = build_background(settings, clock, self.domain, self.engine, self.services)
+        subscribe(self.domain, self.engine, push)
         self._lock = DataLock(settings.data_dir)
-        self._load = ProcessLoad()
         self._started = False
-
-    def _build_engine(self, writer: str, instance_codec: InstanceListCodec, now_ms: int) -> None:
-        settings, config = self.settings, self.settings.distro
-        members = MemberList(settings.self_address, config, now_ms, settings.standalone)
-        components: dict[str, Component] = {}
-        self._protocol = DistroProtocol(members, writer, config, components, self.stats, now_ms)
-        rpc = None if settings.standalone else settings.rpc
-        self.links = GrpcLinks(settings.self_address, rpc.cluster, self._identity()) if rpc else None
-        self.cluster = Membership(settings, self._protocol, self._clock, self._identity(), self.links)
-        record_codec = RecordCodec()
-        components[INSTANCE_LIST] = Component(
-            InstanceListStorage(self._registry),
-            InstanceListProcessor(self._registry, self._notify.publish),
-            instance_codec,
-            InstanceListAgent(self.naming.service_view, **self._agent_parts(instance_codec)),
-        )
-        components[RECORDS] = Component(
-            RecordStorage(self._records),
-            RecordProcessor(self._records),
-            record_codec,
-            DistroHttpAgent(**self._agent_parts(record_codec), resource_type=RECORDS),
-            taken_by=frozenset({MemberKind.OWN}),
-        )
-        components[CLIENTS] = self._client_component(members)
-        self._http_clients = index_for(
-            self._protocol,
-            self._registry,
-            lambda client_id: self._send(HTTP_CLIENTS, client_key(client_id)),
-            lambda client_id: self.clients.forget(client_id, absent=True),
-        )
-        components[HTTP_CLIENTS] = http_client_component(self._http_clients, writer, components[CLIENTS])
-        self._components = components
-        self._protocol.before_serving = self._fill_from_disk
-        mailbox = Mailbox(config.mailbox_events_max, self.stats)
-        receiver = DistroReceiver(
-            writer,
-            config,
-            components,
-            self._protocol.mapper_of,
-            lambda: self._protocol.loading,
-            mailbox,
-            self.stats,
-        )
-        self._runtime = DistroRuntime(self._protocol, receiver, mailbox, components, self.cluster, self._clock, config)
-        self.replication = NodeReplication(receiver, components, self.cluster, self._clock, config.body_bytes_max)
-        self.client_receiver = ClientReceiver(
-            receiver, self.clients, self._http_clients, self._clock, self.cluster.capabilities, config.body_bytes_max
-        )
-        self.forwarder = Forwarder(self.cluster, settings, self.replication.refresh)
-        self.dumps = Dumps()
-        self.http = HttpStats()
-        self.beats = BeatCollector()
-
-    def _subscribe(self) -> None:
-        notify = self._notify
-        notify.subscribe(InstancesChanged, self._on_change)
-        notify.subscribe(RecordChanged, lambda event: self._send(RECORDS, event.key))
-        notify.subscribe(ServiceChanged, lambda event: self.push.changed(event.namespace, event.service))
-        notify.subscribe(HealthChanged, _log_health)
-        notify.subscribe(ClientChanged, lambda event: self._send_client(event.client_id))
-        notify.subscribe(ClientDisconnect, lambda event: self._send_client(event.client_id) if event.native else None)
-
-    def _client_component(self, members: MemberList) -> Component:
-        codec, settings = ClientCodec(), self.settings
-        http = DistroHttpAgent(**self._agent_parts(codec), resource_type=CLIENTS)
-        agent: DistroHttpAgent | ClientAgent = http
-        if self.links is not None and settings.rpc is not None:
-            release, bytes_max = self.cluster.release, settings.rpc.cluster.message_bytes_max
-            agent = ClientAgent(http, self.links, codec, self._clock, release, bytes_max)
-        processor = ClientProcessor(self.clients, self.settings.self_address, members.has_left)
-        self._client_expiry = ClientExpiry(self.clients, members.has_left, self.settings.distro.pause_ms)
-        return Component(
-            ClientStorage(self.clients),
-            processor,
-            codec,
-            agent,
-            callbacks=agent if isinstance(agent, ClientAgent) else None,
-            taken_by=frozenset({MemberKind.OWN, MemberKind.NACOS_2}),
-            owned_by_writer=True,
-            on_verified=processor.on_verified,
-            on_verify_failed=self._on_verify_failed,
-        )
-
-    def _on_verify_failed(self, key: str, peer: str) -> None:
-        """The engine sends the client to that peer; who else wants to know is told here."""
-        self._notify.publish(ClientVerifyFailed(client_id_of(key) or "", peer))
-
-    def _build_rpc(self) -> list[Tick]:
-        """Make the gRPC door, if there is to be one; return what the timer does for it."""
-        self.persistent_writes = PersistentCalls(self)
-        settings = self.settings.rpc
-        rpc = GrpcFrontend(self, settings, self._notify.subscribe) if settings else None
-        self.loop_frontends = (rpc,) if rpc else ()
-        self.loader = rpc.loader if rpc else None
-        return [rpc.limits.tick] if rpc else []
-
-    def _identity(self) -> dict[str, str]:
-        settings = self.settings
-        return {settings.identity_key: settings.identity_value} if settings.identity_key else {}
-
-    def _agent_parts(self, codec: DatumCodec) -> dict[str, Any]:
-        return {
-            "self_address": self.settings.self_address,
-            "context_path": self.settings.context_path,
-            "user_agent": f"Nacos-Server:{NACOS_VERSION}",
-            "headers": {"Client-Version": NACOS_VERSION, **self._identity()},
-            "codec": codec,
-            "clock": self._clock,
-            "capabilities": self.cluster.capabilities,
-            "body_bytes_max": self.settings.distro.body_bytes_max,
-        }
-
-    def _build_checker(self) -> Checker:
-        def clusters() -> list[CheckedCluster]:
-            if not self._protocol.steady(self._clock.monotonic_ms()):
-                return []
-            return checked_clusters(self._registry, self.cluster.responsible_durable)
-
-        def is_healthy(check: Check) -> bool | None:
-            service = self._registry.get(check.cluster.namespace, check.cluster.service)
-            instance = service.persistent.get(check.instance_key) if service else None
-            return instance.healthy if instance else None
-
-        def on_flip(flip: Flip) -> None:
-            where, key = flip.cluster, flip.instance_key
-            if self.durable.set_health(where.namespace, where.service, key, flip.healthy):
-                LOG.info("check: %s of %s is %s", key, where.service, "healthy" if flip.healthy else "unhealthy")
-
-        board = CheckBoard(random.randrange)
-        return Checker(board, clusters, is_healthy, on_flip, lambda: self.durable.switches, self._clock)
-
-    # --- life ------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Take the data folder and start the threads.
@@ -281,121 +191,342 @@ class Node:
         Raises:
             DataLockError: another node uses the folder.
         """
+        settings, domain, engine = self.settings, self.domain, self.engine
         self._lock.acquire()
-        self._record_file.open()
-        count = self._records.read_disk()
-        self._warm_datums = list(self._warm.load(self.settings.warm_age_ms_max, self._clock.monotonic_ms()))
-        if self.settings.warm_age_ms_max:
-            self._warm.open()
-        if self.settings.standalone:
-            self._fill_from_disk(self._clock.monotonic_ms())
-        if not self.settings.standalone:
-            self.cluster.attach(self._runtime)
-            self._runtime.start()
-        self._timer.start()
-        self.push.start()
+        domain.record_file.open()
+        count = domain.records.read_disk()
+        self._warm_start.read(domain.warm_store.load(settings.warm_age_ms_max, self._clock.monotonic_ms()))
+        if settings.warm_age_ms_max:
+            domain.warm_store.open()
+        if settings.standalone:
+            self._warm_start.fill(self._clock.monotonic_ms())
+        else:
+            engine.cluster.attach(engine.runtime)
+            engine.runtime.start()
+        self.background.timer.start()
+        self.background.push.start()
         self._started = True
-        LOG.info(
-            "member %s starts, %d durable records in %s", self.settings.self_address, count, self.settings.data_dir
-        )
+        LOG.info("member %s starts, %d durable records in %s", settings.self_address, count, settings.data_dir)
 
     def leave(self) -> None:
         """Refuse writes and hand them to the other members, while requests under way end. For a signal's handler."""
-        self.cluster.leave()
+        self.engine.cluster.leave()
 
     def stop(self, timeout_s: float = 8.0) -> bool:
         """Refuse writes, send what is due, end the threads; return whether all ended in time. May be called twice."""
+        engine, background = self.engine, self.background
         self.leave()
         ended = True
         if self._started and not self.settings.standalone:
-            ended = self._runtime.stop(timeout_s)
-        ended = self._timer.stop(timeout_s) and ended
-        self._checker.stop()
-        ended = self.push.stop(timeout_s) and ended
-        self.forwarder.close()
-        for component in self._components.values():
+            ended = engine.runtime.stop(timeout_s)
+        ended = background.timer.stop(timeout_s) and ended
+        background.checker.stop()
+        ended = background.push.stop(timeout_s) and ended
+        self.services.forwarder.detach()
+        for component in engine.components.values():
             component.agent.close()
-        self.cluster.close()
-        self._warm.close(self._clock.monotonic_ms())
-        self._record_file.close()
+        engine.cluster.close()
+        self.domain.warm_store.close(self._clock.monotonic_ms())
+        self.domain.record_file.close()
         self._lock.release()
         self._started = False
         return ended
 
-    # --- what happens inside ---------------------------------------------------------------------
 
-    def _fill_from_disk(self, now_ms: int) -> None:
-        """Take over what the last run held and no other member holds newer, with a full time-out for each instance."""
-        taken = 0
-        for datum in self._warm_datums:
-            stored = self._registry.version(datum.key)
-            for one in datum.value.stored.values():
-                one.beat_ms, one.last_confirmed_ms = (
-                    now_ms,
-                    NEVER_MS,
-                )  # that it lives is a guess: any removal known wins
-            if stored is None:
-                taken += self._registry.apply(datum, stored, now_ms)
-            elif datum.version > stored:
-                taken += self._registry.merge(datum, now_ms) is not Merged.NOTHING
-            if self.settings.standalone:  # nobody else takes it over: it is judged from here on
-                self._registry.claim(datum.key, now_ms)
-        if taken:
-            LOG.info("%d services with their instances are taken over from the last run", taken)
-        self._warm_datums = []
+# --- the domain ----------------------------------------------------------------------------------
 
-    def _on_change(self, event: InstancesChanged) -> None:
-        self._warm.changed(event.key)
-        self._http_clients.mark(event.key)
+
+def build_domain(settings: Settings, clock: Clock) -> Domain:
+    """Make the domain of one run; nothing is read or opened yet."""
+    # A run of its own in every version (R1): a member that lost its memory never repeats one.
+    writer = f"{settings.self_address}~{clock.wall_ms():x}{secrets.token_hex(2)}"
+    notify = NotifyCenter()
+    # A loss that nobody caused is believed when two verify rounds have not repaired it.
+    guard_ms = 0 if settings.standalone else 2 * settings.distro.verify_interval_ms
+    registry = Registry(writer, settings.distro.tombstone_slack_ms, guard_ms, keep_empty=not settings.clean_empty)
+    clients = Clients(
+        registry,
+        clock.monotonic_ms,
+        clock.wall_ms,
+        notify.publish,
+        expiry_ms=settings.client_expiry_ms,
+        keep_ms=settings.distro.tombstone_slack_ms,
+    )
+    record_file = RecordFile(settings.data_dir)
+    projection = Projection(registry, clock.monotonic_ms, notify.publish)
+    records = Records(writer, record_file, clock.wall_ms, projection.on_record)
+    codec = InstanceListCodec(clock.wall_ms)
+    return Domain(
+        writer=writer,
+        notify=notify,
+        registry=registry,
+        naming=NamingService(registry, clock.monotonic_ms, notify.publish),
+        clients=clients,
+        record_file=record_file,
+        records=records,
+        durable=DurableService(records, projection, registry, clock.monotonic_ms, notify.publish),
+        instance_codec=codec,
+        warm_store=WarmStore(settings.data_dir, codec, registry.datums, clock.wall_ms),
+    )
+
+
+def subscribe(domain: Domain, engine: Engine, push: UdpPusher) -> None:
+    """Connect the domain's events with the engine, the copy on disk and the push; handlers only enqueue."""
+
+    def on_instances(event: InstancesChanged) -> None:
+        domain.warm_store.changed(event.key)
+        engine.address_clients.mark(event.key)
         if parsed := parse_datum_key(event.key):
-            self.push.changed(*parsed)
+            push.changed(*parsed)
         if event.origin is Origin.LOCAL:
-            self._send(INSTANCE_LIST, event.key)
+            engine.send(INSTANCE_LIST, event.key)
 
-    def _send(self, resource_type: str, key: str) -> None:
-        if not self.settings.standalone:
-            self._runtime.sync(DistroKey(resource_type, key))
+    def on_disconnect(event: ClientDisconnect) -> None:
+        if event.native:
+            engine.send(CLIENTS, client_key(event.client_id))
 
-    def _send_client(self, client_id: str) -> None:
-        self._send(CLIENTS, client_key(client_id))
-
-    def _check_beats(self, now_ms: int) -> int:
-        return self._beat_check.tick(now_ms, self._health_check_gate)
-
-    def _health_check_gate(self) -> HealthCheckGate:
-        protocol = self._protocol
-        now_ms = self._clock.monotonic_ms()
-        confirmed_ms = now_ms if self.settings.standalone else protocol.members.confirmed_ms
-        may_check = protocol.steady(now_ms) and self.durable.switches.health_check_enabled
-        return HealthCheckGate(may_check, confirmed_ms, protocol.mapper.responsible, self.settings.standalone)
-
-    def _announce_when_ready(self, now_ms: int) -> int:
-        if self._protocol.loading:
-            return now_ms + READY_CHECK_MS
-        if self.settings.announce:
-            sys.stdout.write(announce(self.settings) + "\n")
-            sys.stdout.flush()
-        return FOREVER_MS
-
-    # --- what endpoints ask ----------------------------------------------------------------------
-
-    def wall_ms(self) -> int:
-        return self._clock.wall_ms()
-
-    def counters(self) -> Mapping[str, int | float]:
-        """``cpu`` of this process since the last call, ``load`` and ``mem`` (0..1) of the machine."""
-        held_back = {"lists_held_back": self._registry.held_back}
-        counts = {**self.stats.as_dict(), **self.forwarder.stats.as_dict(), **self.http.as_dict(), **held_back}
-        counts |= self._notify.stats.as_dict()
-        for rpc in self.loop_frontends:
-            counts |= rpc.counters()
-        return {**self._load.read(), **{_camel_case(name): count for name, count in counts.items()}}
-
-
-def _camel_case(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(map(str.capitalize, others))
+    on = domain.notify.subscribe
+    on(InstancesChanged, on_instances)
+    on(RecordChanged, lambda event: engine.send(RECORDS, event.key))
+    on(ServiceChanged, lambda event: push.changed(event.namespace, event.service))
+    on(HealthChanged, _log_health)
+    on(ClientChanged, lambda event: engine.send(CLIENTS, client_key(event.client_id)))
+    on(ClientDisconnect, on_disconnect)
 
 
 def _log_health(event: HealthChanged) -> None:
     LOG.info("instance %s of %s is %s: no beat came in time", event.instance, event.key, event.what)
+
+
+# --- the engine ----------------------------------------------------------------------------------
+
+
+def build_engine(settings: Settings, clock: Clock, domain: Domain) -> Engine:
+    """Make the protocol, its runtime and all resource types; no thread runs yet."""
+    config, stats, components = settings.distro, DistroStats(), dict[str, Component]()
+    now_ms = clock.monotonic_ms()
+    members = MemberList(settings.self_address, config, now_ms, settings.standalone)
+    protocol = DistroProtocol(members, domain.writer, config, components, stats, now_ms)
+    rpc = None if settings.standalone else settings.rpc
+    links = GrpcLinks(settings.self_address, rpc.cluster, identity(settings)) if rpc else None
+    cluster = Membership(settings, protocol, clock, identity(settings), links)
+    mailbox = Mailbox(config.mailbox_events_max, stats)
+
+    def send(resource_type: str, key: str) -> None:
+        if not settings.standalone:
+            mailbox.sync(DistroKey(resource_type, key))
+
+    address_clients = index_for(
+        protocol,
+        domain.registry,
+        lambda client_id: send(HTTP_CLIENTS, client_key(client_id)),
+        lambda client_id: domain.clients.forget(client_id, absent=True),
+    )
+    components.update(build_components(settings, clock, domain, members, cluster, links))
+    components[HTTP_CLIENTS] = http_client_component(address_clients, domain.writer, components[CLIENTS])
+    receiver = DistroReceiver(
+        domain.writer, config, components, protocol.mapper_of, lambda: protocol.loading, mailbox, stats
+    )
+    return Engine(
+        stats=stats,
+        protocol=protocol,
+        runtime=DistroRuntime(protocol, receiver, mailbox, components, cluster, clock, config),
+        components=components,
+        cluster=cluster,
+        links=links,
+        replication=NodeReplication(receiver, components, cluster, clock, config.body_bytes_max),
+        client_receiver=ClientReceiver(
+            receiver, domain.clients, address_clients, clock, cluster.capabilities, config.body_bytes_max
+        ),
+        client_expiry=ClientExpiry(domain.clients, members.has_left, config.pause_ms),
+        address_clients=address_clients,
+        send=send,
+    )
+
+
+def build_components(
+    settings: Settings, clock: Clock, domain: Domain, members: MemberList, cluster: Membership, links: GrpcLinks | None
+) -> dict[str, Component]:
+    """Make the resource types with stores of their own, by name: each a store, a codec and the way to the peers."""
+
+    def agent_parts(codec: DatumCodec) -> dict[str, Any]:
+        return {
+            "self_address": settings.self_address,
+            "context_path": settings.context_path,
+            "user_agent": f"Nacos-Server:{NACOS_VERSION}",
+            "headers": {"Client-Version": NACOS_VERSION, **identity(settings)},
+            "codec": codec,
+            "clock": clock,
+            "capabilities": cluster.capabilities,
+            "body_bytes_max": settings.distro.body_bytes_max,
+        }
+
+    record_codec, client_codec = RecordCodec(), ClientCodec()
+    over_http = DistroHttpAgent(**agent_parts(client_codec), resource_type=CLIENTS)
+    over_grpc: ClientAgent | None = None
+    if links is not None and settings.rpc is not None:
+        bytes_max = settings.rpc.cluster.message_bytes_max
+        over_grpc = ClientAgent(over_http, links, client_codec, clock, cluster.release, bytes_max)
+    client_store = ClientStore(domain.clients, settings.self_address, members.has_left)
+    return {
+        INSTANCE_LIST: Component(
+            InstanceListStore(domain.registry, domain.notify.publish),
+            domain.instance_codec,
+            InstanceListAgent(domain.naming.service_view, **agent_parts(domain.instance_codec)),
+        ),
+        RECORDS: Component(
+            domain.records,
+            record_codec,
+            DistroHttpAgent(**agent_parts(record_codec), resource_type=RECORDS),
+            taken_by=frozenset({MemberKind.OWN}),
+        ),
+        CLIENTS: Component(
+            client_store,
+            client_codec,
+            over_grpc or over_http,
+            callbacks=over_grpc,
+            taken_by=frozenset({MemberKind.OWN, MemberKind.NACOS_2}),
+            owned_by_writer=True,
+            on_verified=client_store.on_verified,
+        ),
+    }
+
+
+def identity(settings: Settings) -> dict[str, str]:
+    """Return the header by which members know each other's calls; none when no identity is set."""
+    return {settings.identity_key: settings.identity_value} if settings.identity_key else {}
+
+
+# --- the frontends -------------------------------------------------------------------------------
+
+
+def build_frontends(settings: Settings, clock: Clock, domain: Domain, engine: Engine, push: UdpPusher) -> HttpServices:
+    """Make the gRPC frontend, if there is to be one, and all that the HTTP frontend uses."""
+    # Half of the HTTP threads at most wait for other members; the others go on answering reads.
+    waiting_max = max(1, settings.http_threads // 2)
+    forwarder = OwnerForwarder(engine.cluster, waiting_max, engine.replication.refresh, text_reply)
+    http = HttpStats()
+    counters = Counters(
+        ProcessLoad().read,
+        engine.stats.as_dict,
+        forwarder.stats.as_dict,
+        http.as_dict,
+        lambda: {"lists_held_back": domain.registry.held_back},
+        domain.notify.stats.as_dict,
+    )
+    grpc = None
+    if settings.rpc is not None:
+        services = GrpcServices(
+            settings=settings,
+            naming=domain.naming,
+            durable=domain.durable,
+            clients=domain.clients,
+            cluster=engine.cluster,
+            client_receiver=engine.client_receiver,
+            links=engine.links,
+            persistent_writes=MemberWrites(engine.cluster, domain.durable, forwarder, settings.context_path),
+            counters=counters,
+            wall_ms=clock.wall_ms,
+        )
+        grpc = GrpcFrontend(services, settings.rpc, domain.notify.subscribe)
+        counters.add(grpc.counters)
+    return HttpServices(
+        settings=settings,
+        naming=domain.naming,
+        durable=domain.durable,
+        push=push,
+        cluster=engine.cluster,
+        replication=engine.replication,
+        forwarder=forwarder,
+        dumps=Dumps(),
+        beats=BeatCollector(),
+        http=http,
+        clients=domain.clients,
+        loop_frontends=(grpc,) if grpc else (),
+        loader=grpc.loader if grpc else None,
+        counters=counters,
+        wall_ms=clock.wall_ms,
+    )
+
+
+# --- the threads beside the engine ---------------------------------------------------------------
+
+
+def build_push(domain: Domain, clock: Clock) -> UdpPusher:
+    """Make the UDP push. References begin at a random number, so that acknowledgements cannot be guessed."""
+    return UdpPusher(
+        UdpSubscribers(secrets.randbits(32)),
+        lambda one: payload_of(domain.naming, one, domain.durable.switches, clock.wall_ms()),
+        clock,
+    )
+
+
+def build_background(
+    settings: Settings, clock: Clock, domain: Domain, engine: Engine, services: HttpServices
+) -> Background:
+    """Make the timer with all periodic work, and the active health checks; no thread runs yet."""
+    checker = build_checker(domain, engine, clock)
+    ticks = [
+        ready_line(settings, engine.protocol),
+        beat_checks(settings, clock, domain, engine.protocol),
+        checker.tick,
+        domain.warm_store.tick,
+        engine.client_expiry.tick,
+        engine.address_clients.tick,
+        *[frontend.limits.tick for frontend in services.loop_frontends],
+    ]
+    if not settings.standalone:
+        watch = ClusterConfWatch(settings.cluster_conf, settings.self_address, engine.cluster.take_list)
+        ticks.append(watch.tick)
+    return Background(NamingTimer(clock, ticks), checker, services.push)
+
+
+def build_checker(domain: Domain, engine: Engine, clock: Clock) -> Checker:
+    """Make the active health checks of persistent instances that this node is responsible for."""
+
+    def clusters() -> list[CheckedCluster]:
+        if not engine.protocol.steady(clock.monotonic_ms()):
+            return []
+        return checked_clusters(domain.registry, engine.cluster.responsible_durable)
+
+    def is_healthy(check: Check) -> bool | None:
+        service = domain.registry.table.get(check.cluster.namespace, check.cluster.service)
+        instance = service.persistent.get(check.instance_key) if service else None
+        return instance.healthy if instance else None
+
+    def on_flip(flip: Flip) -> None:
+        where, key = flip.cluster, flip.instance_key
+        if domain.durable.set_health(where.namespace, where.service, key, flip.healthy):
+            LOG.info("check: %s of %s is %s", key, where.service, "healthy" if flip.healthy else "unhealthy")
+
+    board = CheckBoard(random.randrange)
+    return Checker(board, clusters, is_healthy, on_flip, lambda: domain.durable.switches, clock)
+
+
+def beat_checks(settings: Settings, clock: Clock, domain: Domain, protocol: DistroProtocol) -> Tick:
+    """Return the tick that checks beats, with leave to check asked for in each round (R9)."""
+    check = BeatCheck(
+        domain.registry, domain.notify.publish, pause_ms=settings.distro.pause_ms, expire=settings.expire_instance
+    )
+
+    def gate() -> HealthCheckGate:
+        now_ms = clock.monotonic_ms()
+        confirmed_ms = now_ms if settings.standalone else protocol.members.confirmed_ms
+        may_check = protocol.steady(now_ms) and domain.durable.switches.health_check_enabled
+        return HealthCheckGate(may_check, confirmed_ms, protocol.mapper.responsible, settings.standalone)
+
+    return lambda now_ms: check.tick(now_ms, gate)
+
+
+def ready_line(settings: Settings, protocol: DistroProtocol) -> Tick:
+    """Return the tick that prints the ready line once, when the node has loaded."""
+
+    def tick(now_ms: int) -> int:
+        if protocol.loading:
+            return now_ms + READY_CHECK_MS
+        if settings.announce:
+            sys.stdout.write(announce(settings) + "\n")
+            sys.stdout.flush()
+        return FOREVER_MS
+
+    return tick

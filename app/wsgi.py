@@ -5,7 +5,7 @@ from app.http.factory import create_app
 from app.node import Node
 
 node = Node(read_settings())
-app = create_app(node)
+app = create_app(node.services)
 
 
 def start_node() -> None:

@@ -1,4 +1,4 @@
-"""Taking over keys: which are looked at, when, and how many at once (R2)."""
+"""Claims (R2): which keys are examined for one, when, and how many in a tick."""
 
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
@@ -7,13 +7,14 @@ from distro.ports import Components
 from distro.types import DistroKey
 
 SLICE_KEYS = 2_000
+"""Keys examined in one tick."""
 
 
 class Claims:
-    """The keys to become the writer of. Not thread-safe: its owner is the engine's thread.
+    """The keys that may have to be claimed: all after a change of the view, single ones as they come.
 
-    Single keys are claimed at most once in ``interval_ms``: two members that each think that they own one would claim
-    in a circle.
+    Single keys are examined once in ``interval_ms``, so that two members that each think they own a key do not claim
+    it in a circle. Not thread-safe: the engine's thread owns it.
     """
 
     def __init__(self, components: Components, interval_ms: int, now_ms: int) -> None:
@@ -25,19 +26,22 @@ class Claims:
         self._next_ms = now_ms
 
     def later(self, key: DistroKey) -> None:
-        """A key is ours and written by another."""
+        """Examine this key in a later tick: it seems to be ours and has another writer."""
         self._later[key] = None
 
     def recheck_all(self) -> None:
-        """Who is responsible may have changed for every key."""
+        """Examine all keys again, although the view is the same: responsibility may have moved all the same."""
         self._seen_view_ms = -1
 
     def tick(self, view_since_ms: int, now_ms: int, responsible: Callable[[DistroKey], bool]) -> list[DistroKey]:
-        """Claim a slice of what is ours by a steady view, which is that since ``view_since_ms``; return those keys."""
+        """Claim those of the next ``SLICE_KEYS`` keys that are ours and have another writer; return them.
+
+        Called only while the view is steady; ``view_since_ms``, the time of its last change, tells views apart.
+        """
         if self._seen_view_ms != view_since_ms:
             self._seen_view_ms = view_since_ms
             parts = [one for one in self._components.items() if not one[1].owned_by_writer]
-            self._pass = iter([DistroKey(name, key) for name, part in parts for key in part.storage.versions()])
+            self._pass = iter([DistroKey(name, key) for name, part in parts for key in part.store.versions()])
         if self._later and now_ms >= self._next_ms:
             self._next_ms = now_ms + self._interval_ms
             self._pass = chain(self._pass or (), self._later)
@@ -48,11 +52,11 @@ class Claims:
         return [
             key
             for key in candidates
-            if responsible(key) and self._components[key.resource_type].processor.claim(key.key, now_ms)
+            if responsible(key) and self._components[key.resource_type].store.claim(key.key, now_ms)
         ]
 
     def next_due_ms(self, now_ms: int, *, steady: bool) -> int | None:
-        """When ``tick`` has something to do, None when it has not; single keys wait for a steady view."""
+        """When ``tick`` has keys to examine, None without any; single keys wait until the view is ``steady``."""
         if self._pass is not None:
             return now_ms
         return self._next_ms if self._later and steady else None

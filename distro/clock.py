@@ -4,7 +4,7 @@ import time
 
 
 def monotonic_s() -> float:
-    """For deadlines of library calls, which take seconds."""
+    """Monotonic time in seconds, as time-outs of Python's library have it."""
     return time.monotonic()
 
 
@@ -15,7 +15,10 @@ class SystemClock:
         self._monotonic_ms = 0
 
     def monotonic_ms(self) -> int:
-        """One object for all who ask in the same millisecond: a million beats are some thousand numbers in memory."""
+        """Time that never goes back.
+
+        Calls within one millisecond get the same object: the times of a million beats are some thousand in memory.
+        """
         now_ms, last_ms = time.monotonic_ns() // 1_000_000, self._monotonic_ms
         if now_ms == last_ms:
             return last_ms
@@ -23,4 +26,5 @@ class SystemClock:
         return now_ms
 
     def wall_ms(self) -> int:
+        """Ms since 1970 by the machine's clock."""
         return time.time_ns() // 1_000_000

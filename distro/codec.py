@@ -1,4 +1,4 @@
-"""The frame of datum traffic: a JSON object ``{key: datum}``, gzip or plain. A datum's inside is its type's codec's."""
+"""The frame of datum traffic: a JSON object ``{key: datum}``, gzip or plain. A ``DatumCodec`` encodes each datum."""
 
 import gzip
 import zlib
@@ -14,11 +14,13 @@ from distro.types import Datum, Received, Version
 
 GZIP_MAGIC = b"\x1f\x8b"
 SLICED_FROM_BYTES = 256 * 1024
-"""orjson reads so much in two milliseconds, in one call that holds the interpreter."""
+"""Longer bodies are read in steps: orjson holds the interpreter for two milliseconds to read this much."""
 PART_BYTES = 128 * 1024
+"""The least size of a part of a frame, plain."""
 ZIPPED_PART_BYTES = 16 * 1024
+"""The least size of a part of a frame, as gzip."""
 GZIP_LEVEL = 1
-"""Among members on one network level 1 costs least in all: measured in bench prototypes, docs/benchmarks.md."""
+"""Among members on one network level 1 costs least in all, packing and sending: docs/benchmarks.md."""
 
 
 def gunzip_if_gzip(body: bytes, size_max: int) -> bytes:
@@ -43,6 +45,7 @@ def gunzip_if_gzip(body: bytes, size_max: int) -> bytes:
 
 
 def gzip_body(plain: bytes) -> bytes:
+    """The bytes as gzip; equal bytes give equal gzip."""
     return gzip.compress(plain, GZIP_LEVEL, mtime=0)
 
 
@@ -50,7 +53,7 @@ def json_object(body: bytes) -> dict[str, Any]:
     """The JSON object of a body.
 
     Raises:
-        CodecError: no JSON, or no object.
+        CodecError: it is not JSON, or not an object.
     """
     try:
         value = orjson.loads(body) if len(body) <= SLICED_FROM_BYTES else loads_sliced(body)
@@ -62,17 +65,20 @@ def json_object(body: bytes) -> dict[str, Any]:
 
 
 def encode_frame(datums: Iterable[Datum], codec: DatumCodec, now_ms: int, *, versioned: bool) -> bytes:
-    """``{key: datum}`` as JSON."""
+    """The JSON of a frame; without our own fields when not ``versioned``."""
     return b"{" + b",".join(encode_entries(datums, codec, now_ms, versioned=versioned)) + b"}"
 
 
 def encode_entries(datums: Iterable[Datum], codec: DatumCodec, now_ms: int, *, versioned: bool) -> Iterator[bytes]:
-    """What a frame has between its braces and commas, made as it is asked for."""
+    """The ``key: datum`` texts of a frame, each encoded when it is asked for."""
     return (orjson.dumps(datum.key) + b":" + codec.encode(datum, now_ms, versioned) for datum in datums)
 
 
 def frame_parts(entries: Iterable[bytes]) -> Iterator[bytes]:
-    """A frame in parts of ``PART_BYTES`` or a little more: to join many megabytes takes as many milliseconds."""
+    """The frame of these entries in parts of ``PART_BYTES`` or a little more.
+
+    To join many megabytes in one step takes as many milliseconds.
+    """
     texts, size, before = list[bytes](), 0, b"{"
     for entry in entries:
         texts += before, entry
@@ -85,7 +91,7 @@ def frame_parts(entries: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def gzip_parts(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """The same as gzip."""
+    """The gzip of these parts together, in parts of ``ZIPPED_PART_BYTES`` or more."""
     packer = zlib.compressobj(GZIP_LEVEL, wbits=zlib.MAX_WBITS | 16)
     packed = b""
     for part in parts:
@@ -97,16 +103,16 @@ def gzip_parts(parts: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def decode_frame(body: bytes, codec: DatumCodec, now_ms: int) -> tuple[list[Datum], dict[str, str]]:
-    """The datums of a frame, and the keys that cannot be read with the reason: one bad key fails alone.
+    """The datums of a frame, and the reason for each key whose datum cannot be read.
 
     Raises:
-        CodecError: the frame itself is broken.
+        CodecError: the frame itself cannot be read.
     """
     return decode_entries(json_object(body), codec, now_ms)
 
 
 def decode_entries(entries: Mapping[str, object], codec: DatumCodec, now_ms: int) -> tuple[list[Datum], dict[str, str]]:
-    """The datums of a frame's entries that are all of one type, and the keys that cannot be read with the reason."""
+    """The datums of a frame's entries, all of one resource type, and the reason for each that cannot be read."""
     datums: list[Datum] = []
     failed: dict[str, str] = {}
     for key, value in entries.items():
@@ -120,7 +126,7 @@ def decode_entries(entries: Mapping[str, object], codec: DatumCodec, now_ms: int
 
 
 def encode_received(received: Received) -> bytes:
-    """The answer among members of our kind.
+    """The body that answers datums and verify rounds among members of our own kind.
 
     Shape: ``{"refused": {key: version}, "failed": {key: reason}, "wanted": [key ...]}``, the last only if there is one.
     """
@@ -130,23 +136,32 @@ def encode_received(received: Received) -> bytes:
 
 
 def decode_received(body: bytes) -> Received:
-    """What a peer answered.
+    """The answer in a body that ``encode_received`` made.
 
     Raises:
-        CodecError: it is no such answer.
+        CodecError: it is not of that shape.
     """
     fields = json_object(body)
-    wanted = fields.get("wanted", [])
-    if not isinstance(wanted, list) or not all(isinstance(key, str) for key in wanted):
-        raise CodecError("field 'wanted' is no list of keys")
+    wanted = decode_keys(fields.get("wanted", []), "field 'wanted'")
     return Received(decode_versions(fields.get("refused", {})), _texts(fields.get("failed", {})), tuple(wanted))
 
 
-def decode_versions(fields: object) -> dict[str, Version]:
-    """``{key: version}`` of a JSON object of texts.
+def decode_keys(value: object, what: str) -> list[str]:
+    """The keys of a JSON list; ``what`` names the list in the error.
 
     Raises:
-        CodecError: not such an object.
+        CodecError: not a list of texts.
+    """
+    if not isinstance(value, list) or not all(isinstance(key, str) for key in value):
+        raise CodecError(f"{what} is no list of keys")
+    return value
+
+
+def decode_versions(fields: object) -> dict[str, Version]:
+    """The versions of a JSON object ``{key: version text}``.
+
+    Raises:
+        CodecError: it is not of that shape.
     """
     return {key: Version.from_text(text) for key, text in _texts(fields).items()}
 

@@ -1,46 +1,54 @@
-"""Timings and limits of the engine. Every figure is in milliseconds or a count."""
+"""Timings and limits of the engine, in milliseconds, bytes or a count as each name says."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class DistroConfig:
-    """What an operator may tune, with the defaults that a cluster on one network wants."""
+    """The engine's settings, with defaults for a cluster on one network."""
 
     sync_delay_ms: int = 0
-    """How long a change waits for others of its key before it leaves; 0 sends at once when the peer is idle."""
+    """How long a changed key waits before it is sent; 0: it leaves as soon as no call to the peer is under way."""
     sync_spacing_ms: int = 10
-    """From one send to a peer to the next: under a stream of changes each send then carries several."""
+    """The least time between the starts of two sends to a peer: in a stream of changes each send carries several."""
     sync_timeout_ms: int = 3_000
+    """Deadline of a send, and of a query."""
     retry_delay_ms: int = 250
-    """First wait after a failed send; doubles up to ``retry_delay_ms_max``."""
+    """The wait after a first failed send; doubles with each further failure up to ``retry_delay_ms_max``."""
     retry_delay_ms_max: int = 5_000
     batch_keys_max: int = 1_000
-    """Keys in one PUT. Source: Nacos 1.4, nacos.naming.distro.batchSyncKeyCount."""
+    """The most keys in one send or query. Source: Nacos 1.4, nacos.naming.distro.batchSyncKeyCount."""
     verify_interval_ms: int = 5_000
+    """From one verify round with a peer to the next."""
     verify_timeout_ms: int = 3_000
     load_timeout_ms: int = 30_000
-    """For one whole snapshot; only a member that is known to serve is waited for so long."""
+    """The longest that a load takes, and the deadline of one snapshot (R7)."""
     load_retry_delay_ms: int = 250
+    """The wait before a peer that gave no snapshot is asked again."""
     load_refused_ms: int = 1_000
-    """A peer that refused connections for so long counts as absent for the load."""
+    """From this age of the load on, it does not wait for peers that refuse connections."""
     load_wait_ms_max: int = 3_000
-    """UP after so long, when no member had anything to give."""
+    """From this age of the load on, it waits only for peers that are UP or SUSPICIOUS and know the call."""
     report_interval_ms: int = 2_000
+    """From one report to a peer to the next; also how long a view must last before keys are claimed by it (R2)."""
     report_timeout_ms: int = 1_500
     refused_down_ms: int = 4_000
+    """A peer that refuses connections is DOWN so long after the last contact in which it served."""
     silent_down_ms: int = 8_000
+    """A peer that does not answer is DOWN so long after the last contact in which it served."""
     steady_ms: int = 10_000
-    """A member that was DOWN must be reachable for so long before keys move back to it."""
+    """The rejoin delay: how long a peer that was DOWN must be reachable before it carries keys again."""
     fail_access_max: int = 3
-    """Failed reports in a row before DOWN, in a cluster with Java members. Source: Nacos 1.4, MemberUtil.onFail."""
+    """In a cluster with Nacos 1.4 a peer is DOWN after more failed reports than this. Source: MemberUtil.onFail."""
     pause_ms: int = 2_000
-    """A tick later than this means that the process did not run; deadlines move by the delay (R9)."""
+    """A tick that comes later than this shows that the process stood still (R9)."""
     tombstone_slack_ms: int = 60_000
-    """A removed id is remembered for the longest delete time-out of its datum plus this."""
+    """A tombstone is kept for its instance's delete time-out and this."""
     claim_interval_ms: int = 2_000
-    """A key is claimed at most once in so long, so that two members that disagree do not claim in a circle."""
+    """Single keys are claimed at most once in so long, so that members that disagree do not claim in a circle."""
     mailbox_events_max: int = 200_000
+    """Events, and changed keys, that may wait for the engine's thread; more are dropped and counted."""
     body_bytes_max: int = 64 * 1024 * 1024
+    """The longest body of datums, unpacked."""
     drain_ms_max: int = 2_000
-    """How long a stopping node waits for syncs that are due."""
+    """How long a stopping node goes on sending changes that are due."""

@@ -1,16 +1,19 @@
-"""The engine's errors, by who can do something about them."""
+"""The engine's errors, each for one way of handling it."""
 
 
 class DistroError(Exception):
-    """Any failure of replication that a caller may want to catch as one."""
+    """Any failure of replication."""
 
 
 class CodecError(DistroError):
-    """A peer's bytes are not what they claim to be; the peer's fault, answered with 400."""
+    """The bytes of a peer cannot be read, or its datum cannot be stored; answered with 400."""
 
 
 class TransportError(DistroError):
-    """A peer did not answer in time or answered with a failure; the call is repeated later."""
+    """A peer answered with an error or not in time: the call may be repeated.
+
+    ``refused``: no process listens at the peer's address.
+    """
 
     def __init__(self, text: str, *, refused: bool = False) -> None:
         super().__init__(text)
@@ -18,8 +21,8 @@ class TransportError(DistroError):
 
 
 class RejectedError(TransportError):
-    """A peer answered that the request itself is wrong; repeating the same bytes cannot help."""
+    """A peer answered that the request is wrong: to repeat the same bytes is useless."""
 
 
 class NotInitialized(DistroError):
-    """This member has not finished loading; answered with 503."""
+    """This member has not finished loading (R7); answered with 503."""

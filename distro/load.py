@@ -1,4 +1,4 @@
-"""Loading: take over what the other members hold before this one answers, claims or verifies (R7)."""
+"""The load (R7): this member takes the snapshots of all others before it answers, claims or verifies."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -12,22 +12,22 @@ from distro.types import DistroKey, Load, MemberKind, Outcome
 class _Call:
     due_ms: int
     timeout_ms: int
-    """Doubles with every try: a whole snapshot may take long, but a call that nobody answers must not hold all up."""
+    """Doubles with every try: a snapshot may take long, but one call without an answer must not delay the load."""
     busy: bool = False
     loaded: bool = False
     refused: bool = False
-    """Nobody listens there; it may only be slow to start."""
+    """The last call was refused: the peer is absent, or slow to start."""
     rejected: bool = False
-    """The peer does not know the call, or not yet this member."""
+    """The peer does not know the call, or does not list this member yet."""
     empty_handed: bool = False
-    """The peer is itself loading with nothing: what it may get yet it gets from those whom we ask too."""
+    """The peer is itself loading and has no data: it loads from members that this one asks, too."""
 
 
 class SnapshotLoad:
-    """One load, from its start until this member is UP: which peer is asked for which type, and when it is over."""
+    """The calls of one load: each peer's snapshot of each resource type, and whether the load is over."""
 
     def __init__(self, config: DistroConfig, components: Components, now_ms: int, *, again: bool = False) -> None:
-        """``again``: what is held is old, and what no peer holds any more is to go."""
+        """``again``: this member has data from before a long pause, of which the peers may have forgotten removals."""
         self._config = config
         self._components = components
         self._since_ms = now_ms
@@ -35,21 +35,23 @@ class SnapshotLoad:
         self._seen: set[DistroKey] | None = set() if again else None
 
     def add(self, peer: str, now_ms: int) -> None:
+        """Ask this peer for its snapshots."""
         names = [name for name, part in self._components.items() if MemberKind.OWN in part.taken_by]
         self._calls.update({(peer, name): _Call(now_ms, self._config.load_wait_ms_max) for name in names})
 
     def remove(self, peer: str) -> None:
+        """Do not ask this peer, which left the list, nor wait for it."""
         self._calls = {at: call for at, call in self._calls.items() if at[0] != peer}
 
     def leave_out(self, peer: str, kind: MemberKind) -> None:
-        """The peer is known to be of this kind: it is not asked, nor waited for, where that has no such data."""
+        """Do not ask the peer, nor wait for it, for the resource types that members of its kind do not take."""
         components = self._components
         self._calls = {
             at: call for at, call in self._calls.items() if at[0] != peer or kind in components[at[1]].taken_by
         }
 
     def next_call(self, peer: str, now_ms: int) -> Load | None:
-        """The snapshot to ask this peer for now."""
+        """The next snapshot to fetch from the peer; None while none is due. A call that is given out is under way."""
         for (address, resource_type), call in self._calls.items():
             if address == peer and not call.busy and not call.loaded and call.due_ms <= now_ms:
                 call.busy = True
@@ -59,12 +61,13 @@ class SnapshotLoad:
         return None
 
     def next_due_ms(self, now_ms: int) -> int:
+        """The time of the next call, or of the next check whether the load is over (monotonic ms)."""
         busy = {peer for (peer, _), call in self._calls.items() if call.busy}  # one call a peer: its end is an event
         waiting = [call.due_ms for (peer, _), call in self._calls.items() if peer not in busy and not call.loaded]
         return min([*waiting, now_ms + self._config.load_retry_delay_ms])
 
     def on_done(self, action: Load, outcome: Outcome, keys: Iterable[str] | None, now_ms: int) -> None:
-        """A snapshot ended; ``keys`` are None when the peer is itself loading with nothing."""
+        """Note the end of a call; ``keys`` are those of the snapshot, None from a peer that is itself loading."""
         call = self._calls.get((action.peer, action.resource_type))
         if call is None:
             return
@@ -80,9 +83,11 @@ class SnapshotLoad:
         call.empty_handed = outcome is Outcome.DELIVERED
 
     def is_over(self, now_ms: int, is_reachable: Callable[[str], bool]) -> bool:
-        """Whether every member gave its data or has none to give; at the latest after ``load_wait_ms_max``.
+        """Whether this load need not wait for any peer.
 
-        Beyond that only a member that was seen to serve, and knows the call, is waited for: that snapshot is worth it.
+        It waits until each peer gave its snapshots, is itself loading, or has refused connections until
+        ``load_refused_ms``; from ``load_wait_ms_max`` on only for peers that are reachable and know the call; never
+        beyond ``load_timeout_ms``.
         """
         waited_ms = now_ms - self._since_ms
         if waited_ms >= self._config.load_timeout_ms:
@@ -97,14 +102,15 @@ class SnapshotLoad:
         return not waiting
 
     def loaded_from(self) -> list[str]:
+        """The peers that gave a snapshot."""
         return sorted({peer for (peer, _), call in self._calls.items() if call.loaded})
 
     def drop_what_is_gone(self, now_ms: int) -> None:
-        """After a load made again: forget the keys that no peer holds any more, of types that any peer gave."""
+        """After a load for a second time: forget the keys that were in no peer's snapshot, where any peer gave one."""
         if self._seen is None:
             return
         for name in {name for (_, name), call in self._calls.items() if call.loaded}:
             component = self._components[name]
-            for key in component.storage.versions():
+            for key in component.store.versions():
                 if DistroKey(name, key) not in self._seen:
-                    component.processor.forget(key, now_ms, absent=True)
+                    component.store.forget(key, now_ms, absent=True)

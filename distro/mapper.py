@@ -19,7 +19,7 @@ def java_string_hash(text: str) -> int:
 
 @lru_cache(HASH_CACHE_ENTRIES)
 def distro_hash(tag: str) -> int:
-    """The number that is taken modulo the count of members.
+    """The number of a tag whose remainder by the count of members is the index of the responsible one.
 
     Java's remainder keeps the sign of the dividend, and the absolute value is taken after it.
     Source: Nacos 1.4.1 DistroMapper.distroHash.
@@ -30,10 +30,9 @@ def distro_hash(tag: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class DistroMapper:
-    """Answers who is responsible, for one state of the member list.
+    """The responsible member of each key, by one view: ``servers``, the ``ip:port`` of all that carry keys, sorted.
 
-    ``servers`` holds the ``ip:port`` of the members that carry keys, in code-unit order. A node that is not in the list
-    while others are (it waits to come back) is responsible for nothing.
+    A node that is not in the view while others are (its rejoin delay is not over) is responsible for nothing.
     """
 
     self_address: str
@@ -42,26 +41,29 @@ class DistroMapper:
 
     @classmethod
     def over(cls, self_address: str, servers: Iterable[str], standalone: bool = False) -> "DistroMapper":
+        """The mapper of a view in any order."""
         return cls(self_address, tuple(sorted(servers)), standalone)
 
     def responsible(self, tag: str) -> bool:
-        """Whether this node is the one that may change the key."""
+        """Whether this node is responsible for the keys of this tag."""
         return self.standalone or self.map_srv(tag) == self.self_address
 
     def map_srv(self, tag: str) -> str:
-        """The responsible member's address; the own one when nobody else is there to ask."""
+        """The responsible member's address; the own one if no member is in the view."""
         if self.standalone or not self.servers:
             return self.self_address
         return self.servers[distro_hash(tag) % len(self.servers)]
 
 
 class WriterMapper(DistroMapper):
-    """For keys that belong to who wrote them: their tag is that member's address."""
+    """For resource types whose keys belong to their writer: a key's tag is its member's address."""
 
     __slots__ = ()
 
     def responsible(self, tag: str) -> bool:
+        """Whether this node wrote the keys of this tag."""
         return tag == self.self_address
 
     def map_srv(self, tag: str) -> str:
+        """The tag, which is the writer's address."""
         return tag

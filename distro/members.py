@@ -1,9 +1,9 @@
-"""The member list as this node sees it: who is there, who carries keys, whom to report to and when.
+"""The member list as this node sees it: the state of each member, the view (who carries keys), and the reports due.
 
 Among members of our own kind a member leaves the view after ``refused_down_ms`` or ``silent_down_ms`` without contact,
-and one that returns waits for ``steady_ms`` before it carries keys again. As soon as one listed member is real Nacos,
-its rule holds for all: DOWN at the first refusal or the failure after ``fail_access_max``, UP at the first contact.
-Source: Nacos 1.4.1 MemberUtil.onFail, ServerMemberManager.
+and one that returns carries keys again after a rejoin delay of ``steady_ms``. As soon as one listed member is real
+Nacos, its rule holds for all: DOWN at the first refusal or the failure after ``fail_access_max``, UP at the first
+contact. Source: Nacos 1.4.1 MemberUtil.onFail, ServerMemberManager.
 """
 
 from collections.abc import Iterable
@@ -21,37 +21,41 @@ from distro.types import (
 )
 
 RUNS_REMEMBERED = 16
+"""Ended runs that are known of a member."""
 OTHER_RULES = frozenset({CAPABILITY_VERSIONS, CAPABILITY_CLIENTS_ONLY})
-"""Where none of these is, the rule of Nacos 1.4 holds for all."""
+"""A member with none of these is Nacos 1.4, whose rule then holds for all."""
 LOADING_REPORT_INTERVAL_MS = 500
-"""Reports leave more often until this node has loaded, so that the others learn of it soon."""
+"""From one report to the next while this node loads, so that the others learn of it soon."""
 
 
 @dataclass(slots=True)
 class _Peer:
     member: Member
     last_ok_ms: int
-    """Last contact in which it said that it serves; the start, before any."""
+    """The last contact in which it served; before the first, when it came into the list."""
     next_report_ms: int
     reporting: bool = False
+    """A report to it is under way."""
     refused: bool = False
     seen: bool = False
-    """It served at some time since this node knows it."""
+    """It has served since it came into the list."""
     lost: bool = False
-    """It was seen and then went DOWN; its return must be steady."""
+    """It served, then went DOWN: on its return it gets a rejoin delay."""
     rejoin_at_ms: int = 0
+    """The end of the rejoin delay that this node gave it."""
     declared_rejoin_at_ms: int = 0
+    """The end of the rejoin delay that it reported of itself."""
     view: tuple[str, ...] = ()
     failures: int = 0
     writer: str = ""
-    """Its run, by its last answer."""
+    """The writer of its run, by its last answer."""
     ended: tuple[str, ...] = ()
-    """Runs of it that are over, the latest last."""
+    """Writers of its runs that are over, the latest last."""
 
 
 @dataclass(slots=True)
 class MemberList:
-    """Pure state machine over reports. Own times are monotonic ms."""
+    """The states of all members, moved by reports and by time (monotonic ms)."""
 
     self_address: str
     config: DistroConfig
@@ -61,16 +65,16 @@ class MemberList:
     _own_rejoin_at_ms: int = 0
     _view: tuple[str, ...] = ()
     view_since_ms: int = 0
+    """When the view last changed, or a pause of this process ended."""
     confirmed_ms: int = -1
-    """When a report last succeeded, or a whole round of them was over."""
+    """When a report last succeeded, or the reports to all peers had ended; -1 before, and after a pause (R9)."""
     serving: bool = False
+    """This node has loaded (R7)."""
     _round: set[str] = field(default_factory=set)
-    _round_since_ms: int = 0
 
     def __post_init__(self) -> None:
         self._view = (self.self_address,)
         self.view_since_ms = self.now_ms
-        self._round_since_ms = self.now_ms
 
     # --- what others read ------------------------------------------------------------------------
 
@@ -80,38 +84,32 @@ class MemberList:
         return self._view
 
     def peers(self) -> list[Member]:
+        """All listed members but this node, by address."""
         return [peer.member for _, peer in sorted(self._peers.items())]
 
     def get(self, address: str) -> Member | None:
+        """The peer of this address; None when it is not listed."""
         peer = self._peers.get(address)
         return peer.member if peer else None
 
     def is_reachable(self, address: str) -> bool:
-        """Whether sending makes sense: it is UP or SUSPICIOUS."""
+        """Whether the peer is UP or SUSPICIOUS, so that data is sent to it."""
         peer = self._peers.get(address)
         return peer is not None and peer.member.state in (MemberState.UP, MemberState.SUSPICIOUS)
 
-    def is_serving(self, address: str) -> bool:
-        peer = self._peers.get(address)
-        return peer is not None and peer.member.state is MemberState.UP
-
-    def is_starting(self, address: str) -> bool:
-        peer = self._peers.get(address)
-        return peer is not None and peer.member.state is MemberState.STARTING
-
     def has_left(self, writer: str) -> bool:
-        """Whether a member's run, as it stands in versions, is known to be over. May be asked from any thread."""
+        """Whether the run that a version names as its ``writer`` is over, as far as known. Called from any thread."""
         address = writer.partition("~")[0]
         peer = self._peers.get(address)
         return writer in peer.ended if peer is not None else address != self.self_address
 
     @property
     def mixed(self) -> bool:
-        """Whether a member of another kind is listed that carries keys: real Nacos 1.4."""
+        """Whether a member of real Nacos 1.4 is listed and has served: its rule of states then holds for all (R8)."""
         return any(peer.seen and peer.member.capabilities.isdisjoint(OTHER_RULES) for peer in self._peers.values())
 
     def rejoin_delay_for(self, address: str, now_ms: int) -> int:
-        """For how long the peer shall carry no keys, in ms."""
+        """For how long the peer is to carry no keys, in ms: the rejoin delay that reports impose on it."""
         peer = self._peers.get(address)
         if peer is None or self.mixed:
             return 0
@@ -120,12 +118,13 @@ class MemberList:
         return max(0, peer.rejoin_at_ms - now_ms)
 
     def own_rejoin_delay_ms(self, now_ms: int) -> int:
+        """For how long this node carries no keys, in ms, because a peer imposed it."""
         return 0 if self.mixed else max(0, self._own_rejoin_at_ms - now_ms)
 
     # --- events ----------------------------------------------------------------------------------
 
     def replace(self, addresses: Iterable[str], now_ms: int) -> tuple[list[str], list[str]]:
-        """Take a new member list; return the addresses that came and those that left. This node is always a member."""
+        """Take a new member list; return the peers that came, and those that left. This node is always a member."""
         wanted = set(addresses) - {self.self_address}
         left = [address for address in self._peers if address not in wanted]
         for address in left:
@@ -138,7 +137,7 @@ class MemberList:
         return came, left
 
     def due_reports(self, now_ms: int) -> list[Report]:
-        """The reports to send now, one a peer, to DOWN ones too."""
+        """The reports to send now, to DOWN peers too; one is under way to each peer at a time."""
         reports = []
         interval_ms = self.config.report_interval_ms if self.serving else LOADING_REPORT_INTERVAL_MS
         for address, peer in self._peers.items():
@@ -150,12 +149,12 @@ class MemberList:
         return reports
 
     def report_all_now(self, now_ms: int) -> None:
-        """Let every peer be reported to at the next occasion."""
+        """Make a report to every peer due."""
         for peer in self._peers.values():
             peer.next_report_ms = now_ms
 
     def on_report_done(self, address: str, outcome: Outcome, answer: PeerReport | None, now_ms: int) -> None:
-        """A report of ours ended."""
+        """Note how a report of this node ended; ``answer`` is the peer's description of itself."""
         peer = self._peers.get(address)
         if peer is None:
             return
@@ -169,7 +168,7 @@ class MemberList:
         self._update_view(now_ms)
 
     def on_report(self, report: PeerReport, now_ms: int) -> bool:
-        """A peer reported itself; False when it is not listed."""
+        """Take a peer's report; return False if the peer is not listed."""
         peer = self._peers.get(report.address)
         if peer is None:
             return False
@@ -178,24 +177,24 @@ class MemberList:
         return True
 
     def on_pause(self, pause_ms: int, now_ms: int) -> None:
-        """This process did not run for so long: silence of the others in that time proves nothing (R9)."""
+        """Add a pause of this process to all deadlines: the silence of the peers in it proves nothing (R9)."""
         for peer in self._peers.values():
             peer.last_ok_ms += pause_ms
             peer.rejoin_at_ms += pause_ms
         self.confirmed_ms = -1
         self._round.clear()
-        self._round_since_ms = now_ms
         self.view_since_ms = now_ms
         self.report_all_now(now_ms)
 
     def tick(self, now_ms: int) -> None:
-        """Let time pass: silent members go DOWN, holds end."""
+        """Let time pass: silent members go DOWN, rejoin delays end."""
         if not self.mixed:
             for peer in self._peers.values():
                 self._check_silence(peer, now_ms)
         self._update_view(now_ms)
 
     def next_due_ms(self) -> int | None:
+        """When the next report is due; None when one is under way to every peer."""
         return min((peer.next_report_ms for peer in self._peers.values() if not peer.reporting), default=None)
 
     # --- the machine -----------------------------------------------------------------------------
@@ -204,8 +203,8 @@ class MemberList:
         state = report.state
         own_kind = CAPABILITY_VERSIONS in report.capabilities
         if not own_kind or state is MemberState.SUSPICIOUS:
-            state = MemberState.UP  # real Nacos: whoever answers or reports is UP
-        if state is MemberState.DOWN:  # it is leaving, and says so
+            state = MemberState.UP  # the rule of real Nacos: a member that answers or reports is UP
+        if state is MemberState.DOWN:  # it is leaving
             self._set_state(peer, MemberState.DOWN, report)
             peer.lost = peer.seen
             if report.writer:
@@ -213,7 +212,7 @@ class MemberList:
             return
         peer.refused = False
         if state is MemberState.STARTING:
-            # It answers but carries nothing yet: in the view it stays for a short restart only.
+            # It is loading: a member that was UP stays in the view as long as one that refuses connections.
             if peer.member.state is MemberState.DOWN:
                 self._set_state(peer, MemberState.STARTING, report)
             else:
@@ -229,15 +228,15 @@ class MemberList:
         self._set_state(peer, MemberState.UP, report)
 
     def _on_return(self, peer: _Peer, report: PeerReport, now_ms: int) -> None:
-        """A lost member serves again: it waits, unless it is us who were away."""
+        """Give a member that was lost a rejoin delay, unless it is this node that was cut off."""
         if not self._is_smaller_side(report):
             peer.rejoin_at_ms = now_ms + self.config.steady_ms
 
     def _is_smaller_side(self, report: PeerReport) -> bool:
-        """After a separation, whether this node is the one that returns to the other.
+        """Whether this node, rather than the reporting peer, gets a rejoin delay after the two were apart.
 
-        Who did not notice it was away itself; otherwise the smaller view returns to the larger, and of equal ones that
-        without the first address. Both sides come to the same answer from the same two views.
+        A side that kept the other in its view was itself away, and gets it. If neither did, the smaller view gets it;
+        of views of one size that without the first address. Both sides decide alike, from the same two views.
         """
         they_have_us, we_have_them = self.self_address in report.view, report.address in self._view
         if they_have_us != we_have_them:
@@ -247,7 +246,7 @@ class MemberList:
 
     @staticmethod
     def _follow_run(peer: _Peer, writer: str) -> None:
-        """Only answers tell of runs: a report may be delivered late, after those of the next run."""
+        """Note the run in an answer; the one before it is over. A report may be late, from a run that is over."""
         if not writer or writer == peer.writer:
             return
         if peer.writer:
@@ -268,7 +267,7 @@ class MemberList:
         elif state is MemberState.STARTING:
             self._set_state(peer, MemberState.DOWN)
         if peer.rejoin_at_ms > now_ms:
-            peer.lost = True  # not steady: the wait begins again with the next contact
+            peer.lost = True  # not steady: its rejoin delay begins again with the next contact
         self._check_silence(peer, now_ms)
 
     def _check_silence(self, peer: _Peer, now_ms: int) -> None:
@@ -295,7 +294,6 @@ class MemberList:
         self._round.add(address)
         if self._round >= self._peers.keys():
             self._round.clear()
-            self._round_since_ms = now_ms
             self.confirmed_ms = now_ms
 
     def _update_view(self, now_ms: int) -> None:

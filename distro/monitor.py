@@ -1,18 +1,18 @@
-"""Counters of the engine. Written by several threads without a lock: they are for people, an odd one may be lost."""
+"""Counters of the engine. Several threads add to them without a lock: a count may get lost now and then."""
 
 from dataclasses import asdict, dataclass
 
 
 @dataclass(slots=True)
 class DistroStats:
-    """What happened with one resource type since the start."""
+    """Counts of all resource types since the start; their names are those of the metrics."""
 
     sync_sent: int = 0
     sync_delivered: int = 0
     sync_failed: int = 0
     sync_keys: int = 0
     sync_dropped: int = 0
-    """Keys not sent because their peer is DOWN."""
+    """Keys that were not sent because their peer cannot be reached."""
     received_keys: int = 0
     received_refused: int = 0
     received_merged: int = 0
@@ -20,13 +20,14 @@ class DistroStats:
     verify_sent: int = 0
     verify_failed: int = 0
     verify_wanted: int = 0
-    """Keys that a peer did not hold as they are, and that were sent to it again."""
+    """Keys that a peer asked for in its answer to a verify round, and that were sent to it."""
     query_keys: int = 0
     claims: int = 0
     forgotten: int = 0
     inbox_dropped: int = 0
-    """Events not taken because the engine did not keep up; verify rounds repair them."""
+    """Events and keys that the full mailbox dropped; verify rounds repair them."""
     pauses: int = 0
 
     def as_dict(self) -> dict[str, int]:
+        """The counts by name."""
         return asdict(self)

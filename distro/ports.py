@@ -1,4 +1,4 @@
-"""What the engine needs from outside, as Protocols. A resource type brings its storage, processor, codec and agent."""
+"""What the engine needs from outside, as Protocols. A resource type brings its store, codec and agent."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -9,22 +9,22 @@ from distro.types import Datum, MemberKind, Merged, PeerReport, Received, Versio
 
 
 class Clock(Protocol):
-    """The only source of time."""
+    """The only source of time, in ms."""
 
     def monotonic_ms(self) -> int:
-        """For deadlines; never set back."""
+        """Time that never goes back, for deadlines and ages."""
         ...
 
     def wall_ms(self) -> int:
-        """For what people and wire fields show."""
+        """Ms since 1970, for people and wire fields."""
         ...
 
 
-class DistroDataStorage(Protocol):
-    """Read access to the datums of one resource type. Every call may come from any thread."""
+class DistroStore(Protocol):
+    """The datums of one resource type. Every call may come from any thread; each write is atomic for its key."""
 
     def version(self, key: str) -> Version | None:
-        """The version held, or None for an unknown key."""
+        """The version stored, or None for an unknown key."""
         ...
 
     def versions(self) -> Mapping[str, Version]:
@@ -35,28 +35,24 @@ class DistroDataStorage(Protocol):
         """What DistroMapper hashes for this key."""
         ...
 
-    def get(self, keys: Iterable[str]) -> list[Datum]:
+    def datums(self, keys: Iterable[str]) -> Iterable[Datum]:
         """Today's datums of those keys that are known."""
         ...
 
     def is_covered(self, datum: Datum) -> bool:
-        """Whether the datum knows of every change of its key that is held here, by the versions of its parts."""
+        """Whether the datum knows of every change of its key that is stored here, by the versions of its parts."""
         ...
 
     def is_forgettable(self, key: str, now_ms: int) -> bool:
         """Whether the key holds nothing but removals that are old enough to be forgotten (R6)."""
         ...
 
-
-class DistroDataProcessor(Protocol):
-    """Write access for what came from peers, each call atomic for its key."""
-
     def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
-        """Put the datum in place of the held one; False when that is no longer ``expected``: decide again."""
+        """Put a peer's datum in place of the stored one; False when that is no longer ``expected``: resolve again."""
         ...
 
     def merge(self, datum: Datum, now_ms: int) -> Merged:
-        """Bring datum and held state together per part, newer wins.
+        """Bring a peer's datum and the stored state together per part, newer wins.
 
         A state that neither side had gets a version above both, written by this node; each of its parts is then at
         least as new as on either side, so that both take it.
@@ -93,42 +89,48 @@ class DatumCodec(Protocol):
 
 
 class DistroTransportAgent(Protocol):
-    """Blocking calls to one peer. Each ends by ``timeout_ms`` after its start, however slowly the peer drips.
+    """Blocking calls to one peer. Each ends within ``timeout_ms``, even if bytes go on coming one by one.
 
     Raises:
         TransportError: the call failed and may be repeated.
         RejectedError: the peer will never take these bytes.
     """
 
-    def sync_data(self, peer: str, datums: list[Datum], timeout_ms: int) -> Received: ...
-
-    def verify(self, peer: str, summary: Mapping[str, str], timeout_ms: int) -> Received:
-        """Tell the peer the stand of each owned key: its version's text, or its checksum to real Nacos."""
+    def sync_data(self, peer: str, datums: list[Datum], timeout_ms: int) -> Received:
+        """Send datums to the peer; return its answer."""
         ...
 
-    def query(self, peer: str, keys: tuple[str, ...], timeout_ms: int) -> list[Datum]: ...
+    def verify(self, peer: str, summary: Mapping[str, str], timeout_ms: int) -> Received:
+        """Send the peer the version text of each owned key, to real Nacos the checksum; return its answer."""
+        ...
+
+    def query(self, peer: str, keys: tuple[str, ...], timeout_ms: int) -> list[Datum]:
+        """The peer's datums of these keys; keys that it does not know are left out."""
+        ...
 
     def load(self, peer: str, timeout_ms: int) -> list[Datum] | None:
-        """Everything the peer holds; None when it is itself loading and has nothing."""
+        """All the peer's datums; None when it has none because it is itself loading."""
         ...
 
     def close(self) -> None:
-        """Cut the calls under way short, and fail all later ones. May be called twice, from any thread."""
+        """End the calls under way, and fail all later ones. May be called twice, from any thread."""
         ...
 
 
 Done = Callable[[Received | TransportError], None]
-"""Told once, from whatever thread, how a call ended."""
+"""Called once with the result of a call, from any thread."""
 
 
 class DistroCallbackAgent(Protocol):
-    """Calls to one peer that return at once, and tell ``done`` when they end: after ``timeout_ms`` at the latest."""
+    """Calls to one peer that return at once, and call ``done`` with the result within ``timeout_ms``."""
 
     def takes(self, peer: str) -> bool:
-        """Whether calls to this peer can go this way now."""
+        """Whether this agent can call the peer now."""
         ...
 
-    def start_sync(self, peer: str, datums: list[Datum], timeout_ms: int, done: Done) -> None: ...
+    def start_sync(self, peer: str, datums: list[Datum], timeout_ms: int, done: Done) -> None:
+        """As ``DistroTransportAgent.sync_data``."""
+        ...
 
     def start_verify(self, peer: str, summary: Mapping[str, str], timeout_ms: int, done: Done) -> None:
         """As ``DistroTransportAgent.verify``."""
@@ -139,7 +141,11 @@ class MemberAgent(Protocol):
     """Carries reports between members."""
 
     def report(self, peer: str, timeout_ms: int) -> PeerReport:
-        """Tell the peer about this member; return what it answers of itself."""
+        """Send the peer this node's report; return the peer's description of itself.
+
+        Raises:
+            TransportError: refused, late, or no answer of a member.
+        """
         ...
 
 
@@ -147,8 +153,7 @@ class MemberAgent(Protocol):
 class Component:
     """All that one resource type brings."""
 
-    storage: DistroDataStorage
-    processor: DistroDataProcessor
+    store: DistroStore
     codec: DatumCodec
     agent: DistroTransportAgent
     callbacks: DistroCallbackAgent | None = None
@@ -157,7 +162,7 @@ class Component:
     """The members that are told of it. Its keys are spread over those of our own kind, and over those of Nacos 1.4
     where these take it; a type that our own kind does not take is loaded from nobody."""
     owned_by_writer: bool = False
-    """Each key belongs for ever to the member that wrote it first, which is the storage's tag; nobody claims it.
+    """Each key belongs for ever to the member that wrote it first, which is the store's tag; nobody claims it.
 
     What fails in a verify round is sent by its owner at once, to that peer; nobody fetches it.
     """

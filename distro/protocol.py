@@ -1,4 +1,4 @@
-"""DistroProtocol: when to send, verify, fetch, load and claim. Time comes in, actions go out; one thread owns it."""
+"""DistroProtocol: what to send, verify, fetch, load, report and claim, and when. Events and time in, actions out."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -27,13 +27,13 @@ from distro.types import (
 
 LOG = logging.getLogger(__name__)
 HEARTBEAT_MS = 500
-"""The longest that the protocol lets itself sleep, so that a pause of the process is noticed soon after it."""
+"""The longest time between two ticks, so that a pause of the process is noticed soon after it (R9)."""
 AGREED_ROUNDS = 2
-"""A spent key is dropped after its peers agreed in so many rounds: after the first they may only have asked for it."""
+"""Verify rounds in which each peer must agree to drop a key (R6): in the first it may only have asked for it."""
 
 
 class DistroProtocol:
-    """The engine's decisions for all resource types. Not thread-safe: its owner is one thread."""
+    """The engine's decisions, by the rules in docs/replication.md. One thread owns it; some calls say that any may."""
 
     def __init__(
         self,
@@ -57,23 +57,23 @@ class DistroProtocol:
         self._expected_ms: int | None = None
         self._leaving = False
         self.before_serving: Callable[[int], None] = lambda _now_ms: None
-        """Called once a load is over, before this member answers: what the disk knows may fill what is missing."""
+        """Called with the monotonic ms when a load is over, before this member answers: data on disk may be added."""
         members.serving = not self.loading
 
     @property
     def loading(self) -> bool:
-        """Whether this node still takes over the others' data: it claims, verifies and accepts nothing (R7)."""
+        """Whether this node is still loading the peers' data: it claims, verifies and accepts nothing (R7)."""
         return self._load is not None
 
     # --- events ----------------------------------------------------------------------------------
 
     def leave(self, now_ms: int) -> None:
-        """This node stops: it claims nothing any more, and reports say so."""
+        """Claim nothing from now on (R2), and make reports due, which say that this node is going."""
         self._leaving = True
         self.members.report_all_now(now_ms)
 
     def sync(self, key: DistroKey, now_ms: int) -> None:
-        """A key changed here: every reachable peer is owed it."""
+        """Send the key, which changed here, to every reachable peer that takes its resource type."""
         for peer, queue in self._queues.items():
             if not self._takes(peer, key.resource_type):
                 continue
@@ -83,17 +83,17 @@ class DistroProtocol:
                 self._stats.sync_dropped += 1
 
     def claim_later(self, key: DistroKey) -> None:
-        """A key is ours and written by another: claim it once the view is steady (R2)."""
+        """Claim the key once the view is steady, if it is ours and has another writer then (R2)."""
         self._claims.later(key)
 
     def fetch(self, peer: str, keys: Iterable[DistroKey]) -> None:
-        """The peer holds newer data of these keys."""
+        """Query the peer for these keys, of which it has a state that this node lacks."""
         queue = self._queues.get(peer)
         if queue is not None:
             queue.fetch.update(dict.fromkeys(keys))
 
     def replace_members(self, addresses: Iterable[str], now_ms: int) -> None:
-        """Take a new member list. What is owed to a member that left counts as done."""
+        """Take a new member list. What is pending for a peer that left is dropped."""
         came, left = self.members.replace(addresses, now_ms)
         for address in left:
             self._queues.pop(address, None)
@@ -109,17 +109,17 @@ class DistroProtocol:
         self._follow_members(now_ms)
 
     def on_report(self, report: PeerReport, now_ms: int) -> None:
-        """A peer reported itself."""
+        """Take a peer's report."""
         self.members.on_report(report, now_ms)
         self._follow_members(now_ms)
 
     def on_report_done(self, peer: str, outcome: Outcome, answer: PeerReport | None, now_ms: int) -> None:
-        """A report of ours ended."""
+        """Note how a report of this node ended; ``answer`` is the peer's description of itself."""
         self.members.on_report_done(peer, outcome, answer, now_ms)
         self._follow_members(now_ms)
 
     def on_sync_done(self, action: SyncData, outcome: Outcome, received: Received, now_ms: int) -> None:
-        """A send ended: the peer is free; failed keys wait for another try, refused ones are fetched."""
+        """Note how a send ended: keys that did not arrive are sent again later, refused ones are fetched (R3)."""
         queue = self._free(action.peer)
         if queue is None:
             return
@@ -145,30 +145,30 @@ class DistroProtocol:
             queue.tasks.retry(keys, now_ms + queue.back_off.failed())
 
     def on_verify_done(self, action: Verify, outcome: Outcome, received: Received, now_ms: int) -> None:
-        """A verify round ended: what the peer has newer of our keys, or of unknown ones, is fetched."""
+        """Note how a verify round ended: fetch what the peer has and this node lacks, send what the peer asked for."""
         queue = self._free(action.peer)
         if queue is None:
             return
         if outcome is not Outcome.DELIVERED:
             self._stats.verify_failed += 1
             return
-        storage, mapper = self._components[action.resource_type].storage, self.mapper_of(action.resource_type)
+        store, mapper = self._components[action.resource_type].store, self.mapper_of(action.resource_type)
         for name in received.refused:  # a third member's key is for that one to merge
-            if storage.version(name) is None or mapper.responsible(storage.tag(name)):
+            if store.version(name) is None or mapper.responsible(store.tag(name)):
                 queue.fetch[DistroKey(action.resource_type, name)] = None
         self._add_wanted(action, received, queue, now_ms)
         for name in action.keys:
             key = DistroKey(action.resource_type, name)
             if name in received.refused:
                 queue.agreed.pop(key, None)
-            elif storage.is_forgettable(name, now_ms):
+            elif store.is_forgettable(name, now_ms):
                 queue.agreed[key] = queue.agreed.get(key, 0) + 1
 
     def _add_wanted(self, action: Verify, received: Received, queue: PeerQueue, now_ms: int) -> None:
-        """What this node speaks for and the peer failed to confirm is sent to that peer, at once."""
+        """Send the peer at once the keys that it asked for in a verify round and that this node speaks for."""
         component = self._components[action.resource_type]
         for name in received.wanted:
-            version = component.storage.version(name)
+            version = component.store.version(name)
             if version is None or not self.speaks_for(action.resource_type, name, version):
                 continue
             self._stats.verify_wanted += 1
@@ -177,7 +177,7 @@ class DistroProtocol:
                 component.on_verify_failed(name, action.peer)
 
     def on_query_done(self, action: Query, outcome: Outcome, versions: Mapping[str, Version], now_ms: int) -> None:
-        """A fetch ended; ``versions`` are those of the datums that came. The peer is owed what is newer here now."""
+        """Note how a query ended; the peer gets keys whose version here is above that of the datum that came (R4)."""
         queue = self._free(action.peer)
         if queue is None:
             return
@@ -186,14 +186,14 @@ class DistroProtocol:
             queue.fetch_not_before_ms = now_ms + queue.back_off.failed()
             return
         queue.back_off.succeeded()
-        storage = self._components[action.resource_type].storage
+        store = self._components[action.resource_type].store
         for name, version in versions.items():
-            held = storage.version(name)
-            if held is not None and held > version and self.speaks_for(action.resource_type, name, held):
+            stored = store.version(name)
+            if stored is not None and stored > version and self.speaks_for(action.resource_type, name, stored):
                 queue.tasks.add(DistroKey(action.resource_type, name), now_ms)
 
     def on_load_done(self, action: Load, outcome: Outcome, keys: Iterable[str] | None, now_ms: int) -> None:
-        """A snapshot ended; ``keys`` are None when the peer is itself loading with nothing."""
+        """Note how the fetch of a snapshot ended; ``keys`` are its keys, None from a peer that is itself loading."""
         self._free(action.peer)
         if self._load is not None:
             self._load.on_done(action, outcome, keys, now_ms)
@@ -207,7 +207,7 @@ class DistroProtocol:
     # --- time ------------------------------------------------------------------------------------
 
     def tick(self, now_ms: int) -> tuple[list[Action], int]:
-        """Return what is to be done now, at most one call a free peer, and when to come again at the latest."""
+        """Return the calls to make now and the latest time of the next tick; a peer gets one call of data at a time."""
         if self.members.standalone:
             return [], now_ms + HEARTBEAT_MS
         self._notice_pause(now_ms)
@@ -226,7 +226,7 @@ class DistroProtocol:
         return actions, self._expected_ms
 
     def _notice_pause(self, now_ms: int) -> None:
-        """R9: a late tick means that this process stood still, not that the others did."""
+        """R9: a late tick shows that this process stood still. The deadlines move by the delay, reports come first."""
         if self._expected_ms is None:
             return
         late_ms = now_ms - self._expected_ms
@@ -236,7 +236,7 @@ class DistroProtocol:
         LOG.warning("this process did not run for %d ms; deadlines move, reports come first", late_ms)
         self.members.on_pause(late_ms, now_ms)
         if late_ms >= self._config.tombstone_slack_ms and self._queues:
-            # Removals made meanwhile may be forgotten by now: only a fresh load tells what is really gone.
+            # The peers may have forgotten removals made meanwhile: only a new load shows what is gone.
             self.members.serving = False
             self._load = SnapshotLoad(self._config, self._components, now_ms, again=True)
             for peer in self._queues:
@@ -246,13 +246,13 @@ class DistroProtocol:
         if self._load is not None:
             member = self.members.get(peer)
             if member is not None and member.kind is MemberKind.NACOS_2:
-                self._load.leave_out(peer, member.kind)  # whoever has not said what it is counts as another kind
+                self._load.leave_out(peer, member.kind)  # one that has not reported yet may be of our kind
             return self._load.next_call(peer, now_ms)
         if not queue.reachable:
             return None
         if queue.fetch and queue.fetch_not_before_ms <= now_ms:
             return self._next_query(peer, queue, now_ms)
-        # What is owed goes first, or the peer would ask for it; but no stream of changes puts a round off for long.
+        # Sends go first, or the peer would ask for what they bring; but no stream of them puts a round off for long.
         is_late = now_ms - queue.verify_due_ms >= self._config.verify_interval_ms
         if (is_late or not queue.is_sync_due(now_ms)) and (verify := self._next_verify(peer, queue, now_ms)):
             return verify
@@ -282,21 +282,21 @@ class DistroProtocol:
         return Verify(peer, resource_type, keys, now_ms + self._config.verify_timeout_ms)
 
     def _owned(self, resource_type: str, now_ms: int, *, unclaimed: bool) -> tuple[str, ...]:
-        """The keys that this node owns; spent ones on which all agreed are dropped first (R6).
+        """The keys that this node owns; forgettable ones on which all peers agreed are dropped instead (R6).
 
-        Those that it has not claimed yet only for our own kind: real Nacos may still think that they are its own.
+        ``unclaimed``: with those that another member wrote, of which real Nacos may think that they are its own (R8).
         """
         component = self._components[resource_type]
         reachable = [queue for peer, queue in self._queues.items() if queue.reachable and self._is_own_kind(peer)]
         owned = []
-        for name, version in component.storage.versions().items():
+        for name, version in component.store.versions().items():
             own = version.writer == self.own_writer
-            if not (own or unclaimed) or not self.mapper_of(resource_type).responsible(component.storage.tag(name)):
+            if not (own or unclaimed) or not self.mapper_of(resource_type).responsible(component.store.tag(name)):
                 continue
             key = DistroKey(resource_type, name)
-            spent = own and component.storage.is_forgettable(name, now_ms)
-            if spent and all(queue.agreed.get(key, 0) >= AGREED_ROUNDS for queue in reachable):
-                component.processor.forget(name, now_ms)
+            forgettable = own and component.store.is_forgettable(name, now_ms)
+            if forgettable and all(queue.agreed.get(key, 0) >= AGREED_ROUNDS for queue in reachable):
+                component.store.forget(name, now_ms)
                 self._stats.forgotten += 1
                 for queue in self._queues.values():
                     queue.agreed.pop(key, None)
@@ -305,21 +305,21 @@ class DistroProtocol:
         return tuple(owned)
 
     def _takes(self, peer: str, resource_type: str) -> bool:
-        """Whether the peer is to get data of this type."""
+        """Whether the peer gets data of this resource type."""
         member = self.members.get(peer)
         return member is not None and member.kind in self._components[resource_type].taken_by
 
     def mapper_of(self, resource_type: str) -> DistroMapper:
-        """Who is responsible for keys of this type. May be read from any thread."""
+        """The present mapper of a resource type. Called from any thread."""
         component = self._components[resource_type]
         if component.owned_by_writer:
             return self._writer_mapper
         return self.mapper if MemberKind.NACOS_1 in component.taken_by else self.own_mapper
 
     def speaks_for(self, resource_type: str, name: str, version: Version) -> bool:
-        """Whether what is held of a key is this node's to send: it wrote it, if writers own in any run. Any thread."""
+        """Whether this run, or of types owned by writers any run of this member, wrote the version. Any thread."""
         component = self._components[resource_type]
-        own = component.owned_by_writer and self._writer_mapper.responsible(component.storage.tag(name))
+        own = component.owned_by_writer and self._writer_mapper.responsible(component.store.tag(name))
         return own or version.writer == self.own_writer
 
     def _is_own_kind(self, peer: str) -> bool:
@@ -339,7 +339,7 @@ class DistroProtocol:
     # --- ownership -------------------------------------------------------------------------------
 
     def _follow_members(self, now_ms: int) -> None:
-        """Bring mapper and lanes in line with the member list."""
+        """Bring the mappers and the peers' queues in line with the member list."""
         if self.members.view != self.mapper.servers:
             LOG.info("members that carry keys: %s", ", ".join(self.members.view) or "none")
             self.mapper = DistroMapper.over(self.members.self_address, self.members.view, self.members.standalone)
@@ -354,12 +354,12 @@ class DistroProtocol:
             member = self.members.get(peer)
             LOG.info("member %s is %s", peer, member.state.value if member else "gone")
             if reachable:
-                queue.found(now_ms)
+                queue.on_reachable(now_ms)
             else:
-                self._stats.sync_dropped += queue.lost()
+                self._stats.sync_dropped += queue.on_unreachable()
 
     def steady(self, now_ms: int) -> bool:
-        """Whether ownership may be acted on (R2, R9): loaded, the view steady, a report through since a pause."""
+        """Whether keys may be claimed and beats checked (R2, R7, R9). Called from any thread."""
         members = self.members
         return members.standalone or (
             not self.loading
@@ -369,7 +369,7 @@ class DistroProtocol:
         )
 
     def _claim(self, now_ms: int) -> None:
-        """R2: become the writer of keys that are ours by a steady view, a slice at a time."""
+        """R2: become the writer of keys that are ours by a steady view, some in each tick."""
         if not self.steady(now_ms):
             return
         claimed = self._claims.tick(self.members.view_since_ms, now_ms, self._is_responsible)
@@ -380,7 +380,7 @@ class DistroProtocol:
             LOG.info("took over %d keys", len(claimed))
 
     def _is_responsible(self, key: DistroKey) -> bool:
-        return self.mapper_of(key.resource_type).responsible(self._components[key.resource_type].storage.tag(key.key))
+        return self.mapper_of(key.resource_type).responsible(self._components[key.resource_type].store.tag(key.key))
 
     def _next_due_ms(self, now_ms: int) -> int:
         due = [now_ms + HEARTBEAT_MS]
@@ -396,5 +396,5 @@ class DistroProtocol:
         return max(min(due), now_ms)
 
     def pending(self) -> int:
-        """How many sends are still owed to reachable peers: what a stopping node drains."""
+        """How many keys are to be sent to reachable peers, and calls under way: what a stopping node waits for."""
         return sum(len(queue.tasks) + queue.busy for queue in self._queues.values() if queue.reachable)

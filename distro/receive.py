@@ -1,11 +1,12 @@
-"""What a member does with datums and versions that others send. Called on the threads of doors and lanes.
+"""Datums and versions that peers send: ``resolve`` decides by the rules, ``DistroReceiver`` carries it out key by key.
 
-The rules are pure (``resolve``); ``DistroReceiver`` applies them key by key and tells the protocol what to do next.
+Called on the threads of the frontends and of the peers' workers. The rules are stated in docs/replication.md.
 """
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from distro.config import DistroConfig
 from distro.errors import CodecError, NotInitialized
@@ -16,60 +17,64 @@ from distro.types import NO_VERSION, Datum, DistroKey, Merged, Received, Resolut
 
 LOG = logging.getLogger(__name__)
 TRIES_MAX = 20
-"""Concurrent local writes may beat a received datum to the key so often before it is left to the next verify round."""
+"""So often a local change may come between the decision on a datum and its storing; then a verify round repairs it."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyVersions:
-    """All that the rules look at."""
+    """What ``resolve`` knows of a received datum and of this node's state of its key."""
 
-    held: Version | None
-    incoming: Version
+    stored: Version | None
+    """The version of this node's state; None for an unknown key."""
+    received: Version
+    """The version of the datum; ``NO_VERSION`` from real Nacos."""
     is_owner: bool
     """This node is responsible for the key by its own view."""
-    sender_owns: bool
+    sender_is_owner: bool
+    """The sender is responsible for the key by this node's view."""
     fetched: bool
-    """This node asked for it just now, so it is no late copy, and its ages are right."""
+    """The datum answers a query that this node made just now: it is no late copy, and the ages in it are right."""
 
 
 def resolve(versions: KeyVersions) -> Resolution:
-    """R3, R4 and R8 for one key.
+    """What becomes of a received datum: the rules R3, R4 and R8 for one key.
 
-    Beyond them, so that nothing acknowledged is lost or undone when a key changes hands: the owner merges what another
-    member wrote even when that is lower; and every other member takes a new writer's state only if it knows of all
-    changes held here. What is refused so is merged by its sender, which thus makes a state that all take.
+    Versions of two writers do not show whether the higher state contains the changes of the lower one. So that no
+    acknowledged change is lost when a key gets another writer, the owner merges what another member wrote even if
+    that is lower, and every other member takes a new writer's state only if it contains all changes of the stored
+    one. The sender of a datum that is refused fetches and merges the state that it lacks: all take the outcome.
     """
-    held, incoming = versions.held, versions.incoming
-    if incoming == NO_VERSION:
+    stored, received = versions.stored, versions.received
+    if received == NO_VERSION:  # R8: from real Nacos
         if versions.is_owner:
             return Resolution.MERGE
-        return Resolution.APPLY if held is None or versions.sender_owns else Resolution.REFUSE
-    if held is None:
+        return Resolution.APPLY if stored is None or versions.sender_is_owner else Resolution.REFUSE
+    if stored is None:
         return Resolution.APPLY
-    if incoming == held:
+    if received == stored:
         return Resolution.EQUAL
-    if incoming.writer == held.writer:
-        return Resolution.APPLY if incoming > held else Resolution.REFUSE
-    if versions.is_owner:
+    if received.writer == stored.writer:  # R3: one writer's versions have one order
+        return Resolution.APPLY if received > stored else Resolution.REFUSE
+    if versions.is_owner:  # R4
         return Resolution.MERGE if versions.fetched else Resolution.FETCH
-    return Resolution.TAKE_OVER if incoming > held else Resolution.REFUSE
+    return Resolution.TAKE_OVER if received > stored else Resolution.REFUSE
 
 
-class Notices:
-    """What the receiver tells the protocol; each call only puts an event into its inbox."""
+class ReceiverEvents(Protocol):
+    """The events that a receiver has for the protocol; each call only puts one into the mailbox."""
 
     def sync(self, key: DistroKey) -> None:
-        """The key changed here and is to be sent."""
+        """This node made a new state of the key, which is to be sent."""
 
     def claim(self, key: DistroKey) -> None:
-        """The key is ours by the view, but was written by another."""
+        """This node is responsible for the key, whose state has another writer (R2)."""
 
     def fetch(self, peer: str, keys: list[DistroKey]) -> None:
-        """The peer holds newer data of these keys."""
+        """The peer has a state of these keys that this node lacks."""
 
 
 class DistroReceiver:
-    """Takes datums and verify rounds of peers. Thread-safe: each key's change is atomic in its processor."""
+    """Takes datums and verify rounds of peers. Thread-safe: each key's change is atomic in its store."""
 
     def __init__(
         self,
@@ -78,7 +83,7 @@ class DistroReceiver:
         components: Components,
         mapper_of: Callable[[str], DistroMapper],
         is_loading: Callable[[], bool],
-        notices: Notices,
+        events: ReceiverEvents,
         stats: DistroStats,
     ) -> None:
         self._own_writer = own_writer
@@ -86,14 +91,17 @@ class DistroReceiver:
         self._components = components
         self._mapper_of = mapper_of
         self.is_loading = is_loading
-        self._notices = notices
+        self._events = events
         self._stats = stats
         self._absent: dict[str, frozenset[str]] = {}
+        """The keys of each member of real Nacos that it did not name in its last round."""
 
     def receive(
         self, resource_type: str, sender: str, datums: Iterable[Datum], now_ms: int, *, fetched: bool = False
     ) -> Received:
-        """Take datums one by one; a bad one fails alone. ``fetched``: they are the answer to a query of ours.
+        """Take datums one by one; return which keys were refused and which failed, each alone.
+
+        ``fetched``: the datums answer a query of this node, made just now.
 
         Raises:
             NotInitialized: this node has not loaded yet (R7).
@@ -116,32 +124,32 @@ class DistroReceiver:
         return Received(refused, failed)
 
     def _receive_one(self, key: DistroKey, sender: str, datum: Datum, now_ms: int, fetched: bool) -> Version | None:
-        """Take one datum; return the own version when it was refused."""
+        """Take one datum; return the stored version if the datum was refused."""
         component = self._components[key.resource_type]
         mapper = self._mapper_of(key.resource_type)
-        tag = component.storage.tag(datum.key)
+        tag = component.store.tag(datum.key)
         owner = mapper.map_srv(tag)
-        # Alone there is nobody to merge with: who PUTs a datum then means it, as with real Nacos.
+        # A standalone node has nobody to merge with: it takes every datum that is put, as real Nacos does.
         is_owner = owner == mapper.self_address and not mapper.standalone
         if mapper.standalone:
             owner = sender = self._own_writer
         for _ in range(TRIES_MAX):
-            held = component.storage.version(datum.key)
-            match resolve(KeyVersions(held, datum.version, is_owner, sender == owner, fetched)):
+            stored = component.store.version(datum.key)
+            match resolve(KeyVersions(stored, datum.version, is_owner, sender == owner, fetched)):
                 case Resolution.EQUAL:
                     return None
                 case Resolution.REFUSE:
-                    # One that sends no versions gets no refusal either: it would repeat the send for ever.
-                    return None if datum.version == NO_VERSION else held
-                case Resolution.TAKE_OVER if not component.storage.is_covered(datum):
-                    return held
+                    # R8: real Nacos would repeat a send that is refused for ever.
+                    return None if datum.version == NO_VERSION else stored
+                case Resolution.TAKE_OVER if not component.store.is_covered(datum):
+                    return stored
                 case Resolution.APPLY | Resolution.TAKE_OVER:
-                    if component.processor.apply(self._dated(datum, held, sender), held, now_ms):
+                    if component.store.apply(self._dated(datum, stored, sender), stored, now_ms):
                         if is_owner:
-                            self._notices.claim(key)
+                            self._events.claim(key)
                         return None
                 case Resolution.FETCH:
-                    self._notices.fetch(sender, [key])
+                    self._events.fetch(sender, [key])
                     return None
                 case Resolution.MERGE:
                     self._merge(component, key, datum, now_ms)
@@ -150,37 +158,37 @@ class DistroReceiver:
 
     def _merge(self, component: Component, key: DistroKey, datum: Datum, now_ms: int) -> None:
         self._stats.received_merged += 1
-        match component.processor.merge(datum, now_ms):
+        match component.store.merge(datum, now_ms):
             case Merged.MADE:
-                self._notices.sync(key)
+                self._events.sync(key)
             case Merged.TAKEN:
-                self._notices.claim(key)
+                self._events.claim(key)
             case Merged.NOTHING:
                 pass
 
     @staticmethod
-    def _dated(datum: Datum, held: Version | None, sender: str) -> Datum:
-        """An unversioned datum gets the next count of its sender's, so that a later claim is above it."""
+    def _dated(datum: Datum, stored: Version | None, sender: str) -> Datum:
+        """The datum with a version: without its own (R8) it gets the next counter, so that a later claim is above."""
         if datum.version != NO_VERSION:
             return datum
-        base = held or NO_VERSION
+        base = stored or NO_VERSION
         return replace(datum, version=Version(base.epoch, base.counter + 1, sender))
 
     def load(self, resource_type: str, datums: Iterable[Datum], now_ms: int) -> int:
-        """Take a peer's snapshot while loading: the highest version of each key stays. Returns the keys taken.
+        """Take a peer's snapshot (R7): of each key the highest version stays. Return the number of keys taken.
 
-        One that comes when the load is over is old, and of no use: verify rounds bring what is missing.
+        A snapshot that comes after the end of the load is dropped: verify rounds bring what is missing.
         """
         component = self._components[resource_type]
         taken = 0
         if not self.is_loading():
             return taken
         for datum in datums:
-            held = component.storage.version(datum.key)
-            if held is not None and (datum.version == NO_VERSION or datum.version <= held):
+            stored = component.store.version(datum.key)
+            if stored is not None and (datum.version == NO_VERSION or datum.version <= stored):
                 continue
             try:
-                taken += component.processor.apply(self._dated(datum, held, ""), held, now_ms)
+                taken += component.store.apply(self._dated(datum, stored, ""), stored, now_ms)
             except CodecError as error:
                 self._stats.received_failed += 1
                 LOG.warning("%s of a snapshot cannot be taken: %s", datum.key, error)
@@ -188,19 +196,20 @@ class DistroReceiver:
 
     def serve(self, resource_type: str, keys: Iterable[str] | None) -> list[Datum]:
         """The datums of the keys, all for None."""
-        storage = self._components[resource_type].storage
-        return storage.get(storage.versions() if keys is None else keys)
+        store = self._components[resource_type].store
+        return list(store.datums(store.versions() if keys is None else keys))
 
     # --- verify ----------------------------------------------------------------------------------
 
     def verify(self, resource_type: str, source: str, versions: Mapping[str, Version], now_ms: int) -> Received:
-        """Compare the versions of the source's keys with ours: fetch what is newer there, answer what is newer here.
+        """Compare the versions of the source's keys with ours: fetch what the source has newer, answer what it lacks.
 
-        Of a type that is owned by its writers the former is answered too: the source sends it.
+        A state by another writer counts as one that the source lacks even if its version is lower (R4): the source
+        owns the key and is the one to merge. So does a key that it owns by our view and does not name: absence
+        deletes nothing, only forgettable keys are dropped (R6).
 
-        What another writer made counts as newer in either case: versions of two writers do not tell whether the higher
-        one knows of the lower one's changes, and the source is the one to merge. A key that the source owns in our eyes
-        and does not list is answered too; absence deletes nothing, but spent keys are forgotten (R6).
+        Of a resource type that is owned by its writers nothing is fetched: the answer asks for it, and the source
+        sends it.
 
         Raises:
             NotInitialized: this node has not loaded yet (R7).
@@ -213,33 +222,33 @@ class DistroReceiver:
         wanted: list[DistroKey] = []
         equal: list[str] = []
         for name, version in versions.items():
-            held = component.storage.version(name)
-            if held == version:
+            stored = component.store.version(name)
+            if stored == version:
                 equal.append(name)
                 continue
-            if held is not None and (version < held or version.writer != held.writer):
-                newer[name] = held
+            if stored is not None and (version < stored or version.writer != stored.writer):
+                newer[name] = stored
             else:
                 wanted.append(DistroKey(resource_type, name))
         if component.on_verified is not None:
             component.on_verified(equal, now_ms)
-        for name, held in component.storage.versions().items():
-            if name not in versions and mapper.map_srv(component.storage.tag(name)) == source:
-                if component.storage.is_forgettable(name, now_ms):
-                    component.processor.forget(name, now_ms)
+        for name, stored in component.store.versions().items():
+            if name not in versions and mapper.map_srv(component.store.tag(name)) == source:
+                if component.store.is_forgettable(name, now_ms):
+                    component.store.forget(name, now_ms)
                     self._stats.forgotten += 1
                 else:
-                    newer[name] = held
+                    newer[name] = stored
         if component.owned_by_writer:
             return Received(refused=newer, wanted=tuple(key.key for key in wanted))
         if wanted:
-            self._notices.fetch(source, wanted)
+            self._events.fetch(source, wanted)
         return Received(refused=newer)
 
     def verify_checksums(self, resource_type: str, source: str, checksums: Mapping[str, str], now_ms: int) -> None:
-        """Compare real Nacos's checksums of its own keys; fetch what differs, drop what it no longer lists.
+        """Compare the checksums that real Nacos sends of its keys (R8): fetch what differs, drop what it has no more.
 
-        A key must be missing in two rounds in a row before it is dropped, and keys that are ours are left out, where
+        A key is dropped when its owner did not name it in two rounds in a row. Keys of this node are passed over, where
         real Nacos would give up the whole round. Source: Nacos 1.4.1 DistroConsistencyServiceImpl.onReceiveChecksums.
 
         Raises:
@@ -252,20 +261,20 @@ class DistroReceiver:
         wanted = [
             DistroKey(resource_type, name)
             for name, checksum in checksums.items()
-            if not mapper.responsible(component.storage.tag(name)) and self._checksum_of(component, name) != checksum
+            if not mapper.responsible(component.store.tag(name)) and self._checksum_of(component, name) != checksum
         ]
         absent = frozenset(
             name
-            for name in component.storage.versions()
-            if name not in checksums and mapper.map_srv(component.storage.tag(name)) == source
+            for name in component.store.versions()
+            if name not in checksums and mapper.map_srv(component.store.tag(name)) == source
         )
         for name in absent & self._absent.get(source, frozenset()):
-            component.processor.forget(name, now_ms, absent=True)
+            component.store.forget(name, now_ms, absent=True)
             self._stats.forgotten += 1
         self._absent[source] = absent
         if wanted:
-            self._notices.fetch(source, wanted)
+            self._events.fetch(source, wanted)
 
     @staticmethod
     def _checksum_of(component: Component, key: str) -> str | None:
-        return next((component.codec.checksum(datum) for datum in component.storage.get([key])), None)
+        return next((component.codec.checksum(datum) for datum in component.store.datums([key])), None)

@@ -1,4 +1,4 @@
-"""DistroRuntime: the timer thread that owns the protocol, and the lanes that make the calls."""
+"""DistroRuntime: the thread that owns the protocol, and the threads that make its calls to peers."""
 
 import logging
 import threading
@@ -31,7 +31,7 @@ LOG = logging.getLogger(__name__)
 
 
 class DistroRuntime:
-    """Runs one protocol. ``start`` and ``stop`` once each; the other calls come from any thread."""
+    """The threads of one protocol. ``start`` and ``stop`` once each; the other calls come from any thread."""
 
     def __init__(
         self,
@@ -52,35 +52,32 @@ class DistroRuntime:
         self._config = config
         self._workers: dict[str, PeerWorker] = {}
         self._report_workers: dict[str, PeerWorker] = {}
-        self._view_changed = threading.Condition()
         self._idle = threading.Event()
         self._draining = False
         self._thread = threading.Thread(target=self._run, name="distro-timer", daemon=False)
 
     def start(self) -> None:
+        """Start the thread that owns the protocol."""
         self._thread.start()
 
     def sync(self, key: DistroKey) -> None:
-        """A key changed here. Returns at once."""
+        """Send the key, which changed here, to the peers. Returns at once."""
         self._mailbox.sync(key)
 
     def replace_members(self, addresses: tuple[str, ...]) -> None:
+        """Take a new member list. Returns at once."""
         self._mailbox.put(lambda protocol, now_ms: protocol.replace_members(addresses, now_ms), urgent=True)
 
     def on_report(self, report: PeerReport) -> None:
+        """Take a peer's report. Returns at once."""
         self._mailbox.put(lambda protocol, now_ms: protocol.on_report(report, now_ms))
 
     def leave(self) -> None:
-        """Take over no more keys, and tell all peers at once that this node goes. Returns at once; signal-safe."""
+        """Claim no more keys, and report to all peers that this node is going. Returns at once; signal-safe."""
         self._mailbox.put(lambda protocol, now_ms: protocol.leave(now_ms), urgent=True)
 
-    def wait_for_view(self, seen: tuple[str, ...], timeout_s: float) -> None:
-        """Return when the members that carry keys are no longer ``seen``, or after ``timeout_s``."""
-        with self._view_changed:
-            self._view_changed.wait_for(lambda: self._protocol.mapper.servers != seen, timeout_s)
-
     def stop(self, timeout_s: float) -> bool:
-        """Send what is due for at most ``drain_ms_max``, then end all threads; return whether all ended in time."""
+        """Send changes that are due for at most ``drain_ms_max``, then end all threads; return whether all ended."""
         end_s = monotonic_s() + timeout_s
         if self._thread.is_alive():
             self._draining = True
@@ -88,7 +85,7 @@ class DistroRuntime:
             self._idle.wait(min(timeout_s, self._config.drain_ms_max / 1_000))
             self._leave(max(end_s - monotonic_s(), 0.1))
         for component in self._components.values():
-            component.agent.close()  # a peer that does not answer must not hold this node up
+            component.agent.close()  # a peer that does not answer must not delay the end
         self._mailbox.close()
         if self._thread.ident is not None:
             self._thread.join(max(end_s - monotonic_s(), 0.1))
@@ -99,41 +96,41 @@ class DistroRuntime:
         return all(ended) and not self._thread.is_alive()
 
     def _leave(self, timeout_s: float) -> None:
-        """Tell the members of our kind that this one goes, so that they need not find out."""
-        gone = threading.Semaphore(0)
-        told = 0
+        """Report to the members of our kind that this one is going: its keys move at once."""
+        ended = threading.Semaphore(0)
+        reports = 0
         for member in self._protocol.members.peers():
             worker = self._report_workers.get(member.address)
             if worker is None or CAPABILITY_VERSIONS not in member.capabilities:
                 continue
             if not self._protocol.members.is_reachable(member.address):
                 continue
-            told += 1
+            reports += 1
 
-            def tell(peer: str = member.address) -> None:
+            def report(peer: str = member.address) -> None:
                 try:
                     self._member_agent.report(peer, self._config.report_timeout_ms)
                 except TransportError as error:
                     LOG.info("could not tell %s that this member leaves: %s", peer, error)
                 finally:
-                    gone.release()
+                    ended.release()
 
-            worker.put(tell)
+            worker.put(report)
         end_s = monotonic_s() + timeout_s
-        for _ in range(told):
-            gone.acquire(timeout=max(end_s - monotonic_s(), 0.0))
+        for _ in range(reports):
+            ended.acquire(timeout=max(end_s - monotonic_s(), 0.0))
 
     # --- the thread that owns the protocol -------------------------------------------------------
 
     def _run(self) -> None:
         wait_s, spacing_s = 0.0, self._config.sync_spacing_ms / 1_000
-        patient = False
+        spacing = False
         while True:
-            events, keys, closed = self._mailbox.take(min(wait_s, spacing_s) if patient else wait_s, patient=patient)
+            events, keys, closed = self._mailbox.take(min(wait_s, spacing_s) if spacing else wait_s, leave_keys=spacing)
             if closed:
                 return
-            # Keys that come now would wait for the spacing anyway: a wake-up for each costs more than all else here.
-            patient = bool(keys)
+            # Keys that come now wait for the spacing anyway: a wake-up for each would cost more than all else here.
+            spacing = bool(keys)
             try:
                 wait_s = self._turn(events, keys)
             except Exception:
@@ -141,16 +138,13 @@ class DistroRuntime:
                 wait_s = 1.0
 
     def _turn(self, events: list[Event], keys: list[DistroKey]) -> float:
-        protocol, seen = self._protocol, self._protocol.mapper.servers
+        protocol = self._protocol
         now_ms = self._clock.monotonic_ms()
         for event in events:
             event(protocol, now_ms)
         for key in keys:
             protocol.sync(key, now_ms)
         actions, next_ms = protocol.tick(now_ms)
-        if protocol.mapper.servers != seen:
-            with self._view_changed:
-                self._view_changed.notify_all()
         for action in actions:
             self._worker_of(action).put(lambda action=action: self._execute(action))  # type: ignore[misc]
         if self._draining and protocol.pending() == 0:
@@ -158,16 +152,16 @@ class DistroRuntime:
         return max(next_ms - self._clock.monotonic_ms(), 0) / 1_000
 
     def _worker_of(self, action: Action) -> PeerWorker:
-        """One lane a peer for data and one for reports: a long send must not make this member look dead."""
-        workers, kind = (self._report_workers, "report") if isinstance(action, Report) else (self._workers, "lane")
+        """The peer's thread for reports or for data: two, as a long send must not make this member look dead."""
+        workers, kind = (self._report_workers, "report") if isinstance(action, Report) else (self._workers, "peer")
         if action.peer not in workers:
             workers[action.peer] = PeerWorker(f"distro-{kind}-{action.peer}")
         return workers[action.peer]
 
-    # --- on the lanes ----------------------------------------------------------------------------
+    # --- on the peers' threads ---------------------------------------------------------------------
 
     def _execute(self, action: Action) -> None:
-        """Make the call; whatever happens, the protocol is told that it ended."""
+        """Make the call; however it ends, its end is put into the mailbox."""
         try:
             match action:
                 case Report():
@@ -223,7 +217,7 @@ class DistroRuntime:
         self._end(action, outcome)
 
     def _ended(self, action: SyncData | Verify, result: Received | TransportError) -> None:
-        """A call that was made without waiting for it ended."""
+        """Take the end of a call by ``DistroCallbackAgent``."""
         if isinstance(result, TransportError):
             self._fail(action, result)
         else:
@@ -240,7 +234,7 @@ class DistroRuntime:
     def _sync(self, action: SyncData) -> None:
         component = self._components[action.resource_type]
         may_send = partial(self._protocol.speaks_for, action.resource_type)
-        datums = [one for one in component.storage.get(action.keys) if may_send(one.key, one.version)]
+        datums = [one for one in component.store.datums(action.keys) if may_send(one.key, one.version)]
         if not datums:
             self._end(action, Outcome.DELIVERED)
             return
@@ -260,10 +254,10 @@ class DistroRuntime:
         member = self._protocol.members.get(action.peer)
         summary: dict[str, str]
         if member is not None and CAPABILITY_VERSIONS in member.capabilities:
-            held = ((key, component.storage.version(key)) for key in action.keys)
-            summary = {key: version.to_text() for key, version in held if version is not None}
+            stored = ((key, component.store.version(key)) for key in action.keys)
+            summary = {key: version.to_text() for key, version in stored if version is not None}
         else:
-            summary = {one.key: component.codec.checksum(one) for one in component.storage.get(action.keys)}
+            summary = {one.key: component.codec.checksum(one) for one in component.store.datums(action.keys)}
         left_ms = self._left_ms(action)
         if (callbacks := component.callbacks) is not None and callbacks.takes(action.peer):
             callbacks.start_verify(action.peer, summary, left_ms, partial(self._ended, action))
@@ -280,7 +274,7 @@ class DistroRuntime:
         try:
             datums = component.agent.query(action.peer, action.keys, self._left_ms(action))
             now_ms = self._clock.monotonic_ms()
-            # An answer that this process slept over is worth no more than a send.
+            # R9: an answer that came before a pause of this process may be as old as a late send.
             fetched = now_ms <= action.deadline_ms
             self._receiver.receive(action.resource_type, action.peer, datums, now_ms, fetched=fetched)
         except TransportError as error:

@@ -1,7 +1,7 @@
-"""JSON of many megabytes in steps: between two of them other threads have their turn.
+"""JSON of many megabytes, read and written in steps between which other threads can run.
 
-One call of a decoder in C holds the interpreter until it is done, a quarter of a second for 100,000 instances. Here
-objects and arrays near the top are walked in Python, and what is in them is decoded one by one.
+A decoder in C holds the interpreter until it is done, a quarter of a second for 100,000 instances. Here the objects and
+arrays near the top are read in Python, and the values in them are decoded one by one.
 """
 
 import json
@@ -13,8 +13,9 @@ from typing import Any
 import orjson
 
 SLICE_ENTRIES = 2_000
+"""Entries of an object that are encoded in one step."""
 WALKED_DEPTH = 4
-"""A frame, its datums, their values, their lists: an instance is the first that is decoded in one step."""
+"""The levels read in Python: a frame, its datums, their values, their lists. An instance is decoded in one step."""
 
 
 _BLANKS = re.compile(r"[ \t\n\r]*")
@@ -28,10 +29,10 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def loads_sliced(body: bytes) -> Any:
-    """The value of a JSON text.
+    """The value of a JSON text in UTF-8.
 
     Raises:
-        ValueError: it is none, is nested too deeply, or holds half of a surrogate pair.
+        ValueError: it is not JSON, is nested too deeply, or contains half of a surrogate pair.
     """
     text = body.decode()
     try:
@@ -52,7 +53,7 @@ def _skip(text: str, at: int) -> int:
 
 
 def _value(text: str, at: int, depth: int, *, checked: bool) -> tuple[Any, int]:
-    """The value that begins at ``at``, and where it ends. ``checked``: it may hold what no text can be made of."""
+    """The value that begins at ``at``, and its end. ``checked``: the text has escapes, perhaps half surrogate pairs."""
     char = text[at]
     if depth and char == "{":
         return _object(text, at, depth, checked=checked)
@@ -115,7 +116,7 @@ def _check_text(value: Any) -> None:
 
 
 def dumps_sliced(fields: Mapping[str, Any]) -> bytes:
-    """The JSON of an object of many small values."""
+    """The JSON of an object with many small values, encoded in steps of ``SLICE_ENTRIES``."""
     if len(fields) <= SLICE_ENTRIES:
         return orjson.dumps(dict(fields))
     entries = iter(fields.items())

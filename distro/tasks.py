@@ -1,4 +1,4 @@
-"""What one peer is owed: delay tasks, keys to fetch from it, its next verify round, and waits after failures."""
+"""The work that is pending for one peer: keys to send and to fetch, its next verify round, waits after failures."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -7,10 +7,10 @@ from distro.types import DistroKey
 
 
 class DelayTasks:
-    """The keys that one peer is still owed. One task a key: a second change merges into the first.
+    """The keys that are to be sent to one peer, each with the time from which on. A key waits once, however it changes.
 
-    A merged task keeps its first deadline, so a key that changes all the time still leaves. Bounded by the number of
-    keys, since a task holds no value: values are read when sent.
+    It keeps the due time of its first change, so that a key that changes all the time is sent, too. Values are read
+    when they are sent: the number of keys bounds the tasks.
     """
 
     def __init__(self) -> None:
@@ -21,16 +21,14 @@ class DelayTasks:
     def __len__(self) -> int:
         return len(self._due)
 
-    def __contains__(self, key: DistroKey) -> bool:
-        return key in self._due
-
     def add(self, key: DistroKey, due_ms: int) -> None:
+        """Send the key from ``due_ms`` on; nothing changes if it waits already."""
         self._due.setdefault(key, due_ms)
 
     def retry(self, keys: Iterable[DistroKey], not_before_ms: int, *, alone: bool = False) -> None:
-        """Queue keys of a failed send again, before those that came since; nothing leaves before ``not_before_ms``.
+        """Put the keys of a failed send before all others; nothing at all is due before ``not_before_ms``.
 
-        With ``alone`` each of them leaves in a send of its own: the peer refused them together.
+        ``alone``: each of them gets a send of its own, since the peer rejected them together.
         """
         again = dict.fromkeys(keys, not_before_ms)
         if alone:
@@ -47,7 +45,7 @@ class DelayTasks:
         taken: list[DistroKey] = []
         for key, due_ms in self._due.items():
             if due_ms > now_ms:
-                # Deadlines rise in the order of arrival, but for retries, which stand first and are all due together.
+                # Due times rise in the order of arrival; retried keys come first and are all due at one time.
                 break
             if taken and key.resource_type != taken[0].resource_type:
                 continue
@@ -64,18 +62,18 @@ class DelayTasks:
         return taken
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether ``pop_due`` would give something now."""
+        """Whether ``pop_due`` would return keys now."""
         due_ms = self.next_due_ms()
         return due_ms is not None and due_ms <= now_ms
 
     def next_due_ms(self) -> int | None:
-        """When ``pop_due`` may next give something, or None without tasks."""
+        """From when on ``pop_due`` returns keys; None without any."""
         if not self._due:
             return None
         return max(next(iter(self._due.values())), self._not_before_ms)
 
     def clear(self) -> int:
-        """Drop all tasks; return how many there were. Verify rounds repair what is lost here."""
+        """Drop all tasks; return how many. Verify rounds repair what the peer misses by it."""
         count = len(self._due)
         self._due.clear()
         self._alone.clear()
@@ -83,12 +81,12 @@ class DelayTasks:
         return count
 
     def resume(self) -> None:
-        """Forget the wait of a failed send: the peer has answered again."""
+        """End the wait after a failed send."""
         self._not_before_ms = 0
 
 
 class BackOff:
-    """How long to wait after the n-th failure in a row."""
+    """The waits after failures in a row: ``first_ms``, doubling up to ``max_ms``."""
 
     def __init__(self, first_ms: int, max_ms: int) -> None:
         self._first_ms = min(first_ms, max_ms)
@@ -96,50 +94,53 @@ class BackOff:
         self._next_ms = self._first_ms
 
     def failed(self) -> int:
+        """The wait after this failure, in ms."""
         wait_ms = self._next_ms
         self._next_ms = min(max(self._next_ms * 2, 1), self._max_ms)
         return wait_ms
 
     def succeeded(self) -> None:
+        """Begin again with the first wait."""
         self._next_ms = self._first_ms
 
 
 REST_FACTOR = 2
-"""So much longer than a send took is the pause after it: what is sent again and again takes a third of the time."""
+"""After a send comes a rest of this many times its duration: sends in a row take a third of the time."""
 REST_MS_MAX = 1_000
 
 
 @dataclass(slots=True)
 class PeerQueue:
-    """What one peer is owed, and whether a call to it is under way: one at a time."""
+    """All that is pending for one peer, and whether a call to it is under way: there is one at a time."""
 
     back_off: BackOff
     tasks: DelayTasks = field(default_factory=DelayTasks)
     fetch: dict[DistroKey, None] = field(default_factory=dict)
-    """Keys of which the peer holds newer data."""
+    """Keys of which the peer has a state that this node lacks."""
     fetch_not_before_ms: int = 0
     sync_not_before_ms: int = 0
-    """The end of the spacing after the last send."""
+    """The end of the spacing, or of the rest, after the last send."""
     busy: bool = False
     verify_due_ms: int = 0
     verify_types: list[str] = field(default_factory=list)
-    """Resource types that this round has still to send."""
+    """Resource types that the present verify round has still to send."""
     reachable: bool = False
     agreed: dict[DistroKey, int] = field(default_factory=dict)
-    """In how many rounds the peer agreed that a spent key may be forgotten."""
+    """In how many verify rounds the peer agreed that a forgettable key may be dropped (R6)."""
 
     def is_sync_due(self, now_ms: int) -> bool:
+        """Whether keys are due, and the spacing after the last send is over."""
         return now_ms >= self.sync_not_before_ms and self.tasks.is_due(now_ms)
 
     def take_sync(self, now_ms: int, keys_max: int, spacing_ms: int) -> list[DistroKey]:
-        """Take the keys to send now, of one resource type; the next are due ``spacing_ms`` later at the earliest."""
+        """Take the keys to send now, of one resource type; more are due after ``spacing_ms`` at the earliest."""
         if not self.is_sync_due(now_ms):
             return []
         self.sync_not_before_ms = now_ms + spacing_ms
         return self.tasks.pop_due(now_ms, keys_max)
 
     def sent(self, begun_ms: int, now_ms: int) -> None:
-        """A send arrived. After one that took long, as lists of thousands do, the peer and this node get a rest."""
+        """Note that a send of ``begun_ms`` arrived. The longer it took, the longer both members get a rest."""
         self.back_off.succeeded()
         rest_ms = min(REST_FACTOR * (now_ms - begun_ms), REST_MS_MAX)
         self.sync_not_before_ms = max(self.sync_not_before_ms, now_ms + rest_ms)
@@ -152,15 +153,15 @@ class PeerQueue:
             del self.fetch[key]
         return keys
 
-    def found(self, now_ms: int) -> None:
-        """The peer can be reached again: what was not sent to it shows in a verify round, now."""
+    def on_reachable(self, now_ms: int) -> None:
+        """Begin a verify round now: it finds the keys that were not sent while the peer could not be reached."""
         self.reachable = True
         self.verify_due_ms = now_ms
         self.tasks.resume()
         self.back_off.succeeded()
 
-    def lost(self) -> int:
-        """The peer cannot be reached: nothing is owed to it any more. Return how many tasks were dropped."""
+    def on_unreachable(self) -> int:
+        """Drop the keys to send and to fetch; return how many were to be sent."""
         self.reachable = False
         self.fetch.clear()
         self.agreed.clear()
@@ -168,7 +169,7 @@ class PeerQueue:
         return self.tasks.clear()
 
     def next_due_ms(self, now_ms: int) -> int:
-        """When the next call to the peer is due."""
+        """When the next call to the peer is due, whether or not one is under way."""
         due = [now_ms if self.verify_types else self.verify_due_ms]
         if self.fetch:
             due.append(self.fetch_not_before_ms)

@@ -1,4 +1,4 @@
-"""The values that the engine passes around. All are immutable and hold no behaviour beyond ordering and naming."""
+"""The values that the engine passes around: keys, versions, members, and the calls to make. All are immutable."""
 
 import enum
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ from distro.value import ordered_value
 
 @ordered_value
 class Version:
-    """Where a datum or one of its parts stands in the order of changes.
+    """The place of a datum, or of one of its parts, in the order of a key's changes (R1).
 
-    ``epoch`` rises when another writer takes the key over, ``counter`` with every change of one writer. ``writer``
-    names one run of one member (``address~run``), so that a member which restarts without its memory never makes a
-    second, different datum of a version that it gave out before.
+    ``epoch`` rises when another writer takes the key over, ``counter`` with every change by one writer. ``writer``
+    names one run of one member (``address~run``): a member that restarts without its memory never gives a version of
+    its former run to a different state.
 
     Text form on the wire: ``epoch.counter.writer``.
     """
@@ -25,20 +25,21 @@ class Version:
     writer: str
 
     def next(self, writer: str) -> "Version":
-        """The version of a change made by ``writer``: the next count of its own epoch, or a new epoch (a claim)."""
+        """The version of a change by ``writer``: the next counter if it wrote this one, else a new epoch (a claim)."""
         if self.writer == writer:
             return Version(self.epoch, self.counter + 1, writer)
         return Version(self.epoch + 1, 0, writer)
 
     def to_text(self) -> str:
+        """The wire form."""
         return f"{self.epoch}.{self.counter}.{self.writer}"
 
     @classmethod
     def from_text(cls, text: object) -> "Version":
-        """Parse the wire form.
+        """The version of a wire form.
 
         Raises:
-            CodecError: not a version.
+            CodecError: it is no text, a part is missing, or a number has more than ``VERSION_DIGITS_MAX`` digits.
         """
         if not isinstance(text, str):
             raise CodecError(f"a version is a text, not {type(text).__name__}")
@@ -54,11 +55,11 @@ class Version:
 
 VERSION_DIGITS_MAX = 18
 NO_VERSION = Version(0, 0, "")
-"""Before every version: what is held of a key that is unknown, or came from a member that sends none."""
+"""Below all others: the version of an unknown key, and of a datum from real Nacos, which sends none (R8)."""
 
 
 class DataOperation(enum.Enum):
-    """What a transfer does with its keys. Source: Nacos 2.x DataOperation."""
+    """The operations of a Distro request over gRPC. Source: Nacos 2.x DataOperation."""
 
     ADD = "ADD"
     CHANGE = "CHANGE"
@@ -70,7 +71,7 @@ class DataOperation(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class DistroKey:
-    """A key of one resource type; the type finds its storage, processor and transport agent."""
+    """A key of one resource type; the type finds its store, codec and transport agent."""
 
     resource_type: str
     key: str
@@ -78,157 +79,167 @@ class DistroKey:
 
 @dataclass(frozen=True, slots=True)
 class Datum:
-    """One key's whole state as it travels. ``value`` belongs to the resource type's codec and processor."""
+    """One key's whole state as it travels. ``value`` belongs to the resource type's codec and store."""
 
     key: str
     version: Version
-    """``NO_VERSION`` when the sender keeps none (real Nacos 1.4)."""
+    """``NO_VERSION`` from a member that keeps none (real Nacos 1.4)."""
     value: Any
 
 
 class MemberState(enum.Enum):
-    """Source: Nacos 1.4 NodeState."""
+    """The state of a member in the eyes of this node. Source: Nacos 1.4 NodeState."""
 
     STARTING = "STARTING"
+    """It answers, but is still loading and carries no keys."""
     UP = "UP"
     SUSPICIOUS = "SUSPICIOUS"
+    """The last report to it failed; it still carries its keys and is sent to."""
     DOWN = "DOWN"
+    """Silent for too long, refused, leaving, or never reached: it carries no keys and gets reports alone."""
 
 
 class MemberKind(enum.Enum):
-    """What a member is, as far as it decides which data it gets."""
+    """The software that a member runs: it decides which resource types the member gets."""
 
     OWN = "own"
-    """It keeps versions, and takes everything."""
+    """This software: it keeps versions."""
     NACOS_1 = "nacos-1"
-    """Real Nacos before 2.0, and whoever has not said yet what it is."""
+    """Real Nacos before 2.0, and every member that has not reported yet."""
     NACOS_2 = "nacos-2"
     """Real Nacos since 2.0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """An entry of the member list as this node sees it. ``address`` is ``ip:port``, and the identity."""
+    """An entry of the member list as this node sees it; ``address`` (``ip:port``) is its identity."""
 
     address: str
     state: MemberState
     capabilities: frozenset[str] = frozenset()
-    """What the member advertised in its report; empty for real Nacos."""
+    """The ``CAPABILITY_...`` names in its last report; those of real Nacos follow from its release."""
     extend_info: Mapping[str, Any] = field(default_factory=dict)
+    """The field ``extendInfo`` of its last report, as it came."""
     fail_access_count: int = 0
+    """Reports to it that failed since it was last UP."""
 
     @property
     def ip(self) -> str:
+        """The host of the address; IPv6 without brackets."""
         return self.address.rpartition(":")[0].strip("[]")
 
     @property
     def port(self) -> int:
+        """The port of the address."""
         return int(self.address.rpartition(":")[2])
 
     @property
     def kind(self) -> MemberKind:
+        """The kind that its capabilities show."""
         if CAPABILITY_VERSIONS in self.capabilities:
             return MemberKind.OWN
         return MemberKind.NACOS_2 if CAPABILITY_CLIENTS_ONLY in self.capabilities else MemberKind.NACOS_1
 
 
 CAPABILITY_VERSIONS = "versions"
-"""The member keeps versions (R1-R6): it is of our own kind."""
+"""The member keeps versions, by the rules R1 to R6: it is of our own kind."""
 CAPABILITY_GZIP = "gzip"
 """The member takes gzip bodies; real Nacos answers 500 to them."""
 CAPABILITY_WRITES = "writes"
-"""The member takes calls passed on to it in a pipeline, answers with what they changed, and takes batches of beats."""
+"""The member takes forwarded calls in a pipeline, adds the change that a call made to its answer, and takes batches of
+beats."""
 
 CAPABILITY_CLIENTS_ONLY = "clients-only"
-"""Real Nacos since 2.0: it takes clients, through its port for members, and nothing else of ours."""
+"""Real Nacos since 2.0: of our resource types it takes clients alone, over gRPC."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerReport:
-    """What one report, or the answer to one, says of the member that made it."""
+    """A member's description of itself, from its report or from its answer to ours."""
 
     address: str
     state: MemberState
     capabilities: frozenset[str] = frozenset()
     extend_info: Mapping[str, Any] = field(default_factory=dict)
     view: tuple[str, ...] = ()
-    """The members that carry keys in its eyes; empty from real Nacos and before it loaded."""
+    """The members that carry keys in its view; empty from real Nacos and from a member that has not loaded."""
     rejoin_delay_ms: int = 0
-    """For how long it still carries no keys, by its own word."""
+    """For how long the reporting member itself still carries no keys."""
     imposed_rejoin_delay_ms: int = 0
-    """For how long the receiver of this shall carry no keys."""
+    """For how long the receiver of the report is to carry no keys."""
     writer: str = ""
-    """The run of the member's process, as it stands in versions; empty from real Nacos."""
+    """The ``Version.writer`` of the reporting member's run; empty from real Nacos."""
 
 
 class Resolution(enum.Enum):
-    """What to do with a received datum."""
+    """The answer of ``resolve``: what becomes of a received datum."""
 
     APPLY = "apply"
-    """Take it as it is."""
-    TAKE_OVER = "succeed"
-    """Take it as it is if it knows of every change that is held here; else refuse it."""
+    """Replace the stored state by the datum."""
+    TAKE_OVER = "take over"
+    """Replace the stored state if the datum contains each of its changes; otherwise refuse the datum."""
     MERGE = "merge"
-    """Bring both states together per part, under a version above both where they differ."""
+    """Merge datum and stored state part by part; a state that neither side had gets a version above both."""
     FETCH = "fetch"
-    """Ask the sender for its state of today, and merge that."""
+    """Query the sender for its present state of the key, and merge that."""
     EQUAL = "equal"
+    """The stored version already: nothing to do."""
     REFUSE = "refuse"
-    """It is older than what is held: answer the own version."""
+    """The datum is older: leave the stored state, and answer its version."""
 
 
 class Merged(enum.Enum):
-    """How a merge of a received datum with the held one ended."""
+    """How a merge of a received datum with the stored state ended (R4)."""
 
     NOTHING = "nothing"
-    """All of it was known here."""
+    """The stored state had every change of the datum, and stays."""
     TAKEN = "taken"
-    """It knew all that was held here, and took its place, version and all."""
+    """The datum had every stored change, and took the place of the stored state under its own version."""
     MADE = "made"
-    """Each knew what the other did not: there is a new state, written by this node."""
+    """Each side had a change that the other had not: a new state under a new version of this node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """What a member answers to datums, and to the versions of a verify round."""
+    """A member's answer to datums, and to the versions of a verify round."""
 
     refused: Mapping[str, Version] = field(default_factory=dict)
-    """Keys whose version here is higher, with that version."""
+    """Keys that the answering member has in a state that the sender lacks, with its version of each."""
     failed: Mapping[str, str] = field(default_factory=dict)
-    """Keys that could not be taken, with the reason."""
+    """Keys that could not be read or stored, with the reason."""
     wanted: tuple[str, ...] = ()
-    """Keys of the sender that failed a verify round: unknown here, or held in an older state."""
+    """Keys of a verify round that the answering member lacks, or has in an older state: the sender is to send them."""
 
 
 class Outcome(enum.Enum):
     """How a call to a peer ended."""
 
     DELIVERED = "delivered"
+    """The peer answered with success."""
     REJECTED = "rejected"
-    """The peer says that the request is wrong; the same bytes will not do."""
+    """The peer answered that the request is wrong: to repeat the same bytes is useless."""
     REFUSED = "refused"
-    """Nobody listens at the address."""
+    """The connection was refused: no process listens at the address."""
     FAILED = "failed"
-    """Time-out, a broken connection, or a failure of the peer."""
+    """A time-out, a broken connection, or an error of the peer."""
 
 
-# --- actions: what the protocol asks its runtime to do, each one call to one peer ---------------
+# --- actions: what the protocol asks its runtime to do, each one call to one peer by ``deadline_ms`` (monotonic)
 
 
 @dataclass(frozen=True, slots=True)
 class SyncData:
-    """Read the keys' datums now and send them."""
+    """Send the peer the datums of these keys, whole (R5), as they are when the call is made."""
 
     peer: str
     resource_type: str
     keys: tuple[str, ...]
     deadline_ms: int
-    operation: DataOperation = DataOperation.CHANGE
 
 
 @dataclass(frozen=True, slots=True)
 class Verify:
-    """Tell the peer which version (or checksum, to real Nacos) each owned key has."""
+    """Send the peer the version (real Nacos: the checksum) of each of these keys, for it to compare."""
 
     peer: str
     resource_type: str
@@ -238,7 +249,7 @@ class Verify:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Fetch the datums of these keys from the peer, to be received like a sync."""
+    """Fetch the datums of these keys from the peer, and receive them."""
 
     peer: str
     resource_type: str
@@ -248,7 +259,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Fetch everything that the peer holds."""
+    """Fetch all datums of one resource type from the peer: a snapshot, while this node loads (R7)."""
 
     peer: str
     resource_type: str
@@ -257,7 +268,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Tell the peer about this member."""
+    """Send the peer this node's report on itself."""
 
     peer: str
     deadline_ms: int

@@ -1,4 +1,4 @@
-"""Classes of values that are made by the thousand a second."""
+"""Decorators for classes of values that are made by the thousand a second."""
 
 from dataclasses import dataclass
 from typing import TypeVar, dataclass_transform
@@ -8,15 +8,15 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True)
 def value(cls: type[T]) -> type[T]:
-    """A dataclass with slots that nobody changes: the type checker sees to it, and not the interpreter.
+    """Make a dataclass with slots whose fields are frozen for the type checker only.
 
-    Were it to, each field would be stored by a call: an instance of a service, with twelve of them, would take 2.3
-    microseconds to make and not 0.4.
+    A dataclass that is frozen at run time stores each field by a call: an instance of a service, with twelve fields,
+    takes 2.3 microseconds to make instead of 0.4.
     """
     return dataclass(slots=True, unsafe_hash=True)(cls)
 
 
 @dataclass_transform(frozen_default=True, order_default=True)
 def ordered_value(cls: type[T]) -> type[T]:
-    """The same, with an order: that of the fields."""
+    """Make a class as ``value`` does, whose objects compare by their fields in order."""
     return dataclass(slots=True, order=True, unsafe_hash=True)(cls)

@@ -1,4 +1,4 @@
-"""Makes the active checks of persistent instances, a bounded number at a time."""
+"""Active health checks of persistent instances over TCP and HTTP, in a bounded pool of threads."""
 
 import http.client
 import logging
@@ -12,6 +12,7 @@ from contextlib import closing
 from app.naming.health.checks import Check, CheckBoard, CheckedCluster, CheckResult, Flip
 from app.naming.model.meta import HealthChecker
 from app.naming.model.switches import SwitchDomain
+from app.naming.model.value_limits import PORT_MAX
 from distro.clock import monotonic_s
 from distro.ports import Clock
 
@@ -23,12 +24,12 @@ STATUS_LINE_BYTES_MAX = 1_024
 STATUS_LINE = re.compile(rb"HTTP/[0-9.]{1,4} +([0-9]{3})\s")
 AT_ONCE_MAX = 16
 QUEUED_MAX = 2_000
-"""Checks that may wait for their turn; a round beyond it is left out, and comes again."""
+"""Checks that may wait for a thread; more are dropped, and due again in their cluster's next round."""
 TICK_MS = 500
 
 
 class Checker:
-    """Owns the pool of checking threads. ``tick`` is called by the naming timer."""
+    """Runs due health checks in a pool of threads, which it owns. ``tick`` is called by the naming timer."""
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class Checker:
         self._stopped = False
 
     def tick(self, now_ms: int) -> int:
-        """Hand out the checks that are due; return when to come again."""
+        """Give due checks to the pool; return when to be called again."""
         clusters = self._clusters()
         with self._lock:
             checks = self._board.tick(clusters, now_ms, self._switches())
@@ -80,7 +81,7 @@ class Checker:
             now_ms = self._clock.monotonic_ms()
             with self._lock:
                 self._waiting -= 1
-                if healthy is None:  # gone, or the check itself failed: its cluster's next round comes all the same
+                if healthy is None:  # the instance is gone, or the check raised: its cluster's next round is still due
                     self._board.abandon(check, now_ms)
         if healthy is None:
             return
@@ -90,7 +91,7 @@ class Checker:
             self._on_flip(flip)
 
     def stop(self) -> None:
-        """End the pool; checks under way end by their own time-outs, of 2 s at most. May be called twice."""
+        """End the pool; running checks end within their time-outs, of 2 s at most. May be called twice."""
         with self._lock:
             self._stopped = True
             pool = self._pool
@@ -104,8 +105,8 @@ def _log_failure(future: "Future[None]") -> None:
 
 
 def make_check(ip: str, port: int, checker: HealthChecker) -> CheckResult:
-    """Connect, and for HTTP ask and compare the status."""
-    if not 0 < port < 65536:
+    """Return the result of one check: a connection over TCP, or over HTTP the expected status of a GET."""
+    if not 0 < port <= PORT_MAX:
         return CheckResult.REFUSED
     try:
         if checker.kind == "TCP":
@@ -120,9 +121,9 @@ def make_check(ip: str, port: int, checker: HealthChecker) -> CheckResult:
 
 
 def _http_status(host: str, port: int, checker: HealthChecker) -> int | None:
-    """The status that a GET is answered with, None for what is no HTTP.
+    """The status of the answer to a GET, None if the answer is no HTTP.
 
-    One deadline for all of it: a server that drips a byte a second must not keep one of the few threads for ever.
+    One deadline for all of it: a server that sends a byte a second must not keep one of the few threads for ever.
     """
     end_s = monotonic_s() + HTTP_TIMEOUT_S
     path = checker.path if checker.path.startswith("/") else f"/{checker.path}"
@@ -140,6 +141,6 @@ def _http_status(host: str, port: int, checker: HealthChecker) -> int | None:
 
 
 def _headers(text: str) -> dict[str, str]:
-    """The headers of a checker's text, pairs ``name:value`` with ``|`` between; what is no pair is left out."""
+    """The headers in a checker's text, pairs ``name:value`` with ``|`` between; parts that are no pair are left out."""
     pairs = (pair.partition(":") for pair in text.split("|"))
     return {name.strip(): value.strip() for name, colon, value in pairs if colon and name.strip()}

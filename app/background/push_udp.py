@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from app.naming.push.board import Push, PushBoard, Subscriber, UdpPushStats
+from app.naming.push.udp_subscribers import Push, Subscriber, UdpPushStats, UdpSubscribers
 from app.naming.wire.zipped import ZippedHead
 from distro.ports import Clock
 
@@ -21,7 +21,7 @@ DATAGRAM_BYTES_MAX = 65_507
 ACK_BYTES_MAX = 4_096
 ACKS_PER_TURN = 256
 SENDS_PER_TURN = 64
-"""Then acknowledgements are read: the system keeps about 250 of them per socket, and drops what comes on top."""
+"""Then acknowledgements are read: the system keeps about 250 of them per socket, and drops any more."""
 SEND_WAIT_S = 0.05
 """For room in the buffer of a socket, once per datagram."""
 BUFFER_BYTES = 4 << 20
@@ -29,15 +29,15 @@ BUFFER_BYTES = 4 << 20
 IDLE_S = 1.0
 MAILBOX_MAX = 200_000
 MAILBOX_WAKE_FROM = 1_024
-"""Queries are not urgent; from so many on they are taken out of turn."""
+"""Subscriptions are not urgent: they wait for the next turn, and from so many on they wake the thread."""
 
 BuildPayload = Callable[[Subscriber], bytes]
-"""The list answer of today for a subscriber, as JSON."""
+"""Renders the present list of a subscriber's service, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """A push but for its reference, the last value in it: what subscribers share is made and compressed once."""
+    """A push but for its reference, the last value in it: the rest is rendered and compressed once for a service."""
 
     head: bytes | ZippedHead
 
@@ -54,7 +54,7 @@ class Packet:
 
 
 def reference_of(ack: bytes) -> int | None:
-    """The reference that an acknowledgement names, as a number or as text; None when it is none."""
+    """The reference that an acknowledgement names, as a number or as text; None for any other datagram."""
     try:
         fields = orjson.loads(ack)
     except orjson.JSONDecodeError:
@@ -69,26 +69,29 @@ def reference_of(ack: bytes) -> int | None:
 
 
 class UdpPusher:
-    """Owns the sockets and the board. What is told here is taken in its order; a hot call never waits."""
+    """The push-udp thread, its sockets, and a mailbox of subscriptions and changes, taken in their order.
 
-    def __init__(self, board: PushBoard, build: BuildPayload, clock: Clock) -> None:
-        self._board = board
+    A caller of ``subscribe`` or ``changed`` never waits for a lock.
+    """
+
+    def __init__(self, subscribers: UdpSubscribers, build: BuildPayload, clock: Clock) -> None:
+        self._subscribers = subscribers
         self._build = build
         self._clock = clock
         self._lock = threading.Lock()
-        """Of the board. Held by whoever takes the inbox, but never by those who fill it."""
+        """Of the subscribers. Taken to empty the mailbox, and never to fill it."""
         self._mailbox: deque[Subscriber | tuple[str, str]] = deque()
         self._outbox: deque[Push] = deque()
         self._packets: dict[tuple[str, str], dict[tuple[str, bool], Packet]] = {}
-        """Of services with pushes in the outbox, by what the answers differ in."""
+        """Of services with pushes in the outbox, by clusters and ``Subscriber.java``."""
         self._awake = False
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="push-udp", daemon=False)
         self._sockets: dict[bool, socket.socket] = {}
-        """One for clients that answer, one for the others.
+        """By ``Push.answering``: one for clients that acknowledge, one for the others.
 
-        Datagrams to a machine that is gone wait in the system until nobody tells its hardware address, some seconds.
-        They count against the socket's buffer, and would leave the living no room in it.
+        Datagrams to a machine that is gone wait in the system for its hardware address, some seconds. They count
+        against the socket's buffer, and would leave no room in it to clients that are alive.
         """
         self._selector = selectors.DefaultSelector()
         self._wake_out, self._wake_in = socket.socketpair()
@@ -119,37 +122,40 @@ class UdpPusher:
     # --- from any thread ------------------------------------------------------------------------
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Note a subscriber. Done before the answer is built, no change after it is missed."""
+        """Add or refresh a subscriber. Call it before the list is rendered: then no later change is missed."""
         self._put(subscriber)
         if len(self._mailbox) >= MAILBOX_WAKE_FROM:
             self._wake()
 
     def changed(self, namespace: str, service: str) -> None:
-        """A service changed: its subscribers are told from the push thread."""
-        # With an empty inbox the board knows all who subscribed; nearly all changes are nobody's business.
-        if self._mailbox or self._board.has(namespace, service):
+        """Push a changed service to its subscribers, from the push thread."""
+        # Nearly all changes are of services without subscribers. Subscribers in the mailbox are not known yet.
+        if self._mailbox or self._subscribers.has((namespace, service)):
             self._put((namespace, service))
             self._wake()
 
     def subscribers(self, namespace: str) -> list[Subscriber]:
-        """All of a namespace."""
+        """All subscribers of a namespace."""
         with self._lock:
             self._take_mailbox()
-            return self._board.subscribers(namespace)
+            return self._subscribers.subscribers(namespace)
 
     def state(self, *, reset: bool) -> tuple[UdpPushStats, list[tuple[Subscriber, int, int]]]:
-        """Counters, and what is not acknowledged yet; ``reset`` starts counting anew."""
+        """Counters, and the pushes that wait for an acknowledgement: subscriber, reference, sends.
+
+        ``reset`` starts counting anew.
+        """
         with self._lock:
-            stats, waiting = self._board.stats.copy(), self._board.waiting()
+            stats, waiting = self._subscribers.stats.copy(), self._subscribers.waiting()
             if reset:
-                self._board.reset_stats()
+                self._subscribers.reset_stats()
             return stats, waiting
 
-    def _put(self, told: Subscriber | tuple[str, str]) -> None:
+    def _put(self, event: Subscriber | tuple[str, str]) -> None:
         if len(self._mailbox) < MAILBOX_MAX:
-            self._mailbox.append(told)
+            self._mailbox.append(event)
         else:
-            self._board.stats.overrun += 1
+            self._subscribers.stats.overrun += 1
 
     def _wake(self) -> None:
         if self._awake:
@@ -172,17 +178,17 @@ class UdpPusher:
                 wait_s = 0 if self._outbox else IDLE_S
 
     def _turn(self, wait_s: float) -> float:
-        """Wait, take what came, send a part of what is due; return how long to wait next."""
+        """Wait, read acknowledgements and mailbox, send some of the due pushes; return how long to wait next (s)."""
         for key, _ in self._selector.select(wait_s):
             if key.fileobj is self._wake_out:
                 self._wake_out.recv(ACK_BYTES_MAX)
             elif isinstance(key.fileobj, socket.socket):
                 self._read_acks(key.fileobj)
-        # Before the inbox is taken: who comes later wakes again.
+        # Before the mailbox is taken: a later event wakes again.
         self._awake = False
         with self._lock:
             self._take_mailbox()
-            pushes, next_ms = self._board.tick(self._clock.monotonic_ms())
+            pushes, next_ms = self._subscribers.tick(self._clock.monotonic_ms())
         self._outbox.extend(pushes)
         for _ in range(min(len(self._outbox), SENDS_PER_TURN)):
             self._send(self._outbox.popleft())
@@ -194,16 +200,16 @@ class UdpPusher:
         return min(max(next_ms - self._clock.monotonic_ms(), 0) / 1_000, IDLE_S)
 
     def _take_mailbox(self) -> None:
-        """Let the board have what was told up to now. With the lock."""
+        """Apply the subscriptions and changes that came up to now. With the lock."""
         now_ms = self._clock.monotonic_ms()
         for _ in range(len(self._mailbox)):
-            told = self._mailbox[0]
-            if isinstance(told, Subscriber):
-                self._board.subscribe(told, now_ms)
+            event = self._mailbox[0]
+            if isinstance(event, Subscriber):
+                self._subscribers.subscribe(event, now_ms)
             else:
-                self._packets.pop(told, None)
-                self._board.changed(*told, now_ms)
-            # Not before the board knows it: see ``changed``.
+                self._packets.pop(event, None)
+                self._subscribers.changed(event, now_ms)
+            # Not before it is applied: ``changed`` relies on an empty mailbox.
             self._mailbox.popleft()
 
     def _read_acks(self, opened: socket.socket) -> None:
@@ -217,14 +223,14 @@ class UdpPusher:
             now_ms = self._clock.monotonic_ms()
             for reference in references:
                 if reference is not None:
-                    self._board.acknowledged(reference, now_ms)
+                    self._subscribers.acknowledged(reference, now_ms)
 
     def _send(self, push: Push) -> None:
         one = push.subscriber
         datagram = self._packet(one).datagram(push.reference)
         if len(datagram) > min(one.bytes_max, DATAGRAM_BYTES_MAX):
             with self._lock:
-                self._board.unsendable(push)
+                self._subscribers.unsendable(push)
             return
         opened = self._sockets[push.answering]
         mapped = opened.family == socket.AF_INET6 and ":" not in one.ip
@@ -232,10 +238,10 @@ class UdpPusher:
         try:
             opened.sendto(datagram, address)
         except BlockingIOError:
-            # The others get no second chance: they would take the time of those who answer.
+            # Clients that do not answer get no second try: it would take the time of those that do.
             if not (push.answering and _sent_after_wait(opened, datagram, address)):
                 with self._lock:
-                    self._board.stats.unsent += 1
+                    self._subscribers.stats.unsent += 1
         except OSError as error:
             LOG.debug("a push to %s:%d failed: %s", one.ip, one.port, error)
 
@@ -260,7 +266,7 @@ def _sent_after_wait(opened: socket.socket, datagram: bytes, address: tuple[str,
 
 
 def open_socket() -> socket.socket:
-    """A socket on all of the machine's addresses, of both families where it has them."""
+    """A UDP socket on all of the machine's addresses, v4 and v6 where it has both."""
     try:
         opened = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
     except OSError:

@@ -1,4 +1,4 @@
-"""The naming-timer thread: calls what must be done every now and then."""
+"""The naming-timer thread: calls periodic tasks when they are due."""
 
 import logging
 import threading
@@ -8,14 +8,14 @@ from distro.ports import Clock
 
 LOG = logging.getLogger(__name__)
 Tick = Callable[[int], int]
-"""Takes the monotonic ms, does what is due, and returns when to be called again."""
+"""Does a task's due work. Takes the monotonic time in ms, and returns when to be called again."""
 RETRY_MS = 1_000
 BREATH_MS = 1
-"""Between two calls: a tick that has more to do comes again at once, and lets the other threads go on before."""
+"""Between two calls of a tick that has more to do at once, so that other threads run in between."""
 
 
 class NamingTimer:
-    """One thread for all ticks. A tick that fails is logged and called again later."""
+    """One thread for all ticks. A tick that raises is logged, and called again after ``RETRY_MS``."""
 
     def __init__(self, clock: Clock, ticks: Sequence[Tick]) -> None:
         self._clock = clock
@@ -43,7 +43,7 @@ class NamingTimer:
             return now_ms + RETRY_MS
 
     def stop(self, timeout_s: float) -> bool:
-        """End the thread; return whether that took under ``timeout_s``. May be called twice."""
+        """End the thread; return whether it ended within ``timeout_s``. May be called twice."""
         self._stopped.set()
         if self._thread.ident is not None:
             self._thread.join(timeout_s)

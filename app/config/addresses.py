@@ -1,10 +1,12 @@
-"""Addresses of members: their text, and which of them is this machine."""
+"""Addresses of members: parsing and joining, and finding the one that is this node's."""
 
 import ipaddress
 import re
 import socket
 
 DEFAULT_PORT = 8848
+PORT_MAX = 65_535
+"""Of members and settings. Those of instances have one of their own: settings load nothing of the domain."""
 """Of a member that is listed without one. Source: Nacos 1.4, MemberUtil.singleParse."""
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?")
@@ -14,7 +16,7 @@ def split_address(address: str, default_port: int = DEFAULT_PORT) -> tuple[str, 
     """Return host, without brackets, and port of ``host[:port]``.
 
     Raises:
-        ValueError: with what is wrong, in a few words.
+        ValueError: the text is no address; its message says why.
     """
     if address.startswith("["):
         host, bracket, rest = address[1:].partition("]")
@@ -36,10 +38,10 @@ def join_address(host: str, port: int) -> str:
 
 
 def check_host(host: str) -> str:
-    """Return ``host`` without brackets when it is an IP address or may be a host name.
+    """Return ``host`` without brackets.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: the text is neither an IP address nor a possible host name.
     """
     host = host.removeprefix("[").removesuffix("]")
     if ":" in host or re.fullmatch(r"[0-9.]+", host):
@@ -66,9 +68,9 @@ def is_wildcard(host: str) -> bool:
 
 
 def own_address(members: tuple[str, ...], host: str, port: int) -> str:
-    """Return the address under which the others know this node.
+    """Return the address under which the other members know this node.
 
-    That is the listed one which is this machine's and has our port; else, by the address that we listen on.
+    That is the listed address with this machine's host and our port; else the one that we listen on.
     """
     ours = [listed for listed, listed_port in map(split_address, members) if listed_port == port]
     if host in ours:
@@ -76,7 +78,7 @@ def own_address(members: tuple[str, ...], host: str, port: int) -> str:
     for listed in ours:
         if is_this_machine(listed):
             return join_address(listed, port)
-    # A pod's full name resolves only after it was found ready; its first label is this machine's name before that.
+    # A pod's full name resolves only when the pod is ready; until then its first label is this machine's name.
     label = socket.gethostname().split(".", 1)[0]
     named = [listed for listed in ours if listed.split(".", 1)[0] == label]
     if len(named) == 1:
@@ -85,7 +87,7 @@ def own_address(members: tuple[str, ...], host: str, port: int) -> str:
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether ``host`` is an address of this machine, or a name of it."""
+    """Whether ``host`` is an address or a name of this machine."""
     if host == socket.gethostname():
         return True
     try:
@@ -96,7 +98,7 @@ def is_this_machine(host: str) -> bool:
 
 
 def first_address() -> str:
-    """Return the IPv4 address that packets to other machines leave from; without a route, the loopback one."""
+    """Return the IPv4 address from which packets to other machines leave; without a route, the loopback address."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             # Documentation's network (RFC 5737); connecting a UDP socket sends nothing.
@@ -108,7 +110,7 @@ def first_address() -> str:
 
 
 def _may_bind(family: int, ip: str) -> bool:
-    """An address can be bound only on the machine that has it."""
+    """Whether a socket can be bound to ``ip``, which only the machine with that address can."""
     if is_wildcard(ip):
         return False
     try:
@@ -120,6 +122,6 @@ def _may_bind(family: int, ip: str) -> bool:
 
 
 def _port(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,5}", text) or not 1 <= int(text) <= 65535:
-        raise ValueError("its port is not a number from 1 to 65535")
+    if not re.fullmatch(r"[0-9]{1,5}", text) or not 1 <= int(text) <= PORT_MAX:
+        raise ValueError(f"its port is not a number from 1 to {PORT_MAX}")
     return int(text)

@@ -1,4 +1,4 @@
-"""The text of a member list: cluster.conf, or the setting nacos.member.list."""
+"""The parser of member lists: cluster.conf, and the setting nacos.member.list."""
 
 from app.config.addresses import join_address, split_address
 from app.config.settings_keys import SettingError
@@ -7,12 +7,12 @@ _ALLOWED = "ip, ip:port, host:port or [ipv6]:port, one a line or several with co
 
 
 def parse_members(text: str, origin: str = "the member list") -> tuple[str, ...]:
-    """Return the listed members as ``host:port``, in their order and each once.
+    """Return the listed members as ``host:port``, in their order and without repetitions.
 
-    The text of an address is kept as it is written: members know each other by it, character by character.
+    A host stays as written, no name is resolved: members compare each other's addresses as text.
 
     Raises:
-        SettingError: an entry is no address; names ``origin`` and the line.
+        SettingError: an entry is no address; the text names ``origin`` and the line.
     """
     members: dict[str, None] = {}
     lines = text.splitlines()

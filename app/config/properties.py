@@ -11,7 +11,7 @@ _NAMED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Return the entries of a properties file; of two with one key the later wins.
+    """Return the entries of a properties file; the last entry of a key wins.
 
     Source: the documentation of Java's ``java.util.Properties.load``.
 
@@ -27,7 +27,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Join continued lines; leave out blank ones and comments, which are never continued."""
+    """Yield the lines with continuations joined, without blank lines and comments, which are never continued."""
     begun: str | None = None
     for natural in _NATURAL_LINE.split(text):
         part = natural.lstrip(_SPACE)
@@ -48,14 +48,14 @@ def _unescape(text: str) -> str:
     if "\\" not in text:
         return text
     plain = _ESCAPE.sub(_unescaped, text)
-    # Java writes a character outside the basic plane as two escapes, the halves of one UTF-16 pair.
+    # Java writes a character outside the basic plane as two escapes, the surrogates of one UTF-16 pair.
     return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _unescaped(found: re.Match[str]) -> str:
-    what = found[1]
-    if len(what) == 5:
-        return chr(int(what[1:], 16))
-    if what == "u":
+    escaped = found[1]
+    if len(escaped) == 5:
+        return chr(int(escaped[1:], 16))
+    if escaped == "u":
         raise ValueError("an escape \\u needs four hexadecimal digits")
-    return _NAMED.get(what, what)
+    return _NAMED.get(escaped, escaped)

@@ -1,4 +1,4 @@
-"""Settings: environment over application.properties over default; Nacos's keys; read once, checked at once."""
+"""The settings of a node, under Nacos's keys: environment over application.properties over default, and checked."""
 
 import difflib
 import math
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from app.config import settings_keys as keys
-from app.config.addresses import is_loopback, join_address, own_address
+from app.config.addresses import PORT_MAX, is_loopback, join_address, own_address
 from app.config.cluster_conf import parse_members
 from app.config.properties import parse_properties
 from app.config.settings_keys import Key, SettingError, snake
@@ -20,22 +20,21 @@ __all__ = ["SettingError", "Settings", "read_settings"]
 
 T = TypeVar("T")
 REQUESTS_END_S = 3
-"""What running requests are given when a node stops, before it sends its last changes."""
+"""The time for running requests to end when a node stops, before it sends its last changes."""
 NODE_END_S = 5
-"""What the node may take to stop beyond sending these."""
+"""The time for all other steps of a stop, beside sending the last changes."""
 
 RPC_SDK_OFFSET, RPC_CLUSTER_OFFSET = 1_000, 1_001
 """From the HTTP port to those of gRPC; SDKs and members of Nacos 2.x compute them so."""
-PORT_MAX = 65_535
 
 _OURS = "rollcall."
 _SERVICE_LINK = re.compile(r"ROLLCALL_(SERVICE_HOST|SERVICE_PORT|PORT)(_.*)?")
-"""What Kubernetes puts into the environment of every pod beside a service named rollcall."""
+"""Variables that Kubernetes sets in every pod of a namespace with a service named rollcall; no settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class RpcPort:
-    """One of the two gRPC ports."""
+    """The settings of one of the two gRPC ports."""
 
     port: int
     message_bytes_max: int
@@ -44,14 +43,14 @@ class RpcPort:
     permit_keep_alive_ms: int
     certificate: Path | None
     private_key: Path | None
-    """Both or none; with them the port speaks TLS."""
+    """Both or neither of the two is set; with them the port speaks TLS."""
     trusted: Path | None = None
-    """Whom this node trusts at the other members' ports; the own certificate when there is none."""
+    """Certificates that this node trusts at the other members' ports; None: its own certificate."""
 
 
 @dataclass(frozen=True, slots=True)
 class RpcSettings:
-    """The gRPC ports, for SDKs and for members."""
+    """The gRPC ports: one for SDKs, one for members."""
 
     sdk: RpcPort
     cluster: RpcPort
@@ -59,7 +58,7 @@ class RpcSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the operator decided, checked and with defaults filled in; `settings_keys` says what each is for."""
+    """A node's settings, checked and with defaults; `settings_keys` has the purpose of each."""
 
     host: str
     port: int
@@ -72,7 +71,7 @@ class Settings:
     data_dir: Path
     conf_dir: Path
     cluster_conf: Path
-    """Where the member list is looked for first; the file need not be there."""
+    """The file that is read first for the member list; it need not exist."""
     log_level: str
     http_threads: int
     announce: bool
@@ -86,7 +85,7 @@ class Settings:
     rpc: RpcSettings | None
     """None without gRPC."""
     warnings: tuple[str, ...]
-    """What the operator should know, though the node starts."""
+    """Texts for the operator about settings with which the node starts all the same."""
 
     @property
     def stop_timeout_s(self) -> int:
@@ -96,7 +95,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class _Sources:
-    """Where values come from, the first that has one wins; a blank value counts as none."""
+    """The sources of values: the first with a value for a key wins; a blank value counts as none."""
 
     overrides: Mapping[str, str]
     environ: Mapping[str, str]
@@ -104,7 +103,7 @@ class _Sources:
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def find(self, key: Key[T]) -> tuple[str, str]:
-        """Return the text of a setting, and in words where it stands."""
+        """Return the text of a setting, and the name of its source for error messages."""
         for name in key.names:
             if text := self.overrides.get(name, "").strip():
                 return text, "command line"
@@ -124,7 +123,7 @@ class _Sources:
             raise SettingError(f"{key.name}={text} ({origin}) is not allowed: {key.kind.allowed}") from None
 
     def warnings(self) -> Iterator[str]:
-        """Name the keys of ours that nobody reads. Nacos's files hold many keys of its own; those are no mistake."""
+        """Yield a text for each unknown key ``rollcall.*``. Unknown keys of Nacos, which has many, are no mistake."""
         names = [name for key in keys.KEYS for name in key.names if name.startswith(_OURS)]
         snakes = [snake(name) for name in names]
         for given in (self.overrides, self.environ, self.properties):
@@ -144,7 +143,7 @@ def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[s
     """Return the settings of this node: ``overrides`` by key, over the environment, over the file, over defaults.
 
     Raises:
-        SettingError: a value that is not allowed, or values that contradict each other.
+        SettingError: a value is not allowed, or two values contradict each other.
     """
     sources = _Sources(overrides or {}, os.environ if environ is None else environ)
     conf_dir = _conf_dir(sources)
@@ -198,7 +197,7 @@ def _conf_dir(sources: _Sources) -> Path:
 
 
 def _read_text(file: Path) -> str | None:
-    """Return the text of a configuration file; None when there is none."""
+    """Return the text of a configuration file; None when the file does not exist."""
     try:
         content = file.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -208,7 +207,7 @@ def _read_text(file: Path) -> str | None:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        # What Java's Properties.load takes a file for.
+        # As Java's Properties.load does.
         return content.decode("latin-1")
 
 
@@ -220,7 +219,7 @@ def _read_properties(file: Path) -> dict[str, str]:
 
 
 def _listed_members(sources: _Sources, cluster_conf: Path) -> tuple[str, ...] | None:
-    """Return the member list as configured, which may be empty; None when there is none."""
+    """Return the configured member list, which may be empty; None when none is configured."""
     sources.get(keys.LOOKUP_TYPE)
     if (text := _read_text(cluster_conf)) is not None:
         return parse_members(text, str(cluster_conf))
@@ -258,7 +257,7 @@ def _distro_config(sources: _Sources) -> DistroConfig:
                 f"{key.name}={text} ({origin}) is not allowed: more than {interval.name}={config.report_interval_ms}, "
                 "as members would go DOWN between reports"
             )
-    # Nacos has one wait where we have a first and a longest one; its key, set low, is both.
+    # Nacos has one retry delay, we have a first and a longest one; a low value of Nacos's key bounds both.
     return replace(config, retry_delay_ms=min(config.retry_delay_ms, config.retry_delay_ms_max))
 
 

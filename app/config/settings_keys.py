@@ -1,4 +1,4 @@
-"""Every setting that there is: its names, what it may be, its default, and what it is for."""
+"""The table of all settings: names, allowed values, default and purpose."""
 
 import re
 from collections.abc import Callable
@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from app.config.addresses import check_host
+from app.config.addresses import PORT_MAX, check_host
 from distro.config import DistroConfig
 
 T = TypeVar("T")
 
 
 class SettingError(Exception):
-    """A setting with which the node cannot start; the text is meant for the operator."""
+    """The node cannot start with its settings; the text is for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T]):
-    """What a value may be, in words, and how its text becomes a value; ``parse`` raises ValueError for any other."""
+    """A type of values: the allowed ones in words, and a parser that raises ValueError for any other text."""
 
     allowed: str
     parse: Callable[[str], T]
@@ -26,7 +26,7 @@ class Kind(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Key(Generic[T]):
-    """One setting. ``names[0]`` is its name; the others are older or other spellings of Nacos."""
+    """One setting. ``names[0]`` is its name; the others are older or alternative names in Nacos."""
 
     names: tuple[str, ...]
     kind: Kind[T]
@@ -39,7 +39,7 @@ class Key(Generic[T]):
 
 
 def snake(name: str) -> str:
-    """Return the environment's spelling of a dotted name: ``nacos.member.list`` is ``NACOS_MEMBER_LIST``."""
+    """Return the environment variable of a dotted name: ``nacos.member.list`` is ``NACOS_MEMBER_LIST``."""
     return re.sub(r"[.-]", "_", name).upper()
 
 
@@ -55,7 +55,7 @@ def whole(lowest: int, highest: int) -> Kind[int]:
 
 
 def one_of(*choices: str) -> Kind[str]:
-    """One word of a few, in whatever case."""
+    """One of a few words, in upper or lower case."""
     by_folded = {choice.casefold(): choice for choice in choices}
 
     def parse(text: str) -> str:
@@ -67,7 +67,7 @@ def one_of(*choices: str) -> Kind[str]:
 
 
 def _parse_flag(text: str) -> bool:
-    # The words that Spring takes, as Nacos's own files may hold any of them.
+    # The words that Spring accepts, as files written for Nacos may contain any of them.
     if (folded := text.casefold()) not in {"true", "yes", "on", "1", "false", "no", "off", "0"}:
         raise ValueError
     return folded in {"true", "yes", "on", "1"}
@@ -92,12 +92,12 @@ CONTEXT_PATH = Kind("a path of letters, digits and . _ ~ - such as /nacos, or / 
 LOOKUP = Kind("file; address-server is not supported yet", one_of("file").parse)
 
 HOST_KEY = Key(("server.address",), HOST, "127.0.0.1", "The address to listen on; 0.0.0.0 is every one of the machine.")
-PORT = Key(("server.port",), whole(1, 65535), "8848", "The port of the HTTP API.")
+PORT = Key(("server.port",), whole(1, PORT_MAX), "8848", "The port of the HTTP API.")
 CONTEXT = Key(
     ("server.servlet.contextPath", "server.servlet.context-path"),
     CONTEXT_PATH,
     "/nacos",
-    "What the path of every request begins with.",
+    "The prefix of every request's path.",
 )
 STANDALONE = Key(
     ("nacos.standalone",),
@@ -130,7 +130,7 @@ CONF_DIR = Key(
     "",
     "The folder of application.properties and cluster.conf. Without this setting: conf in nacos.home, else ./conf.",
 )
-DATA_DIR = Key(("rollcall.data.dir",), FOLDER, "./data", "The folder for what this node keeps; for one node only.")
+DATA_DIR = Key(("rollcall.data.dir",), FOLDER, "./data", "The folder for this node's data; for one node only.")
 LOG_LEVEL = Key(
     ("rollcall.log.level",), one_of("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "The least level that is logged."
 )
@@ -156,7 +156,7 @@ CLIENT_EXPIRY = Key(
     ("nacos.naming.client.expired.time",),
     whole(10_000, 86_400_000),
     "180000",
-    "What a client publishes that is connected to another member goes when that has not confirmed it for so long.",
+    "Publications of another member's client are removed when that member has not confirmed them for so long.",
 )
 ANNOUNCE = Key(
     ("rollcall.announce",), FLAG, "true", "Print warnings about settings, and a line when the node is ready."
@@ -177,7 +177,7 @@ _KEEP_ALIVE_MS = whole(1_000, 86_400_000)
 
 
 def _rpc_keys(port: str, whose: str, tls: str) -> dict[str, Key[Any]]:
-    """The keys of one gRPC port, by the name of the field in RpcPort."""
+    """Return the settings of one gRPC port, by field of RpcPort."""
     prefix = f"nacos.remote.server.grpc.{port}"
     return {
         "message_bytes_max": Key(
@@ -244,7 +244,7 @@ _DISTRO: dict[str, tuple[tuple[str, ...], Kind[int], str]] = {
     "sync_spacing_ms": (
         ("rollcall.distro.syncSpacingMs",),
         _MS,
-        "The least time from one send to a member to the next; what changes meanwhile goes with that.",
+        "The least time from one send to a member to the next; changes in between go with the next one.",
     ),
     "sync_timeout_ms": ((f"{_DATA}.sync.timeoutMs",), _TIMEOUT_MS, "How long one send to a member may take."),
     "retry_delay_ms": (
@@ -261,7 +261,7 @@ _DISTRO: dict[str, tuple[tuple[str, ...], Kind[int], str]] = {
     "verify_interval_ms": (
         (f"{_DATA}.verify.intervalMs", f"{_DATA}.verify_interval_ms"),
         _INTERVAL_MS,
-        "How often members compare what they hold.",
+        "How often members compare their data.",
     ),
     "verify_timeout_ms": ((f"{_DATA}.verify.timeoutMs",), _TIMEOUT_MS, "How long one comparison may take."),
     "load_timeout_ms": ((f"{_DATA}.load.timeoutMs",), _TIMEOUT_MS, "How long one member may take to give its data."),
@@ -344,7 +344,7 @@ def _distro_keys() -> dict[str, Key[int]]:
 
 
 DISTRO = _distro_keys()
-"""The keys of DistroConfig, by the name of its field."""
+"""The settings of the engine, by field of DistroConfig."""
 
 KEYS: tuple[Key[Any], ...] = (
     HOST_KEY,

@@ -1,1 +1,1 @@
-"""Door 1: the Nacos v1 HTTP API."""
+"""The HTTP frontend: the APIs v1 and v2 of Nacos, on the event loop and in Flask behind it."""

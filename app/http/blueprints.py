@@ -1,4 +1,4 @@
-"""Every row of the route table mounted in Flask, one blueprint for each module of endpoints."""
+"""The route table in Flask: one blueprint for each module of endpoints."""
 
 from collections.abc import Callable
 
@@ -60,7 +60,7 @@ View = Callable[[], Response]
 
 
 def make_blueprints(context_path: str, make_view: Callable[[Endpoint, str], View]) -> list[Blueprint]:
-    """Return the blueprints under the context path; ``make_view`` is given an endpoint and its path."""
+    """Return the blueprints under the context path. ``make_view`` makes Flask's view of an endpoint and its path."""
     blueprints = {
         module.__name__: Blueprint(
             module.__name__.removeprefix("app.http.").replace(".", "_"),

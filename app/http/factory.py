@@ -16,18 +16,18 @@ from app.naming.model.nacos_errors import InvalidParam, NacosError
 from distro.errors import CodecError, NotInitialized
 
 BODY_BYTES_MAX = 8 * 1024 * 1024
-"""Of a call that brings no datums."""
+"""Of a call, except those of peers that bring datums."""
 _LENGTH = re.compile(r"[0-9]{1,18}")
 DISTRO_PATH = "/v1/ns/distro/"
 SERVICES = "rollcall"
-"""Under which of the application's extensions the worker finds what the endpoints use."""
+"""The key in ``app.extensions`` under which the worker finds the endpoints' services."""
 INTERNAL_ERROR = "caused: internal error, see the server's log"
 
 log = logging.getLogger(__name__)
 
 
 class BodyTooLarge(NacosError):
-    """The body is over what its path takes."""
+    """The body is larger than its path allows."""
 
     status = 413
 
@@ -50,7 +50,7 @@ def create_app(services: Services) -> Flask:
         def view() -> Response:
             environ = request.environ
             call = make_call(environ, path, context_path)
-            # What was sent as %2F is a slash by now, and has found a route that the sender did not name.
+            # %2F is decoded to a slash by now, which may have matched a route that the sender did not name.
             if "%2f" in call.raw_path.lower():
                 raise InvalidParam("the path holds an escaped slash")
             call.body = read_body(environ, bytes_max)
@@ -76,7 +76,7 @@ def create_app(services: Services) -> Flask:
 
 
 def _routing_error(error: HTTPException, services: Services) -> Reply:
-    """The answer where no route is: 501 under the naming paths; elsewhere 404, or 405 for a wrong method."""
+    """The reply to a call without a route: 501 under the naming paths; elsewhere 404, or 405 for a wrong method."""
     context_path = services.settings.context_path
     call = make_call(request.environ, request.path.removeprefix(context_path), context_path)
     if request.path.startswith(context_path) and is_naming(call.path):
@@ -90,7 +90,7 @@ def _routing_error(error: HTTPException, services: Services) -> Reply:
     if isinstance(error, MethodNotAllowed):
         allow = {"Allow": ",".join(sorted({*(error.valid_methods or ()), "OPTIONS"}))}
         if _is_preflight(call):
-            # No page of another origin may call this node: it has no passwords that a browser could keep from it.
+            # No page of another origin may call this node, which has no passwords to protect it from such a page.
             return Reply(403, b"Invalid CORS request", headers=allow)
         if call.method == "OPTIONS":
             return Reply(200, b"", None, allow)
@@ -101,7 +101,7 @@ def _routing_error(error: HTTPException, services: Services) -> Reply:
 
 
 def _is_preflight(call: Call) -> bool:
-    """Whether a browser asks if a page of another origin may call."""
+    """Whether the call is a CORS preflight: a browser asks if a page of another origin may call."""
     return call.method == "OPTIONS" and "origin" in call.headers and "access-control-request-method" in call.headers
 
 
@@ -124,25 +124,25 @@ def make_call(environ: dict[str, Any], path: str, context_path: str) -> Call:
 
 
 def _raw_path(environ: dict[str, Any]) -> str:
-    """The path as it stood in the request line; gunicorn and werkzeug tell it, WSGI itself does not."""
+    """The path as in the request line, which gunicorn and werkzeug add to WSGI's environ."""
     raw = str(environ.get("RAW_URI") or environ.get("REQUEST_URI") or "").partition("?")[0]
     if raw and not raw.startswith("/"):
-        # A proxy's form with scheme and host.
+        # Absolute form, as proxies send it: scheme and host are dropped.
         raw = "/" + raw.partition("://")[2].partition("/")[2]
     return raw.encode("latin-1", "replace").decode("utf-8", "replace")
 
 
 def read_body(environ: dict[str, Any], bytes_max: int) -> bytes:
-    """Return the whole body, whether it came with its length or in chunks.
+    """Return the whole body, sent with its length or in chunks.
 
     Raises:
-        BodyTooLarge: it is over ``bytes_max``.
-        InvalidParam: it ended early.
+        BodyTooLarge: the body is over ``bytes_max``.
+        InvalidParam: the length is no number, or the body ended early.
     """
     length = environ.get("CONTENT_LENGTH") or ""
     if length and not _LENGTH.fullmatch(length):
         raise InvalidParam("the header Content-Length is illegal")
-    # Only a server that says so ends the stream where a chunked body ends.
+    # Only with this flag of the server does the stream end where a chunked body ends.
     wanted = int(length) if length else bytes_max + 1 if environ.get("wsgi.input_terminated") else 0
     if wanted == 0:
         return b""

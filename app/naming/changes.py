@@ -1,8 +1,8 @@
-"""One change of one instance as the answer to a forwarded write brings it to the member that passed the write on.
+"""One change of one instance, sent with the answer to a forwarded write to the member that forwarded it.
 
-Shape: ``{"key": datum key, "id": instance key, "version": text, "instance": fields of a datum's instance}``, or
-``"age"`` and ``"keep"`` (ms) of a removal in place of ``"instance"``; none of these when that would be too long: then
-the owner's own send is waited for. It is ASCII, and fits a header.
+Shape: ``{"key": datum key, "id": instance key, "version": text, "instance": fields of a datum's instance}``; for a
+removal ``"age"`` and ``"keep"`` (ms) in place of ``"instance"``; neither when the text would be too long, and the
+member then waits for the owner's own send. The text is ASCII and fits a header.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,9 @@ from functools import partial
 import orjson
 
 from app.naming.model.events import Event, InstancesChanged, Origin
+from app.naming.model.json_fields import Fields, member_object
 from app.naming.model.model import StoredInstance, Tombstone
+from app.naming.model.value_limits import WALL_MS_END
 from app.naming.registry.registry import Registry
 from app.naming.wire.datum_codec import decode_stored, encode_stored, to_ascii
 from distro.errors import CodecError
@@ -24,7 +26,7 @@ CHANGE_BYTES_MAX = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """``stored`` is the instance at its owner, ``tombstone`` its removal; both are None when that is too long."""
+    """``stored`` is the instance at its owner, ``tombstone`` its removal; both are None in a text that was too long."""
 
     key: str
     instance_key: str
@@ -34,19 +36,20 @@ class Change:
 
 
 class Changes:
-    """Says what a write changed, and takes over what a write changed at its owner. Thread-safe."""
+    """Encodes the changes of this member's lists, and applies changes that an owner encoded. Thread-safe."""
 
     def __init__(self, registry: Registry, monotonic_ms: Callable[[], int], publish: Callable[[Event], None]) -> None:
         self._registry = registry
+        self._table = registry.table
         self._now_ms = monotonic_ms
         self._publish = publish
 
     def change_of(self, namespace: str, full_name: str, instance_key: str, *, is_new: bool = True) -> bytes | None:
-        """The last change of an instance here; only its version when that is not new, or too long to tell.
+        """The last change of an instance in this member's list, as text; None for an unknown instance.
 
-        None when nothing is known of the instance.
+        Only its version when the write made no change (``is_new`` False), or when the text would be too long.
         """
-        service = self._registry.get(namespace, full_name)
+        service = self._table.get(namespace, full_name)
         if service is None:
             return None
         now_ms = self._now_ms()
@@ -67,26 +70,26 @@ class Changes:
         return next((text for text in texts if len(text) <= CHANGE_BYTES_MAX), None)
 
     def take_change(self, text: bytes) -> Callable[[], bool]:
-        """Take a change over if it is the next one of what is held here; return how to see whether it is known.
+        """Apply a change (R5) if it follows the version stored here; return a function that tells if it is known here.
 
-        Until it is, each look tries again: of changes that overtook each other the later one fits in its turn.
+        Until then each call of that function tries again: a change that overtook another one fits after it.
 
         Raises:
-            CodecError: it cannot be read.
+            CodecError: the text cannot be read.
         """
         fields = _fields(text)
         if self._is_known(*fields[:2]):
             return _known
-        look = partial(self._look, _decode(*fields, self._now_ms()))
-        look()
-        return look
+        is_known = partial(self._try, _decode(*fields, self._now_ms()))
+        is_known()
+        return is_known
 
     def _is_known(self, key: str, version: Version) -> bool:
         stored = self._registry.version(key)
         return stored is not None and stored >= version
 
-    def _look(self, change: Change) -> bool:
-        """Whether what is held comes after the change, or from another writer, who knows better."""
+    def _try(self, change: Change) -> bool:
+        """Whether the list here has the change, or a later version of another writer; apply the change if it fits."""
         if self._is_known(change.key, change.version):
             return True
         if change.stored is None and change.tombstone is None:
@@ -102,32 +105,24 @@ def _known() -> bool:
     return True
 
 
-def _fields(text: bytes) -> tuple[str, Version, dict[str, object]]:
-    """The key and the version of a change, and all its fields."""
+def _fields(text: bytes) -> tuple[str, Version, Fields]:
+    """The datum key, the version and all fields of a change's text."""
     try:
-        fields = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        fields = None
-    if not isinstance(fields, dict):
-        raise CodecError("a change is no JSON object")
-    key = fields.get("key")
-    if not isinstance(key, str):
-        raise CodecError("field 'key' of a change is no text")
-    return key, Version.from_text(fields.get("version")), fields
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise CodecError(f"a change is not JSON: {error}") from error
+    fields = member_object(found, "a change", " of a change")
+    return fields.required("key"), Version.from_text(fields.value("version")), fields
 
 
-def _decode(key: str, version: Version, fields: dict[str, object], now_ms: int) -> Change:
-    instance_key, instance = fields.get("id"), fields.get("instance")
-    if not isinstance(instance_key, str):
-        raise CodecError("field 'id' of a change is no text")
+def _decode(key: str, version: Version, fields: Fields, now_ms: int) -> Change:
+    instance_key, instance = fields.required("id"), fields.value("instance")
     if instance is not None:
         stored = decode_stored(instance, now_ms)
         if stored.instance.key != instance_key or stored.version != version:
             raise CodecError("field 'instance' of a change is another one")
         return Change(key, instance_key, version, stored, None)
-    if "age" not in fields:
+    if not fields.has("age"):
         return Change(key, instance_key, version, None, None)
-    age_ms, keep_ms = fields["age"], fields.get("keep")
-    if type(age_ms) is not int or type(keep_ms) is not int or age_ms < 0 or keep_ms < 0:
-        raise CodecError("fields 'age' and 'keep' of a change are no numbers")
+    age_ms, keep_ms = fields.whole("age", None, 0, WALL_MS_END), fields.whole("keep", None, 0, WALL_MS_END)
     return Change(key, instance_key, version, None, Tombstone(version, now_ms - age_ms, keep_ms))

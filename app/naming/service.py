@@ -1,4 +1,4 @@
-"""NamingService: what both doors call. An operation goes through the registry; then its event is published."""
+"""The operations on services that both frontends call. Each changes the registry, then publishes its event."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
@@ -19,23 +19,26 @@ from app.naming.model.model import (
 )
 from app.naming.model.nacos_errors import NotFound
 from app.naming.registry import operations
-from app.naming.registry.registry import Counts, Registry
-from app.naming.registry.union import published_count
+from app.naming.registry.registry import Registry
+from app.naming.registry.service_table import Counts
+from app.naming.registry.union import published_count, view_of
 from app.naming.wire.service_info import QUICK_HOSTS_MAX, ListAnswer, ListAnswers, Variant
 
 
 class BeatAnswer(NamedTuple):
-    """``known`` False tells the client to register again (code 20404)."""
+    """The answer to a beat."""
 
     interval_ms: int
+    """Until the client's next beat."""
     known: bool
+    """False tells the client to register again (code 20404)."""
     is_new: bool = False
     """The beat changed the instance: brought it back, or made it healthy again."""
 
 
 @lru_cache(64)
 def _known(interval_ms: int) -> BeatAnswer:
-    """The answer to nearly all beats."""
+    """The answer to the beat of a healthy instance without an interval of its own: nearly all beats."""
     return BeatAnswer(interval_ms, known=True)
 
 
@@ -44,9 +47,11 @@ class NamingService:
 
     def __init__(self, registry: Registry, monotonic_ms: Callable[[], int], publish: Callable[[Event], None]) -> None:
         self._registry = registry
+        self._table = registry.table
         self._now_ms = monotonic_ms
         self._publish = publish
         self._answers = ListAnswers()
+        self._lists = self._answers.lists  # list queries, the hot path, look here first
         changes = Changes(registry, monotonic_ms, publish)
         self.change_of, self.take_change = changes.change_of, changes.take_change
 
@@ -76,16 +81,16 @@ class NamingService:
         return self.register(command)
 
     def _known(self, command: operations.RegisterInstance) -> list[Instance] | None:
-        """The instances among which an update may find its own."""
-        service = self._registry.get(command.namespace, command.service)
+        """The instances among which an update may find its own; None for an unknown service."""
+        service = self._table.get(command.namespace, command.service)
         if service is None or service.hidden:
             return None
-        # The exact one first: it is nearly always that, and needs no search.
+        # The instance of that key first: it is nearly always the right one, and needs no search.
         stored = service.stored.get(operations.key_of(command))
         return [one.instance for one in ([stored] if stored else list(service.stored.values()))]
 
     def deregister(self, command: operations.DeregisterInstance) -> bool:
-        """Remove an instance; return whether it was there."""
+        """Remove an instance; return whether it existed."""
         key = operations.key_of(command)
         removed = self._registry.remove(command.namespace, command.service, key, self._now_ms())
         self._changed(removed)
@@ -102,15 +107,15 @@ class NamingService:
         return key is not None
 
     def beat(self, command: operations.Beat, interval_ms: int = BEAT_INTERVAL_MS) -> BeatAnswer:
-        """Take a sign of life. Known: one store. Unknown: a full beat registers, a light one is told so.
+        """Take the beat of an instance. A full beat registers an unknown instance; the answer to a light one says so.
 
-        A persistent instance needs none: its beat is answered, and has no effect.
+        A persistent instance needs no beats: its beat is answered, and has no effect.
 
         Raises:
             InvalidParam: a full beat of an unknown instance has a name that is not allowed.
         """
         now_ms = self._now_ms()
-        service = self._registry.get(command.namespace, command.service)
+        service = self._table.get(command.namespace, command.service)
         key = operations.key_of(command)
         stored = service.stored.get(key) if service else None
         if service is None or stored is None:
@@ -131,12 +136,12 @@ class NamingService:
         return BeatAnswer(_interval_ms(stored.instance.metadata, interval_ms), known=True, is_new=healed)
 
     def beat_of_copy(self, command: operations.Beat, collect: Callable[[str, str, int], bool]) -> int | None:
-        """Take a sign of life of an instance whose owner is another member, who is told of it later.
+        """Take the beat of an instance that another member owns, and collect it for that member.
 
-        ``collect`` is given datum key, instance key and the monotonic ms; it may refuse. Returns the interval to answer
-        with (ms, or 0 for the default), None when the owner itself must answer: nothing healthy is held here.
+        ``collect`` gets datum key, instance key and the monotonic ms; it may refuse. Returns the interval to answer
+        with (ms, or 0 for the default), or None when the owner itself must answer: there is no healthy copy here.
         """
-        service = self._registry.get(command.namespace, command.service)
+        service = self._table.get(command.namespace, command.service)
         key = operations.key_of(command)
         stored = service.stored.get(key) if service else None
         if service is None or stored is None or not stored.instance.healthy or service.persistent:
@@ -144,12 +149,12 @@ class NamingService:
         now_ms = self._now_ms()
         if not collect(service.key, key, now_ms):
             return None
-        stored.beat_ms = stored.last_confirmed_ms = now_ms  # should this member become the owner, it knows
+        stored.beat_ms = stored.last_confirmed_ms = now_ms  # should this member become the owner
         return _interval_ms(stored.instance.metadata, 0)
 
     def take_beats(self, datum_key: str, ages_ms: Mapping[str, int]) -> list[str]:
-        """Take signs of life that another member heard, by instance key; return the keys of unknown instances."""
-        service, now_ms = self._registry.find(datum_key), self._now_ms()
+        """Take beats that another member collected, as ages in ms by instance key; return unknown instances' keys."""
+        service, now_ms = self._table.find(datum_key), self._now_ms()
         if service is None:
             return list(ages_ms)
         unknown, healed = [], False
@@ -168,23 +173,23 @@ class NamingService:
         return unknown
 
     def set_health(self, namespace: str, service: str, key: str, healthy: bool) -> None:
-        """Set an ephemeral instance's health by hand; its next beat, or the absence of one, decides again."""
-        found = self._registry.get(namespace, service)
+        """Set an ephemeral instance's health by hand, until its next beat or health check changes it again."""
+        found = self._table.get(namespace, service)
         if found is not None and self._registry.set_health(found, key, healthy, self._now_ms()):
             self._changed(found.key)
 
     def take_health(self, namespace: str, service: str, healthy: Mapping[str, bool]) -> None:
-        """Take over what another member says of the instances that it owns, by ``ip:port``."""
-        found = self._registry.get(namespace, service)
+        """Take over the health that a member reports of the instances that it owns, by ``ip:port``."""
+        found = self._table.get(namespace, service)
         if found is not None and self._registry.take_health(found, healthy):
             self._publish(InstancesChanged(found.key, Origin.PEER))
 
     def set_metadata(self, namespace: str, service: str, key: str, change: operations.ChangeMetadata) -> None:
-        """Change single keys of an ephemeral instance's metadata; one that is gone is no error."""
+        """Change single keys of an ephemeral instance's metadata; an instance that is gone is no error."""
         self._changed(self._registry.set_metadata(namespace, service, key, change, self._now_ms()))
 
     def find(self, namespace: str, service: str, cluster: str, ip: str, port: int) -> Instance | None:
-        """The instance of an address in a cluster, the persistent one when there are both.
+        """The instance of an address in a cluster: the persistent one, where there is an ephemeral one too.
 
         Source: Nacos 1.4.1 ServiceManager.getInstance.
         """
@@ -195,8 +200,8 @@ class NamingService:
         )
 
     def beat_ages(self, namespace: str, service: str) -> dict[str, int]:
-        """For how long nothing was heard of each ephemeral instance, in ms by instance key."""
-        found, now_ms = self._registry.get(namespace, service), self._now_ms()
+        """The time since the last beat of each ephemeral instance, in ms by instance key."""
+        found, now_ms = self._table.get(namespace, service), self._now_ms()
         stored = found.stored.copy() if found else {}
         return {key: max(now_ms - one.beat_ms, 0) for key, one in stored.items()}
 
@@ -218,8 +223,8 @@ class NamingService:
         raise NotFound("no matched ip found!")
 
     def quick_detail(self, namespace: str, service: str, ip: str, port: int, cluster: str) -> Instance | None:
-        """As ``detail``, at a cost that does not grow with the service; None for what only ``detail`` can tell."""
-        found = self._registry.get(namespace, service)
+        """As ``detail``, at a cost that does not grow with the service; None for cases that need ``detail``."""
+        found = self._table.get(namespace, service)
         if found is None or found.hidden or found.published:
             return None
         key = keys.instance_key(ip, port, cluster)
@@ -229,65 +234,63 @@ class NamingService:
     # --- services --------------------------------------------------------------------------------
 
     def service_view(self, namespace: str, service: str) -> ServiceView | None:
-        """A service's instances and description at one moment, or None for an unknown one."""
-        found = self._registry.get(namespace, service)
-        return None if found is None or found.hidden else self._registry.view_of(found)
+        """A consistent view of a service's instances and description; None for an unknown one."""
+        found = self._table.get(namespace, service)
+        return None if found is None or found.hidden else view_of(found)
 
     def instance_count(self, namespace: str, service: str) -> int:
-        """How many instances a service holds, of all sources; readers see an address of several once."""
-        found = self._registry.get(namespace, service)
+        """The number of a service's instances; an address with several sources counts several times."""
+        found = self._table.get(namespace, service)
         if found is None:
             return 0
         count = len(found.stored) + len(found.persistent)
         return count + published_count(found) if found.published else count
 
     def service_count(self) -> int:
-        """How many services are held, those that readers do not see too."""
-        return self._registry.service_count()
+        """The number of services, with those that readers do not see."""
+        return self._table.service_count()
 
     def list_answer(self, namespace: str, service: str, variant: Variant) -> ListAnswer | None:
-        """What a client sees of a service, None for an unknown one."""
+        """The v1 list of a service, from the cache or rendered; None for an unknown service."""
         view = self.service_view(namespace, service)
         return None if view is None else self._answers.get(view, variant)
 
     def quick_list_answer(self, namespace: str, service: str, variant: Variant) -> ListAnswer | None:
-        """As ``list_answer``, if it is kept, or made in a millisecond or two; None otherwise too."""
+        """As ``list_answer``, but None too for a large service whose list is not in the cache."""
         view = self.service_view(namespace, service)
         if view is None:
             return None
-        found = self._answers.find(view, variant)
+        found = self._lists.find(view, variant)
         return self._answers.get(view, variant) if found is None and len(view.instances) <= QUICK_HOSTS_MAX else found
 
     def namespaces(self) -> list[str]:
-        """The namespaces that hold a service."""
-        return self._registry.namespaces()
+        """The namespaces that have a service."""
+        return self._table.namespaces()
 
     def list_services(self, namespace: str, group: str | None) -> list[str]:
         """Full names of a namespace, sorted; of all groups for None."""
-        names = self._registry.names(namespace)
+        names = self._table.names(namespace)
         if group is None:
             return names
         prefix = group + keys.GROUP_SPLITTER
         return [name for name in names if name.startswith(prefix)]
 
     def snapshots(self) -> Iterator[ServiceSnapshot]:
-        """The services that are there now, each with all that is held of it at a moment of its own.
-
-        What has gone when its turn comes is left out.
-        """
-        keys = [one.key for one in self._registry.services()]
-        return (snapshot for key in keys if (snapshot := self._registry.snapshot(key)) is not None)
+        """A snapshot of each service, taken when its turn comes; a service that is gone by then is left out."""
+        keys = [one.key for one in self._table.services()]
+        return (snapshot for key in keys if (snapshot := self._table.snapshot(key)) is not None)
 
     def snapshot(self, namespace: str, service: str) -> ServiceSnapshot | None:
-        """All that is held of a service at one moment; None for an unknown one."""
-        return self._registry.snapshot(keys.datum_key(namespace, service))
+        """A consistent copy of a service's whole state; None for an unknown one."""
+        return self._table.snapshot(keys.datum_key(namespace, service))
 
     def silent_ms(self, stored: StoredInstance) -> int:
-        """For how long nothing was heard of an instance."""
+        """The time since an instance's last beat, in ms."""
         return max(self._now_ms() - stored.beat_ms, 0)
 
     def counts(self, responsible: Callable[[str], bool]) -> Counts:
-        return self._registry.counts(responsible)
+        """The registry's counts; ``responsible`` tells by full name whether this member owns a service."""
+        return self._table.counts(responsible)
 
     @staticmethod
     def _check(command: operations.RegisterInstance | operations.Beat) -> None:

@@ -1,1 +1,1 @@
-"""What this process is to its machine: data lock, open files, load, ready line, a local cluster."""
+"""This process on its machine: data lock, limit of open files, CPU and memory, ready line, a local cluster."""

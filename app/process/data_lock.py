@@ -1,4 +1,4 @@
-"""The data folder, for one node at a time."""
+"""A lock file in the data folder, so that one node at a time uses it."""
 
 import fcntl
 import os
@@ -9,11 +9,11 @@ from app.config.settings_keys import DATA_DIR, SettingError
 
 
 class DataLockError(SettingError):
-    """The data folder cannot be made, or another node has it."""
+    """The data folder cannot be made or written, or another node uses it."""
 
 
 class DataLock:
-    """The data folder, this process's own from ``acquire`` to ``release``, or to the process's end, however it ends."""
+    """Keeps other nodes out of the data folder from ``acquire`` to ``release``, or to the process's end of any kind."""
 
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
@@ -23,7 +23,7 @@ class DataLock:
         """Make the folder when it is missing, and lock it.
 
         Raises:
-            DataLockError: the folder cannot be made or written, or a running node has it.
+            DataLockError: the folder cannot be made or written, or a running node uses it.
         """
         assert self._descriptor is None, "a lock is acquired once"
         try:
@@ -48,8 +48,8 @@ class DataLock:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Give the folder up; may be called twice."""
-        # The file stays: a node that waits with it open would else lock a file that no later node can see.
+        """Unlock the folder; may be called twice."""
+        # The file stays: a node that has it open already would else lock a file that no later node can see.
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.ftruncate(descriptor, 0)

@@ -17,14 +17,14 @@ from app.process.announce import request_to_try
 READY_POLL_S = 0.1
 READY_ANSWER_S = 1.0
 KILLED_END_S = 5.0
-"""How long a killed process may take to be gone; only a stuck disk or debugger makes it longer."""
+"""How long a killed process may take to end; only a stuck disk or a debugger makes it longer."""
 
 _STOPPING = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 
 
 @dataclass(frozen=True, slots=True)
 class LocalNode:
-    """One member: where it will answer, and the process that makes it."""
+    """One member to start: its URL, and the command of its process."""
 
     url: str
     ready_url: str
@@ -35,7 +35,7 @@ class LocalNode:
 
 
 class LocalCluster:
-    """The members while they run. Only for a main thread, as it takes over the process's signals."""
+    """Runs members as child processes. Only for the main thread, as it takes over the process's signals."""
 
     def __init__(self, nodes: Sequence[LocalNode], stop_timeout_s: float) -> None:
         self._nodes = nodes
@@ -53,7 +53,7 @@ class LocalCluster:
             try:
                 for index, node in enumerate(self._nodes):
                     print(f"member {node.url}", flush=True)
-                    # A group of its own: a Ctrl-C at the terminal is then ours alone, to pass on in order.
+                    # A process group of its own, so that a Ctrl-C reaches this process alone, which passes it on.
                     self._running[index] = subprocess.Popen(
                         node.command, env=node.environ, cwd=node.folder, process_group=0
                     )
@@ -91,7 +91,7 @@ class LocalCluster:
                 print(f"rollcall: member {self._nodes[index].url} ended, {how}; {rest}", file=sys.stderr, flush=True)
 
     def _stop(self, signals: "_Signals") -> bool:
-        """End every member, by force after the time-out; return whether no force was needed."""
+        """End every member, by SIGKILL after the time-out; return whether none was killed."""
         for process in self._running.values():
             process.send_signal(signal.SIGTERM)
         deadline_s = time.monotonic() + self._stop_timeout_s
@@ -103,14 +103,14 @@ class LocalCluster:
             signals.wait(left_s)
         for index, process in self._running.items():
             print(f"rollcall: member {self._nodes[index].url} did not stop and is killed", file=sys.stderr, flush=True)
-            # The whole group, as a stopped worker would not notice that its master is gone.
+            # The whole group, as a worker that is stopped (SIGSTOP) would not notice that its master is gone.
             os.killpg(process.pid, signal.SIGKILL)
             process.wait(KILLED_END_S)
         return not self._running
 
 
 class _Signals:
-    """Signals as something to wait for, with a time-out and without a handler that interrupts anything."""
+    """Signals that can be waited for with a time-out; their handlers do nothing."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -127,8 +127,8 @@ def _signals() -> Iterator[_Signals]:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     before_fd = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    # A handler of Python's must stand, or the signal would end us before the pipe is read. What was ignored before
-    # stays so, as nohup asks for.
+    # Without a handler in Python, a signal would end this process before the pipe is read. Signals that were ignored
+    # before stay so, as nohup asks for.
     taken = (number for number in (*_STOPPING, signal.SIGCHLD) if signal.getsignal(number) != signal.SIG_IGN)
     before = {number: signal.signal(number, lambda *_: None) for number in taken}
     try:

@@ -7,17 +7,20 @@ from app.config.settings import Settings
 FILES_SPARE = 256
 """Descriptors kept for peers, logs and the data folder."""
 CONNECTIONS_MAX = 20_000
-"""Of one door. An idle one over HTTP takes some 5 KB, over gRPC ten times that."""
+"""Of one frontend. An idle connection takes about 5 KB over HTTP, and ten times that over gRPC."""
 CONNECTIONS_MIN = 64
 
 
 def frontends(settings: Settings) -> int:
-    """How many doors a node has whose clients keep connections."""
+    """The number of frontends with connections that clients keep: HTTP, and gRPC if it is enabled."""
     return 1 if settings.rpc is None else 2
 
 
 def raise_limit(frontends: int) -> None:
-    """Raise the limit of this process and its children as far as so many doors can use, and as far as is allowed."""
+    """Raise this process's limit of open files to the need of ``frontends``, or as far as the system allows.
+
+    Child processes inherit it.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = frontends * CONNECTIONS_MAX + FILES_SPARE
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -26,10 +29,10 @@ def raise_limit(frontends: int) -> None:
 
 
 def connections_max(frontends: int) -> int:
-    """How many connections each of so many doors may hold under today's limit.
+    """The most connections that each of ``frontends`` may keep under the current limit of open files.
 
-    Without a descriptor free a door goes on, and closes what it cannot accept; but files and calls to members would
-    fail then, too.
+    A frontend survives without a free descriptor, and closes connections that it cannot accept. But opening files and
+    calling members would fail as well.
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:

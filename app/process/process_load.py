@@ -1,4 +1,4 @@
-"""What this process and its machine are busy with, as operators are shown it."""
+"""CPU and memory of this process and its machine, for metrics and operators."""
 
 import os
 import resource
@@ -6,13 +6,13 @@ import time
 
 
 class ProcessLoad:
-    """Each reading covers the time since the last one."""
+    """Measures the load; each reading covers the time since the previous one."""
 
     def __init__(self) -> None:
         self._seen = (time.monotonic(), 0.0)
 
     def read(self) -> dict[str, float]:
-        """Shape: ``{"cpu": cores of this process, "load": of the machine, "mem": its used part, 0..1}``."""
+        """Return ``{"cpu": cores that this process used, "load": of the machine, "mem": its used part, 0..1}``."""
         usage = resource.getrusage(resource.RUSAGE_SELF)
         now_s, used_s = time.monotonic(), usage.ru_utime + usage.ru_stime
         seen_s, seen_used_s = self._seen
@@ -22,7 +22,7 @@ class ProcessLoad:
 
 
 def _memory_used() -> float:
-    """The used part of the machine's memory, or -1.0 when unknown, as Nacos says it."""
+    """The used part of the machine's memory; -1.0 when unknown, as in Nacos."""
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
             fields = dict(line.split(":", 1) for line in file)

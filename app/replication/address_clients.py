@@ -1,56 +1,55 @@
-"""Instances that were registered over HTTP, as the clients that real Nacos since 2.0 takes them for.
+"""Instances that were registered over HTTP, by address: the clients as which real Nacos since 2.0 knows them.
 
-Its members know an instance over HTTP as one of a client ``ip:port#true``, which publishes one instance a service. Here
-they are parts of lists by service. The index turns these lists around, as long as such a member is listed, and says
-which clients changed; of each, one member of our kind tells them.
+Real Nacos keeps such an instance under a client ``ip:port#true``, which publishes one instance a service. Our members
+keep lists by service. The index inverts these lists while a member of real Nacos is listed, and names the clients that
+changed; each client is sent by one member of our own kind.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from threading import Lock
 from zlib import crc32
 
-from app.naming.clients.client_codec import BOUNDS, ClientState, encode_client
-from app.naming.clients.client_model import REVISION_MAX, is_client_id, plain_metadata
-from app.naming.clients.copies import ClientSnapshot
+from app.naming.clients.client_codec import BOUNDS, encode_client
+from app.naming.clients.client_model import (
+    REVISION_MAX,
+    ClientState,
+    is_client_id,
+    plain_metadata,
+)
 from app.naming.model.keys import parse_datum_key
 from app.naming.model.model import Instance, Publication
 from app.naming.registry.registry import Registry
-from app.replication.client_replication import ClientCodec, client_id_of, client_key
-from distro.errors import CodecError
 from distro.mapper import DistroMapper
-from distro.ports import Component
 from distro.protocol import DistroProtocol
-from distro.types import NO_VERSION, Datum, MemberKind, Merged, Version
+from distro.types import NO_VERSION, MemberKind, Version
 
-HTTP_CLIENTS = "rollcall.http-clients"
-"""Resource type inside the engine; on the wire they are clients like all others."""
 ID_END = "#true"
 TICK_MS = 500
 LOOK_MS = 10_000
-"""So often the versions of all lists are compared with those that were read: what nobody told of shows then."""
+"""How often the versions of all lists are compared with those that were read, to find changes that were not marked."""
 SLICE_INSTANCES = 2_000
-"""Of one tick; a service is read as a whole."""
+"""Read in one tick; a service is read as a whole."""
 DIRTY_MAX = 100_000
-"""Services that wait to be read; what goes beyond is found by the look at all versions."""
+"""Services that wait to be read; further ones are found by the comparison of all versions."""
 GONE_MS = 30_000
-"""For so long whoever becomes responsible for a client that is gone says so once more."""
+"""For so long a member that becomes responsible for a removed client sends the removal again."""
 GONE_MAX = 10_000
 
 
 class _Client:
-    """In which services an address is, by datum key. Replaced when one of its instances changes."""
+    """The services of an address, by datum key. Replaced when one of its instances changes."""
 
     __slots__ = ("revision", "services")
 
     def __init__(self, services: tuple[str, ...]) -> None:
         self.services = services
         self.revision = 0
-        """Made when asked for."""
+        """Computed when first asked for; 0 until then."""
 
 
 class HttpClients:
-    """The index. ``tick`` is called by one thread, ``mark`` and the reading calls by any."""
+    """The clients by address. ``tick`` is called by one thread, ``mark`` and the reading calls by any."""
 
     def __init__(
         self,
@@ -60,18 +59,18 @@ class HttpClients:
         is_loading: Callable[[], bool],
         mapper: Callable[[], DistroMapper],
         on_change: Callable[[str], None],
-        on_held: Callable[[str], None],
+        on_new: Callable[[str], None],
     ) -> None:
-        """``mapper``: who of our own kind tells of a client, by its ``tag_of``.
+        """``mapper``: finds the member of our own kind that sends a client, by its ``tag_of``.
 
-        ``on_change`` gets the id of a client of which this member is to tell; ``on_held`` that of one that is new.
+        ``on_change`` gets the id of a changed client that this member sends; ``on_new`` the id of a client new here.
         """
         self._registry = registry
         self._is_wanted = is_wanted
         self._is_loading = is_loading
         self._mapper = mapper
         self._on_change = on_change
-        self._on_held = on_held
+        self._on_new = on_new
         self._lock = Lock()
         self._on = False
         self._dirty: dict[str, None] = {}
@@ -81,13 +80,13 @@ class HttpClients:
         self._gone: dict[str, int] = {}
         self._seen_view: tuple[str, ...] = ()
         self._filling = False
-        """What is found for the first time is left to the next verify round: most of it is known to the others."""
+        """In the first pass: its clients are left to the next verify round, since real Nacos knows most of them."""
         self._look_due_ms = 0
 
     # --- what happens -----------------------------------------------------------------------------
 
     def mark(self, key: str) -> None:
-        """The list behind a datum key is another now."""
+        """Have the instance list of a datum key read again."""
         if not self._on:
             return
         with self._lock:
@@ -95,9 +94,9 @@ class HttpClients:
                 self._dirty[key] = None
 
     def on_echo(self, client_id: str, state: ClientState | None) -> bool:
-        """A member of real Nacos tells of a client: whether it is one of the index, and so only repeats our word.
+        """Whether a client that real Nacos sends is one of the index, so that it only repeats our own data.
 
-        Where it judged for itself, because it was cut off from us for as long as beats may be late, it is told anew.
+        Where its health differs, because that member was cut off from us and expired the beats itself, it is sent anew.
         """
         own = self.state(client_id)
         if own is None:
@@ -119,10 +118,10 @@ class HttpClients:
         return list(self._clients)
 
     def state(self, client_id: str) -> ClientState | None:
-        """What a client publishes now; None when it is not held.
+        """What a client publishes now; None for an unknown client.
 
-        Of an address that stands in several clusters of a service the first cluster by name is told, and of one in
-        more services than a client may have the first by name: real Nacos has no place for the others.
+        Of an address in several clusters of a service the first cluster by name counts, and of one in more services
+        than a client may have the first services by name: real Nacos has no place for the others.
         """
         with self._lock:
             client = self._clients.get(client_id)
@@ -133,7 +132,7 @@ class HttpClients:
         published = {}
         for name, one in parts:
             if (key := parse_datum_key(name)) is not None:
-                published[key] = Publication({one.key: _told(one)}, batch=False, at_ms=0, seen=NO_VERSION)
+                published[key] = Publication({one.key: _readable(one)}, batch=False, at_ms=0, seen=NO_VERSION)
         if not client.revision:
             text = encode_client(ClientState(client_id, 0, published))
             client.revision = crc32(text) & REVISION_MAX or 1  # 0 would mean: from a member that keeps none
@@ -142,7 +141,7 @@ class HttpClients:
     # --- time -------------------------------------------------------------------------------------
 
     def tick(self, now_ms: int) -> int:
-        """Read what changed, a slice at a time; return when to come again."""
+        """Read the lists that changed, a slice at a time; return when to call again."""
         if not self._is_wanted():
             self._clear()
             return now_ms + TICK_MS
@@ -180,7 +179,7 @@ class HttpClients:
             self.mark(key)
 
     def _follow_view(self, now_ms: int) -> None:
-        """Who is responsible now may not have been when a client went, and who was may be gone before it said so."""
+        """After a change of the members send removals again: the member responsible before may not have sent them."""
         while self._gone and now_ms - next(iter(self._gone.values())) > GONE_MS:
             del self._gone[next(iter(self._gone))]
         view = self._mapper().servers
@@ -198,7 +197,7 @@ class HttpClients:
             return key
 
     def _read(self, key: str, now_ms: int) -> int:
-        """Compare a list with what the index has of it; return how many instances that were."""
+        """Bring the index up to date with one list; return how many instances it has."""
         datum = next(self._registry.datums([key]), None)
         found: dict[str, Instance] = {}
         if datum is None:
@@ -224,7 +223,7 @@ class HttpClients:
             self._clients[client_id] = _Client(names if key in names else tuple(sorted((*names, key))))
         self._gone.pop(client_id, None)
         if client is None:
-            self._on_held(client_id)
+            self._on_new(client_id)
         if not self._filling:
             self._tell(client_id)
 
@@ -246,34 +245,34 @@ class HttpClients:
 
 
 def index_for(
-    protocol: DistroProtocol, registry: Registry, on_change: Callable[[str], None], on_held: Callable[[str], None]
+    protocol: DistroProtocol, registry: Registry, on_change: Callable[[str], None], on_new: Callable[[str], None]
 ) -> HttpClients:
-    """The index of one member, made while a member of real Nacos since 2.0 is listed and was seen."""
+    """The index of one member, filled only while a listed member is known to be real Nacos since 2.0."""
     return HttpClients(
         registry,
         is_wanted=lambda: any(one.kind is MemberKind.NACOS_2 for one in protocol.members.peers()),
         is_loading=lambda: protocol.loading,
         mapper=lambda: protocol.own_mapper,
         on_change=on_change,
-        on_held=on_held,
+        on_new=on_new,
     )
 
 
 def tag_of(client_id: str) -> str:
-    """What a client's responsible member goes by: its address, as in real Nacos."""
+    """The text that finds a client's responsible member: its address, as in real Nacos."""
     return client_id.removesuffix(ID_END)
 
 
 def _put_first(found: dict[str, Instance], one: Instance) -> None:
-    """Of the instances with one address that in the first cluster; one whose address makes no id is left out."""
+    """Keep one instance an address, that in the first cluster by name; leave out an address that makes no client id."""
     client_id = f"{one.ip}:{one.port}{ID_END}"
     other = found.get(client_id)
     if (other is None and is_client_id(client_id)) or (other is not None and one.cluster_name < other.cluster_name):
         found[client_id] = one
 
 
-def _told(one: Instance) -> Instance:
-    """The instance without what would break real Nacos's readers."""
+def _readable(one: Instance) -> Instance:
+    """The instance without metadata at which real Nacos's readers fail."""
     metadata = plain_metadata(one.metadata)
     return one if metadata is one.metadata else replace(one, metadata=metadata)
 
@@ -281,64 +280,3 @@ def _told(one: Instance) -> Instance:
 def _health(state: ClientState) -> dict[tuple[str, str], bool]:
     """By service what real Nacos changes by itself: whether the instance is there, and healthy."""
     return {key: all(one.healthy for one in part.instances.values()) for key, part in state.publications.items()}
-
-
-class HttpClientStorage:
-    """DistroDataStorage of the index. Of what is not there it knows that it is gone."""
-
-    def __init__(self, clients: HttpClients, writer: str) -> None:
-        self._clients = clients
-        self._version = Version(1, 1, writer)  # real Nacos gets none, and only revisions are compared
-
-    def version(self, key: str) -> Version | None:
-        client_id = client_id_of(key)
-        return self._version if client_id is not None and self._clients.holds(client_id) else None
-
-    def versions(self) -> Mapping[str, Version]:
-        return {client_key(client_id): self._version for client_id in self._clients.ids()}
-
-    def tag(self, key: str) -> str:
-        return tag_of(client_id_of(key) or "")
-
-    def get(self, keys: Iterable[str]) -> list[Datum]:
-        datums = []
-        for key in keys:
-            client_id = client_id_of(key)
-            if client_id is not None:
-                snapshot = ClientSnapshot(self._version, None, self._clients.state(client_id))
-                datums.append(Datum(key, self._version, snapshot))
-        return datums
-
-    def is_covered(self, datum: Datum) -> bool:
-        return True
-
-    def is_forgettable(self, key: str, now_ms: int) -> bool:
-        return False
-
-
-class HttpClientProcessor:
-    """DistroDataProcessor of the index: it is made of lists, and takes nothing from anybody."""
-
-    def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
-        raise CodecError(f"clients of type {HTTP_CLIENTS} are made here, and not taken from members")
-
-    def merge(self, datum: Datum, now_ms: int) -> Merged:
-        return Merged.NOTHING
-
-    def claim(self, key: str, now_ms: int) -> bool:
-        return False
-
-    def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:
-        """Nothing: the lists decide."""
-
-
-def http_client_component(clients: HttpClients, writer: str, carrier: Component) -> Component:
-    """The index as a resource type, which travels as those of ``carrier`` do: clients with connections."""
-    return Component(
-        HttpClientStorage(clients, writer),
-        HttpClientProcessor(),
-        ClientCodec(),
-        carrier.agent,
-        callbacks=carrier.callbacks,
-        taken_by=frozenset({MemberKind.NACOS_2}),
-    )

@@ -1,6 +1,6 @@
-"""What other members say of clients, through the port for members, and what they are answered. Thread-safe.
+"""Clients in the calls of other members over gRPC, and the answers. Thread-safe.
 
-Our own kind sends frames of datums with versions; real Nacos one client a call, without any.
+A member of our own kind sends frames of versioned datums; real Nacos sends one client a call, without a version.
 """
 
 from collections.abc import Callable, Iterable
@@ -8,17 +8,25 @@ from collections.abc import Callable, Iterable
 import orjson
 
 from app.naming.clients.client_codec import (
-    ClientState,
     check_client_id,
     decode_client,
     decode_verify,
     encode_client,
     encode_snapshot,
 )
-from app.naming.clients.copies import ClientSnapshot, ReplicatedClients
+from app.naming.clients.client_model import ClientSnapshot, ClientState
+from app.naming.clients.clients import Clients
 from app.replication.address_clients import HttpClients
-from app.replication.client_replication import CLIENTS, ClientCodec, client_key, member_of
-from distro.codec import decode_frame, decode_versions, encode_frame, encode_received, gunzip_if_gzip, json_object
+from app.replication.client_type import CLIENTS, ClientCodec, client_key, member_of
+from distro.codec import (
+    decode_frame,
+    decode_keys,
+    decode_versions,
+    encode_frame,
+    encode_received,
+    gunzip_if_gzip,
+    json_object,
+)
 from distro.errors import CodecError
 from distro.ports import Clock
 from distro.receive import DistroReceiver
@@ -26,12 +34,12 @@ from distro.types import CAPABILITY_VERSIONS, NO_VERSION, Datum, Received
 
 
 class ClientReceiver:
-    """``capabilities`` tells what a member advertised."""
+    """Takes, verifies and serves clients. ``capabilities`` gives the capabilities that a member advertised."""
 
     def __init__(
         self,
         receiver: DistroReceiver,
-        clients: ReplicatedClients,
+        clients: Clients,
         http_clients: HttpClients,
         clock: Clock,
         capabilities: Callable[[str], frozenset[str]],
@@ -48,10 +56,10 @@ class ClientReceiver:
     # --- our own kind -----------------------------------------------------------------------------
 
     def take_frame(self, sender: str, content: bytes) -> bytes:
-        """Take ``{key: datum}``; the answer says what was refused, and what failed.
+        """Take the datums of a frame ``{key: datum}``; return the answer with the refused and the failed keys.
 
         Raises:
-            CodecError: it cannot be read.
+            CodecError: the content cannot be read.
             NotInitialized: this member has not loaded yet.
         """
         now_ms = self._clock.monotonic_ms()
@@ -60,7 +68,7 @@ class ClientReceiver:
         return encode_received(Received(received.refused, failed | dict(received.failed)))
 
     def verify_frame(self, sender: str, content: bytes) -> bytes:
-        """Compare ``{key: version}`` with what is held; the answer says what is newer here, and what is wanted.
+        """Compare ``{key: version}`` with the stored versions; return the answer: keys newer here, and keys wanted.
 
         Raises:
             CodecError, NotInitialized: as above.
@@ -69,18 +77,16 @@ class ClientReceiver:
         return encode_received(self._receiver.verify(CLIENTS, sender, versions, self._clock.monotonic_ms()))
 
     def query_frame(self, content: bytes) -> bytes:
-        """The datums of ``[key ...]``, as far as they are known.
+        """The frame of the datums of ``[key ...]``, without unknown keys.
 
         Raises:
-            CodecError: it cannot be read.
+            CodecError: the content cannot be read.
         """
         try:
             keys = orjson.loads(self._plain(content))
         except orjson.JSONDecodeError as error:
             raise CodecError(f"the content is not JSON: {error}") from error
-        if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
-            raise CodecError("the content is no list of keys")
-        datums = self._receiver.serve(CLIENTS, keys)
+        datums = self._receiver.serve(CLIENTS, decode_keys(keys, "the content"))
         return encode_frame(datums, self._codec, self._clock.monotonic_ms(), versioned=True)
 
     def _plain(self, content: bytes) -> bytes:
@@ -88,38 +94,38 @@ class ClientReceiver:
 
     # --- real Nacos -------------------------------------------------------------------------------
 
-    def take(self, told_by: str, client_id: str, content: bytes) -> None:
-        """Take a client's state in the place of what is held of it; not of one that stands in our own lists.
+    def take(self, sent_by: str, client_id: str, content: bytes) -> None:
+        """Put a client's state in place of the stored one, unless the client is an address of our own instance lists.
 
         Raises:
-            CodecError: it cannot be read, is that of a persistent client, or of another than ``client_id``.
+            CodecError: the state cannot be read, or is that of a persistent client or of another than ``client_id``.
             NotInitialized: this member has not loaded yet.
         """
         state = decode_client(json_object(content), None, self._clock.wall_ms())
         if state.client_id != client_id:
             raise CodecError("field 'clientId' is that of another client")
         if not self._http_clients.on_echo(client_id, state):
-            self._receive(told_by, client_id, state)
+            self._receive(sent_by, client_id, state)
 
-    def remove(self, told_by: str, client_id: str) -> None:
-        """A client is gone; one that is unknown here is, too, and one of our own lists is not.
+    def remove(self, sent_by: str, client_id: str) -> None:
+        """Remove a client, unless it is unknown here or an address of our own instance lists.
 
         Raises:
             CodecError, NotInitialized: as above.
         """
         is_own = self._http_clients.on_echo(check_client_id(client_id), None)
         if not is_own and self._clients.client(client_id) is not None:
-            self._receive(told_by, client_id, None)
+            self._receive(sent_by, client_id, None)
 
     def confirm(self, content: bytes) -> bool:
-        """Whether a client is held here with that revision; its copy lives on, then.
+        """Whether a client is stored here with the revision that its member names; if so, restart the copy's expiry.
 
         Raises:
-            CodecError: it cannot be read.
+            CodecError: the content cannot be read.
         """
         client_id, revision = decode_verify(content)
         if self._http_clients.holds(client_id):
-            return True  # it is our word, and we are not the one to ask about it
+            return True  # the member repeats our own report of the client
         return self._clients.confirm_revision(client_id, revision, self._clock.monotonic_ms())
 
     def client(self, client_id: str) -> bytes | None:
@@ -127,7 +133,7 @@ class ClientReceiver:
         return next(map(encode_client, self._states([client_id])), None)
 
     def snapshot(self) -> bytes:
-        """All clients that publish something, of this member and the copies of others', and those of our own lists."""
+        """The sync data of all clients: connected here, copies from other members, and addresses of our own lists."""
         return encode_snapshot(self._states(dict.fromkeys([*self._http_clients.ids(), *self._clients.ids()])))
 
     def _states(self, client_ids: Iterable[str]) -> Iterable[ClientState]:
@@ -139,18 +145,18 @@ class ClientReceiver:
             if snapshot is not None and snapshot.state is not None and snapshot.version.counter:
                 yield snapshot.state
 
-    def _receive(self, told_by: str, client_id: str, state: ClientState | None) -> None:
+    def _receive(self, sent_by: str, client_id: str, state: ClientState | None) -> None:
         key = client_key(client_id)
         datum = Datum(key, NO_VERSION, ClientSnapshot(NO_VERSION, None, state))
-        sender = self._writer_of(client_id) or told_by
+        sender = self._writer_of(client_id) or sent_by
         received = self._receiver.receive(CLIENTS, sender, [datum], self._clock.monotonic_ms())
         for reason in received.failed.values():
             raise CodecError(reason)
 
     def _writer_of(self, client_id: str) -> str:
-        """The real Nacos that a client is known to be of; any of them may tell of it.
+        """The member of real Nacos that a client was stored for, empty if none; any other one may send the client too.
 
-        A client of HTTP instances moves from one of them to another, and a snapshot tells of those of all.
+        A client of HTTP instances moves between these members, and a snapshot holds the clients of all of them.
         """
         version = self._clients.version(client_id)
         member = member_of(version) if version is not None else ""

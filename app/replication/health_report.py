@@ -1,7 +1,7 @@
 """Health towards real Nacos members: it does not travel in its datums, so digests of it follow each verify round.
 
 Shape: ``POST /service/status`` with URL-encoded ``{"clientIP": address, "statuses": text}``, in the text
-``{"namespaceId", "serviceName2Checksum": {service: digest}}``. Who finds another digest asks for the statuses.
+``{"namespaceId", "serviceName2Checksum": {service: digest}}``. A member with another digest asks for the statuses.
 Source: Nacos 1.4.1 ServiceManager.ServiceReporter.
 """
 
@@ -25,14 +25,14 @@ ViewOf = Callable[[str, str], ServiceView | None]
 
 
 class InstanceListAgent(DistroHttpAgent):
-    """DistroHttpAgent of instance lists, which tells real Nacos members about health too."""
+    """DistroHttpAgent of instance lists, which sends members of real Nacos the services' health too."""
 
     def __init__(self, view_of: ViewOf, **more: Any) -> None:
         super().__init__(**more)
         self._view_of = view_of
 
     def verify(self, peer: str, summary: Mapping[str, str], timeout_ms: int) -> Received:
-        """As of every type; a real Nacos member gets the health digests of the same services after it."""
+        """Verify as for any resource type; then send a member of real Nacos the health digests of these services."""
         received = super().verify(peer, summary, timeout_ms)
         if CAPABILITY_VERSIONS not in self.capabilities(peer):
             for body in self.status_bodies(summary):

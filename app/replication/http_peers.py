@@ -1,18 +1,17 @@
-"""Joins naming to distro: what the engine reads and writes of instance lists, and what peers' calls become."""
+"""What peers' calls over HTTP about datums become: the receiver's answers, of all resource types."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import TypeVar
 
-from app.naming.model.events import Event, InstancesChanged, Origin
 from app.naming.model.keys import CLIENT_KEY_PREFIX, EPHEMERAL_PREFIX, parse_datum_key
 from app.naming.records.records import parse_record_key
-from app.naming.registry.registry import Registry
-from app.replication.client_replication import CLIENTS
+from app.replication.client_type import CLIENTS
+from app.replication.instance_list_type import INSTANCE_LIST
 from app.replication.membership import Membership
-from app.replication.record_replication import RECORDS
+from app.replication.record_type import RECORDS
 from distro.codec import (
     decode_entries,
     decode_versions,
@@ -27,72 +26,16 @@ from distro.errors import CodecError, DistroError, NotInitialized
 from distro.http_agent import GZIP_FROM_BYTES, MEMBER_HEADER
 from distro.ports import Clock, Components
 from distro.receive import DistroReceiver
-from distro.types import Datum, Merged, Received, Version
+from distro.types import Datum, Received, Version
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 REFRESH_TIMEOUT_MS = 1_000
-INSTANCE_LIST = "com.alibaba.nacos.naming.iplist."
-"""Resource type of the ephemeral instance lists. Source: Nacos 1.4.1 KeyBuilder.INSTANCE_LIST_KEY_PREFIX."""
-
-
-class InstanceListStorage:
-    """DistroDataStorage of instance lists."""
-
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
-
-    def version(self, key: str) -> Version | None:
-        return self._registry.version(key)
-
-    def versions(self) -> Mapping[str, Version]:
-        return self._registry.versions()
-
-    def tag(self, key: str) -> str:
-        """The full service name: the namespace takes no part in who is responsible."""
-        parsed = parse_datum_key(key)
-        return parsed[1] if parsed else key
-
-    def get(self, keys: Iterable[str]) -> list[Datum]:
-        return list(self._registry.datums(keys))
-
-    def is_covered(self, datum: Datum) -> bool:
-        return self._registry.is_covered(datum)
-
-    def is_forgettable(self, key: str, now_ms: int) -> bool:
-        return self._registry.is_forgettable(key, now_ms)
-
-
-class InstanceListProcessor:
-    """DistroDataProcessor of instance lists: writes to the registry and tells that a peer changed something."""
-
-    def __init__(self, registry: Registry, publish: Callable[[Event], None]) -> None:
-        self._registry = registry
-        self._publish = publish
-
-    def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
-        applied = self._registry.apply(datum, expected, now_ms)
-        if applied:
-            self._publish(InstancesChanged(datum.key, Origin.PEER))
-        return applied
-
-    def merge(self, datum: Datum, now_ms: int) -> Merged:
-        merged = self._registry.merge(datum, now_ms)
-        if merged is not Merged.NOTHING:
-            self._publish(InstancesChanged(datum.key, Origin.PEER))
-        return merged
-
-    def claim(self, key: str, now_ms: int) -> bool:
-        return self._registry.claim(key, now_ms)
-
-    def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:
-        self._registry.forget(key, now_ms if absent else None)
-        self._publish(InstancesChanged(key, Origin.PEER))
 
 
 @dataclass(frozen=True, slots=True)
 class NodeReplication:
-    """What the door's distro endpoints call. Thread-safe."""
+    """What the HTTP endpoints under ``/distro`` call. Thread-safe."""
 
     receiver: DistroReceiver
     components: Components
@@ -101,11 +44,11 @@ class NodeReplication:
     body_bytes_max: int
 
     def receive(self, body: bytes, headers: Mapping[str, str], remote_ip: str) -> bytes:
-        """Take ``{key: datum}``; answer ``ok``, or to a peer of our kind what was refused and what failed.
+        """Take the datums of ``{key: datum}``; return ``ok``, to a member of our own kind the refused and failed keys.
 
         Raises:
-            CodecError: the body, or to other callers any of its keys, cannot be read; good keys were taken.
-            NotInitialized: this member has not loaded yet.
+            CodecError: the body cannot be read or, for other callers, one of its keys; the good keys were taken.
+            NotInitialized: this member has not loaded yet (R7).
         """
         sender = self.membership.sender_of(headers.get(MEMBER_HEADER.lower()), remote_ip)
         frame = json_object(gunzip_if_gzip(body, self.body_bytes_max))
@@ -145,7 +88,7 @@ class NodeReplication:
         return Received(refused, failed)
 
     def _java_sender(self, datum: Datum, remote_ip: str) -> str:
-        """Real Nacos does not say who sends: it is the key's owner if that one is at the caller's address."""
+        """The sender of a datum from real Nacos (R8), which names none: the key's owner if at the caller's address."""
         peers = self.membership.java_peers_at(remote_ip)
         parsed = parse_datum_key(datum.key)
         owner = self.membership.map_srv(parsed[1]) if parsed else ""
@@ -154,7 +97,7 @@ class NodeReplication:
     def verify(
         self, body: bytes, source: str, headers: Mapping[str, str], remote_ip: str, resource_type: str = ""
     ) -> bytes:
-        """Compare what the source says of its keys with what is held; answer what is newer here.
+        """Compare the versions or checksums of the source's keys with the stored ones; return the keys newer here.
 
         Raises:
             CodecError: the body cannot be read, or its type is unknown.
@@ -170,13 +113,13 @@ class NodeReplication:
             checksums = {key: text for key, text in json_object(plain).items() if isinstance(text, str)}
             self.receiver.verify_checksums(INSTANCE_LIST, source, checksums, now_ms)
         else:
-            json_object(plain)  # from nobody that we know: readable, and of no effect, as with real Nacos
+            json_object(plain)  # the source is no member at this address: the body has no effect, as with real Nacos
         return b"ok"
 
     def datums(
         self, keys: list[str] | None, headers: Mapping[str, str], remote_ip: str, resource_type: str = ""
     ) -> tuple[Iterator[bytes], bool]:
-        """The JSON of those keys, of all of a type for None, in parts; and whether it is gzip.
+        """The JSON of these keys' datums, for None of all datums of a type, in parts; and whether the parts are gzip.
 
         Raises:
             CodecError: the type is unknown.

@@ -15,7 +15,7 @@ from app.config.settings import SettingError, Settings
 from app.config.version import NACOS_VERSION
 from app.replication.reports import OWN_FIELD, RAFT_PORT_OFFSET, is_nacos_2, nacos_2_member, parse_report
 from distro.errors import TransportError
-from distro.http_agent import call_peer, peer_session
+from distro.peer_calls import call_peer, peer_session
 from distro.ports import Clock
 from distro.protocol import DistroProtocol
 from distro.runtime import DistroRuntime
@@ -34,7 +34,7 @@ _STARTING, _UP = MemberState.STARTING, MemberState.UP
 """Asked for with each request; Python 3.11 looks members up in their class slowly."""
 CAPABILITIES = (CAPABILITY_VERSIONS, CAPABILITY_GZIP, CAPABILITY_WRITES)
 REPORT_BYTES_MAX = 64 * 1024
-WATCH_INTERVAL_MS = 2_000
+CONF_WATCH_INTERVAL_MS = 2_000
 
 
 def resolve(host: str) -> frozenset[str]:
@@ -54,7 +54,7 @@ class NacosMembers(Protocol):
     """The way to members that are real Nacos since 2.0."""
 
     def replace(self, addresses: tuple[str, ...]) -> None:
-        """Connect to these."""
+        """Keep connections to these members alone."""
         ...
 
     def is_nacos(self, peer: str) -> bool:
@@ -65,7 +65,7 @@ class NacosMembers(Protocol):
 
 
 class Membership:
-    """The door's view of the cluster, and the engine's MemberAgent. Thread-safe."""
+    """The cluster as the frontends see it, and the engine's MemberAgent. Thread-safe."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Membership:
         )
 
     def attach(self, runtime: DistroRuntime) -> None:
-        """The runtime needs this object, and this one the runtime: the node joins them once."""
+        """Join the runtime, which is made with this object. Called once, by the node."""
         self._runtime = runtime
         self.take_list(self._settings.members)
 
@@ -105,7 +105,7 @@ class Membership:
                 self._calls.replace(addresses)
 
     def leave(self) -> None:
-        """From now on this member takes no writes, and tells the others at once that it goes. Signal-safe."""
+        """Take no writes from now on, and report to the others at once that this member leaves. Signal-safe."""
         self._leaving = True
         if self._runtime is not None:
             self._runtime.leave()
@@ -113,7 +113,7 @@ class Membership:
     def close(self) -> None:
         self._session.close()
 
-    # --- what doors ask --------------------------------------------------------------------------
+    # --- what frontends ask ----------------------------------------------------------------------
 
     def responsible(self, tag: str) -> bool:
         return self._protocol.mapper.responsible(tag)
@@ -126,13 +126,6 @@ class Membership:
 
     def map_srv_durable(self, tag: str) -> str:
         return self._protocol.own_mapper.map_srv(tag)
-
-    def view(self) -> tuple[str, ...]:
-        return self._protocol.mapper.servers
-
-    def wait_for_view(self, seen: tuple[str, ...], timeout_s: float) -> None:
-        if self._runtime is not None:
-            self._runtime.wait_for_view(seen, timeout_s)
 
     def state(self) -> MemberState:
         if self._leaving:
@@ -161,7 +154,7 @@ class Membership:
         return any(ip in ips for ips in self._ips.values())
 
     def sender_of(self, named: str | None, remote_ip: str) -> str | None:
-        """The listed peer of our kind that a call says it comes from, if its address fits; else None."""
+        """The listed peer of our own kind that a call names as its sender, if its address fits; else None."""
         if named is None or self._protocol.members.get(named) is None:
             return None
         return named if plain_ip(remote_ip) in self._ips.get(named, frozenset()) else None
@@ -180,7 +173,7 @@ class Membership:
         return next(iter(self.java_peers_at(remote_ip)), "")
 
     def release(self, address: str) -> object:
-        """Which release a member says it is; None before it said so."""
+        """The release that a member reported; None before its first report."""
         member = self._protocol.members.get(address)
         return member.extend_info.get("version") if member else None
 
@@ -199,7 +192,7 @@ class Membership:
         }
 
     def _own_report(self, receiver: str) -> dict[str, Any]:
-        """This member as it tells ``receiver`` of itself."""
+        """This member's report to ``receiver``."""
         members, now_ms = self._protocol.members, self._clock.monotonic_ms()
         state = self.state()
         host, port = split_address(self.self_address)
@@ -220,7 +213,7 @@ class Membership:
         }
 
     def report(self, peer: str, timeout_ms: int) -> PeerReport:
-        """Tell the peer of this member; return what it answers of itself.
+        """Send this member's report to the peer; return the peer's own.
 
         Source: Nacos 1.4.1 ServerMemberManager.MemberInfoReportTask; 404 and 501 come from a release without the call.
 
@@ -253,7 +246,7 @@ class Membership:
         return PeerReport(peer, MemberState.UP, kind, info)
 
     def _info_of(self, peer: str, timeout_ms: int) -> Mapping[str, Any]:
-        """What a member that is not of our kind says of itself: which release it is decides what it gets."""
+        """The ``extendInfo`` of a member of another kind, whose release decides which resource types it is sent."""
         url = f"http://{peer}{self._settings.context_path}/v1/core/cluster/self"
         _, answer, _ = call_peer(self._session, "GET", url, timeout_ms, body_bytes_max=REPORT_BYTES_MAX)
         try:
@@ -288,7 +281,10 @@ class Membership:
         return answer
 
     def receive_rpc_report(self, node: Mapping[str, Any], remote_ip: str) -> tuple[str, dict[str, Any]] | None:
-        """The same of real Nacos since 2.0: its address if it is listed, and this member; None for an illegal one."""
+        """Take a report of real Nacos since 2.0; return its address, empty if unlisted, and this member's JSON.
+
+        None for a report that names no member.
+        """
         report = parse_report(node)
         if report is None:
             return None
@@ -327,7 +323,7 @@ class ClusterConfWatch:
         return status.st_mtime_ns, status.st_size
 
     def tick(self, now_ms: int) -> int:
-        """Look once. A file that cannot be read, or names nobody, changes nothing and is said."""
+        """Read the file if it changed. One that cannot be read, or names no member, is logged and changes nothing."""
         stamp = self._stamp()
         if stamp is not None and stamp != self._seen:
             self._seen = stamp
@@ -335,9 +331,9 @@ class ClusterConfWatch:
                 members = parse_members(self._path.read_text(encoding="utf-8"))
             except (OSError, UnicodeDecodeError, SettingError, ValueError) as error:
                 LOG.warning("%s cannot be read, the member list stays: %s", self._path, error)
-                return now_ms + WATCH_INTERVAL_MS
+                return now_ms + CONF_WATCH_INTERVAL_MS
             if not members:
                 LOG.warning("%s names no member, the member list stays", self._path)
             else:
                 self._take(members if self._self_address in members else (*members, self._self_address))
-        return now_ms + WATCH_INTERVAL_MS
+        return now_ms + CONF_WATCH_INTERVAL_MS

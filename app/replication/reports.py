@@ -1,4 +1,4 @@
-"""What members tell each other of themselves: the JSON of a report, and how it is read."""
+"""Reports of members about themselves: the JSON for real Nacos since 2.0, and how any member's report is read."""
 
 import re
 from collections.abc import Mapping
@@ -13,13 +13,13 @@ OWN_FIELD = "rollcall"
 WRITER_CHARS_MAX = 512
 RAFT_PORT_OFFSET = 1_000
 FIRST_WITH_CLIENTS = (2, 0)
-"""Releases of Nacos from this one on tell each other of clients, not of lists."""
+"""Members of Nacos from this release on exchange clients, not instance lists."""
 FIRST_THAT_NOTES_REVISIONS = (2, 3)
 _RELEASE = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})")
 
 
 def nacos_2_member(self_address: str, state: MemberState, wall_ms: int) -> dict[str, Any]:
-    """This member as real Nacos since 2.0 wants to see it. Source: Nacos 2.2.3 Member.
+    """This member in the JSON of real Nacos since 2.0. Source: Nacos 2.2.3 Member.
 
     All fields are there, always, and with constant values: any other would count as a change at each report.
     """
@@ -46,7 +46,7 @@ def nacos_2_member(self_address: str, state: MemberState, wall_ms: int) -> dict[
 
 
 def parse_report(body: Mapping[str, Any]) -> PeerReport | None:
-    """What a member's JSON says, or None when it names no member."""
+    """The report in a member's JSON, None when it names no member; any other field of a wrong type counts as absent."""
     ip, port, info = body.get("ip"), body.get("port"), body.get("extendInfo")
     if not isinstance(ip, str) or not ip.strip() or isinstance(port, bool) or not isinstance(port, int) or port <= 0:
         return None
@@ -76,20 +76,20 @@ def parse_report(body: Mapping[str, Any]) -> PeerReport | None:
 
 
 def is_nacos_2(version: object) -> bool:
-    """Whether a release that a member names is one of those that know clients."""
+    """Whether the release that a member reported exchanges clients."""
     return release_of(version) >= FIRST_WITH_CLIENTS
 
 
 def notes_revisions(version: object) -> bool:
-    """Whether a member of that release notes the revision of a client with every change that it is told.
+    """Whether a member of that release stores the revision of a client with every change that it receives.
 
-    One that does not takes nearly all verify rounds for wrong. Source: Nacos 2.2.3 DistroClientDataProcessor.
+    A member that does not fails nearly all verify rounds. Source: Nacos 2.2.3 DistroClientDataProcessor.
     """
     return release_of(version) >= FIRST_THAT_NOTES_REVISIONS
 
 
 def release_of(version: object) -> tuple[int, int]:
-    """Major and minor number of a release's name; zeros for what is none."""
+    """Major and minor number of a release's name; zeros for a text that names none."""
     match = _RELEASE.match(version) if isinstance(version, str) else None
     return (int(match[1]), int(match[2])) if match else (0, 0)
 

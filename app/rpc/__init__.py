@@ -1,1 +1,1 @@
-"""Door 2: gRPC for SDKs of Nacos 2.x and for members, on the worker's event loop."""
+"""The gRPC frontend for SDKs of Nacos 2.x and for members, on the event loop."""

@@ -1,4 +1,4 @@
-"""The door as a whole: what it is made of, its start, its rounds and its end."""
+"""The gRPC frontend: makes its parts, starts and stops them, and checks the connections in rounds."""
 
 import asyncio
 import logging
@@ -8,37 +8,36 @@ from itertools import chain
 from app.config.settings import RpcSettings
 from app.naming.model.events import InstancesChanged, ServiceChanged, ServiceSubscribed
 from app.naming.model.keys import parse_datum_key
+from app.ports.grpc_ports import RpcServices, Subscribe
 from app.process.open_files import connections_max, frontends
 from app.rpc.members.handlers import MemberHandlers
-from app.rpc.sdk.loader import Loader
 from app.rpc.sdk.naming import NamingHandlers
-from app.rpc.sdk.push import Pusher
-from app.rpc.sdk.push_board import PushBoard
-from app.rpc.sdk.service_json import ServiceInfos
+from app.rpc.sdk.push import GrpcPusher
+from app.rpc.sdk.rebalancer import Rebalancer
+from app.rpc.sdk.service_messages import ServiceInfos
+from app.rpc.sdk.subscriptions import GrpcSubscriptions
 from app.rpc.server.connection_check import ROUND_MS, ConnectionCheck
 from app.rpc.server.connections import Connection, Connections
 from app.rpc.server.dispatcher import Dispatcher
 from app.rpc.server.grpc_server import RpcServer
 from app.rpc.server.limits import LimitWatch
-from app.rpc.server.ports import RpcServices, Subscribe
+from app.rpc.wire.payload import HEADROOM_BYTES
 from distro.clock import SystemClock
 
 LOG = logging.getLogger(__name__)
 LIMIT_RULE_PATH = ("loader", "limitRule")
 """Below the data folder. Source: Nacos 2.0, below its home."""
-HEADROOM_BYTES = 4_096
-"""Of a message, for what goes around the JSON of a service."""
 
 
 class GrpcFrontend:
-    """The gRPC side of a node. Made before the loop runs; ``start``, ``leave`` and ``stop`` are called on it."""
+    """The gRPC frontend of a node. Made before the loop runs; ``start``, ``leave``, ``stop``: on the loop."""
 
     def __init__(self, services: RpcServices, settings: RpcSettings, subscribe: Subscribe) -> None:
         clock = SystemClock()
         now_ms = clock.monotonic_ms
         self.limits = LimitWatch(services.settings.data_dir.joinpath(*LIMIT_RULE_PATH))
         self.connections = Connections(services.wall_ms, now_ms)
-        self.loader = Loader(self.connections, settings.sdk.port, services, now_ms, self._send_away)
+        self.loader = Rebalancer(self.connections, settings.sdk.port, services, now_ms, self._send_away)
         self.dispatcher = Dispatcher(
             self.connections,
             services.cluster,
@@ -54,11 +53,11 @@ class GrpcFrontend:
             self.connections.next_request_id,
             settings.sdk.message_bytes_max - HEADROOM_BYTES,
         )
-        self.board = PushBoard()
-        self._pusher = Pusher(self.board, self._infos, self.connections, now_ms)
+        self.subscriptions = GrpcSubscriptions()
+        self._pusher = GrpcPusher(self.subscriptions, self._infos, self.connections, now_ms)
         self.dispatcher.on_answer = self._pusher.answered
         self.dispatcher.on_gone = self._pusher.forget
-        self._naming = NamingHandlers(services, self.board, self._infos)
+        self._naming = NamingHandlers(services, self.subscriptions, self._infos)
         self._members = MemberHandlers(services.client_receiver, services.cluster)
         self._links = services.links
         routes = chain(self._naming.routes().items(), self._members.routes().items(), self.loader.routes().items())
@@ -80,8 +79,8 @@ class GrpcFrontend:
             self._pusher.changed(*parsed)
 
     def counters(self) -> dict[str, int]:
-        """Connections now, and what became of pushes since the start. From any thread."""
-        pushes = {f"rpc_pushes_{name}": count for name, count in asdict(self.board.stats).items()}
+        """The number of connections, and the results of pushes since the start. Callable from any thread."""
+        pushes = {f"rpc_pushes_{name}": count for name, count in asdict(self.subscriptions.stats).items()}
         return {"rpc_connections": len(self.connections), "rpc_sdk_connections": self.connections.sdk_count, **pushes}
 
     async def start(self) -> None:
@@ -99,12 +98,12 @@ class GrpcFrontend:
         self._rounds = asyncio.get_running_loop().create_task(self._check())
 
     def leave(self) -> None:
-        """Ask all clients to connect to another member, as this one goes."""
+        """Ask all clients to connect to another member, as this node stops."""
         for one in self.connections:
             self.dispatcher.reset(one)
 
     async def stop(self) -> None:
-        """End all connections and listen no more. May be called twice."""
+        """End all connections, and close the ports. May be called twice."""
         if self._rounds is not None:
             self._rounds.cancel()
         self._pusher.stop()
@@ -128,7 +127,7 @@ class GrpcFrontend:
             try:
                 due_ms = self._round(check)
             except Exception:  # without rounds dead clients would stay for ever
-                LOG.exception("a look at the connections failed in an unforeseen way")
+                LOG.exception("the check of the connections failed in an unforeseen way")
                 due_ms = self._now_ms() + ROUND_MS
 
     def _round(self, check: ConnectionCheck) -> int:

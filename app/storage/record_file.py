@@ -67,7 +67,7 @@ class RecordFile:
             connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def _refusal(self, error: sqlite3.Error | SettingError) -> SettingError:
-        """What the operator is told, and what to do about it."""
+        """The error for the operator, with the way out of it."""
         match error:
             case SettingError():
                 return error
@@ -146,7 +146,7 @@ class RecordFile:
 
 
 def _record(key: str, version: str, changed: str, value: bytes | None, wall_ms: int) -> Record:
-    """One row, as far as anybody may have written it by hand.
+    """The record of one row, each column checked: the file may have been edited by hand.
 
     Raises:
         CodecError, InvalidParam, orjson.JSONDecodeError: a column holds what no record does.

@@ -1,7 +1,7 @@
 """The warm-start store: instance lists on disk, so that a cluster that restarts as a whole does not start empty.
 
-It is a copy of what is in memory, some hundred milliseconds old, in an SQLite file of its own. What peers hold is
-better; what is too old is not used; and a damaged file is set aside and named.
+It is a copy of the lists in memory, some hundred milliseconds old, in an SQLite file of its own. Newer lists of peers
+win over it; a copy that is too old is not used; a damaged file is renamed, and its new name logged.
 
 A change of one instance writes its whole list, so there is a bound on what is written in a second, whatever changes:
 where all of many instances' lists change all the time, the copy is some seconds older.
@@ -43,7 +43,7 @@ SCHEMA = (
     "CREATE TABLE IF NOT EXISTS alive (one INTEGER PRIMARY KEY CHECK (one = 1), at_ms INTEGER NOT NULL)",
 )
 ALIVE_MS = 10_000
-"""How often it is noted that this member runs: the store of a quiet cluster must not look old."""
+"""How often the time is written: the file of a cluster without changes must not look old."""
 
 ReadDatums = Callable[[Iterable[str]], Iterable[Datum]]
 
@@ -59,9 +59,9 @@ class WarmStore:
         self._lock = threading.Lock()
         self._dirty: dict[str, None] = {}
         self._queue: deque[str] = deque()
-        """Taken from the dirty ones, whose first to come is the first to be written."""
+        """Keys taken from ``_dirty``, in the order in which they changed first."""
         self._flush: Iterator[None] | None = None
-        """Under way, and since when."""
+        """The write under way, which began at ``_began_ms``."""
         self._began_ms = 0
         self._now_ms = 0
         self._units = UNITS_SAVED_MAX
@@ -72,9 +72,9 @@ class WarmStore:
         self._failing = False
 
     def load(self, age_ms_max: int, now_ms: int) -> Iterator[Datum]:
-        """The datums of the last run, if they are not older than ``age_ms_max``; each instance has just been heard of.
+        """The datums of the last run, if not older than ``age_ms_max``; beats are as old as when they were written.
 
-        A file that cannot be read is set aside, and none are given.
+        A file that cannot be read is renamed, and none are returned.
         """
         if not self._path.exists():
             return
@@ -105,7 +105,7 @@ class WarmStore:
         LOG.warning("%s cannot be read (%s); it is now %s, and this member starts without it", self._path, why, aside)
 
     def open(self) -> None:
-        """Begin to write. A disk that takes nothing costs warmth, not service."""
+        """Begin to write. Without a writable disk this member serves, but starts empty after a restart of all."""
         try:
             # Not this store's loss if the machine dies: the process's end is what it is for.
             self._connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
@@ -120,12 +120,12 @@ class WarmStore:
             self._connection = None
 
     def changed(self, key: str) -> None:
-        """The list of a key is another now. Returns at once."""
+        """Have the list of a key written soon. Returns at once."""
         with self._lock:
             self._dirty[key] = None
 
     def tick(self, now_ms: int) -> int:
-        """Write some of what changed; return when to come again, which is at once when there is more to do."""
+        """Write some of the changed lists; return when to call again: ``now_ms`` while a write is under way."""
         if self._connection is None:
             with self._lock:
                 self._dirty.clear()
@@ -199,7 +199,7 @@ class WarmStore:
             self._connection.executemany("DELETE FROM datum WHERE key = ?", gone)
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
-            if not self._failing:  # said once, not twice a second
+            if not self._failing:  # logged once, not twice a second
                 LOG.warning("%s does not take %d instance lists: %s", self._path, len(rows), error)
             self._failing = True
             if self._connection.in_transaction:

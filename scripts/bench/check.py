@@ -48,12 +48,12 @@ def main() -> int:
                 faults.pop(name, None)
             dumps = Path(folder, f"dumps-{size}")
             started = time.monotonic()
-            made = make_dump(
+            written = make_dump(
                 SyntheticDump(out=str(dumps), instances=size, members=options.members, seed=1, faults=faults)
             )
             print(
-                f"{size:,} instances of {made.services:,} services at {options.members} members, two rounds: "
-                f"{made.rows:,} rows, {made.bytes / 1e6:.0f} MB ({made.plain_bytes / 1e6:.0f} plain), "
+                f"{size:,} instances of {written.services:,} services at {options.members} members, two rounds: "
+                f"{written.rows:,} rows, {written.bytes / 1e6:.0f} MB ({written.plain_bytes / 1e6:.0f} plain), "
                 f"made in {time.monotonic() - started:.0f} s",
                 flush=True,
             )
@@ -235,18 +235,18 @@ def _await_port(port: int) -> None:
 
 
 def _options() -> argparse.Namespace:
-    made = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    made.add_argument("--instances", type=lambda text: [int(one) for one in text.split(",")], default=[100_000])
-    made.add_argument("--members", type=int, default=3)
-    made.add_argument("--faults", type=int, default=5, help="of each class (5); 0 for none")
-    made.add_argument("--turns", type=int, default=2)
-    made.add_argument("--master", default="local[2]")
-    made.add_argument("--workers", type=int, help="instead of --master: a standalone cluster of so many workers")
-    made.add_argument("--driver-memory", default="2g")
-    made.add_argument("--folder", help="for the dumps, the results and Spark's files (the system's temporary one)")
-    made.add_argument("--size", type=int, help=argparse.SUPPRESS)
-    made.add_argument("--dumps", help=argparse.SUPPRESS)
-    return made.parse_args()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--instances", type=lambda text: [int(one) for one in text.split(",")], default=[100_000])
+    parser.add_argument("--members", type=int, default=3)
+    parser.add_argument("--faults", type=int, default=5, help="of each class (5); 0 for none")
+    parser.add_argument("--turns", type=int, default=2)
+    parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--workers", type=int, help="instead of --master: a standalone cluster of so many workers")
+    parser.add_argument("--driver-memory", default="2g")
+    parser.add_argument("--folder", help="for the dumps, the results and Spark's files (the system's temporary one)")
+    parser.add_argument("--size", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--dumps", help=argparse.SUPPRESS)
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -118,13 +118,15 @@ class Bed:
         keys = {"nacos.standalone": "true", "rollcall.data.dir": folder, "rollcall.announce": "false"}
         self.node = Node(read_settings(keys, {}))
         self.node.start()
-        self.node.durable.update_switch("check", "false", here_only=True)  # or who sends no beats is gone in 30 s
-        app = create_app(self.node)
+        self.node.services.durable.update_switch(
+            "check", "false", here_only=True
+        )  # or who sends no beats is gone in 30 s
+        app = create_app(self.node.services)
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
         loop = asyncio.get_running_loop()
-        self.server = HttpServer(app, self.node, loop, 100)
+        self.server = HttpServer(app, self.node.services, loop, 100)
         self.connection = HttpConnection(self.server)
         self.socket = NoSocket()
         self.connection.connection_made(self.socket)
@@ -177,7 +179,7 @@ class Bed:
         numbers = [first + number * max(self.services // CHUNK, 1) for number in range(CHUNK)]
         took_us = self.cpu_us(kind, numbers)
         for number in numbers:
-            self.node.naming.deregister(DeregisterInstance(self.service_of(number), ip_of(number), 8080))
+            self.node.services.naming.deregister(DeregisterInstance(self.service_of(number), ip_of(number), 8080))
         return took_us
 
 
@@ -287,7 +289,7 @@ class Virtual:
             self.now_ms = number * BEAT_MS // stored
             name, ip = f"{GROUP}bench-{number % services}", ip_of(number)
             naming.register(RegisterInstance(name, ip, 8080, metadata={"zone": "a"}))
-            service = self.registry.get("public", name)
+            service = self.registry.table.get("public", name)
             assert service is not None
             self.turns[self.now_ms].append(service.stored[instance_key(ip, 8080, "DEFAULT")])
         self.check = BeatCheck(self.registry, self.complain)

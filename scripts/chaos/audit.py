@@ -155,12 +155,12 @@ def _told(summary: Summary) -> str:
 
 
 def _options() -> argparse.Namespace:
-    made = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    made.add_argument("--runs", type=int, default=20)
-    made.add_argument("--rate", type=float, default=200.0, help="registrations and deregistrations a second (200)")
-    made.add_argument("--gap", default="5s", help="between the rounds of a dump (5s)")
-    made.add_argument("--port", type=int, default=27_100)
-    return made.parse_args()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--rate", type=float, default=200.0, help="registrations and deregistrations a second (200)")
+    parser.add_argument("--gap", default="5s", help="between the rounds of a dump (5s)")
+    parser.add_argument("--port", type=int, default=27_100)
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

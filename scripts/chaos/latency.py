@@ -242,7 +242,7 @@ HEADER = (
 )
 
 
-def judge(course: Course, beaten: Beaten) -> list[str]:
+def complaints(course: Course, beaten: Beaten) -> list[str]:
     """What is wrong with how a case went."""
     wrong = [f"{course.name}: {count} beats: {text}" for text, count in beaten.failures.items()]
     p99_ms = within(beaten, course.disturbed).p99_ms
@@ -296,7 +296,7 @@ def main() -> int:
             course, beaten = CASES[name][1](name, options, folder)
         _tell(course, beaten)
         rows.append(row(course, beaten))
-        wrong += judge(course, beaten)
+        wrong += complaints(course, beaten)
     print("\n".join([HEADER, *rows]))
     for text in wrong:
         print(text)

@@ -131,4 +131,4 @@ CUT: dict[str, tuple[Attack, float]] = {
     "reads a little": (sipped, 30),
     "quiet": (quiet, 75),
 }
-"""Each with the seconds after which the node may lose patience; ``app/http/server/connection.py`` has them."""
+"""Each with the seconds after which the node may cut it off, from connection.py and request_reader.py."""

@@ -204,7 +204,7 @@ class Drill:
             self.seen.wrong.append(text)
 
 
-def judge(seen: Seen, node: LimitedNode, pids: list[int], beaten: Beaten, beside: Figures) -> list[str]:
+def complaints(seen: Seen, node: LimitedNode, pids: list[int], beaten: Beaten, beside: Figures) -> list[str]:
     """All that is wrong after it."""
     wrong = [*seen.wrong, *(f"{count} beats: {text}" for text, count in beaten.failures.items())]
     if node.pids() != pids:
@@ -237,7 +237,7 @@ def drill(node: LimitedNode, options: argparse.Namespace) -> bool:
         beaten = load.end()
     seen = attacks.seen
     beside = figures(beaten.between(begun_s, ended_s), LIMIT_MS)
-    wrong = judge(seen, node, pids, beaten, beside)
+    wrong = complaints(seen, node, pids, beaten, beside)
     summary = {
         "good": not wrong,
         "wrong": wrong,

@@ -1,4 +1,5 @@
-"""Connections to a node made by hand, for clients that are none: see ``socket_attacks.py`` and ``slow_clients.py``."""
+"""Connections whose bytes are written one by one, for clients that no library would be: see
+``socket_attacks.py`` and ``slow_clients.py``."""
 
 import asyncio
 import contextlib

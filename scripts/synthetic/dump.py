@@ -1,4 +1,4 @@
-"""Writes a whole made dump, both rounds of every member, with faults planted in it and the list of what was planted.
+"""Writes a whole synthetic dump: both rounds of every member, planted faults, and the list of these.
 
 Memory is bounded by one block of instances and one buffer for each file: an instance's line is made once, and used for
 all members and rounds in which it is the same.
@@ -79,7 +79,7 @@ class SyntheticDump:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class SyntheticNight:
     """What was made. ``rows`` are of all members and rounds; ``bytes`` as they lie there, ``plain_bytes`` unpacked."""
 
     folders: list[str]
@@ -343,7 +343,7 @@ def planted_path(root: str, date: str) -> str:
     return f"{root}/planted-{date}.jsonl"
 
 
-def make_dump(plan: SyntheticDump) -> Made:
+def make_dump(plan: SyntheticDump) -> SyntheticNight:
     """Make the dump; the same plan makes the same bytes.
 
     Raises:
@@ -358,7 +358,7 @@ def make_dump(plan: SyntheticDump) -> Made:
     _, root = open_root(plan.out)
     making.filesystem.pipe_file(planted_path(root, plan.date), b"".join(lines))
     writers = making.writers.values()
-    return Made(
+    return SyntheticNight(
         making.folders,
         planted,
         making.services,

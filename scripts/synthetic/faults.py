@@ -1,4 +1,4 @@
-"""Faults to plant in a made dump, each in a service of its own, and what the check must find of each."""
+"""Faults to plant in a synthetic dump, each in a service of its own, and what the check must find of each."""
 
 import random
 from collections.abc import Callable, Mapping

@@ -39,7 +39,7 @@ def main() -> int:
         faults = parse_faults(options.faults, options.members, kind)
         if options.late:
             faults[LATE] = options.late
-        made = make_dump(
+        written = make_dump(
             SyntheticDump(
                 out=options.out,
                 instances=options.instances,
@@ -58,39 +58,41 @@ def main() -> int:
         return 2
     took_s = time.perf_counter() - begun_s
     report = {
-        "folders": made.folders,
-        "services": made.services,
-        "instances": made.instances,
-        "rows": made.rows,
-        "bytes": made.bytes,
-        "plain_bytes": made.plain_bytes,
-        "planted": counts(made.planted),
+        "folders": written.folders,
+        "services": written.services,
+        "instances": written.instances,
+        "rows": written.rows,
+        "bytes": written.bytes,
+        "plain_bytes": written.plain_bytes,
+        "planted": counts(written.planted),
         "took_s": round(took_s, 2),
-        "rows_per_s": round(made.rows / took_s),
+        "rows_per_s": round(written.rows / took_s),
     }
     print(orjson.dumps(report).decode())
     return 0
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(prog="make_dumps.py", description=(__doc__ or "").partition("\n")[0])
-    made.add_argument("--out", metavar="URI", required=True, help="folder, or URI of fsspec")
-    made.add_argument("--members", type=int, default=3, help="how many members (3)")
-    made.add_argument("--instances", type=int, required=True, help="how many instances each member holds, about")
-    made.add_argument("--seed", type=int, default=1, help="the same seed and options make the same bytes (1)")
-    made.add_argument("--per-service", type=int, default=10, help="instances of a service, on average (10)")
-    made.add_argument("--faults", metavar="NAME=N,...|all=N|none", default="none", help="what to plant (none)")
-    made.add_argument("--late", type=int, default=0, metavar="N", help="transient differences to plant (0)")
-    made.add_argument("--date", type=date.fromisoformat, default=date.today(), help="the night (today)")
-    made.add_argument(
+    options = argparse.ArgumentParser(
+        prog="python -m scripts.synthetic.make_dumps", description=(__doc__ or "").partition("\n")[0]
+    )
+    options.add_argument("--out", metavar="URI", required=True, help="folder, or URI of fsspec")
+    options.add_argument("--members", type=int, default=3, help="how many members (3)")
+    options.add_argument("--instances", type=int, required=True, help="how many instances each member holds, about")
+    options.add_argument("--seed", type=int, default=1, help="the same seed and options make the same bytes (1)")
+    options.add_argument("--per-service", type=int, default=10, help="instances of a service, on average (10)")
+    options.add_argument("--faults", metavar="NAME=N,...|all=N|none", default="none", help="what to plant (none)")
+    options.add_argument("--late", type=int, default=0, metavar="N", help="transient differences to plant (0)")
+    options.add_argument("--date", type=date.fromisoformat, default=date.today(), help="the night (today)")
+    options.add_argument(
         "--kind",
         choices=[kind.value for kind in MemberKind],
         default=MemberKind.ROLLCALL.value,
         help="nacos-1 tells no versions, catalog no owners and beats either (rollcall)",
     )
-    made.add_argument("--rows-per-part", type=int, default=100_000, help="rows of a file, about (100000)")
-    made.add_argument("--shape", choices=SHAPES, default=SHAPES[0], help="skewed: one service holds a tenth of all")
-    return made
+    options.add_argument("--rows-per-part", type=int, default=100_000, help="rows of a file, about (100000)")
+    options.add_argument("--shape", choices=SHAPES, default=SHAPES[0], help="skewed: one service holds a tenth of all")
+    return options
 
 
 if __name__ == "__main__":

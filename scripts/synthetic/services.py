@@ -1,4 +1,4 @@
-"""Services and instances of a made dump: any number of them, the same for one seed, and like those of real clusters.
+"""Services and instances of a synthetic dump: any number, the same for one seed, like those of real clusters.
 
 Among them are things that look like a fault and are none: one service name in two groups with other instances, the same
 instances in two namespaces, services without instances, metadata whose keys a copy holds in another order, unhealthy

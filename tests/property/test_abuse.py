@@ -1,4 +1,4 @@
-"""Nonsense through the whole door, with the real domain behind it: refused, and nothing stored.
+"""Nonsense through the whole frontend, with the real domain behind it: refused, and nothing stored.
 
 The same corpus goes to a real node over sockets in ``scripts/chaos/abuse.py``, several times as much of it.
 """
@@ -52,16 +52,16 @@ def stored(node: FakeNode) -> dict[str, Any]:
         "records": dict(node.disk.records),
         "services": {
             one.key: (one.version, one.hidden, sorted(one.stored), sorted(one.tombstones), sorted(one.persistent))
-            for one in registry.services()
+            for one in registry.table.services()
         },
-        "names": registry.names("public"),
+        "names": registry.table.names("public"),
         "switches": node.durable.switches.to_json(),
     }
 
 
 @pytest.fixture(scope="module")
 def abused() -> Iterator[tuple[FakeNode, Flask, dict[str, Any]]]:
-    """One door for all requests: what any of them stored, the end shows."""
+    """One node for all requests: what any of them stored, the end shows."""
     node = filled_node()
     before = stored(node)
     yield node, create_app(node), before

@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.naming.clients.client_codec import ClientState, decode_client, encode_client, own_fields
-from app.naming.clients.client_model import RESERVED_METADATA, instance_of
+from app.naming.clients.client_codec import decode_client, encode_client, own_fields
+from app.naming.clients.client_model import RESERVED_METADATA, ClientState, instance_of
 from app.naming.model.model import Publication
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.shared import NOTHING_SHARED

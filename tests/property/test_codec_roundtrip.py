@@ -46,13 +46,15 @@ def stored_instances(draw: st.DrawFn) -> StoredInstance:
     return StoredInstance(draw(INSTANCES), changed, beat_ms, client_version, draw(st.sampled_from([beat_ms, NEVER_MS])))
 
 
-STONES = st.builds(Tombstone, VERSIONS, st.integers(0, 100_000).map(lambda age: NOW_MS - age), st.integers(0, 10**6))
+TOMBSTONES = st.builds(
+    Tombstone, VERSIONS, st.integers(0, 100_000).map(lambda age: NOW_MS - age), st.integers(0, 10**6)
+)
 
 
 @st.composite
 def datums(draw: st.DrawFn) -> Datum:
     stored = {one.instance.key: one for one in draw(st.lists(stored_instances(), max_size=4))}
-    tombstones = draw(st.dictionaries(st.from_regex(r"10\.0\.1\.[0-9]:80:unknown:DEFAULT", fullmatch=True), STONES))
+    tombstones = draw(st.dictionaries(st.from_regex(r"10\.0\.1\.[0-9]:80:unknown:DEFAULT", fullmatch=True), TOMBSTONES))
     name = draw(st.sampled_from(["orders", "a.b", "x_y"]))
     return Datum(datum_key("public", f"DEFAULT_GROUP@@{name}"), draw(VERSIONS), InstanceList(stored, tombstones))
 

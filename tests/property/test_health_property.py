@@ -1,4 +1,4 @@
-"""The judge looks only where something is due: it must do all that one does who looks at everything every second."""
+"""BeatCheck goes only to services that are due: it must do all that a check of everything in every second does."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -46,11 +46,11 @@ class PlainCheck:
             del self.pauses[:-PAUSES_REMEMBERED]
         verdict = ask_gate()
         may_check = verdict.may_check and not (self.pauses and verdict.confirmed_ms < self.pauses[-1][0])
-        for service in self.registry.services():
+        for service in self.registry.table.services():
             self.tidy(service, now_ms, verdict.forget_unneeded)
             ours = service.version.writer == self.registry.writer and verdict.responsible(service.full_name)
             if may_check and service.stored and ours:
-                self.judge(service, now_ms)
+                self.check(service, now_ms)
         self.expected_ms = now_ms + 1_000
         return self.expected_ms
 
@@ -64,7 +64,7 @@ class PlainCheck:
             self.registry.forget(service.key)
             self.publish(InstancesChanged(service.key, Origin.PEER))
 
-    def judge(self, service: Service, now_ms: int) -> None:
+    def check(self, service: Service, now_ms: int) -> None:
         changed = False
         for key, stored in list(service.stored.items()):
             since_ms = max(stored.beat_ms, service.claimed_ms)
@@ -86,7 +86,7 @@ class PlainCheck:
 
 @dataclass
 class Member:
-    """A member's domain, and what its judge may do. Two of them go through the same."""
+    """A member's domain, and what its health check may do. Two of them go through the same."""
 
     expire: bool
     registry: Registry = field(default_factory=lambda: Registry(ME, SLACK_MS, GUARD_MS))
@@ -112,9 +112,9 @@ class Member:
 
     def look(self) -> Any:
         """What there is, and what was said; that a list changed may be said more than once."""
-        judged = [event for event in self.events if isinstance(event, HealthChanged)]
+        changes = [event for event in self.events if isinstance(event, HealthChanged)]
         return (
-            judged,
+            changes,
             set(self.events),
             {
                 one.key: (
@@ -127,7 +127,7 @@ class Member:
                     one.retained,
                     one.hidden,
                 )
-                for one in self.registry.services()
+                for one in self.registry.table.services()
             },
         )
 
@@ -163,13 +163,13 @@ def small_changes(draw: st.DrawFn) -> Step:
         lambda member: member.registry.empty("public", name, member.now_ms),
         lambda member: member.registry.claim(key, member.now_ms),
         lambda member: member.registry.forget(key, member.now_ms if flag else None),
-        lambda member: member.registry.set_persistent("public", name, "k", Instance(ip, 80) if flag else None, 0),
+        lambda member: member.registry.table.set_persistent("public", name, "k", Instance(ip, 80) if flag else None, 0),
     ]
     return draw(st.sampled_from(steps))
 
 
 def held_of(member: Member, name: str) -> dict[str, StoredInstance]:
-    service = member.registry.get("public", name)
+    service = member.registry.table.get("public", name)
     return service.stored if service else {}
 
 

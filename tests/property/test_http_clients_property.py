@@ -36,14 +36,14 @@ def index_of(registry: Registry, member: str, tell: Callable[[str], None]) -> Ht
         is_loading=lambda: False,
         mapper=lambda: mapper,
         on_change=tell,
-        on_held=lambda _client_id: None,
+        on_new=lambda _client_id: None,
     )
 
 
 def model_of(registry: Registry) -> Model:
     model: Model = {}
     for name in SERVICES:
-        service = registry.get("public", name)
+        service = registry.table.get("public", name)
         stored = service.stored if service is not None else {}
         for one in sorted((stored.instance for stored in stored.values()), key=lambda one: one.cluster_name):
             told = model.setdefault(f"{one.ip}:{one.port}", {})
@@ -97,7 +97,7 @@ def test_random_changes_give_the_same_clients_as_making_them_anew_and_one_member
             continue
         service, (ip, port), cluster = place
         key = instance_key(ip, port, cluster)
-        found = registry.get("public", service)
+        found = registry.table.get("public", service)
         changed_key: str | None = None
         if name == "register":
             changed_key = registry.register(

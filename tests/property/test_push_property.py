@@ -1,4 +1,4 @@
-"""PushBoard against a model: clients that hear, lose, answer late or are dead, and time that passes in any steps."""
+"""UdpSubscribers against a model: clients that get pushes, lose them, answer late or are dead; time in any steps."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from app.naming.push.board import ACK_TIMEOUT_MS, FORGET_MS, SENDS_MAX, SPACING_MS, Push, PushBoard, Subscriber
+from app.naming.push.udp_subscribers import (
+    ACK_TIMEOUT_MS,
+    FORGET_MS,
+    SENDS_MAX,
+    SPACING_MS,
+    Push,
+    Subscriber,
+    UdpSubscribers,
+)
 
 SERVICES = ["g@@a", "g@@b", "g@@c"]
 PORTS = list(range(50_000, 50_004))
@@ -23,7 +31,7 @@ class Clients(RuleBasedStateMachine):
     @initialize(first=st.integers(min_value=0, max_value=(1 << 32) - 1))
     def begin(self, first: int) -> None:
         self.now_ms = 1_000_000
-        self.board = PushBoard(first)
+        self.subscribers = UdpSubscribers(first)
         self.versions = dict.fromkeys(SERVICES, 0)
         self.heard: dict[Subscriber, int] = {}
         self.seen_ms: dict[Subscriber, int] = {}
@@ -36,7 +44,7 @@ class Clients(RuleBasedStateMachine):
     @rule(port=st.sampled_from(PORTS), service=st.sampled_from(SERVICES))
     def poll(self, port: int, service: str) -> None:
         one = subscriber(port, service)
-        self.board.subscribe(one, self.now_ms)
+        self.subscribers.subscribe(one, self.now_ms)
         self.heard[one] = self.versions[service]
         self.seen_ms[one] = self.now_ms
         self.dead.discard(one)
@@ -48,15 +56,15 @@ class Clients(RuleBasedStateMachine):
     @rule(service=st.sampled_from(SERVICES))
     def change(self, service: str) -> None:
         self.versions[service] += 1
-        told = self.board.changed("public", service, self.now_ms)
-        assert told == self.board.has("public", service)
+        told = self.subscribers.changed(("public", service), self.now_ms)
+        assert told == self.subscribers.has(("public", service))
 
     @rule(step_ms=steps_ms)
     def let_time_pass(self, step_ms: int) -> None:
-        """In one step, or by way of all moments that the board asks for."""
+        """In one step, or by way of all times that the schedule asks for."""
         end_ms = self.now_ms + step_ms
         while True:
-            pushes, next_ms = self.board.tick(self.now_ms)
+            pushes, next_ms = self.subscribers.tick(self.now_ms)
             self.take(pushes)
             assert next_ms is None or next_ms > self.now_ms, "all that is due was given"
             if next_ms is None or next_ms > end_ms:
@@ -89,12 +97,12 @@ class Clients(RuleBasedStateMachine):
         push = data.draw(st.sampled_from(self.unanswered))
         if data.draw(st.booleans()):
             self.unanswered.remove(push)
-        self.board.acknowledged(push.reference, self.now_ms)
+        self.subscribers.acknowledged(push.reference, self.now_ms)
         if self.kept(push.subscriber):
             self.seen_ms[push.subscriber] = self.now_ms
 
     def kept(self, one: Subscriber) -> bool:
-        return one in self.board.subscribers("public")
+        return one in self.subscribers.subscribers("public")
 
     @rule(step_ms=st.sampled_from([0, SPACING_MS]))
     def all_are_up_to_date_after_the_spacing(self, step_ms: int) -> None:
@@ -111,19 +119,19 @@ class Clients(RuleBasedStateMachine):
 
     @invariant()
     def whoever_lives_is_kept(self) -> None:
-        known = set(self.board.subscribers("public"))
+        known = set(self.subscribers.subscribers("public"))
         assert set(self.alive()) <= known
-        assert len(known) == len(self.board)
+        assert len(known) == len(self.subscribers)
 
     @invariant()
     def one_push_a_subscriber_is_under_way(self) -> None:
-        waiting = self.board.waiting()
+        waiting = self.subscribers.waiting()
         assert len({one for one, _, _ in waiting}) == len(waiting)
-        assert {one for one, _, _ in waiting} <= set(self.board.subscribers("public"))
+        assert {one for one, _, _ in waiting} <= set(self.subscribers.subscribers("public"))
 
     @invariant()
     def the_record_adds_up(self) -> None:
-        stats = self.board.stats
+        stats = self.subscribers.stats
         assert stats.succeeded + stats.failed <= stats.total == len(self.sent)
 
 

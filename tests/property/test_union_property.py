@@ -6,7 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from app.naming.clients.clients import ClientInfo, Clients
+from app.naming.clients.client_model import ClientInfo
+from app.naming.clients.clients import Clients
 from app.naming.model.keys import instance_key
 from app.naming.model.model import Instance
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
@@ -62,6 +63,7 @@ class Sources(RuleBasedStateMachine):
     def disconnect(self, client_id: str) -> None:
         connected = self.clients.client(client_id) is not None
         assert self.clients.disconnect(client_id) is connected
+        self.clients.forget(client_id)  # so that the id may be used again
         self.registered.pop(client_id, None)
 
     @rule(client_id=client_ids, address=addresses, weight=weights, healthy=st.booleans())
@@ -111,7 +113,7 @@ class Sources(RuleBasedStateMachine):
             self.registered[HTTP][key] = Registered(self.turn, weight, old.healthy if old else True)
 
     @rule(address=addresses, healthy=st.booleans())
-    def judge(self, address: tuple[str, int, str], healthy: bool) -> None:
+    def set_health(self, address: tuple[str, int, str], healthy: bool) -> None:
         key = instance_key(*address)
         self.naming.set_health(*KEY, key, healthy)
         if old := self.registered[HTTP].get(key):
@@ -128,7 +130,7 @@ class Sources(RuleBasedStateMachine):
     def decide(self, address: tuple[str, int, str], weight: float, healthy: bool, there: bool) -> None:
         ip, port, cluster = address
         one = Instance(ip, port, cluster, SERVICE, weight, healthy, ephemeral=False)
-        self.registry.set_persistent(*KEY, one.key, one if there else None, self.turn)
+        self.registry.table.set_persistent(*KEY, one.key, one if there else None, self.turn)
         self.registered[DURABLE].pop(one.key, None)
         if there:
             self.registered[DURABLE][one.key] = Registered(self.turn, weight, healthy)

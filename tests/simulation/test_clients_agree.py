@@ -7,9 +7,10 @@ from typing import ClassVar
 
 import pytest
 
-from app.naming.clients.copies import ClientSnapshot, ReplicatedClients
+from app.naming.clients.client_model import ClientSnapshot
+from app.naming.clients.clients import Clients
 from app.naming.registry.operations import RegisterInstance
-from app.replication.client_replication import client_key
+from app.replication.client_type import client_key
 from distro.members import MemberList
 from distro.types import DistroKey, Version
 from tests.simulation.scenarios import clients_agree
@@ -146,7 +147,7 @@ def test_a_member_that_stood_still_does_not_take_its_copies_for_expired() -> Non
     connections.check_quiet()
 
 
-def test_what_a_member_forgot_of_itself_is_buried_by_it() -> None:
+def test_a_member_removes_the_clients_that_it_forgot_itself() -> None:
     """A peer that knows nothing of the restart holds a copy of the run before: asked for, it turns out to be gone."""
     world, connections = calm_world()
     member, client_id = connected(world, connections)
@@ -220,7 +221,7 @@ def test_copies_live_because_they_are_confirmed(member_class: type[ConnectedMemb
     assert len(list(connections.copies(client_id))) == 3, "each drop is found by the next verify round"
 
 
-class Forgetful(ReplicatedClients):
+class Forgetful(Clients):
     """Nothing is remembered of clients that are gone."""
 
     def _remember(self, client_id: str, version: Version) -> None:
@@ -244,27 +245,27 @@ def forget_removals() -> None:
         clients_agree(seed, member_class=ForgetfulMember)
 
 
-class Unburied(ReplicatedClients):
+class NoTombstones(Clients):
     """A member does not say of clients of its last run that they are gone."""
 
     def add_tombstone(self, client_id: str, seen: Version) -> bool:
         return False
 
 
-class UnburiedMember(ConnectedMember):
-    clients_class = Unburied
+class NoTombstonesMember(ConnectedMember):
+    clients_class = NoTombstones
 
 
 def test_the_check_notices_copies_of_a_run_that_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two things end them: their member itself, and the others, who hear of its restart. Without both they stay."""
     monkeypatch.setattr(MemberList, "has_left", lambda _self, _writer: False)
     with pytest.raises(Broken):
-        bury_nothing()
+        remember_nothing()
 
 
-def bury_nothing() -> None:
+def remember_nothing() -> None:
     for seed in range(20):
-        clients_agree(seed, member_class=UnburiedMember)
+        clients_agree(seed, member_class=NoTombstonesMember)
 
 
 class Silent(ConnectedMember):

@@ -39,7 +39,7 @@ class NoRetry(SimMember):
 class LastArrivalReceiver(DistroReceiver):
     def _receive_one(self, key: DistroKey, sender: str, datum: Datum, now_ms: int, fetched: bool) -> Version | None:
         component = self._components[key.resource_type]
-        assert component.processor.apply(datum, component.storage.version(datum.key), now_ms)
+        assert component.store.apply(datum, component.store.version(datum.key), now_ms)
         return None
 
 
@@ -129,7 +129,7 @@ class StrictRegistry(WatchedRegistry):
 
     def _swap(self, key: str, expected: Version | None, version: Version, value: Any, now_ms: int) -> bool:
         swapped = super()._swap(key, expected, version, value, now_ms)
-        if (service := self.find(key)) is not None:
+        if (service := self.table.find(key)) is not None:
             service.claimed_ms = -NEVER_MS
         return swapped
 

@@ -69,13 +69,13 @@ def test_every_planted_fault_is_found_in_its_class_and_nothing_else(
     if not few:
         request.getfixturevalue("many")
     faults = {**all_faults(3, members, kind), LATE: 5}
-    made = make_dump(
+    written = make_dump(
         SyntheticDump(str(tmp_path / "dumps"), 3_000, members, seed, faults=faults, kind=kind, rows_per_part=1_000)
     )
     summary, findings = checked()
-    assert {told(one) for one in findings} == {planted_told(one) for one in made.planted}
+    assert {told(one) for one in findings} == {planted_told(one) for one in written.planted}
     assert summary.verdict is Verdict.DIVERGENT
-    assert summary.findings.keys() == {one.finding_class for one in made.planted if one.lasting}
+    assert summary.findings.keys() == {one.finding_class for one in written.planted if one.lasting}
 
 
 def planted_told(planted: Any) -> tuple[Any, ...]:
@@ -85,12 +85,12 @@ def planted_told(planted: Any) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("kind", ["rollcall", "nacos-1"])
 def test_members_agree_when_nothing_lasts(kind: str, tmp_path: Path, checked: Judging) -> None:
-    made = make_dump(SyntheticDump(str(tmp_path / "dumps"), 2_000, 3, 4, faults={LATE: 6}, kind=kind))
+    written = make_dump(SyntheticDump(str(tmp_path / "dumps"), 2_000, 3, 4, faults={LATE: 6}, kind=kind))
     summary, findings = checked()
     assert (summary.verdict, summary.findings, summary.verdict.exit_code) == (Verdict.AGREED, {}, 0)
     assert sum(summary.late.values()) == 6
     assert all(not one["lasting"] for one in findings)
-    assert (summary.rows, summary.services, summary.instances) == (made.rows, made.services, made.instances)
+    assert (summary.rows, summary.services, summary.instances) == (written.rows, written.services, written.instances)
     assert summary.line.startswith("agreed: 3 members, ")
 
 

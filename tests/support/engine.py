@@ -7,13 +7,14 @@ from app.naming.model.keys import datum_key
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
-from app.replication.http_peers import INSTANCE_LIST, InstanceListProcessor, InstanceListStorage
+from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
 from distro.config import DistroConfig
 from distro.mapper import DistroMapper
 from distro.members import MemberList
 from distro.monitor import DistroStats
 from distro.ports import Component
 from distro.protocol import DistroProtocol
+from distro.receive import ReceiverEvents
 from distro.types import (
     CAPABILITY_VERSIONS,
     Action,
@@ -35,6 +36,10 @@ CONFIG = DistroConfig(sync_spacing_ms=0)
 OWN_KIND = frozenset({CAPABILITY_VERSIONS})
 
 
+class NoEvents(ReceiverEvents):
+    """For a receiver without a protocol."""
+
+
 class Engine:
     """A protocol over a real registry; the test is its runtime, its peers and its clock."""
 
@@ -53,13 +58,10 @@ class Engine:
         self.gone: set[str] = set()
         self.registry = Registry(ME)
         self.stats = DistroStats()
-        storage, processor = (
-            InstanceListStorage(self.registry),
-            InstanceListProcessor(self.registry, lambda _event: None),
-        )
+        store = InstanceListStore(self.registry, lambda _event: None)
         nothing: Any = None
         members = MemberList(SELF, config, self.now_ms)
-        components = {INSTANCE_LIST: Component(storage, processor, nothing, nothing), **(more or {})}
+        components = {INSTANCE_LIST: Component(store, nothing, nothing), **(more or {})}
         self.protocol = DistroProtocol(members, ME, config, components, self.stats, self.now_ms)
         self.protocol.replace_members([SELF, *peers], self.now_ms)
 

@@ -1,23 +1,24 @@
 """A node without a network behind the HTTP frontend: the real domain, with a cluster and replication of the test."""
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from app.config.settings import Settings, read_settings
 from app.http.api.beats import BeatCollector
-from app.http.api.call import Answer, Call, Forward, Loader, LoopFrontend, Reply
+from app.http.api.call import Forward, Reply
 from app.http.api.dump_lines import Dumps
-from app.http.api.stats import ForwardStats, HttpStats
+from app.http.api.stats import HttpStats
 from app.naming.clients.clients import Clients
 from app.naming.model.events import Event
-from app.naming.push.board import Subscriber, UdpPushStats
+from app.naming.push.udp_subscribers import Subscriber, UdpPushStats
 from app.naming.records.durable_service import DurableService
 from app.naming.records.projection import Projection
 from app.naming.records.records import Records
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
+from app.ports.http_ports import ConnectionLoader, LoopFrontend
+from app.writes.owner_forwarder import ForwardStats, LoopForwarding, MemberRequest
 from distro.types import CAPABILITY_VERSIONS, Member, MemberState
 from tests.support.memory_disk import MemoryDisk
 
@@ -41,34 +42,24 @@ class StubCluster:
     own_state: MemberState = MemberState.UP
     others: list[Member] = field(default_factory=list)
     reports: list[tuple[Mapping[str, Any], str]] = field(default_factory=list)
-    changed: threading.Condition = field(default_factory=threading.Condition)
-    on_wait: Callable[[], None] = lambda: None
-    """Called by whoever waits for a view, before it waits."""
+    on_look_up: Callable[[], None] = lambda: None
+    """Called each time that the owner of a key is looked up, before it is returned."""
 
     def responsible(self, tag: str) -> bool:
         return self.owner == self.self_address
 
     def map_srv(self, tag: str) -> str:
+        self.on_look_up()
         return self.owner
 
     def responsible_durable(self, tag: str) -> bool:
         return self.responsible(tag)
 
     def map_srv_durable(self, tag: str) -> str:
-        return self.owner
-
-    def view(self) -> tuple[str, ...]:
-        return (self.owner,)
-
-    def wait_for_view(self, seen: tuple[str, ...], timeout_s: float) -> None:
-        self.on_wait()
-        with self.changed:
-            self.changed.wait_for(lambda: self.view() != seen, timeout_s)
+        return self.map_srv(tag)
 
     def give_to(self, owner: str) -> None:
-        with self.changed:
-            self.owner = owner
-            self.changed.notify_all()
+        self.owner = owner
 
     def members(self) -> list[Member]:
         own = Member(self.self_address, self.own_state)
@@ -159,7 +150,13 @@ class StubForwarder:
     reply: Reply = field(default_factory=lambda: Reply(200, b"from the owner"))
     stats: ForwardStats = field(default_factory=ForwardStats)
 
-    def forward(self, call: Call, to: Forward, run: Callable[[], Answer]) -> Reply:
+    def attach(self, over: LoopForwarding[Reply]) -> None:
+        """Nothing is sent."""
+
+    def detach(self) -> None:
+        """Nobody waits."""
+
+    def forward(self, request: MemberRequest, to: Forward, run: Callable[[], Reply | Forward]) -> Reply:
         self.tags.append(to.tag)
         self.durable.append(to.durable)
         return self.reply
@@ -195,7 +192,7 @@ class FakeNode:
     http: HttpStats = field(default_factory=HttpStats)
     beats: BeatCollector = field(default_factory=BeatCollector)
     loop_frontends: tuple[LoopFrontend, ...] = ()
-    loader: Loader | None = None
+    loader: ConnectionLoader | None = None
     events: list[Event] = field(default_factory=list)
     now_ms: int = 1_000_000
     disk: MemoryDisk = field(default_factory=MemoryDisk)

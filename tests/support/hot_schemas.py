@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 
 from marshmallow import EXCLUDE, Schema, ValidationError, fields, post_load, validates_schema
 
-from app.http.input.fields import Needed, Number, StrictFlag, Trimmed, Whole, refused, required
+from app.http.input.fields import AbsentIf, LenientFlag, Needed, Number, Parameter, StrictFlag, Trimmed, Whole, filled
 from app.http.input.metadata import check_metadata_size, parse_metadata
 from app.http.input.params import ListQuery
 from app.http.input.schemas import load
@@ -23,7 +23,6 @@ from app.http.input.values import (
     check_text,
     java_double,
     java_int,
-    lenient_bool,
 )
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.registry.operations import Beat, DeregisterInstance, RegisterInstance
@@ -62,64 +61,50 @@ def _as_complaint(check: Callable[..., Any], *values: Any) -> Any:
     try:
         return check(*values)
     except InvalidParam as error:
-        raise refused(error.text) from None
+        raise ValidationError(Whole(error.text)) from None
 
 
-class FullName(fields.String):
+class FullName(Parameter[str]):
     """The name with its group, of which the service's part must not be empty."""
 
-    def _deserialize(self, value: Any, *args: Any, **kwargs: Any) -> str:
-        name: str = super()._deserialize(value, *args, **kwargs)
-        if not name:
-            raise self.make_error("required")
-        _group, *rest = name.split("@@")
+    trims = ""
+    absent_if = AbsentIf.EMPTY
+
+    def read(self, text: str) -> str:
+        _group, *rest = text.split("@@")
         if not any(rest):
-            raise refused("Param 'serviceName' is illegal, it should be format as 'groupName@@serviceName'")
-        return name
+            raise InvalidParam("Param 'serviceName' is illegal, it should be format as 'groupName@@serviceName'")
+        return text
 
 
-class Double(fields.Field[float]):
+class Double(Parameter[float]):
     """Java's number with a fraction; blank is the default."""
 
-    def _deserialize(self, value: Any, *_: Any, **__: Any) -> float:
-        text = value.strip(TRIMMED)
-        return float(_as_complaint(java_double, text)) if text else float(self.load_default)
+    read = staticmethod(java_double)
 
 
-class Int(fields.Field[int]):
+class Int(Parameter[int]):
     """Java's whole number; blank is the default."""
 
-    def _deserialize(self, value: Any, *_: Any, **__: Any) -> int:
-        text = value.strip(TRIMMED)
-        return int(_as_complaint(java_int, text)) if text else int(self.load_default)
+    read = staticmethod(java_int)
 
 
-class LenientFlag(fields.Field["bool | None"]):
-    """A few words are true, all else is false; blank is the default."""
-
-    def _deserialize(self, value: Any, *_: Any, **__: Any) -> bool | None:
-        word = value.strip(TRIMMED)
-        return lenient_bool(word) if word else self.load_default
-
-
-class MetadataField(fields.Field["dict[str, str | None] | None"]):
+class MetadataField(Parameter["Metadata | None"]):
     """JSON or pairs; blank is an empty map, the JSON text null none at all."""
 
-    def _deserialize(self, value: Any, *_: Any, **__: Any) -> Any:
-        return _as_complaint(parse_metadata, value.strip(TRIMMED))
+    read = staticmethod(parse_metadata)
 
 
 class Printable(Trimmed):
-    """What goes into log lines."""
+    """A text that goes into log lines."""
 
-    def _deserialize(self, value: Any, *args: Any, **kwargs: Any) -> Any:
-        text = super()._deserialize(value, *args, **kwargs)
-        _as_complaint(check_printable, self.data_key, text)
+    def read(self, text: str) -> str:
+        check_printable(str(self.data_key), text)
         return text
 
 
 def _service() -> FullName:
-    return FullName(data_key="serviceName", required=True, error_messages=required("serviceName"))
+    return FullName(**filled("serviceName"))
 
 
 def _namespace() -> Printable:
@@ -133,8 +118,8 @@ class _HotSchema(Schema):
 
 class RegisterSchema(_HotSchema):
     service = _service()
-    ip = Needed(required=True, error_messages=required("ip"))
-    port = Number(required=True, error_messages=required("port"))
+    ip = Needed(**filled("ip"))
+    port = Number(**filled("port"))
     weight = Double(load_default=1.0)
     metadata = MetadataField(load_default=dict)
     app = Trimmed(load_default="DEFAULT")
@@ -162,8 +147,8 @@ class RegisterSchema(_HotSchema):
 
 
 class DeregisterSchema(_HotSchema):
-    ip = Needed(required=True, error_messages=required("ip"))
-    port = Number(required=True, error_messages=required("port"))
+    ip = Needed(**filled("ip"))
+    port = Number(**filled("port"))
     weight = Double(load_default=1.0)
     service = _service()
     namespace = _namespace()
@@ -219,7 +204,9 @@ class _BeatField(fields.Field[Any]):
         try:
             return self.read(value)
         except (ValueError, InvalidParam):
-            raise refused(f"Param 'beat' is illegal, its field '{self.name}' should be {self.wanted}.") from None
+            raise ValidationError(
+                Whole(f"Param 'beat' is illegal, its field '{self.name}' should be {self.wanted}.")
+            ) from None
 
     def read(self, value: Any) -> Any:
         raise NotImplementedError

@@ -2,9 +2,10 @@
 
 import asyncio
 import gc
+import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -16,9 +17,9 @@ TURN_S = 0.0001
 
 
 class SkippingLoop(asyncio.SelectorEventLoop):
-    """Its time goes on by what the test skips, and by ``TURN_S`` at each look of ``until``: never by itself.
+    """Its time goes on by ``skip``, and by ``TURN_S`` at each turn of ``until``: never by itself.
 
-    So however long this process has to wait for its processor, nothing runs out on the loop meanwhile.
+    So no time-out on the loop expires while this process waits for its processor.
     """
 
     now_s = 1_000.0
@@ -27,7 +28,7 @@ class SkippingLoop(asyncio.SelectorEventLoop):
         return self.now_s
 
     def skip(self, seconds: float) -> None:
-        """What was due within this time is called in the next turn."""
+        """Move the clock: timers that are due within ``seconds`` are called in the next turn."""
         self.now_s += seconds
 
 
@@ -51,8 +52,31 @@ def run_loop(main: Callable[[SkippingLoop], Coroutine[Any, Any, T]]) -> T:
     return result
 
 
+@contextmanager
+def loop_thread() -> Iterator[asyncio.AbstractEventLoop]:
+    """A loop in real time on a thread of its own, for tests that block; it ends with the block."""
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        thread = threading.Thread(target=loop.run_forever, name="test-loop")
+        thread.start()
+        try:
+            yield loop
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+
+
+def on_loop(loop: asyncio.AbstractEventLoop, work: Callable[[], T]) -> T:
+    """Do the work on the loop's thread, and return what it returns."""
+
+    async def do() -> T:
+        return work()
+
+    return asyncio.run_coroutine_threadsafe(do(), loop).result(HANG_S)
+
+
 async def turns(count: int) -> None:
-    """Let the loop do what is due, so many times."""
+    """Let the loop run ``count`` turns."""
     for _ in range(count):
         await asyncio.sleep(0)
 
@@ -132,7 +156,7 @@ class FarEnd(asyncio.Protocol):
 
 
 class MemberServer:
-    """Answers each request with what ``answer`` gives for it; with None the test answers, or nobody."""
+    """Answers each request with the bytes from ``answer``; for None the test answers, or nobody."""
 
     def __init__(self, answer: Callable[[Asked], bytes | None]) -> None:
         self.answer = answer
@@ -149,7 +173,7 @@ class MemberServer:
         return [asked.target for asked in self.received]
 
     async def wait_for(self, count: int) -> None:
-        """Return when so many requests have arrived."""
+        """Return when ``count`` requests have arrived."""
         await until(lambda: len(self.received) >= count)
 
 

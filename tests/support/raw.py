@@ -53,7 +53,7 @@ class RawConnection:
         return self.read()
 
     def is_at_its_end(self) -> bool:
-        """Wait for what comes next; whether that is the end of the connection."""
+        """Wait for the next byte; whether the connection ended instead."""
         try:
             return not self.socket.recv(1)
         except ConnectionError:

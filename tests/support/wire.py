@@ -1,4 +1,4 @@
-"""A client's connection without a network: the time is the test's, and the client reads when it is told to."""
+"""A client's connection without a network: the test sets the time, and says when the client reads."""
 
 import asyncio
 from collections import deque
@@ -16,13 +16,13 @@ DATE = b"Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n\r\n"
 
 
 class FakeTransport(asyncio.Transport):
-    """Behaves as uvloop's: what it tells a protocol later, it tells in ``turn``."""
+    """Behaves as uvloop's: calls of the protocol that uvloop makes in a later turn are made in ``turn``."""
 
     def __init__(self, protocol: HttpConnection, client_ip: str = "10.0.0.9") -> None:
         super().__init__({"peername": (client_ip, 40_000)})
         self._protocol = protocol
         self.taken = bytearray()
-        """What the client has read."""
+        """The bytes that the client has read."""
         self.unread = bytearray()
         self.client_reads = True
         self.reading, self.closing, self.aborted, self.eof_sent, self.lost = True, False, False, False, False
@@ -102,9 +102,9 @@ class FakeServer:
     refused: list[int] = field(default_factory=list)
     failure: Exception | None = None
     bodies: dict[bytes, bytes] = field(default_factory=dict)
-    """What is answered to a target; else the target itself."""
+    """The body of the reply to a target; else the target itself."""
     turns: deque[Callable[[], None]] = field(default_factory=deque)
-    """What is to be done in the loop's next turn."""
+    """The functions to call in the loop's next turn."""
 
     def opened(self, connection: HttpConnection) -> bool:
         if not self.full:
@@ -163,7 +163,7 @@ class Wire:
         self.transport.turn()
 
     def send(self, *parts: bytes) -> None:
-        """Have bytes arrive, each part by itself; what the node does not read now arrives when it does."""
+        """Have bytes arrive, each part by itself; parts that the node does not read now arrive when it reads again."""
         self._on_the_way.extend(parts)
         self._arrive()
 
@@ -182,7 +182,7 @@ class Wire:
 
     @property
     def waiting_bytes(self) -> int:
-        """What the client has sent and the node has not read."""
+        """The bytes that the client has sent and the node has not read."""
         return sum(map(len, self._on_the_way))
 
     def half_close(self) -> None:
@@ -208,7 +208,7 @@ class Wire:
         self._turn()
 
     def go(self, seconds: float) -> None:
-        """Let time pass; each second the connection is looked at."""
+        """Let time pass; each second the connection's time limits are checked."""
         for _ in range(int(seconds)):
             self.server.now_s += 1
             if not self.transport.lost:
@@ -243,7 +243,7 @@ class ReplyReader:
     def __init__(self) -> None:
         self.found: list[Received] = []
         self.parser = httptools.HttpResponseParser(self)
-        # What comes behind an answer that ends the connection is for the test to see.
+        # Bytes behind an answer that ends the connection are an error, which the test sees.
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
         self.inside = False
 

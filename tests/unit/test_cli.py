@@ -339,7 +339,7 @@ class TestGunicornConfiguration:
     def test_connections_leave_descriptors_for_the_rest(
         self, soft: int, hard: int, rpc: str, connections: int, files: int
     ) -> None:
-        """The limit is raised as far as it may be, and shared by the doors of HTTP and gRPC."""
+        """The limit is raised as far as it may be, and shared by the frontends of HTTP and gRPC."""
         if hard > resource.getrlimit(resource.RLIMIT_NOFILE)[1] != resource.RLIM_INFINITY:
             pytest.skip("this process may not have so many files")
         code = (

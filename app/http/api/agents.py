@@ -1,4 +1,4 @@
-"""What a client says of itself in its agent string."""
+"""Agent strings: a client's kind and version, and the answers that depend on them."""
 
 import enum
 import re
@@ -32,13 +32,13 @@ class Agent:
 
     @property
     def java_since_1_0(self) -> bool:
-        """Whether names in answers keep their group, and an update needs an instance that exists."""
+        """Whether service names in answers keep their group, and an update needs an existing instance."""
         return self.type is ClientType.JAVA and self.version >= (1, 0, 0)
 
 
 UNKNOWN_AGENT = Agent(ClientType.UNKNOWN, (0, 0, 0))
 AGENT_CHARS_MAX = 256
-"""What is longer is cut before it is read."""
+"""A longer agent string is cut before it is parsed."""
 _SEPARATORS = re.compile(r"[-_./;:]")
 _LEADING_DIGITS = re.compile(r"[0-9]{1,9}")
 
@@ -59,14 +59,14 @@ def _parse_agent(agent: str) -> Agent:
 
 
 def parse_version(text: str) -> tuple[int, int, int]:
-    """``1.4.8``; missing parts are 0. Real Nacos fails on ``1`` alone."""
+    """Return the numbers of a version such as ``1.4.8``; missing parts are 0. Real Nacos fails on ``1`` alone."""
     numbers = [int(found[0]) if (found := _LEADING_DIGITS.match(part)) else 0 for part in _SEPARATORS.split(text)]
     major, minor, patch = (*numbers, 0, 0)[:3]
     return major, minor, patch
 
 
 def may_be_pushed(agent: Agent, switches: SwitchDomain) -> bool:
-    """Whether such a client understands pushes over UDP. Source: Nacos 1.4.1 PushService.canEnablePush."""
+    """Whether clients of this kind and version take UDP pushes. Source: Nacos 1.4.1 PushService.canEnablePush."""
     if not switches.push_enabled:
         return False
     match agent.type:
@@ -86,10 +86,10 @@ def may_be_pushed(agent: Agent, switches: SwitchDomain) -> bool:
 
 
 def is_peer(agent: str) -> bool:
-    """Whether a member of the cluster calls; such calls pass where clients wait."""
+    """Whether the sender calls itself a member; members' calls pass where clients are refused."""
     return agent.startswith(ClientType.NACOS_SERVER.value)
 
 
 def is_redirect(agent: str) -> bool:
-    """Whether the call was passed on by a member once. Contains, not starts with: as in Nacos 1.4.8 DistroFilter."""
+    """Whether a member forwarded the call. Contains, not starts with: as in Nacos 1.4.8 DistroFilter."""
     return ClientType.NACOS_SERVER.value in agent

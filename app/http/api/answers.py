@@ -1,4 +1,4 @@
-"""The replies that are made in more than one place: JSON, errors of filters, refusals of calls that come too early."""
+"""Replies that several endpoints share: JSON, errors of filters, refusals while the node does not serve or own."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ import orjson
 from app.http.api.agents import is_peer, is_redirect
 from app.http.api.call import CLIENT_AGENT, JSON, TEXT, Call, Forward, Reply, Services
 from app.naming.model.nacos_errors import NacosError, NoRight
-from app.naming.records.records import record_tag
+from app.writes.ownership import durable_owner, not_serving_text
 from distro.errors import CodecError, NotInitialized
 from distro.types import CAPABILITY_CLIENTS_ONLY, MemberState
 
@@ -20,7 +20,7 @@ _BELOW_NAMING = tuple(f"{path}/" for path in NAMING)
 _UP = MemberState.UP
 """Python 3.11 needs ten times as long to look a member up in its class."""
 NOT_RESPONSIBLE = "Rollcall-Not-Responsible"
-"""Header of an answer that means: nothing was executed, ask the responsible member."""
+"""Header of a refusal: nothing was executed, the sender should ask the responsible member."""
 
 
 def json_reply(value: Any) -> Reply:
@@ -28,22 +28,32 @@ def json_reply(value: Any) -> Reply:
 
 
 def json_array_reply(values: Iterable[Any]) -> Reply:
-    """An array of what may be large, each made, written and let go of by itself: other threads go on between two."""
+    """The reply with a JSON array, each element encoded by itself: other threads run between two large ones."""
     return Reply(200, b"[" + b",".join([orjson.dumps(value) for value in values]) + b"]", JSON)
 
 
+def rest_reply(data: Any) -> Reply:
+    """A result as Nacos's core and console answer it. Shape: code, message, data."""
+    return json_reply({"code": 200, "message": None, "data": data})
+
+
+def rest_refusal(code: int, message: str) -> Reply:
+    """A refusal in the same shape, in status 200: Nacos answers so, and its clients look into the code."""
+    return json_reply({"code": code, "message": message, "data": None})
+
+
 def text_reply(status: int, text: str) -> Reply:
-    # What is no UTF-8 cannot come here from a call, but an error's text may hold a peer's or a file's.
+    # A call's text is UTF-8, but an error may quote text of a peer or a file, with lone surrogates in it.
     return Reply(status, text.encode("utf-8", "replace"), TEXT)
 
 
 def not_serving(status: str) -> Reply:
-    """The refusal of a member that does not serve now: without a content type, as the filter of real Nacos answers."""
-    return Reply(503, f"server is {status} now, please try again later!".encode(), None)
+    """The refusal of a member that does not serve: without a content type, as from the filter of real Nacos."""
+    return Reply(503, not_serving_text(status).encode(), None)
 
 
 def error_reply(error: NacosError | CodecError | NotInitialized) -> Reply:
-    """The answer to a refusal, in the declared status and its bare text."""
+    """The reply for an error that an endpoint raised: its status and its bare text."""
     match error:
         case NacosError():
             return text_reply(error.status, error.text)
@@ -55,9 +65,9 @@ def error_reply(error: NacosError | CodecError | NotInitialized) -> Reply:
 
 def filter_error(call: Call, status: int, message: str, wall_ms: int, headers: dict[str, str] | None = None) -> Reply:
     """An error in the JSON shape of Nacos's filters. Shape: timestamp, status, error, message, path."""
-    snapshot = datetime.fromtimestamp(wall_ms / 1000, UTC)
+    at = datetime.fromtimestamp(wall_ms / 1000, UTC)
     body = {
-        "timestamp": f"{snapshot:%Y-%m-%dT%H:%M:%S}.{wall_ms % 1000:03d}+0000",
+        "timestamp": f"{at:%Y-%m-%dT%H:%M:%S}.{wall_ms % 1000:03d}+0000",
         "status": status,
         "error": HTTPStatus(status).phrase,
         "message": message,
@@ -67,7 +77,7 @@ def filter_error(call: Call, status: int, message: str, wall_ms: int, headers: d
 
 
 def server_status(services: Services) -> str:
-    """What this node says of itself: its own state, and while that is UP, what an operator put in its place."""
+    """The status that this node reports: its state, or while that is UP the status an operator set in its place."""
     state = services.cluster.state()
     if state is not MemberState.UP:
         return state.value
@@ -75,7 +85,7 @@ def server_status(services: Services) -> str:
 
 
 def refuse_unless_up(call: Call, services: Services) -> Reply | None:
-    """The refusal of a naming call that is limited, or comes while the node does not serve; members pass the latter.
+    """The refusal of a naming call to a limited path, or while the node does not serve; the latter not for members.
 
     Source: Nacos 1.4.1 TrafficReviseFilter.
     """
@@ -92,7 +102,7 @@ def refuse_unless_up(call: Call, services: Services) -> Reply | None:
 
 
 def is_open(services: Services) -> bool:
-    """Whether there is nothing for which any naming call could be refused; nearly always so, and quickly seen."""
+    """Whether no naming call can be refused now: UP, no limited paths. Spares hot calls ``refuse_unless_up``."""
     switches = services.durable.switches
     return services.cluster.state() is _UP and not switches.limited_url_map and not services.durable.overridden_status
 
@@ -108,14 +118,15 @@ def _limited(call: Call, services: Services) -> Reply | None:
 
 
 def is_naming(path: str) -> bool:
+    """Whether a path, below the context path, belongs to the naming API."""
     return path.startswith(_BELOW_NAMING) or path in NAMING
 
 
 def elsewhere(call: Call, services: Services, service: str) -> Reply | Forward | None:
-    """What to answer to a write that this node must not execute; None when it must.
+    """The answer to a write that this node must not execute; None when this node owns ``service``.
 
-    A call that a member passed on goes no further: two members that disagree would send it in a circle. That of real
-    Nacos since 2.0 does: it knows owners of addresses, not of services, and all that it passes on is one of us's.
+    A call that a member forwarded is not forwarded again: two members that disagree would send it in a circle. Calls
+    forwarded by real Nacos 2.x are: it maps addresses to owners, not services, so that any of our members may get them.
     Source: Nacos 1.4.8 and 2.3.1 DistroFilter.
     """
     if refusal := _refuse_early_write(services):
@@ -126,24 +137,24 @@ def elsewhere(call: Call, services: Services, service: str) -> Reply | Forward |
 
 
 def durable_elsewhere(call: Call, services: Services, *keys: str) -> Reply | Forward | None:
-    """As ``elsewhere``, for a write of the durable records of these keys, which share one owner.
+    """The answer to a write of durable records that this node must not execute; None when this node owns them.
 
-    That is a member of our own kind: real Nacos keeps such data in a way of its own.
+    All ``keys`` have one owner, of our own kind: real Nacos stores durable data in its own way.
     """
     if refusal := _refuse_early_write(services):
         return refusal
-    tag = record_tag(keys[0])
-    if services.cluster.responsible_durable(tag):
+    to = durable_owner(services.cluster, *keys)
+    if to is None:
         return None
-    # Only our own kind passes such calls on, and marks them. An operator may call by the name of a member, as that is
-    # how a server is reached whose status refuses clients.
+    # Only our own kind forwards such calls, and marks them. An operator may call under a member's agent string, as
+    # that is how a server is reached whose status refuses clients.
     passed_on = CLIENT_AGENT in call.headers
-    return (_redirected(call, services) if passed_on else None) or Forward(tag, keys)
+    return (_redirected(call, services) if passed_on else None) or to
 
 
 def _refuse_early_write(services: Services) -> Reply | None:
     state = services.cluster.state()
-    # Members, too: the one that passed the call on holds it, and finds another owner.
+    # Members' calls, too: a member that forwarded the call keeps it, and asks the next owner.
     return None if state is _UP else not_serving(state.value)
 
 
@@ -155,7 +166,7 @@ def _redirected(call: Call, services: Services) -> Reply | None:
 
 
 def _is_from_nacos_2(call: Call, services: Services) -> bool:
-    """Whether real Nacos since 2.0 passed the call on; our own kind names the client that it does that for."""
+    """Whether real Nacos 2.x forwarded the call; members of our own kind send the client's agent string with it."""
     if CLIENT_AGENT in call.headers:
         return False
     cluster = services.cluster
@@ -163,7 +174,7 @@ def _is_from_nacos_2(call: Call, services: Services) -> bool:
 
 
 def require_member(call: Call, services: Services) -> None:
-    """Refuse members' calls from anywhere else.
+    """Check that a call for members only comes from one.
 
     Raises:
         NoRight: the caller's address is not that of a listed member.

@@ -1,7 +1,7 @@
-"""Beats that come to a member which holds a copy of the instance: answered here, told to the owner in batches.
+"""Beats for instances that another member owns, answered from the copy here and sent to the owner in batches.
 
-No datum is written: the owner notes when each instance was last heard of, and says which ones it does not know. The
-next beat of such a one is passed on, so that the owner's answer, that it should register, reaches it.
+No datum is written: the owner stores the time of each instance's last beat, and answers which instances it does not
+know. The next beat of an unknown instance is passed on to the owner, whose answer makes the client register again.
 
 A batch is ``{datum key: {instance key: age in ms}}``, its answer ``{"unknown": {datum key: [instance key]}}``.
 """
@@ -9,10 +9,10 @@ A batch is ``{datum key: {instance key: age in ms}}``, its answer ``{"unknown": 
 import threading
 from collections.abc import Callable, Collection, Mapping
 from itertools import islice
-from typing import Any
 
 import orjson
 
+from app.http.input import json_text
 from app.naming.wire.datum_codec import AGE_MS_MAX
 from distro.errors import CodecError
 
@@ -20,19 +20,19 @@ COLLECTED_MAX = 100_000
 """For one member; beats of further instances are passed on one by one."""
 UNKNOWN_MAX = 100_000
 BATCH_MAX = 5_000
-"""Instances in one call: those of 100,000 beat so often in 200 ms. To read them takes a millisecond or two."""
+"""Instances in one call: so many of 100,000 beat within 200 ms. The owner reads them in a millisecond or two."""
 KEEP_MS = 10_000
-"""A beat that could not be told for so long is dropped: others have come since, or its time is over."""
+"""A beat that could not be sent for so long is dropped: later beats have come, or the instance is silent."""
 
 Batch = dict[tuple[str, str], int]
-"""The monotonic ms at which each (datum key, instance key) was heard of."""
+"""The monotonic ms of the last beat of each (datum key, instance key)."""
 
 
 class BeatCollector:
-    """Called by the event loop and by threads of pools; ``take`` and ``put_back`` by the loop.
+    """The beats that wait to be sent, by owner. Thread-safe; ``take`` and ``put_back`` are for the loop.
 
-    The lock keeps a batch still while it is read: between the making of an iterator and its use another thread may
-    have its turn.
+    The lock keeps a batch unchanged while it is read: between the making of an iterator and its use another thread may
+    run.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class BeatCollector:
         self.collected = 0
 
     def collect(self, owner: str, key: str, instance_key: str, now_ms: int) -> bool:
-        """Note a beat for its owner; False when it must be passed on."""
+        """Add a beat to its owner's batch; False when the beat must be passed on by itself."""
         entry = (key, instance_key)
         with self._lock:
             if entry in self._unknown:
@@ -58,9 +58,9 @@ class BeatCollector:
             return True
 
     def take(self, now_ms: int, busy: Collection[str] = ()) -> list[tuple[str, Batch]]:
-        """What is to be told now: owner and batch, of at most ``BATCH_MAX``, those first that wait the longest.
+        """Return owners with their batches to send now: at most ``BATCH_MAX`` beats each, the oldest first.
 
-        What is left, and all for owners that are busy, waits for the next time: no turn of the loop has much to do.
+        Further beats, and those for ``busy`` owners, wait for the next call: no turn of the loop has much to do.
         """
         taken: list[tuple[str, Batch]] = []
         with self._lock:
@@ -74,7 +74,7 @@ class BeatCollector:
         return taken
 
     def put_back(self, owner: str, batch: Batch) -> None:
-        """The owner was not reached: it is told next time, if nothing newer is known."""
+        """Take back a batch that did not reach its owner; a newer beat of the same instance stays."""
         with self._lock:
             now = self._batches.setdefault(owner, {})
             for entry, at_ms in batch.items():
@@ -83,10 +83,10 @@ class BeatCollector:
                 now.setdefault(entry, at_ms)
 
     def note_unknown(self, answer: bytes) -> None:
-        """Take the owner's answer.
+        """Remember the instances that the owner's answer names as unknown: their next beat is passed on.
 
         Raises:
-            CodecError: it is none.
+            CodecError: the answer cannot be read.
         """
         try:
             unknown = orjson.loads(answer).get("unknown", {})
@@ -95,11 +95,12 @@ class BeatCollector:
             raise CodecError("the answer to a batch of beats cannot be read") from None
         with self._lock:
             if len(self._unknown) + len(entries) > UNKNOWN_MAX:
-                self._unknown.clear()  # they are told again when they beat again
+                self._unknown.clear()  # the owner names them again after their next beat
             self._unknown.update(entries)
 
 
 def encode_batch(batch: Batch, now_ms: int) -> bytes:
+    """Return the JSON of a batch, with ages in place of times."""
     ages: dict[str, dict[str, int]] = {}
     for (key, instance_key), at_ms in batch.items():
         ages.setdefault(key, {})[instance_key] = max(now_ms - at_ms, 0)
@@ -111,15 +112,12 @@ TakeBeats = Callable[[str, Mapping[str, int]], list[str]]
 
 
 def take_batch(body: bytes, take: TakeBeats, is_ours: Callable[[str], bool]) -> bytes:
-    """Take another member's batch; return the answer. Services that are not ours are left to their owner.
+    """Apply another member's batch; return the answer. Services that this node does not own are skipped.
 
     Raises:
         CodecError: the batch cannot be read.
     """
-    try:
-        services: Any = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        services = None
+    services = json_text.loads_body(body)
     if not isinstance(services, dict):
         raise CodecError("a batch of beats is a JSON object")
     for ages in services.values():

@@ -1,25 +1,23 @@
-"""From a call to its reply, whoever carries the bytes."""
+"""Runs an endpoint on a thread that may block: here, or at the member that owns the call."""
 
 from app.http.api.answers import refuse_unless_up
-from app.http.api.call import Answer, Call, Decline, Endpoint, Reply, Services
+from app.http.api.call import Call, Decline, Endpoint, Forward, Reply, Services
 
 
 def answer_call(endpoint: Endpoint, call: Call, services: Services) -> Reply:
-    """Run an endpoint where it must run, and return its reply.
+    """Return the reply of an endpoint, or of the member that it passes the call on to.
 
     Raises:
-        NacosError, DistroError: the refusals that the carrier's error handler turns into replies.
+        NacosError, DistroError: the refusals that the server's error handler turns into replies.
     """
     if refusal := refuse_unless_up(call, services):
         return refusal
 
-    def run() -> Answer:
-        return endpoint(call, services)
+    def run() -> Reply | Forward:
+        answer = endpoint(call, services)
+        if isinstance(answer, Decline):
+            raise AssertionError(f"{endpoint.__name__} declined a call that is not on the loop")
+        return answer
 
-    match run():
-        case Reply() as reply:
-            return reply
-        case Decline():
-            raise AssertionError(f"{endpoint.__name__} declined a call where nobody else could take it")
-        case forward:
-            return services.forwarder.forward(call, forward, run)
+    answer = run()
+    return services.forwarder.forward(call, answer, run) if isinstance(answer, Forward) else answer

@@ -1,4 +1,4 @@
-"""The dump of this node: what it holds, as rows, made while they are sent."""
+"""The dump of this node for the audit: its services and instances as JSON lines, made while they are sent."""
 
 from collections.abc import Iterable, Iterator
 from threading import BoundedSemaphore
@@ -14,12 +14,12 @@ from app.naming.service import NamingService
 from distro.types import NO_VERSION, Version
 
 DUMPS_MAX = 2
-"""At a time: each holds a thread of the door for as long as its reader takes."""
+"""At a time: each occupies a thread of the HTTP frontend until its client has read it."""
 CHUNK_BYTES = 65_536
 
 
-class Owners(Protocol):
-    """Who is responsible for what, as this node sees it."""
+class KeyOwners(Protocol):
+    """The owners of keys, as this node sees them; see ``Cluster`` in ``call.py``."""
 
     def responsible(self, tag: str) -> bool: ...
 
@@ -35,15 +35,15 @@ class Dumps:
         self._free = BoundedSemaphore(dumps_max)
 
     def begin(self, lines: Iterable[bytes]) -> "Dump | None":
-        """Return the lines as chunks, or None while as many are read as may be.
+        """Return the lines as chunks, or None while ``dumps_max`` dumps are open.
 
-        The place is taken until the dump is closed.
+        The dump counts until its ``close`` is called.
         """
         return Dump(lines, self._free) if self._free.acquire(blocking=False) else None
 
 
 class Dump:
-    """Lines in chunks of about ``CHUNK_BYTES``. Not a generator: one that never began would not free its place."""
+    """Lines in chunks of about ``CHUNK_BYTES``. A generator that never began would not free its place in ``close``."""
 
     def __init__(self, lines: Iterable[bytes], place: BoundedSemaphore) -> None:
         self._chunks = _chunks(lines)
@@ -71,11 +71,11 @@ def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def dump_lines(
-    header: dict[str, Any], naming: NamingService, durable: DurableService, owners: Owners
+    header: dict[str, Any], naming: NamingService, durable: DurableService, owners: KeyOwners
 ) -> Iterator[bytes]:
     """The lines of a dump: the header, each service's row and those of its instances, the counts at the end.
 
-    The rows of a service are of one moment. Who reads no last line knows that the dump was cut off.
+    The rows of a service are of one snapshot. A dump without its last line was cut off.
     """
     yield _line({"kind": "member", "format": FORMAT, **header})
     services = instances = 0
@@ -90,7 +90,7 @@ def dump_lines(
 
 
 def _rows(
-    snapshot: ServiceSnapshot, naming: NamingService, durable: DurableService, owners: Owners
+    snapshot: ServiceSnapshot, naming: NamingService, durable: DurableService, owners: KeyOwners
 ) -> Iterator[dict[str, Any]]:
     namespace, name = snapshot.namespace, snapshot.full_name
     owner, is_ours = owners.map_srv(name), owners.responsible(name)
@@ -104,7 +104,7 @@ def _rows(
             stored.instance,
             version=_text(stored.version),
             owner=owner,
-            # A copy's time is what the owner said of it when it last changed.
+            # A copy's time is the owner's at the last change, not that of the last beat.
             beat_age_ms=naming.silent_ms(stored) if is_ours else None,
             delete_timeout_ms=stored.delete_timeout_ms,
             client=ClientKind.HTTP,

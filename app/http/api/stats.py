@@ -1,64 +1,48 @@
-"""What the HTTP door counts, and how late its event loop is."""
+"""Counters of the HTTP frontend, and the lag of its event loop."""
 
 from collections import deque
 from dataclasses import asdict, dataclass
 
 LAG_EVERY_S = 0.05
 LAG_LATE_MS = 20.0
-"""A loop that is later than this has been held up by something that does not belong on it."""
+"""A loop that is later than this was kept busy by work that does not belong on it."""
 LAGS_KEPT = 1_200
-"""A minute of them."""
+"""One minute of measurements."""
 
 
 @dataclass(slots=True)
 class HttpStats:
-    """Counters since the start, and what is now. Written by the loop's thread."""
+    """Counters since the start, and the connections now. Written by the loop's thread."""
 
     connections: int = 0
     connections_refused: int = 0
-    """There were too many already."""
+    """Connections closed at once, because there were too many."""
     requests_refused: int = 0
-    """Bytes that are no request, or one over a limit."""
+    """Requests that were malformed, too slow or over a limit."""
     pooled: int = 0
-    """Calls that were answered in a pool of threads, and not on the loop."""
+    """Calls answered in a pool of threads, and not on the loop."""
     pool_full: int = 0
-    """Calls refused, as too many waited for a pool."""
+    """Calls refused, because too many waited for a pool."""
     beats_collected: int = 0
-    """Beats answered from a copy, for the owner to be told of."""
+    """Beats answered from a copy, and sent to the owner in a batch."""
     loop_lag_max_ms: float = 0.0
-    """The most by which the loop was late in the last minute."""
+    """The largest lag of the loop in the last minute."""
     loop_late: int = 0
-    """How often it was late by more than ``LAG_LATE_MS``."""
+    """Measurements with a lag of more than ``LAG_LATE_MS``."""
 
     def as_dict(self) -> dict[str, int | float]:
         return asdict(self)
 
 
-@dataclass(slots=True)
-class ForwardStats:
-    """What happened since the start. Written by several threads without a lock: for people, an odd one may be lost."""
-
-    forward_answered: int = 0
-    forward_held: int = 0
-    """Waits for another owner, because the one asked refused or did not listen."""
-    forward_failed: int = 0
-    """Calls given up: no owner answered in time."""
-    forward_busy: int = 0
-    """Calls refused at once, because too many others were under way."""
-
-    def as_dict(self) -> dict[str, int]:
-        return asdict(self)
-
-
 class LagMeter:
-    """Watches how late a loop calls what is due."""
+    """Measures by how much an event loop is late with its timers."""
 
     def __init__(self, stats: HttpStats) -> None:
         self._stats = stats
         self._lags_ms: deque[float] = deque(maxlen=LAGS_KEPT)
 
     def next_s(self, expected_s: float, now_s: float) -> float:
-        """Note a call that was due at ``expected_s``; return when to call next."""
+        """Count a timer that was due at ``expected_s`` and ran at ``now_s``; return when the next one is due."""
         lag_ms = round(max(now_s - expected_s, 0.0) * 1_000, 3)
         lags = self._lags_ms
         leaves_ms = lags[0] if len(lags) == lags.maxlen else -1.0

@@ -1,1 +1,1 @@
-"""Calls that another member answers: the owner of a service, or every peer."""
+"""Calls to other members over HTTP: writes for the owner of a service, batches of beats, questions."""

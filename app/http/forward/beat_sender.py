@@ -1,4 +1,4 @@
-"""Tells the owners of instances of the beats that came here, from the event loop."""
+"""Sends the beats that were answered from copies to the owners of the instances, from the event loop."""
 
 import asyncio
 import logging
@@ -14,13 +14,17 @@ from distro.ports import Clock
 
 SEND_S = 0.2
 ANSWER_S = 2.0
+"""How long the owner has for its answer; after that the batch goes back to the collector."""
 PATH = "/v1/ns/distro/beats"
 
 log = logging.getLogger(__name__)
 
 
 class BeatSender:
-    """Sends what was collected, every ``SEND_S``. One batch in flight to each owner."""
+    """Sends the collected beats to their owners, every ``SEND_S``; one batch at a time to each owner.
+
+    A batch that is refused or not answered is sent again: only the time of an instance's last beat counts.
+    """
 
     def __init__(self, services: Services, forwarder: LoopForwarder, clock: Clock | None = None) -> None:
         self._services = services
@@ -33,6 +37,7 @@ class BeatSender:
             self._timer = forwarder.loop.call_later(SEND_S, self._send)
 
     def stop(self) -> None:
+        """Send no further batch; answers to those under way are dropped."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()

@@ -1,7 +1,7 @@
 """Kept connections from the event loop to the members of the cluster.
 
-To a member of our own kind requests are pipelined on one connection or two, and those of one turn of the loop leave in
-one write. Real Nacos gets one request at a time on each of a few connections.
+Pipelined requests share one connection or two, and those of one turn of the loop leave in one write. All others go in
+turn: one request at a time on each of a few connections.
 """
 
 import asyncio
@@ -20,7 +20,9 @@ PIPELINED_LINKS = 2
 PIPELINED_LOAD = 64
 """Requests under way on one connection, before another is opened."""
 JAVA_LINKS = 8
+"""To one member, for requests that go in turn."""
 JOIN_S = 0.002
+"""How long a request waits for others to be written together with it, while answers are awaited."""
 WAITING_MAX = 4_096
 """Requests to one member that are under way or wait for a connection."""
 ANSWER_BYTES_MAX = 1024 * 1024
@@ -34,7 +36,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class LinkAnswer:
-    """What a member answered. Header names are in lower case."""
+    """The answer of a member. Header names are in lower case."""
 
     status: int
     body: bytes
@@ -43,12 +45,12 @@ class LinkAnswer:
 
 @dataclass(frozen=True, slots=True)
 class NotSent:
-    """Nothing was sent: there is no connection."""
+    """The request was not executed: it was not sent, or behind an answer that closed the connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotAnswered:
-    """It was sent, and may have been executed."""
+    """The request was sent and not answered: the member may have executed it."""
 
 
 LinkResult = LinkAnswer | NotSent | NotAnswered
@@ -60,20 +62,20 @@ class _Exchange:
     request: bytes
     deadline_s: float
     done: Done | None
-    """None when who asked was told."""
+    """None after its call."""
 
     def tell(self, result: LinkResult) -> None:
-        """Tell who asked, once. What goes wrong there is not to hurt those who wait on the same connection."""
+        """Call ``done``, once. Its exceptions are logged: they must not reach other requests on the same connection."""
         done, self.done = self.done, None
         if done is not None:
             try:
                 done(result)
             except Exception:
-                log.exception("what a member answered was not taken")
+                log.exception("a member's answer could not be used")
 
 
 class MemberLink(asyncio.Protocol):
-    """One connection. Everything happens on the loop's thread."""
+    """One connection to a member. Used on the loop's thread only."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_free: Callable[[], None]) -> None:
         self._loop = loop
@@ -92,17 +94,18 @@ class MemberLink(asyncio.Protocol):
 
     @property
     def load(self) -> int:
+        """Return how many requests are under way, or wait to be written."""
         return len(self._unsent) + len(self._sent)
 
     @property
     def is_stuck(self) -> bool:
-        """Somebody's time ran out: what is sent behind would wait too."""
+        """Whether the oldest request is past its deadline, so that a further one would wait behind it."""
         return bool(self._sent) and self._sent[0].done is None
 
     def send(self, exchange: _Exchange) -> None:
-        """Send a request, with all others of this turn of the loop.
+        """Send a request in one write with all others of this turn of the loop.
 
-        While answers are awaited, what comes leaves with the next of them, or after ``JOIN_S``: each write costs both
+        While answers are awaited, it is written when the next of them comes, or after ``JOIN_S``: a write costs both
         sides more than a request does.
         """
         self._unsent.append(exchange)
@@ -123,8 +126,8 @@ class MemberLink(asyncio.Protocol):
         self._transport.write(b"".join([one.request for one in unsent]))
 
     def expire(self, now_s: float) -> None:
-        """Tell those whose time ran out. Their answers may still come, and are then dropped."""
-        # In no order: one that was asked again elsewhere brings its old deadline along.
+        """End the requests past their deadline. Answers that still come to them are dropped."""
+        # In no order: a request that was tried at another member before brings its old deadline along.
         for one in self._sent:
             if one.deadline_s <= now_s:
                 one.tell(NotAnswered())
@@ -137,12 +140,13 @@ class MemberLink(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
+        """Cut the connection; its requests end when the loop reports that it is lost."""
         self.closed = True
         if self._transport is not None:
             self._transport.abort()
 
     def fail(self) -> None:
-        """No connection came to be, or it is lost: tell everybody."""
+        """End all requests: the connection could not be made, or is lost."""
         self.closed = True
         sent, unsent = self._sent, self._unsent
         self._sent, self._unsent = deque(), []
@@ -152,7 +156,7 @@ class MemberLink(asyncio.Protocol):
             one.tell(NotSent())
         self._on_free()
 
-    # --- what the loop tells -----------------------------------------------------------------------
+    # --- called by the loop -----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -173,14 +177,14 @@ class MemberLink(asyncio.Protocol):
             self.close()
             return
         if self._last and not self.closed:
-            # What was sent behind an answer that says so is not executed. Source: RFC 9112, 9.6.
+            # Requests sent behind an answer with "Connection: close" are not executed. Source: RFC 9112, 9.6.
             self._unsent[:0] = self._sent
             self._sent.clear()
             self.close()
         elif self._unsent:
             self._flush()
 
-    # --- what the parser tells -----------------------------------------------------------------------
+    # --- called by the parser -----------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         self._headers = {}
@@ -208,7 +212,7 @@ class MemberLink(asyncio.Protocol):
         if status < 200 and not self.closed:
             return  # an interim answer: the answer itself follows
         if self.closed or not self._sent:
-            self.close()  # an answer that nobody waits for
+            self.close()  # an answer without a request
             return
         if not self._parser.should_keep_alive():
             self._last = True
@@ -217,7 +221,7 @@ class MemberLink(asyncio.Protocol):
 
 
 class MemberLinks:
-    """The connections to one member, and what waits for one."""
+    """The connections to one member, and the requests that wait for one. Used on the loop's thread only."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, address: str) -> None:
         self._loop = loop
@@ -228,7 +232,7 @@ class MemberLinks:
         self._closed = False
 
     def ask(self, request: bytes, deadline_s: float, done: Done, *, pipelined: bool) -> bool:
-        """Send a request; ``done`` is called once, at the latest soon after the deadline. False: too many wait."""
+        """Send a request; False when too many wait. ``done`` is called once, soon after the deadline at the latest."""
         load = len(self._waiting) + sum(one.load for one in self._links)
         if load >= WAITING_MAX or self._closed:
             return False
@@ -296,7 +300,7 @@ class MemberLinks:
         self._send_waiting()
 
     def expire(self, now_s: float) -> None:
-        """Tell those whose time ran out."""
+        """End the requests past their deadline."""
         for link in list(self._links):
             link.expire(now_s)
         late = [one for one in self._waiting if one.deadline_s <= now_s]
@@ -307,7 +311,7 @@ class MemberLinks:
         self._links = [one for one in self._links if not one.closed]
 
     def close(self) -> None:
-        """Ask no more. Who waits is told in this turn of the loop or the next."""
+        """Cut the connections and take no more requests. Those under way end in this turn of the loop or the next."""
         self._closed = True
         for task in self._tasks:
             task.cancel()

@@ -1,7 +1,8 @@
-"""Pass hot writes on to the member that is responsible for them, from the event loop: one hop, no thread held.
+"""The one forwarder: passes calls on to the member that owns them, from the event loop, and never executes one twice.
 
-A member of our own kind gets the call as it came, pipelined, and answers with what it changed; that is taken over
-before the client is answered, so that its own write shows here at once. Real Nacos gets what its own members send.
+A hot call goes to a member of our own kind as it came, pipelined. The owner's answer brings the changed instance, which
+is applied here before the client is answered, so that the client reads its own write here at once. A call for which a
+thread waits, and every call to real Nacos, goes in Nacos's form, one at a time on a connection.
 """
 
 import asyncio
@@ -9,27 +10,22 @@ import logging
 from collections.abc import Callable
 
 from app.http.api.answers import NOT_RESPONSIBLE, text_reply
-from app.http.api.call import CHANGE, CLIENT_AGENT, WANTS_CHANGE, Answer, Call, Forward, Reply, Services
-from app.http.api.stats import ForwardStats
-from app.http.forward.in_pool import (
-    FORWARD_MS_MAX,
-    headers_of,
-    not_executed,
-    own_headers,
-    target_of,
-)
+from app.http.api.call import CHANGE, CLIENT_AGENT, DECLINE, WANTS_CHANGE, Answer, Call, Forward, Reply, Services
 from app.http.forward.member_link import LinkAnswer, LinkResult, MemberLinks, NotAnswered, NotSent
+from app.http.forward.nacos_form import nacos_form, not_executed, own_headers
+from app.writes.owner_forwarder import BUSY, FORWARD_MS_MAX, ForwardStats, MemberRequest, WaitingCall, silent_text
 from distro.errors import CodecError
 from distro.types import CAPABILITY_WRITES
 
 FORWARD_S_MAX = FORWARD_MS_MAX / 1_000
 HOLD_S = 0.05
-"""How long a refused call waits before it looks who is responsible now."""
+"""How long a call that was not executed waits before its owner is looked up and asked again."""
 EXPIRE_S = 0.1
 HELD_MAX = 4_096
 CHANGE_SEEN_S = 0.3
-"""How long an answer waits for the owner's own send, when its change does not fit what is held here."""
+"""How long an answer waits for the owner's datum when its change is not the next version of the datum here."""
 LOOK_S = 0.002
+"""The first pause between two looks whether that datum has come; each further one is half as long again."""
 _NOT_RESPONSIBLE = NOT_RESPONSIBLE.lower().encode()
 _CHANGE = CHANGE.encode()
 
@@ -39,9 +35,10 @@ Answered = Callable[[Answer], None]
 
 
 class LoopForwarder:
-    """Owns the connections to the members. Used on the loop's thread only."""
+    """Owns the connections to the members. Used on the loop's thread only, but for ``request_maker``."""
 
     def __init__(self, services: Services, loop: asyncio.AbstractEventLoop, stats: ForwardStats) -> None:
+        """``stats``: where it counts."""
         self._services = services
         self._cluster = services.cluster
         self.loop = loop
@@ -52,66 +49,94 @@ class LoopForwarder:
             for name, value in self._own_headers.items()
             if name not in ("content-type", "accept-charset", "accept-encoding", "client-version", "request-source")
         ).encode("latin-1")
-        self._links: dict[str, MemberLinks] = {}
+        self._pipelined: dict[str, MemberLinks] = {}
+        self._in_turn: dict[str, MemberLinks] = {}
+        """Apart: a pipelined call would wait behind one that the owner writes to its disk."""
         self._held = 0
         self._expiring: asyncio.TimerHandle | None = None
         self._closed = False
 
     def forward(self, call: Call, to: Forward, run: Callable[[], Answer], done: Answered) -> None:
-        """Have the responsible member answer; ``done`` is called once, within ``FORWARD_S_MAX`` and a bit.
+        """Have the owner answer a hot call; ``done`` is called once, soon after ``FORWARD_S_MAX`` at the latest.
 
-        ``run`` executes the call here, if this node becomes responsible meanwhile; it may then decline.
+        ``run`` executes the call here, should this node become its owner meanwhile; it may decline.
         """
         if self._held >= HELD_MAX:
             self._busy(done)
             return
-        ForwardedCall(self, call, to, run, done).go()
+        ForwardedCall(self, call, to.tag, run, done, self.loop.time() + FORWARD_S_MAX).go()
+
+    def request_maker(self, request: MemberRequest) -> Callable[[str], bytes]:
+        """Return a function from a member's address to the bytes for it, in Nacos's form. For any thread."""
+        return nacos_form(request, self._own_headers).to
+
+    def forward_waiting(self, waiting: WaitingCall[Reply], left_s: float, *, hold_first: bool) -> None:
+        """Have the owner answer a call for which a thread waits, by the rules of ``forward``, within ``left_s``.
+
+        ``hold_first``: after a pause, as for a call that was not executed.
+        """
+
+        def done(answer: Answer) -> None:
+            waiting.answer(answer if isinstance(answer, Reply) else None)
+
+        if self._held >= HELD_MAX:
+            self._busy(done)
+            return
+        call = ForwardedCall(self, waiting, "", lambda: DECLINE, done, self.loop.time() + left_s)
+        if hold_first:
+            call._member = waiting.find_owner()
+            call.hold()
+        else:
+            call.go()
 
     def ask(
         self, member: str, request: bytes, deadline_s: float, done: Callable[[LinkResult], None], *, own_kind: bool
     ) -> bool:
-        """Send bytes to a member; False when too much waits for it."""
+        """Send bytes to a member, pipelined (``own_kind``) or in turn; False when too many requests wait for it."""
         if self._closed:
             return False
         if self._expiring is None:
             self._expiring = self.loop.call_later(EXPIRE_S, self._expire)
-        links = self._links.get(member)
+        links_of = self._pipelined if own_kind else self._in_turn
+        links = links_of.get(member)
         if links is None:
             self._forget_removed()
-            links = self._links[member] = MemberLinks(self.loop, member)
+            links = links_of[member] = MemberLinks(self.loop, member)
         return links.ask(request, deadline_s, done, pipelined=own_kind)
 
     def is_own_kind(self, member: str) -> bool:
+        """Return whether a member takes calls as they came, and answers with their changes."""
         return CAPABILITY_WRITES in self._cluster.capabilities(member)
 
     def close(self) -> None:
-        """Send nothing more. Who waits for an answer is told so."""
+        """Close the connections and send nothing more. Calls under way are answered 503, soon after."""
         self._closed = True
         if self._expiring is not None:
             self._expiring.cancel()
-        for links in self._links.values():
+        for links in (*self._pipelined.values(), *self._in_turn.values()):
             links.close()
-        self._links = {}
+        self._pipelined, self._in_turn = {}, {}
 
     def _forget_removed(self) -> None:
         known = {one.address for one in self._cluster.members()}
-        for address in self._links.keys() - known:
-            self._links.pop(address).close()
+        for links_of in (self._pipelined, self._in_turn):
+            for address in links_of.keys() - known:
+                links_of.pop(address).close()
 
     def _expire(self) -> None:
         now_s = self.loop.time()
-        for links in list(self._links.values()):
+        for links in (*self._pipelined.values(), *self._in_turn.values()):
             links.expire(now_s)
         self._expiring = self.loop.call_later(EXPIRE_S, self._expire)
 
     def _busy(self, done: Answered) -> None:
         self.stats.forward_busy += 1
-        done(text_reply(503, "too many calls wait for other members, please try another server"))
+        done(text_reply(503, BUSY))
 
     # --- bytes ---------------------------------------------------------------------------------------
 
     def bytes_for_own(self, member: str, call: Call) -> bytes:
-        """The call as it came, for a member of our own kind."""
+        """Return the request for a member of our own kind: the client's own query and body."""
         target = f"{call.context_path}{call.path}".encode()
         if call.raw_query:
             target += b"?" + call.raw_query
@@ -129,66 +154,87 @@ class LoopForwarder:
         )
 
     def request_to_own(self, method: str, path: str, member: str, body: bytes) -> bytes:
-        """A call of this member's own."""
+        """Return a request of this member's own, for a member of our own kind."""
         context_path = self._services.settings.context_path
         head = f"{method} {context_path}{path} HTTP/1.1\r\nhost: {member}\r\ncontent-length: {len(body)}\r\n"
         return b"%b%b\r\n%b" % (head.encode("latin-1"), self._member_lines, body)
 
     def bytes_for_java(self, member: str, call: Call) -> bytes:
-        """The call in the form in which members of Nacos pass calls on."""
-        target, body = target_of(call)
-        headers = headers_of(call, self._own_headers) | {"host": member, "content-length": str(len(body or b""))}
-        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        return f"{call.method} {target} HTTP/1.1\r\n{lines}\r\n".encode("latin-1", "replace") + (body or b"")
+        """Return the request for real Nacos: the form in which its own members pass calls on."""
+        return nacos_form(call, self._own_headers).to(member)
 
 
 class ForwardedCall:
-    """One call on its way to whoever is responsible."""
+    """One call until its owner has answered, or its time is over.
 
-    __slots__ = ("_call", "_deadline_s", "_done", "_forwarder", "_is_held", "_member", "_run", "_to")
+    What was sent and not answered is never sent again; what nobody executed is tried again until the deadline.
+    """
+
+    __slots__ = ("_call", "_deadline_s", "_done", "_forwarder", "_is_held", "_member", "_run", "_tag")
 
     def __init__(
-        self, forwarder: LoopForwarder, call: Call, to: Forward, run: Callable[[], Answer], done: Answered
+        self,
+        forwarder: LoopForwarder,
+        call: Call | WaitingCall[Reply],
+        tag: str,
+        run: Callable[[], Answer],
+        done: Answered,
+        deadline_s: float,
     ) -> None:
+        """``tag``: what decides a hot call's owner; a call for which a thread waits knows its own."""
         self._forwarder = forwarder
         self._call = call
-        self._to = to
+        self._tag = tag
         self._run = run
         self._done = done
         self._member = ""
-        self._deadline_s = forwarder.loop.time() + FORWARD_S_MAX
+        self._deadline_s = deadline_s
         self._is_held = False
 
     def go(self) -> None:
-        """Ask who is responsible now."""
+        """Send the call to the member that owns it now; execute it here when that is this node."""
         forwarder = self._forwarder
         if self._is_held:
             self._is_held = False
             forwarder._held -= 1
-        cluster = forwarder._cluster
-        member = self._member = cluster.map_srv(self._to.tag)
+        call, cluster = self._call, forwarder._cluster
+        if isinstance(call, WaitingCall):
+            self._go_in_turn(call)
+            return
+        member = self._member = cluster.map_srv(self._tag)
         if member == cluster.self_address:
-            answer = self._run()
-            if isinstance(answer, Forward):
-                self._hold()
-            else:
-                self._done(answer)
+            self._run_here()
             return
         own_kind = forwarder.is_own_kind(member)
         make = forwarder.bytes_for_own if own_kind else forwarder.bytes_for_java
-        if not forwarder.ask(member, make(member, self._call), self._deadline_s, self._on_result, own_kind=own_kind):
+        if not forwarder.ask(member, make(member, call), self._deadline_s, self._on_result, own_kind=own_kind):
             forwarder._busy(self._done)
+
+    def _go_in_turn(self, waiting: WaitingCall[Reply]) -> None:
+        forwarder = self._forwarder
+        member = self._member = waiting.find_owner()
+        if member == forwarder._cluster.self_address:
+            self._run_here()
+        elif not forwarder.ask(member, waiting.request_to(member), self._deadline_s, self._on_result, own_kind=False):
+            forwarder._busy(self._done)
+
+    def _run_here(self) -> None:
+        answer = self._run()
+        if isinstance(answer, Forward):
+            self.hold()
+        else:
+            self._done(answer)
 
     def _on_result(self, result: LinkResult) -> None:
         match result:
             case NotSent():
-                self._hold()
+                self.hold()
             case NotAnswered():
-                # It may have been executed. Who sends it again must be the client, who knows whether it may.
+                # It may have been executed: only the client knows whether it may be sent again.
                 self._give_up()
             case LinkAnswer(status, body, headers):
                 if not_executed(status, body, _NOT_RESPONSIBLE in headers):
-                    self._hold()
+                    self.hold()
                 else:
                     self._answer(result)
 
@@ -204,7 +250,7 @@ class ForwardedCall:
         try:
             seen = forwarder._services.naming.take_change(change)
         except CodecError as error:
-            log.warning("what %s says of its change cannot be read: %s", self._member, error)
+            log.warning("the change in an answer of %s cannot be read: %s", self._member, error)
             seen = None
         if seen is None or seen():
             self._done(reply)
@@ -212,14 +258,14 @@ class ForwardedCall:
         self._wait(seen, reply, forwarder.loop.time() + CHANGE_SEEN_S, LOOK_S)
 
     def _wait(self, seen: Callable[[], bool], reply: Reply, until_s: float, wait_s: float) -> None:
-        """Answer when the owner's own send was taken, which is under way, or after a while."""
+        """Answer as soon as ``seen`` says that the owner's datum has come, at the latest at ``until_s``."""
         if seen() or self._forwarder.loop.time() >= until_s:
             self._done(reply)
             return
         self._forwarder.loop.call_later(wait_s, self._wait, seen, reply, until_s, wait_s * 1.5)
 
-    def _hold(self) -> None:
-        """Nobody executed the call: ask again a little later."""
+    def hold(self) -> None:
+        """Look for the owner again after ``HOLD_S``, as nobody executed the call; give up after the deadline."""
         forwarder = self._forwarder
         left_s = self._deadline_s - forwarder.loop.time()
         if left_s <= 0:
@@ -232,4 +278,4 @@ class ForwardedCall:
 
     def _give_up(self) -> None:
         self._forwarder.stats.forward_failed += 1
-        self._done(text_reply(503, f"the responsible member {self._member} does not answer, please try another server"))
+        self._done(text_reply(503, silent_text(self._member)))

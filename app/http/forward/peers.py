@@ -1,4 +1,4 @@
-"""Asking another member for what only it knows: one call, a connection of its own, a deadline for all of it."""
+"""Asking another member for data that only that member has."""
 
 import logging
 from collections.abc import Mapping
@@ -6,12 +6,14 @@ from typing import Any
 from urllib.parse import urlencode
 
 import orjson
-from urllib3.exceptions import HTTPError
 
 from app.config.version import NACOS_VERSION
 from app.http.api.call import Services
-from app.http.forward.in_pool import AGENT
-from app.http.forward.member_connections import MemberConnections
+from app.http.forward.nacos_form import AGENT
+from distro.errors import TransportError
+from distro.peer_calls import call_peer, peer_session
+
+ANSWER_BYTES_MAX = 1024 * 1024
 
 log = logging.getLogger(__name__)
 
@@ -19,20 +21,17 @@ log = logging.getLogger(__name__)
 def ask_member(
     services: Services, member: str, path: str, parameters: Mapping[str, str | int], timeout_s: float
 ) -> dict[str, Any] | None:
-    """The JSON object that a member answers; None when it answers nothing of use in time."""
+    """Return the JSON object that a member answers to a GET; None without one within ``timeout_s``. Blocks."""
     settings = services.settings
-    headers = {"User-Agent": AGENT, "Client-Version": NACOS_VERSION, "Accept-Encoding": "identity"}
+    headers = {"Client-Version": NACOS_VERSION, "Accept-Encoding": "identity"}
     if settings.identity_key:
         headers[settings.identity_key] = settings.identity_value
-    connections = MemberConnections(member)
-    try:
-        status, body, _ = connections.send(
-            "GET", f"{settings.context_path}{path}?{urlencode(parameters)}", headers, None, timeout_s
-        )
-        value = orjson.loads(body) if status == 200 else None
-    except (HTTPError, orjson.JSONDecodeError) as error:
-        log.info("%s of %s: %s", path, member, error)
-        return None
-    finally:
-        connections.close()
+    url = f"http://{member}{settings.context_path}{path}?{urlencode(parameters)}"
+    with peer_session(AGENT, headers) as session:
+        try:
+            status, body, _ = call_peer(session, "GET", url, int(timeout_s * 1_000), body_bytes_max=ANSWER_BYTES_MAX)
+            value = orjson.loads(body) if status == 200 else None
+        except (TransportError, orjson.JSONDecodeError) as error:
+            log.info("%s of %s: %s", path, member, error)
+            return None
     return value if isinstance(value, dict) else None

@@ -1,196 +1,223 @@
-"""Kinds of parameters of the cold endpoints. Nacos reads them in several ways; each class is one of those ways."""
+"""The kinds of parameters of endpoints that are not hot: one class for each way in which Nacos reads a text."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from enum import Enum, auto
+from typing import Any, TypeVar
 from urllib.parse import unquote_plus
 
-from marshmallow import ValidationError, fields
+from marshmallow import ValidationError, fields, missing
+from marshmallow.types import ErrorMessages
 
+from app.config.addresses import split_address
 from app.http.input import json_text
 from app.http.input.metadata import parse_metadata
 from app.http.input.name_pattern import NamePattern, parse_pattern
-from app.http.input.values import TRIMMED, int_or_zero, java_double, java_int, lenient_bool, strict_bool
+from app.http.input.values import int_or_zero, java_double, java_int, lenient_bool, strict_bool
+from app.naming.model.caller_texts import TRIMMED
 from app.naming.model.meta import NO_SELECTOR, Metadata, Selector, label_selector
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.switches import single_precision
 
+LOAD_FACTOR_MAX = 10.0
+
+T = TypeVar("T")
+
 
 class Whole(str):
-    """A complaint that is the whole answer, in Nacos's words."""
+    """A complaint that is the whole answer, in Nacos's words; any other is put behind the parameter's name."""
 
     __slots__ = ()
 
 
-def refused(text: str) -> ValidationError:
-    """The error whose answer is this text and nothing more."""
-    return ValidationError(Whole(text))
+def present(name: str) -> dict[str, Any]:
+    """Arguments of a field for a parameter that must be in the call; its value may be empty."""
+    return {"data_key": name, "required": True, "error_messages": {"required": Whole(f"Parameter '{name}' is missing")}}
 
 
-def missing(name: str) -> dict[str, Any]:
-    """Messages of a parameter that only has to be there; empty will do."""
-    return {"required": Whole(f"Parameter '{name}' is missing")}
+def filled(name: str) -> dict[str, Any]:
+    """Arguments of a field for a parameter that must have a value. Source: Nacos 1.4.1 WebUtils.required."""
+    return {"data_key": name, "required": True, "error_messages": {"required": Whole(f"Param '{name}' is required.")}}
 
 
-def required(name: str) -> dict[str, Any]:
-    """Messages of a parameter that must not be empty either."""
-    return {"required": Whole(f"Param '{name}' is required.")}
+def invalid(text: str) -> ErrorMessages:
+    """Messages of a field whose every refusal has this text, behind the parameter's name."""
+    return {"invalid": text}
 
 
-class Trimmed(fields.String):
-    """A text without blanks around it; nothing but blanks is the default."""
+class AbsentIf(Enum):
+    """Which values count as absent: the field's default stands for them, or the complaint that it is required."""
 
-    def _deserialize(self, value: Any, *args: Any, **kwargs: Any) -> Any:
-        return super()._deserialize(value, *args, **kwargs).strip(TRIMMED) or self.load_default
-
-
-class Needed(fields.String):
-    """A text without blanks around it. Empty counts as missing, blanks do not."""
-
-    def _deserialize(self, value: Any, *args: Any, **kwargs: Any) -> Any:
-        if not value:
-            raise self.make_error("required")
-        return super()._deserialize(value, *args, **kwargs).strip(TRIMMED)
+    NEVER = auto()
+    EMPTY = auto()
+    BLANK = auto()
 
 
-class IntOrZero(fields.Field[int]):
-    """Nacos's number of a page: what is none is 0. Empty counts as missing."""
+class Parameter(fields.Field[T]):
+    """The value that Nacos reads in a text. Every difference between Nacos's way and marshmallow's is here.
 
-    def _deserialize(self, value: Any, *_: Any, **__: Any) -> int:
-        if not value and self.required:
-            raise self.make_error("required")
-        return int_or_zero(value.strip(TRIMMED)) if value else self.load_default
+    A kind of parameter has a ``read``. Its InvalidParam is the whole answer, its ValueError says how the value should
+    be; the error message ``invalid``, where a class or a schema sets one, replaces both.
+    """
 
+    trims: str | None = TRIMMED
+    """What is stripped from both ends, as by ``str.strip``."""
+    absent_if = AbsentIf.BLANK
 
-class Number(fields.Field[int]):
-    """A whole number. Empty counts as missing."""
+    def read(self, text: str) -> T:
+        """Return the value of the stripped text.
 
-    def _deserialize(self, value: Any, *_: Any, **__: Any) -> int:
-        if not value and self.required:
-            raise self.make_error("required")
+        Raises:
+            InvalidParam: with the answer in Nacos's words.
+            ValueError: with a text such as "it should be a number".
+        """
+        raise NotImplementedError
+
+    def _deserialize(self, value: str, *_: Any, **__: Any) -> Any:
+        text = value.strip(self.trims)
+        if (self.absent_if is AbsentIf.BLANK and not text) or (self.absent_if is AbsentIf.EMPTY and not value):
+            return self.deserialize(missing)
         try:
-            return java_int(value.strip(TRIMMED))
+            return self.read(text)
+        except (InvalidParam, ValueError) as error:
+            if "invalid" in self.error_messages:
+                raise self.make_error("invalid") from None
+            complaint = Whole(error.text) if isinstance(error, InvalidParam) else str(error)
+            raise ValidationError(complaint) from None
+
+
+class Trimmed(Parameter[str]):
+    """A text; a blank one is the default."""
+
+    def read(self, text: str) -> str:
+        return text
+
+
+class Needed(Trimmed):
+    """A text that must not be empty; a blank one is read as the empty text."""
+
+    absent_if = AbsentIf.EMPTY
+
+
+class IntOrZero(Parameter[int]):
+    """Nacos's number of a page: 0 for a text that is no number."""
+
+    absent_if = AbsentIf.EMPTY
+    read = staticmethod(int_or_zero)
+
+
+class Number(Parameter[int]):
+    """A whole number."""
+
+    absent_if = AbsentIf.EMPTY
+    read = staticmethod(java_int)
+
+
+class PageNumber(Number):
+    """The number of a page where Nacos fails on a text that is no number."""
+
+    absent_if = AbsentIf.NEVER
+    default_error_messages = invalid("it should be a whole number")
+
+
+class Threshold(Parameter[float]):
+    """A finite number of single precision, as Nacos keeps it."""
+
+    def read(self, text: str) -> float:
+        try:
+            return single_precision(java_double(text))
         except InvalidParam as error:
-            raise refused(error.text) from None
+            raise ValueError(error.text) from None
+        except OverflowError:
+            raise ValueError("it should be a finite number") from None
 
 
-class PageNumber(fields.Field[int]):
-    """The number of a page where Nacos fails on what is none."""
+class LoadFactor(Parameter[float]):
+    """By how much a member may have more clients than its share: 0 to ``LOAD_FACTOR_MAX``."""
 
-    def _deserialize(self, value: Any, *_: Any, **__: Any) -> int:
-        try:
-            return java_int(value.strip(TRIMMED))
-        except InvalidParam:
-            raise ValidationError("it should be a whole number") from None
-
-
-class Port(Number):
-    """A port to check: 0 to 65535."""
-
-    def _deserialize(self, value: Any, *args: Any, **kwargs: Any) -> int:
-        port = super()._deserialize(value, *args, **kwargs)
-        if not 0 <= port <= 65_535:
-            raise ValidationError("it should be a number from 0 to 65535")
-        return port
+    def read(self, text: str) -> float:
+        factor = java_double(text)
+        if not 0 <= factor <= LOAD_FACTOR_MAX:
+            raise InvalidParam(
+                f"Param '{self.data_key}' is illegal, it should be a number from 0 to {LOAD_FACTOR_MAX:g}."
+            )
+        return factor
 
 
-class Flag(fields.Field[bool]):
-    """Spring's boolean; empty is the default."""
+class Flag(Parameter[bool]):
+    """Spring's boolean."""
 
     TRUE = frozenset({"true", "on", "yes", "1"})
     FALSE = frozenset({"false", "off", "no", "0"})
+    trims = None
+    default_error_messages = invalid("it should be true or false")
 
-    def _deserialize(self, value: Any, *_: Any, **__: Any) -> bool:
-        word = value.strip().lower()
-        if word in self.TRUE:
-            return True
-        if word in self.FALSE:
-            return False
-        if not word:
-            return bool(self.load_default)
-        raise ValidationError("it should be true or false")
+    def read(self, text: str) -> bool:
+        word = text.lower()
+        if word not in self.TRUE | self.FALSE:
+            raise ValueError("not a word of a boolean")
+        return word in self.TRUE
 
 
-class StrictFlag(fields.Field[bool]):
-    """Only the word ``true`` is true; blank is the default."""
+class StrictFlag(Parameter[bool]):
+    """A boolean of which only the word ``true`` is true."""
 
-    def _deserialize(self, value: Any, *_: Any, **__: Any) -> bool:
-        word = value.strip(TRIMMED)
-        return strict_bool(word) if word else bool(self.load_default)
+    read = staticmethod(strict_bool)
 
 
-class NeededLenientFlag(Needed):
-    """A few words are true, all else is false. Empty counts as missing."""
+class LenientFlag(Parameter[bool]):
+    """A boolean of which a few words are true, and all other texts false."""
 
-    def _deserialize(self, value: Any, *args: Any, **kwargs: Any) -> Any:
-        return lenient_bool(super()._deserialize(value, *args, **kwargs))
-
-
-class Threshold(fields.Field[float]):
-    """A finite number of single precision, as Nacos keeps it. Blank is 0, or missing where it is required."""
-
-    def _deserialize(self, value: Any, *_: Any, **__: Any) -> float:
-        text = value.strip(TRIMMED)
-        if not text and self.required:
-            raise self.make_error("required")
-        try:
-            return single_precision(java_double(text or "0"))
-        except InvalidParam as error:
-            raise ValidationError(error.text) from None
-        except OverflowError:
-            raise ValidationError("it should be a finite number") from None
+    read = staticmethod(lenient_bool)
 
 
-class MetadataText(fields.Field[Metadata]):
-    """An object of texts, or ``k=v,k=v``; the JSON text null is an empty one."""
+class NeededLenientFlag(LenientFlag):
+    """A boolean that must not be empty; a blank one is false."""
 
-    def _deserialize(self, value: Any, *_: Any, **__: Any) -> Metadata:
-        try:
-            return parse_metadata(value.strip(TRIMMED)) or {}
-        except InvalidParam as error:
-            raise refused(error.text) from None
+    absent_if = AbsentIf.EMPTY
 
 
-class NeededMetadataText(fields.Field["Metadata | None"]):
-    """As ``MetadataText``, but empty counts as missing, and the JSON text null is None."""
+class NeededMetadata(Parameter["Metadata | None"]):
+    """An object of texts, or ``k=v,k=v``, that must not be empty; None for the JSON text ``null``."""
 
-    def _deserialize(self, value: Any, *_: Any, **__: Any) -> Metadata | None:
-        if not value:
-            raise self.make_error("required")
-        try:
-            return parse_metadata(value.strip(TRIMMED))
-        except InvalidParam as error:
-            raise refused(error.text) from None
+    absent_if = AbsentIf.EMPTY
+    read = staticmethod(parse_metadata)
 
 
-class SelectorText(fields.Field[Selector]):
-    """The selector of a service, URL-encoded once more than other parameters. Absent: none."""
+class MetadataText(Parameter[Metadata]):
+    """An object of texts, or ``k=v,k=v``; empty for the JSON text ``null``."""
 
-    def _deserialize(self, value: Any, *_: Any, **__: Any) -> Selector:
-        if not value.strip():
+    def read(self, text: str) -> Metadata:
+        return parse_metadata(text) or {}
+
+
+class SelectorText(Parameter[Selector]):
+    """The selector of a service, URL-encoded once more than other parameters."""
+
+    trims = ""
+
+    def read(self, text: str) -> Selector:
+        if text.isspace():
             return NO_SELECTOR
-        text = unquote_plus(value, errors="replace")
+        text = unquote_plus(text, errors="replace")
         match _selector_type(text):
             case "none":
                 return NO_SELECTOR
             case "unknown":
-                raise refused("not match any type of selector!")
+                raise InvalidParam("not match any type of selector!")
             case "label":
                 expression = json_text.loads(text).get("expression", "")
                 if not isinstance(expression, str):
-                    raise ValidationError("its 'expression' should be a text")
-                try:
-                    return label_selector(expression)
-                except InvalidParam as error:
-                    raise refused(error.text) from None
+                    raise ValueError("its 'expression' should be a text")
+                return label_selector(expression)
             case _:
-                raise ValidationError("it should be a JSON object with a known 'type'")
+                raise ValueError("it should be a JSON object with a known 'type'")
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataFilter:
-    """Keeps services by a metadata value of theirs, or of one of their instances."""
+    """The condition that a service, or one of its instances, has a value in its metadata."""
 
     of_instances: bool
     key: str
@@ -200,48 +227,55 @@ class MetadataFilter:
 _EXPRESSION = re.compile(r"(INSTANCE|SERVICE)\.metadata\.([^=]+)=(.*)")
 
 
-class ListFilter(fields.Field[MetadataFilter]):
-    """The selector of a list of services; an expression that is not known filters nothing, as in Nacos 1.4."""
+class ListFilter(Parameter["MetadataFilter | None"]):
+    """The selector of a list of services; None for an expression that Nacos 1.4 ignores as unknown."""
 
-    def _deserialize(self, value: Any, *_: Any, **__: Any) -> Any:
-        if not value.strip():
+    trims = ""
+
+    def read(self, text: str) -> MetadataFilter | None:
+        if text.isspace():
             return None
-        if _selector_type(value) is None:
-            raise ValidationError("it should be a JSON object with a 'type'")
-        expression = json_text.loads(value).get("expression")
+        if _selector_type(text) is None:
+            raise ValueError("it should be a JSON object with a 'type'")
+        expression = json_text.loads(text).get("expression")
         found = _EXPRESSION.fullmatch("".join(expression.split())) if isinstance(expression, str) else None
         return MetadataFilter(found[1] == "INSTANCE", found[2], found[3].replace("'", "")) if found else None
 
 
-class JsonObject(fields.Field["Mapping[str, Any]"]):
-    """A JSON object in a text. Empty counts as missing."""
-
-    def _deserialize(self, value: Any, *_: Any, **__: Any) -> Mapping[str, Any]:
-        if not value:
-            raise self.make_error("required")
-        try:
-            found = json_text.loads_plain(value)
-        except ValueError:
-            found = None
-        if not isinstance(found, dict):
-            raise ValidationError("it should be a JSON object")
-        return found
-
-
-class PatternText(fields.Field[NamePattern]):
-    """What to look for in names."""
-
-    def _deserialize(self, value: Any, *_: Any, **__: Any) -> NamePattern:
-        try:
-            return parse_pattern(value.strip(TRIMMED))
-        except ValueError as error:
-            raise ValidationError(str(error)) from None
-
-
 def _selector_type(text: str) -> str | None:
+    """The ``type`` of the JSON object in a text; None when the text is no object, or its ``type`` no text."""
     try:
         value = json_text.loads(text)
     except ValueError:
         return None
     kind = value.get("type") if isinstance(value, dict) else None
     return kind if isinstance(kind, str) else None
+
+
+class JsonObject(Parameter["Mapping[str, Any]"]):
+    """A JSON object in a text."""
+
+    trims = ""
+    default_error_messages = invalid("it should be a JSON object")
+
+    def read(self, text: str) -> Mapping[str, Any]:
+        found = json_text.loads_plain(text)
+        if not isinstance(found, dict):
+            raise ValueError("not an object")
+        return found
+
+
+class PatternText(Parameter[NamePattern]):
+    """The part of a name that a search is for."""
+
+    read = staticmethod(parse_pattern)
+
+
+class AddressText(Parameter["tuple[str, int]"]):
+    """The host and port of an address; the port is 8848 where the text has none."""
+
+    def read(self, text: str) -> tuple[str, int]:
+        try:
+            return split_address(text)
+        except ValueError as error:
+            raise InvalidParam(f"Param '{self.data_key}' is illegal: {error}") from None

@@ -16,31 +16,31 @@ PLAIN_PARAMETERS_MAX = 64
 URLENCODED = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
 FORM_METHODS = frozenset({"POST", "PUT", "DELETE", "PATCH"})
-"""A form on any other method is not read. Source: Nacos 1.4.1, observed."""
+"""A form in the body of any other method is ignored. Source: Nacos 1.4.1, observed."""
 
 CHARSETS = frozenset(
     "ascii big5 cp1250 cp1251 cp1252 cp932 cp949 euc_jp euc_kr gb18030 gb2312 gbk iso8859-1 shift_jis".split()  # noqa: SIM905
 )
-"""What ``encoding`` may name beside UTF-8. Some of Python's other codecs make text that JSON cannot hold."""
+"""The codecs that ``encoding`` may name beside UTF-8. Some of Python's others make text that JSON cannot hold."""
 
 
 KEPT_CHARS_MAX = 192
-"""A parameter of this length at most is remembered as it was read: most of them come again and again."""
+"""The longest ``name=value`` whose parsed pair is cached: most pairs come again and again."""
 _KEPT_PARAMETERS_MAX = 16_384
 _PLAIN = bytes(set(range(0x21, 0x7F)) - set(b"+=&"))
 _SEPARATORS = frozenset(b"=&" * count + b"=" for count in range(PLAIN_PARAMETERS_MAX))
-"""What is left of a query of so many parameters when all else is taken out of it."""
+"""The separators of plain queries by their number: all that is left of one without the characters of ``_PLAIN``."""
 
 
 def is_form(method: str, content_type: str) -> bool:
-    """Whether a body is a form of the usual kind, with values as in a query."""
+    """Whether a body is URL-encoded: names and values as in a query."""
     return method in FORM_METHODS and content_type[: len(URLENCODED)].lower() == URLENCODED
 
 
 def parse_plain(raw: bytes) -> dict[str, str] | None:
-    """The parameters of a query without blanks, controls, doubles and the like; None when it has such.
+    """The parameters of a query; None for blanks, anything but printable ASCII, and names that are escaped or repeated.
 
-    No value then has anything around it that would be trimmed, or in it that would break a log line.
+    The values need no trimming, and can stand in a log line.
     """
     if raw.translate(None, _PLAIN) not in _SEPARATORS:
         return None
@@ -53,7 +53,7 @@ def parse_plain(raw: bytes) -> dict[str, str] | None:
 
 
 def _pair(part: str) -> tuple[str, str]:
-    """Name and value of a parameter; an empty name when they are not plain: printable ASCII without blanks."""
+    """Name and value of a ``name=value``; an empty name when either is not plain (see ``parse_plain``)."""
     name, _, value = part.partition("=")
     if "%" in value:
         value = unquote(value, "utf-8", "replace")
@@ -82,12 +82,12 @@ def parse_values(raw_query: bytes, content_type: str, body: bytes, method: str) 
 
 
 def _add_urlencoded(values: dict[str, str], raw: bytes) -> None:
-    """Add pairs, escaped or not: the Go SDK sends raw JSON and raw UTF-8 in its forms."""
+    """Add the pairs of a query or form, escaped or not: the Go SDK sends raw JSON and raw UTF-8 in its forms."""
     if not raw:
         return
     if raw.count(b"&") >= PARAMETERS_MAX:
         raise InvalidParam(f"there are more than {PARAMETERS_MAX} parameters")
-    # Whatever charset a form declares, Nacos reads UTF-8; what is none becomes U+FFFD there and here.
+    # Whatever charset a form declares, Nacos reads UTF-8; other bytes become U+FFFD there and here.
     for pair in raw.decode("utf-8", "replace").split("&"):
         name, _, value = pair.partition("=")
         if name:
@@ -112,7 +112,7 @@ def _add_multipart(values: dict[str, str], content_type: str, body: bytes) -> No
 
 
 def find_charset(name: str | None) -> str | None:
-    """Return the codec to read values with, or None for UTF-8 and for names that are not known."""
+    """Return the codec of a charset in ``CHARSETS``; None for UTF-8 and for unknown names."""
     if not name or len(name) > 32 or name.upper() == "UTF-8":
         return None
     try:

@@ -1,8 +1,8 @@
-"""The usual calls, read in a fraction of the time: registrations and full beats as SDKs and curl send them.
+"""Fast parsers for registrations and full beats as SDKs and curl send them.
 
-Each function takes values that are plain (see ``Parameters.plain``) and gives the command that the general parser of
-``app.http.input.params`` would make of them, or None for all that is not quite usual; every refusal is that one's to
-word.
+Each function takes plain values (see ``Parameters.plain``) and returns the command that the general parser in
+``app.http.input.params`` makes of them. It returns None for values out of the ordinary: those go to the general parser,
+which alone words the refusals.
 """
 
 import math
@@ -24,16 +24,16 @@ from app.naming.model.keys import (
 )
 from app.naming.model.model import Metadata
 from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.value_limits import PORT_MAX
 from app.naming.registry.operations import Beat, RegisterInstance
 
 KEPT_CHARS_MAX = 512
-"""Longer texts are read each time: what is kept here comes from whoever may call."""
+"""Longer texts are not cached, as any client may send them."""
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1?[0-9]{1,2})"
 _IPV4 = re.compile(rf"(?:{_OCTET}\.){{3}}{_OCTET}")
 PORT_DIGITS_MAX = 5
-PORT_MAX = 65_535
 _LONG_EXPONENT = "0000000"
-"""A number that means something has an exponent of many digits only if they begin so; the general parser refuses it."""
+"""In front of an exponent: the general parser refuses one of over nine digits, orjson reads it."""
 
 
 def _quick_port(text: str | None) -> int | None:
@@ -67,7 +67,7 @@ def _weight(text: str) -> float | None:
 
 @lru_cache(8_192)
 def _metadata(text: str) -> Metadata | None:
-    """The map of a text; equal texts share one. None when it is none."""
+    """The metadata in a text, one map for all equal texts; None when the text is no metadata."""
     try:
         return parse_metadata(text)
     except InvalidParam:
@@ -75,7 +75,7 @@ def _metadata(text: str) -> Metadata | None:
 
 
 def quick_register(values: Mapping[str, str], ephemeral: bool) -> RegisterInstance | None:
-    """The command of a registration. ``ephemeral``: the kind when the call names none."""
+    """The command of a registration, or None (see the module). ``ephemeral``: the kind when the call names none."""
     get = values.get
     ip, port, service = get("ip"), _quick_port(get("port")), _service(get)
     if not ip or port is None or service is None or not _IPV4.fullmatch(ip):
@@ -110,7 +110,7 @@ def _is_of_texts(fields: Any) -> bool:
 
 
 def quick_beat(values: Mapping[str, str]) -> Beat | None:
-    """The command of a full beat, whose object is JSON with the types that SDKs give its fields."""
+    """The command of a full beat whose JSON fields have the types that SDKs give them, or None (see the module)."""
     get = values.get
     text, service = get("beat"), _service(get)
     if not text or len(text) > KEPT_CHARS_MAX or service is None or _quick_port(get("port") or "0") is None:

@@ -1,8 +1,10 @@
-"""JSON inside parameters: metadata and beats. Numbers keep their digits, as what is no text is stored as its text."""
+"""JSON in parameters and bodies. Numbers in metadata keep their digits: metadata is stored as texts."""
 
 import json
 from dataclasses import dataclass
 from typing import Any
+
+import orjson
 
 from app.http.input.values import java_double, java_int
 from app.naming.model.model import Metadata
@@ -18,16 +20,16 @@ _PLAIN_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def loads(text: str) -> Any:
-    """Return the value, its numbers as their text.
+    """Return the value of a JSON text, each number as its digits.
 
     Raises:
-        ValueError: no JSON, nested too deeply, or half of a surrogate pair, which no answer could carry.
+        ValueError: no JSON, nested too deeply, or with half of a surrogate pair, which no answer could carry.
     """
     return _decode(_DECODER, text)
 
 
 def loads_plain(text: str) -> Any:
-    """Return the value, its numbers as numbers.
+    """Return the value of a JSON text, each number as a number.
 
     Raises:
         ValueError: as ``loads``.
@@ -45,11 +47,19 @@ def _decode(decoder: json.JSONDecoder, text: str) -> Any:
     return value
 
 
+def loads_body(body: bytes) -> Any:
+    """Return the JSON value of a call's body; None when the body is no JSON."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+
+
 def scalars(value: Any) -> dict[str, str | None]:
-    """Return a map of scalars as texts; null stays None.
+    """Return the fields of a JSON object, each scalar as a text and null as None, as Jackson reads a map of strings.
 
     Raises:
-        ValueError: no object, or one that holds another object or an array. Source: what Jackson makes of a string map.
+        ValueError: the value is no object, or a field is an object or an array.
     """
     if not isinstance(value, dict):
         raise ValueError("not an object")
@@ -66,15 +76,15 @@ def _scalar(value: Any) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class BeatFields:
-    """The fields of a ``beat`` object; null counts as absent. Source of what is taken: Jackson, for RsInfo.
+    """The fields of a ``beat`` object by type, as Jackson reads them for RsInfo; null counts as absent.
 
-    Raises (each method): InvalidParam, naming the field.
+    Raises (each method): InvalidParam, which names the field.
     """
 
     values: dict[str, Any]
 
     def text(self, name: str) -> str:
-        """The trimmed text, empty when absent."""
+        """The trimmed text of a field, empty when absent."""
         return (self._get(name, "a text") or "").strip()
 
     def whole(self, name: str, default: int) -> int:

@@ -4,13 +4,11 @@ from app.http.input import json_text
 from app.http.input.values import ECHO_CHARS_MAX
 from app.naming.model.model import Metadata
 from app.naming.model.nacos_errors import InvalidParam
-
-METADATA_CHARS_MAX = 64 * 1024
-"""Of all keys and values together. Nacos 1.4 has no limit; every member holds, and sends, what is taken here."""
+from app.naming.model.value_limits import METADATA_CHARS_MAX
 
 
 def parse_metadata(text: str) -> Metadata | None:
-    """A JSON object of scalars, which become text, or else ``k=v,k=v``. None for the JSON text ``null``.
+    """The metadata in a text: a JSON object of scalars, which become texts, or ``k=v,k=v``; None for the JSON ``null``.
 
     Raises:
         InvalidParam: neither form, or over ``METADATA_CHARS_MAX``. Source: Nacos 1.4.1 UtilsAndCommons.parseMetadata.
@@ -45,5 +43,9 @@ def _java_split(text: str, separator: str) -> list[str]:
 
 
 def check_metadata_size(metadata: Metadata | None) -> None:
+    """
+    Raises:
+        InvalidParam: keys and values together are over ``METADATA_CHARS_MAX``.
+    """
     if metadata and sum(len(key) + len(value or "") for key, value in metadata.items()) > METADATA_CHARS_MAX:
         raise InvalidParam(f"Param 'metadata' is illegal, the param length should not exceed {METADATA_CHARS_MAX}.")

@@ -1,4 +1,4 @@
-"""Searching in service names. Nacos runs what is asked for as a regular expression; here little of that is known."""
+"""Searching in service names. Nacos takes any regular expression; here only ``.``, ``.*`` and quoting are known."""
 
 import re
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ _TOKEN = re.compile(r"(?P<gap>\.\*)|(?P<one>\.)|\\(?P<escaped>\W)|(?P<plain>[^\\
 class NamePattern:
     """Texts that must be found one after the other, each with any characters around it.
 
-    Each piece has a fixed length, so that a search takes one pass: a regular expression of a stranger can take for
-    ever, and would stop the whole node.
+    Each piece has a fixed length, so that a search takes one pass: a client's regular expression could run for hours,
+    and stop the whole node.
     """
 
     pieces: tuple[re.Pattern[str], ...] = ()
@@ -34,7 +34,7 @@ def parse_pattern(text: str) -> NamePattern:
     """The pattern of a text in which ``.`` is any character, ``.*`` any number of them, and ``\\`` quotes.
 
     Raises:
-        ValueError: the text is too long, or holds more of a regular expression.
+        ValueError: the text is too long, or has other operators of regular expressions.
     """
     if len(text) > PATTERN_CHARS_MAX:
         raise ValueError(f"it should have at most {PATTERN_CHARS_MAX} characters")
@@ -52,5 +52,5 @@ def parse_pattern(text: str) -> NamePattern:
 
 
 def literal_pattern(text: str) -> NamePattern:
-    """The pattern that finds the text as it is."""
+    """The pattern that finds a text as it is, its dots as dots."""
     return NamePattern((re.compile(re.escape(text)),) if text else ())

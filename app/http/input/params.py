@@ -1,4 +1,4 @@
-"""Parameters of a call, and the hand-tuned parsers that make the hot commands of them."""
+"""The parameters of a call, and the hand-written parsers of the hot calls."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,17 +7,8 @@ from app.http.input import json_text
 from app.http.input.forms import find_charset, is_form, parse_plain, parse_values, recode
 from app.http.input.hot_params import quick_beat, quick_register
 from app.http.input.metadata import check_metadata_size, parse_metadata
-from app.http.input.values import (
-    TRIMMED,
-    check_ip,
-    check_port,
-    check_printable,
-    check_text,
-    java_double,
-    java_int,
-    lenient_bool,
-    strict_bool,
-)
+from app.http.input.values import check_port, java_double, java_int, lenient_bool, strict_bool
+from app.naming.model.caller_texts import APP_CHARS_MAX, TRIMMED, check_ip, check_printable, check_text
 from app.naming.model.keys import (
     DEFAULT_CLUSTER,
     DEFAULT_GROUP,
@@ -27,8 +18,6 @@ from app.naming.model.keys import (
 )
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstance, RegisterInstance
-
-APP_CHARS_MAX = 512
 
 
 class Parameters:
@@ -73,11 +62,11 @@ class Parameters:
         return (self.get(name) or "").strip(TRIMMED) or default
 
     def items(self) -> list[tuple[str, str]]:
-        """All names with their value, as a member that they are passed on to should read them."""
+        """All names with their values in UTF-8, for a schema or for the member that the call is forwarded to."""
         return [(name, self.get(name) or "") for name in self._values]
 
     def service_name(self) -> str | None:
-        """The name with its group as every endpoint sees it; ``dom`` is its old name. None when absent.
+        """The full service name, of ``serviceName`` or its old name ``dom``, and ``groupName``; None when absent.
 
         Source: Nacos 1.4.1 DistroFilter.
         """
@@ -94,7 +83,7 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True)
 class DetailQuery:
-    """Which instance ``GET /instance`` asks for."""
+    """The instance that GET ``/instance`` asks for."""
 
     namespace: str
     service: str
@@ -105,7 +94,7 @@ class DetailQuery:
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """What ``GET /instance/list`` asks for. ``clusters`` and ``env`` are echoed as they came."""
+    """The query of GET ``/instance/list``. ``clusters`` and ``env`` are repeated in the answer."""
 
     namespace: str
     service: str
@@ -114,17 +103,17 @@ class ListQuery:
     is_check: bool
     env: str
     client_ip: str
-    """Where pushes go; empty: where the query came from."""
+    """The address for pushes; empty for the address that the query came from."""
     udp_port: int
-    """The port for pushes; 0 or less wants none."""
+    """The port for pushes; 0 or less for no pushes."""
     app: str
 
 
 def namespace_of(parameters: Parameters) -> str:
-    """The namespace; the domain knows what it may not be, except that it goes into log lines.
+    """The namespace that a call names, by default the public one. Its length and ``#`` are checked by the domain.
 
     Raises:
-        InvalidParam: it holds what cannot be printed.
+        InvalidParam: a character is not printable, and would break a log line.
     """
     namespace = parameters.optional("namespaceId", DEFAULT_NAMESPACE)
     check_printable("namespaceId", namespace)
@@ -132,7 +121,7 @@ def namespace_of(parameters: Parameters) -> str:
 
 
 def service_of(parameters: Parameters) -> str:
-    """The full service name.
+    """The full name of the service that a call names.
 
     Raises:
         InvalidParam: it is missing, or not ``group@@name``.
@@ -149,7 +138,7 @@ def _cluster_of(parameters: Parameters) -> str:
 
 
 def parse_register(parameters: Parameters, ephemeral: bool = True) -> RegisterInstance:
-    """The command of POST and PUT ``/instance``; ``ephemeral`` is the kind when the call names none.
+    """The command of POST and PUT ``/instance``; ``ephemeral``: the kind of instance when the call names none.
 
     Raises:
         InvalidParam: the text names the parameter.
@@ -185,7 +174,7 @@ def _ephemeral_of(parameters: Parameters, default: bool) -> bool:
 
 
 def parse_deregister(parameters: Parameters, ephemeral: bool = True) -> DeregisterInstance:
-    """The command of DELETE ``/instance``; address before name, as in Nacos. ``ephemeral`` as for a registration.
+    """The command of DELETE ``/instance``; ``ephemeral``: the kind of instance when the call names none.
 
     Raises:
         InvalidParam: the text names the parameter.
@@ -230,7 +219,7 @@ def parse_patch(parameters: Parameters) -> PatchInstance:
 
 
 def parse_detail(parameters: Parameters) -> DetailQuery:
-    """What GET ``/instance`` asks for; it knows no ``cluster`` beside ``clusterName``.
+    """The query of GET ``/instance``, which has no ``cluster`` beside ``clusterName``.
 
     Raises:
         InvalidParam: the text names the parameter.
@@ -246,7 +235,7 @@ def parse_detail(parameters: Parameters) -> DetailQuery:
 
 
 def parse_list(parameters: Parameters, service: str | None = None) -> ListQuery:
-    """What GET ``/instance/list`` asks for; ``service`` where the name came in another way.
+    """The query of GET ``/instance/list``; ``service``: its full name, where the call does not name it as usual.
 
     Raises:
         InvalidParam: the text names the parameter.
@@ -267,7 +256,7 @@ def parse_list(parameters: Parameters, service: str | None = None) -> ListQuery:
 def parse_beat(parameters: Parameters, service: str | None = None) -> Beat:
     """The command of PUT ``/instance/beat``: a full beat when it brings a ``beat`` object, else a light one.
 
-    ``service`` where the name came in another way.
+    ``service``: its full name, where the call does not name it as usual.
 
     Raises:
         InvalidParam: the text names the parameter, or the field of the object.

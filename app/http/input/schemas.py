@@ -1,4 +1,4 @@
-"""What the cold endpoints take, as marshmallow schemas. Every refusal names its field."""
+"""The parameters and bodies of endpoints that are not hot, as marshmallow schemas. Every refusal names its field."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,40 +6,44 @@ from typing import Any
 from marshmallow import EXCLUDE, INCLUDE, Schema, ValidationError, fields, validate
 
 from app.http.input.fields import (
+    AddressText,
     Flag,
     IntOrZero,
     JsonObject,
     ListFilter,
+    LoadFactor,
     MetadataText,
     Needed,
     NeededLenientFlag,
-    NeededMetadataText,
+    NeededMetadata,
     Number,
     PageNumber,
     PatternText,
-    Port,
     SelectorText,
     StrictFlag,
     Threshold,
     Trimmed,
     Whole,
-    missing,
-    required,
+    filled,
+    present,
 )
 from app.http.input.name_pattern import NamePattern
 from app.http.input.params import Parameters
 from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_GROUP, DEFAULT_NAMESPACE
 from app.naming.model.meta import NO_SELECTOR
 from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.value_limits import PORT_MAX
 
 SUBSCRIBERS_PAGE_SIZE = 1_000
 PAGE_V2_MAX = 500
 SWITCH_CHARS_MAX = 64 * 1024
-"""Every member keeps what is set."""
+"""Every member stores each value that is set."""
+LOAD_FACTOR = 0.1
+_PORT = validate.Range(0, PORT_MAX, error=f"it should be a number from 0 to {PORT_MAX}")
 
 
 def load(schema: Schema, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the loaded values.
+    """Return the loaded values by the names of the schema's fields.
 
     Raises:
         InvalidParam: with the complaint about the first field that has one.
@@ -54,16 +58,16 @@ def load(schema: Schema, values: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidParam(f"Parameter '{name}' is illegal: {text}") from None
 
 
-def parameter_values(parameters: Parameters) -> dict[str, str]:
-    """The parameters for a schema, with the service's full name."""
+def load_parameters(schema: Schema, parameters: Parameters) -> dict[str, Any]:
+    """As ``load``, of the parameters of a call; ``serviceName`` is the full name, with its group."""
     values = dict(parameters.items())
     if (service := parameters.service_name()) is not None:
         values["serviceName"] = service
-    return values
+    return load(schema, values)
 
 
 class _Schema(Schema):
-    """Takes what it knows and leaves the rest; fields complain in the order in which they stand."""
+    """Ignores the values that it has no field for; the complaint about the first field in its order is the answer."""
 
     class Meta:
         unknown = EXCLUDE
@@ -74,19 +78,19 @@ class NamespaceSchema(_Schema):
 
 
 class ServiceSchema(NamespaceSchema):
-    """GET and DELETE ``/service``, and whatever names one service."""
+    """GET and DELETE ``/service``, and all other calls about one service."""
 
-    service = fields.String(data_key="serviceName", required=True, error_messages=missing("serviceName"))
+    service = fields.String(**present("serviceName"))
 
 
 class NeededServiceSchema(NamespaceSchema):
-    """Whatever names one service in Nacos's stricter way."""
+    """Calls about one service whose name may not be empty."""
 
-    service = Needed(data_key="serviceName", required=True, error_messages=required("serviceName"))
+    service = Needed(**filled("serviceName"))
 
 
 class ServiceCreateSchema(_Schema):
-    """POST ``/service``, of v2 PUT too, beside its names."""
+    """POST ``/service``, in v2 also PUT: threshold, metadata and selector."""
 
     protect_threshold = Threshold(data_key="protectThreshold", load_default=0.0)
     metadata = MetadataText(load_default=dict)
@@ -94,16 +98,14 @@ class ServiceCreateSchema(_Schema):
 
 
 class ServiceUpdateSchema(_Schema):
-    """PUT ``/service``, beside its names."""
+    """PUT ``/service``: threshold and metadata."""
 
-    protect_threshold = Threshold(
-        data_key="protectThreshold", required=True, error_messages=required("protectThreshold")
-    )
+    protect_threshold = Threshold(**filled("protectThreshold"))
     metadata = MetadataText(load_default=dict)
 
 
 class ServiceSelectorSchema(_Schema):
-    """PUT ``/service``: what is read only of a service that exists."""
+    """PUT ``/service``: the selector, which Nacos reads after it found the service."""
 
     selector = SelectorText(load_default=NO_SELECTOR)
 
@@ -111,8 +113,8 @@ class ServiceSelectorSchema(_Schema):
 class ServiceListSchema(NamespaceSchema):
     """GET ``/service/list``."""
 
-    page = IntOrZero(data_key="pageNo", required=True, error_messages=required("pageNo"))
-    size = IntOrZero(data_key="pageSize", required=True, error_messages=required("pageSize"))
+    page = IntOrZero(**filled("pageNo"))
+    size = IntOrZero(**filled("pageSize"))
     group = Trimmed(data_key="groupName", load_default=DEFAULT_GROUP)
     selector = ListFilter(load_default=None)
 
@@ -142,7 +144,7 @@ class SubscribersSchema(NeededServiceSchema):
 class StatusesSchema(_Schema):
     """GET ``/instance/statuses``."""
 
-    key = fields.String(required=True, error_messages=missing("key"))
+    key = fields.String(**present("key"))
 
 
 class MetadataBatchSchema(NeededServiceSchema):
@@ -150,23 +152,23 @@ class MetadataBatchSchema(NeededServiceSchema):
 
     kind = Trimmed(data_key="consistencyType", load_default="")
     instances = Trimmed(load_default="")
-    metadata = NeededMetadataText(required=True, error_messages=required("metadata"))
+    metadata = NeededMetadata(**filled("metadata"))
 
 
 class CatalogInstancesSchema(ServiceSchema):
     """GET ``/catalog/instances``."""
 
-    cluster = fields.String(data_key="clusterName", required=True, error_messages=missing("clusterName"))
-    page = PageNumber(data_key="pageNo", required=True, error_messages=missing("pageNo"))
-    size = PageNumber(data_key="pageSize", required=True, error_messages=missing("pageSize"))
+    cluster = fields.String(**present("clusterName"))
+    page = PageNumber(**present("pageNo"))
+    size = PageNumber(**present("pageSize"))
 
 
 class CatalogServicesSchema(NamespaceSchema):
     """GET ``/catalog/services``."""
 
     with_instances = Flag(data_key="withInstances", load_default=False)
-    page = PageNumber(data_key="pageNo", required=True, error_messages=missing("pageNo"))
-    size = PageNumber(data_key="pageSize", required=True, error_messages=missing("pageSize"))
+    page = PageNumber(**present("pageNo"))
+    size = PageNumber(**present("pageSize"))
     name = PatternText(data_key="serviceNameParam", load_default=NamePattern())
     group = PatternText(data_key="groupNameParam", load_default=NamePattern())
     instance = Trimmed(load_default="")
@@ -174,28 +176,26 @@ class CatalogServicesSchema(NamespaceSchema):
 
 
 class ClusterNameSchema(NamespaceSchema):
-    """PUT ``/cluster``: which one."""
+    """PUT ``/cluster``: the names of the cluster and its service."""
 
-    cluster = Needed(data_key="clusterName", required=True, error_messages=required("clusterName"))
-    service = Needed(data_key="serviceName", required=True, error_messages=required("serviceName"))
+    cluster = Needed(**filled("clusterName"))
+    service = Needed(**filled("serviceName"))
 
 
 class ClusterConfigSchema(_Schema):
-    """PUT ``/cluster``: its settings."""
+    """PUT ``/cluster``: the settings of the cluster."""
 
-    check_port = Port(data_key="checkPort", required=True, error_messages=required("checkPort"))
-    use_instance_port = NeededLenientFlag(
-        data_key="useInstancePort4Check", required=True, error_messages=required("useInstancePort4Check")
-    )
-    checker = JsonObject(data_key="healthChecker", required=True, error_messages=required("healthChecker"))
+    check_port = Number(**filled("checkPort"), validate=_PORT)
+    use_instance_port = NeededLenientFlag(**filled("useInstancePort4Check"))
+    checker = JsonObject(**filled("healthChecker"))
     metadata = MetadataText(load_default=dict)
 
 
 class HealthSchema(NeededServiceSchema):
-    """PUT ``/health``: which instance."""
+    """PUT ``/health``."""
 
-    ip = Needed(required=True, error_messages=required("ip"))
-    port = Number(required=True, error_messages=required("port"))
+    ip = Needed(**filled("ip"))
+    port = Number(**filled("port"))
     cluster = Trimmed(data_key="clusterName", load_default=DEFAULT_CLUSTER)
     healthy = Trimmed(load_default="")
     valid = Trimmed(load_default="")
@@ -212,9 +212,16 @@ class SwitchSchema(_Schema):
     """PUT ``/operator/switches``."""
 
     here_only = Flag(data_key="debug", load_default=False)
-    entry = fields.String(required=True, error_messages=missing("entry"))
-    value = fields.String(
-        required=True, error_messages=missing("value"), validate=validate.Length(max=SWITCH_CHARS_MAX)
+    entry = fields.String(**present("entry"))
+    value = fields.String(**present("value"), validate=validate.Length(max=SWITCH_CHARS_MAX))
+
+
+class SwitchBatchSchema(_Schema):
+    """PUT ``/operator/switches`` with ``batch``: the switches in place of one switch's value."""
+
+    value = JsonObject(
+        required=True,
+        error_messages=dict.fromkeys(("required", "invalid"), "it should be a JSON object of switches"),
     )
 
 
@@ -233,14 +240,14 @@ class DistroStatusSchema(_Schema):
 class ServerStatusSchema(_Schema):
     """GET ``/operator/server/status``."""
 
-    status = fields.String(data_key="serverStatus", required=True, error_messages=missing("serverStatus"))
+    status = fields.String(**present("serverStatus"))
 
 
 class LogLevelSchema(_Schema):
     """PUT ``/operator/log``, and the body of PUT ``/core/ops/log``."""
 
-    name = fields.String(data_key="logName", required=True, error_messages=missing("logName"))
-    level = fields.String(data_key="logLevel", required=True, error_messages=missing("logLevel"))
+    name = fields.String(**present("logName"))
+    level = fields.String(**present("logLevel"))
 
 
 class NodesSchema(_Schema):
@@ -252,7 +259,7 @@ class NodesSchema(_Schema):
 class LookupSchema(_Schema):
     """POST ``/core/cluster/switch/lookup``."""
 
-    type = fields.String(required=True, error_messages=missing("type"))
+    type = fields.String(**present("type"))
 
 
 class ServiceListV2Schema(NamespaceSchema):
@@ -278,6 +285,26 @@ class MetricsV2Schema(_Schema):
     only_status = Flag(data_key="onlyStatus", load_default=True)
 
 
+class ReloadClientSchema(_Schema):
+    """GET ``/v2/core/loader/reloadClient``."""
+
+    connection_id = Needed(**filled("connectionId"))
+    redirect = AddressText(data_key="redirectAddress", load_default=None)
+
+
+class ReloadCurrentSchema(_Schema):
+    """GET ``/v2/core/loader/reloadCurrent``."""
+
+    count = Number(**filled("count"))
+    redirect = AddressText(data_key="redirectAddress", load_default=None)
+
+
+class SmartReloadSchema(_Schema):
+    """GET ``/v2/core/loader/smartReloadCluster``."""
+
+    factor = LoadFactor(data_key="loaderFactor", load_default=LOAD_FACTOR)
+
+
 class NamespaceQuerySchema(_Schema):
     """GET ``/console/namespaces``, in its three shapes."""
 
@@ -290,52 +317,52 @@ class NamespaceQuerySchema(_Schema):
 class NamespaceCreateSchema(_Schema):
     """POST ``/console/namespaces``."""
 
-    id = fields.String(data_key="customNamespaceId", required=True, error_messages=missing("customNamespaceId"))
-    name = fields.String(data_key="namespaceName", required=True, error_messages=missing("namespaceName"))
+    id = fields.String(**present("customNamespaceId"))
+    name = fields.String(**present("namespaceName"))
     description = fields.String(data_key="namespaceDesc", load_default="")
 
 
 class NamespaceUpdateSchema(_Schema):
     """PUT ``/console/namespaces``."""
 
-    id = fields.String(data_key="namespace", required=True, error_messages=missing("namespace"))
-    name = fields.String(data_key="namespaceShowName", required=True, error_messages=missing("namespaceShowName"))
+    id = fields.String(**present("namespace"))
+    name = fields.String(**present("namespaceShowName"))
     description = fields.String(data_key="namespaceDesc", load_default="")
 
 
 class NamespaceRemoveSchema(_Schema):
     """DELETE ``/console/namespaces``."""
 
-    id = fields.String(data_key="namespaceId", required=True, error_messages=missing("namespaceId"))
+    id = fields.String(**present("namespaceId"))
 
 
 class LoginSchema(_Schema):
     """POST ``/auth/login``."""
 
-    username = fields.String(required=True, error_messages=missing("username"))
-    password = fields.String(required=True, error_messages=missing("password"))
+    username = fields.String(**present("username"))
+    password = fields.String(**present("password"))
 
 
 class SourceSchema(_Schema):
-    """PUT ``/distro/checksum``: who sends."""
+    """PUT ``/distro/checksum``: the member that sends it."""
 
-    source = fields.String(required=True, error_messages=missing("source"))
+    source = fields.String(**present("source"))
 
 
 class KeysSchema(_Schema):
     """The body of GET ``/distro/datum``."""
 
-    keys = fields.String(required=True, error_messages=required("keys"))
+    keys = fields.String(**filled("keys"))
 
 
 class MemberSchema(Schema):
-    """The body of POST ``/core/cluster/report``; what else a member tells is kept. Source: Nacos 1.4.1 Member.check."""
+    """The body of POST ``/core/cluster/report``; unknown fields are kept. Source: Nacos 1.4.1 Member.check."""
 
     class Meta:
         unknown = INCLUDE
 
     ip = fields.String(required=True, validate=validate.Length(1, 255))
-    port = fields.Integer(required=True, strict=True, validate=validate.Range(0, 65_535))
+    port = fields.Integer(required=True, strict=True, validate=_PORT)
     address = fields.String(allow_none=True)
     state = fields.String(allow_none=True)
     extend_info = fields.Dict(data_key="extendInfo", keys=fields.String(), allow_none=True)

@@ -1,36 +1,30 @@
-"""Single values as Nacos reads them: Java's numbers, its several kinds of booleans, addresses."""
+"""Single values as Nacos reads them: Java's numbers, two kinds of booleans, addresses."""
 
 import re
 
+from app.naming.model.caller_texts import TRIMMED
 from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.value_limits import INT_MAX, PORT_MAX
 
-IP_CHARS_MAX = 128
-"""Source: Nacos 2.3 parameter check; 1.4 has no limit."""
 ECHO_CHARS_MAX = 1_000
-"""How much of a refused value an error repeats."""
-PORT_MAX = 65_535
-INT_MIN, INT_MAX = -(2**31), 2**31 - 1
-"""Java's int, which is what Nacos parses."""
-
-TRIMMED = "".join(map(chr, range(0x21)))
-"""What Java's String.trim takes away: all up to the blank."""
+"""An error repeats so many characters of the refused value."""
+INT_MIN = -INT_MAX - 1
+"""The lowest number of Java's ``int``."""
 _INT = re.compile(r"[+-]?[0-9]{1,32}")
 _DOUBLE = re.compile(r"([+-]?)(NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?)[fFdD]?")
-"""Java's Double.parseDouble but for hexadecimal fractions, which nobody sends as a weight."""
+"""The texts of Java's Double.parseDouble, without hexadecimal fractions, which no client sends as a weight."""
 DOUBLE_CHARS_MAX = 512
-_DIGITS_AND_DOTS = re.compile(r"[0-9.]+")
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _TRUE_WORDS = frozenset({"true", "yes", "on", "y", "t"})
 """Source: commons-lang BooleanUtils.toBoolean."""
 
 
 def lenient_bool(text: str) -> bool:
-    """Nacos's boolean of instance attributes: a few words are true, all else is false."""
+    """Nacos's boolean of instance attributes: a few words are true, all other texts false."""
     return text.lower() in _TRUE_WORDS
 
 
 def strict_bool(text: str) -> bool:
-    """Java's Boolean.parseBoolean: only the word ``true``."""
+    """Java's Boolean.parseBoolean: only the word ``true`` is true."""
     return text.lower() == "true"
 
 
@@ -38,7 +32,7 @@ def java_int(text: str) -> int:
     """Java's Integer.parseInt.
 
     Raises:
-        InvalidParam: with Java's text.
+        InvalidParam: no number, or out of Java's range; with Java's text.
     """
     if _INT.fullmatch(text) and INT_MIN <= (number := int(text)) <= INT_MAX:
         return number
@@ -46,7 +40,7 @@ def java_int(text: str) -> int:
 
 
 def int_or_zero(text: str) -> int:
-    """Commons NumberUtils.toInt: what is no number is 0."""
+    """Commons NumberUtils.toInt: 0 for a text that is no number."""
     try:
         return java_int(text)
     except InvalidParam:
@@ -57,7 +51,7 @@ def java_double(text: str) -> float:
     """Java's Double.parseDouble.
 
     Raises:
-        InvalidParam: with Java's text.
+        InvalidParam: no number; with Java's text.
     """
     found = _DOUBLE.fullmatch(text.strip(TRIMMED)) if len(text) <= DOUBLE_CHARS_MAX else None
     if found is None:
@@ -66,44 +60,11 @@ def java_double(text: str) -> float:
     return float(found[1] + found[2]) + 0.0
 
 
-def check_ip(ip: str) -> None:
-    """Refuse an address that no client could use. Host names and IPv6 are taken as they are.
+def check_port(port: int) -> None:
+    """Real Nacos stores any Java int.
 
     Raises:
-        InvalidParam: empty, too long, unprintable, or digits and dots that are no IPv4 address.
+        InvalidParam: the number is no port.
     """
-    if not ip:
-        raise InvalidParam("Param 'ip' is required.")
-    check_text("ip", ip, IP_CHARS_MAX)
-    if any(char.isspace() for char in ip):
-        raise InvalidParam("Param 'ip' is illegal, illegal characters should not appear in the param.")
-    if _DIGITS_AND_DOTS.fullmatch(ip) and not _is_java_ipv4(ip):
-        raise InvalidParam(f'The IPv4 address("{ip}") is incorrect.')
-
-
-def _is_java_ipv4(text: str) -> bool:
-    """Whether Java's InetAddress reads it as numbers: ``1.2.3`` and ``1234`` too, their last number fills the rest."""
-    parts = text.split(".")
-    if len(parts) > 4 or len(text) > 15 or not all(parts):
-        return False
-    *heads, last = (int(part) for part in parts)
-    return all(head <= 0xFF for head in heads) and last < 1 << 8 * (5 - len(parts))
-
-
-def check_text(name: str, text: str, chars_max: int) -> None:
-    """Refuse what is too long to be kept, or would break a log line."""
-    if len(text) > chars_max:
-        raise InvalidParam(f"Param '{name}' is illegal, the param length should not exceed {chars_max}.")
-    check_printable(name, text)
-
-
-def check_printable(name: str, text: str) -> None:
-    """Refuse what would break a log line."""
-    if _UNPRINTABLE.search(text):
-        raise InvalidParam(f"Param '{name}' is illegal, illegal characters should not appear in the param.")
-
-
-def check_port(port: int) -> None:
-    """Refuse what is no port. Real Nacos stores any Java int."""
     if not 0 <= port <= PORT_MAX:
         raise InvalidParam(f"Param 'port' is illegal, it should be a number from 0 to {PORT_MAX}.")

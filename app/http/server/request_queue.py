@@ -1,57 +1,114 @@
-"""The requests of one connection, in their order: one after the other is answered, and others have their turn, too.
+"""The requests of one connection wait for their turn: each for the reply before it, and all of them for other clients.
 
-While a request is worked on elsewhere, what the client pipelines behind it waits here; from ``PIPELINED_MAX`` on
+While a request is worked on elsewhere, those that the client pipelines behind it wait here; from ``PIPELINED_MAX`` on
 nothing more is read.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from app.http.server.request_reader import FEED_BYTES, IDLE, Bounds, Request, RequestReader
+from app.http.server.request_reader import IDLE, Bounds, Refusal, Request, RequestReader
 
 PIPELINED_MAX = 64
 TURN_WORK = 1_024
 """For one connection in one turn of the loop, about a millisecond: it may send as fast as it can, and others wait."""
 REQUEST_WORK = 16
+FEED_BYTES = 4_096
+"""Parsed in one step: it may be 200 requests, and when there are too many the rest is left as it is."""
+FEED_WORK = 8
+"""For parsing ``FEED_BYTES``."""
 BULK_BYTES = 65_536
 """When so much came at once, there is more. libuv alone would read 8 MB before anybody else has a turn."""
+NOTHING = memoryview(b"")
 
 
 class Turns(Bounds, Protocol):
-    """What the connections of a server share, and its loop."""
+    """The room that the connections of a server share, and the turns of its loop."""
 
     def soon(self, function: Callable[[], None]) -> object:
-        """Have something done in the loop's next turn."""
+        """Have a function called in the loop's next turn."""
         ...
 
 
-class RequestQueue(RequestReader):
-    """Who inherits it answers, and tells when it can go on."""
+class Answerer(Protocol):
+    """The owner of a queue."""
 
-    __slots__ = ("_going_on", "_pending", "_reading", "_resting", "_unread_s", "busy")
+    def answer(self, request: Request) -> None:
+        """Answer a request now, or set ``busy`` of the queue until it is answered."""
+        ...
 
-    _server: Turns
+    def refuse(self, refusal: Refusal) -> None:
+        """Answer for the last time, behind the replies to all requests before."""
+        ...
 
-    def __init__(self) -> None:
-        super().__init__()
+    def send_continue(self) -> None:
+        """Let the client send its body."""
+        ...
+
+    def flush(self) -> None:
+        """Send the replies that were given since the last call."""
+        ...
+
+
+class RequestQueue:
+    """Hands the requests of one connection to its owner, one after the other, and reads no more than can wait."""
+
+    __slots__ = (
+        "_answer",
+        "_answerer",
+        "_closed",
+        "_going_on",
+        "_left",
+        "_lingers",
+        "_reading",
+        "_resting",
+        "_server",
+        "_transport",
+        "blocked",
+        "busy",
+        "pending",
+        "reader",
+    )
+
+    def __init__(self, server: Turns, transport: asyncio.Transport, answerer: Answerer, remote_ip: str) -> None:
+        self._server = server
+        self._transport = transport
+        self._answerer = answerer
+        self._answer = answerer.answer
+        self.reader = RequestReader(server, self, remote_ip)
         self.busy = False
-        """A request is worked on elsewhere, or its reply is streamed."""
-        self._pending: deque[Request] = deque()
+        """A request is worked on elsewhere, or its reply is streamed. Set by the owner."""
+        self.blocked = False
+        """The client leaves too much of its replies unread. Set by the owner."""
+        self.pending: deque[Request] = deque()
+        self._left = NOTHING
+        """Received, and not parsed yet."""
         self._reading = True
-        self._unread_s = 0.0
-        """Since when too much is unread; 0 while it is not."""
         self._going_on = False
         self._resting = False
-        """The rest of what came waits for the loop's next turn."""
+        """The rest of the received bytes waits for the loop's next turn."""
+        self._lingers = False
+        self._closed = False
 
-    def _take(self, data: bytes) -> None:
-        """Answer what came, as far as this turn reaches."""
-        self._work = 0
+    def take(self, data: bytes) -> None:
+        """Have the requests in received bytes answered, as far as this turn of the loop reaches.
+
+        Bytes behind the last request are dropped.
+        """
+        reader = self.reader
+        if reader.ended:
+            if len(data) >= BULK_BYTES:
+                self.rest()
+            return
+        reader.work = 0
         if len(data) <= FEED_BYTES:
-            self._feed(data)
-            if self._pending:
-                self._rest()
+            refusal = reader.feed(data)
+            if refusal is not None:
+                self._answerer.refuse(refusal)
+            if self.pending:
+                self.rest()
             return
         self._left = memoryview(data)
         self._going_on = True
@@ -59,88 +116,109 @@ class RequestQueue(RequestReader):
             self._feed_left()
         finally:
             self._going_on = False
-        if self._pending or self._left or len(data) >= BULK_BYTES:
-            self._rest()
+        if self.pending or self._left or len(data) >= BULK_BYTES:
+            self.rest()
 
-    def on_message_complete(self) -> None:
-        if self._deaf or self._upgrade:
+    @property
+    def is_empty(self) -> bool:
+        """Whether no request is worked on, waits or is being received."""
+        return not (self.busy or self.pending or self._left) and self.reader.phase is IDLE
+
+    # --- called by the reader --------------------------------------------------------------------------
+
+    def on_request(self, request: Request) -> None:
+        reader = self.reader
+        if self.busy or self.pending or self.blocked or reader.work >= TURN_WORK:
+            self.pending.append(request)
+            if len(self.pending) >= PIPELINED_MAX:
+                self.pause_reading()
             return
-        self._phase = IDLE
-        self._more_bytes = -1
-        parser = self._parser
-        keep_alive = parser.should_keep_alive()
-        if not keep_alive:
-            self._deaf = True
-        body = self._take_body() if self._body else b""
-        # As Request(...), without its function in Python.
-        request = tuple.__new__(Request, (parser.get_method(), self._target, self._block, body, keep_alive))
-        if self.busy or self._pending or self._unread_s or self._work >= TURN_WORK:
-            self._pending.append(request)
-            if len(self._pending) >= PIPELINED_MAX:
-                self._pause_reading()
-            return
-        self._work += REQUEST_WORK
+        reader.work += REQUEST_WORK
         self._answer(request)
 
-    def _may_feed(self) -> bool:
-        return len(self._pending) < PIPELINED_MAX and self._work < TURN_WORK
+    def on_expect(self) -> None:
+        # Before its turn it would be taken for a part of another answer.
+        if not self.busy and not self.pending:
+            self._answerer.send_continue()
 
-    def _go_on(self, rested: bool = False) -> None:
-        """Answer what waits, as far as a turn reaches; read more when there is room.
+    # --- turns -----------------------------------------------------------------------------------------
 
-        ``rested``: it had only left a turn to others.
+    def go_on(self, rested: bool = False) -> None:
+        """Have waiting requests answered, as far as a turn reaches; read more when there is room.
+
+        ``rested``: nothing was waited for but the loop's next turn.
         """
         if self._going_on:
             return  # a request of those below was answered at once, though not by ``answer`` itself
-        pending, self._going_on = self._pending, True
-        self._work = 0
+        pending, reader, self._going_on = self.pending, self.reader, True
+        reader.work = 0
         try:
-            while pending and not self.busy and not self._unread_s and self._work < TURN_WORK:
-                self._work += REQUEST_WORK
+            while pending and not self.busy and not self.blocked and reader.work < TURN_WORK:
+                reader.work += REQUEST_WORK
                 self._answer(pending.popleft())
             self._feed_left()
         finally:
             self._going_on = False
         if pending or self._left:
-            self._rest()
-        stays = self._reading or self._left or self._resting or self._deaf or self._unread_s
+            self.rest()
+        stays = self._reading or self._left or self._resting or reader.ended or self.blocked
         if not stays and len(pending) < PIPELINED_MAX:
             self._resume_reading()
             if not rested:
-                self._began_s = self._server.now_s  # what is half there could not come on while nobody read
-        self.flush()
+                reader.restart_time()  # the rest of a request could not come while nobody read
+        self._answerer.flush()
 
-    def _rest(self) -> None:
+    def _feed_left(self) -> None:
+        """Parse received bytes, as far as this turn reaches."""
+        reader = self.reader
+        while self._left and not reader.ended and len(self.pending) < PIPELINED_MAX and reader.work < TURN_WORK:
+            part, self._left = self._left[:FEED_BYTES], self._left[FEED_BYTES:]
+            reader.work += FEED_WORK
+            refusal = reader.feed(part)
+            if refusal is not None:
+                self._answerer.refuse(refusal)
+        if reader.ended:
+            self._left = NOTHING
+
+    def rest(self) -> None:
         """Go on in the loop's next turn, unless something else is waited for anyway."""
-        if not (self.busy or self._unread_s or self._resting):
+        if not (self.busy or self.blocked or self._resting):
             self._resting = True
-            self._pause_reading()
+            self.pause_reading()
             self._server.soon(self._on_turn)
 
     def _on_turn(self) -> None:
         self._resting = False
-        if self._lingers:
+        if self._closed:
+            return
+        if self._lingers and not self._transport.is_closing():
             self._resume_reading()
         elif not self.busy:
-            self._go_on(rested=True)
+            self.go_on(rested=True)
 
-    # --- of who inherits -------------------------------------------------------------------------------
-
-    def _answer(self, request: Request) -> None:
-        """Answer a request, at once or later; ``busy`` until then."""
-        raise NotImplementedError
-
-    def flush(self) -> None:
-        """Send what was answered."""
-        raise NotImplementedError
-
-    @property
-    def _lingers(self) -> bool:
-        """Whether nothing is answered any more, but what comes is still read."""
-        raise NotImplementedError
-
-    def _pause_reading(self) -> None:
-        raise NotImplementedError
+    def pause_reading(self) -> None:
+        """Leave further bytes of the client in the system's buffers, until there is room again."""
+        if self._reading and not self._transport.is_closing():
+            self._reading = False
+            self._transport.pause_reading()
 
     def _resume_reading(self) -> None:
-        raise NotImplementedError
+        self._reading = True
+        self._transport.resume_reading()
+
+    # --- the end ---------------------------------------------------------------------------------------
+
+    def linger(self) -> None:
+        """Read and drop further bytes of the client, until the connection is closed."""
+        self._lingers = True
+        if not self._reading and not self._resting:
+            self._resume_reading()
+
+    def close(self) -> None:
+        """Drop all requests, give back the room of their bodies, and let go of the owner."""
+        self._closed = True
+        self._server.reserve(-sum(len(request.body) for request in self.pending))
+        self.pending.clear()
+        self._left = NOTHING
+        self.reader.close()
+        del self._answer, self._answerer

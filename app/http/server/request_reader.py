@@ -1,11 +1,11 @@
-"""The bytes of a connection become requests: httptools parses them, and whatever a client may send has a bound."""
+"""The bytes of a connection become requests: httptools parses them, and each part of a request has a bound."""
 
 from enum import Enum, auto
 from typing import NamedTuple, NoReturn, Protocol
 
 import httptools
 
-from app.http.server.wire import HeaderBlock, RawHeaders
+from app.http.server.header_block import HeaderBlock, RawHeaders
 
 LINE_BYTES_MAX = 8_190
 """Of the request target. Full beats carry their metadata in it; Nacos has no room for more either (Tomcat, 8 KiB)."""
@@ -13,21 +13,20 @@ HEADER_BYTES_MAX = 8_190
 HEADERS_MAX = 100
 HEAD_BYTES_MAX = 65_536
 FRAMING_RATIO_MAX = 2
-"""So many times the body itself may what frames it take, sizes of chunks above all, and ``HEAD_BYTES_MAX`` more."""
-
-FEED_BYTES = 4_096
-"""Parsed in one step: it may be 200 requests, and when there are too many the rest is left as it is."""
+"""The framing of a body, sizes of chunks above all, may take so many times the body, and ``HEAD_BYTES_MAX`` more."""
+HEAD_S = 10.0
+"""For the whole head, from its first byte."""
+BODY_S = 20.0
+BODY_BYTES_PER_S = 65_536
+"""A body may take ``BODY_S``, and a second more for each ``BODY_BYTES_PER_S`` received."""
 PART_BYTES_MIN = 4_096
-"""Parts of a body are joined up to this: it may come byte by byte, and each part takes forty more than it holds."""
-FEED_WORK = 8
-"""For parsing ``FEED_BYTES``, in microseconds, as all work is counted; a part of a body is 1."""
-NOTHING = memoryview(b"")
+"""Parts of a body are joined up to this: it may come byte by byte, and a ``bytes`` object of its own takes 40 more."""
 
 _UPGRADE_HEADERS = frozenset({b"upgrade", b"http2-settings", b"connection"})
 
 
 class Request(NamedTuple):
-    """One request as it came."""
+    """One whole request: method, target and headers as the client sent them, the body without its chunks."""
 
     method: bytes
     target: bytes
@@ -36,8 +35,15 @@ class Request(NamedTuple):
     keep_alive: bool
 
 
+class Refusal(NamedTuple):
+    """The last answer of a connection, to bytes that are no request within the bounds."""
+
+    status: int
+    text: str
+
+
 class Phase(Enum):
-    """What has come of a request."""
+    """The part of a request that is being received; IDLE between two requests."""
 
     IDLE = auto()
     HEAD = auto()
@@ -46,18 +52,34 @@ class Phase(Enum):
 
 # Python 3.11 needs ten times as long to look a member up in its class.
 IDLE, HEAD, BODY = Phase.IDLE, Phase.HEAD, Phase.BODY
+# ``_new_tuple(Request, (...))`` is ``Request(...)`` without its function in Python.
+_new_tuple = tuple.__new__
 
 
 class Bounds(Protocol):
-    """What the connections of a server share."""
+    """The clock of a server, and the room that its connections share."""
 
     now_s: float
     """The loop's time, at most a second old."""
 
-    def body_bytes_max(self, target: bytes, remote_ip: str) -> int: ...
+    def body_bytes_max(self, target: bytes, remote_ip: str) -> int:
+        """Return the size that the body of a request for ``target`` may have."""
+        ...
 
     def reserve(self, count: int) -> bool:
-        """Ask for room for bytes of bodies; a negative count gives some back."""
+        """Take room for bytes of bodies, or return False when there is none; a negative count gives room back."""
+        ...
+
+
+class RequestTaker(Protocol):
+    """The owner of a reader."""
+
+    def on_request(self, request: Request) -> None:
+        """Take a whole request, and with it the duty to give back the room of its body."""
+        ...
+
+    def on_expect(self) -> None:
+        """A client sends its body only after ``100 Continue``."""
         ...
 
 
@@ -66,7 +88,10 @@ class _RefusedError(Exception):
 
 
 class RequestReader:
-    """What the parser of one connection calls. Who inherits it takes what ``on_message_complete`` finds here."""
+    """Parses the bytes of one connection, and hands each whole request to its taker within ``feed``.
+
+    Its owner calls ``close`` at the end: parser and reader refer to each other.
+    """
 
     __slots__ = (
         "_began_s",
@@ -74,53 +99,110 @@ class RequestReader:
         "_body",
         "_body_max",
         "_body_size",
-        "_deaf",
+        "_bounds",
         "_headers",
-        "_left",
         "_more_bytes",
         "_parser",
-        "_phase",
-        "_server",
+        "_remote_ip",
+        "_take",
+        "_taker",
         "_target",
         "_upgrade",
-        "_work",
-        "remote_ip",
+        "ended",
+        "phase",
+        "work",
     )
 
-    _server: Bounds
-
-    def __init__(self) -> None:
-        self.remote_ip = ""
-        self._phase = IDLE
+    def __init__(self, bounds: Bounds, taker: RequestTaker, remote_ip: str) -> None:
+        self._bounds = bounds
+        self._taker = taker
+        self._take = taker.on_request
+        self._remote_ip = remote_ip
+        self.ended = False
+        """No further request is taken: the last one was read, or the owner ends the connection."""
+        self.phase = IDLE
+        self.work = 0
+        """Of this turn of the loop, in microseconds, roughly; a part of a body is 1. The owner adds and resets."""
         self._began_s = 0.0
-        self._deaf = False
-        """The last request of this connection was read; what comes behind it is nothing to us."""
+        """Of the head or the body that is being received."""
         self._upgrade = False
-        """The request that is parsed will be read again, as one that wishes for no other protocol."""
+        """The request that is parsed will be read again, without its wish for another protocol."""
         self._target = b""
         self._headers: RawHeaders = []
-        self._left = NOTHING
-        """What came and was not parsed yet."""
         self._more_bytes = 0
-        self._work = 0
-        """What was done in this turn of the loop."""
+        """Bytes behind the piece in which the head or the body began, -1 within it; between requests, blank lines."""
         self._block = HeaderBlock([])
         self._body: list[bytes] = []
         self._body_size = self._body_max = 0
         self._parser = httptools.HttpRequestParser(self)
 
-    # --- what the parser tells -----------------------------------------------------------------------
+    @property
+    def http_version(self) -> str:
+        """The version of the request that was parsed last, ``1.1`` for example."""
+        version: str = self._parser.get_http_version()
+        return version
+
+    # --- the bytes -----------------------------------------------------------------------------------
+
+    def feed(self, data: bytes | memoryview) -> Refusal | None:
+        """Parse bytes; a refusal means that they are no request, and that no more is read."""
+        failure: Exception | None = None
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            failure = error
+        if failure is not None:
+            # Not in the except block: an error raised here would have the parser's as its context.
+            refusal = self._on_parser_error(failure, data)
+            if refusal is not None:
+                return refusal
+        if self.phase is not IDLE:
+            return self._count_more(len(data))
+        if self._more_bytes < 0:
+            self._more_bytes = 0
+            return None
+        self._more_bytes += len(data)
+        if self._more_bytes > HEAD_BYTES_MAX and not self.ended:
+            return self._refuse(400, "nothing but blank lines comes")
+        return None
+
+    def feed_eof(self) -> Refusal | None:
+        """The client sends no more; a request of which only a part has come is refused."""
+        if self.phase is not IDLE and not self.ended:
+            return self._refuse(400, "the request ended early")
+        self.ended = True
+        return None
+
+    def check_time(self, now_s: float) -> Refusal | None:
+        """Refuse the request that is being received if it takes too long."""
+        if self.phase is HEAD and now_s - self._began_s > HEAD_S:
+            return self._refuse(408, f"the request's head did not come within {HEAD_S:.0f} s")
+        if self.phase is BODY and now_s - self._began_s > BODY_S + self._body_size / BODY_BYTES_PER_S:
+            return self._refuse(408, "the request's body came too slowly")
+        return None
+
+    def restart_time(self) -> None:
+        """Count the time of the request that is being received from now: nothing was read for a while."""
+        self._began_s = self._bounds.now_s
+
+    def close(self) -> None:
+        """Give back the room of the body that was being read, and let go of the parser and the taker."""
+        self.ended = True
+        self._drop_body()
+        # It knows our methods. The cycle would stay in memory: old objects are hardly ever searched for cycles.
+        del self._parser, self._take, self._taker
+
+    # --- called by the parser ------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        self._phase = HEAD
-        self._began_s = self._server.now_s
+        self.phase = HEAD
         self._target = b""
         self._headers = []
         self._more_bytes = -1
 
     def on_url(self, part: bytes) -> None:
-        self._target = self._target + part if self._target else part
-        if len(self._target) > LINE_BYTES_MAX:
+        target = self._target = self._target + part if self._target else part
+        if len(target) > LINE_BYTES_MAX:
             _stop(414, f"the request's target is over {LINE_BYTES_MAX} bytes")
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -130,7 +212,7 @@ class RequestReader:
         block = self._block
         if self._headers != block.raw:
             block = self._block = self._checked_block()
-        self._phase = BODY
+        self.phase = BODY
         if self._parser.should_upgrade():
             if self._parser.get_method() == b"CONNECT":
                 _stop(405, "this server is no proxy")
@@ -149,93 +231,74 @@ class RequestReader:
         return HeaderBlock(self._headers)
 
     def _expect_body(self, block: HeaderBlock) -> None:
-        self._began_s = self._server.now_s
         self._more_bytes = -1
-        limit = self._body_max = self._server.body_bytes_max(self._target, self.remote_ip)
+        limit = self._body_max = self._bounds.body_bytes_max(self._target, self._remote_ip)
         if block.content_length is not None and int(block.content_length) > limit:
             _stop(413, f"the body is over {limit} bytes, the most that is taken here")
         if block.chunked:
-            # What comes behind the body in the form of headers is for nobody: it could pose as one of them.
+            # A trailer behind the body comes as headers do, and must not pose as one of them.
             self._headers = []
-        if block.expects:
-            self._ask_for_body()
+        if block.expects and self._parser.get_http_version() != "1.0":
+            self._taker.on_expect()
 
     def on_body(self, part: bytes) -> None:
         size = len(part)
         if self._body_size + size > self._body_max:
             _stop(413, f"the body is over {self._body_max} bytes, the most that is taken here")
-        if not self._server.reserve(size):
+        if not self._bounds.reserve(size):
             _stop(503, "too many large bodies are under way, please try another server")
         self._body_size += size
-        self._work += 1
+        self.work += 1
         body = self._body
         if body and len(body[-1]) < PART_BYTES_MIN:
             body[-1] += part
         else:
             body.append(part)
 
-    # --- for who inherits ----------------------------------------------------------------------------
+    def on_message_complete(self) -> None:
+        if self.ended or self._upgrade:
+            return
+        self.phase = IDLE
+        self._more_bytes = -1
+        parser = self._parser
+        keep_alive = parser.should_keep_alive()
+        if not keep_alive:
+            self.ended = True
+        body = b""
+        if self._body:
+            body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+            self._body = []
+            self._body_size = 0  # its room is given back by the taker of the request
+        self._take(_new_tuple(Request, (parser.get_method(), self._target, self._block, body, keep_alive)))
 
-    def _feed(self, data: bytes | memoryview) -> None:
-        """Parse bytes."""
-        failure: Exception | None = None
-        try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            failure = error
-        if failure is not None:
-            # Not above: what failed there would become the reason of what fails here.
-            self._on_parser_error(failure, data)
-        if self._phase is not IDLE:
-            self._count_more(len(data))
-        elif self._more_bytes < 0:
-            self._more_bytes = 0
-        else:
-            self._more_bytes += len(data)
-            if self._more_bytes > HEAD_BYTES_MAX and not self._deaf:
-                self._refuse(400, "nothing but blank lines comes")
-
-    def _feed_left(self) -> None:
-        """Parse what is left of what came, as far as this turn reaches."""
-        while self._left and not self._deaf and self._may_feed():
-            part, self._left = self._left[:FEED_BYTES], self._left[FEED_BYTES:]
-            self._work += FEED_WORK
-            self._feed(part)
-        if self._deaf:
-            self._left = NOTHING
-
-    def _take_body(self) -> bytes:
-        """The whole body. Its room is given back by who takes it."""
-        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-        self._body = []
-        self._body_size = 0
-        return body
+    # --- bodies and refusals -------------------------------------------------------------------------
 
     def _drop_body(self) -> None:
-        """Give up the body that is being read."""
-        self._server.reserve(-self._body_size)
+        self._bounds.reserve(-self._body_size)
         self._body = []
         self._body_size = 0
 
-    def _count_more(self, count: int) -> None:
-        """Note bytes after which a request is still not whole: its head must end, and so must what frames its body.
+    def _count_more(self, count: int) -> Refusal | None:
+        """Count bytes after which a request is still not whole: neither its head nor its body's framing is endless.
 
-        The first are not counted, as whole requests may come before it in them; the loop's buffer bounds them.
+        The first piece is not counted, as whole requests may precede this one in it; the loop's buffer bounds it.
         """
         if self._more_bytes < 0:
             self._more_bytes = 0
-            return
+            self._began_s = self._bounds.now_s
+            return None
         self._more_bytes += count
-        if self._phase is HEAD:
+        if self.phase is HEAD:
             if self._more_bytes > HEAD_BYTES_MAX:
-                self._refuse(431, f"the request's head is over {HEAD_BYTES_MAX} bytes")
+                return self._refuse(431, f"the request's head is over {HEAD_BYTES_MAX} bytes")
         elif self._more_bytes > HEAD_BYTES_MAX + FRAMING_RATIO_MAX * self._body_size:
-            self._refuse(400, "there is far more around the request's body than in it")
+            return self._refuse(400, "there is far more around the request's body than in it")
+        return None
 
-    def _on_parser_error(self, error: Exception, data: bytes | memoryview) -> None:
+    def _on_parser_error(self, error: Exception, data: bytes | memoryview) -> Refusal | None:
         """Go on where the parser stopped at a wish to speak another protocol; else refuse the request."""
         rest = memoryview(data)
-        while isinstance(error, httptools.HttpParserUpgrade) and not self._deaf:
+        while isinstance(error, httptools.HttpParserUpgrade) and not self.ended:
             rest = rest[error.args[0] :]
             try:
                 self._read_again()
@@ -243,19 +306,24 @@ class RequestReader:
             except (httptools.HttpParserError, httptools.HttpParserUpgrade) as next_error:
                 error = next_error
             else:
-                return
-        if self._deaf:
-            return
+                return None
+        if self.ended:
+            return None
         reason = error.__context__
         if isinstance(reason, _RefusedError):
-            self._refuse(*reason.args)
-        elif isinstance(error, httptools.HttpParserCallbackError) and reason is not None:
+            return self._refuse(*reason.args)
+        if isinstance(error, httptools.HttpParserCallbackError) and reason is not None:
             raise reason
-        else:
-            self._refuse(400, f"the request is not understood: {error}")
+        return self._refuse(400, f"the request is not understood: {error}")
+
+    def _refuse(self, status: int, text: str) -> Refusal:
+        self.ended = True
+        self.phase = IDLE
+        self._drop_body()
+        return Refusal(status, text)
 
     def _read_again(self) -> None:
-        """Read a head again without its wish for another protocol, as HTTP asks of who does not know that one.
+        """Read a head again without its wish for another protocol, as HTTP asks of a server that does not speak it.
 
         The parser would take the body, if there is one, for a part of that protocol. Java's own client asks for
         HTTP/2 so with its first request.
@@ -268,18 +336,6 @@ class RequestReader:
         self._upgrade = False
         self._parser = httptools.HttpRequestParser(self)
         self._parser.feed_data(method + b" " + self._target + b" HTTP/1.1\r\n" + lines + b"\r\n")
-
-    def _may_feed(self) -> bool:
-        """Whether more is parsed now."""
-        raise NotImplementedError
-
-    def _ask_for_body(self) -> None:
-        """The client waits for leave to send its body."""
-        raise NotImplementedError
-
-    def _refuse(self, status: int, text: str) -> None:
-        """What came is no request that can be worked on; nothing more is read."""
-        raise NotImplementedError
 
 
 def _stop(status: int, text: str) -> NoReturn:

@@ -17,8 +17,10 @@ from app.http.api.stats import HttpStats, LagMeter
 from app.http.factory import BODY_BYTES_MAX, DISTRO_PATH, INTERNAL_ERROR
 from app.http.forward.beat_sender import BeatSender
 from app.http.forward.on_loop import LoopForwarder
-from app.http.server.connection import HttpConnection, Request
-from app.http.server.wire import ParseMemo, WireCall, date_line
+from app.http.server.connection import HttpConnection
+from app.http.server.loop_call import LoopCall, ParseMemo
+from app.http.server.reply_head import date_line
+from app.http.server.request_reader import Request
 from app.http.server.wsgi_bridge import WsgiApp, WsgiRun, make_environ
 from app.naming.model.nacos_errors import NacosError
 from distro.errors import CodecError, NotInitialized
@@ -27,8 +29,8 @@ QUEUED_PER_THREAD = 8
 """Calls that may wait for a pool, for each of its threads."""
 PEER_THREADS = 8
 READ_THREADS = 4
-"""Reads compute, and wait for nobody: more of them at a time gain nothing, and between two turns of the loop each may
-compute for a switch interval. Eight clients on cold pages made the p99 of beats 150 to 700 ms with a thread each."""
+"""Few, as reads compute and do not wait: more at a time gain nothing, and between two turns of the loop each may
+compute for a switch interval. With a thread each, eight clients on cold pages made the p99 of beats 150 to 700 ms."""
 BUSY_INTERVAL_S = 0.0001
 READS = (b"GET", b"HEAD")
 WAITING_READS = (
@@ -37,9 +39,9 @@ WAITING_READS = (
     "/v2/core/loader/cluster",
     "/v2/core/loader/smartReloadCluster",
 )
-"""They ask other members."""
+"""Reads that ask other members: they wait, and belong to ``http-people``."""
 BODIES_BYTES_MAX = 512 * 1024 * 1024
-"""Of all requests under way together."""
+"""Of the bodies of all requests under way together."""
 SWEEP_S = 1.0
 PEER_PATHS = ("/v1/ns/distro/", "/v1/core/cluster/report", "/v1/ns/operator/cluster/state")
 
@@ -56,10 +58,10 @@ class HotRoute:
 
 
 class SwitchIntervalGuard:
-    """How long a thread that computes keeps the loop's from going on: less while calls are in any pool. Thread-safe.
+    """Shortens the interpreter's switch interval while calls are in any pool. Thread-safe.
 
-    The loop waits for it several times in each turn. Always short, it would cost a tenth of a registration: each wakes
-    the thread that pushes.
+    That is how long a computing thread keeps the loop's thread waiting, several times in each turn of the loop. Always
+    short, it would cost a tenth of a registration, as each registration wakes the thread that pushes.
     """
 
     def __init__(self) -> None:
@@ -68,7 +70,7 @@ class SwitchIntervalGuard:
         self._usual_s = sys.getswitchinterval()
 
     def add(self, calls: int) -> None:
-        """So many calls more, or less, are in pools."""
+        """Count calls that entered pools, or left them when ``calls`` is negative."""
         with self._lock:
             before, self._calls = self._calls, self._calls + calls
             if not before:
@@ -79,17 +81,17 @@ class SwitchIntervalGuard:
 
 
 class Pool:
-    """Threads for calls that may block, and a bound on how many wait for one. Used on the loop's thread."""
+    """Threads for calls that may block, and a bound on the calls that wait for a thread. Used on the loop's thread."""
 
     def __init__(self, name: str, threads: int, room: int, switch_interval: SwitchIntervalGuard) -> None:
-        """``room``: for so many calls, those that a thread works on among them."""
+        """``room``: the most calls in the pool, those on a thread included."""
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._room = room
         self._lock = threading.Lock()
         self._switch_interval = switch_interval
 
     def put(self, work: Callable[[], None]) -> bool:
-        """Have the work done; False when too much waits already."""
+        """Queue work for a thread; False when the pool has no room."""
         with self._lock:
             if not self._room:
                 return False
@@ -109,7 +111,7 @@ class Pool:
                 self._room += 1
 
     def stop(self) -> None:
-        """Begin nothing more. What runs is waited for when the process ends."""
+        """Drop queued calls. Running ones are joined when the process ends."""
         self._executor.shutdown(wait=False, cancel_futures=True)
 
 
@@ -125,7 +127,7 @@ class HttpServer:
         *,
         hot: bool = True,
     ) -> None:
-        """``hot`` False leaves all calls to the application."""
+        """``app``: answers the calls of the pools; with ``hot`` False it answers all calls."""
         self._app = app
         self._services = services
         self._loop = loop
@@ -148,6 +150,7 @@ class HttpServer:
         self.soon = loop.call_soon
         self.stats: HttpStats = services.http
         self._forwarder = LoopForwarder(services, loop, services.forwarder.stats)
+        services.forwarder.attach(self._forwarder)
         self._beat_sender = BeatSender(services, self._forwarder)
         self._lag = LagMeter(self.stats)
         self.draining = False
@@ -186,19 +189,20 @@ class HttpServer:
         log.debug("a request of %s is refused with %d: %s", remote_ip, status, text)
 
     def drain(self, *, idle: bool = True) -> int:
-        """Close with the next answer, and what is ``idle`` now; return how many connections are left."""
+        """Close each connection with its next reply, idle ones now if ``idle``; return how many are still open."""
         self.draining = True
         for connection in list(self._connections) if idle else ():
             connection.drain()
         return len(self._connections)
 
     def stop(self) -> None:
-        """Begin no more calls, and cut what is still open; that ends at the loop's next turn."""
+        """Begin no more calls and cut all connections, which are closed in the loop's next turn."""
         for connection in list(self._connections):
             connection.cut()
         for pool in (self._people, self._readers, self._peers):
             pool.stop()
         self._beat_sender.stop()
+        self._services.forwarder.detach()
         self._forwarder.close()
 
     # --- requests ----------------------------------------------------------------------------------
@@ -208,7 +212,7 @@ class HttpServer:
         row = self._hot.get((request.method, path))
         if row is None:
             return self._answer_in_pool(connection, request)
-        call = WireCall(
+        call = LoopCall(
             row.method,
             row.path,
             query,
@@ -226,7 +230,7 @@ class HttpServer:
             return None
         return self._answer_in_pool(connection, request)
 
-    def _run(self, row: HotRoute, call: WireCall) -> Answer:
+    def _run(self, row: HotRoute, call: LoopCall) -> Answer:
         try:
             services = self._services
             refusal = None if is_open(services) else refuse_unless_up(call, services)
@@ -238,7 +242,7 @@ class HttpServer:
             return text_reply(500, INTERNAL_ERROR)
 
     def _pass_on(
-        self, connection: HttpConnection, request: Request, row: HotRoute, call: WireCall, to: Forward
+        self, connection: HttpConnection, request: Request, row: HotRoute, call: LoopCall, to: Forward
     ) -> None:
         def done(answer: Answer) -> None:
             if type(answer) is not Reply:
@@ -277,7 +281,7 @@ class HttpServer:
     # --- time ----------------------------------------------------------------------------------------
 
     def _sweep(self) -> None:
-        self._loop.call_later(SWEEP_S, self._sweep)  # first: whatever happens below, time goes on
+        self._loop.call_later(SWEEP_S, self._sweep)  # first: if a line below raises, the next sweep still comes
         self.now_s = now_s = self._loop.time()
         self.date = date_line(time.time()) + b"\r\n"
         for connection in list(self._connections):
@@ -289,7 +293,7 @@ class HttpServer:
 
 
 def hot_routes(context_path: str) -> dict[tuple[bytes, bytes], HotRoute]:
-    """The hot rows of the route table by method and whole path."""
+    """The rows of the route table that the loop may answer, by method and path with the context path."""
     return {
         (row.method.encode(), (context_path + row.path).encode()): HotRoute(row.endpoint, row.method, row.path)
         for row in ROUTES
@@ -298,7 +302,7 @@ def hot_routes(context_path: str) -> dict[tuple[bytes, bytes], HotRoute]:
 
 
 def services_of(app: Any) -> Services:
-    """What the application's endpoints use."""
+    """The node's services that a Flask application was made with."""
     from app.http.factory import SERVICES
 
     services: Services = app.extensions[SERVICES]

@@ -1,4 +1,4 @@
-"""The gunicorn worker class: one event loop (uvloop) that carries HTTP, and the end of it in order."""
+"""The gunicorn worker class: one event loop (uvloop) for HTTP and gRPC, and its orderly shutdown."""
 
 import asyncio
 import gc
@@ -15,29 +15,29 @@ from gunicorn.arbiter import Arbiter
 from gunicorn.workers.base import Worker
 
 from app.config.settings import SettingError
-from app.http.api.call import LoopFrontend
 from app.http.server.connection import HttpConnection
 from app.http.server.server import HttpServer, services_of
+from app.ports.http_ports import LoopFrontend
 
 log = logging.getLogger(__name__)
 
 SWITCH_INTERVAL_S = 0.0005
-"""How long a thread that computes keeps the loop's thread from going on (Python's default is ten times that)."""
+"""How long a computing thread keeps the loop's thread waiting (Python's default is ten times that)."""
 GC_THRESHOLDS = (10_000, 20, 1_000_000)
-"""The last says: hardly ever look at what lived for long.
+"""The third makes full collections of garbage very rare.
 
-That is the registry, a million instances and more, all of which a full collection would visit: a second in which
-nobody is answered. Its objects form no cycles (a test counts), so they go when the last reference goes. Cycles that
-requests leave behind are young, and found by the collections of the young.
+One would visit the whole registry, a million instances and more: a second in which nobody is answered. The registry's
+objects form no cycles (a test counts them), so each is freed with its last reference. Cycles that requests leave behind
+are young, and the frequent collections of the young generations free them.
 """
 NOTIFY_S = 1.0
 CLOSE_NOTICE_S = 0.25
-"""The other members are told at once that this one goes."""
+"""Between leaving and closing the listening sockets: the other members hear of it, and late calls are answered."""
 DRAIN_POLL_S = 0.02
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGQUIT)
 LISTENERS = 8
-"""For each listening socket. libuv takes one connection at each in a turn of the loop: under load, with turns of some
-milliseconds, five hundred clients that come at once would wait for seconds."""
+"""So many for each listening socket, as libuv accepts one connection of each in a turn of the loop: under load, with
+turns of some milliseconds, five hundred clients that connect at once would wait for seconds."""
 SERVER_BACKLOG = 2_048
 
 
@@ -52,7 +52,7 @@ class LoopWorker(Worker):
 
     def init_signals(self) -> None:
         super().init_signals()
-        # The loop has a wake-up of its own for signals; gunicorn's would leave its pipe to nobody.
+        # The loop has a wake-up pipe of its own for signals; nobody would read that of gunicorn.
         signal.set_wakeup_fd(-1)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -69,8 +69,8 @@ class LoopWorker(Worker):
             self.loop.run_until_complete(self._serve())
         finally:
             self.loop.close()
-            # The node stops now, whoever asks for it again: a service manager signals the master and this process, and
-            # the master signals us once more.
+            # The node stops now, and further signals change nothing: a service manager signals the master and this
+            # process, and the master signals this process once more.
             for number in STOP_SIGNALS:
                 signal.signal(number, signal.SIG_IGN)
 
@@ -95,13 +95,13 @@ class LoopWorker(Worker):
                 await asyncio.wait_for(ended.wait(), NOTIFY_S)
             except TimeoutError:
                 continue
-        # What is on its way is answered, that this node goes: who passes a write on to it then asks the next owner,
-        # while of a connection that is cut it could not know what became of the write.
+        # Calls on their way are answered "this node leaves": a member that passes a write on to us then asks the next
+        # owner. Were its connection cut, it could not know whether the write was executed.
         for frontend in services.loop_frontends:
             frontend.leave()
         server.drain(idle=False)
         await asyncio.sleep(CLOSE_NOTICE_S)
-        # The sockets themselves, too: whoever comes now should hear at once that nobody listens.
+        # gunicorn's own sockets, too: a client that connects now should be refused at once, not wait in a backlog.
         for one in (*listening, *self.sockets):
             one.close()
         await self._drain(server)
@@ -110,7 +110,7 @@ class LoopWorker(Worker):
         server.stop()
 
     async def _start(self, frontends: Sequence[LoopFrontend]) -> None:
-        """Open the other doors; a node that cannot ends gunicorn too."""
+        """Start the other frontends; gunicorn ends, too, if one cannot listen."""
         try:
             for frontend in frontends:
                 await frontend.start()
@@ -127,7 +127,7 @@ class LoopWorker(Worker):
             ended.set()
 
     async def _drain(self, server: HttpServer) -> None:
-        """Let what is under way end, for as long as gunicorn was told."""
+        """Wait for the requests under way, at most for gunicorn's ``graceful_timeout``."""
         end_s = self.loop.time() + self.cfg.graceful_timeout
         while server.drain() and self.loop.time() < end_s:
             self.notify()

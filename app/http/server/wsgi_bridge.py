@@ -1,4 +1,4 @@
-"""A request of the event loop as a WSGI call, made on a thread of a pool, and its result on the way back."""
+"""From the event loop to Flask and back: a request as a WSGI call on a pool's thread, its response as a reply."""
 
 import io
 import logging
@@ -14,23 +14,21 @@ from app.http.server.connection import FAILED, UNREAD_S, HttpConnection
 from app.http.server.request_reader import Request
 
 CHUNK_SENT_S = 4 * UNREAD_S
-"""A thread waits no longer for the loop, which cuts off a client that reads nothing long before."""
+"""A thread waits no longer for the loop, which cuts off a client that reads nothing after ``UNREAD_S``."""
 
 log = logging.getLogger(__name__)
 
 WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
-
-
-OnLoop = Callable[..., object]
-"""Has a function called on the loop's thread, with arguments."""
+CallSoon = Callable[..., object]
+"""Has a function called on the loop's thread with the arguments behind it; RuntimeError when the loop has ended."""
 
 
 def make_environ(connection: HttpConnection, request: Request, server_address: tuple[str, int]) -> dict[str, Any]:
-    """Return the environ of a request, as PEP 3333 and werkzeug want it."""
+    """Return the WSGI environ of a request: PEP 3333, and ``RAW_URI`` and ``wsgi.input_terminated`` for werkzeug."""
     target = request.target.decode("latin-1")
     path, _, query = target.partition("?")
     if not path.startswith("/"):
-        # A proxy's form with scheme and host; ``*`` stays as it is.
+        # Absolute form, as proxies send it: scheme and host are dropped. ``*`` stays as it is.
         path = "/" + path.partition("://")[2].partition("/")[2] if "://" in path else path
     environ: dict[str, Any] = {
         "REQUEST_METHOD": request.method.decode("latin-1"),
@@ -57,37 +55,37 @@ def make_environ(connection: HttpConnection, request: Request, server_address: t
         key = name.upper().replace("-", "_")
         environ[key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"] = value
     if request.block.chunked:
-        # The body is whole, whatever way it came in.
+        # The reader joined the chunks.
         environ.pop("HTTP_TRANSFER_ENCODING", None)
         environ["CONTENT_LENGTH"] = str(len(request.body))
     return environ
 
 
 class WsgiRun:
-    """One request on its way through the application. ``run`` is for a thread of a pool."""
+    """One request that the application answers. ``run`` is called on a thread of a pool."""
 
-    def __init__(self, app: WsgiApp, connection: HttpConnection, request: Request, on_loop: OnLoop) -> None:
+    def __init__(self, app: WsgiApp, connection: HttpConnection, request: Request, call_soon: CallSoon) -> None:
         self._app = app
         self._connection = connection
         self._request = request
-        self._on_loop = on_loop
+        self._call_soon = call_soon
         self._status = ""
         self._headers: list[tuple[str, str]] = []
 
     def run(self, environ: dict[str, Any]) -> None:
-        """Call the application, and have the connection send what it answers."""
+        """Call the application, and have the connection send the reply."""
         try:
             result = self._app(environ, self._start_response)
         except Exception:
-            # The application answers its own failures; this is one of what stands around it.
+            # The application answers its own failures; this one is of the code around it.
             log.exception("%s %s failed", environ["REQUEST_METHOD"], ascii(environ["RAW_URI"]))
-            self._tell(self._connection.reply, FAILED)
+            self._on_loop(self._connection.reply, FAILED)
             return
         try:
             if self._is_stream():
                 self._stream(result)
             else:
-                self._tell(self._connection.reply, Reply(self._code, self._whole(result), None, head=self._head()))
+                self._on_loop(self._connection.reply, Reply(self._code, self._whole(result), None, head=self._head()))
         finally:
             if (close := getattr(result, "close", None)) is not None:
                 close()
@@ -100,17 +98,17 @@ class WsgiRun:
         return int(self._status[:3])
 
     def _is_stream(self) -> bool:
-        """Whether nobody knows yet how long the answer is."""
+        """Whether the length of the answer is not known yet."""
         if self._code < 200 or self._code in (204, 304) or self._request.method == b"HEAD":
             return False
         return all(name.lower() != "content-length" for name, _ in self._headers)
 
     def _whole(self, result: Iterable[bytes]) -> bytes:
-        # Nobody asks for the parts of an answer to HEAD, of which there may be many.
+        # The parts of an answer to HEAD, of which there may be many, are not made.
         return b"" if self._request.method == b"HEAD" else b"".join(result)
 
     def _head(self) -> bytes:
-        """The head as the loop's own answers have it: type first, length last."""
+        """The head in the order of the loop's own replies: type first, length last."""
         order = {"content-type": 0, "content-length": 2}
         headers = sorted(self._headers, key=lambda pair: order.get(pair[0].lower(), 1))
         phrase = responses.get(self._code, "Unknown")  # werkzeug shouts it
@@ -120,7 +118,7 @@ class WsgiRun:
     def _stream(self, parts: Iterable[bytes]) -> None:
         """Send part after part, each when the client has taken those before it."""
         connection = self._connection
-        self._tell(connection.stream_head, Reply(self._code, b"", None, head=self._head()))
+        self._on_loop(connection.stream_head, Reply(self._code, b"", None, head=self._head()))
         whole = False
         try:
             for part in parts:
@@ -130,17 +128,17 @@ class WsgiRun:
         except Exception:
             log.exception("the answer to %s ended early", ascii(self._request.target.decode("latin-1")))
         finally:
-            self._tell(connection.stream_end, whole)
+            self._on_loop(connection.stream_end, whole)
 
     def _send(self, part: bytes) -> bool:
         taken = threading.Event()
-        told = self._tell(self._connection.stream_part, part, taken.set)
-        return told and taken.wait(CHUNK_SENT_S) and not self._connection.is_gone
+        queued = self._on_loop(self._connection.stream_part, part, taken.set)
+        return queued and taken.wait(CHUNK_SENT_S) and not self._connection.is_gone
 
-    def _tell(self, function: Callable[..., object], *args: object) -> bool:
-        """Have something done on the loop; False when that has ended, and the connection with it."""
+    def _on_loop(self, function: Callable[..., object], *args: object) -> bool:
+        """Have a function called on the loop; False when the loop has ended, and the connection with it."""
         try:
-            self._on_loop(function, *args)
+            self._call_soon(function, *args)
         except RuntimeError:
             return False
         return True

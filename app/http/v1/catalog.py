@@ -1,4 +1,4 @@
-"""What a console shows: services, their clusters, their instances, one page at a time."""
+"""The pages of a console: services, their clusters, their instances."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -6,7 +6,8 @@ from typing import Any
 from app.http.api.answers import json_array_reply, json_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.input.name_pattern import literal_pattern
-from app.http.input.schemas import CatalogInstancesSchema, CatalogServicesSchema, ServiceSchema, load, parameter_values
+from app.http.input.schemas import CatalogInstancesSchema, CatalogServicesSchema, ServiceSchema, load_parameters
+from app.http.v1.service import found_view, is_found
 from app.naming.model.keys import GROUP_SPLITTER, group_of, short_name_of
 from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG, DEFAULT_PORT
 from app.naming.model.model import Instance, ServiceView
@@ -23,10 +24,7 @@ FIRST_CHECK_MS = 2_000
 @route("GET", "/v1/ns/catalog/service")
 def service_detail(call: Call, services: Services) -> Answer:
     """A service and its clusters. Shape: service, clusters."""
-    values = load(_SERVICE, parameter_values(call.parameters))
-    view = services.naming.service_view(values["namespace"], values["service"])
-    if view is None:
-        raise NotFound(f"service {values['service']} is not found!")
+    view = found_view(call, services)
     service = {
         "name": short_name_of(view.full_name),
         "protectThreshold": float(view.protect_threshold),
@@ -57,7 +55,7 @@ def _cluster(view: ServiceView, name: str) -> dict[str, Any]:
 @route("GET", "/v1/ns/catalog/instances")
 def instance_list(call: Call, services: Services) -> Answer:
     """One page of a cluster's instances, disabled ones too, with their true health. Shape: list, count (of all)."""
-    values = load(_INSTANCES, parameter_values(call.parameters))
+    values = load_parameters(_INSTANCES, call.parameters)
     namespace, service, cluster, size = values["namespace"], values["service"], values["cluster"], values["size"]
     view = services.naming.service_view(namespace, service)
     if view is None:
@@ -73,7 +71,7 @@ def instance_list(call: Call, services: Services) -> Answer:
 
 
 def instances_json(services: Services, view: ServiceView, page: Iterable[Instance]) -> list[dict[str, Any]]:
-    """Instances of one service, each with when it was heard of."""
+    """Instances of one service, each with the time of its last beat, or for a persistent one of its last change."""
     ages, now_ms = services.naming.beat_ages(view.namespace, view.full_name), services.wall_ms()
     listed = []
     for one in page:
@@ -86,7 +84,7 @@ def instances_json(services: Services, view: ServiceView, page: Iterable[Instanc
 
 
 def _instance(one: Instance, last_confirmed_ms: int) -> dict[str, Any]:
-    """An instance with all its fields but those that are null. Source: Nacos 1.4.1 Instance, as Jackson writes it."""
+    """An instance with all its fields that are not null. Source: Nacos 1.4.1 Instance, as Jackson writes it."""
     fields = {
         "instanceId": one.instance_id,
         "ip": one.ip,
@@ -112,7 +110,7 @@ def service_list(call: Call, services: Services) -> Answer:
 
     Shape: serviceList, count (of all pages); with instances an array. Source: Nacos 1.4.1 CatalogController.listDetail.
     """
-    values = load(_SERVICES, parameter_values(call.parameters))
+    values = load_parameters(_SERVICES, call.parameters)
     found = _filtered(services, values)
     if values["with_instances"]:
         # Pages count from 0 here, as in Nacos 1.4.
@@ -126,8 +124,7 @@ def _filtered(services: Services, values: dict[str, Any]) -> list[ServiceView]:
     names = services.naming.list_services(namespace, None)
     if values["name"].pieces or values["group"].pieces:
         pattern = values["group"] + literal_pattern(GROUP_SPLITTER) + values["name"]
-        # What Nacos searches: the name, and behind it the list of owners, which is always empty.
-        names = [name for name in names if pattern.matches(f"{name}:[]")]
+        names = [name for name in names if is_found(name, pattern)]
     views = [view for name in names if (view := services.naming.service_view(namespace, name)) is not None]
     if values["with_instances"]:
         return views
@@ -190,11 +187,11 @@ def _hosts(instances: Iterable[Instance]) -> list[dict[str, Any]]:
 
 @route("GET", "/v1/ns/catalog/rt/service")
 def check_times(call: Call, services: Services) -> Answer:
-    """How long the checks of a service's clusters take. Shape: clusters.
+    """How long the health checks of a service's clusters take. Shape: clusters.
 
-    That is kept only where they are made, and not shown: each cluster has the values of one before its first check.
+    The times stay with the member that checks: each cluster has the values that Nacos shows before its first check.
     """
-    values = load(_SERVICE, parameter_values(call.parameters))
+    values = load_parameters(_SERVICE, call.parameters)
     view = services.naming.service_view(values["namespace"], values["service"])
     if view is None:
         raise InvalidParam("request service doesn't exist")

@@ -1,12 +1,13 @@
-"""Members: their reports to each other, and what this node knows of them. Shape of all: code, message, data."""
+"""Members: their reports to each other, and the list that this node has of them. Shape of all: code, message, data."""
 
 from typing import Any
 
 import orjson
 
-from app.http.api.answers import json_reply, require_member
-from app.http.api.call import Answer, Call, Reply, Services, route
-from app.http.input.schemas import LookupSchema, MemberSchema, NodesSchema, load, parameter_values
+from app.http.api.answers import json_reply, require_member, rest_refusal, rest_reply
+from app.http.api.call import Answer, Call, Services, route
+from app.http.input import json_text
+from app.http.input.schemas import LookupSchema, MemberSchema, NodesSchema, load, load_parameters
 from app.naming.model.nacos_errors import InvalidParam
 from distro.types import MemberState
 
@@ -14,18 +15,9 @@ _MEMBER, _NODES, _LOOKUP = MemberSchema(), NodesSchema(), LookupSchema()
 LOOKUPS = ("file", "address-server")
 
 
-def _rest_result(data: Any) -> Reply:
-    return json_reply({"code": 200, "message": None, "data": data})
-
-
-def _refused(code: int, message: str) -> Reply:
-    """The status stays 200: so Nacos answers, and its clients look into the code."""
-    return json_reply({"code": code, "message": message, "data": None})
-
-
 @route("POST", "/v1/core/cluster/report")
 def report(call: Call, services: Services) -> Answer:
-    """Take a member's word on itself, from listed members only."""
+    """Take a member's report on itself, from listed members only."""
     require_member(call, services)
     try:
         body = orjson.loads(call.body)
@@ -34,25 +26,30 @@ def report(call: Call, services: Services) -> Answer:
     try:
         load(_MEMBER, body if isinstance(body, dict) else {})
     except InvalidParam:
-        return _refused(400, "Node information is illegal")
+        return rest_refusal(400, "Node information is illegal")
     return json_reply(services.cluster.receive_report(body, call.remote_ip))
 
 
 @route("GET", "/v1/core/cluster/nodes")
 def nodes(call: Call, services: Services) -> Answer:
     """All members, or those whose address begins with ``keyword``."""
-    keyword = load(_NODES, parameter_values(call.parameters))["keyword"]
-    members = [one for one in services.cluster.members() if one.address.startswith(keyword)]
-    return _rest_result([services.cluster.member_json(one) for one in members])
+    keyword = load_parameters(_NODES, call.parameters)["keyword"]
+    return rest_reply(members_json(services, keyword))
+
+
+def members_json(services: Services, prefix: str) -> list[dict[str, Any]]:
+    """The members whose address begins with a text, each in its wire shape."""
+    return [services.cluster.member_json(one) for one in services.cluster.members() if one.address.startswith(prefix)]
 
 
 @route("GET", "/v1/core/cluster/self")
 def own_member(call: Call, services: Services) -> Answer:
     """This node as a member."""
-    return _rest_result(own_json(services))
+    return rest_reply(own_json(services))
 
 
 def own_json(services: Services) -> dict[str, Any]:
+    """This node as a member, in the wire shape."""
     cluster = services.cluster
     return cluster.member_json(next(one for one in cluster.members() if one.address == cluster.self_address))
 
@@ -60,37 +57,34 @@ def own_json(services: Services) -> dict[str, Any]:
 @route("GET", "/v1/core/cluster/simple/nodes")
 def simple_nodes(call: Call, services: Services) -> Answer:
     """The addresses of the members that are UP."""
-    return _rest_result([one.address for one in services.cluster.members() if one.state is MemberState.UP])
+    return rest_reply([one.address for one in services.cluster.members() if one.state is MemberState.UP])
 
 
 @route("GET", "/v1/core/cluster/health")
 def health(call: Call, services: Services) -> Answer:
     """This node's own state."""
-    return _rest_result(services.cluster.state().value)
+    return rest_reply(services.cluster.state().value)
 
 
 @route("POST", "/v1/core/cluster/switch/lookup")
 def switch_lookup(call: Call, services: Services) -> Answer:
-    """Change where the list of members comes from. Here that is a setting, and nothing changes."""
-    kind = load(_LOOKUP, dict(call.parameters.items()))["type"]
+    """Change the source of the member list. Here that is a setting: the answer is a refusal, or nothing changes."""
+    kind = load_parameters(_LOOKUP, call.parameters)["type"]
     if kind not in LOOKUPS:
-        return _refused(500, f"The addressing mode exists : {kind}, just support : [[{', '.join(LOOKUPS)}]]")
+        return rest_refusal(500, f"The addressing mode exists : {kind}, just support : [[{', '.join(LOOKUPS)}]]")
     if kind != "file":
-        return _refused(500, f"the list of members comes from a file or a setting; {kind} is not supported")
-    return _rest_result(None)
+        return rest_refusal(500, f"the list of members comes from a file or a setting; {kind} is not supported")
+    return rest_reply(None)
 
 
 @route("POST", "/v1/core/cluster/server/leave")
 def server_leave(call: Call, services: Services) -> Answer:
-    """Take members out of the list. The list is the file's: what a call took out would come back with the next start.
+    """Take members out of the list: refused, as they would be back with the next start, read from the file.
 
-    Source of the refusal: Nacos 2.1.2, which answers so too.
+    Source of the refusal: Nacos 2.1.2.
     """
     require_member(call, services)
-    try:
-        body = orjson.loads(call.body)
-    except orjson.JSONDecodeError:
-        body = None
+    body = json_text.loads_body(call.body)
     if not isinstance(body, list) or not all(isinstance(address, str) for address in body):
         raise InvalidParam("the body should be a JSON array of addresses")
-    return _refused(405, "/v1/core/cluster/server/leave API not allow to use temporarily.")
+    return rest_refusal(405, "/v1/core/cluster/server/leave API not allow to use temporarily.")

@@ -1,4 +1,4 @@
-"""What members send each other about datums. Taken from listed members only; standalone, from this machine."""
+"""The calls of peers about datums. Taken from listed members only; standalone, from this machine."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,8 @@ from app.http.api.agents import is_peer
 from app.http.api.answers import not_serving, require_member
 from app.http.api.beats import take_batch
 from app.http.api.call import BYTES, DECLINE, JSON, OK, TEXT, Answer, Call, Reply, Services, route
-from app.http.input.schemas import KeysSchema, SourceSchema, load, parameter_values
+from app.http.input import json_text
+from app.http.input.schemas import KeysSchema, SourceSchema, load, load_parameters
 from app.naming.model.keys import CLIENT_KEY_PREFIX, EPHEMERAL_PREFIX, parse_datum_key
 from app.naming.model.nacos_errors import InvalidParam
 from distro.codec import GZIP_MAGIC, gunzip_if_gzip
@@ -19,7 +20,7 @@ from distro.types import MemberState
 
 _SOURCE, _KEYS = SourceSchema(), KeysSchema()
 SMALL_BYTES, SMALL_ZIPPED_BYTES = 16_384, 4_096
-"""What the event loop itself reads of a peer: under a millisecond's work."""
+"""The largest bodies, plain and gzip, that the event loop itself reads: under a millisecond's work."""
 SMALL_SERVICES = 500
 ON_LOOP = (EPHEMERAL_PREFIX, CLIENT_KEY_PREFIX)
 _EMPTY_MAP = re.compile(rb"\s*\{\s*\}\s*")
@@ -40,7 +41,7 @@ def put_datum(call: Call, services: Services) -> Answer:
 
 
 def _is_small_list(body: bytes) -> bool:
-    """Whether a body is a few instances or clients: durable records are written to the disk, which takes its time."""
+    """Whether a body has a few instances or clients, and no durable record: those are written to the disk."""
     size_max = SMALL_ZIPPED_BYTES if body.startswith(GZIP_MAGIC) else SMALL_BYTES
     if len(body) > size_max:
         return False
@@ -53,23 +54,23 @@ def _is_small_list(body: bytes) -> bool:
 
 @route("PUT", "/v1/ns/distro/checksum", hot=True)
 def put_checksum(call: Call, services: Services) -> Answer:
-    """Compare what a peer holds with what is held here. Shape: ``{key: checksum or version}``."""
+    """Compare a peer's datums with those here; fetch the ones that differ. Shape: ``{key: checksum or version}``."""
     require_member(call, services)
     # Of a type that is named there may be many keys in few services.
     is_small = len(call.body) <= SMALL_BYTES and services.naming.service_count() <= SMALL_SERVICES
     if call.on_loop and not (is_small and not _type(call)):
         return DECLINE
-    source = load(_SOURCE, parameter_values(call.parameters))["source"]
+    source = load_parameters(_SOURCE, call.parameters)["source"]
     return _received(services.replication.verify(call.body, source, call.headers, call.remote_ip, _type(call)))
 
 
 @route("PUT", "/v1/ns/distro/beats", hot=True)
 def put_beats(call: Call, services: Services) -> Answer:
-    """Take the beats that another member of our kind heard for services of this one; see ``app.http.api.beats``."""
+    """Take the beats that a peer of our kind got for services of this node; see ``app.http.api.beats``."""
     require_member(call, services)
     state = services.cluster.state()
     if state is not MemberState.UP:
-        return not_serving(state.value)  # what has not loaded yet would be taken for unknown
+        return not_serving(state.value)  # instances that are not loaded yet would count as unknown
     if call.on_loop and len(call.body) > SMALL_BYTES:
         return DECLINE
 
@@ -82,12 +83,9 @@ def put_beats(call: Call, services: Services) -> Answer:
 
 @route("GET", "/v1/ns/distro/datum")
 def get_datum(call: Call, services: Services) -> Answer:
-    """The datums of the keys that the body names, as far as they are known. Shape: ``{"keys": "k1,k2"}``."""
+    """The datums, as far as there are any, of the keys in the body. Shape of the body: ``{"keys": "k1,k2"}``."""
     require_member(call, services)
-    try:
-        body = orjson.loads(call.body)
-    except orjson.JSONDecodeError:
-        body = None
+    body = json_text.loads_body(call.body)
     if not isinstance(body, dict):
         raise InvalidParam("the body should be a JSON object with 'keys'")
     keys = [key for key in load(_KEYS, body)["keys"].split(",") if key]
@@ -96,13 +94,13 @@ def get_datum(call: Call, services: Services) -> Answer:
 
 @route("GET", "/v1/ns/distro/datums")
 def get_datums(call: Call, services: Services) -> Answer:
-    """All datums held. While this node loads and holds nothing, a peer must not take that for everything."""
+    """All datums here. While this node loads and has none it answers 503: a peer would take none for all there are."""
     require_member(call, services)
     return _datums(*services.replication.datums(None, call.headers, call.remote_ip, _type(call)))
 
 
 def _type(call: Call) -> str:
-    """The resource type that members of our kind name; real Nacos knows one, and names none."""
+    """The resource type that a member of our kind names; empty from real Nacos, which has only one."""
     return call.parameters.get("type") or ""
 
 
@@ -111,7 +109,7 @@ def _received(body: bytes) -> Reply:
 
 
 def _datums(parts: Iterator[bytes], zipped: bool) -> Reply:
-    """Nearly always one part, and sent whole; what has more is sent as it is made."""
+    """The answer of datums: one part, as nearly always, is sent whole; several are sent as they are made."""
     headers = {"Content-Encoding": "gzip"} if zipped else {}
     first, second = next(parts), next(parts, None)
     if second is None:

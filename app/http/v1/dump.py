@@ -11,7 +11,7 @@ RETRY_AFTER_S = 5
 
 @route("GET", "/v1/ns/operator/dump")
 def dump(call: Call, services: Services) -> Answer:
-    """All that this node holds, one JSON object a line, sent while it is read. Shape: docs/wire.md."""
+    """All services and instances here, one JSON object a line, sent while they are read. Shape: docs/wire.md."""
     cluster = services.cluster
     header = {
         "address": cluster.self_address,

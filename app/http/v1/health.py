@@ -1,8 +1,8 @@
-"""How instances are checked: the settings of a cluster, health set by hand, and this node's own word."""
+"""Health: how a cluster's instances are checked, health set by hand, and that of this node."""
 
 from app.http.api.answers import durable_elsewhere, elsewhere, json_reply
 from app.http.api.call import OK, Answer, Call, Services, route
-from app.http.input.schemas import ClusterConfigSchema, ClusterNameSchema, HealthSchema, load, parameter_values
+from app.http.input.schemas import ClusterConfigSchema, ClusterNameSchema, HealthSchema, load_parameters
 from app.http.input.values import lenient_bool
 from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG, ClusterConfig, HealthChecker, health_checker
 from app.naming.model.model import ServiceView
@@ -14,18 +14,17 @@ _CLUSTER, _CONFIG, _HEALTH = ClusterNameSchema(), ClusterConfigSchema(), HealthS
 
 @route("PUT", "/v1/ns/cluster")
 def update_cluster(call: Call, services: Services) -> Answer:
-    """Set how a cluster's persistent instances are checked, and its metadata; a missing cluster is made.
+    """Set how a cluster's persistent instances are checked, and its metadata; a missing cluster is created.
 
-    A MYSQL checker is kept and shown, as clients expect it, but nothing is checked by it: health stays as it is.
+    A MYSQL checker is stored and shown, as clients expect, but checks nothing: health stays as it is.
     """
-    values = parameter_values(call.parameters)
-    names = load(_CLUSTER, values)
+    names = load_parameters(_CLUSTER, call.parameters)
     namespace, service, cluster = names["namespace"], names["service"], names["cluster"]
     if other := durable_elsewhere(call, services, service_meta_key(namespace, service)):
         return other
     if services.naming.service_view(namespace, service) is None:
         raise InvalidParam(f"service not found:{service}")
-    config = load(_CONFIG, values)
+    config = load_parameters(_CONFIG, call.parameters)
     services.durable.update_cluster(
         namespace,
         service,
@@ -39,8 +38,8 @@ def update_cluster(call: Call, services: Services) -> Answer:
 
 @route("PUT", "/v1/ns/health", "/v1/ns/health/instance")
 def set_health(call: Call, services: Services) -> Answer:
-    """Set an instance's health where no checker does; an unknown instance is no error."""
-    values = load(_HEALTH, parameter_values(call.parameters))
+    """Set an instance's health in a cluster without a checker; an unknown instance is no error."""
+    values = load_parameters(_HEALTH, call.parameters)
     namespace, service, cluster = values["namespace"], values["service"], values["cluster"]
     word = values["healthy"] or values["valid"]
     if not word:
@@ -61,7 +60,8 @@ def set_health(call: Call, services: Services) -> Answer:
 
 
 def _checker_of(view: ServiceView | None, service: str, cluster: str) -> HealthChecker:
-    """
+    """The health checker of a cluster.
+
     Raises:
         InvalidParam: there is no such service, or no such cluster in it.
     """
@@ -82,5 +82,5 @@ def server_health(call: Call, services: Services) -> Answer:
 
 @route("GET", "/v1/ns/health/checkers")
 def checkers(call: Call, services: Services) -> Answer:
-    """Each kind of checker with its defaults. In 1.4 the path is mapped wrongly; as in 2.x."""
+    """Each kind of checker with its defaults. The path is that of Nacos 2.x; 1.4 maps another by mistake."""
     return json_reply({kind: HealthChecker(kind).to_json() for kind in ("TCP", "HTTP", "MYSQL", "NONE")})

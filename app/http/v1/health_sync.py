@@ -1,4 +1,4 @@
-"""Health between members in the way of real Nacos: it does not travel in its datums, but in messages of its own."""
+"""Health between members as real Nacos sends it: in messages of its own, not in datums."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -8,14 +8,14 @@ from app.http.api.answers import json_reply, require_member, text_reply
 from app.http.api.call import OK, Answer, Call, Services, route
 from app.http.forward.peers import ask_member
 from app.http.input import json_text
-from app.http.input.schemas import StatusesSchema, load
+from app.http.input.schemas import StatusesSchema, load_parameters
 from app.naming.model.keys import DEFAULT_NAMESPACE, NAMESPACE_SPLITTER, check_service_format
 from app.naming.model.nacos_errors import InvalidParam, NotFound
 from app.naming.wire.service_info import checksum
 from distro.clock import SystemClock
 
 FETCH_MS_MAX = 2_000
-"""For all services of one message together; what is left comes with the next one, 5 s later."""
+"""For all services of one message together; the rest are fetched with the next message, 5 s later."""
 FETCHES_MAX = 256
 _STATUSES = StatusesSchema()
 _CLOCK = SystemClock()
@@ -24,7 +24,7 @@ _CLOCK = SystemClock()
 @route("GET", "/v1/ns/instance/statuses", "/v1/ns/api/statuses")
 def statuses(call: Call, services: Services) -> Answer:
     """The health of a service's instances. Shape: ``{"ips": ["ip:port_true", ...]}``."""
-    key = load(_STATUSES, dict(call.parameters.items()))["key"]
+    key = load_parameters(_STATUSES, call.parameters)["key"]
     namespace, splitter, rest = key.partition(NAMESPACE_SPLITTER)
     service = rest.partition(NAMESPACE_SPLITTER)[0] if splitter else key
     check_service_format(service)
@@ -65,6 +65,7 @@ def receive_status(call: Call, services: Services) -> Answer:
 
 
 def _object(text: str) -> dict[str, Any]:
+    """The JSON object in a text; empty when there is none."""
     try:
         value = json_text.loads_plain(text)
     except ValueError:
@@ -73,7 +74,7 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _digests(text: str) -> tuple[str, Mapping[str, object]]:
-    """Namespace and digests of the inner text; what cannot be read says nothing."""
+    """Namespace and digests of the inner text; no digests when it cannot be read."""
     body = _object(text)
     namespace, digests = body.get("namespaceId"), body.get("serviceName2Checksum")
     if not isinstance(namespace, str) or not isinstance(digests, dict):
@@ -82,7 +83,7 @@ def _digests(text: str) -> tuple[str, Mapping[str, object]]:
 
 
 def _differing(services: Services, sender: str, namespace: str, digests: Mapping[str, object]) -> Iterator[str]:
-    """The services that the sender owns, by this member's view too, and whose health is another here."""
+    """The services whose health differs here, as far as the sender owns them by this node's view too."""
     asked = 0
     for service, digest in digests.items():
         if sender == services.cluster.self_address or services.cluster.map_srv(service) != sender:

@@ -53,7 +53,7 @@ def changed(
     *,
     is_new: bool = True,
 ) -> Reply:
-    """The reply to a write; to a member that passed it on, with what the write changed."""
+    """The reply to a write. A member that forwarded the write also gets the change, in a header."""
     if call.header(WANTS_CHANGE) is None:
         return reply
     key = operations.key_of(command)
@@ -96,7 +96,7 @@ def update(call: Call, services: Services) -> Answer:
 
 
 def answer_update(call: Call, services: Services, strict: bool) -> Answer:
-    """``strict`` refuses an instance that is not there."""
+    """Replace an instance; with ``strict`` an unknown one is refused."""
     command = parse_register(call.parameters, services.durable.switches.default_instance_ephemeral)
     if command.ephemeral:
         if other := elsewhere(call, services, command.service):
@@ -140,11 +140,12 @@ def patch(call: Call, services: Services) -> Answer:
 
 @route("PUT", "/v1/ns/instance/beat", "/v1/ns/api/beat", "/v2/ns/instance/beat", hot=True)
 def beat(call: Call, services: Services) -> Answer:
-    """Take a sign of life. Shape: clientBeatInterval, code, lightBeatEnabled unless the instance is unknown."""
+    """Take an instance's beat. Shape: clientBeatInterval, code, and unless the instance is unknown lightBeatEnabled."""
     return answer_beat(call, services, call.parse(parse_beat))
 
 
 def answer_beat(call: Call, services: Services, command: Beat) -> Answer:
+    """As ``beat``, of a command that the caller has parsed."""
     switches = services.durable.switches
     if not command.ephemeral and not _is_known(services, command):
         if call.on_loop:
@@ -166,7 +167,7 @@ def answer_beat(call: Call, services: Services, command: Beat) -> Answer:
 
 
 def _beat_of_copy(services: Services, command: Beat) -> int | None:
-    """Take a beat whose owner is another member of our kind, if a copy of the instance is held here."""
+    """Take a beat on the copy of a peer's instance; return the interval (ms, 0: the default), None without a copy."""
     owner = services.cluster.map_srv(command.service)
     if CAPABILITY_WRITES not in services.cluster.capabilities(owner):
         return None
@@ -218,6 +219,7 @@ def list_instances(call: Call, services: Services) -> Answer:
 
 
 def answer_list(call: Call, services: Services, query: ListQuery) -> Answer:
+    """As ``list_instances``, of a query that the caller has parsed."""
     switches, agent = services.durable.switches, parse_agent(call.agent)
     pushed = subscribe(call, services, query, agent)
     cache_ms = switches.default_push_cache_millis if pushed else switches.default_cache_millis

@@ -8,7 +8,7 @@ from app.http.api.answers import durable_elsewhere, elsewhere, json_reply
 from app.http.api.call import Answer, Call, Reply, Services, route
 from app.http.input import json_text
 from app.http.input.metadata import check_metadata_size
-from app.http.input.schemas import MetadataBatchSchema, load, parameter_values
+from app.http.input.schemas import MetadataBatchSchema, load_parameters
 from app.http.input.values import java_int, lenient_bool
 from app.naming.model.keys import DEFAULT_CLUSTER
 from app.naming.model.model import Instance
@@ -34,11 +34,11 @@ def remove_metadata(call: Call, services: Services) -> Answer:
 
 
 def _change(call: Call, services: Services, *, removes: bool) -> Answer:
-    """Change what is found. What goes wrong inside changes nothing and is no error.
+    """Change the instances that are found; an unknown kind, or an array that cannot be read, is no error.
 
     Source: Nacos 1.4.1 InstanceController.batchUpdateInstanceMetadata, ServiceManager.updateMetadata.
     """
-    values = load(_BATCH, parameter_values(call.parameters))
+    values = load_parameters(_BATCH, call.parameters)
     namespace, service, metadata = values["namespace"], values["service"], values["metadata"]
     targets = _targets(services, namespace, service, values["kind"], values["instances"])
     persistent = [one.key for one in targets if not one.ephemeral]
@@ -68,7 +68,7 @@ def _updated(instances: Iterable[Instance]) -> Reply:
 
 
 def _targets(services: Services, namespace: str, service: str, kind: str, instances: str) -> list[Instance]:
-    """The instances of a kind, or where none is named those that the JSON array names."""
+    """The instances of a kind, or without a kind those that the JSON array ``instances`` names."""
     view = services.naming.service_view(namespace, service)
     if view is None:
         return []
@@ -97,7 +97,7 @@ class _Name:
 
 
 def _parse_instances(text: str) -> list[_Name]:
-    """The instances of a JSON array; none when any of it cannot be read, as in Nacos."""
+    """The instances that a JSON array names; none when one of them cannot be read, as in Nacos."""
     try:
         listed = json_text.loads(text)
         return [_parse_instance(fields) for fields in listed] if isinstance(listed, list) else []

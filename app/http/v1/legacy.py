@@ -1,12 +1,14 @@
-"""Paths of releases before 0.8, under ``/api``, that some clients still call; and those of the consensus before 1.4."""
+"""Old paths that some clients still call: those under ``/api``, from before 0.8, and those of Raft, from before 1.4."""
 
 from app.http.api.agents import ClientType, parse_agent
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import Answer, Call, Services, route
+from app.http.input.name_pattern import NamePattern
 from app.http.input.params import parse_beat, parse_list
-from app.http.input.schemas import AllNamesSchema, load
+from app.http.input.schemas import AllNamesSchema, load_parameters
 from app.http.v1.instance import answer_beat, answer_list
-from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, GROUP_SPLITTER, short_name_of
+from app.http.v1.service import names_by_namespace
+from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, GROUP_SPLITTER
 from app.naming.model.nacos_errors import InvalidParam
 
 _ALL_NAMES = AllNamesSchema()
@@ -29,31 +31,21 @@ def _service_of(call: Call) -> str:
 
 @route("GET", "/v1/ns/api/srvIPXT")
 def srv_ipxt(call: Call, services: Services) -> Answer:
-    """The list of a service's instances."""
+    """As GET ``/instance/list``, of the service ``dom``."""
     return answer_list(call, services, parse_list(call.parameters, _service_of(call)))
 
 
 @route("GET", "/v1/ns/api/clientBeat")
 def client_beat(call: Call, services: Services) -> Answer:
-    """A beat."""
+    """As PUT ``/instance/beat``, of the service ``dom``."""
     return answer_beat(call, services, parse_beat(call.parameters, _service_of(call)))
 
 
 @route("GET", "/v1/ns/api/allDomNames")
 def all_names(call: Call, services: Services) -> Answer:
     """Names without group, by namespace. Shape: count (of namespaces), doms."""
-    only_ours = load(_ALL_NAMES, dict(call.parameters.items()))["responsible_only"]
-    naming, cluster = services.naming, services.cluster
-    names = {
-        namespace: sorted(
-            {
-                short_name_of(name)
-                for name in naming.list_services(namespace, None)
-                if not only_ours or cluster.responsible(name)
-            }
-        )
-        for namespace in naming.namespaces()
-    }
+    only_ours = load_parameters(_ALL_NAMES, call.parameters)["responsible_only"]
+    names = names_by_namespace(services, services.naming.namespaces(), NamePattern(), responsible_only=only_ours)
     agent = parse_agent(call.agent)
     if agent.type is ClientType.DNS and agent.version <= NAMESPACES_UNKNOWN_UNTIL:
         return json_reply({"count": len(names), "doms": names.get(DEFAULT_NAMESPACE, [])})
@@ -65,5 +57,5 @@ def all_names(call: Call, services: Services) -> Answer:
 @route("DELETE", "/v1/ns/raft/datum", "/v1/ns/raft/datum/commit")
 @route("GET", *(f"/v1/ns/raft/{name}" for name in ("peer", "datum", "state", "listeners", "leader")))
 def old_raft(call: Call, services: Services) -> Answer:
-    """The consensus of releases before 1.4, which is gone there too. Nacos's words, but its 500 is no fault here."""
+    """Refuse calls of the Raft before 1.4, in Nacos's words but with 501: its 500 would be a fault of this node."""
     return text_reply(501, OLD_RAFT)

@@ -1,18 +1,18 @@
-"""Namespaces as a console lists and makes them. No naming call asks whether its namespace was made."""
+"""Namespaces as a console lists and creates them. A naming call may use one that was never created."""
 
 import uuid
 from typing import Any
 
-from app.http.api.answers import durable_elsewhere, json_reply
+from app.http.api.answers import durable_elsewhere, json_reply, rest_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.input.schemas import (
     NamespaceCreateSchema,
     NamespaceQuerySchema,
     NamespaceRemoveSchema,
     NamespaceUpdateSchema,
-    load,
+    load_parameters,
 )
-from app.http.input.values import TRIMMED
+from app.naming.model.caller_texts import TRIMMED
 from app.naming.model.keys import DEFAULT_NAMESPACE
 from app.naming.model.nacos_errors import InvalidParam, Unavailable
 from app.naming.records.durable_service import Namespace
@@ -20,7 +20,7 @@ from app.naming.records.records import namespace_key
 
 PATH = "/v1/console/namespaces"
 QUOTA = 200
-"""Of configurations, of which there are none here. Source: Nacos 1.4.8 NamespaceController."""
+"""The number of configurations that a console shows as the limit. Source: Nacos 1.4.8 NamespaceController."""
 TYPE_PUBLIC, TYPE_CUSTOM = 0, 2
 OWN_ID_TRIES_MAX = 1_000
 _QUERY, _CREATE = NamespaceQuerySchema(), NamespaceCreateSchema()
@@ -41,8 +41,8 @@ def _shown(one: Namespace) -> dict[str, Any]:
 
 @route("GET", PATH)
 def query_namespaces(call: Call, services: Services) -> Answer:
-    """All namespaces, the public one first; with ``show=all`` one of them in full; or whether an id is taken."""
-    values = load(_QUERY, dict(call.parameters.items()))
+    """All namespaces, the public one first; one in full with ``show=all``; or whether an id is taken."""
+    values = load_parameters(_QUERY, call.parameters)
     if values["check_exists"] == "true":
         return json_reply(any(one.id == values["custom"] for one in services.durable.namespaces()))
     if values["show"] == "all":
@@ -50,13 +50,13 @@ def query_namespaces(call: Call, services: Services) -> Answer:
         found = _PUBLIC_IN_FULL if public else services.durable.namespace(values["namespace"])
         return json_reply({**_shown(found), "namespaceDesc": found.description})
     listed = [_shown(one) for one in (_PUBLIC, *services.durable.namespaces())]
-    return json_reply({"code": 200, "message": None, "data": listed})
+    return rest_reply(listed)
 
 
 @route("POST", PATH)
 def create_namespace(call: Call, services: Services) -> Answer:
-    """Make a namespace, of an id of its own when none is given. Shape: false when the id is taken or not allowed."""
-    values = load(_CREATE, dict(call.parameters.items()))
+    """Create a namespace, with a random id when none is given. Shape: false when the id is taken or not allowed."""
+    values = load_parameters(_CREATE, call.parameters)
     name = values["id"].strip(TRIMMED) or _own_id(services)
     if other := durable_elsewhere(call, services, namespace_key(name)):
         return other
@@ -64,7 +64,7 @@ def create_namespace(call: Call, services: Services) -> Answer:
 
 
 def _own_id(services: Services) -> str:
-    """A random id that this node is responsible for: another would be made twice, here and where the call goes."""
+    """A random id that this node owns: the owner of another, to which the call goes, would make one up again."""
     for _ in range(OWN_ID_TRIES_MAX):
         name = str(uuid.uuid4())
         if services.cluster.responsible_durable(namespace_key(name)):
@@ -75,7 +75,7 @@ def _own_id(services: Services) -> str:
 @route("PUT", PATH)
 def update_namespace(call: Call, services: Services) -> Answer:
     """Rename a namespace. Shape: always true, as in Nacos, for an unknown one too."""
-    values = load(_UPDATE, dict(call.parameters.items()))
+    values = load_parameters(_UPDATE, call.parameters)
     if not values["id"]:
         raise InvalidParam("Parameter 'namespace' is illegal: the public namespace keeps its name")
     if other := durable_elsewhere(call, services, namespace_key(values["id"])):
@@ -86,8 +86,8 @@ def update_namespace(call: Call, services: Services) -> Answer:
 
 @route("DELETE", PATH)
 def remove_namespace(call: Call, services: Services) -> Answer:
-    """Forget a namespace; what is in it stays. Shape: always true, as in Nacos, for an unknown one too."""
-    name = load(_REMOVE, dict(call.parameters.items()))["id"]
+    """Remove a namespace; its services stay. Shape: always true, as in Nacos, for an unknown one too."""
+    name = load_parameters(_REMOVE, call.parameters)["id"]
     if not name:
         return json_reply(True)
     if other := durable_elsewhere(call, services, namespace_key(name)):

@@ -1,12 +1,11 @@
-"""What operators and SDKs ask of this node: its status and counters, its members, who is responsible, its log."""
+"""Operators' calls about this node: status and counters, members, the member responsible for a service, its log."""
 
 import logging
 from typing import Any
 
-import orjson
-
-from app.http.api.answers import json_reply, require_member, server_status, text_reply
+from app.http.api.answers import json_reply, require_member, rest_refusal, rest_reply, server_status, text_reply
 from app.http.api.call import OK, Answer, Call, Services, route
+from app.http.input import json_text
 from app.http.input.schemas import (
     DistroStatusSchema,
     LogLevelSchema,
@@ -14,7 +13,7 @@ from app.http.input.schemas import (
     ServerStatusSchema,
     ServiceSchema,
     load,
-    parameter_values,
+    load_parameters,
 )
 from app.naming.model.nacos_errors import InvalidParam
 from distro.types import MemberState
@@ -22,7 +21,7 @@ from distro.types import MemberState
 _SERVERS, _SERVICE, _DISTRO_STATUS = ServersSchema(), ServiceSchema(), DistroStatusSchema()
 _SERVER_STATUS, _LOG_LEVEL = ServerStatusSchema(), LogLevelSchema()
 _UNKNOWN_LOAD = -1.0
-"""Source: Nacos 1.4.1, for what the system does not tell."""
+"""Shown for a value that the system does not provide. Source: Nacos 1.4.1."""
 STATUS_LINE, STATUS_PARTS_MIN = "\r\n", 4
 LOGGERS = {
     "naming-main": "app",
@@ -31,7 +30,7 @@ LOGGERS = {
     "naming-check": "app.background.health_checks",
     "core-cluster": "app.replication.membership",
 }
-"""Ours by Nacos's name. Its others have nothing that corresponds, and setting them changes nothing."""
+"""Our loggers by Nacos's name. Its other names have none here, and setting their level changes nothing."""
 LEVELS = {
     "ALL": logging.DEBUG,
     "TRACE": logging.DEBUG,
@@ -49,7 +48,7 @@ def _paths(path: str) -> tuple[str, str]:
 
 @route("GET", *_paths("metrics"))
 def metrics(call: Call, services: Services) -> Answer:
-    """Status and counts. Java SDKs take anything but ``status`` UP for a server that is down."""
+    """Status and counts. To Java SDKs a server whose ``status`` is not UP is down."""
     counts = services.naming.counts(services.cluster.responsible)
     counters = dict(services.counters())
     return json_reply(
@@ -71,15 +70,15 @@ def metrics(call: Call, services: Services) -> Answer:
 @route("GET", *_paths("servers"))
 def servers(call: Call, services: Services) -> Answer:
     """All members as this node sees them, or only those that are UP."""
-    only_up = load(_SERVERS, parameter_values(call.parameters))["healthy"]
+    only_up = load_parameters(_SERVERS, call.parameters)["healthy"]
     members = [one for one in services.cluster.members() if not only_up or one.state is MemberState.UP]
     return json_reply({"servers": [services.cluster.member_json(one) for one in members]})
 
 
 @route("GET", *_paths("distro/server"))
 def responsible_server(call: Call, services: Services) -> Answer:
-    """Which member is responsible for a service."""
-    values = load(_SERVICE, parameter_values(call.parameters))
+    """The member responsible for a service. Shape: responsibleServer."""
+    values = load_parameters(_SERVICE, call.parameters)
     if services.naming.service_view(values["namespace"], values["service"]) is None:
         raise InvalidParam("service not found")
     return json_reply({"responsibleServer": services.cluster.map_srv(values["service"])})
@@ -87,19 +86,19 @@ def responsible_server(call: Call, services: Services) -> Answer:
 
 @route("GET", *_paths("distro/status"))
 def distro_status(call: Call, services: Services) -> Answer:
-    """All members once more; nothing for any action but ``view``."""
-    if load(_DISTRO_STATUS, dict(call.parameters.items()))["action"] != "view":
+    """All members. Shape: status; an empty object for any action but ``view``."""
+    if load_parameters(_DISTRO_STATUS, call.parameters)["action"] != "view":
         return json_reply({})
     return json_reply({"status": [services.cluster.member_json(one) for one in services.cluster.members()]})
 
 
 @route("GET", *_paths("server/status"))
 def receive_server_status(call: Call, services: Services) -> Answer:
-    """Take the word of members before 1.3, which has no effect on a list that is configured.
+    """Take the report of a member before 1.3, without effect: the member list is configured.
 
     Shape: lines ``site#ip:port#ms#weight``. Source: Nacos 1.4.1 ServerListManager.onReceiveServerStatus.
     """
-    text = load(_SERVER_STATUS, dict(call.parameters.items()))["status"]
+    text = load_parameters(_SERVER_STATUS, call.parameters)["status"]
     known = {one.address for one in services.cluster.members()}
     for line in text.split(STATUS_LINE):
         parts = line.split("#")
@@ -110,15 +109,15 @@ def receive_server_status(call: Call, services: Services) -> Answer:
 
 @route("GET", *_paths("cluster/state"))
 def cluster_state(call: Call, services: Services) -> Answer:
-    """The consensus as one member sees it. There is none here: each is a follower without a leader."""
+    """The state of Raft at this member. There is no Raft here: each member is a follower without a leader."""
     state: dict[str, Any] = {"ip": services.cluster.self_address, "term": -1, "leaderDueMs": 0, "heartbeatDueMs": 0}
     return json_reply({**state, "state": "FOLLOWER"})
 
 
 @route("PUT", *_paths("log"))
 def set_log_level(call: Call, services: Services) -> Answer:
-    """Set how much this node logs, until its restart; a log that is not known changes nothing."""
-    values = load(_LOG_LEVEL, dict(call.parameters.items()))
+    """Set the level of one of this node's logs, until its restart; an unknown log changes nothing."""
+    values = load_parameters(_LOG_LEVEL, call.parameters)
     _set_level(values["name"], values["level"])
     return OK
 
@@ -137,10 +136,7 @@ def _set_level(name: str, level: str) -> None:
 @route("PUT", "/v1/core/ops/log")
 def set_core_log_level(call: Call, services: Services) -> Answer:
     """As ``/v1/ns/operator/log``, from a JSON body. Shape: the status as text."""
-    try:
-        body = orjson.loads(call.body)
-    except orjson.JSONDecodeError:
-        body = None
+    body = json_text.loads_body(call.body)
     values = load(_LOG_LEVEL, body if isinstance(body, dict) else {})
     _set_level(values["name"], values["level"])
     return text_reply(200, "200")
@@ -148,12 +144,12 @@ def set_core_log_level(call: Call, services: Services) -> Answer:
 
 @route("GET", "/v1/core/ops/idInfo")
 def id_info(call: Call, services: Services) -> Answer:
-    """The generators of ids that have given any out: there are none here."""
-    return json_reply({"code": 200, "message": None, "data": {}})
+    """The id generators in use: none."""
+    return rest_reply({})
 
 
 @route("POST", "/v1/core/ops/raft")
 def raft_operation(call: Call, services: Services) -> Answer:
-    """A command to the consensus, of members only. There is none here."""
+    """Refuse a command to Raft, which is not here. For members only."""
     require_member(call, services)
-    return json_reply({"code": 500, "message": "there is no Raft here: members replicate with Distro", "data": None})
+    return rest_refusal(500, "there is no Raft here: members replicate with Distro")

@@ -1,10 +1,12 @@
 """Services: create, remove, query, update, list names."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from app.http.api.answers import durable_elsewhere, json_reply
 from app.http.api.call import OK, Answer, Call, Services, route
 from app.http.input.fields import MetadataFilter
+from app.http.input.name_pattern import NamePattern
 from app.http.input.schemas import (
     NeededServiceSchema,
     ServiceCreateSchema,
@@ -13,14 +15,13 @@ from app.http.input.schemas import (
     ServiceSchema,
     ServiceSelectorSchema,
     ServiceUpdateSchema,
-    load,
-    parameter_values,
+    load_parameters,
 )
-from app.http.input.values import check_printable
+from app.naming.model.caller_texts import check_printable
 from app.naming.model.keys import check_service_format, group_of, short_name_of
 from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG, ServiceMeta
 from app.naming.model.model import ServiceView
-from app.naming.model.nacos_errors import InvalidParam, NotFound
+from app.naming.model.nacos_errors import InvalidParam, NacosError, NotFound
 from app.naming.records.records import service_meta_key
 from app.naming.wire.service_info import checksum, shown
 
@@ -33,16 +34,25 @@ _LIST, _NAMES = ServiceListSchema(), ServiceNamesSchema()
 @route("POST", "/v1/ns/service")
 def create_service(call: Call, services: Services) -> Answer:
     """Create a service that stays without instances."""
-    values = parameter_values(call.parameters)
-    names = load(_SERVICE, values)
+    names = load_parameters(_SERVICE, call.parameters)
     namespace, service = names["namespace"], names["service"]
     check_service_format(service)
     check_printable("namespaceId", namespace)
+    exists = InvalidParam(f"specified service already exists, serviceName : {service}")
+    return answer_create(call, services, namespace, service, exists)
+
+
+def answer_create(call: Call, services: Services, namespace: str, service: str, exists: NacosError) -> Answer:
+    """Create a service of checked names.
+
+    Raises:
+        NacosError: ``exists``, when there is such a service.
+    """
     if other := durable_elsewhere(call, services, service_meta_key(namespace, service)):
         return other
     if services.naming.service_view(namespace, service) is not None:
-        raise InvalidParam(f"specified service already exists, serviceName : {service}")
-    meta = load(_CREATE, values)
+        raise exists
+    meta = load_parameters(_CREATE, call.parameters)
     services.durable.create_service(
         namespace, service, ServiceMeta(meta["protect_threshold"], meta["metadata"], meta["selector"])
     )
@@ -52,7 +62,7 @@ def create_service(call: Call, services: Services) -> Answer:
 @route("DELETE", "/v1/ns/service")
 def remove_service(call: Call, services: Services) -> Answer:
     """Remove a service, with its instances."""
-    values = load(_SERVICE, parameter_values(call.parameters))
+    values = load_parameters(_SERVICE, call.parameters)
     namespace, service = values["namespace"], values["service"]
     if other := durable_elsewhere(call, services, *services.durable.keys_of_service(namespace, service)):
         return other
@@ -63,14 +73,13 @@ def remove_service(call: Call, services: Services) -> Answer:
 @route("PUT", "/v1/ns/service")
 def update_service(call: Call, services: Services) -> Answer:
     """Replace a service's threshold, metadata and selector; what is not given becomes the default."""
-    values = parameter_values(call.parameters)
-    names, meta = load(_NEEDED, values), load(_UPDATE, values)
+    names, meta = load_parameters(_NEEDED, call.parameters), load_parameters(_UPDATE, call.parameters)
     namespace, service = names["namespace"], names["service"]
     if other := durable_elsewhere(call, services, service_meta_key(namespace, service)):
         return other
     if services.naming.service_view(namespace, service) is None:
         raise InvalidParam(f"service {service} not found!")
-    selector = load(_SELECTOR, values)["selector"]
+    selector = load_parameters(_SELECTOR, call.parameters)["selector"]
     services.durable.update_service(namespace, service, meta["protect_threshold"], meta["metadata"], selector)
     return OK
 
@@ -78,10 +87,7 @@ def update_service(call: Call, services: Services) -> Answer:
 @route("GET", "/v1/ns/service")
 def query_service(call: Call, services: Services) -> Answer:
     """A service's description. Shape: name, namespaceId, protectThreshold, metadata, selector, groupName, clusters."""
-    values = load(_SERVICE, parameter_values(call.parameters))
-    view = services.naming.service_view(values["namespace"], values["service"])
-    if view is None:
-        raise NotFound(f"service {values['service']} is not found!")
+    view = found_view(call, services)
     configs = view.meta.clusters
     clusters: list[dict[str, Any]] = [
         {"name": name, "healthChecker": config.checker.to_json(), "metadata": shown(config.metadata)}
@@ -100,10 +106,23 @@ def query_service(call: Call, services: Services) -> Answer:
     )
 
 
+def found_view(call: Call, services: Services) -> ServiceView:
+    """The service that a call names.
+
+    Raises:
+        NotFound: there is no such service.
+    """
+    values = load_parameters(_SERVICE, call.parameters)
+    view = services.naming.service_view(values["namespace"], values["service"])
+    if view is None:
+        raise NotFound(f"service {values['service']} is not found!")
+    return view
+
+
 @route("GET", "/v1/ns/service/list")
 def list_services(call: Call, services: Services) -> Answer:
-    """One page of the names of a group, or with their groups those of all. Shape: doms, count (of all pages)."""
-    values = load(_LIST, parameter_values(call.parameters))
+    """One page of the names of a group; of all groups, with the group, for ``*``. Shape: doms, count (of all pages)."""
+    values = load_parameters(_LIST, call.parameters)
     namespace, group, page, size = values["namespace"], values["group"], values["page"], values["size"]
     if size < 0:
         raise InvalidParam("Param 'pageSize' is illegal, it should not be negative.")
@@ -127,31 +146,42 @@ def _passes(view: ServiceView | None, wanted: MetadataFilter) -> bool:
 
 @route("GET", "/v1/ns/service/names")
 def search_names(call: Call, services: Services) -> Answer:
-    """Names without group that hold a text, by namespace. Shape: services, count (of namespaces).
+    """The names, without group, that a search finds, by namespace. Shape: services, count (of namespaces).
 
     Source: Nacos 1.4.1 ServiceController.searchService, which fails for a namespace without services.
     """
-    values = load(_NAMES, parameter_values(call.parameters))
+    values = load_parameters(_NAMES, call.parameters)
     namespaces = [values["namespace"]] if values["namespace"] else services.naming.namespaces()
-    found = {
+    found = names_by_namespace(services, namespaces, values["pattern"], responsible_only=values["responsible_only"])
+    return json_reply({"services": found, "count": len(found)})
+
+
+def names_by_namespace(
+    services: Services, namespaces: Iterable[str], pattern: NamePattern, *, responsible_only: bool
+) -> dict[str, list[str]]:
+    """The names, without group and sorted, of the services of each namespace that a search finds."""
+    is_ours = services.cluster.responsible
+    return {
         namespace: sorted(
             {
                 short_name_of(name)
                 for name in services.naming.list_services(namespace, None)
-                # What Nacos searches: the name, and behind it the list of owners, which is always empty.
-                if values["pattern"].matches(f"{name}:[]")
-                and (not values["responsible_only"] or services.cluster.responsible(name))
+                if is_found(name, pattern) and (not responsible_only or is_ours(name))
             }
         )
         for namespace in namespaces
     }
-    return json_reply({"services": found, "count": len(found)})
+
+
+def is_found(full_name: str, pattern: NamePattern) -> bool:
+    """Whether a search finds a service: Nacos looks in its name and the list of its owners, which is always empty."""
+    return pattern.matches(f"{full_name}:[]")
 
 
 @route("PUT", "/v1/ns/service/checksum")
 def service_checksum(call: Call, services: Services) -> Answer:
-    """The digest that members compare a service's health by. Shape: checksum."""
-    values = load(_NEEDED, parameter_values(call.parameters))
+    """The digest by which members compare a service's health. Shape: checksum."""
+    values = load_parameters(_NEEDED, call.parameters)
     view = services.naming.service_view(values["namespace"], values["service"])
     if view is None:
         raise NotFound(f"serviceName not found: {values['service']}")

@@ -1,4 +1,4 @@
-"""Who is told of changes over UDP: list queries that subscribe, who is subscribed, how pushes went."""
+"""Subscribers over UDP: list queries that subscribe, the subscribers of a service, counts of pushes."""
 
 from typing import Any
 
@@ -7,15 +7,15 @@ from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.forward.peers import ask_member
 from app.http.input.params import ListQuery
-from app.http.input.schemas import PushStateSchema, SubscribersSchema, load, parameter_values
-from app.http.input.values import PORT_MAX
+from app.http.input.schemas import PushStateSchema, SubscribersSchema, load_parameters
 from app.naming.model.keys import group_of, short_name_of
-from app.naming.push.board import Subscriber
+from app.naming.model.value_limits import PORT_MAX
+from app.naming.push.udp_subscribers import Subscriber
 from distro.clock import SystemClock
 from distro.types import MemberState
 
 GO_BYTES_MAX = 4_024
-"""What the Go SDK reads of a datagram."""
+"""The Go SDK reads so much of a datagram."""
 DATAGRAM_BYTES_MAX = 65_507
 APP_CHARS_MAX = 128
 MAPPED_IPV4 = "::ffff:"
@@ -33,9 +33,9 @@ Shown = dict[str, Any]
 
 
 def subscribe(call: Call, services: Services, query: ListQuery, agent: Agent) -> bool:
-    """Note who asked for a list and wants to be told of changes; return whether it may rely on that.
+    """Subscribe the client of a list query that names a port; return whether the client may rely on pushes.
 
-    Source: Nacos 1.4.1 InstanceController.doSrvIpxt. It tells a client with an address that is none the same.
+    Source: Nacos 1.4.1 InstanceController.doSrvIpxt, which also returns true for a text that is no address.
     """
     if not 0 < query.udp_port <= PORT_MAX or not may_be_pushed(agent, services.durable.switches):
         return False
@@ -57,11 +57,11 @@ def subscribe(call: Call, services: Services, query: ListQuery, agent: Agent) ->
 
 @route("GET", "/v1/ns/service/subscribers")
 def list_subscribers(call: Call, services: Services) -> Answer:
-    """One page of those subscribed, at any member, to services whose name holds the given one.
+    """One page of the subscribers, at all members, of services whose name contains the given one.
 
-    Shape: subscribers, count. Source: Nacos 1.4.1 ServiceController.subscribers: nothing for a page that there is not.
+    Shape: subscribers, count; none and 0 for a page after the last. Source: Nacos 1.4.1 ServiceController.subscribers.
     """
-    values = load(_SUBSCRIBERS, parameter_values(call.parameters))
+    values = load_parameters(_SUBSCRIBERS, call.parameters)
     namespace, service, size = values["namespace"], values["service"], values["size"]
     found = [_shown(one) for one in services.push.subscribers(namespace) if _matches(one.service, service)]
     if values["aggregation"] and not services.cluster.standalone:
@@ -129,8 +129,8 @@ def _taken(fields: dict[str, str]) -> Shown:
 
 @route("GET", "/v1/ns/operator/push/state", "/v1/ns/ops/push/state")
 def push_state(call: Call, services: Services) -> Answer:
-    """How pushes went. Shape: succeed, total, ratio, with ``detail`` data (what is not acknowledged), reset."""
-    values = load(_PUSH_STATE, parameter_values(call.parameters))
+    """Counts of pushes. Shape: succeed, total, ratio, reset; with ``detail`` data, the pushes not acknowledged yet."""
+    values = load_parameters(_PUSH_STATE, call.parameters)
     stats, waiting = services.push.state(reset=values["reset"])
     succeeded = stats.total - stats.failed - stats.too_large
     state: dict[str, Any] = {

@@ -1,14 +1,12 @@
-"""What an operator may change while all members run."""
+"""The switches that an operator may change while all members run."""
 
 from app.http.api.answers import SWITCHES_PATHS, durable_elsewhere, json_reply
 from app.http.api.call import OK, Answer, Call, Services, route
-from app.http.input import json_text
-from app.http.input.schemas import SwitchSchema, load
-from app.naming.model.nacos_errors import InvalidParam
+from app.http.input.schemas import SwitchBatchSchema, SwitchSchema, load, load_parameters
 from app.naming.records.records import SWITCHES_KEY
 
 BATCH = "batch"
-_SWITCH = SwitchSchema()
+_SWITCH, _BATCH = SwitchSchema(), SwitchBatchSchema()
 
 
 @route("GET", *SWITCHES_PATHS)
@@ -23,18 +21,12 @@ def set_switch(call: Call, services: Services) -> Answer:
 
     An unknown entry changes nothing. Source: Nacos 1.4.1 SwitchManager.update.
     """
-    values = load(_SWITCH, dict(call.parameters.items()))
+    values = load_parameters(_SWITCH, call.parameters)
     here_only, entry, value = values["here_only"], values["entry"], values["value"]
     if not here_only and (other := durable_elsewhere(call, services, SWITCHES_KEY)):
         return other
     if entry != BATCH:
         services.durable.update_switch(entry, value, here_only=here_only)
         return OK
-    try:
-        body = json_text.loads_plain(value)
-    except ValueError:
-        body = None
-    if not isinstance(body, dict):
-        raise InvalidParam("Parameter 'value' is illegal: it should be a JSON object of switches")
-    services.durable.update_switches(body, here_only=here_only)
+    services.durable.update_switches(load(_BATCH, values)["value"], here_only=here_only)
     return OK

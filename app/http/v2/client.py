@@ -1,4 +1,4 @@
-"""Clients over HTTP v2: who is there, what each publishes, and what it wants to be told of.
+"""Clients over HTTP v2: their ids, the instances that each publishes, the services that each is subscribed to.
 
 A client over gRPC is a connection; one over HTTP is an address, ``ip:port#true``, or ``#false`` where its instance is
 persistent, as in Nacos 2. Subscribers over UDP are under ``/v1/ns/service/subscribers``.
@@ -20,14 +20,14 @@ GRPC = "GRPC"
 
 @result_route("GET", f"{PATH}/list")
 def list_clients(call: Call, services: Services) -> Answer:
-    """The ids of all clients, those that are connected to other members too."""
+    """The ids of all clients, at this member and others."""
     ids = {_id_of(one) for snapshot in services.naming.snapshots() for one in _of_http(snapshot)}
     return result([*services.clients.ids(), *sorted(ids)])
 
 
 @result_route("GET", PATH)
 def detail(call: Call, services: Services) -> Answer:
-    """One client. Shape of data: who it is; of a connection also where it comes from."""
+    """One client. Shape of data: clientId, ephemeral, clientType; of a connection also its address, version and app."""
     client_id = _client_id(call)
     if (client := services.clients.client(client_id)) is not None:
         info = client.info
@@ -51,11 +51,13 @@ def detail(call: Call, services: Services) -> Answer:
 
 @result_route("GET", f"{PATH}/publish/list")
 def published(call: Call, services: Services) -> Answer:
-    """What a client publishes. Shape of data: of each instance its service, and where it is."""
+    """The instances of a client. Shape of data: namespace, group, serviceName, registeredInstance."""
     client_id = _client_id(call)
     client = services.clients.client(client_id)
     if client is not None:
-        found = [(*key, one) for key, said in list(client.published.items()) for one in said.instances.values()]
+        found = [
+            (*key, one) for key, publication in list(client.published.items()) for one in publication.instances.values()
+        ]
     else:
         found = [
             (snapshot.namespace, snapshot.full_name, one) for snapshot, one in _published_over_http(services, client_id)
@@ -67,25 +69,29 @@ def published(call: Call, services: Services) -> Answer:
 
 @result_route("GET", f"{PATH}/subscribe/list")
 def subscribed(call: Call, services: Services) -> Answer:
-    """What a client that is connected here is subscribed to. Shape of data: of each service its names, and who asks."""
+    """The subscriptions of a client connected here. Shape of data: namespace, group, serviceName, subscriberInfo."""
     client_id = _client_id(call)
     client = services.clients.client(client_id)
     if client is None:
         raise _unknown(client_id)
-    who = _subscriber(client)
-    return result([{**_names(*key), "subscriberInfo": who} for key in list(client.subscribed)])
+    subscriber = _subscriber(client)
+    return result([{**_names(*key), "subscriberInfo": subscriber} for key in list(client.subscribed)])
 
 
 @result_route("GET", f"{PATH}/service/publisher/list")
 def publishers(call: Call, services: Services) -> Answer:
-    """Who publishes a service. Shape of data: clientId, ip, port of each instance, or of those at an address."""
+    """The publishers of a service, at all addresses or one. Shape of data: clientId, ip, port of each instance."""
     require(call, "serviceName")
     namespace, name = namespace_of(call.parameters), service_of(call.parameters)
     snapshot = services.naming.snapshot(namespace, name)
     found: list[tuple[str, Instance]] = []
     if snapshot is not None:
         found = [(_id_of(one), one) for one in _of_http(snapshot)]
-        found += [(client_id, one) for client_id, said in snapshot.published.items() for one in said.instances.values()]
+        found += [
+            (client_id, one)
+            for client_id, publication in snapshot.published.items()
+            for one in publication.instances.values()
+        ]
     return result(
         [
             {"clientId": client_id, "ip": one.ip, "port": one.port}
@@ -97,7 +103,7 @@ def publishers(call: Call, services: Services) -> Answer:
 
 @result_route("GET", f"{PATH}/service/subscriber/list")
 def subscribers(call: Call, services: Services) -> Answer:
-    """Who is connected here and subscribed to a service. Shape of data: clientId, ip, port."""
+    """The subscribers of a service that are connected here. Shape of data: clientId, ip, port."""
     require(call, "serviceName")
     names = (namespace_of(call.parameters), service_of(call.parameters))
     found = [services.clients.client(client_id) for client_id, _ in services.clients.subscribers(*names)]
@@ -120,7 +126,7 @@ def _unknown(client_id: str) -> ResultError:
 
 
 def _is_asked_for(call: Call, ip: str, port: int) -> bool:
-    """Whether an address is that of the call, as far as it names one."""
+    """Whether an address is the one that the call names in ``ip`` and ``port``, as far as it names any."""
     wanted_ip, wanted_port = call.parameters.optional("ip"), call.parameters.optional("port")
     return wanted_ip in ("", ip) and wanted_port in ("", str(port))
 

@@ -28,7 +28,7 @@ _BEGIN, _END = b'{"code":0,"message":"success","data":', b"}"
 
 
 class ResultCode(Enum):
-    """What was wrong, in the client's terms."""
+    """Nacos 2.x's codes of refusals, each with its message."""
 
     PARAMETER_MISSING = (10_000, "parameter missing")
     ACCESS_DENIED = (10_001, "access denied")
@@ -43,7 +43,7 @@ class ResultCode(Enum):
 
 
 class ResultError(NacosError):
-    """A refusal with a code of its own."""
+    """A refusal whose code does not follow from its class."""
 
     def __init__(self, status: int, code: ResultCode, text: str) -> None:
         super().__init__(text)
@@ -52,15 +52,18 @@ class ResultError(NacosError):
 
 
 def result(data: object) -> Reply:
+    """The answer of a call that succeeded."""
     return Reply(200, orjson.dumps({"code": 0, "message": "success", "data": data}), JSON)
 
 
 def refusal(status: int, code: ResultCode, text: str) -> Reply:
+    """The answer of a call that was refused; ``text`` becomes its data."""
     number, message = code.value
     return Reply(status, orjson.dumps({"code": number, "message": message, "data": text}), JSON)
 
 
 def refusal_of(error: NacosError | CodecError | NotInitialized) -> Reply:
+    """The answer to an error of the domain or the engine."""
     match error:
         case ResultError():
             return refusal(error.status, error.code, error.text)
@@ -83,7 +86,7 @@ def refusal_of(error: NacosError | CodecError | NotInitialized) -> Reply:
 
 
 def wrapped(answer: Answer) -> Answer:
-    """The answer of an endpoint of v1 in the envelope; what it says to other members stays."""
+    """The answer of an endpoint of v1 in the envelope; its headers, which are for other members, stay."""
     if not isinstance(answer, Reply) or answer.status != 200:
         return answer
     body = b'"ok"' if answer.body == OK.body else answer.body

@@ -1,16 +1,15 @@
-"""Connections of SDKs by gRPC: who is connected to this node, and sending them elsewhere. As Nacos 2.x has it."""
+"""Connections of SDKs by gRPC, and sending them to other members, as in Nacos 2.x."""
 
-from app.config.addresses import split_address
 from app.http.api.answers import json_reply, text_reply
-from app.http.api.call import Answer, Call, Loader, Services, route
-from app.http.input.values import java_double, java_int
-from app.naming.model.nacos_errors import InvalidParam, NotFound
+from app.http.api.call import Answer, Call, Services, route
+from app.http.input.schemas import ReloadClientSchema, ReloadCurrentSchema, SmartReloadSchema, load_parameters
+from app.naming.model.nacos_errors import NotFound
+from app.ports.http_ports import ConnectionLoader
 
 PATH = "/v2/core/loader"
 SUCCESS = "success"
 DONE, NOT_DONE = "Ok", "Fail"
-FACTOR_DEFAULT = "0.1"
-FACTOR_MAX = 10.0
+_CLIENT, _CURRENT, _SMART = ReloadClientSchema(), ReloadCurrentSchema(), SmartReloadSchema()
 
 
 @route("GET", f"{PATH}/current")
@@ -21,50 +20,38 @@ def current(call: Call, services: Services) -> Answer:
 
 @route("GET", f"{PATH}/reloadClient")
 def reload_client(call: Call, services: Services) -> Answer:
-    """Send one client elsewhere."""
-    connection_id = call.parameters.required("connectionId")
-    redirect = _redirect_of(call)
+    """Send one client to another member."""
+    values = load_parameters(_CLIENT, call.parameters)
+    connection_id = values["connection_id"]
     if services.loader is None or connection_id not in services.loader.current():
         raise NotFound(f"connection {connection_id[:200]} is not found")
-    services.loader.reload_client(connection_id, redirect)
+    services.loader.reload_client(connection_id, values["redirect"])
     return text_reply(200, SUCCESS)
 
 
 @route("GET", f"{PATH}/reloadCurrent")
 def reload_current(call: Call, services: Services) -> Answer:
-    """Send clients elsewhere until ``count`` are left."""
-    count, redirect = java_int(call.parameters.required("count")), _redirect_of(call)
+    """Send clients to other members until ``count`` are left."""
+    values = load_parameters(_CURRENT, call.parameters)
     if services.loader is not None:
-        services.loader.reload_to(count, redirect)
+        services.loader.reload_to(values["count"], values["redirect"])
     return text_reply(200, SUCCESS)
 
 
 @route("GET", f"{PATH}/cluster")
 def cluster(call: Call, services: Services) -> Answer:
-    """What each member carries. Shape and names: Nacos 2.2.3; a member that did not answer is counted only."""
+    """The connections and load of each member; one that does not answer is only counted. Source: Nacos 2.2.3."""
     return json_reply(_loader_of(services).cluster())
 
 
 @route("GET", f"{PATH}/smartReloadCluster")
 def smart_reload(call: Call, services: Services) -> Answer:
     """Have members with more than their share of clients send some to those with less."""
-    factor = java_double(call.parameters.optional("loaderFactor") or FACTOR_DEFAULT)
-    if not 0 <= factor <= FACTOR_MAX:
-        raise InvalidParam(f"Param 'loaderFactor' is illegal, it should be a number from 0 to {FACTOR_MAX:g}.")
+    factor = load_parameters(_SMART, call.parameters)["factor"]
     return text_reply(200, DONE if _loader_of(services).smart_reload(factor) else NOT_DONE)
 
 
-def _loader_of(services: Services) -> Loader:
+def _loader_of(services: Services) -> ConnectionLoader:
     if services.loader is None:
         raise NotFound("gRPC is switched off here: this node has no connections of SDKs")
     return services.loader
-
-
-def _redirect_of(call: Call) -> tuple[str, int] | None:
-    text = call.parameters.optional("redirectAddress")
-    if not text:
-        return None
-    try:
-        return split_address(text)
-    except ValueError as error:
-        raise InvalidParam(f"Param 'redirectAddress' is illegal: {error}") from None

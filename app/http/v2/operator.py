@@ -1,8 +1,8 @@
-"""What operators ask over HTTP v2: counters, switches, health set by hand, pages of instances, members."""
+"""Operators' calls over HTTP v2: counters, switches, health set by hand, pages of instances, members."""
 
 from app.http.api.answers import server_status
 from app.http.api.call import Answer, Call, Services
-from app.http.input.schemas import CatalogInstancesV2Schema, MetricsV2Schema, load, parameter_values
+from app.http.input.schemas import CatalogInstancesV2Schema, MetricsV2Schema, load_parameters
 from app.http.v1 import catalog, cluster, health, operator, switches
 from app.http.v2.envelope import require, result, result_route, wrapped
 from app.naming.model.nacos_errors import NotFound
@@ -15,7 +15,7 @@ NODES = "/v2/core/cluster/node"
 @result_route("GET", *(f"{path}/metrics" for path in PATHS))
 def metrics(call: Call, services: Services) -> Answer:
     """The node's status, and all counters where ``onlyStatus`` is false."""
-    if load(_METRICS, dict(call.parameters.items()))["only_status"]:
+    if load_parameters(_METRICS, call.parameters)["only_status"]:
         return result({"status": server_status(services)})
     return wrapped(operator.metrics(call, services))
 
@@ -35,7 +35,7 @@ def set_switch(call: Call, services: Services) -> Answer:
 
 @result_route("PUT", "/v2/ns/health", "/v2/ns/health/instance")
 def set_health(call: Call, services: Services) -> Answer:
-    """Set an instance's health where no checker does."""
+    """Set an instance's health in a cluster without a checker."""
     require(call, "serviceName", "ip", "port", "healthy")
     return wrapped(health.set_health(call, services))
 
@@ -44,7 +44,7 @@ def set_health(call: Call, services: Services) -> Answer:
 def instance_list(call: Call, services: Services) -> Answer:
     """One page of a service's instances with their true health. Shape of data: instances, count (of all)."""
     require(call, "serviceName")
-    values = load(_INSTANCES, parameter_values(call.parameters))
+    values = load_parameters(_INSTANCES, call.parameters)
     view = services.naming.service_view(values["namespace"], values["service"])
     if view is None:
         raise NotFound(f"service {values['service']} is not found")
@@ -67,9 +67,7 @@ def own_member(call: Call, services: Services) -> Answer:
 @result_route("GET", f"{NODES}/list")
 def members(call: Call, services: Services) -> Answer:
     """All members, or those whose address begins with ``address``."""
-    prefix = call.parameters.optional("address")
-    found = [one for one in services.cluster.members() if one.address.startswith(prefix)]
-    return result([services.cluster.member_json(one) for one in found])
+    return result(cluster.members_json(services, call.parameters.optional("address")))
 
 
 @result_route("GET", f"{NODES}/self/health")

@@ -3,12 +3,11 @@
 from app.http.api.answers import durable_elsewhere
 from app.http.api.call import OK, Answer, Call, Services
 from app.http.input.params import namespace_of, service_of
-from app.http.input.schemas import ServiceCreateSchema, ServiceListV2Schema, load, parameter_values
-from app.http.input.values import check_printable
+from app.http.input.schemas import ServiceCreateSchema, ServiceListV2Schema, load_parameters
 from app.http.v1 import service
 from app.http.v2.envelope import ResultCode, ResultError, require, result, result_route, wrapped
-from app.naming.model.keys import check_service_format, group_of, short_name_of
-from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG, ServiceMeta
+from app.naming.model.keys import group_of, short_name_of
+from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG
 from app.naming.model.model import ServiceView
 from app.naming.records.records import service_meta_key
 from app.naming.wire.service_info import shown
@@ -18,7 +17,8 @@ _SERVICE, _LIST = ServiceCreateSchema(), ServiceListV2Schema()
 
 
 def _view(call: Call, services: Services) -> ServiceView:
-    """
+    """The service that a call names.
+
     Raises:
         ResultError: there is no such service.
     """
@@ -37,18 +37,10 @@ def create_service(call: Call, services: Services) -> Answer:
     """Create a service that stays without instances."""
     require(call, "serviceName")
     namespace, name = namespace_of(call.parameters), service_of(call.parameters)
-    check_service_format(name)
-    check_printable("namespaceId", namespace)
-    if other := durable_elsewhere(call, services, service_meta_key(namespace, name)):
-        return other
-    if services.naming.service_view(namespace, name) is not None:
-        raise ResultError(
-            400, ResultCode.SERVICE_EXISTS, f"specified service already exists, serviceName : {short_name_of(name)}"
-        )
-    values = load(_SERVICE, parameter_values(call.parameters))
-    meta = ServiceMeta(values["protect_threshold"], values["metadata"], values["selector"])
-    services.durable.create_service(namespace, name, meta)
-    return wrapped(OK)
+    exists = ResultError(
+        400, ResultCode.SERVICE_EXISTS, f"specified service already exists, serviceName : {short_name_of(name)}"
+    )
+    return wrapped(service.answer_create(call, services, namespace, name, exists))
 
 
 @result_route("DELETE", PATH)
@@ -70,7 +62,7 @@ def update_service(call: Call, services: Services) -> Answer:
     view = _view(call, services)
     if other := durable_elsewhere(call, services, service_meta_key(view.namespace, view.full_name)):
         return other
-    values = load(_SERVICE, parameter_values(call.parameters))
+    values = load_parameters(_SERVICE, call.parameters)
     services.durable.update_service(
         view.namespace, view.full_name, values["protect_threshold"], values["metadata"], values["selector"]
     )
@@ -106,7 +98,7 @@ def query_service(call: Call, services: Services) -> Answer:
 @result_route("GET", f"{PATH}/list")
 def list_services(call: Call, services: Services) -> Answer:
     """One page of the names of a group. Shape of data: count (of all pages), services."""
-    values = load(_LIST, parameter_values(call.parameters))
+    values = load_parameters(_LIST, call.parameters)
     names = services.naming.list_services(values["namespace"], values["group"])
     start = (max(values["page"], 1) - 1) * values["size"]
     page = names[start : start + values["size"]]

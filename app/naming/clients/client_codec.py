@@ -1,4 +1,4 @@
-"""A client's publications as members tell them to each other: the JSON of Nacos 2.x, and what of ours goes beside it.
+"""The JSON in which members send each other a client's publications: that of Nacos 2.x, and our own fields beside it.
 
 Shape: ``{"clientId", "attributes": {"clientAttributes": {"revision": int}}, "namespaces": [..], "groupNames": [..],
 "serviceNames": [..], "instancePublishInfos": [..], "batchInstanceData": {}}``, the lists parallel. Services that were
@@ -7,22 +7,22 @@ registered as a batch stand in ``batchInstanceData``, in parallel lists too, the
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from app.naming.clients.client_model import (
-    INSTANCE_ID_CHARS_MAX,
     RESERVED_METADATA,
     REVISION_MAX,
     ClientBounds,
+    ClientState,
     ServiceKey,
     check_address,
     check_metadata,
     is_client_id,
     is_persistent_id,
 )
+from app.naming.model.json_fields import Fields, member_object
 from app.naming.model.keys import (
     DEFAULT_CLUSTER,
     DEFAULT_NAMESPACE,
@@ -33,26 +33,15 @@ from app.naming.model.keys import (
 )
 from app.naming.model.model import Instance, Metadata, Publication
 from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.value_limits import INSTANCE_ID_CHARS_MAX, WALL_MS_END
 from app.naming.registry.operations import clamp_weight
 from distro.errors import CodecError
 from distro.types import NO_VERSION, Version
 
 CUSTOM_ID, WEIGHT, ENABLED = RESERVED_METADATA
+RESERVED_NAMES = frozenset(RESERVED_METADATA)
 REVISION_MIN = -REVISION_MAX - 1
-AT_MS_MAX = 1 << 53
 BOUNDS = ClientBounds()
-NO_TIMES: Mapping[str, Any] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class ClientState:
-    """All that a client publishes, at one moment."""
-
-    client_id: str
-    revision: int
-    publications: Mapping[ServiceKey, Publication]
-    dated: bool = True
-    """The publications say when they were made; otherwise they count from when they are received."""
 
 
 # --- to a peer ----------------------------------------------------------------------------------
@@ -73,7 +62,7 @@ def encode_client(state: ClientState) -> bytes:
 
 
 def own_fields(state: ClientState) -> dict[str, Any]:
-    """What our own kind is told of the same services, in the same order, single ones first.
+    """Our own fields of the same services, in the same order, single instances before batches.
 
     Shape: ``{"at": [wall ms ...], "seen": [version text, or "" ...]}``.
     """
@@ -133,7 +122,7 @@ def encode_snapshot(states: Iterable[ClientState]) -> bytes:
 
 
 def encode_verify(client_id: str, revision: int) -> bytes:
-    """What a verify round says of one client. Shape: ``{"clientId", "revision"}``."""
+    """The content of a verify call about one client. Shape: ``{"clientId", "revision"}``."""
     return orjson.dumps({"clientId": client_id, "revision": revision})
 
 
@@ -141,22 +130,22 @@ def encode_verify(client_id: str, revision: int) -> bytes:
 
 
 def decode_client(fields: object, own: object = None, seen_ms: int = 0, bounds: ClientBounds = BOUNDS) -> ClientState:
-    """The state in a client's sync data; ``own`` is what ``own_fields`` says of it.
+    """The state in a client's sync data; ``own`` are the sender's ``own_fields``.
 
     ``seen_ms``: wall clock, for publications of a peer that does not date them.
 
     Raises:
         CodecError: a field is missing, of another type or not allowed; the text names it.
     """
-    body = _object(fields, "the client's data")
-    client_id = check_client_id(body.get("clientId"))
-    times = NO_TIMES if own is None else _object(own, "what is told of the client's services")
+    body = member_object(fields, "the client's data")
+    client_id = check_client_id(body.value("clientId"))
+    times = None if own is None else member_object(own, "the own part of the client's data")
     single = _services(body, bounds)
-    batches_body = body.get("batchInstanceData")
-    batch_body = {} if batches_body is None else _object(batches_body, "field 'batchInstanceData'")
+    has_batches = body.value("batchInstanceData") not in (None, {})
+    batch_body = body.inner("batchInstanceData") if has_batches else None
     batches = _services(batch_body, bounds) if batch_body else []
-    infos = _parallel(body, "instancePublishInfos", len(single))
-    batch_infos = _parallel(batch_body, "batchInstancePublishInfos", len(batches)) if batch_body else []
+    infos = body.parallel("instancePublishInfos", len(single))
+    batch_infos = batch_body.parallel("batchInstancePublishInfos", len(batches)) if batch_body else []
     dates = _dates(times, len(single) + len(batches), seen_ms)
     publications: dict[ServiceKey, Publication] = {}
     count = 0
@@ -171,7 +160,8 @@ def decode_client(fields: object, own: object = None, seen_ms: int = 0, bounds: 
         if count > bounds.instances_per_client_max:
             raise CodecError(f"a client publishes at most {bounds.instances_per_client_max} instances")
         publications[key] = Publication(instances, batch, at_ms, seen)  # of both kinds the single one, as in Java
-    return ClientState(client_id, _revision(body), publications, own is not None)
+    revision = _revision(body.inner("attributes").inner("clientAttributes"))
+    return ClientState(client_id, revision, publications, own is not None)
 
 
 def check_client_id(value: object) -> str:
@@ -195,9 +185,7 @@ def decode_snapshot(
     Raises:
         CodecError: it is no snapshot.
     """
-    found = _object(_json(body), "the snapshot").get("clientSyncDataList")
-    if not isinstance(found, list):
-        raise CodecError("field 'clientSyncDataList' of the snapshot is not a list")
+    found = member_object(_json(body), "the snapshot", " of the snapshot").array("clientSyncDataList")
     if len(found) > bounds.clients_max:
         raise CodecError(f"field 'clientSyncDataList' holds over {bounds.clients_max} clients")
     states, failed = list[ClientState](), list[str]()
@@ -210,13 +198,13 @@ def decode_snapshot(
 
 
 def decode_verify(body: bytes) -> tuple[str, int]:
-    """The id and the revision that a verify round tells; 0 from peers that keep no revision.
+    """The client id and the revision of a verify call; revision 0 from members that keep none.
 
     Raises:
         CodecError: names the field.
     """
-    fields = _object(_json(body), "the verify data")
-    return check_client_id(fields.get("clientId")), _int(fields.get("revision", 0), "revision")
+    fields = member_object(_json(body), "the verify data")
+    return check_client_id(fields.value("clientId")), _revision(fields)
 
 
 def _json(body: bytes) -> object:
@@ -226,44 +214,16 @@ def _json(body: bytes) -> object:
         raise CodecError(f"the content is not JSON: {error}") from error
 
 
-def _object(value: object, what: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise CodecError(f"{what} is not an object")
-    return value
+def _revision(fields: Fields) -> int:
+    return fields.whole("revision", 0, REVISION_MIN, REVISION_MAX)
 
 
-def _int(value: object, name: str) -> int:
-    if type(value) is not int or not REVISION_MIN <= value <= REVISION_MAX:
-        raise CodecError(f"field '{name}' is no whole number of 32 bits")
-    return value
-
-
-def _revision(body: Mapping[str, Any]) -> int:
-    attributes = _object(body.get("attributes"), "field 'attributes'")
-    told = _object(attributes.get("clientAttributes"), "field 'clientAttributes'")
-    return _int(told.get("revision", 0), "revision")
-
-
-def _list(body: Mapping[str, Any], name: str) -> list[Any]:
-    found = body.get(name)
-    if not isinstance(found, list):
-        raise CodecError(f"field '{name}' is not a list")
-    return found
-
-
-def _parallel(body: Mapping[str, Any], name: str, count: int) -> list[Any]:
-    found = _list(body, name)
-    if len(found) != count:
-        raise CodecError(f"field '{name}' has {len(found)} entries for {count} services")
-    return found
-
-
-def _services(body: Mapping[str, Any], bounds: ClientBounds) -> list[ServiceKey]:
-    names = _list(body, "serviceNames")
+def _services(body: Fields, bounds: ClientBounds) -> list[ServiceKey]:
+    names = body.array("serviceNames")
     if len(names) > bounds.services_per_client_max:
         raise CodecError(f"field 'serviceNames' names over {bounds.services_per_client_max} services")
-    namespaces = _parallel(body, "namespaces", len(names))
-    groups = _parallel(body, "groupNames", len(names))
+    namespaces = body.parallel("namespaces", len(names))
+    groups = body.parallel("groupNames", len(names))
     keys: list[ServiceKey] = []
     for namespace, group, name in zip(namespaces, groups, names, strict=True):
         for text, field in ((namespace, "namespaces"), (group, "groupNames"), (name, "serviceNames")):
@@ -273,11 +233,11 @@ def _services(body: Mapping[str, Any], bounds: ClientBounds) -> list[ServiceKey]
     return keys
 
 
-def _dates(times: Mapping[str, Any], count: int, seen_ms: int) -> list[tuple[int, Version]]:
-    if times is NO_TIMES:
+def _dates(times: Fields | None, count: int, seen_ms: int) -> list[tuple[int, Version]]:
+    if times is None:
         return [(seen_ms, NO_VERSION)] * count
-    at, seen = _parallel(times, "at", count), _parallel(times, "seen", count)
-    if not all(type(one) is int and 0 <= one < AT_MS_MAX for one in at):
+    at, seen = times.parallel("at", count), times.parallel("seen", count)
+    if not all(type(one) is int and 0 <= one < WALL_MS_END for one in at):
         raise CodecError("field 'at' holds what is no time")
     return [
         (at_ms, NO_VERSION if text == "" else Version.from_text(text)) for at_ms, text in zip(at, seen, strict=True)
@@ -290,7 +250,7 @@ def _single_of(info: object, key: ServiceKey) -> dict[str, Instance]:
 
 
 def _batch_of(info: object, key: ServiceKey, bounds: ClientBounds) -> dict[str, Instance]:
-    infos = _list(_object(info, "an entry of field 'batchInstancePublishInfos'"), "instancePublishInfos")
+    infos = member_object(info, "an entry of field 'batchInstancePublishInfos'").array("instancePublishInfos")
     if len(infos) > bounds.instances_per_batch_max:
         raise CodecError(f"a batch has at most {bounds.instances_per_batch_max} instances")
     instances = [_instance(one, key) for one in infos]
@@ -298,19 +258,22 @@ def _batch_of(info: object, key: ServiceKey, bounds: ClientBounds) -> dict[str, 
 
 
 def _instance(info: object, key: ServiceKey) -> Instance:
-    fields = _object(info, "an entry of field 'instancePublishInfos'")
-    ip, port, healthy = fields.get("ip"), fields.get("port"), fields.get("healthy")
+    # Not through Fields, whose calls make the decoding of a batch of 10,000 instances an eighth slower.
+    if not isinstance(info, dict):
+        raise CodecError("an entry of field 'instancePublishInfos' is not an object")
+    ip, port, healthy, data = info.get("ip"), info.get("port"), info.get("healthy"), info.get("extendDatum")
     if not isinstance(ip, str):
         raise CodecError("field 'ip' of an instance is no text")
     if type(port) is not int:
         raise CodecError("field 'port' of an instance is no number")
     if not isinstance(healthy, bool):
         raise CodecError("field 'healthy' of an instance is neither true nor false")
-    cluster = fields.get("cluster")
+    cluster = info.get("cluster")
     if cluster is not None and not isinstance(cluster, str):
         raise CodecError("field 'cluster' of an instance is no text")
     cluster = cluster if cluster and cluster.strip() else DEFAULT_CLUSTER
-    data = _object(fields.get("extendDatum"), "field 'extendDatum' of an instance")
+    if not isinstance(data, dict):
+        raise CodecError("field 'extendDatum' of an instance is not an object")
     weight, enabled = data.get(WEIGHT, 1.0), data.get(ENABLED, True)
     if isinstance(weight, bool) or not isinstance(weight, int | float):
         raise CodecError(f"field '{WEIGHT}' of an instance is no number")
@@ -320,7 +283,9 @@ def _instance(info: object, key: ServiceKey) -> Instance:
     if custom_id is not None and (not isinstance(custom_id, str) or len(custom_id) > INSTANCE_ID_CHARS_MAX):
         raise CodecError(f"field '{CUSTOM_ID}' of an instance is no text, or too long")
     metadata: Metadata = {
-        name: _text(value) for name, value in data.items() if name not in RESERVED_METADATA and value is not None
+        name: value if type(value) is str else _text(value)
+        for name, value in data.items()
+        if name not in RESERVED_NAMES and value is not None
     }
     try:
         check_service_format(key[1])
@@ -345,4 +310,4 @@ def _instance(info: object, key: ServiceKey) -> Instance:
 
 def _text(value: Any) -> str:
     """A value of ``extendDatum`` that is no text, as Java would print it where that is one word."""
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
+    return orjson.dumps(value).decode()

@@ -1,10 +1,9 @@
-"""A client with a connection, and what it may publish. Values are frozen; ``Client`` is changed by ``Clients``."""
+"""Clients with connections, their states, and the checks of what they publish. Only ``Client`` is not frozen."""
 
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from app.naming.model.keys import check_names
+from app.naming.model.keys import CLUSTER_NAME, check_names
 from app.naming.model.model import (
     NO_METADATA,
     PRESERVED_BEAT_INTERVAL,
@@ -15,6 +14,7 @@ from app.naming.model.model import (
     Publication,
 )
 from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.value_limits import INSTANCE_ID_CHARS_MAX, INT_MAX, IP_CHARS_MAX, METADATA_CHARS_MAX, PORT_MAX
 from app.naming.registry import operations
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.shared import Shared
@@ -24,29 +24,22 @@ from distro.value import value
 ServiceKey = tuple[str, str]
 """Namespace and full service name."""
 
-REVISION_MAX = (1 << 31) - 1
+REVISION_MAX = INT_MAX
 """Java reads it into a signed 32-bit number, and fails at larger ones."""
 CLIENT_ID_CHARS_MAX = 512
-IP_CHARS_MAX = 128
-PORT_MAX = 65_535
-"""Source of both: Nacos 2.3 parameter check."""
-INSTANCE_ID_CHARS_MAX = 1_024
-METADATA_CHARS_MAX = 65_536
-"""Of all names and values of an instance: every member holds them, and every subscriber is told them."""
 RESERVED_METADATA = ("customInstanceId", "publishInstanceWeight", "publishInstanceEnable")
-"""Names under which members tell each other an instance's id, weight and state, where its metadata stand too.
+"""Names between members for an instance's id, weight and state, among its metadata: a client's own are dropped.
 
-Source: Nacos 2.2.3 Constants; other values than those would break the readers of real Nacos.
+Source: Nacos 2.2.3 Constants; other values than its own would break the readers of real Nacos.
 """
 PERSISTENT_ID_END = "#false"
-CLUSTER_NAME = re.compile(r"[0-9a-zA-Z-]+")
 _SEQUENCE_BITS = 12
 _MEMBER_BITS = 10
 
 
 @value
 class ClientInfo:
-    """Who connected, as it said of itself. ``agent`` is its SDK's version."""
+    """A client's description of itself at its connect. ``agent`` is its SDK with the version."""
 
     client_id: str
     ip: str
@@ -57,18 +50,18 @@ class ClientInfo:
 
 @dataclass(frozen=True, slots=True)
 class ClientBounds:
-    """How much clients may bring. What goes beyond is refused, and changes nothing."""
+    """How much clients may publish and subscribe to. A call that exceeds a bound is refused and changes nothing."""
 
     clients_max: int = 100_000
     services_per_client_max: int = 10_000
-    """Published ones; and as many subscribed ones."""
+    """Publications of one client, and as many subscriptions."""
     instances_per_batch_max: int = 10_000
     instances_per_client_max: int = 50_000
-    """Of all its services: a client's state travels as one."""
+    """Of all services together: a client's state is sent as one message."""
 
 
 class Client:
-    """One connection's publications and subscriptions. Its mappings are copied by who reads them without the lock."""
+    """A client's publications and subscriptions. ``Clients`` changes them under its lock; others copy the mappings."""
 
     __slots__ = (
         "info",
@@ -78,47 +71,79 @@ class Client:
         "renewed_ms",
         "revision",
         "subscribed",
-        "updated_ms",
         "version",
     )
 
     def __init__(self, info: ClientInfo, *, native: bool, now_ms: int, version: Version) -> None:
         self.info = info
         self.native = native
-        """Connected here; otherwise a copy of what a peer says of it, which is never sent on."""
+        """Connected here; otherwise a copy from a peer, which is never sent on."""
         self.published: dict[ServiceKey, Publication] = {}
         self.subscribed: dict[ServiceKey, str] = {}
-        """The clusters asked for, by service; never those of a copy."""
+        """The clusters asked for, by service; empty for a copy."""
         self.instances = 0
-        """Of all publications together."""
+        """The number of instances in all publications."""
         self.revision = 0
-        """Rises with every change of what is published, and says to the peers whether they hold the latest."""
+        """Rises with every change of a publication; peers of real Nacos compare it in verify rounds."""
         self.version = version
-        """The same among members of our own kind, with who says it: its counter is the revision."""
-        self.updated_ms = now_ms
+        """The same for our own kind, with the member's run as writer: its counter is the revision."""
         self.renewed_ms = now_ms
-        """When its member last confirmed a copy."""
+        """When the client's member last confirmed this copy (monotonic ms)."""
 
     @property
     def client_id(self) -> str:
         return self.info.client_id
 
 
+@dataclass(frozen=True, slots=True)
+class ClientState:
+    """A client's publications at one revision."""
+
+    client_id: str
+    revision: int
+    publications: Mapping[ServiceKey, Publication]
+    dated: bool = True
+    """The publications carry their time and the version they saw; otherwise they count from when they are received."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSnapshot:
+    """A client as one member knows it: connected, a copy, or (``state`` None) gone."""
+
+    version: Version
+    info: ClientInfo | None
+    state: ClientState | None
+    unconfirmed: bool = False
+    """It came from another member than the client's own: the copy goes soon, unless the client's member confirms it."""
+
+
 Number = Callable[[], int]
-"""Gives a number that no instance has yet."""
+"""Returns a new number with each call."""
+
+
+def info_of(client_id: str) -> ClientInfo:
+    """The address in a client's id: ``<ms>_<ip>_<port>`` of a connection, ``ip:port#true`` of any other client.
+
+    Source: Nacos 2.2.3 GrpcServer and IpPortBasedClient.
+    """
+    if "#" in client_id:
+        ip, _, port = client_id.partition("#")[0].rpartition(":")
+    else:
+        ip, _, port = client_id.partition("_")[2].rpartition("_")
+    return ClientInfo(client_id, ip, int(port) if port.isascii() and port.isdecimal() and len(port) < 6 else 0, "", "")
 
 
 def id_allocator(client_id: str, revision: int, wall_ms: int) -> Number:
-    """Numbers for the ids of instances that want one: they rise with time, and differ by client and change."""
+    """Numbers for instance ids: they rise with the wall clock, and differ by client and revision."""
     seed = wall_ms << _MEMBER_BITS + _SEQUENCE_BITS | (sum(client_id.encode()) % (1 << _MEMBER_BITS)) << _SEQUENCE_BITS
     left = iter(range(seed + revision % (1 << _SEQUENCE_BITS), 1 << 128))
     return lambda: next(left)
 
 
 def instance_of(command: RegisterInstance, number: Number, shared: Shared) -> Instance:
-    """The instance that a client publishes, with the id that it asks for or gets.
+    """The instance of a client's registration, with the id that the client asks for, or a generated one.
 
-    Source: Nacos 2.3 InstanceIdGeneratorManager: address, cluster and service, or a number in the place of the address.
+    Source: Nacos 2.3 InstanceIdGeneratorManager: address, cluster and service, or a number in place of the address.
 
     Raises:
         InvalidParam: a name, the address or the weight is not allowed.
@@ -142,7 +167,7 @@ def instance_of(command: RegisterInstance, number: Number, shared: Shared) -> In
 
 
 def instances_of(commands: Iterable[RegisterInstance], number: Number, shared: Shared) -> dict[str, Instance]:
-    """The instances of a batch by key; of several with one address the last.
+    """The instances of a batch by instance key; of several with one key the last.
 
     Raises:
         InvalidParam: as ``instance_of``.
@@ -152,7 +177,7 @@ def instances_of(commands: Iterable[RegisterInstance], number: Number, shared: S
 
 
 def check_address(ip: str, port: int) -> None:
-    """Refuse what is no address.
+    """Refuse an ip or a port that cannot be one.
 
     Raises:
         InvalidParam: names the field.
@@ -164,7 +189,7 @@ def check_address(ip: str, port: int) -> None:
 
 
 def check_legal(command: RegisterInstance) -> None:
-    """Refuse a single registration whose times or cluster make no sense; a batch is not asked.
+    """Refuse a registration with a beat interval over its time-outs, or a wrong cluster name; batches are not checked.
 
     Raises:
         InvalidParam: Source: Nacos 2.2.3 NamingUtils.checkInstanceIsLegal.
@@ -193,17 +218,17 @@ def check_metadata(metadata: Metadata) -> None:
 
 
 def is_client_id(text: str) -> bool:
-    """Whether a text can be the id of a client: members ask each other for several at once, with commas between."""
+    """Whether a text can be a client's id: no comma, as members ask each other for lists of ids."""
     return 0 < len(text) <= CLIENT_ID_CHARS_MAX and text.isprintable() and "," not in text
 
 
 def is_persistent_id(client_id: str) -> bool:
-    """Whether it is the id of a client of 2.x that publishes persistent instances, which are no client's here."""
+    """Whether an id is that of a 2.x client of persistent instances, which belong to no client here."""
     return client_id.endswith(PERSISTENT_ID_END)
 
 
 def plain_metadata(metadata: Metadata | None) -> Metadata:
-    """Metadata without nulls, which no SDK of 2.x can mean, and without what peers would take for something else."""
+    """Metadata without null values, which no SDK of 2.x sends on purpose, and without ``RESERVED_METADATA``."""
     metadata = metadata or NO_METADATA
     if None not in metadata.values() and not any(name in metadata for name in RESERVED_METADATA):
         return metadata

@@ -1,10 +1,11 @@
-"""Clients: who is connected, what each publishes and what it wants to be told of.
+"""Clients: the clients with connections, what each publishes and subscribes to, and copies of other members' clients.
 
-A client's instances need no beats: they live as long as its connection. Those of clients that are connected to peers
-are here too, as copies (``native`` False).
+A client's instances need no beats: they live as long as its connection. The member that holds the connection is the
+only one that changes the client; every other member keeps a copy (``native`` False), which serves readers, is never
+sent on, and lives as long as the client's member goes on to confirm it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from threading import Lock
 
@@ -12,39 +13,38 @@ from app.naming.clients.client_model import (
     REVISION_MAX,
     Client,
     ClientBounds,
+    ClientInfo,
+    ClientSnapshot,
+    ClientState,
+    ServiceKey,
     check_legal,
     id_allocator,
+    info_of,
     instance_of,
     instances_of,
     is_client_id,
 )
-from app.naming.clients.client_model import ClientInfo as ClientInfo
-from app.naming.clients.client_model import ServiceKey as ServiceKey
-from app.naming.model.events import (
-    ClientChanged,
-    ClientDeregisterService,
-    ClientDisconnect,
-    ClientRegisterService,
-    ClientSubscribeService,
-    Event,
-    ServiceChanged,
-    ServiceSubscribed,
-)
+from app.naming.clients.removals import Removals
+from app.naming.model.events import ClientChanged, ClientDisconnect, Event, ServiceChanged, ServiceSubscribed
 from app.naming.model.keys import DEFAULT_NAMESPACE, check_namespace, check_service_chars, check_service_format
 from app.naming.model.model import Instance, Publication, Service
 from app.naming.model.nacos_errors import ClientGone as ClientGone
 from app.naming.model.nacos_errors import InvalidParam, Unavailable
+from app.naming.model.value_limits import CLIENT_TEXTS_CHARS_MAX
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.registry.shared import Shared
 from distro.types import NO_VERSION, Version
 
 EPOCH = 1
-"""Of the versions of clients: nobody ever takes one over."""
-
+"""The epoch of all versions of clients: no member ever takes a client over."""
 CLUSTERS_CHARS_MAX = 2_048
-CLIENT_TEXTS_CHARS_MAX = 2_048
-"""Of all that a client says of itself."""
+EXPIRY_MS = 180_000
+"""A copy goes when it was not confirmed for longer. Source: Nacos 2.2.3, nacos.naming.client.expired.time."""
+UNCONFIRMED_MS = 15_000
+"""Three rounds, in which a client's member should have confirmed a copy that came from another member."""
+EXPIRY_INTERVAL_MS = 5_000
+"""Time between two searches for expired copies; those of a run that is over go at once. Source: the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +55,11 @@ class ClientCounts:
 
 
 class Clients:
-    """The clients with connections, by id. Thread-safe.
+    """All clients by id, and the removals of those that are gone. Thread-safe.
 
     One lock orders the changes of clients; the registry's own is taken under it, for one service at a time. Events are
-    told when both are free again: they carry names, and who is told reads what holds by then.
+    published when both are free again: a handler reads the state of that time. The private steps of the last section
+    are for the holder of the lock.
     """
 
     def __init__(
@@ -68,20 +69,31 @@ class Clients:
         wall_ms: Callable[[], int],
         publish: Callable[[Event], None],
         bounds: ClientBounds | None = None,
+        *,
+        expiry_ms: int = EXPIRY_MS,
+        keep_ms: int = 60_000,
     ) -> None:
-        self._registry = registry
+        """``expiry_ms``: how long a copy lives unconfirmed. ``keep_ms``: how long a removal is remembered at least."""
+        self._writer = registry.writer
+        self._table = registry.table
         self._now_ms = monotonic_ms
         self._wall_ms = wall_ms
         self._publish = publish
         self._bounds = bounds or ClientBounds()
+        self._expiry_ms = expiry_ms
         self._lock = Lock()
         self._shared = Shared()
         self._clients: dict[str, Client] = {}
         self._subscribers: dict[ServiceKey, dict[str, str]] = {}
+        self._removals = Removals(keep_ms)
+        self._expiry_due_ms = 0
+        self._copy_writers: set[str] = set()
+        """The writers of all copies, and of some that are gone."""
 
     # --- reading: no lock -------------------------------------------------------------------------
 
     def client(self, client_id: str) -> Client | None:
+        """The client of an id, a copy too."""
         return self._clients.get(client_id)
 
     def ids(self) -> list[str]:
@@ -89,15 +101,16 @@ class Clients:
         return list(self._clients)
 
     def subscribers(self, namespace: str, service: str) -> list[tuple[str, str]]:
-        """The clients connected here that are subscribed, each with the clusters it asked for."""
+        """The clients connected here that subscribe to a service, each with the clusters it asked for."""
         return list(self._subscribers.get((namespace or DEFAULT_NAMESPACE, service), {}).items())
 
     def publishers(self, namespace: str, service: str) -> list[str]:
         """The ids of the clients that publish a service, copies too."""
-        found = self._registry.get(namespace or DEFAULT_NAMESPACE, service)
+        found = self._table.get(namespace or DEFAULT_NAMESPACE, service)
         return list(found.published or ()) if found else []
 
     def counts(self) -> ClientCounts:
+        """The number of clients connected here, of copies, and of subscriptions."""
         clients = list(self._clients.values())
         native = [one for one in clients if one.native]
         return ClientCounts(len(native), len(clients) - len(native), sum(len(one.subscribed) for one in native))
@@ -105,11 +118,11 @@ class Clients:
     # --- connections ------------------------------------------------------------------------------
 
     def connect(self, info: ClientInfo) -> None:
-        """Take a client that connected here; one that is known to be connected already stays as it is.
+        """Add a client that connected here; one that is connected already stays as it is.
 
         Raises:
-            InvalidParam: the id is that of another member's client, or a text is empty or too long.
-            Unavailable: there are as many clients as there may be.
+            InvalidParam: the id is another member's client's or was used before, or a text is empty or too long.
+            Unavailable: the number of clients has reached its bound.
         """
         if (
             not is_client_id(info.client_id)
@@ -122,53 +135,37 @@ class Clients:
                 return
             if known is not None:
                 raise InvalidParam(f"client {info.client_id} is connected to another member")
-            self._check_new(info.client_id)
+            if info.client_id in self._removals:
+                raise InvalidParam(f"client {info.client_id} was connected before: an id is not used twice")
             self._check_room()
-            version = Version(EPOCH, 0, self._registry.writer)
+            version = Version(EPOCH, 0, self._writer)
             self._clients[info.client_id] = Client(info, native=True, now_ms=self._now_ms(), version=version)
 
-    def _check_new(self, client_id: str) -> None:
-        """Called under the lock; refuses an id that was used before, where this is known."""
-
-    def _check_room(self) -> None:
-        if len(self._clients) >= self._bounds.clients_max:
-            raise Unavailable(f"there are {self._bounds.clients_max} clients already")
-
     def disconnect(self, client_id: str) -> bool:
-        """Let a client go with all that it published and subscribed; return whether it was there."""
+        """Drop a client with all its publications and subscriptions; return whether it was there."""
         with self._lock:
             client = self._clients.get(client_id)
             if client is not None:
-                self._on_leave(client)
+                if client.native:
+                    version = client.version
+                    self._remember(client_id, Version(version.epoch, version.counter + 1, version.writer))
                 del self._clients[client_id]
                 for key in client.subscribed:
                     self._drop_subscriber(key, client_id)
         if client is None:
             return False
         # No other operation finds the client now, so its publications are taken out without the lock.
-        gone = [key for key, one in client.published.items() if self._withdraw(client, key, one)]
+        now_ms = self._now_ms()
+        gone = [key for key, one in client.published.items() if self._table.withdraw(*key, client_id, one, now_ms)]
         self._publish(ClientDisconnect(client_id, client.native))
         for key in gone:
-            self._publish(ClientDeregisterService(key, client_id))
             self._publish(ServiceChanged(*key))
         return True
 
-    def _on_leave(self, client: Client) -> None:
-        """Called under the lock, before the client is gone."""
-
-    def _withdraw(self, client: Client, key: ServiceKey, publication: Publication) -> bool:
-        return self._registry.withdraw(*key, client.client_id, publication, self._now_ms())
-
-    def _drop_subscriber(self, key: ServiceKey, client_id: str) -> None:
-        known = self._subscribers.get(key, {})
-        known.pop(client_id, None)
-        if not known:
-            self._subscribers.pop(key, None)
-
-    # --- what a client publishes ------------------------------------------------------------------
+    # --- publications of clients that are connected here ------------------------------------------
 
     def register(self, client_id: str, command: RegisterInstance) -> None:
-        """Publish one instance of a service, in the place of whatever the client published of it.
+        """Publish one instance of a service, in place of the client's former publication of it.
 
         Raises:
             ClientGone: the client is not connected here.
@@ -190,9 +187,9 @@ class Clients:
     def batch_register(
         self, client_id: str, namespace: str, service: str, commands: Sequence[RegisterInstance]
     ) -> None:
-        """Publish these instances of a service, none too, in the place of whatever the client published of it.
+        """Publish these instances of a service, or none, in place of the client's former publication of it.
 
-        The namespace and service that count are those of the call.
+        The call's namespace and service count, not those of its commands.
 
         Raises:
             ClientGone, InvalidParam, Unavailable: as ``register``.
@@ -221,7 +218,7 @@ class Clients:
         instances = make(self._native(client_id))
         with self._lock:
             client = self._native(client_id)  # it may have gone meanwhile
-            service = self._registry.get(*key)
+            service = self._table.get(*key)
             _check_kind(key[1], service)
             seen = service.version if service is not None else NO_VERSION
             publication = Publication(instances, batch, wall_ms, seen)
@@ -232,36 +229,10 @@ class Clients:
             self._count(client)
             self._put(client, key, publication)
         self._publish(ClientChanged(client_id))
-        self._publish(ClientRegisterService(key, client_id))
         self._publish(ServiceChanged(*key))
 
-    @staticmethod
-    def _count(client: Client) -> None:
-        """Count a change. Called under the lock."""
-        if client.revision >= REVISION_MAX:
-            raise Unavailable(f"client {client.client_id} has changed too often: it is to connect anew")
-        client.revision += 1
-        client.version = Version(EPOCH, client.revision, client.version.writer)
-
-    def _check_bounds(self, client: Client, key: ServiceKey, publication: Publication) -> None:
-        old = client.published.get(key)
-        if old is None and len(client.published) >= self._bounds.services_per_client_max:
-            raise InvalidParam(f"a client publishes at most {self._bounds.services_per_client_max} services")
-        count = client.instances + len(publication.instances) - (len(old.instances) if old else 0)
-        if count > self._bounds.instances_per_client_max:
-            raise InvalidParam(f"a client publishes at most {self._bounds.instances_per_client_max} instances")
-
-    def _put(self, client: Client, key: ServiceKey, publication: Publication) -> None:
-        """Called under the lock."""
-        now_ms = self._now_ms()
-        old = client.published.get(key)
-        client.instances += len(publication.instances) - (len(old.instances) if old else 0)
-        client.published[key] = publication
-        client.updated_ms = now_ms
-        self._registry.publish(*key, client.client_id, publication, now_ms)
-
     def deregister(self, client_id: str, namespace: str, service: str) -> None:
-        """Take back whatever the client publishes of a service; nothing is no error.
+        """Withdraw a client's publication of a service; without one nothing happens.
 
         Raises:
             ClientGone: the client is not connected here.
@@ -273,17 +244,9 @@ class Clients:
             if key not in client.published:
                 return
             self._count(client)
-            self._take(client, key)
+            self._take_back(client, key)
         self._publish(ClientChanged(client_id))
-        self._publish(ClientDeregisterService(key, client_id))
         self._publish(ServiceChanged(*key))
-
-    def _take(self, client: Client, key: ServiceKey) -> None:
-        """Called under the lock."""
-        publication = client.published.pop(key)
-        client.instances -= len(publication.instances)
-        client.updated_ms = self._now_ms()
-        self._withdraw(client, key, publication)
 
     def _native(self, client_id: str) -> Client:
         client = self._clients.get(client_id)
@@ -291,10 +254,10 @@ class Clients:
             raise ClientGone(f"Client [{client_id}] connection already disconnect")
         return client
 
-    # --- what a client wants to be told -----------------------------------------------------------
+    # --- subscriptions ----------------------------------------------------------------------------
 
     def subscribe(self, client_id: str, namespace: str, service: str, clusters: str) -> None:
-        """Note that a client wants to be told of a service, which need not exist; the last clusters count.
+        """Subscribe a client to a service, which need not exist; the last clusters count.
 
         Raises:
             ClientGone: the client is not connected here.
@@ -310,14 +273,12 @@ class Clients:
             if is_new and len(client.subscribed) >= self._bounds.services_per_client_max:
                 raise InvalidParam(f"a client subscribes to at most {self._bounds.services_per_client_max} services")
             client.subscribed[key] = clusters
-            client.updated_ms = self._now_ms()
             self._subscribers.setdefault(key, {})[client_id] = clusters
-        self._publish(ClientSubscribeService(key, client_id))
         if is_new:
             self._publish(ServiceSubscribed(key, client_id))
 
     def unsubscribe(self, client_id: str, namespace: str, service: str) -> None:
-        """Forget that a client wants to be told of a service.
+        """End a client's subscription to a service, if there is one.
 
         Raises:
             ClientGone: the client is not connected here.
@@ -326,8 +287,226 @@ class Clients:
         with self._lock:
             client = self._native(client_id)
             if client.subscribed.pop(key, None) is not None:
-                client.updated_ms = self._now_ms()
                 self._drop_subscriber(key, client_id)
+
+    # --- replication: reading ---------------------------------------------------------------------
+
+    def version(self, client_id: str) -> Version | None:
+        """The version of a client, or of its removal."""
+        client = self._clients.get(client_id)
+        if client is not None:
+            return client.version
+        removal = self._removals.get(client_id)
+        return removal.version if removal else None
+
+    def versions(self) -> dict[str, Version]:
+        """The versions of all clients and removals, by client id."""
+        return self._removals.versions() | {client_id: one.version for client_id, one in self._clients.copy().items()}
+
+    def snapshot(self, client_id: str) -> ClientSnapshot | None:
+        """A consistent copy of a client's state, or its removal; None for an unknown one."""
+        with self._lock:
+            client = self._clients.get(client_id)
+            if client is not None:
+                state = ClientState(client_id, client.revision, client.published.copy())
+                return ClientSnapshot(client.version, client.info, state)
+            removal = self._removals.get(client_id)
+            return ClientSnapshot(removal.version, None, None) if removal else None
+
+    def is_removed(self, client_id: str) -> bool:
+        """Whether a client's removal is remembered."""
+        return client_id in self._removals
+
+    def is_forgettable(self, client_id: str, now_ms: int) -> bool:
+        """Whether a client's removal was remembered for long enough."""
+        return self._removals.is_forgettable(client_id, now_ms)
+
+    # --- replication: copies ----------------------------------------------------------------------
+
+    def take(self, snapshot: ClientSnapshot, client_id: str, expected: Version | None) -> bool:
+        """Replace the copy of a client by a peer's snapshot, if its version is still ``expected``; return whether.
+
+        New and changed publications are put in, those missing in the snapshot are withdrawn.
+
+        Raises:
+            InvalidParam: the client is connected here.
+            Unavailable: the number of clients has reached its bound.
+        """
+        events: list[Event] = []
+        with self._lock:
+            if self.version(client_id) != expected:
+                return False
+            client = self._clients.get(client_id)
+            if client is not None and client.native:
+                raise InvalidParam(f"client {client_id} is connected here")
+            if snapshot.state is None:
+                self._remember(client_id, snapshot.version)
+                if client is not None:
+                    events = self._drop_copy(client)
+            else:
+                events = self._upgrade(client, snapshot, snapshot.state)
+        self._publish_all(events)
+        return True
+
+    def confirm(self, client_ids: Iterable[str], now_ms: int) -> None:
+        """Let the copies of these clients live on: their member has the same versions."""
+        for client_id in client_ids:
+            client = self._clients.get(client_id)
+            if client is not None:
+                client.renewed_ms = now_ms
+
+    def confirm_revision(self, client_id: str, revision: int, now_ms: int) -> bool:
+        """Let a client's copy live on if it has this revision; 0 stands for any. Return whether it has."""
+        client = self._clients.get(client_id)
+        if client is None or (revision != 0 and client.revision != revision):
+            return False
+        client.renewed_ms = now_ms
+        return True
+
+    def add_tombstone(self, client_id: str, seen: Version) -> bool:
+        """Remember the removal of a client that an earlier run of this member had, and announce it to the peers.
+
+        ``seen`` is the version that a peer still holds; the removal gets a later one. False for a client that is here,
+        and when a later removal is remembered already.
+        """
+        with self._lock:
+            if client_id in self._clients:
+                return False
+            known = self._removals.get(client_id)
+            if known is not None and known.version > seen:
+                return False
+            self._remember(client_id, Version(seen.epoch, seen.counter + 1, self._writer))
+        self._publish(ClientDisconnect(client_id, native=True))
+        return True
+
+    def forget(self, client_id: str, *, absent: bool = False) -> None:
+        """Drop a client's removal; with ``absent`` also its copy, as no peer holds it any more."""
+        events: list[Event] = []
+        with self._lock:
+            self._removals.discard(client_id)
+            client = self._clients.get(client_id)
+            if absent and client is not None and not client.native:
+                events = self._drop_copy(client)
+        self._publish_all(events)
+
+    def expire(self, now_ms: int, has_left: Callable[[str], bool], late_ms: int = 0) -> Collection[str]:
+        """Drop the copies that were not confirmed in time, or whose ``writer`` has left; return their clients' ids.
+
+        ``late_ms``: how long this process did not run, so that no copy could be confirmed. Removals that the members
+        have not agreed to forget go when all copies that could bring their clients back have expired.
+        """
+        left = {writer for writer in self._copy_writers.copy() if has_left(writer)}
+        if not (late_ms or left) and now_ms < self._expiry_due_ms:
+            return []
+        self._expiry_due_ms = now_ms + EXPIRY_INTERVAL_MS
+        dropped, writers = [], set[str]()
+        for client_id, client in self._clients.copy().items():
+            if client.native:
+                continue
+            client.renewed_ms += late_ms
+            writer = client.version.writer
+            if now_ms - client.renewed_ms <= self._expiry_ms and writer not in left:
+                writers.add(writer)
+                continue
+            events: list[Event] = []
+            with self._lock:
+                if self._clients.get(client_id) is client:
+                    events = self._drop_copy(client)
+            if events:
+                dropped.append(client_id)
+                self._publish_all(events)
+        with self._lock:
+            self._copy_writers = writers  # the next search for expired copies adds that of a copy made meanwhile
+        for client_id, removal in self._removals.older_than(self._expiry_ms, now_ms):
+            with self._lock:
+                if self._removals.get(client_id) is removal:
+                    self._removals.discard(client_id)
+        return dropped
+
+    def _publish_all(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self._publish(event)
+
+    # --- steps: the caller holds the lock ---------------------------------------------------------
+
+    def _check_room(self) -> None:
+        if len(self._clients) >= self._bounds.clients_max:
+            raise Unavailable(f"there are {self._bounds.clients_max} clients already")
+
+    def _check_bounds(self, client: Client, key: ServiceKey, publication: Publication) -> None:
+        old = client.published.get(key)
+        if old is None and len(client.published) >= self._bounds.services_per_client_max:
+            raise InvalidParam(f"a client publishes at most {self._bounds.services_per_client_max} services")
+        count = client.instances + len(publication.instances) - (len(old.instances) if old else 0)
+        if count > self._bounds.instances_per_client_max:
+            raise InvalidParam(f"a client publishes at most {self._bounds.instances_per_client_max} instances")
+
+    @staticmethod
+    def _count(client: Client) -> None:
+        if client.revision >= REVISION_MAX:
+            raise Unavailable(f"client {client.client_id} has changed too often: it is to connect anew")
+        client.revision += 1
+        client.version = Version(EPOCH, client.revision, client.version.writer)
+
+    def _put(self, client: Client, key: ServiceKey, publication: Publication) -> None:
+        old = client.published.get(key)
+        client.instances += len(publication.instances) - (len(old.instances) if old else 0)
+        client.published[key] = publication
+        self._table.publish(*key, client.client_id, publication, self._now_ms())
+
+    def _take_back(self, client: Client, key: ServiceKey) -> None:
+        publication = client.published.pop(key)
+        client.instances -= len(publication.instances)
+        self._table.withdraw(*key, client.client_id, publication, self._now_ms())
+
+    def _drop_subscriber(self, key: ServiceKey, client_id: str) -> None:
+        known = self._subscribers.get(key, {})
+        known.pop(client_id, None)
+        if not known:
+            self._subscribers.pop(key, None)
+
+    def _remember(self, client_id: str, version: Version) -> None:
+        self._removals.add(client_id, version, self._now_ms())
+
+    def _upgrade(self, client: Client | None, snapshot: ClientSnapshot, state: ClientState) -> list[Event]:
+        """Make or change a copy; return the events to publish."""
+        client_id, now_ms = state.client_id, self._now_ms()
+        if client is None:
+            self._check_room()
+            client = Client(snapshot.info or info_of(client_id), native=False, now_ms=now_ms, version=snapshot.version)
+            self._clients[client_id] = client
+            self._removals.discard(client_id)
+        client.revision, client.version = state.revision, snapshot.version
+        client.renewed_ms = now_ms - max(self._expiry_ms - UNCONFIRMED_MS, 0) if snapshot.unconfirmed else now_ms
+        self._copy_writers.add(snapshot.version.writer)
+        events: list[Event] = []
+        for key in [key for key in client.published if key not in state.publications]:
+            self._take_back(client, key)
+            events.append(ServiceChanged(*key))
+        for key, publication in state.publications.items():
+            publication = publication if state.dated else self._dated(key, publication)
+            old = client.published.get(key)
+            if old is not None and (old == publication or (not state.dated and old.says_the_same(publication))):
+                continue
+            self._put(client, key, publication)
+            events.append(ServiceChanged(*key))
+        return events
+
+    def _dated(self, key: ServiceKey, publication: Publication) -> Publication:
+        """A publication of a peer that does not tell which version of the service's list it saw: it counts from now."""
+        service = self._table.get(*key)
+        if service is None:
+            return publication
+        return Publication(publication.instances, publication.batch, publication.at_ms, service.version)
+
+    def _drop_copy(self, client: Client) -> list[Event]:
+        """Drop a copy with its publications; return the events to publish."""
+        del self._clients[client.client_id]
+        events: list[Event] = [ClientDisconnect(client.client_id, native=False)]
+        for key in list(client.published):
+            self._take_back(client, key)
+            events.append(ServiceChanged(*key))
+        return events
 
 
 def _check_service(key: ServiceKey) -> None:

@@ -1,7 +1,7 @@
-"""Beats that ran out: who fell silent becomes unhealthy, then goes. Only the responsible member judges.
+"""BeatCheck: instances without beats become unhealthy, then are removed, by the responsible member alone.
 
-Most ticks have nothing to do: each service knows the earliest moment at which there is (``Service.due_ms``), a tick
-finds the services whose moment has come, and a look at one finds its next. Beats only move that moment away.
+Most ticks have nothing to do: each service has the time of its next check (``Service.due_ms``), a tick finds the
+services that are due, and the check of one finds its next time. A beat only postpones that time.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
@@ -17,35 +17,35 @@ from distro.types import NO_VERSION
 
 T = TypeVar("T")
 Slices = Generator[None, None, T]
-"""Work that gives way to others wherever it yields."""
+"""A generator of slices: at each ``yield`` the caller may let other threads run."""
 
 PAUSES_REMEMBERED = 16
 UNITS_PER_SLICE = 3_000
-"""A unit is a look at an instance: so many take under a millisecond."""
+"""A unit is the check of one instance: so many take under a millisecond."""
 UNITS_AT_ONCE_MAX = 10_000
 UNITS_PER_SERVICE = 20
-UNITS_PER_DEED = 50
+UNITS_PER_CHANGE = 50
 TURNS = 32
 UNITS_PER_TURN = 2_000
-"""Neighbours, which came at about the same time and so lie in memory side by side, have their turn together."""
+"""Neighbours in the table were made together and lie side by side in memory, so they share a turn."""
 SERVICES_PER_UNIT = 4
-"""Of services only the moment is compared."""
+"""For a service that is not due only ``due_ms`` is compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class HealthCheckGate:
-    """Whether and for which services this node may judge now."""
+    """Whether, and for which services, this node may run health checks now (R2, R9)."""
 
     may_check: bool
     confirmed_ms: int
-    """When a report to another member last got through; now, for a node without others."""
+    """When a report last reached another member; the current time for a node without others."""
     responsible: Callable[[str], bool]
     forget_unneeded: bool = False
-    """Nobody else is there to agree on what may be forgotten."""
+    """This node is alone, and forgets empty lists without a peer's agreement."""
 
 
 class BeatCheck:
-    """Looks after the services this node wrote and is responsible for. One thread calls ``tick``."""
+    """Health checks of the services that this node writes and is responsible for. One thread calls ``tick``."""
 
     def __init__(
         self,
@@ -57,6 +57,7 @@ class BeatCheck:
         expire: bool = True,
     ) -> None:
         self._registry = registry
+        self._table = registry.table
         self._publish = publish
         self._interval_ms = interval_ms
         self._pause_ms = pause_ms
@@ -65,7 +66,7 @@ class BeatCheck:
         self._pauses: list[tuple[int, int]] = []
         self._forgets_unneeded = False
         self._round: Iterator[None] | None = None
-        """Under way, and since when; what it goes by is asked anew for each of its slices."""
+        """The round under way, since ``_began_ms``; time and gate are asked anew for each of its slices."""
         self._began_ms = 0
         self._now_ms = 0
         self._units_left = 0
@@ -74,16 +75,16 @@ class BeatCheck:
         self._responsible: Callable[[str], bool] = lambda _name: False
 
     def tick(self, now_ms: int, ask_gate: Callable[[], HealthCheckGate]) -> int:
-        """Do a slice of a round; return when to come again, which is at once when the round is not over.
+        """Do a slice of a round; return when to call again (monotonic ms): at once while the round is not over.
 
-        A late call gives every instance the delay (R9). ``ask_gate`` is asked after the delay was noticed, and may
-        then refuse until a report got through.
+        When the call comes late, each instance gets the delay as extra time (R9). ``ask_gate`` is called after that
+        delay was noticed, and may refuse checks until a report has reached another member.
         """
         self._notice_pause(now_ms)
         gate = ask_gate()
         may_check = gate.may_check and not (self._pauses and gate.confirmed_ms < self._pauses[-1][0])
         if (may_check and not self._may_check) or (gate.forget_unneeded and not self._forgets_unneeded):
-            self._check_all_again()  # no service waited for what it was not time for
+            self._check_all_again()  # until now none was due for these reasons
         self._now_ms, self._may_check = now_ms, may_check
         self._responsible, self._forgets_unneeded = gate.responsible, gate.forget_unneeded
         if self._round is None:
@@ -107,16 +108,16 @@ class BeatCheck:
             self._pauses.append((now_ms, now_ms - self._expected_ms))
             if len(self._pauses) > PAUSES_REMEMBERED:
                 del self._pauses[:-PAUSES_REMEMBERED]
-                self._check_all_again()  # the forgotten one counts for silence again
+                self._check_all_again()  # the oldest pause counts as silence again
 
     def _check_all_again(self) -> None:
-        for service in self._registry.services():
-            self._registry.expect(service, 0)
+        for service in self._table.services():
+            self._table.expect(service, 0)
 
     def _silent_ms(self, service: Service, beat_ms: int, now_ms: int) -> int:
-        """For how long nothing was heard of an instance, without the time in which nothing could be heard.
+        """How long an instance has sent no beat, without this process's pauses (R9).
 
-        A service taken over counts from its claim: its new owner was not the one that the beats went to.
+        In a service that was taken over the time counts from the claim: beats went to the former owner before.
         """
         since_ms = max(beat_ms, service.claimed_ms)
         return now_ms - since_ms - self._paused_ms(since_ms)
@@ -127,12 +128,12 @@ class BeatCheck:
     # --- a round ------------------------------------------------------------------------------------
 
     def _is_full(self, units: int) -> bool:
-        """Whether the slice is full with these units more."""
+        """Take units from the slice; return whether it is used up."""
         self._units_left -= units
         return self._units_left <= 0
 
     def _check_round(self) -> Iterator[None]:
-        services = self._registry.services()
+        services = self._table.services()
         step = UNITS_PER_SLICE * SERVICES_PER_UNIT
         for start in range(0, len(services), step):
             now_ms = self._now_ms
@@ -147,7 +148,7 @@ class BeatCheck:
                 yield
 
     def _quick_check(self, service: Service) -> bool:
-        """Whether all that there is to see is that everybody beats: so it is with nearly all, and quickly found out."""
+        """Check a service whose instances all beat in time, as nearly all do; False asks for a full check."""
         was_due_ms, revision, stored = service.due_ms, service.revision, service.stored
         size = len(stored)
         if not 0 < size <= UNITS_AT_ONCE_MAX or not was_due_ms or service.tombstones or service.retained:
@@ -161,14 +162,14 @@ class BeatCheck:
         except (RuntimeError, ValueError):  # the mapping changed its size, or is empty now
             due_ms = was_due_ms
         seen = due_ms > self._now_ms and service.revision == revision
-        self._registry.expect(service, due_ms if seen else was_due_ms)
+        self._table.expect(service, due_ms if seen else was_due_ms)
         self._units_left -= size + UNITS_PER_SERVICE
         return seen
 
     def _full_check(self, service: Service) -> Slices[None]:
-        """Do what is due there, and note when there will be something again."""
+        """Do all that is due in a service, and set the time of its next check."""
         due_ms = was_due_ms = service.due_ms
-        # First: what changes from here on lowers it again, and what changed before is seen below.
+        # First: a later change lowers it again, an earlier one is seen below.
         service.due_ms = NOT_DUE_MS
         try:
             next_ms = self._tidy(service)
@@ -177,14 +178,16 @@ class BeatCheck:
                     checked_ms = yield from self._check_instances(service)
                     next_ms = min(next_ms, checked_ms if was_due_ms else self._spread(service, checked_ms))
                 else:
-                    next_ms = was_due_ms  # another member has yet to claim it, or it is ours again at any moment
+                    next_ms = was_due_ms  # until another member claims it, it may become ours again
             due_ms = next_ms
         finally:
-            self._registry.expect(service, due_ms)
+            self._table.expect(service, due_ms)
 
     def _spread(self, service: Service, due_ms: int) -> int:
-        """An earlier moment than that, for every service another: many that were taken over at once shall not stay due
-        at the same second for ever."""
+        """``due_ms`` brought forward, by another part of the wait for each service in turn.
+
+        Otherwise services that were taken over together would be due in the same second for ever.
+        """
         if due_ms == NOT_DUE_MS:
             return due_ms
         self._spread_units += len(service.stored) + UNITS_PER_SERVICE
@@ -192,7 +195,7 @@ class BeatCheck:
         return due_ms - max(due_ms - self._now_ms, 0) * turn // TURNS
 
     def _tidy(self, service: Service) -> int:
-        """Forget what has been remembered for long enough; return when to come again for it."""
+        """Drop retained instances, tombstones and lists (R6) whose time is over; return when the next one's is."""
         now_ms, due_ms = self._now_ms, NOT_DUE_MS
         if service.retained:
             if self._registry.drop_retained(service, now_ms):
@@ -202,7 +205,7 @@ class BeatCheck:
         if service.tombstones:
             due_ms = min(due_ms, self._registry.prune_tombstones(service, now_ms))
         if service.version == NO_VERSION and not service.published:
-            due_ms = min(due_ms, self._registry.drop_bare(service, now_ms))
+            due_ms = min(due_ms, self._table.drop_bare(service, now_ms))
         if self._forgets_unneeded and not service.stored and service.version != NO_VERSION:
             if self._registry.is_forgettable(service.key, now_ms):
                 self._registry.forget(service.key)
@@ -214,7 +217,7 @@ class BeatCheck:
     # --- a service's instances --------------------------------------------------------------------
 
     def _check_instances(self, service: Service) -> Slices[int]:
-        """Judge who fell silent; return when the next one may."""
+        """Act on the instances without beats; return when the next one may be due."""
         since_ms = max(min((yield from self._in_slices(service, _oldest_beat_ms))), service.claimed_ms)
         due_ms = since_ms + service.shortest_timeout_ms + 1
         if due_ms > self._now_ms:
@@ -228,8 +231,8 @@ class BeatCheck:
                 if self._may_check and self._act(service, stored, beat_ms):
                     changed = True
                 else:
-                    due_ms = self._now_ms  # it was heard of just now, or this process stood still meanwhile
-                if self._is_full(UNITS_PER_DEED):
+                    due_ms = self._now_ms  # it beat just now, or this process paused meanwhile
+                if self._is_full(UNITS_PER_CHANGE):
                     changed = self._tell(service, changed)
                     yield
         self._tell(service, changed)
@@ -240,38 +243,41 @@ class BeatCheck:
             self._publish(InstancesChanged(service.key, Origin.LOCAL))
         return False
 
-    def _in_slices(self, service: Service, look: Callable[[Iterable[StoredInstance]], T]) -> Slices[list[T]]:
-        """What ``look`` makes of a service's instances, all of those who were there all the time, in slices.
+    def _in_slices(self, service: Service, check: Callable[[Iterable[StoredInstance]], T]) -> Slices[list[T]]:
+        """The results of ``check`` for a service's instances, a part in each slice; none that stays is left out.
 
-        They are looked at in place; a copy costs as much again, and is made only when somebody comes or goes meanwhile.
+        It goes through the mapping itself: a copy costs as much again, and is made only if the list changes meanwhile.
         """
         revision, made = service.revision, list[T]()
         with suppress(RuntimeError):  # the mapping changed its size, and the service its revision
-            yield from self._parts(service.stored.values(), look, made)
+            yield from self._parts(service.stored.values(), check, made)
         if revision != service.revision:
             made.clear()
-            yield from self._parts(list(service.stored.values()), look, made)
+            yield from self._parts(list(service.stored.values()), check, made)
         return made
 
     def _parts(
-        self, stored_instances: Collection[StoredInstance], look: Callable[[Iterable[StoredInstance]], T], made: list[T]
+        self,
+        stored_instances: Collection[StoredInstance],
+        check: Callable[[Iterable[StoredInstance]], T],
+        made: list[T],
     ) -> Iterator[None]:
         size = len(stored_instances)
         if size <= UNITS_PER_SLICE:
-            made.append(look(stored_instances))
+            made.append(check(stored_instances))
             if self._is_full(size):
                 yield
             return
         left = iter(stored_instances)
         for _ in range(0, size, UNITS_PER_SLICE):
-            made.append(look(islice(left, UNITS_PER_SLICE)))
+            made.append(check(islice(left, UNITS_PER_SLICE)))
             if self._is_full(UNITS_PER_SLICE):
                 yield
 
     def _late(
         self, service: Service, stored_instances: Iterable[StoredInstance]
     ) -> tuple[list[tuple[StoredInstance, int]], int]:
-        """Who was silent for too long, with the last beat as seen, and when the next of the others may be."""
+        """The instances without a beat for too long, with their last one, and when the next of the others may be."""
         now_ms, claimed_ms = self._now_ms, service.claimed_ms
         resumed_ms = self._pauses[-1][0] if self._pauses else NEVER_MS
         late, due_ms = [], NOT_DUE_MS
@@ -297,7 +303,7 @@ class BeatCheck:
         return late, due_ms
 
     def _act(self, service: Service, stored: StoredInstance, beat_ms: int) -> bool:
-        """Do what is due to an instance that was silent for too long, unless it was heard of since ``beat_ms``."""
+        """Make a silent instance unhealthy or remove it, unless it beat after ``beat_ms``; return whether it did so."""
         now_ms, instance = self._now_ms, stored.instance
         key, silent_ms = instance.key, self._silent_ms(service, beat_ms, now_ms)
         if silent_ms > instance.delete_timeout_ms and self._expire:

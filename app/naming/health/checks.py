@@ -1,6 +1,6 @@
 """Active checks of persistent instances: which are due, and when results in a row change an instance's health.
 
-Pure: time and what is held come in, checks go out. One plan a cluster of a service; its next round comes after the
+Pure: time and clusters come in, checks go out. Each cluster of a service has a plan; its next round comes after the
 normalised time of its last checks, so that slow clusters are checked less often. Source: Nacos 1.4.1 HealthCheckCommon.
 """
 
@@ -19,15 +19,19 @@ FIRST_SPREAD_MS = 5_000
 
 
 class CheckResult(enum.Enum):
+    """The outcome of one check."""
+
     OK = "ok"
     FAILED = "failed"
-    """Late, or another answer than expected: it may be load."""
+    """No answer in time, or another than expected: it may be load."""
     REFUSED = "refused"
-    """Nobody listens: that is certain at once."""
+    """No process listens on the port: certain at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterKey:
+    """A cluster of a service. ``service`` is the full name."""
+
     namespace: str
     service: str
     cluster: str
@@ -35,7 +39,7 @@ class ClusterKey:
 
 @dataclass(frozen=True, slots=True)
 class CheckedCluster:
-    """A cluster as it is now: its settings, and its persistent instances."""
+    """A cluster with its settings and its persistent instances."""
 
     key: ClusterKey
     config: ClusterConfig
@@ -44,7 +48,7 @@ class CheckedCluster:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One call to make: connect, and for HTTP ask."""
+    """One check to make: connect, and for HTTP send a request."""
 
     cluster: ClusterKey
     instance_key: str
@@ -55,7 +59,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """An instance is healthy now, or is no longer."""
+    """A change of an instance's health, completed by a check."""
 
     cluster: ClusterKey
     instance_key: str
@@ -72,15 +76,15 @@ class _Plan:
 
 
 class CheckBoard:
-    """Plans by cluster. Not thread-safe: its owner serialises the calls."""
+    """The plans of active checks, by cluster. Not thread-safe: its owner serialises the calls."""
 
     def __init__(self, spread_ms: Callable[[int], int]) -> None:
-        """``spread_ms(bound)`` gives a number below the bound: the clusters' first checks must not come together."""
+        """``spread_ms(bound)`` gives a random number below the bound, so that first checks do not come together."""
         self._spread_ms = spread_ms
         self._plans: dict[ClusterKey, _Plan] = {}
 
     def tick(self, clusters: Iterable[CheckedCluster], now_ms: int, switches: SwitchDomain) -> list[Check]:
-        """The checks that are due. Clusters that are not named any more, or are another member's now, are forgotten."""
+        """The checks that are due. Plans of clusters that are not among ``clusters`` any more are dropped."""
         seen: dict[ClusterKey, _Plan] = {}
         due: list[Check] = []
         for cluster in clusters:
@@ -104,7 +108,7 @@ class CheckBoard:
     def on_result(
         self, check: Check, result: CheckResult, took_ms: int, healthy: bool, now_ms: int, switches: SwitchDomain
     ) -> Flip | None:
-        """Count a result; return the change of health that it completes. ``healthy`` is what the instance is now."""
+        """Count a result; return the change of health that it completes. ``healthy``: the instance's current health."""
         plan = self._plans.get(check.cluster)
         if plan is None:
             return None
@@ -124,7 +128,7 @@ class CheckBoard:
         return Flip(check.cluster, check.instance_key, good)
 
     def abandon(self, check: Check, now_ms: int) -> None:
-        """A check was not made: too many are under way. Its cluster's next round comes as usual."""
+        """Count a check that was not made, as too many are under way; its cluster's next round comes as usual."""
         plan = self._plans.get(check.cluster)
         if plan is not None:
             plan.pending = max(plan.pending - 1, 0)
@@ -133,9 +137,9 @@ class CheckBoard:
 
 
 def checked_clusters(registry: Registry, responsible: Callable[[str], bool]) -> list[CheckedCluster]:
-    """All clusters with persistent instances, of the services that this member is responsible for."""
+    """The clusters with persistent instances, of the services that this member is responsible for."""
     found: list[CheckedCluster] = []
-    for service in registry.services():
+    for service in registry.table.services():
         if not service.persistent or not responsible(service.full_name):
             continue
         by_cluster: dict[str, list[Instance]] = {}
@@ -158,6 +162,6 @@ def _checks_of(cluster: CheckedCluster) -> list[Check]:
 
 
 def _normalise(old_ms: int, took_ms: int, params: CheckParams) -> int:
-    """The wait until the next round: it follows the time that checks take, between the least and the most."""
+    """The wait until the next round: a moving average of the checks' time, between the least and the most."""
     mixed = params.factor * old_ms + (1 - params.factor) * took_ms
     return int(min(max(mixed, params.min), params.max))

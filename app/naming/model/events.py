@@ -1,4 +1,4 @@
-"""What the domain tells the rest of the node. Values only; handlers must not block."""
+"""Events that the domain publishes to the rest of the node. Values only; handlers must not block."""
 
 import enum
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from distro.value import value
 
 
 class Origin(enum.Enum):
-    """Who made a change. What came from a peer is never sent on."""
+    """Where a change was made. A change from a peer is never sent on."""
 
     LOCAL = "local"
     PEER = "peer"
@@ -15,7 +15,7 @@ class Origin(enum.Enum):
 
 @value
 class InstancesChanged:
-    """The instances of the service behind ``key`` (a datum key) are others now."""
+    """The instance list of a datum key has changed."""
 
     key: str
     origin: Origin
@@ -23,14 +23,14 @@ class InstancesChanged:
 
 @dataclass(frozen=True, slots=True)
 class RecordChanged:
-    """The durable record behind ``key`` was changed by this member."""
+    """This member changed the durable record of ``key``."""
 
     key: str
 
 
 @value
 class ServiceChanged:
-    """What readers see of a service is another now, whoever changed it: subscribers are to be told."""
+    """Readers see a service changed, by any source: its subscribers are due a push."""
 
     namespace: str
     service: str
@@ -38,7 +38,7 @@ class ServiceChanged:
 
 @dataclass(frozen=True, slots=True)
 class HealthChanged:
-    """One instance became healthy or unhealthy, or was dropped; for the log."""
+    """The health check made an instance unhealthy or removed it; ``what`` says which, for the log."""
 
     key: str
     instance: str
@@ -47,66 +47,33 @@ class HealthChanged:
 
 @value
 class ClientChanged:
-    """What a client that is connected here publishes is another now."""
+    """A client that is connected here has changed its publications."""
 
     client_id: str
 
 
 @value
 class ClientDisconnect:
-    """A client is gone with all that it published. ``native``: it was connected here, and not a copy from a peer."""
+    """A client is gone with all its publications. ``native``: it was connected here, not a copy from a peer."""
 
     client_id: str
     native: bool
 
 
 @value
-class ClientVerifyFailed:
-    """A peer holds another state of a client that is connected here, or none."""
-
-    client_id: str
-    peer: str
-
-
-@value
-class ClientRegisterService:
-    """A client publishes a service, or something else of it than before. ``key``: namespace and full service name."""
-
-    key: tuple[str, str]
-    client_id: str
-
-
-@value
-class ClientDeregisterService:
-    """A client publishes a service no more."""
-
-    key: tuple[str, str]
-    client_id: str
-
-
-@value
-class ClientSubscribeService:
-    """A client wants to be told of a service."""
-
-    key: tuple[str, str]
-    client_id: str
-
-
-@value
 class ServiceSubscribed:
-    """The same, for the first time since it subscribed: it is to be told of the service as it is now."""
+    """A client subscribed to a service, and has yet to get its instances. ``key``: namespace and full service name."""
 
     key: tuple[str, str]
     client_id: str
 
 
-ClientEvent = (
-    ClientChanged
+Event = (
+    InstancesChanged
+    | RecordChanged
+    | ServiceChanged
+    | HealthChanged
+    | ClientChanged
     | ClientDisconnect
-    | ClientVerifyFailed
-    | ClientRegisterService
-    | ClientDeregisterService
-    | ClientSubscribeService
     | ServiceSubscribed
 )
-Event = InstancesChanged | RecordChanged | ServiceChanged | HealthChanged | ClientEvent

@@ -1,4 +1,4 @@
-"""Instance ids that are numbers: the least free one, without a look at all others."""
+"""IdAllocator: instance ids that are numbers, the lowest free one without a search through all others."""
 
 from collections.abc import Iterable
 from heapq import heappop, heappush
@@ -7,21 +7,21 @@ DIGITS_MAX = 18
 
 
 class IdAllocator:
-    """Knows the ids of a service's instances. What it costs to ask does not grow with them."""
+    """The ids of one service's instances, and the lowest free number. Costs do not grow with the instances."""
 
     __slots__ = ("_freed", "_next", "_taken")
 
     def __init__(self, ids: Iterable[str | None]) -> None:
         self._taken: dict[str, int] = {}
-        """How many have an id: what a peer sent may be anything, and the same twice."""
+        """The number of instances with an id: a peer may send one id twice, or one that is no number."""
         self._freed: list[int] = []
-        """A heap of numbers below ``_next``; each of them has been free since it was put there, or was taken again."""
+        """A heap of the numbers below ``_next`` that were freed; some of them may be taken again."""
         self._next = 0
         for one in ids:
             self.take(one)
 
     def lowest_free(self) -> int:
-        """The least number that is nobody's id."""
+        """The lowest number that is no instance's id; it stays free until ``take``."""
         while self._freed:
             if str(self._freed[0]) not in self._taken:
                 return self._freed[0]
@@ -31,7 +31,7 @@ class IdAllocator:
         return self._next
 
     def take(self, instance_id: str | None) -> None:
-        """Somebody has the id from now on."""
+        """Count one more instance with this id."""
         if not instance_id:
             return
         self._taken[instance_id] = self._taken.get(instance_id, 0) + 1
@@ -39,7 +39,7 @@ class IdAllocator:
             heappop(self._freed)
 
     def give(self, instance_id: str | None) -> None:
-        """One that had the id has it no more."""
+        """Count one instance fewer with this id; the number is free when none is left."""
         if not instance_id:
             return
         count = self._taken.pop(instance_id, 0)

@@ -12,7 +12,7 @@ GROUP_SPLITTER = "@@"
 NAMESPACE_SPLITTER = "##"
 EPHEMERAL_PREFIX = "com.alibaba.nacos.naming.iplist.ephemeral."
 CLIENT_KEY_PREFIX = "Nacos:Naming:v2:ClientData:"
-"""Of clients with connections: in front of the id stands the name that their resource type has in Nacos 2.2.3."""
+"""Before the id of a client with a connection: the name of its resource type in Nacos 2.2.3."""
 SERVICE_META_PREFIX = "com.alibaba.nacos.naming.domains.meta."
 NAME_CHARS_MAX = 512
 """Source: Nacos 2.3 parameter check; 1.4 has no limit, and names are kept for long."""
@@ -39,7 +39,7 @@ def check_service_format(full_name: str) -> None:
 
 
 def check_service_chars(full_name: str) -> None:
-    """Refuse what cannot be stored.
+    """Refuse a full service name that cannot be stored.
 
     Raises:
         InvalidParam: a character outside the set, or a name over ``NAME_CHARS_MAX``.
@@ -67,7 +67,7 @@ def check_cluster_chars(cluster: str) -> None:
 
 
 def check_namespace(namespace: str) -> None:
-    """Refuse a namespace that could not be told from the rest of a datum key.
+    """Refuse a namespace that would make a datum key ambiguous.
 
     Raises:
         InvalidParam: it holds ``##`` or is over ``NAME_CHARS_MAX``.
@@ -78,10 +78,10 @@ def check_namespace(namespace: str) -> None:
 
 @lru_cache(16_384)
 def check_names(full_name: str, cluster: str, namespace: str) -> None:
-    """Refuse names that cannot be stored. What was allowed is known the next time.
+    """Refuse names that cannot be stored. Cached: nearly all calls use names that were allowed before.
 
     Raises:
-        InvalidParam: one of the three.
+        InvalidParam: the service, the cluster or the namespace is not allowed.
     """
     check_service_chars(full_name)
     check_cluster_chars(cluster)
@@ -89,6 +89,7 @@ def check_names(full_name: str, cluster: str, namespace: str) -> None:
 
 
 def group_of(full_name: str) -> str:
+    """The group of a full name, or all of a name without one."""
     return full_name.partition(GROUP_SPLITTER)[0]
 
 
@@ -117,4 +118,5 @@ def instance_key(ip: str, port: int, cluster: str) -> str:
 
 
 def simple_instance_id(ip: str, port: int, cluster: str, full_name: str) -> str:
+    """The instance id of Nacos's default generator: address, cluster and service."""
     return f"{ip}#{port}#{cluster}#{full_name}"

@@ -1,9 +1,10 @@
-"""What is said of a service beside its instances: threshold, metadata, selector, and how its clusters are checked."""
+"""A service's description: protect threshold, metadata, selector, and how the instances of its clusters are checked."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from app.naming.model.json_fields import FROM_RECORD, Fields
 from app.naming.model.keys import check_cluster_chars
 from app.naming.model.nacos_errors import InvalidParam
 
@@ -19,13 +20,14 @@ CONSUMER, PROVIDER = "CONSUMER.label.", "PROVIDER.label."
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Which instances a client gets. Without a source of labels every selector lets all through."""
+    """Which instances a client gets. Stored and shown only: without a source of labels every selector passes all."""
 
     kind: str = "none"
     expression: str = ""
     labels: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
+        """Nacos's JSON of a selector."""
         if self.kind == "none":
             return {"type": "none"}
         return {"type": self.kind, "expression": self.expression, "labels": list(self.labels)}
@@ -35,7 +37,7 @@ NO_SELECTOR = Selector()
 
 
 def label_selector(expression: str) -> Selector:
-    """A label selector of ``CONSUMER.label.A = PROVIDER.label.A & ...``.
+    """The selector of an expression ``CONSUMER.label.A = PROVIDER.label.A & ...``.
 
     Raises:
         InvalidParam: Source: Nacos 1.4.1 LabelSelector.ExpressionInterpreter.
@@ -69,6 +71,7 @@ class HealthChecker:
     command: str = ""
 
     def to_json(self) -> dict[str, Any]:
+        """Nacos's JSON of a checker, with the fields of its kind only."""
         match self.kind:
             case "HTTP":
                 return {
@@ -118,7 +121,7 @@ def health_checker(fields: Mapping[str, Any]) -> HealthChecker:
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
-    """A cluster's own settings. ``check_port`` counts when the instance's port is not to be checked."""
+    """A cluster's own settings. ``check_port`` is checked unless ``use_instance_port``."""
 
     checker: HealthChecker = TCP_CHECKER
     check_port: int = DEFAULT_PORT
@@ -126,6 +129,7 @@ class ClusterConfig:
     metadata: Metadata = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
+        """The settings as the service's record has them."""
         return {
             "healthChecker": self.checker.to_json(),
             "checkPort": self.check_port,
@@ -139,7 +143,7 @@ DEFAULT_CLUSTER_CONFIG = ClusterConfig()
 
 @dataclass(frozen=True, slots=True)
 class ServiceMeta:
-    """A service's description: a durable record, made by its own call or by the first setting of a cluster."""
+    """A service's description, a durable record: created with the service or with a cluster's first settings."""
 
     protect_threshold: float = 0.0
     metadata: Metadata = field(default_factory=dict)
@@ -147,7 +151,7 @@ class ServiceMeta:
     clusters: Mapping[str, ClusterConfig] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The record's value."""
+        """The value of the service's record."""
         return {
             "protectThreshold": self.protect_threshold,
             "metadata": self.metadata,
@@ -156,6 +160,7 @@ class ServiceMeta:
         }
 
     def with_cluster(self, name: str, config: ClusterConfig) -> "ServiceMeta":
+        """The description with the settings of one cluster replaced."""
         return replace(self, clusters={**self.clusters, name: config})
 
 
@@ -168,13 +173,10 @@ def service_meta(value: Mapping[str, Any]) -> ServiceMeta:
     Raises:
         InvalidParam: a field is missing or of another type; the text names it.
     """
-    threshold, selector, clusters = value.get("protectThreshold"), value.get("selector"), value.get("clusters", {})
-    if isinstance(threshold, bool) or not isinstance(threshold, int | float):
-        raise InvalidParam("field 'protectThreshold' of a service should be a number")
-    if not isinstance(clusters, Mapping):
-        raise InvalidParam("field 'clusters' of a service should be an object")
+    fields, selector = Fields(value, FROM_RECORD, " of a service"), value.get("selector")
+    clusters = fields.whole_object("clusters") if "clusters" in value else {}
     return ServiceMeta(
-        float(threshold),
+        fields.number("protectThreshold"),
         _metadata(value.get("metadata", {})),
         _selector(selector if isinstance(selector, Mapping) else {}),
         {name: _cluster_config(name, config) for name, config in clusters.items()},

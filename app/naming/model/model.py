@@ -1,6 +1,6 @@
-"""What a service is made of.
+"""The parts of a service: instances, tombstones, publications, and the views and copies that readers get.
 
-Values are frozen; only ``StoredInstance`` and ``Service`` change, in place and by the registry.
+Values are frozen; only ``StoredInstance`` and ``Service`` change, in place, by the registry and its table.
 """
 
 from collections.abc import Iterator, Mapping
@@ -49,19 +49,21 @@ class Instance:
     enabled: bool = True
     ephemeral: bool = True
     marked: bool = False
-    """Health is frozen: neither beats nor their absence change it."""
+    """Its health is fixed: neither beats nor their absence change it."""
     metadata: Metadata | None = field(default_factory=dict)
     """None when the instance came from a beat without metadata."""
     app: str | None = None
     instance_id: str | None = None
     shown: tuple[bool, bool, bytes] | None = field(default=None, init=False, repr=False, compare=False)
-    """Its JSON in lists, as it was made last, with what it depends on; see ``app.naming.wire.service_info``."""
+    """Its last JSON in lists, with the two flags it depends on; see ``app.naming.wire.service_info``."""
 
     def keep_shown(self, healthy: bool, java: bool, made: bytes) -> None:
+        """Cache the instance's JSON in ``shown``, though the instance is frozen: it is the same value."""
         object.__setattr__(self, "shown", (healthy, java, made))
 
     @property
     def key(self) -> str:
+        """The instance key: its identity inside its service."""
         return instance_key(self.ip, self.port, self.cluster_name)
 
     @property
@@ -78,20 +80,20 @@ class Instance:
 
 
 NEVER_MS = -(1 << 60)
-"""No such moment is known."""
+"""Before every time: not known to have happened."""
 NOT_DUE_MS = 1 << 60
-"""No moment is known at which there is anything to do."""
+"""After every time: nothing to do."""
 
 
 class StoredInstance:
-    """An instance as a member holds it. ``beat_ms`` is stored in place, without the lock: one word, last one wins.
+    """An instance in a member's list, with its last beat (monotonic ms) and the versions of its last changes.
 
-    There are a million of these: what follows from the instance is computed, not kept, but for what each beat needs.
+    ``beat_ms`` is written without the lock: one word, the last beat wins. ``version`` is that of the last change,
+    ``client_version`` that of the last change by its client or an operator, not by a health check.
+    ``last_confirmed_ms`` is the last time at which the instance lived for certain: a received ``beat_ms`` may be too
+    late by the time it was under way, which a health check counts in the instance's favour, but a removal does not.
 
-    ``version`` is that of its last change; ``client_version`` that of the last change which its client or an operator
-    asked for, so without changes of health that a health check found. At ``last_confirmed_ms`` the instance lived for
-    certain: a copy may have been under way for long, so its ``beat_ms`` is good enough for a health check, in the
-    instance's favour, but proves nothing against a removal.
+    There are a million of these: only what each beat needs is kept, the rest is computed from the instance.
     """
 
     __slots__ = ("beat_ms", "client_version", "instance", "last_confirmed_ms", "usual", "version")
@@ -110,7 +112,7 @@ class StoredInstance:
         self.beat_ms = beat_ms
         self.last_confirmed_ms = beat_ms if last_confirmed_ms is None else last_confirmed_ms
         self.usual = instance.healthy and not (instance.metadata and PRESERVED_BEAT_INTERVAL in instance.metadata)
-        """Healthy, and beats as often as others: all that a beat asks of it, kept where the beat is stored."""
+        """Healthy and with the default beat interval: then a beat needs nothing else of the instance."""
 
     @property
     def beat_timeout_ms(self) -> int:
@@ -122,7 +124,7 @@ class StoredInstance:
 
     @property
     def shortest_timeout_ms(self) -> int:
-        """For so long it may be silent before its judge has anything to do."""
+        """The time without a beat after which the health check first changes it."""
         if not self.instance.metadata:
             return SHORTEST_TIMEOUT_MS
         return min(self.instance.beat_timeout_ms, self.instance.delete_timeout_ms)
@@ -130,23 +132,23 @@ class StoredInstance:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """A removed instance: what removed it, and until when (monotonic ms) that knows of its life.
+    """A removed instance: the version of its removal, and the last time at which it was known to live.
 
-    For a deregistration that is its moment; for an expiry the last sign of life that its judge had heard.
+    ``at_ms`` (monotonic) is the time of a deregistration, or the last beat that the health check knew of at an expiry.
     """
 
     version: Version
     at_ms: int
     keep_ms: int
-    """Remembered for so long after ``at_ms``."""
+    """How long after ``at_ms`` the tombstone is kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What one client with a connection says of one service: one instance, or a batch. It replaces what it said before.
+    """One client's instances of one service: one registered alone, or a batch.
 
-    Of several registrations of one address the newest counts, on every member the same one: among clients by ``at_ms``
-    and then by client id, against an instance of the service's list by that one's version and ``seen``.
+    Of several registrations of one address the newest counts, on every member the same: between clients by ``at_ms``
+    and then client id, against a listed instance by that instance's ``client_version`` and ``seen``.
     """
 
     instances: Mapping[str, Instance]
@@ -155,14 +157,15 @@ class Publication:
     at_ms: int
     """Wall clock of the member that holds the connection."""
     seen: Version
-    """Of the service's list as that member held it."""
+    """The version that the service's list had at that member."""
 
     def says_the_same(self, other: "Publication") -> bool:
+        """Whether both have the same instances and kind, whenever they were made."""
         return self.batch is other.batch and self.instances == other.instances
 
 
 class Service:
-    """A service's instances and description, changed in place by the registry under its lock."""
+    """A service's instances of all sources and its description, changed in place under the lock of ``ServiceTable``."""
 
     __slots__ = (
         "changed_ms",
@@ -188,57 +191,62 @@ class Service:
         "view",
     )
 
-    def __init__(self, namespace: str, full_name: str, now_ms: int) -> None:
+    def __init__(self, namespace: str, full_name: str, now_ms: int, revision: int = 0) -> None:
         self.namespace = namespace
         self.full_name = full_name
         self.key = datum_key(namespace, full_name)
         self.stored: dict[str, StoredInstance] = {}
         self.tombstones: dict[str, Tombstone] = {}
         self.version: Version = NO_VERSION
-        self.revision = 0
-        """Rises with every change that a reader can see, here only: it dates the cached view."""
+        self.revision = revision
+        """Rises with every change, on this member only: a view or copy of another revision is out of date."""
         self.changed_ms = now_ms
         self.claimed_ms = now_ms
-        """When this node became the writer; no beat is older than this for the judge."""
+        """When this node became the writer: the health check counts silence from here at the earliest."""
         self.due_ms = 0
-        """Not before this has the judge anything to do here: beats move that moment away, and need not say so.
+        """The time of the next health check. A beat only postpones it, so beats leave it alone.
 
-        Whatever may bring it nearer lowers this under the lock, after the change itself.
+        A change that may bring it forward lowers it, under the lock and after the change itself.
         """
         self.shortest_timeout_ms = NOT_DUE_MS
-        """No instance has a shorter time-out than this."""
+        """A lower bound of the instances' time-outs."""
         self.clusters: set[str] = set()
         self.retained: dict[str, Instance] = {}
-        """Instances that vanished without anybody having removed them: still shown, until this is certain."""
+        """Instances that vanished without a tombstone, and that readers still see until ``retained_until_ms``."""
         self.retained_until_ms = 0
         self.dropped = False
-        """Removed by its own call: it is hidden as soon as nothing is in it."""
+        """Removed by its own call: hidden as soon as its last instance is gone."""
         self.hidden = False
-        """Readers do not see it: only its removals are still known."""
+        """Readers do not see it: only its tombstones are left."""
         self.meta: ServiceMeta | None = None
-        """Its durable description, by which it stays when it is empty."""
+        """Its durable description; a service with one stays when it is empty."""
         self.persistent: dict[str, Instance] = {}
         """Durable instances by instance key; their health comes from active checks."""
         self.published: dict[str, Publication] | None = None
-        """What clients with a connection say of it, by client id; None until one does."""
+        """Publications by client id; None until the first."""
         self.id_allocator: IdAllocator | None = None
-        """The numbers among its instances' ids, once one is asked for in a service that is not small."""
+        """Made with the first instance with a numeric id in a large service."""
         self.view: ServiceView | None = None
 
+    def expect(self, due_ms: int) -> None:
+        """Bring the next health check forward to ``due_ms``. The caller holds the lock."""
+        if due_ms < self.due_ms:
+            self.due_ms = due_ms
+
     def ids(self) -> Iterator[str | None]:
-        """The ids of its instances; nothing is looked at before the first is asked for."""
+        """The instance ids of the list; lazy, as nearly no caller asks for the first."""
         for stored in list(self.stored.values()):
             yield stored.instance.instance_id
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceSnapshot:
-    """All that is held of a service at one moment, by instance key: copies, which no later change reaches."""
+    """A consistent copy of a service, its instances by instance key; no later change reaches it."""
 
     namespace: str
     full_name: str
     version: Version
-    """Of the ephemeral instances' list."""
+    """Of the instance list."""
     stored: Mapping[str, StoredInstance]
     persistent: Mapping[str, Instance]
     published: Mapping[str, Publication]
@@ -247,7 +255,7 @@ class ServiceSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ServiceView:
-    """What a reader gets: one moment of a service."""
+    """The instances and description of a service at one revision, as readers get them."""
 
     namespace: str
     full_name: str

@@ -1,4 +1,4 @@
-"""Refusals of the domain. Each becomes an answer of its status in one place of each door."""
+"""Refusals of the domain. Each frontend turns them into answers, in one place."""
 
 
 class NacosError(Exception):
@@ -12,40 +12,44 @@ class NacosError(Exception):
 
 
 class InvalidParam(NacosError):
-    """The caller's input is wrong; the text names the field."""
+    """An argument is not allowed; the text names it."""
 
     status = 400
 
 
 class ClientGone(NacosError):
-    """The client whose operation it is has no connection here, or has it no more: it is to connect anew."""
+    """The calling client has no connection here any more, and should connect again."""
 
     status = 400
 
 
 class WeightRefused(InvalidParam):
-    """The weight is none, or out of range."""
+    """The weight is not a number, or out of range."""
 
 
 class InstanceMissing(InvalidParam):
-    """What is to be changed is not there, or its whole service is not."""
+    """The instance to be changed, or its service, does not exist."""
 
 
 class NoRight(NacosError):
+    """The caller has no right to this operation."""
+
     status = 403
 
 
 class NotFound(NacosError):
+    """The thing asked for does not exist."""
+
     status = 404
 
 
 class Unavailable(NacosError):
-    """This node cannot answer now; the caller may ask another one."""
+    """This node cannot answer now; the caller may try another."""
 
     status = 503
 
 
 class StorageError(NacosError):
-    """The disk did not keep a durable record, so it was not changed."""
+    """A durable record could not be written to disk, and was not changed."""
 
     status = 507

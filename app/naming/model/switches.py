@@ -1,4 +1,4 @@
-"""SwitchDomain: what an operator may change while all members run. One durable record, replicated like the others."""
+"""SwitchDomain: the settings that operators change while the members run. One durable record, replicated as all are."""
 
 import math
 import re
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.value_limits import INT_MAX
 
 STATUSES = ("UP", "DOWN", "STARTING", "PAUSED", "WRITE_ONLY", "READ_ONLY")
 SWITCH_DOMAIN_NAME = "00-00---000-NACOS_SWITCH_DOMAIN-000---00-00"
@@ -21,7 +22,6 @@ MIN_SERVICE_STATUS_MS = 5_000
 MIN_SERVER_STATUS_MS = 1_000
 LONG_DIGITS_MAX = 18
 LONG_BOUND = 10**LONG_DIGITS_MAX
-INT_MAX = 2**31 - 1
 ENTRIES_MAX = 1_000
 PUSH_VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
 
@@ -98,11 +98,11 @@ def _plain(value: Any) -> Any:
 
 FIELDS = {_camel(one.name): one for one in fields(SwitchDomain)}
 FIXED = {"name", "checksum", "enableStandalone", "pushCSharpVersion", "healthCheckWhiteList"}
-"""Not taken from a batch. Source: Nacos 1.4.1 SwitchManager.update, which copies all but these."""
+"""Fields that a batch does not set. Source: Nacos 1.4.1 SwitchManager.update, which copies all others."""
 
 
 def from_json(body: Mapping[str, Any], base: SwitchDomain) -> SwitchDomain:
-    """``base`` with the fields of a switches JSON; what is absent stays.
+    """``base`` with the fields of a switches JSON; absent fields stay.
 
     Raises:
         InvalidParam: a field has another type, or a value that is not allowed; the text names it.
@@ -131,7 +131,7 @@ def from_json(body: Mapping[str, Any], base: SwitchDomain) -> SwitchDomain:
 
 
 _LEAST = {"check_times": 1, "client_beat_interval": 1, "default_cache_millis": 1, "default_push_cache_millis": 1}
-"""What nothing here could work below. Nacos bounds some of it higher, but not in a batch."""
+"""The lowest values that work. Nacos has higher bounds for some of them, but not in a batch."""
 
 
 def _read(name: str, value: Any, old: Any) -> Any:
@@ -342,4 +342,4 @@ ENTRIES: Mapping[str, Callable[[SwitchDomain, str], SwitchDomain]] = {
     "lightBeatEnabled": _set("light_beat_enabled", _lenient),
     "autoChangeHealthCheckEnabled": _set("auto_change_health_check_enabled", _lenient),
 }
-"""``batch`` is not here: its value is a whole switches JSON, which the door parses."""
+"""The switches by entry name. ``batch`` is not here: its value is a whole switches JSON, which the frontend parses."""

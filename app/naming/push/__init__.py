@@ -1,1 +1,1 @@
-"""Push of changes to subscribers: who is owed what, and the message."""
+"""Push of changes to subscribers: the schedule, the subscribers over UDP, and the payload."""

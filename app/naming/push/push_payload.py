@@ -1,13 +1,13 @@
-"""What a subscriber is told: the same answer as to its list query."""
+"""The payload of a UDP push: the answer to a list query of its subscriber."""
 
 from app.naming.model.switches import SwitchDomain
-from app.naming.push.board import Subscriber
+from app.naming.push.udp_subscribers import Subscriber
 from app.naming.service import NamingService
 from app.naming.wire.service_info import Variant, unknown_service
 
 
 def payload_of(naming: NamingService, subscriber: Subscriber, switches: SwitchDomain, now_ms: int) -> bytes:
-    """The list JSON of today for a subscriber. Source: Nacos 1.4.1 PushService.prepareHostsData."""
+    """The JSON of the service's present list, in the subscriber's variant. Source: Nacos 1.4.1 PushService."""
     variant = Variant(
         clusters=subscriber.clusters,
         healthy_only=False,

@@ -1,4 +1,4 @@
-"""DurableService: the operations whose outcome must outlive a restart. Each is on disk before it returns."""
+"""DurableService: the operations on durable records. Each is on disk before it returns."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -23,6 +23,7 @@ from app.naming.records.records import (
 )
 from app.naming.registry import operations
 from app.naming.registry.registry import Registry
+from app.naming.registry.union import view_of
 from distro.types import Version
 
 NAMESPACE_ID = re.compile(r"[\w-]+", re.ASCII)
@@ -32,7 +33,7 @@ NAMESPACE_TEXT_CHARS_MAX = 1_024
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """A namespace that was made by its own call. The public one is always there, and is none of these."""
+    """A namespace that was created. The public one always exists, and has no record."""
 
     id: str
     name: str
@@ -42,7 +43,7 @@ class Namespace:
 class DurableService:
     """Service descriptions, persistent instances, namespaces, switches. Thread-safe.
 
-    Raises (every change): StorageError, when the disk does not take it; then nothing changed.
+    Raises (every change): StorageError, when the write to the disk failed; then nothing changed.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class DurableService:
         self._records = records
         self._projection = projection
         self._registry = registry
+        self._table = registry.table
         self._now_ms = monotonic_ms
         self._publish = publish
 
@@ -66,7 +68,7 @@ class DurableService:
 
     @property
     def overridden_status(self) -> str | None:
-        """The status that an operator put in place of this member's own, empty or None for none."""
+        """The status set by an operator in place of this member's own; empty or None for none."""
         return self._projection.overridden_status
 
     # --- services -------------------------------------------------------------------------------
@@ -75,18 +77,18 @@ class DurableService:
         """Create a service without instances.
 
         Raises:
-            InvalidParam: the name is not allowed, or taken.
+            InvalidParam: the name is not allowed, or the service exists.
         """
         keys.check_service_chars(service)
         keys.check_namespace(namespace)
-        found = self._registry.get(namespace, service)
+        found = self._table.get(namespace, service)
         taken = InvalidParam(f"specified service already exists, serviceName : {service}")
         if found is not None and not found.hidden:
             raise taken
 
         def change(old: Value | None) -> Value:
             if old is not None:
-                raise taken  # by a call at the same moment
+                raise taken  # by a concurrent call
             return meta.to_json()
 
         self._put(service_meta_key(namespace, service), change)
@@ -97,7 +99,7 @@ class DurableService:
         """Replace a service's description; its clusters' settings stay.
 
         Raises:
-            InvalidParam: there is no such service.
+            InvalidParam: the service does not exist.
         """
         self._check_known(namespace, service, f"service {service} not found!")
 
@@ -111,10 +113,10 @@ class DurableService:
         """Remove a service with all its instances.
 
         Raises:
-            InvalidParam: there is no such service.
+            InvalidParam: the service does not exist.
         """
         self._check_known(namespace, service, f"specified service not exist, serviceName : {service}")
-        # The description goes even where there was none: so the others learn that the service was removed.
+        # A removal is written even without a description: so the peers learn that the service was removed.
         changed = self._records.put_all(
             dict.fromkeys(reversed(self.keys_of_service(namespace, service)), lambda _old: None), force=True
         )
@@ -124,8 +126,8 @@ class DurableService:
             self._publish(InstancesChanged(emptied, Origin.LOCAL))
 
     def keys_of_service(self, namespace: str, service: str) -> tuple[str, ...]:
-        """The keys of a service's records: of its description first, then of its persistent instances."""
-        found = self._registry.get(namespace, service)
+        """The keys of a service's records: its description's first, then those of its persistent instances."""
+        found = self._table.get(namespace, service)
         instances = found.persistent.copy() if found else ()
         return (
             service_meta_key(namespace, service),
@@ -133,10 +135,10 @@ class DurableService:
         )
 
     def update_cluster(self, namespace: str, service: str, cluster: str, config: ClusterConfig) -> None:
-        """Set how a cluster is checked, and its metadata; a missing cluster is made.
+        """Set the settings of a cluster; a missing cluster is created.
 
         Raises:
-            InvalidParam: there is no such service, or the cluster's name is not allowed.
+            InvalidParam: the service does not exist, or the cluster's name is not allowed.
         """
         self._check_known(namespace, service, f"service not found:{service}")
         keys.check_cluster_chars(cluster)
@@ -147,7 +149,7 @@ class DurableService:
         self._put(service_meta_key(namespace, service), change)
 
     def _check_known(self, namespace: str, service: str, text: str) -> None:
-        found = self._registry.get(namespace, service)
+        found = self._table.get(namespace, service)
         if found is None or found.hidden:
             raise InvalidParam(text)
 
@@ -171,17 +173,17 @@ class DurableService:
         """Replace a persistent instance; ``strict`` refuses to create it.
 
         Raises:
-            InvalidParam: as ``register``, or strict and there is none.
+            InvalidParam: as ``register``, or strict and the instance does not exist.
         """
         if strict:
             operations.check_weight(command.weight)
-            found = self._registry.get(command.namespace, command.service)
+            found = self._table.get(command.namespace, command.service)
             known = None if found is None or found.hidden else list(found.persistent.copy().values())
             operations.check_known(known, command)
         self.register(command)
 
     def register_from_beat(self, command: operations.Beat) -> None:
-        """Register the persistent instance of a full beat, unless it is there by now.
+        """Register the persistent instance that a full beat describes, unless it exists by now.
 
         Raises:
             InvalidParam: a name or the cluster is not allowed.
@@ -210,16 +212,16 @@ class DurableService:
             self._publish(RecordChanged(key))
 
     def _ids(self, namespace: str, service: str) -> list[str | None]:
-        found = self._registry.get(namespace, service)
-        return [one.instance_id for one in self._registry.view_of(found).instances] if found else []
+        found = self._table.get(namespace, service)
+        return [one.instance_id for one in view_of(found).instances] if found else []
 
     def deregister(self, command: operations.DeregisterInstance) -> None:
-        """Remove a persistent instance; one that is unknown is no error."""
+        """Remove a persistent instance; an unknown one is no error."""
         key = persistent_key(command.namespace, command.service, operations.key_of(command))
         self._put(key, lambda _old: None)
 
     def patch(self, command: operations.PatchInstance) -> bool:
-        """Change single attributes; False when there is no such persistent instance.
+        """Change attributes of a persistent instance; False when it does not exist.
 
         Raises:
             InvalidParam: the weight is out of range.
@@ -232,13 +234,13 @@ class DurableService:
         )
 
     def set_health(self, namespace: str, service: str, key: str, healthy: bool) -> bool:
-        """Set a persistent instance's health, by a check or by hand; False when there is none."""
+        """Set a persistent instance's health, by a check or by hand; False when it does not exist."""
         return self._change(namespace, service, key, lambda instance: replace(instance, healthy=healthy))
 
     def set_metadata(
         self, namespace: str, service: str, instance_keys: Iterable[str], change: operations.ChangeMetadata
     ) -> None:
-        """Change single keys of persistent instances' metadata, of all in one step; who is gone is no error."""
+        """Change keys of the metadata of persistent instances, all in one step; an unknown instance is no error."""
 
         def apply(old: Value | None) -> Value | None:
             return None if old is None else value_of(operations.change_metadata(instance_of(old, service), change))
@@ -250,11 +252,11 @@ class DurableService:
             self._publish(RecordChanged(key))
 
     def set_at_ms(self, namespace: str, service: str, instance_key: str) -> int | None:
-        """When a persistent instance was last changed, by the clock of who did; None when there is none."""
+        """When a persistent instance was last changed, by the clock of the member that did; None for an unknown one."""
         return self._records.changed_wall_ms(persistent_key(namespace, service, instance_key))
 
     def version_of(self, namespace: str, instance: Instance) -> Version | None:
-        """The change that made a persistent instance what it is; None when it is another by now."""
+        """The version at which a persistent instance got these attributes; None when it has others by now."""
         key = persistent_key(namespace, instance.service_name, instance.key)
         for datum in self._records.datums([key]):
             record: Record = datum.value
@@ -279,7 +281,7 @@ class DurableService:
     # --- namespaces -----------------------------------------------------------------------------
 
     def namespaces(self) -> list[Namespace]:
-        """All that were made, by id."""
+        """All namespaces that were created, sorted by id."""
         return [
             Namespace(record.key.removeprefix(NAMESPACE_PREFIX), record.value["name"], record.value["description"])
             for record in self._records.live(NAMESPACE_PREFIX)
@@ -287,10 +289,10 @@ class DurableService:
         ]
 
     def namespace(self, name: str) -> Namespace:
-        """One namespace.
+        """The namespace of this id.
 
         Raises:
-            NotFound: there is none of this id.
+            NotFound: it does not exist.
         """
         value = self._records.value(namespace_key(name)) if name else None
         if value is None:
@@ -298,22 +300,22 @@ class DurableService:
         return Namespace(name, value["name"], value["description"])
 
     def create_namespace(self, namespace: Namespace) -> bool:
-        """Make a namespace; False when the id is not allowed or taken. Source: Nacos 1.4.8 NamespaceController."""
+        """Create a namespace; False when its id is not allowed or exists. Source: Nacos 1.4.8 NamespaceController."""
         if not NAMESPACE_ID.fullmatch(namespace.id) or len(namespace.id) > NAMESPACE_ID_CHARS_MAX:
             return False
         if namespace.id == keys.DEFAULT_NAMESPACE:
-            return False  # it is there, and cannot be removed
+            return False  # it always exists, and cannot be removed
         return self._put(namespace_key(namespace.id), lambda old: old or _namespace_value(namespace))
 
     def update_namespace(self, namespace: Namespace) -> bool:
-        """Rename a namespace; False when there is none of this id."""
+        """Change a namespace's name and description; False when it does not exist."""
         if not namespace.id or self._records.value(namespace_key(namespace.id)) is None:
             return False
         self._put(namespace_key(namespace.id), lambda old: _namespace_value(namespace) if old else None)
         return True
 
     def remove_namespace(self, name: str) -> None:
-        """Forget a namespace; the services in it stay. One that is unknown is no error."""
+        """Remove a namespace; the services in it stay. An unknown one is no error."""
         if name:
             self._put(namespace_key(name), lambda _old: None)
 
@@ -329,7 +331,7 @@ class DurableService:
             self._set_switches(lambda old: update(old, entry, value), here_only)
 
     def update_switches(self, body: Value, *, here_only: bool) -> None:
-        """Set all switches that the JSON object names.
+        """Set all switches that a JSON object names, on all members or on this one until its restart.
 
         Raises:
             InvalidParam: a value is not allowed; the text names the field.
@@ -341,7 +343,7 @@ class DurableService:
             self._projection.override(change(self.switches))
             return
         if not self._put(SWITCHES_KEY, lambda old: change(from_json(old or {}, SwitchDomain())).to_json()):
-            # Nothing new for the record, but what was set on this member alone ends here all the same.
+            # The record stays the same, but switches set on this member alone end here.
             self._projection.override(from_json(self._records.value(SWITCHES_KEY) or {}, SwitchDomain()))
 
     def _put(self, key: str, change: Callable[[Value | None], Value | None]) -> bool:

@@ -1,4 +1,4 @@
-"""What durable records mean: they become services' descriptions, persistent instances, namespaces and switches.
+"""Projection: durable records turned into services' descriptions, persistent instances and switches.
 
 Called for every record that changed, wherever it was written; the records themselves stay the only source.
 """
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from app.naming.model.events import Event, ServiceChanged
+from app.naming.model.json_fields import FROM_RECORD, Fields
 from app.naming.model.keys import check_service_chars
 from app.naming.model.meta import Metadata, service_meta
 from app.naming.model.model import Instance
@@ -18,24 +19,24 @@ from app.naming.registry.operations import clamp_weight
 from app.naming.registry.registry import Registry
 
 STATUS_DELAY_MS = 1_000
-"""Real Nacos looks at the status that was set every 5 s: what is under way when it is set still gets its answer."""
+"""Real Nacos reads the status every 5 s, so that calls under way when it is set still get their answer."""
 
 
 class Projection:
-    """Keeps registry, namespaces and switches in line with the records. Reads take no lock."""
+    """Keeps services and switches in line with the records. Reads take no lock."""
 
     def __init__(self, registry: Registry, monotonic_ms: Callable[[], int], publish: Callable[[Event], None]) -> None:
-        self._registry = registry
+        self._table = registry.table
         self._now_ms = monotonic_ms
         self._publish = publish
         self.switches = SwitchDomain()
-        """Those in force: of the record, or what ``override`` set on this member alone."""
+        """The switches in force: the record's, or those that ``override`` set on this member alone."""
         self._status_before: str | None = None
         self._status_set_ms = monotonic_ms() - STATUS_DELAY_MS
 
     @property
     def overridden_status(self) -> str | None:
-        """The status that an operator put in place of the node's own, from ``STATUS_DELAY_MS`` after that."""
+        """The status set by an operator in place of the node's own; it counts ``STATUS_DELAY_MS`` after it was set."""
         status = self.switches.overridden_server_status
         if status is self._status_before:
             return status
@@ -49,15 +50,15 @@ class Projection:
         self.switches = switches
 
     def on_record(self, record: Record) -> None:
-        """A record was read, written or removed. Its value was checked before it was stored."""
+        """Apply a record that was read, written or removed. Its value was checked before it was stored."""
         match records.parse_record_key(record.key):
             case ServiceMetaKey(namespace, name):
                 meta = None if record.value is None else service_meta(record.value)
-                self._registry.set_meta(namespace, name, meta, self._now_ms())
+                self._table.set_meta(namespace, name, meta, self._now_ms())
                 self._publish(ServiceChanged(namespace, name))
             case PersistentKey(namespace, name, key):
                 instance = None if record.value is None else instance_of(record.value, name)
-                self._registry.set_persistent(namespace, name, key, instance, self._now_ms())
+                self._table.set_persistent(namespace, name, key, instance, self._now_ms())
                 self._publish(ServiceChanged(namespace, name))
             case SwitchesKey():
                 self.override(from_json(record.value or {}, SwitchDomain()))
@@ -66,10 +67,10 @@ class Projection:
 
 
 def check_record(key: str, value: Mapping[str, Any] | None) -> None:
-    """Refuse a record that ``on_record`` could not take, before it is stored.
+    """Refuse a record that ``on_record`` could not apply, before it is stored.
 
     Raises:
-        InvalidParam: the key is of no kind, or the value is not what its kind holds.
+        InvalidParam: the key is of no kind of record, or the value does not fit its kind.
     """
     match records.parse_record_key(key):
         case ServiceMetaKey(full_name=name):
@@ -111,36 +112,20 @@ def instance_of(value: Mapping[str, Any], full_name: str) -> Instance:
     Raises:
         InvalidParam: a field is missing or of another type; the text names it.
     """
-    fields: dict[str, tuple[type | tuple[type, ...], Any]] = {
-        "ip": (str, None),
-        "port": (int, None),
-        "clusterName": (str, None),
-        "weight": ((int, float), 1.0),
-        "healthy": (bool, True),
-        "enabled": (bool, True),
-        "marked": (bool, False),
-        "app": ((str, type(None)), None),
-        "instanceId": ((str, type(None)), None),
-    }
-    read: dict[str, Any] = {}
-    for name, (kind, default) in fields.items():
-        found = value.get(name, default)
-        if not isinstance(found, kind) or (isinstance(found, bool) and kind is not bool):
-            raise InvalidParam(f"field '{name}' of a persistent instance is missing or of another type")
-        read[name] = found
+    fields = Fields(value, FROM_RECORD, " of a persistent instance")
     return Instance(
-        ip=read["ip"],
-        port=read["port"],
-        cluster_name=read["clusterName"],
+        ip=fields.required("ip"),
+        port=fields.integer("port"),
+        cluster_name=fields.required("clusterName"),
         service_name=full_name,
-        weight=clamp_weight(float(read["weight"])),
-        healthy=read["healthy"],
-        enabled=read["enabled"],
+        weight=clamp_weight(fields.number("weight", 1.0)),
+        healthy=fields.flag("healthy", True),
+        enabled=fields.flag("enabled", True),
         ephemeral=False,
-        marked=read["marked"],
+        marked=fields.flag("marked", False),
         metadata=_metadata(value.get("metadata")),
-        app=read["app"],
-        instance_id=read["instanceId"],
+        app=fields.text_or_none("app"),
+        instance_id=fields.text_or_none("instanceId"),
     )
 
 
@@ -153,11 +138,11 @@ def _metadata(value: Any) -> Metadata | None:
 
 
 def check_namespace_value(value: Mapping[str, Any]) -> None:
-    """Refuse a namespace's record without its texts.
+    """Refuse a namespace's record without name or description.
 
     Raises:
         InvalidParam: names the field.
     """
+    fields = Fields(value, FROM_RECORD, " of a namespace")
     for name in ("name", "description"):
-        if not isinstance(value.get(name), str):
-            raise InvalidParam(f"field '{name}' of a namespace should be a text")
+        fields.required(name)

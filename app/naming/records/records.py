@@ -1,4 +1,4 @@
-"""Durable records: what must outlive a restart, one versioned value a key, with removals kept as records too.
+"""Records: the values that must outlive a restart, each with a key and a version; removals are records too.
 
 Kinds: service metadata, persistent instances, namespaces, switches. Every member holds all of them, in memory and,
 through ``RecordDisk``, on its disk; the engine replicates them as its second resource type, by the same rules as
@@ -11,26 +11,32 @@ from threading import Lock
 from typing import Any, Protocol
 
 from app.naming.model.keys import NAMESPACE_SPLITTER, SERVICE_META_PREFIX
+from app.naming.model.nacos_errors import StorageError
+from distro.errors import CodecError
 from distro.types import NO_VERSION, Datum, Merged, Version
 
 PERSISTENT_PREFIX = "rollcall.instance."
-"""Not Nacos's, behind which a namespace called "ephemeral." would make the key of an ephemeral list."""
+"""Not Nacos's prefix: with it a namespace called "ephemeral." would make the key of an ephemeral list."""
 NAMESPACE_PREFIX = "rollcall.namespace."
 SWITCHES_KEY = f"{SERVICE_META_PREFIX}00-00---000-NACOS_SWITCH_DOMAIN-000---00-00"
 KEEP_REMOVED_MS = 7 * 86_400_000
-"""A removal is remembered for so long: a member that was away for less cannot bring a removed record back."""
+"""How long a removal is kept: a member that was away for less cannot bring a removed record back."""
 
 Value = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceMetaKey:
+    """The key of a service's description."""
+
     namespace: str
     full_name: str
 
 
 @dataclass(frozen=True, slots=True)
 class PersistentKey:
+    """The key of a persistent instance."""
+
     namespace: str
     full_name: str
     instance_key: str
@@ -38,31 +44,36 @@ class PersistentKey:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceKey:
+    """The key of a namespace that was created."""
+
     namespace: str
 
 
 @dataclass(frozen=True, slots=True)
 class SwitchesKey:
-    pass
+    """The key of the switches."""
 
 
 RecordKey = ServiceMetaKey | PersistentKey | NamespaceKey | SwitchesKey
 
 
 def service_meta_key(namespace: str, full_name: str) -> str:
+    """The record key of a service's description."""
     return f"{SERVICE_META_PREFIX}{namespace}{NAMESPACE_SPLITTER}{full_name}"
 
 
 def persistent_key(namespace: str, full_name: str, instance_key: str) -> str:
+    """The record key of a persistent instance."""
     return NAMESPACE_SPLITTER.join((PERSISTENT_PREFIX + namespace, full_name, instance_key))
 
 
 def namespace_key(namespace: str) -> str:
+    """The record key of a namespace."""
     return NAMESPACE_PREFIX + namespace
 
 
 def parse_record_key(key: str) -> RecordKey | None:
-    """What a key is of, or None for none of ours."""
+    """The parts of a record key, None for any other text."""
     if key == SWITCHES_KEY:
         return SwitchesKey()
     if key.startswith(NAMESPACE_PREFIX):
@@ -78,7 +89,7 @@ def parse_record_key(key: str) -> RecordKey | None:
 
 
 def record_tag(key: str) -> str:
-    """What DistroMapper hashes: the service's name where there is one, so that all of a service has one owner."""
+    """The text that decides a record's owner: the service's name, so that all of a service has one, or the key."""
     match parse_record_key(key):
         case ServiceMetaKey(full_name=name) | PersistentKey(full_name=name):
             return name
@@ -88,23 +99,23 @@ def record_tag(key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One key's state. ``version`` orders whole states, ``changed`` only what the value was last set by.
+    """The state of one key. ``version`` orders states, ``changed`` is the version at which the value was last set.
 
-    A claim raises ``version`` alone. So a side of a partition that took a key over, and wrote nothing, does not win
-    over a side that did.
+    A claim raises ``version`` alone: the side of a partition that took a key over without a write must not win over a
+    side that wrote.
     """
 
     key: str
     version: Version
     changed: Version
     value: Value | None
-    """None when it was removed."""
+    """None for a removal."""
     changed_wall_ms: int
-    """When the value was set, by the clock of who set it: shown, and used only to forget old removals."""
+    """When the value was set, by the clock of the member that set it: shown, and used only to forget old removals."""
 
 
 class RecordDisk(Protocol):
-    """Where records are kept. ``write`` returns when they would survive the process's end.
+    """The disk behind the records. ``write`` returns when the records would survive the end of the process.
 
     Raises:
         StorageError: the disk is full or broken; nothing was written.
@@ -118,10 +129,12 @@ class RecordDisk(Protocol):
 
 
 class Records:
-    """All durable records of this member. Readers take no lock; writers one, which is held across the disk's write.
+    """All durable records of this member, and the engine's DistroStore of them.
 
-    That is meant: an answer may leave only when the record is on disk, and the order on disk must be the order of
-    versions. Nothing that only reads, beats or registers ephemeral instances ever waits for it.
+    Readers take no lock; writers hold one during the disk's write.
+
+    On purpose: an answer may leave only when the record is on disk, and the order on disk must be the order of
+    versions. No read, beat or registration of an ephemeral instance waits for it.
     """
 
     def __init__(
@@ -138,8 +151,10 @@ class Records:
         self._lock = Lock()
         self._records: dict[str, Record] = {}
 
+    tag = staticmethod(record_tag)
+
     def read_disk(self) -> int:
-        """Take over what the disk holds; return how many records that were."""
+        """Load all records from the disk; return their number."""
         for record in self._disk.read_all():
             self._records[record.key] = record
             self._on_change(record)
@@ -148,29 +163,33 @@ class Records:
     # --- reading --------------------------------------------------------------------------------
 
     def value(self, key: str) -> Value | None:
+        """The value of a key; None when it is unknown or removed."""
         record = self._records.get(key)
         return record.value if record else None
 
     def changed_wall_ms(self, key: str) -> int | None:
-        """When a value was set that is still there."""
+        """When a key's value was set; None when it is unknown or removed."""
         record = self._records.get(key)
         return record.changed_wall_ms if record and record.value is not None else None
 
     def live(self, prefix: str) -> list[Record]:
-        """The records below a prefix that were not removed, by key."""
+        """The records with this key prefix that have a value, sorted by key."""
         return sorted(
             (one for one in list(self._records.values()) if one.value is not None and one.key.startswith(prefix)),
             key=lambda one: one.key,
         )
 
     def version(self, key: str) -> Version | None:
+        """The version of a record, or of its removal."""
         record = self._records.get(key)
         return record.version if record else None
 
     def versions(self) -> dict[str, Version]:
+        """The versions of all records, by key."""
         return {record.key: record.version for record in list(self._records.values())}
 
     def datums(self, keys: Iterable[str]) -> list[Datum]:
+        """The datums of the known ones of these keys; each value is a ``Record``."""
         found = (self._records.get(key) for key in keys)
         return [Datum(record.key, record.version, record) for record in found if record is not None]
 
@@ -179,12 +198,12 @@ class Records:
     def put_all(
         self, changes: Mapping[str, Callable[[Value | None], Value | None]], *, force: bool = False
     ) -> list[str]:
-        """Set records to ``change(value)`` (None removes), on disk in one step; return the keys that changed.
+        """Set each record to ``change(value)`` (None removes), on disk in one step; return the keys that changed.
 
-        With ``force`` a removal is written even of what is not there.
+        With ``force`` a removal is written even of an unknown key.
 
         Raises:
-            StorageError: the disk did not take it; nothing changed.
+            StorageError: the write failed; nothing changed.
         """
         with self._lock:
             written: list[Record] = []
@@ -200,7 +219,7 @@ class Records:
             return [record.key for record in written]
 
     def _store(self, records: list[Record]) -> None:
-        """Disk first: what cannot be kept is refused, not forgotten. Under the lock."""
+        """Write to the disk, then to memory. The caller holds the lock."""
         if not records:
             return
         self._disk.write(records)
@@ -208,11 +227,22 @@ class Records:
             self._records[record.key] = record
             self._on_change(record)
 
-    def apply(self, datum: Datum, expected: Version | None) -> bool:
-        """Put a received record in the place of the held one, if that is still ``expected`` and no later change.
+    def _store_received(self, record: Record) -> None:
+        """``_store`` for what peers send: a disk that takes nothing fails the key, which is then sent again.
 
-        The second matters in a load: this member may have ended before it sent its last change, and a claim that
-        another made of the state before has the higher version. The change stays here, and the owner fetches it.
+        Raises:
+            CodecError: the disk did not take it; nothing changed.
+        """
+        try:
+            self._store([record])
+        except StorageError as error:
+            raise CodecError(error.text) from error
+
+    def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
+        """Replace a record by a received one, if its version is still ``expected`` and its change is not later.
+
+        The latter happens in a load: this member may have ended before it sent its last change, and another member's
+        claim of the state before has the higher version. The change stays here, and the owner fetches it.
         """
         record: Record = datum.value
         with self._lock:
@@ -221,17 +251,19 @@ class Records:
                 stored is not None and stored.changed > record.changed
             ):
                 return False
-            self._store([Record(record.key, datum.version, record.changed, record.value, record.changed_wall_ms)])
+            self._store_received(
+                Record(record.key, datum.version, record.changed, record.value, record.changed_wall_ms)
+            )
             return True
 
     def is_covered(self, datum: Datum) -> bool:
-        """Whether the received record is no older change of the value than the held one."""
+        """Whether a received record's change of the value is at least as late as the stored record's (R3)."""
         other: Record = datum.value
         stored = self._records.get(datum.key)
         return stored is None or other.changed >= stored.changed
 
-    def merge(self, datum: Datum) -> Merged:
-        """R4 for single values: the later change wins."""
+    def merge(self, datum: Datum, now_ms: int) -> Merged:
+        """Merge a received record into the stored one: the later change wins (R4 for single values)."""
         other: Record = datum.value
         with self._lock:
             stored = self._records.get(datum.key)
@@ -242,33 +274,47 @@ class Records:
             version, ended = max(stored_version, datum.version).next(self.writer), Merged.MADE
             if best.changed == other.changed and datum.version > stored_version:
                 version, ended = datum.version, Merged.TAKEN
-            self._store([Record(datum.key, version, best.changed, best.value, best.changed_wall_ms)])
+            self._store_received(Record(datum.key, version, best.changed, best.value, best.changed_wall_ms))
             return ended
 
-    def claim(self, key: str) -> bool:
-        """Become the writer of a key that another wrote."""
+    def claim(self, key: str, now_ms: int) -> bool:
+        """Become the writer of a record that another member wrote (R2); return whether that changed its version.
+
+        A record that the disk refuses is claimed with the next view of the members, or by its next change.
+        """
         with self._lock:
             stored = self._records.get(key)
             if stored is None or stored.version.writer == self.writer:
                 return False
             version = stored.version.next(self.writer)
-            self._store([Record(key, version, stored.changed, stored.value, stored.changed_wall_ms)])
+            try:
+                self._store([Record(key, version, stored.changed, stored.value, stored.changed_wall_ms)])
+            except StorageError:
+                return False
             return True
 
-    def is_forgettable(self, key: str) -> bool:
-        """Whether a record is a removal that is old enough to be forgotten."""
+    def is_forgettable(self, key: str, now_ms: int) -> bool:
+        """Whether a record is a removal older than ``KEEP_REMOVED_MS`` (R6)."""
         stored = self._records.get(key)
         return (
             stored is not None and stored.value is None and self._wall_ms() - stored.changed_wall_ms > KEEP_REMOVED_MS
         )
 
-    def forget(self, key: str) -> None:
-        """Drop a record as if it had never been."""
+    def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:
+        """Drop an old removal without a trace; one that the disk keeps is dropped in a later verify round.
+
+        ``absent`` drops nothing: a record that no peer has may be a write that came to this member alone.
+        """
+        if absent:
+            return
         with self._lock:
             stored = self._records.get(key)
             if stored is None:
                 return
-            self._disk.delete([key])
+            try:
+                self._disk.delete([key])
+            except StorageError:
+                return
             del self._records[key]
             if stored.value is not None:
                 self._on_change(Record(key, stored.version, stored.changed, None, stored.changed_wall_ms))

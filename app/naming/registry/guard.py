@@ -1,19 +1,27 @@
-"""The empty-push guard: what vanishes without anybody having removed it is not believed at once."""
+"""The empty-push guard: instances that vanish from a list without a tombstone stay visible for a while.
+
+They vanish so in a load (R7), by absence (R6), or with data that has no versions (R8).
+"""
 
 from collections.abc import Mapping
 
-from app.naming.model.model import Instance
+from app.naming.model.model import Instance, Service
 from app.naming.registry.merge import InstanceList
 
 GUARD_FROM_INSTANCES = 4
-"""Of a service of so many the loss of more than half is held back too, not only that of all."""
+"""From this size of a service on, the loss of more than half is held back too, not only that of all."""
+
+
+def shown(service: Service) -> dict[str, Instance]:
+    """The ephemeral instances that readers see, retained ones too, by instance key."""
+    return {key: stored.instance for key, stored in service.stored.copy().items()} | service.retained
 
 
 def vanished(shown: Mapping[str, Instance], value: InstanceList) -> dict[str, Instance]:
-    """What to go on showing when ``value`` takes the place of what is shown; nothing when the loss is believable.
+    """The instances of ``shown`` to retain when ``value`` replaces them; none when the loss is plausible.
 
-    Judged by cause: a removal that was accepted or decided somewhere comes as a tombstone, and counts at once. What is
-    missing without one comes from a load, an absence, a take-over, or a member that sends no versions.
+    A removal that some member accepted or decided comes as a tombstone, and counts at once. An instance missing without
+    one was lost by a load, an absence, a take-over, or a member that sends no versions.
     """
     expected = {key: one for key, one in shown.items() if key not in value.tombstones}
     lost = {key: one for key, one in expected.items() if key not in value.stored}

@@ -7,21 +7,22 @@ from app.naming.model.model import StoredInstance, Tombstone
 from distro.types import NO_VERSION, Version
 
 AGE_MARGIN_MS = 3_000
-"""Ages travel; this much they may be off by the time on the way. Source: the time-out of a query."""
+"""How far the age of a received beat may be off by the time it was under way. Source: the time-out of a query."""
 
 VersionSummary = tuple[Mapping[str, Version], Mapping[str, Version]]
-"""The versions of a state's instances and of its removals, by instance key: what it knows."""
+"""The versions of a list's instances, and of its tombstones, by instance key."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceList:
-    """The value of an instance-list datum: instances and removals by instance key."""
+    """The value of an instance-list datum: instances and tombstones by instance key."""
 
     stored: dict[str, StoredInstance]
     tombstones: dict[str, Tombstone]
 
     @property
     def version_summary(self) -> VersionSummary:
+        """The versions of all instances and tombstones: two lists of equal summaries are the same state."""
         stored = {key: one.version for key, one in self.stored.items()}
         return stored, {key: tombstone.version for key, tombstone in self.tombstones.items()}
 
@@ -30,27 +31,26 @@ NO_INSTANCES = InstanceList({}, {})
 
 
 def covers(newer: InstanceList, older: InstanceList) -> bool:
-    """Whether ``newer`` knows of every change in ``older``: of each instance and removal it has as late a word.
+    """Whether ``newer`` has a change of the same or a later version for each instance and tombstone of ``older`` (R3).
 
-    A change of health is no word: who judges next finds it again.
+    Changes of health do not count: the owner's next health check finds them again.
     """
     for key, stored in older.stored.items():
-        if stored.client_version > _last_word(newer, key):
+        if stored.client_version > _last_change(newer, key):
             return False
-    return all(tombstone.version <= _last_word(newer, key) for key, tombstone in older.tombstones.items())
+    return all(tombstone.version <= _last_change(newer, key) for key, tombstone in older.tombstones.items())
 
 
-def _last_word(state: InstanceList, key: str) -> Version:
+def _last_change(state: InstanceList, key: str) -> Version:
     stored, tombstone = state.stored.get(key), state.tombstones.get(key)
     return max(stored.client_version if stored else NO_VERSION, tombstone.version if tombstone else NO_VERSION)
 
 
 def is_removed_by(stored: StoredInstance, tombstone: Tombstone) -> bool:
-    """Whether a removal known to one side ends the instance that the other side holds.
+    """Whether one side's tombstone removes the instance that the other side stores (R4).
 
-    The later word of the client or the judge holds, by version. But two sides that were apart count for themselves, so
-    time may speak against the versions: an instance that was certainly heard of after the removal lives, and one that
-    was silent since before it is gone.
+    The higher version wins, unless times contradict it, since two sides of a partition count versions apart: an
+    instance with a confirmed beat after the removal stays, and one without a beat since before the removal goes.
     """
     if tombstone.version > stored.client_version:
         return stored.last_confirmed_ms <= tombstone.at_ms + AGE_MARGIN_MS
@@ -58,9 +58,9 @@ def is_removed_by(stored: StoredInstance, tombstone: Tombstone) -> bool:
 
 
 def merge(ours: InstanceList, theirs: InstanceList, version: Version) -> InstanceList:
-    """The union of both. What the merge itself decides gets ``version``, which is above all in both.
+    """The union of two lists. Changes that the merge itself makes get ``version``, which is higher than all in both.
 
-    So the last word on each instance is at least as late as on either side: the outcome ``covers`` both.
+    The result ``covers`` both lists.
     """
     stored: dict[str, StoredInstance] = {}
     tombstones = dict(ours.tombstones)
@@ -82,11 +82,11 @@ def merge(ours: InstanceList, theirs: InstanceList, version: Version) -> Instanc
 
 
 def _newer(mine: StoredInstance | None, other: StoredInstance | None, version: Version) -> StoredInstance:
-    """The instance as its client described it last, with the health that was found by who heard of it last."""
+    """The attributes of the client's later change, with the health found by the side of the later beat."""
     if mine is None or other is None:
         one = mine or other
         assert one is not None, "a key of the union is on one side at least"
-        return _as_of(one, version) if one.version == NO_VERSION else one  # that is from a member that keeps none
+        return _as_of(one, version) if one.version == NO_VERSION else one  # from a member without versions
     mine_is_best = (mine.client_version, mine.beat_ms, mine.version) >= (
         other.client_version,
         other.beat_ms,

@@ -1,4 +1,4 @@
-"""Commands, and what each makes of an instance: pure functions of (old instance, command)."""
+"""Commands of local calls, and the instance that results from each: pure functions of old instance and command."""
 
 import math
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from app.naming.registry.shared import NOTHING_SHARED, Shared
 
 
 class RegisterInstance(NamedTuple):
-    """Register, or replace as a whole. ``service`` is the full name. (A tuple: one is made for every such call.)"""
+    """Register an instance, or replace all of it. ``service`` is the full name. (A tuple: it is cheaper to make.)"""
 
     service: str
     ip: str
@@ -33,11 +33,13 @@ class RegisterInstance(NamedTuple):
     metadata: Metadata | None = None
     app: str = "DEFAULT"
     instance_id: str = ""
-    """What the client calls it; only clients with a connection do."""
+    """The id that the client asks for, empty for none; only clients with a connection send one."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeregisterInstance:
+    """Remove an instance. ``service`` is the full name."""
+
     service: str
     ip: str
     port: int
@@ -48,7 +50,7 @@ class DeregisterInstance:
 
 @dataclass(frozen=True, slots=True)
 class PatchInstance:
-    """Change single attributes; None leaves one as it is."""
+    """Change attributes of an instance; None leaves one as it is."""
 
     service: str
     ip: str
@@ -64,14 +66,14 @@ class PatchInstance:
 
 @dataclass(frozen=True, slots=True)
 class ChangeMetadata:
-    """Set keys of an instance's metadata, and take others out."""
+    """Set keys of an instance's metadata, and remove others."""
 
     put: Metadata = field(default_factory=dict)
     remove: frozenset[str] = frozenset()
 
 
 class Beat(NamedTuple):
-    """A sign of life. A full one (``full``) can bring an unknown instance back; a light one cannot."""
+    """A client's beat. A full one (``full``) describes the instance and can register it; a light one cannot."""
 
     service: str
     ip: str
@@ -85,7 +87,7 @@ class Beat(NamedTuple):
 
 
 def check_weight(weight: float) -> float:
-    """The weight as stored: 0 stays, a tiny one becomes the least positive one.
+    """The weight to store: 0 stays 0, smaller than the least positive weight becomes that.
 
     Raises:
         WeightRefused: not a number, or out of range. Real Nacos stores NaN; no balancer can use it.
@@ -96,7 +98,7 @@ def check_weight(weight: float) -> float:
 
 
 def clamp_weight(weight: float) -> float:
-    """Bring a received weight into range as every Nacos member does, or checksums never agree."""
+    """A received weight brought into range, as each Nacos member does: otherwise checksums never agree."""
     if math.isnan(weight):
         return 1.0
     if weight > WEIGHT_MAX:
@@ -106,11 +108,11 @@ def clamp_weight(weight: float) -> float:
 
 
 Ids = Iterable[str | None] | IdAllocator
-"""The instance ids of a service, read only when a number is to be found."""
+"""The instance ids of a service; read only to find a free number."""
 
 
 def register(old: Instance | None, command: RegisterInstance, ids: Ids, shared: Shared = NOTHING_SHARED) -> Instance:
-    """The instance after a registration. A known one keeps its health and id.
+    """The instance after a registration; ``old``, the one before it, keeps its health and id.
 
     Source: Nacos 1.4.1 ServiceManager.updateIpAddresses.
     """
@@ -134,7 +136,7 @@ def register(old: Instance | None, command: RegisterInstance, ids: Ids, shared: 
 
 
 def is_registered(old: Instance, command: RegisterInstance) -> bool:
-    """Whether a registration would leave an instance as it is: clients send theirs again when they reconnect."""
+    """Whether a registration changes nothing: clients repeat theirs when they reconnect."""
     return (
         not old.marked
         and old.weight == command.weight
@@ -147,20 +149,24 @@ def is_registered(old: Instance, command: RegisterInstance) -> bool:
 
 
 def is_numbered(metadata: Metadata | None) -> bool:
-    """Whether the id of such an instance is a number."""
+    """Whether this metadata asks for an instance id that is a number."""
     generator = metadata.get(PRESERVED_ID_GENERATOR) if metadata else None
     return generator is not None and generator.lower() == "snowflake"
 
 
 def make_instance_id(command: RegisterInstance | Beat, metadata: Metadata, ids: Ids) -> str:
-    """By the generator that the metadata asks for. Source: Nacos 1.4.1 Instance.generateInstanceId."""
+    """A new instance's id, by the generator named in its metadata. Source: Nacos 1.4.1 Instance.generateInstanceId."""
     if is_numbered(metadata):
         return str((ids if isinstance(ids, IdAllocator) else IdAllocator(ids)).lowest_free())
     return simple_instance_id(command.ip, command.port, command.cluster, command.service)
 
 
 def patch(old: Instance, command: PatchInstance) -> Instance:
-    """The instance with the named attributes replaced."""
+    """The instance with the given attributes replaced.
+
+    Raises:
+        WeightRefused: as ``check_weight``.
+    """
     return replace(
         old,
         metadata=old.metadata if command.metadata is None else command.metadata,
@@ -172,13 +178,13 @@ def patch(old: Instance, command: PatchInstance) -> Instance:
 
 
 def change_metadata(old: Instance, change: ChangeMetadata) -> Instance:
-    """The instance with those keys set and removed, the others left."""
+    """The instance with keys of its metadata set and removed."""
     metadata = {**(old.metadata or {}), **change.put}
     return replace(old, metadata={key: value for key, value in metadata.items() if key not in change.remove})
 
 
 def check_known(known: Iterable[Instance] | None, command: RegisterInstance) -> None:
-    """Refuse the update of an instance that is not there. ``known``: the service's instances, None for no service.
+    """Refuse to update an unknown instance. ``known``: the service's instances, None for an unknown service.
 
     The address and the kind are compared, the cluster is not.
 
@@ -195,7 +201,7 @@ def check_known(known: Iterable[Instance] | None, command: RegisterInstance) -> 
 
 
 def instance_from_beat(command: Beat, ids: Ids, shared: Shared = NOTHING_SHARED) -> Instance:
-    """The instance that a full beat brings back: weight 0 and no metadata when the beat names none, as in Nacos 1.4."""
+    """The instance that a full beat registers: weight 0 and no metadata if the beat has none, as in Nacos 1.4."""
     service, cluster, _, weight = shared.traits((command.service, command.cluster, None, clamp_weight(command.weight)))
     return Instance(
         ip=command.ip,
@@ -210,4 +216,5 @@ def instance_from_beat(command: Beat, ids: Ids, shared: Shared = NOTHING_SHARED)
 
 
 def key_of(command: RegisterInstance | DeregisterInstance | PatchInstance | Beat) -> str:
+    """The instance key of a command's instance."""
     return instance_key(command.ip, command.port, command.cluster)

@@ -1,7 +1,7 @@
-"""Registry: what is done to the services of this member, in place and under their lock.
+"""Registry: the instance lists of this member's services, changed by local calls, by the health check and by peers.
 
-A change costs the same in a service of ten and of ten thousand instances. Readers get an immutable view, made when
-asked for and kept until the next change. What peers send is built outside the lock and swapped in.
+A change costs the same in a service of ten and of ten thousand instances. A list that a peer sent is built outside the
+lock and swapped in.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,32 +9,64 @@ from dataclasses import replace
 
 from app.naming.model.id_allocator import IdAllocator
 from app.naming.model.keys import parse_datum_key
-from app.naming.model.meta import ServiceMeta
-from app.naming.model.model import NEVER_MS, Instance, Service, StoredInstance, Tombstone
+from app.naming.model.model import NEVER_MS, NOT_DUE_MS, Instance, Service, StoredInstance, Tombstone
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.registry import operations
-from app.naming.registry.guard import vanished
+from app.naming.registry.guard import shown, vanished
 from app.naming.registry.merge import NO_INSTANCES, InstanceList, covers, merge
-from app.naming.registry.published import PublishedTable
-from app.naming.registry.service_table import COPIED_UNDER_LOCK_MAX, bound_tombstones, free_in_steps, shown
-from app.naming.registry.service_table import Counts as Counts
-from app.naming.registry.union import published_clusters
+from app.naming.registry.service_table import COPIED_UNDER_LOCK_MAX, ServiceTable
+from app.naming.registry.shared import Shared
 from distro.types import NO_VERSION, Datum, Merged, Version
 
 SWAP_TRIES_MAX = 20
+TOMBSTONE_SLACK_MS = 60_000
+TOMBSTONE_KEEP_MS_MAX = 3_600_000
+"""A delete time-out may be of any length; a removal is not remembered for longer than this."""
+TOMBSTONES_PER_SERVICE_MAX = 100_000
+"""Beyond it the oldest tombstone goes: a service that loses a thousand addresses a second for 90 s."""
+TOMBSTONES_PER_WAIT_MS = 16
+"""The more tombstones, the longer until the next search for old ones: it takes a hundredth of the time at the most."""
 
 
-class Registry(PublishedTable):
-    """What local operations, durable records and replication do to the services."""
+class Registry:
+    """The instance list of each service: stored instances and tombstones, under one version for replication.
+
+    ``table`` has the services themselves, their other sources and the lock. The private steps of the last section are
+    for the holder of that lock; all other methods are thread-safe.
+    """
+
+    def __init__(
+        self,
+        writer: str,
+        tombstone_slack_ms: int = TOMBSTONE_SLACK_MS,
+        guard_ms: int = 0,
+        *,
+        keep_empty: bool = False,
+    ) -> None:
+        """``writer`` names this run of this member in versions.
+
+        ``guard_ms``: how long instances that vanished without a tombstone are retained; 0 for a node without peers.
+        ``keep_empty``: see ``ServiceTable``.
+        """
+        self.writer = writer
+        self.table = ServiceTable(tombstone_slack_ms, keep_empty=keep_empty)
+        self.held_back = 0
+        """How often the guard retained instances."""
+        self._guard_ms = guard_ms
+        self._slack_ms = tombstone_slack_ms
+        self._floor = NO_VERSION
+        """New lists begin above it: the highest epoch among the forgotten ones."""
+        self._lock = self.table.lock
+        self._shared = Shared()
 
     # --- local changes ----------------------------------------------------------------------------
 
     def register(self, command: operations.RegisterInstance, now_ms: int) -> str | None:
-        """Put an instance in, or replace it; return the datum key when that changed something."""
+        """Register an instance; return the datum key of the list that changed, None when nothing did."""
         if operations.is_numbered(command.metadata):
             self._make_id_allocator(command.namespace, command.service)
         with self._lock:
-            service = self._open(command.namespace, command.service, now_ms)
+            service = self.table.open(command.namespace, command.service, now_ms)
             key = operations.key_of(command)
             old = service.stored.get(key)
             if old is not None and operations.is_registered(old.instance, command):
@@ -45,8 +77,8 @@ class Registry(PublishedTable):
             return self._put(service, key, instance, now_ms)
 
     def _make_id_allocator(self, namespace: str, full_name: str) -> None:
-        """Find out, without the lock, which numbers are ids already; a small service is looked through when needed."""
-        service = self.get(namespace, full_name)
+        """Give a large service its id allocator, built without the lock; a small one needs none."""
+        service = self.table.get(namespace, full_name)
         if service is None or service.id_allocator is not None or len(service.stored) <= COPIED_UNDER_LOCK_MAX:
             return
         found = service
@@ -54,14 +86,14 @@ class Registry(PublishedTable):
         def know(id_allocator: IdAllocator) -> None:
             found.id_allocator = id_allocator
 
-        self._with_consistent_copy(service, lambda: IdAllocator(found.ids()), know)
+        self.table.with_consistent_copy(service, lambda: IdAllocator(found.ids()), know)
 
     def put_from_beat(self, command: operations.Beat, now_ms: int) -> str | None:
-        """Bring back the instance of a full beat, unless it is there by now."""
+        """Add the instance that a full beat describes; return the datum key, None when it is stored already."""
         if operations.is_numbered(command.metadata):
             self._make_id_allocator(command.namespace, command.service)
         with self._lock:
-            service = self._open(command.namespace, command.service, now_ms)
+            service = self.table.open(command.namespace, command.service, now_ms)
             key = operations.key_of(command)
             if key in service.stored:
                 return None
@@ -69,13 +101,13 @@ class Registry(PublishedTable):
             return self._put(service, key, instance, now_ms)
 
     def patch(self, command: operations.PatchInstance, now_ms: int) -> str | None:
-        """Change attributes of an instance.
+        """Change attributes of an instance; return the datum key when that changed something.
 
         Raises:
-            InvalidParam: there is no such instance.
+            InvalidParam: the instance does not exist.
         """
         with self._lock:
-            service = self.get(command.namespace, command.service)
+            service = self.table.get(command.namespace, command.service)
             key = operations.key_of(command)
             old = service.stored.get(key) if service else None
             if service is None or old is None:
@@ -83,7 +115,10 @@ class Registry(PublishedTable):
             return self._put(service, key, operations.patch(old.instance, command), now_ms)
 
     def set_health(self, service: Service, key: str, healthy: bool, now_ms: int, beat_ms: int | None = None) -> bool:
-        """Flip an instance's health; not if it is gone, marked, so already, or was heard of since ``beat_ms``."""
+        """Set an instance's health; return whether it changed.
+
+        Not if the instance is gone or marked, nor, with ``beat_ms``, if it has sent a beat since that last one.
+        """
         with self._lock:
             stored = service.stored.get(key)
             if stored is None or stored.instance.marked or stored.instance.healthy == healthy:
@@ -96,24 +131,24 @@ class Registry(PublishedTable):
                 instance, service.version, stored.beat_ms, stored.client_version, stored.last_confirmed_ms
             )
             wait_ms = stored.shortest_timeout_ms if healthy else stored.delete_timeout_ms
-            self._expect(service, max(stored.beat_ms, service.claimed_ms) + wait_ms + 1)
+            service.expect(max(stored.beat_ms, service.claimed_ms) + wait_ms + 1)
             return True
 
     def set_metadata(
         self, namespace: str, full_name: str, key: str, change: operations.ChangeMetadata, now_ms: int
     ) -> str | None:
-        """Change single keys of an instance's metadata; return the datum key when that changed something."""
+        """Change keys of an instance's metadata; return the datum key when that changed something."""
         with self._lock:
-            service = self.get(namespace, full_name)
+            service = self.table.get(namespace, full_name)
             stored = service.stored.get(key) if service else None
             if service is None or stored is None:
                 return None
             return self._put(service, key, operations.change_metadata(stored.instance, change), now_ms)
 
     def take_health(self, service: Service, healthy: Mapping[str, bool]) -> bool:
-        """Take over what the owner says of its instances' health, by address; return whether that changed any.
+        """Set the health of a copy's instances, by ``ip:port``, as their owner, a real Nacos, reports it.
 
-        No version rises: the list is the owner's. Only copies of what real Nacos owns are told so.
+        Returns whether any changed. The version stays: only the owner of a list raises it.
         """
         flipped = [
             key
@@ -141,25 +176,24 @@ class Registry(PublishedTable):
         return changed
 
     def remove(self, namespace: str, full_name: str, key: str, now_ms: int, beat_ms: int | None = None) -> str | None:
-        """Take an instance out and remember it as removed; return the datum key when it was there.
+        """Replace an instance by a tombstone; return the datum key, None when it was not there.
 
-        With ``beat_ms`` it expires: only if it was not heard of since.
+        With ``beat_ms``, its last beat as the health check saw it, only if no other has come since.
         """
         with self._lock:
-            service = self.get(namespace, full_name)
+            service = self.table.get(namespace, full_name)
             stored = service.stored.get(key) if service else None
             if service is not None and stored is None and beat_ms is None and key in service.retained:
-                stored = StoredInstance(
-                    service.retained[key], NO_VERSION, now_ms
-                )  # it had vanished without a cause: this is one
+                # Its loss had no cause so far; this removal is one.
+                stored = StoredInstance(service.retained[key], NO_VERSION, now_ms)
             if service is None or stored is None or (beat_ms is not None and stored.beat_ms != beat_ms):
                 return None
             self._replace_by_tombstone(service, key, stored, now_ms, beat_ms)
             return service.key
 
     def empty(self, namespace: str, full_name: str, now_ms: int) -> str | None:
-        """Take all ephemeral instances out, in one change; return the datum key when there were any."""
-        found = self.get(namespace, full_name)
+        """Replace all instances of a list by tombstones, in one change; return the datum key when there were any."""
+        found = self.table.get(namespace, full_name)
         if found is None:
             return None
         service = found
@@ -186,62 +220,28 @@ class Registry(PublishedTable):
             replaced.append(service.stored)
             service.stored, service.retained, service.tombstones, service.id_allocator = {}, {}, tombstones, None
             service.due_ms = 0
-            self._hide_if_dropped(service)
+            self.table.hide_if_dropped(service)
             return True
 
-        emptied = self._with_consistent_copy(service, tombstones, empty)
+        emptied = self.table.with_consistent_copy(service, tombstones, empty)
         free_in_steps(replaced)
         return service.key if emptied else None
 
-    # --- durable parts, projected from records ----------------------------------------------------
-
-    def set_meta(self, namespace: str, full_name: str, meta: ServiceMeta | None, now_ms: int) -> None:
-        """Take a service's description over; None: the service was removed by its own call."""
-        with self._lock:
-            if meta is not None:
-                service = self._open(namespace, full_name, now_ms)
-                service.clusters = service.clusters | meta.clusters.keys()
-            else:
-                found = self.get(namespace, full_name)
-                if found is None:
-                    return
-                service = found
-                service.dropped = True
-                service.clusters = {one.instance.cluster_name for one in service.stored.values()}
-                service.clusters |= published_clusters(service)
-            service.meta = meta
-            service.revision += 1
-            self._hide_if_dropped(service)
-
-    def set_persistent(self, namespace: str, full_name: str, key: str, instance: Instance | None, now_ms: int) -> None:
-        """Take a persistent instance over; None: it was removed."""
-        with self._lock:
-            if instance is not None:
-                service = self._open(namespace, full_name, now_ms)
-                service.persistent[key] = instance
-                service.clusters = service.clusters | {instance.cluster_name}
-            else:
-                found = self.get(namespace, full_name)
-                if found is None or key not in found.persistent:
-                    return
-                service = found
-                del service.persistent[key]
-            service.revision += 1
-            self._hide_if_dropped(service)
-
-    # --- what replication does --------------------------------------------------------------------
+    # --- replication ------------------------------------------------------------------------------
 
     def version(self, key: str) -> Version | None:
-        service = self._services.get(key)
+        """The version of a list; None for an unknown or forgotten one."""
+        service = self.table.find(key)
         return None if service is None or service.version == NO_VERSION else service.version
 
     def versions(self) -> dict[str, Version]:
-        return {one.key: one.version for one in self.services() if one.version != NO_VERSION}
+        """The versions of all lists, by datum key."""
+        return {one.key: one.version for one in self.table.services() if one.version != NO_VERSION}
 
     def datums(self, keys: Iterable[str]) -> Iterator[Datum]:
-        """Today's datums of those keys that are known; each is one moment of its service."""
+        """The datums of the known ones of these keys, each a consistent copy made when it is asked for."""
         for key in keys:
-            service = self._services.get(key)
+            service = self.table.find(key)
             if service is not None and (datum := self._datum(service)) is not None:
                 yield datum
 
@@ -251,21 +251,23 @@ class Registry(PublishedTable):
                 return None
             return Datum(service.key, service.version, InstanceList(*parts))
 
-        return self._with_consistent_copy(service, lambda: (service.stored.copy(), service.tombstones.copy()), datum_of)
+        return self.table.with_consistent_copy(
+            service, lambda: (service.stored.copy(), service.tombstones.copy()), datum_of
+        )
 
     def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
-        """Put a received datum in the place of the held one, if that is still ``expected``."""
+        """Replace a list by a received datum, if its version is still ``expected``; return whether that was done."""
         value: InstanceList = datum.value
         self._take_over(datum, value.stored)
         return self._swap(datum.key, expected, datum.version, value, now_ms)
 
     def _take_over(self, datum: Datum, received: dict[str, StoredInstance]) -> None:
-        """Give received instances what is known of them here: their last beats, and the equal parts in memory."""
-        service = self._services.get(datum.key)
+        """Give received instances the beats that this member knows of them, and share their equal parts in memory."""
+        service = self.table.find(datum.key)
         known = service.stored if service is not None else {}
         for key, stored in received.items():
             old = known.get(key)
-            if stored.version == NO_VERSION:  # from a member that keeps none
+            if stored.version == NO_VERSION:  # from a member without versions
                 stored.version = stored.client_version = datum.version
             if old is None:
                 stored.last_confirmed_ms = NEVER_MS
@@ -276,7 +278,7 @@ class Registry(PublishedTable):
             if stored.version == old.version and stored.client_version == old.client_version:
                 stored.version, stored.client_version = old.version, old.client_version
             if stored.instance == old.instance:
-                stored.instance = old.instance  # with what readers made of it
+                stored.instance = old.instance  # with its JSON, once rendered for readers
             else:
                 self._shared.settle(stored)
 
@@ -289,9 +291,9 @@ class Registry(PublishedTable):
         tombstone: Tombstone | None,
         now_ms: int,
     ) -> bool:
-        """Take over one change that its owner made, if it is the next one of what is held here; never out of order.
+        """Apply one change of the list's owner if it follows the version stored here (R5); return whether it did.
 
-        ``stored`` is the instance after it, ``tombstone`` its removal.
+        One of both is given: ``stored``, the instance after the change, or ``tombstone``, its removal.
         """
         parsed = parse_datum_key(key)
         if parsed is None:
@@ -299,19 +301,19 @@ class Registry(PublishedTable):
         if stored is not None:
             self._shared.settle(stored)
         with self._lock:
-            service = self._services.get(key)
+            service = self.table.find(key)
             known = service.version if service else NO_VERSION
             if known == NO_VERSION:
                 if version.counter or version.epoch != 1:
-                    return False  # not the first change of the key: there is more than we hold
-                service = self._open(*parsed, now_ms)
+                    return False  # not the first change of the list: earlier ones are missing here
+                service = self.table.open(*parsed, now_ms)
             elif (known.epoch, known.writer, known.counter + 1) != (version.epoch, version.writer, version.counter):
                 return False
             assert service is not None
             service.retained.pop(instance_key, None)
             service.id_allocator = None
             if stored is not None:
-                self._open(*parsed, now_ms)  # one that was removed by its own call is seen again
+                self.table.open(*parsed, now_ms)  # lists the service again after its removal
                 old = service.stored.get(instance_key)
                 stored.last_confirmed_ms = old.last_confirmed_ms if old else NEVER_MS
                 stored.beat_ms = max(stored.beat_ms, old.beat_ms) if old else stored.beat_ms
@@ -319,25 +321,25 @@ class Registry(PublishedTable):
                 service.tombstones.pop(instance_key, None)
                 service.clusters.add(stored.instance.cluster_name)
                 service.shortest_timeout_ms = min(service.shortest_timeout_ms, stored.shortest_timeout_ms)
-                self._expect(service, stored.beat_ms + stored.shortest_timeout_ms + 1)
+                service.expect(stored.beat_ms + stored.shortest_timeout_ms + 1)
             elif tombstone is not None:
                 service.stored.pop(instance_key, None)
                 service.tombstones[instance_key] = tombstone
                 bound_tombstones(service.tombstones)
-                self._expect(service, tombstone.at_ms + tombstone.keep_ms + 1)
+                service.expect(tombstone.at_ms + tombstone.keep_ms + 1)
             service.version = version
             service.revision += 1
             service.changed_ms = now_ms
-            self._hide_if_dropped(service)
+            self.table.hide_if_dropped(service)
             return True
 
     def is_covered(self, datum: Datum) -> bool:
-        """Whether the datum knows of every change that is held here."""
+        """Whether a datum knows of every change in the list stored here (R3)."""
         stored = next(self.datums([datum.key]), None)
         return stored is None or covers(datum.value, stored.value)
 
     def merge(self, datum: Datum, now_ms: int) -> Merged:
-        """Bring a received datum and the held one together; see ``app.naming.registry.merge``."""
+        """Merge a received datum into the list (R4); see ``app.naming.registry.merge``."""
         for one in datum.value.stored.values():
             self._shared.settle(one)
         for _ in range(SWAP_TRIES_MAX):
@@ -355,20 +357,20 @@ class Registry(PublishedTable):
                 del stored, ours
                 free_in_steps(replaced)
                 return ended
-        return Merged.NOTHING  # local changes go on all the time; the next verify round tries again
+        return Merged.NOTHING  # a local change came before each swap; the next verify round tries again
 
     def claim(self, key: str, now_ms: int) -> bool:
-        """Become the writer of a key that another wrote."""
+        """Become the writer of a list that another member wrote (R2); return whether that changed its version."""
         with self._lock:
-            service = self._services.get(key)
+            service = self.table.find(key)
             if service is None or service.version == NO_VERSION or service.version.writer == self.writer:
                 return False
             self._raise_version(service, now_ms)
             return True
 
     def is_forgettable(self, key: str, now_ms: int) -> bool:
-        """Whether a key holds nothing, no removal either, and has not changed for the time that removals are kept."""
-        service = self._services.get(key)
+        """Whether a list is empty, of tombstones too, and has not changed for the tombstones' slack (R6)."""
+        service = self.table.find(key)
         return (
             service is not None
             and service.version != NO_VERSION
@@ -378,36 +380,188 @@ class Registry(PublishedTable):
         )
 
     def forgettable_at_ms(self, service: Service) -> int:
-        """From when on ``is_forgettable`` holds, if nothing changes."""
+        """The earliest ``now_ms`` at which ``is_forgettable`` can be true, if nothing changes until then."""
         return service.changed_ms + self._slack_ms + 1
 
     def forget(self, key: str, now_ms: int | None = None) -> None:
-        """Drop what is held of a key; a service with a description of its own stays, without instances.
+        """Drop a list and its version (R6); the service stays if it has other sources.
 
-        With ``now_ms`` the instances go because a peer no longer lists the key: that loss is not shown at once.
+        With ``now_ms`` because a peer no longer knows the key: the guard retains the instances for a while.
         """
-        found = self._services.get(key)
+        found = self.table.find(key)
         if found is None:
             return
         service = found
         replaced: list[dict[str, StoredInstance]] = []
 
         def forget(lost: Mapping[str, Instance]) -> None:
-            if self._services.get(key) is not service:
+            if self.table.find(key) is not service:
                 return
             if now_ms is not None:
                 self._retain(service, lost, now_ms)
-            # What comes back under this key must not repeat a version: other members may still remember it.
+            # A new list of this key must not repeat a version: other members may still remember it.
             self._floor = max(self._floor, Version(service.version.epoch, 0, ""))
             replaced.append(service.stored)
             service.version, service.stored, service.tombstones, service.id_allocator = NO_VERSION, {}, {}, None
             service.revision += 1
             service.due_ms = 0
-            self._drop_if_bare(service)
+            self.table.drop_if_bare(service)
 
         if now_ms is None:
             with self._lock:
                 forget({})
         else:
-            self._with_consistent_copy(service, lambda: vanished(shown(service), NO_INSTANCES), forget)
+            self.table.with_consistent_copy(service, lambda: vanished(shown(service), NO_INSTANCES), forget)
         free_in_steps(replaced)
+
+    def _swap(self, key: str, expected: Version | None, version: Version, value: InstanceList, now_ms: int) -> bool:
+        parsed = parse_datum_key(key)
+        if parsed is None:
+            return False
+        clusters = {stored.instance.cluster_name for stored in value.stored.values()}
+        shortest_timeout_ms = min((stored.shortest_timeout_ms for stored in value.stored.values()), default=NOT_DUE_MS)
+        known = self.table.find(key)
+        replaced: list[dict[str, StoredInstance]] = []
+
+        def swap(lost: Mapping[str, Instance]) -> bool:
+            found = self.table.find(key)
+            if (found.version if found else NO_VERSION) != (expected or NO_VERSION):
+                return False
+            service = self.table.open(*parsed, now_ms) if value.stored or found is None else found
+            replaced.append(service.stored)
+            if version.writer == self.writer and service.version.writer != self.writer:
+                service.claimed_ms = now_ms
+            self._retain(service, lost if service is known else {}, now_ms)
+            service.version, service.stored, service.tombstones = version, value.stored, value.tombstones
+            service.clusters = service.clusters | clusters
+            service.shortest_timeout_ms, service.id_allocator = shortest_timeout_ms, None
+            service.changed_ms = now_ms
+            service.revision += 1
+            service.due_ms = 0
+            self.table.hide_if_dropped(service)
+            return True
+
+        if known is None or not self._guard_ms:
+            with self._lock:
+                swapped = swap({})
+        else:
+            swapped = self.table.with_consistent_copy(known, lambda: vanished(shown(known), value), swap)
+        free_in_steps(replaced)
+        return swapped
+
+    # --- what the health check clears away ---------------------------------------------------------
+
+    def drop_retained(self, service: Service, now_ms: int) -> bool:
+        """Drop the retained instances whose time is over; return whether there were any."""
+        with self._lock:
+            if not service.retained or now_ms < service.retained_until_ms:
+                return False
+            service.retained = {}
+            service.revision += 1
+            self.table.drop_if_bare(service)
+            return True
+
+    def prune_tombstones(self, service: Service, now_ms: int) -> int:
+        """Drop tombstones that every member has had time to learn of (R1); return when to come again (monotonic ms)."""
+        tombstones = service.tombstones.copy()
+        old, due_ms = [], NOT_DUE_MS
+        for key, tombstone in tombstones.items():
+            end_ms = tombstone.at_ms + tombstone.keep_ms
+            if now_ms > end_ms:
+                old.append(key)
+            elif end_ms < due_ms:
+                due_ms = end_ms
+        for start in range(0, len(old), COPIED_UNDER_LOCK_MAX):
+            with self._lock:
+                for key in old[start : start + COPIED_UNDER_LOCK_MAX]:
+                    if service.tombstones.get(key) is tombstones[key]:
+                        del service.tombstones[key]
+        if due_ms == NOT_DUE_MS:
+            return NOT_DUE_MS
+        return max(due_ms + 1, now_ms + (len(tombstones) - len(old)) // TOMBSTONES_PER_WAIT_MS)
+
+    # --- steps: the caller holds the lock ---------------------------------------------------------
+
+    def _put(self, service: Service, key: str, instance: Instance, now_ms: int) -> str | None:
+        old = service.stored.get(key)
+        if old is not None:
+            old.beat_ms = old.last_confirmed_ms = now_ms  # a registration counts as a beat, changed or not
+            if old.instance == instance:
+                return None
+        self._raise_version(service, now_ms)
+        stored = StoredInstance(instance, service.version, now_ms)
+        if not service.stored:
+            service.shortest_timeout_ms = NOT_DUE_MS
+        service.stored[key] = stored
+        service.tombstones.pop(key, None)
+        service.retained.pop(key, None)
+        service.clusters.add(instance.cluster_name)
+        if service.id_allocator is not None:
+            service.id_allocator.give(old.instance.instance_id if old else None)
+            service.id_allocator.take(instance.instance_id)
+        shortest_timeout_ms = stored.shortest_timeout_ms
+        if shortest_timeout_ms < service.shortest_timeout_ms:
+            service.shortest_timeout_ms = shortest_timeout_ms
+        service.expect(now_ms + shortest_timeout_ms + 1)
+        return service.key
+
+    def _replace_by_tombstone(
+        self, service: Service, key: str, stored: StoredInstance, now_ms: int, beat_ms: int | None = None
+    ) -> None:
+        self._raise_version(service, now_ms)
+        service.stored.pop(key, None)
+        service.retained.pop(key, None)
+        if service.id_allocator is not None:
+            service.id_allocator.give(stored.instance.instance_id)
+        tombstone = self._tombstone_of(stored, service.version, now_ms, beat_ms)
+        service.tombstones[key] = tombstone
+        bound_tombstones(service.tombstones)
+        service.expect(tombstone.at_ms + tombstone.keep_ms + 1)
+
+    def _tombstone_of(
+        self, stored: StoredInstance, version: Version, now_ms: int, beat_ms: int | None = None
+    ) -> Tombstone:
+        at_ms = now_ms if beat_ms is None else beat_ms
+        keep_ms = min(stored.delete_timeout_ms + self._slack_ms, TOMBSTONE_KEEP_MS_MAX) + now_ms - at_ms
+        return Tombstone(version, at_ms, keep_ms)
+
+    def _retain(self, service: Service, lost: Mapping[str, Instance], now_ms: int) -> None:
+        """Go on showing ``lost`` instances for a while; see ``guard``."""
+        if not self._guard_ms:
+            return
+        if lost and not service.retained:
+            service.retained_until_ms = now_ms + self._guard_ms
+            self.held_back += 1
+        service.retained = dict(lost)
+
+    def _raise_version(self, service: Service, now_ms: int) -> None:
+        """Give a list the version of its next change; the first after another writer restarts its time-outs (R2)."""
+        version = self._next_version(service)
+        if version.epoch != service.version.epoch:
+            service.claimed_ms = now_ms
+            service.due_ms = 0
+        service.version = version
+        service.revision += 1
+        service.changed_ms = now_ms
+
+    def _next_version(self, service: Service) -> Version:
+        if service.version.writer == self.writer:
+            return service.version.next(self.writer)
+        return max(service.version, self._floor if service.version == NO_VERSION else NO_VERSION).next(self.writer)
+
+
+def bound_tombstones(tombstones: dict[str, Tombstone]) -> None:
+    """Drop the oldest tombstones beyond ``TOMBSTONES_PER_SERVICE_MAX``."""
+    while len(tombstones) > TOMBSTONES_PER_SERVICE_MAX:
+        del tombstones[next(iter(tombstones))]
+
+
+def free_in_steps(replaced: list[dict[str, StoredInstance]]) -> None:
+    """Free the instances of replaced lists one by one: all at once stops every thread for many milliseconds.
+
+    The caller keeps no other reference. The mappings stay as they are: readers without the lock may be on them.
+    """
+    while replaced:
+        left = list(replaced.pop().values())
+        while left:
+            left.pop()

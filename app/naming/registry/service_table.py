@@ -1,42 +1,27 @@
-"""ServiceTable: the services of this member and the domain's only lock, with the steps that keep them consistent."""
+"""ServiceTable: which services this member has and what keeps each of them, behind the lock of all services.
 
-from collections.abc import Callable, Mapping
+A service is kept by the instance list that ``Registry`` holds of it, by its description and its persistent instances,
+and by the publications of clients with a connection.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
 from typing import TypeVar
 
-from app.naming.model.keys import datum_key, parse_datum_key
-from app.naming.model.meta import NO_META
-from app.naming.model.model import (
-    NOT_DUE_MS,
-    Instance,
-    Publication,
-    Service,
-    ServiceSnapshot,
-    ServiceView,
-    StoredInstance,
-    Tombstone,
-)
-from app.naming.registry.guard import vanished
-from app.naming.registry.merge import InstanceList
-from app.naming.registry.shared import Shared
-from app.naming.registry.union import union
-from distro.types import NO_VERSION, Version
+from app.naming.model.keys import datum_key
+from app.naming.model.meta import ServiceMeta
+from app.naming.model.model import NOT_DUE_MS, Instance, Publication, Service, ServiceSnapshot, StoredInstance
+from app.naming.registry.union import published_clusters, view_of
+from distro.types import NO_VERSION
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-TOMBSTONE_SLACK_MS = 60_000
-TOMBSTONE_KEEP_MS_MAX = 3_600_000
-"""A delete time-out may be of any length; a removal is not remembered for longer than this."""
-TOMBSTONES_PER_SERVICE_MAX = 100_000
-"""Beyond it the oldest removal is forgotten: a service that loses a thousand addresses a second for 90 s."""
-
 COPIED_UNDER_LOCK_MAX = 64
+"""Instances that one holder of the lock may touch."""
 COPY_TRIES_MAX = 8
 """A copy of 100,000 references takes a millisecond: so often in a row a service hardly ever changes meanwhile."""
-TOMBSTONES_PER_WAIT_MS = 16
-"""Of many removals the old ones are looked for the more seldom: a hundredth of the time, at the most, goes into it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,92 +33,81 @@ class Counts:
 
 
 class ServiceTable:
-    """The services by datum key. ``writer`` names this run of this member in versions.
+    """The services of this member, by datum key and by namespace.
 
-    What begins with an underscore is called under the lock.
+    Readers take no lock. ``lock`` guards every change of a service: its holder touches at most
+    ``COPIED_UNDER_LOCK_MAX`` instances, calls nothing that waits, and raises ``Service.revision`` before releasing it.
+    ``open``, ``hide_if_dropped`` and ``drop_if_bare`` are steps for the holder; all other methods are thread-safe.
     """
 
-    def __init__(
-        self,
-        writer: str,
-        tombstone_slack_ms: int = TOMBSTONE_SLACK_MS,
-        guard_ms: int = 0,
-        *,
-        keep_empty: bool = False,
-    ) -> None:
-        """``guard_ms``: for how long a loss that nobody caused is not shown; 0 for a node without peers.
+    def __init__(self, linger_ms: int, *, keep_empty: bool = False) -> None:
+        """``linger_ms``: how long a service outlives the last publication, if it had nothing else.
 
-        ``keep_empty``: a service that lost its last instance long ago is still shown.
+        ``keep_empty``: a service stays listed after its last instance is gone.
         """
+        self.lock = Lock()
+        self._linger_ms = linger_ms
         self._keep_empty = keep_empty
-        self.writer = writer
-        self.held_back = 0
-        """How often a loss was not shown at once."""
-        self._guard_ms = guard_ms
-        self._slack_ms = tombstone_slack_ms
-        self._floor = NO_VERSION
-        self._lock = Lock()
-        self._shared = Shared()
         self._services: dict[str, Service] = {}
         self._namespaces: dict[str, dict[str, Service]] = {}
+        self._first_revision = 0
+        """Of a new service: above those of dropped ones, which may be the same service before, with kept lists."""
+        self.find: Callable[[str], Service | None] = self._services.get
+        """The service of a datum key, hidden ones too. The mapping's own method, as each beat and send calls it."""
 
     # --- reading: no lock -------------------------------------------------------------------------
 
     def get(self, namespace: str, full_name: str) -> Service | None:
+        """The service of this name, hidden ones too."""
         # Nearly always it is one that readers see, found without making its key.
         names = self._namespaces.get(namespace)
         service = names.get(full_name) if names is not None else None
         return self._services.get(datum_key(namespace, full_name)) if service is None else service
 
-    def find(self, key: str) -> Service | None:
-        return self._services.get(key)
-
     def services(self) -> list[Service]:
-        """All services at one moment. ``list(dict.values())`` is one step for other threads."""
+        """A copy of the list of all services. ``list(dict.values())`` is one step for other threads."""
         return list(self._services.values())
 
     def service_count(self) -> int:
+        """The number of services, hidden ones too."""
         return len(self._services)
 
     def namespaces(self) -> list[str]:
-        """The namespaces that hold a service."""
+        """The namespaces with a service that is not hidden, sorted."""
         return sorted(self._namespaces.copy())
 
     def names(self, namespace: str) -> list[str]:
-        """Full names of a namespace's services, sorted."""
+        """Full names of a namespace's services that are not hidden, sorted."""
         return sorted(self._namespaces.get(namespace, {}).copy())
 
-    def view(self, namespace: str, full_name: str) -> ServiceView | None:
-        service = self.get(namespace, full_name)
-        return None if service is None else self.view_of(service)
+    def counts(self, responsible: Callable[[str], bool]) -> Counts:
+        """Services and instances that readers see; ``responsible`` tells by full name which are this member's."""
+        services = [one for one in self.services() if not one.hidden]
+        ours = [service for service in services if responsible(service.full_name)]
+        return Counts(len(services), sum(map(_count, services)), len(ours), sum(map(_count, ours)))
 
-    @staticmethod
-    def view_of(service: Service) -> ServiceView:
-        """The service as it is now, made anew only after a change."""
-        view = service.view
-        # Revision first: what changes while the copy is made raises it, and the next reader copies again.
-        revision = service.revision
-        if view is None or view.revision != revision:
-            view = ServiceView(
-                service.namespace,
-                service.full_name,
-                revision,
-                service.version,
-                union(service)
-                if service.published
-                else (
-                    *service.persistent.copy().values(),
-                    *[stored.instance for stored in list(service.stored.values())],
-                    *service.retained.copy().values(),
-                ),
-                tuple(sorted(service.clusters.copy())),
-                service.meta or NO_META,
-            )
-            service.view = view
-        return view
+    # --- consistent copies ------------------------------------------------------------------------
+
+    def with_consistent_copy(self, service: Service, make: Callable[[], T], take: Callable[[T], R]) -> R:
+        """Call ``take``, under the lock, with a copy of the service that ``make`` made and that is still up to date.
+
+        A small service is copied under the lock; any other without it, and again when its revision rose meanwhile.
+        """
+        size = len(service.stored) + len(service.persistent) + len(service.tombstones) + len(service.retained)
+        size += len(service.published or ())
+        if size > COPIED_UNDER_LOCK_MAX:
+            for _ in range(COPY_TRIES_MAX - 1):
+                with self.lock:
+                    revision = service.revision
+                made = make()
+                with self.lock:
+                    if service.revision == revision:
+                        return take(made)
+        with self.lock:
+            return take(make())
 
     def snapshot(self, key: str) -> ServiceSnapshot | None:
-        """All that is held of a service at one moment; None when readers do not see it."""
+        """A consistent copy of a service; None when it is unknown or hidden."""
         service = self._services.get(key)
         if service is None:
             return None
@@ -148,63 +122,42 @@ class ServiceTable:
                 return None
             return ServiceSnapshot(service.namespace, service.full_name, service.version, *copied)
 
-        return self._with_consistent_copy(service, parts, snapshot_of)
+        return self.with_consistent_copy(service, parts, snapshot_of)
 
-    def _with_consistent_copy(self, service: Service, make: Callable[[], T], take: Callable[[T], R]) -> R:
-        """Let ``take`` have, under the lock, what ``make`` made of the service as it is at that moment.
+    # --- steps: the caller holds the lock ---------------------------------------------------------
 
-        Of a service that is not small it is made without the lock, and again if there was a change meanwhile: every
-        change raises the revision before it gives the lock back.
-        """
-        size = len(service.stored) + len(service.persistent) + len(service.tombstones) + len(service.retained)
-        size += len(service.published or ())
-        if size > COPIED_UNDER_LOCK_MAX:
-            for _ in range(COPY_TRIES_MAX - 1):
-                with self._lock:
-                    revision = service.revision
-                made = make()
-                with self._lock:
-                    if service.revision == revision:
-                        return take(made)
-        with self._lock:
-            return take(make())
-
-    def counts(self, responsible: Callable[[str], bool]) -> Counts:
-        services = [one for one in self.services() if not one.hidden]
-        ours = [service for service in services if responsible(service.full_name)]
-        return Counts(
-            len(services),
-            sum(map(self._count, services)),
-            len(ours),
-            sum(map(self._count, ours)),
-        )
-
-    def _count(self, service: Service) -> int:
-        if service.published:  # an address that has several sources is seen once, and counted once
-            return len(self.view_of(service).instances)
-        return len(service.stored) + len(service.persistent)
-
-    # --- under the lock ---------------------------------------------------------------------------
-
-    def _open(self, namespace: str, full_name: str, now_ms: int) -> Service:
-        """The service, created when it is missing, shown again when it was dropped."""
+    def open(self, namespace: str, full_name: str, now_ms: int) -> Service:
+        """The service of this name, made if it is missing, and listed again if it was hidden."""
         service = self.get(namespace, full_name)
         if service is None:
-            service = Service(namespace, full_name, now_ms)
+            service = Service(namespace, full_name, now_ms, self._first_revision)
             self._services[service.key] = service
         if service.hidden or service.dropped or full_name not in self._namespaces.get(namespace, ()):
             service.hidden = service.dropped = False
             self._namespaces.setdefault(namespace, {})[full_name] = service
         return service
 
-    def _hide_if_dropped(self, service: Service) -> None:
-        """A removed service goes out of sight with the last thing in it; its removals are remembered for the peers."""
+    def hide_if_dropped(self, service: Service) -> None:
+        """Hide a removed service when nothing readers see is left in it; its tombstones are kept for the peers."""
         if not service.dropped or service.stored or service.persistent or service.published or service.meta is not None:
             return
         service.hidden = True
         self._unlist(service)
         if service.version == NO_VERSION:
-            self._services.pop(service.key, None)
+            self._drop(service)
+
+    def drop_if_bare(self, service: Service) -> None:
+        """Forget a service without list, description, persistent, published or retained instances."""
+        if self._keep_empty and not service.dropped:
+            return
+        kept = service.meta or service.persistent or service.published or service.retained
+        if service.version == NO_VERSION and not kept:
+            self._drop(service)
+            self._unlist(service)
+
+    def _drop(self, service: Service) -> None:
+        if self._services.pop(service.key, None) is not None:
+            self._first_revision = max(self._first_revision, service.revision + 1)
 
     def _unlist(self, service: Service) -> None:
         names = self._namespaces.get(service.namespace, {})
@@ -212,182 +165,104 @@ class ServiceTable:
         if not names:
             self._namespaces.pop(service.namespace, None)
 
-    def _put(self, service: Service, key: str, instance: Instance, now_ms: int) -> str | None:
-        old = service.stored.get(key)
-        if old is not None:
-            old.beat_ms = old.last_confirmed_ms = now_ms  # a registration is a sign of life, changed or not
-            if old.instance == instance:
-                return None
-        self._raise_version(service, now_ms)
-        stored = StoredInstance(instance, service.version, now_ms)
-        if not service.stored:
-            service.shortest_timeout_ms = NOT_DUE_MS
-        service.stored[key] = stored
-        service.tombstones.pop(key, None)
-        service.retained.pop(key, None)
-        service.clusters.add(instance.cluster_name)
-        if service.id_allocator is not None:
-            service.id_allocator.give(old.instance.instance_id if old else None)
-            service.id_allocator.take(instance.instance_id)
-        shortest_timeout_ms = stored.shortest_timeout_ms
-        if shortest_timeout_ms < service.shortest_timeout_ms:
-            service.shortest_timeout_ms = shortest_timeout_ms
-        self._expect(service, now_ms + shortest_timeout_ms + 1)
-        return service.key
-
-    def _replace_by_tombstone(
-        self, service: Service, key: str, stored: StoredInstance, now_ms: int, beat_ms: int | None = None
-    ) -> None:
-        self._raise_version(service, now_ms)
-        service.stored.pop(key, None)
-        service.retained.pop(key, None)
-        if service.id_allocator is not None:
-            service.id_allocator.give(stored.instance.instance_id)
-        tombstone = self._tombstone_of(stored, service.version, now_ms, beat_ms)
-        service.tombstones[key] = tombstone
-        bound_tombstones(service.tombstones)
-        self._expect(service, tombstone.at_ms + tombstone.keep_ms + 1)
-
-    def _tombstone_of(
-        self, stored: StoredInstance, version: Version, now_ms: int, beat_ms: int | None = None
-    ) -> Tombstone:
-        at_ms = now_ms if beat_ms is None else beat_ms
-        keep_ms = min(stored.delete_timeout_ms + self._slack_ms, TOMBSTONE_KEEP_MS_MAX) + now_ms - at_ms
-        return Tombstone(version, at_ms, keep_ms)
-
-    @staticmethod
-    def _expect(service: Service, due_ms: int) -> None:
-        """The judge has something to do there at ``due_ms``."""
-        if due_ms < service.due_ms:
-            service.due_ms = due_ms
+    # --- the health check's notes -----------------------------------------------------------------
 
     def expect(self, service: Service, due_ms: int) -> None:
-        """The same, for who holds no lock: the judge after a look, before which it put ``due_ms`` off."""
-        with self._lock:
-            self._expect(service, due_ms)
+        """Have the health check come to a service at ``due_ms`` at the latest."""
+        with self.lock:
+            service.expect(due_ms)
 
-    def _raise_version(self, service: Service, now_ms: int) -> None:
-        """Count a change. The first one after another writer's is a claim and restarts the judge's clocks (R2)."""
-        version = self._next_version(service)
-        if version.epoch != service.version.epoch:
-            service.claimed_ms = now_ms
-            service.due_ms = 0
-        service.version = version
-        service.revision += 1
-        service.changed_ms = now_ms
+    def drop_bare(self, service: Service, now_ms: int) -> int:
+        """Forget a service that only publications had made, ``linger_ms`` after the last; return when to come again.
 
-    def _next_version(self, service: Service) -> Version:
-        if service.version.writer == self.writer:
-            return service.version.next(self.writer)
-        return max(service.version, self._floor if service.version == NO_VERSION else NO_VERSION).next(self.writer)
+        So readers see no change when its only client comes back soon.
+        """
+        with self.lock:
+            if self._keep_empty or service.version != NO_VERSION or service.published or service.stored:
+                return NOT_DUE_MS
+            if service.published is None:
+                return NOT_DUE_MS
+            due_ms = service.changed_ms + self._linger_ms + 1
+            if now_ms < due_ms:
+                return due_ms
+            self.drop_if_bare(service)
+            return NOT_DUE_MS
 
-    def _swap(self, key: str, expected: Version | None, version: Version, value: InstanceList, now_ms: int) -> bool:
-        parsed = parse_datum_key(key)
-        if parsed is None:
-            return False
-        clusters = {stored.instance.cluster_name for stored in value.stored.values()}
-        shortest_timeout_ms = min((stored.shortest_timeout_ms for stored in value.stored.values()), default=NOT_DUE_MS)
-        known = self._services.get(key)
-        replaced: list[dict[str, StoredInstance]] = []
+    # --- durable parts, projected from records ----------------------------------------------------
 
-        def swap(lost: Mapping[str, Instance]) -> bool:
-            found = self._services.get(key)
-            if (found.version if found else NO_VERSION) != (expected or NO_VERSION):
-                return False
-            service = self._open(*parsed, now_ms) if value.stored or found is None else found
-            replaced.append(service.stored)
-            if version.writer == self.writer and service.version.writer != self.writer:
-                service.claimed_ms = now_ms
-            self._retain(service, lost if service is known else {}, now_ms)
-            service.version, service.stored, service.tombstones = version, value.stored, value.tombstones
-            service.clusters = service.clusters | clusters
-            service.shortest_timeout_ms, service.id_allocator = shortest_timeout_ms, None
+    def set_meta(self, namespace: str, full_name: str, meta: ServiceMeta | None, now_ms: int) -> None:
+        """Set a service's description; None when the service was removed by its own call."""
+        with self.lock:
+            if meta is not None:
+                service = self.open(namespace, full_name, now_ms)
+                service.clusters = service.clusters | meta.clusters.keys()
+            else:
+                found = self.get(namespace, full_name)
+                if found is None:
+                    return
+                service = found
+                service.dropped = True
+                service.clusters = {one.instance.cluster_name for one in service.stored.values()}
+                service.clusters |= published_clusters(service)
+            service.meta = meta
+            service.revision += 1
+            self.hide_if_dropped(service)
+
+    def set_persistent(self, namespace: str, full_name: str, key: str, instance: Instance | None, now_ms: int) -> None:
+        """Set the persistent instance of an instance key; None when it was removed."""
+        with self.lock:
+            if instance is not None:
+                service = self.open(namespace, full_name, now_ms)
+                service.persistent[key] = instance
+                service.clusters = service.clusters | {instance.cluster_name}
+            else:
+                found = self.get(namespace, full_name)
+                if found is None or key not in found.persistent:
+                    return
+                service = found
+                del service.persistent[key]
+            service.revision += 1
+            self.hide_if_dropped(service)
+
+    # --- publications: without versions, they come and go with their clients ----------------------
+
+    def publish(self, namespace: str, full_name: str, client_id: str, publication: Publication, now_ms: int) -> None:
+        """Set a client's publication of a service, in place of its former one."""
+        clusters = {one.cluster_name for one in publication.instances.values()}
+        with self.lock:
+            service = self.open(namespace, full_name, now_ms)
+            if service.published is None:
+                service.published = {}
+            service.published[client_id] = publication
+            if not clusters <= service.clusters:
+                service.clusters = service.clusters | clusters
             service.changed_ms = now_ms
             service.revision += 1
-            service.due_ms = 0
-            self._hide_if_dropped(service)
-            return True
 
-        if known is None or not self._guard_ms:
-            with self._lock:
-                swapped = swap({})
-        else:
-            swapped = self._with_consistent_copy(known, lambda: vanished(shown(known), value), swap)
-        free_in_steps(replaced)
-        return swapped
-
-    # --- the guard --------------------------------------------------------------------------------
-
-    def _retain(self, service: Service, lost: Mapping[str, Instance], now_ms: int) -> None:
-        """Show for a while what vanishes with a new value; see ``app.naming.registry.guard``."""
-        if not self._guard_ms:
-            return
-        if lost and not service.retained:
-            service.retained_until_ms = now_ms + self._guard_ms
-            self.held_back += 1
-        service.retained = dict(lost)
-
-    def drop_retained(self, service: Service, now_ms: int) -> bool:
-        """Stop showing what vanished, when it has not come back in time; return whether readers see a change."""
-        with self._lock:
-            if not service.retained or now_ms < service.retained_until_ms:
+    def withdraw(self, namespace: str, full_name: str, client_id: str, publication: Publication, now_ms: int) -> bool:
+        """Take a client's publication out, unless another one has replaced it; return whether it was there."""
+        with self.lock:
+            service = self.get(namespace, full_name)
+            published = service.published if service else None
+            if service is None or published is None or published.get(client_id) is not publication:
                 return False
-            service.retained = {}
+            del published[client_id]
+            service.changed_ms = now_ms
             service.revision += 1
-            self._drop_if_bare(service)
+            if not published:
+                service.expect(now_ms + self._linger_ms + 1)
+                self.hide_if_dropped(service)
             return True
 
-    def _drop_if_bare(self, service: Service) -> None:
-        if self._keep_empty and not service.dropped:
-            return
-        kept = service.meta or service.persistent or service.published or service.retained
-        if service.version == NO_VERSION and not kept:
-            self._services.pop(service.key, None)
-            self._unlist(service)
 
-    def prune_tombstones(self, service: Service, now_ms: int) -> int:
-        """Forget removals that every member has had the time to learn of; return when to come again."""
-        tombstones = service.tombstones.copy()
-        old, due_ms = [], NOT_DUE_MS
-        for key, tombstone in tombstones.items():
-            end_ms = tombstone.at_ms + tombstone.keep_ms
-            if now_ms > end_ms:
-                old.append(key)
-            elif end_ms < due_ms:
-                due_ms = end_ms
-        for start in range(0, len(old), COPIED_UNDER_LOCK_MAX):
-            with self._lock:
-                for key in old[start : start + COPIED_UNDER_LOCK_MAX]:
-                    if service.tombstones.get(key) is tombstones[key]:
-                        del service.tombstones[key]
-        if due_ms == NOT_DUE_MS:
-            return NOT_DUE_MS
-        return max(due_ms + 1, now_ms + (len(tombstones) - len(old)) // TOMBSTONES_PER_WAIT_MS)
-
-
-def shown(service: Service) -> dict[str, Instance]:
-    """The ephemeral instances that readers see."""
-    return {key: stored.instance for key, stored in service.stored.copy().items()} | service.retained
-
-
-def bound_tombstones(tombstones: dict[str, Tombstone]) -> None:
-    while len(tombstones) > TOMBSTONES_PER_SERVICE_MAX:
-        del tombstones[next(iter(tombstones))]
-
-
-def free_in_steps(replaced: list[dict[str, StoredInstance]]) -> None:
-    """Give back, one by one, the memory of instances that are held no more; all at once takes many milliseconds.
-
-    The caller keeps no other reference. The mappings are left as they are: readers without the lock may be on them.
-    """
-    while replaced:
-        left = list(replaced.pop().values())
-        while left:
-            left.pop()
+def _count(service: Service) -> int:
+    if service.published:  # an address that has several sources is seen once, and counted once
+        return len(view_of(service).instances)
+    return len(service.stored) + len(service.persistent)
 
 
 def _is_retained_only(service: Service) -> bool:
-    """Whether nothing is left of a service but what the guard still shows."""
+    """Whether a service has nothing left but retained instances."""
     sources = service.stored or service.persistent or service.published
     known = sources or service.meta is not None or service.version != NO_VERSION
     return bool(service.retained) and not known

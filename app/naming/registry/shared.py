@@ -1,4 +1,4 @@
-"""One object for equal values: a million instances mostly say the same of themselves."""
+"""Shared: one object for equal values, since a million instances are mostly alike in their parts."""
 
 from collections.abc import Callable
 
@@ -8,20 +8,20 @@ from distro.types import Version
 Traits = tuple[str, str, str | None, float]
 """Service, cluster, application and weight of an instance."""
 TRAITS_MAX = 65_536
-"""Then all are forgotten, and kept anew as they come; so with all that is kept here."""
+"""With so many in a table the table is emptied and filled anew; so for each bound here."""
 TRAITS_CHARS_MAX = 1_024
 PORTS_MAX = 65_536
 WRITERS_MAX = 1_024
 MAPS_MAX = 16_384
 MAP_ENTRIES_MAX = 16
 MAP_CHARS_MAX = 512
-"""What is longer is hardly that of another instance too, and all that is kept must stay small."""
+"""Longer metadata is seldom shared, and the table must stay small."""
 
 _set: Callable[[object, str, object], None] = object.__setattr__
 
 
 class Shared:
-    """Gives for a value an equal one that was there before. Thread-safe: of two that are new at once, both may stay."""
+    """Returns for each value the equal one it met before. Thread-safe: two threads may each keep their first one."""
 
     __slots__ = ("_maps", "_ports", "_traits", "_writers")
 
@@ -32,6 +32,7 @@ class Shared:
         self._maps: dict[tuple[tuple[str, str | None], ...], Metadata] = {}
 
     def traits(self, traits: Traits) -> Traits:
+        """The shared tuple that equals these traits."""
         known = self._traits.get(traits)
         if known is not None:
             return known
@@ -42,11 +43,13 @@ class Shared:
         return traits
 
     def port(self, port: int) -> int:
+        """The shared number that equals this port."""
         if len(self._ports) >= PORTS_MAX:
             self._ports.clear()
         return self._ports.setdefault(port, port)
 
     def metadata(self, fields: Metadata) -> Metadata:
+        """The shared mapping with the same items in the same order."""
         if len(fields) > MAP_ENTRIES_MAX:
             return fields
         key = tuple(fields.items())  # in their order, which answers show
@@ -60,7 +63,7 @@ class Shared:
         return fields
 
     def settle(self, stored: StoredInstance) -> None:
-        """Let an instance that came over the wire share its parts. It is the same value afterwards, for everybody."""
+        """Replace the parts of a received instance by shared ones; it stays equal to itself before."""
         one = stored.instance
         service, cluster, app, weight = self.traits((one.service_name, one.cluster_name, one.app, one.weight))
         _set(one, "service_name", service)
@@ -81,7 +84,7 @@ class Shared:
 
 
 class _Nothing(Shared):
-    """Gives back what it is given."""
+    """Shares nothing: returns each value as it is."""
 
     __slots__ = ()
 
@@ -96,4 +99,4 @@ class _Nothing(Shared):
 
 
 NOTHING_SHARED = _Nothing()
-"""For single instances, of which there are few."""
+"""For instances that are not kept in lists."""

@@ -1,24 +1,53 @@
-"""What readers see of a service that clients with a connection publish: each address once, whoever registered it."""
+"""What readers see of a service: the union of its sources, each address once.
+
+Sources: the instance list, the persistent instances, and a publication for each client with a connection.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from app.naming.model.model import Instance, Publication, Service, ServiceSnapshot, StoredInstance
+from app.naming.model.meta import NO_META
+from app.naming.model.model import Instance, Publication, Service, ServiceSnapshot, ServiceView, StoredInstance
+
+
+def view_of(service: Service) -> ServiceView:
+    """The cached view of a service, made anew after a change. Takes no lock."""
+    view = service.view
+    # Revision first: what changes while the copy is made raises it, and the next reader copies again.
+    revision = service.revision
+    if view is None or view.revision != revision:
+        view = ServiceView(
+            service.namespace,
+            service.full_name,
+            revision,
+            service.version,
+            union(service)
+            if service.published
+            else (
+                *service.persistent.copy().values(),
+                *[stored.instance for stored in list(service.stored.values())],
+                *service.retained.copy().values(),
+            ),
+            tuple(sorted(service.clusters.copy())),
+            service.meta or NO_META,
+        )
+        service.view = view
+    return view
 
 
 def published_count(service: Service) -> int:
-    """How many instances clients publish; an address for each client that does."""
+    """The number of published instances; an address of several clients counts for each."""
     return sum([len(one.instances) for one in list((service.published or {}).values())])
 
 
 def published_clusters(service: Service) -> set[str]:
-    """The clusters of what clients publish."""
+    """The cluster names of all published instances."""
     publications = list((service.published or {}).values())
     return {instance.cluster_name for one in publications for instance in one.instances.values()}
 
 
 def union(service: Service) -> tuple[Instance, ...]:
-    """All that readers see of a service with clients: persistent ones first."""
+    """All instances of a service with publications, each address once, persistent ones first."""
     stored, persistent = service.stored.copy(), service.persistent.copy()
     publications = (service.published or {}).copy()
     by_key: dict[str, Instance] = {}
@@ -39,10 +68,10 @@ def union(service: Service) -> tuple[Instance, ...]:
 def _brought_together(
     persistent: Mapping[str, Instance], stored: Mapping[str, StoredInstance], publications: Mapping[str, Publication]
 ) -> tuple[list[Instance], list[Instance], list[Instance]]:
-    """The sources where some of them name the same address.
+    """The persistent, the listed and the published instances, where sources share an address.
 
-    The newest registration's attributes are shown; it is healthy if one source vouches for it. A persistent instance is
-    a decision of its own, which no connection undoes: it keeps its attributes.
+    An address shows the attributes of its newest registration, and is healthy if one source says so. Only a persistent
+    instance keeps its own attributes: an operator set them.
     """
     newest: dict[str, Publication] = {}
     vouched: set[str] = set()
@@ -68,7 +97,7 @@ def _brought_together(
 
 
 def of_clients_only(snapshot: ServiceSnapshot) -> list[Instance]:
-    """What readers see of a service that only its clients say of it."""
+    """The instances that readers see because of publications alone."""
     _, _, of_clients = _brought_together(snapshot.persistent, snapshot.stored, snapshot.published)
     return list(of_clients)
 

@@ -21,16 +21,17 @@ def _flag(value: bool) -> str:
 
 
 def instance_text(one: Instance) -> str:
-    """What Nacos 1.4.1 sorts instances by (Instance.toString)."""
+    """The text by which Java sorts an instance. Source: Nacos 1.4.1 Instance.toString."""
     return f"{one.key}_{java_double(one.weight)}_{_flag(one.healthy)}_{_flag(one.marked)}_{one.cluster_name}"
 
 
 def in_java_order(instances: Iterable[Instance]) -> list[Instance]:
-    """The instances as Java sorts them."""
+    """The instances sorted as Java sorts them, by ``instance_text``."""
     return sorted(instances, key=lambda one: java_order(instance_text(one)))
 
 
 def metadata_text(metadata: Metadata | None) -> str:
+    """Metadata as a checksum reads it: ``name:value,`` for each pair, by name in Java's order."""
     if not metadata:
         return ""
     pairs = sorted(metadata.items(), key=lambda pair: java_order(pair[0]))

@@ -1,4 +1,4 @@
-"""The JSON of an instance-list datum: Nacos 1.4's fields, and ours beside them, which it ignores.
+"""The JSON of an instance-list datum: Nacos 1.4's fields, and ours beside them, which Nacos ignores.
 
 Shape: ``{"key", "value": {"instanceList": [instance ...]}, "timestamp": 1, "version": text, "tombstones":
 {instance key: {"version": text, "age": ms, "keep": ms}}}``; an instance carries ``"version"``, ``"said"`` (its client
@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from app.naming.model.json_fields import FROM_MEMBER, Fields, member_object
 from app.naming.model.keys import DEFAULT_CLUSTER, SERVICE_NAME, parse_datum_key
 from app.naming.model.model import (
     NEVER_MS,
@@ -30,7 +31,6 @@ from distro.types import NO_VERSION, Datum, Version
 
 AGE_MS_MAX = 10 * 365 * 86_400_000
 KEEP_MS_DEFAULT = 90_000
-TEXT_CHARS_MAX = 65_536
 ENTRIES_PER_PART = 100
 _NOT_ASCII = re.compile("[^\x00-\x7f]+")
 
@@ -60,7 +60,7 @@ def instance_fields(one: Instance) -> dict[str, Any]:
 
 
 def derived_fields(one: Instance) -> dict[str, Any]:
-    """What Java computes from the metadata and writes too."""
+    """The fields that Nacos computes from an instance's metadata and writes beside the others."""
     fields: dict[str, Any] = {
         "instanceHeartBeatInterval": one.beat_interval_ms,
         "instanceHeartBeatTimeOut": one.beat_timeout_ms,
@@ -74,7 +74,7 @@ def derived_fields(one: Instance) -> dict[str, Any]:
 
 
 def encode_stored(stored: StoredInstance, now_ms: int, wall_ms: int, versioned: bool) -> dict[str, Any]:
-    """An instance with what is known of its beats, as it stands in a datum."""
+    """The fields of an instance in a datum, with its last beat; ``versioned`` adds our own fields."""
     age_ms = max(now_ms - stored.beat_ms, 0)
     fields = instance_fields(stored.instance)
     fields["lastBeat"] = wall_ms - age_ms
@@ -92,7 +92,7 @@ def encode_stored(stored: StoredInstance, now_ms: int, wall_ms: int, versioned: 
 
 
 class InstanceListCodec:
-    """DatumCodec of instance lists. ``wall_ms`` dates ``lastBeat``, which nobody may judge by."""
+    """DatumCodec of instance lists. ``wall_ms`` dates ``lastBeat``, which is for show: members' clocks differ."""
 
     def __init__(self, wall_ms: Callable[[], int]) -> None:
         self._wall_ms = wall_ms
@@ -100,12 +100,12 @@ class InstanceListCodec:
     def encode(self, datum: Datum, now_ms: int, versioned: bool) -> bytes:
         """The datum's JSON.
 
-        Without our own fields it is plain ASCII too: some calls of real Nacos re-read it in the machine's charset.
+        Unless ``versioned`` it is plain ASCII: some calls of real Nacos re-read it in the machine's charset.
         """
         return b"".join(self.encode_parts(datum, now_ms, versioned))
 
     def encode_parts(self, datum: Datum, now_ms: int, versioned: bool) -> Iterator[bytes]:
-        """The same in parts, each made in under a millisecond: one call for a big datum would stop all threads."""
+        """The datum's JSON in parts, each made in under a millisecond: one call for a big datum stops all threads."""
         value: InstanceList = datum.value
         wall_ms = self._wall_ms()
         yield b'{"key":' + _json(datum.key, versioned) + b',"value":{"instanceList":['
@@ -153,6 +153,7 @@ class InstanceListCodec:
         return Datum(key, version, InstanceList(stored, _decode_tombstones(body.get("tombstones"), now_ms)))
 
     def checksum(self, datum: Datum) -> str:
+        """The checksum that Nacos 1.4 computes of the datum."""
         value: InstanceList = datum.value
         return instance_list_checksum([stored.instance for stored in value.stored.values()])
 
@@ -166,7 +167,7 @@ def _json(value: object, versioned: bool) -> bytes:
 
 
 def to_ascii(utf8: bytes) -> bytes:
-    """JSON with every other character written as ``\\uXXXX``."""
+    """JSON with every character that is not ASCII written as ``\\uXXXX``."""
     return utf8 if utf8.isascii() else _NOT_ASCII.sub(_escape, utf8.decode()).encode()
 
 
@@ -183,26 +184,26 @@ def decode_stored(fields: object, now_ms: int) -> StoredInstance:
     """
     if not isinstance(fields, dict):
         raise CodecError("an element of 'instanceList' is not an object")
+    read = Fields(fields, FROM_MEMBER, " of an instance")
     instance = Instance(
-        ip=_text(fields, "ip", required=True) or "",
-        port=_number(fields, "port", 0),
-        cluster_name=_text(fields, "clusterName") or DEFAULT_CLUSTER,
-        service_name=_text(fields, "serviceName") or "",
-        weight=_weight(fields),
-        healthy=_flag(fields, "healthy", True),
-        enabled=_flag(fields, "enabled", True),
-        ephemeral=_flag(fields, "ephemeral", True),
-        marked=_flag(fields, "marked", False),
+        ip=read.required("ip"),
+        port=read.integer("port", 0),
+        cluster_name=read.text("clusterName", DEFAULT_CLUSTER),
+        service_name=read.text("serviceName"),
+        weight=clamp_weight(read.number("weight", 1.0)),
+        healthy=read.flag("healthy", True),
+        enabled=read.flag("enabled", True),
+        ephemeral=read.flag("ephemeral", True),
+        marked=read.flag("marked", False),
         metadata=_metadata(fields),
-        app=_text(fields, "app"),
-        instance_id=_text(fields, "instanceId"),
+        app=read.text_or_none("app"),
+        instance_id=read.text_or_none("instanceId"),
     )
     version = Version.from_text(fields["version"]) if "version" in fields else NO_VERSION
     client_version = Version.from_text(fields["said"]) if "said" in fields else version
-    age_ms = _number(fields, "beatAge", 0)
-    beat_ms = now_ms - min(max(age_ms, 0), AGE_MS_MAX)
+    beat_ms = now_ms - min(max(read.integer("beatAge", 0), 0), AGE_MS_MAX)
     return StoredInstance(
-        instance, version, beat_ms, client_version, beat_ms if _flag(fields, "heard", False) else NEVER_MS
+        instance, version, beat_ms, client_version, beat_ms if read.flag("heard", False) else NEVER_MS
     )
 
 
@@ -213,51 +214,22 @@ def _decode_tombstones(tombstones: object, now_ms: int) -> dict[str, Tombstone]:
         raise CodecError("field 'tombstones' is not an object")
     decoded = {}
     for key, fields in tombstones.items():
-        if not isinstance(fields, dict):
-            raise CodecError("an element of 'tombstones' is not an object")
-        age_ms = min(max(_number(fields, "age", 0), 0), AGE_MS_MAX)
-        keep_ms = min(max(_number(fields, "keep", KEEP_MS_DEFAULT), 0), AGE_MS_MAX)
+        one = member_object(fields, "an element of 'tombstones'")
+        age_ms = min(max(one.integer("age", 0), 0), AGE_MS_MAX)
+        keep_ms = min(max(one.integer("keep", KEEP_MS_DEFAULT), 0), AGE_MS_MAX)
         decoded[key] = Tombstone(Version.from_text(fields.get("version")), now_ms - age_ms, keep_ms)
     return decoded
 
 
-def _text(fields: Mapping[str, Any], name: str, *, required: bool = False) -> str | None:
-    value = fields.get(name)
-    if value is None and not required:
-        return None
-    if not isinstance(value, str) or len(value) > TEXT_CHARS_MAX:
-        raise CodecError(f"field '{name}' of an instance is not a text of at most {TEXT_CHARS_MAX} characters")
-    return value
-
-
-def _number(fields: Mapping[str, Any], name: str, default: int) -> int:
-    value = fields.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise CodecError(f"field '{name}' is not an integer")
-    return value
-
-
-def _flag(fields: Mapping[str, Any], name: str, default: bool) -> bool:
-    value = fields.get(name, default)
-    if not isinstance(value, bool):
-        raise CodecError(f"field '{name}' of an instance is not true or false")
-    return value
-
-
-def _weight(fields: Mapping[str, Any]) -> float:
-    value = fields.get("weight", 1.0)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise CodecError("field 'weight' of an instance is not a number")
-    return clamp_weight(float(value))
-
-
 def _metadata(fields: Mapping[str, Any]) -> Metadata | None:
-    """Numbers and booleans become text, as Java's reader makes them; an explicit null stays none."""
+    """An instance's metadata: numbers and booleans become text, as in Java's reader; an explicit null becomes None."""
     value = fields.get("metadata", {})
     if value is None:
         return None
     if not isinstance(value, dict):
         raise CodecError("field 'metadata' of an instance is not an object")
+    if {str}.issuperset(map(type, value.values())):
+        return value
     texts: dict[str, str | None] = {}
     for name, item in value.items():
         if isinstance(item, dict | list):

@@ -1,6 +1,6 @@
-"""The answer of a list query: which instances a client sees, and their JSON, kept until the service changes.
+"""The list of a service as HTTP v1 shows it: the instances that a client sees, as JSON that is kept.
 
-The bytes of a host are kept with its instance: after a change of one of ten thousand, one is made anew.
+The bytes of a host are kept with its instance: after a change of one of ten thousand, only that one is rendered again.
 """
 
 import hashlib
@@ -13,23 +13,22 @@ import orjson
 from app.naming.model.keys import short_name_of
 from app.naming.model.model import Instance, Metadata, ServiceView
 from app.naming.wire.checksum import in_java_order
+from app.naming.wire.rendered import RenderedLists
 from app.naming.wire.zipped import STORED_BYTES_MAX, ZippedHead
 
 ANSWERS_BYTES_MAX = 256 * 1024 * 1024
-"""Of all answers that are kept; the oldest goes first."""
+"""Of all answers that are kept."""
 ANSWER_OVERHEAD_BYTES = 600
-VARIANT_CHARS_MAX = 256
-"""A query with longer texts to echo is answered, but its answer not kept."""
 GZIP_FROM_BYTES = 4_096
 GZIP_LEVEL = 1
 """A list of 1,000 hosts: 250 KB become 14 KB in 1.5 ms; level 6 takes four times that for 9 KB."""
 QUICK_HOSTS_MAX = 500
-"""Hosts whose JSON is made, and compressed, in a millisecond or two."""
-_MOMENT_BYTES = 20
+"""A list of so many hosts is rendered, and compressed, in a millisecond or two."""
+_TIME_BYTES = 20
 
 
 class Variant(NamedTuple):
-    """What an answer depends on beside the view."""
+    """The values that a v1 list depends on, beside the service."""
 
     clusters: str
     healthy_only: bool
@@ -39,9 +38,13 @@ class Variant(NamedTuple):
     env: str
     cache_ms: int
 
+    @property
+    def echoed_chars(self) -> int:
+        return len(self.clusters) + len(self.env)
+
 
 class ListAnswer:
-    """The answer for one state of a service and one variant, but for ``lastRefTime``."""
+    """The v1 JSON of one state of a service and one variant, but for ``lastRefTime``."""
 
     __slots__ = ("_head", "_tail", "_zipped", "revision")
 
@@ -53,18 +56,20 @@ class ListAnswer:
         self._zipped: ZippedHead | None = None
 
     def __len__(self) -> int:
-        """The bytes kept for it, at the most."""
+        """The bytes that it takes up without its gzip, at the most."""
         return len(self._head) + len(self._tail) + ANSWER_OVERHEAD_BYTES
 
     @property
     def is_worth_gzip(self) -> bool:
-        return len(self._head) >= GZIP_FROM_BYTES and len(self._tail) + _MOMENT_BYTES <= STORED_BYTES_MAX
+        """Whether the answer is long enough for gzip, and its part after the time fits a stored block."""
+        return len(self._head) >= GZIP_FROM_BYTES and len(self._tail) + _TIME_BYTES <= STORED_BYTES_MAX
 
     def plain(self, now_ms: int) -> bytes:
+        """The JSON, dated ``now_ms`` (wall time)."""
         return b"%b%d%b" % (self._head, now_ms, self._tail) if self._tail else self._head
 
     def zipped(self, now_ms: int) -> bytes:
-        """The same as gzip, if it ``is_worth_gzip``."""
+        """The gzip of ``plain``. Only for an answer that ``is_worth_gzip``."""
         zipped = self._zipped
         if zipped is None:
             zipped = self._zipped = ZippedHead.of(self._head, GZIP_LEVEL)
@@ -72,56 +77,34 @@ class ListAnswer:
 
 
 class ListAnswers:
-    """The answers that are kept, by service and variant. Thread-safe: reads take no lock."""
+    """Renders v1 lists and keeps them in ``lists``. Thread-safe."""
 
     def __init__(self, bytes_max: int = ANSWERS_BYTES_MAX) -> None:
-        self._bytes_max = bytes_max
-        self._bytes = 0
-        self._lock = Lock()
+        self.lists = RenderedLists[Variant, ListAnswer](bytes_max, list_bytes_max=bytes_max // 4)
         self._building = Lock()
-        self._kept: dict[tuple[str, str, Variant], ListAnswer] = {}
-
-    def find(self, view: ServiceView, variant: Variant) -> ListAnswer | None:
-        """The answer, if it is kept."""
-        found = self._kept.get((view.namespace, view.full_name, variant))
-        return found if found is not None and found.revision == view.revision else None
 
     def get(self, view: ServiceView, variant: Variant) -> ListAnswer:
-        """The answer, made if it must be; a large one by one thread, while others that want it wait."""
-        if (found := self.find(view, variant)) is not None:
+        """The answer, rendered if it is not kept; a large one by one thread, while others that want it wait."""
+        if (found := self.lists.find(view, variant)) is not None:
             return found
         if len(view.instances) <= QUICK_HOSTS_MAX:
-            return self._make(view, variant)
+            return self._render(view, variant)
         with self._building:
-            return self.find(view, variant) or self._make(view, variant)
+            return self.lists.find(view, variant) or self._render(view, variant)
 
-    def _make(self, view: ServiceView, variant: Variant) -> ListAnswer:
-        made = ListAnswer(view.revision, *_build(view, variant))
-        size = len(made)
-        if len(variant.clusters) + len(variant.env) > VARIANT_CHARS_MAX or size > self._bytes_max // 4:
-            return made
-        key = (view.namespace, view.full_name, variant)
-        with self._lock:
-            old = self._kept.pop(key, None)  # what is put in again is the youngest
-            self._bytes += size - (len(old) if old else 0)
-            self._kept[key] = made
-            while self._bytes > self._bytes_max:
-                self._bytes -= len(self._kept.pop(next(iter(self._kept))))
-        return made
-
-    def clear(self) -> None:
-        with self._lock:
-            self._kept.clear()
-            self._bytes = 0
+    def _render(self, view: ServiceView, variant: Variant) -> ListAnswer:
+        rendered = ListAnswer(view.revision, *_render(view, variant))
+        self.lists.keep(view.namespace, view.full_name, variant, rendered)
+        return rendered
 
 
 def unknown_service(full_name: str, variant: Variant) -> bytes:
-    """The answer where there is no such service. Source, as of all here: Nacos 1.4.1 InstanceController.doSrvIpxt."""
+    """The answer for an unknown service. Source, as of this whole module: Nacos 1.4.1 InstanceController.doSrvIpxt."""
     return orjson.dumps({"name": full_name, "clusters": variant.clusters, "cacheMillis": variant.cache_ms, "hosts": []})
 
 
-def _build(view: ServiceView, variant: Variant) -> tuple[bytes, bytes]:
-    """The answer before and after the value of ``lastRefTime``; a second part that is empty means that it has none."""
+def _render(view: ServiceView, variant: Variant) -> tuple[bytes, bytes]:
+    """The answer before and after the value of ``lastRefTime``; the second part is empty for an answer without it."""
     asked = {name for name in variant.clusters.split(",") if name}
     chosen = [one for one in view.instances if not asked or one.cluster_name in asked]
     if chosen and variant.is_check:
@@ -146,9 +129,9 @@ def _build(view: ServiceView, variant: Variant) -> tuple[bytes, bytes]:
 
 
 def _hosts(chosen: list[Instance], protect_threshold: float, variant: Variant) -> list[bytes]:
-    """The instances to show, unhealthy ones first. At or below the threshold all count as healthy.
+    """The JSON of the hosts to show, unhealthy ones first. At or below the threshold all count as healthy.
 
-    Disabled ones count in the ratio, though they are not shown: so it is in Nacos 1.4.
+    Disabled instances count in the ratio, though they are not shown. Source: Nacos 1.4.1.
     """
     unhealthy = [one for one in chosen if not one.healthy]
     healthy = [one for one in chosen if one.healthy] if unhealthy else chosen
@@ -161,7 +144,7 @@ def _hosts(chosen: list[Instance], protect_threshold: float, variant: Variant) -
 
 
 def _host(instance: Instance, healthy: bool, java: bool) -> bytes:
-    """The JSON of one host; the last that was made is kept, as hardly two kinds of clients ask for one service."""
+    """The JSON of one host. The latest is kept with its instance: hardly two kinds of clients ask for one service."""
     kept = instance.shown
     if kept is not None and kept[0] is healthy and kept[1] is java:
         return kept[2]
@@ -194,15 +177,15 @@ def shown(metadata: Metadata | None) -> Metadata | None:
 
 
 def _digest(view: ServiceView, hosts: list[bytes]) -> str:
-    """A digest that changes with what is shown; clients compare it only with itself, or not at all."""
+    """The ``checksum`` of an answer: it changes with the hosts. Clients compare it with an earlier one at most."""
     digest = hashlib.md5(usedforsecurity=False)
     digest.update(repr((view.full_name, view.clusters, view.protect_threshold, len(view.instances))).encode())
-    digest.update(b"".join(sorted(hosts)))  # members hold the instances in orders of their own
+    digest.update(b"".join(sorted(hosts)))  # each member has an order of its own
     return digest.hexdigest()
 
 
 def checksum(view: ServiceView) -> str:
-    """The digest by which members compare what they show. Source: Nacos 1.4.1 Service.recalculateChecksum."""
+    """The digest of a service by which members compare their lists. Source: Nacos 1.4.1 Service.recalculateChecksum."""
     healthy = sum(one.healthy for one in view.instances)
     clusters = ",".join(
         '{"healthChecker":{},"defIPPort":80,"defCkport":80,"name":"' + name + '","useIPPort4Check":true,"sitegroup":""}'

@@ -13,10 +13,10 @@ from app.naming.wire.service_info import shown
 def service_json(
     name: str, view: ServiceView | None, clusters: str, healthy_only: bool, cache_ms: int, now_ms: int
 ) -> dict[str, Any]:
-    """What a client sees of a service. ``name`` is shown as it is; ``view`` None stands for an unknown service.
+    """ServiceInfo as a dict. ``name`` is shown as it is given; ``view`` is None for an unknown service.
 
-    Disabled instances are left out before the threshold is looked at, and those that are unhealthy too where a client
-    wants healthy ones only: other than in 1.4, the threshold never brings these back.
+    Disabled instances, and with ``healthy_only`` unhealthy ones, are left out before the threshold applies: unlike in
+    1.4, it never brings them back.
     """
     asked = {one for one in clusters.split(",") if one}
     chosen = [
@@ -40,7 +40,7 @@ def service_json(
 
 
 def is_protected(view: ServiceView, chosen: Collection[Instance]) -> bool:
-    """Whether so few of those chosen are healthy that all count as healthy.
+    """Whether so few of the chosen instances are healthy that all count as healthy.
 
     A service without a description is not protected: with the threshold of none, 0, an only instance would never show
     that it is unhealthy. Source: Nacos 2.2.3 ServiceUtil.selectInstances.
@@ -51,7 +51,7 @@ def is_protected(view: ServiceView, chosen: Collection[Instance]) -> bool:
 
 
 def instance_json(one: Instance, *, healthy: bool) -> dict[str, Any]:
-    """An instance with what follows from its metadata; without what is not known, as some SDKs refuse nulls."""
+    """An instance with the fields derived from its metadata; without null fields, which some SDKs refuse."""
     fields = {
         "instanceId": one.instance_id,
         "ip": one.ip,

@@ -1,17 +1,17 @@
-"""Gzip of a text that is the same for many but for its end: what they share is compressed once."""
+"""Gzip of texts that differ in their end alone: the common beginning is compressed once."""
 
 import zlib
 from dataclasses import dataclass
 
 GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 STORED_BYTES_MAX = 0xFFFF
-"""Of a block that is stored as it is."""
+"""Of a stored block, which is not compressed: the format has 16 bits for its length."""
 WORD_MASK = (1 << 32) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class ZippedHead:
-    """The compressed beginning of a text; it ends at a byte's border."""
+    """The compressed beginning of a text, flushed to a whole byte, with its length and CRC."""
 
     packed: bytes
     plain_bytes: int
@@ -19,6 +19,7 @@ class ZippedHead:
 
     @classmethod
     def of(cls, plain: bytes, level: int = -1) -> "ZippedHead":
+        """Compress a beginning; ``level`` as in zlib."""
         packer = zlib.compressobj(level, wbits=-zlib.MAX_WBITS)
         packed = GZIP_HEADER + packer.compress(plain) + packer.flush(zlib.Z_FULL_FLUSH)
         return cls(packed, len(plain), zlib.crc32(plain))

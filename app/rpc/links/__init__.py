@@ -1,1 +1,1 @@
-"""Connections to other members' gRPC ports, and what is sent over them."""
+"""Connections to other members' gRPC ports, and the clients sent over them."""

@@ -1,4 +1,4 @@
-"""The transport of clients: calls to members' ports that nobody waits for, and HTTP where there is no such port."""
+"""The transport of clients: gRPC calls that hold no thread, and HTTP to members without a gRPC connection."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
@@ -7,9 +7,9 @@ from typing import Any, Protocol, TypeVar
 
 import orjson
 
-from app.naming.clients.client_codec import ClientState, decode_client, decode_snapshot, encode_client, encode_verify
-from app.naming.clients.copies import ClientSnapshot
-from app.replication.client_replication import ClientCodec, client_id_of, client_key
+from app.naming.clients.client_codec import decode_client, decode_snapshot, encode_client, encode_verify
+from app.naming.clients.client_model import ClientSnapshot, ClientState
+from app.replication.client_type import ClientCodec, client_id_of, client_key
 from app.replication.reports import notes_revisions
 from app.rpc.links.link import LinkClosed
 from app.rpc.wire.distro_payload import (
@@ -20,7 +20,7 @@ from app.rpc.wire.distro_payload import (
     is_success,
     packed,
 )
-from app.rpc.wire.payload import Payload
+from app.rpc.wire.payload import HEADROOM_BYTES, Payload
 from distro.codec import decode_frame, decode_received, encode_frame, gunzip_if_gzip, json_object
 from distro.errors import CodecError, TransportError
 from distro.http_agent import DistroHttpAgent
@@ -29,15 +29,13 @@ from distro.types import CAPABILITY_CLIENTS_ONLY, DataOperation, Datum, Received
 
 T = TypeVar("T")
 SIDE_BY_SIDE = 16
-"""So many calls to one real Nacos at once: each is about one client."""
+"""Calls to one real Nacos at a time: each carries one client."""
 ANY_REVISION = 0
-"""Confirms whatever a member holds of a client: that of members before 2.1.2, which keep none."""
-HEADROOM_BYTES = 4_096
-"""Of a message, for what goes around its content."""
+"""Confirms every copy of a client, whatever its revision: members before 2.1.2 keep no revisions."""
 
 
 class Links(Protocol):
-    """The connections to the members' ports."""
+    """The gRPC connections to the other members."""
 
     def is_running(self, peer: str) -> bool: ...
 
@@ -62,7 +60,7 @@ class ClientAgent:
         release: Callable[[str], object],
         message_bytes_max: int,
     ) -> None:
-        """``release`` tells which release of Nacos a member is."""
+        """``release(peer)``: the release of Nacos that the peer's last report named."""
         self._release = release
         self._http = http
         self._links = links
@@ -77,10 +75,10 @@ class ClientAgent:
     def takes(self, peer: str) -> bool:
         return self._links.is_running(peer)
 
-    # --- calls that nobody waits for --------------------------------------------------------------
+    # --- calls that hold no thread --------------------------------------------------------------
 
     def start_sync(self, peer: str, datums: list[Datum], timeout_ms: int, done: Done) -> None:
-        """Send the datums. One that no message holds goes over HTTP, for which the caller waits."""
+        """Send the datums. A frame over a message's size goes over HTTP, and the caller waits for that."""
         if self._links.is_nacos(peer):
             self._links.begin(self._tell_each(peer, datums, timeout_ms / 1_000), done)
             return
@@ -126,7 +124,7 @@ class ClientAgent:
     # --- to real Nacos ----------------------------------------------------------------------------
 
     async def _tell_each(self, peer: str, datums: Iterable[Datum], timeout_s: float) -> Received:
-        """Tell of each client in a call of its own; the first failure is that of all: they are sent again."""
+        """Send each client in a call of its own; the first failure fails all, and all are sent again."""
 
         async def tell(datum: Datum) -> None:
             snapshot: ClientSnapshot = datum.value
@@ -144,10 +142,10 @@ class ClientAgent:
         return Received()
 
     async def _verify_each(self, peer: str, summary: Mapping[str, str], timeout_s: float) -> Received:
-        """Tell each client's revision; those that the peer does not hold so are wanted, failures are not.
+        """Send each client's revision; return as ``wanted`` the clients of which the peer has another revision or none.
 
-        A round for which there was not enough time is taken up by the next where it ended: real Nacos takes a client
-        over HTTP for silent that is in no round for 15 s.
+        A round cut short by its deadline is continued by the next one: real Nacos counts the client of an address as
+        silent when no round names it for 15 s.
         """
         wanted = list[str]()
         compares = notes_revisions(self._release(peer))
@@ -179,15 +177,15 @@ class ClientAgent:
             raise failures[0]
         return Received(wanted=tuple(wanted))
 
-    # --- calls that are waited for ----------------------------------------------------------------
+    # --- calls that block ----------------------------------------------------------------
 
     def sync_data(self, peer: str, datums: list[Datum], timeout_ms: int) -> Received:
-        """For a peer to which there is no connection now."""
+        """Send the datums over HTTP, to a peer without a gRPC connection now."""
         self._check_takes_http(peer)
         return self._http.sync_data(peer, datums, timeout_ms)
 
     def verify(self, peer: str, summary: Mapping[str, str], timeout_ms: int) -> Received:
-        """For a peer to which there is no connection now."""
+        """Run a verify round over HTTP, with a peer without a gRPC connection now."""
         self._check_takes_http(peer)
         return self._http.verify(peer, summary, timeout_ms)
 
@@ -221,7 +219,7 @@ class ClientAgent:
             raise TransportError(f"the client of {peer} cannot be read: {error}") from error
 
     def load(self, peer: str, timeout_ms: int) -> list[Datum] | None:
-        """All clients that the peer knows; of our own kind over HTTP, in as many parts as it takes."""
+        """Return all clients that the peer has; of our own kind over HTTP, where the size is not limited."""
         if not self._links.is_nacos(peer):
             return self._http.load(peer, timeout_ms)
         timeout_s = timeout_ms / 1_000
@@ -235,7 +233,7 @@ class ClientAgent:
 
 
 def _datum(peer: str, state: ClientState) -> Datum:
-    """A client of which a real Nacos tells that need not be the one that it is connected to."""
+    """The datum of a client from a real Nacos, which need not be the member that the client is connected to."""
     version = Version(1, 1, peer)
     return Datum(client_key(state.client_id), version, ClientSnapshot(version, None, state, unconfirmed=True))
 
@@ -243,7 +241,7 @@ def _datum(peer: str, state: ClientState) -> Datum:
 async def _side_by_side(
     work: Callable[[T], Awaitable[None]], items: Iterable[T], timeout_s: float
 ) -> list[TransportError]:
-    """Do it for all, some at once, begun in their order; what failed. Those not done in time are one failure."""
+    """Work on all items, ``SIDE_BY_SIDE`` at a time and begun in order; return the failures. A time-out is one."""
     failures = list[TransportError]()
     left = iter(items)
 

@@ -1,4 +1,4 @@
-"""One connection to another member's port for members: set up as SDKs set up theirs, kept alive, and made anew."""
+"""One connection to another member's gRPC port for members: set up as SDKs do it, kept alive, and made anew."""
 
 import asyncio
 import logging
@@ -17,28 +17,28 @@ from distro.errors import RejectedError, TransportError
 LOG = logging.getLogger(__name__)
 SETUP_S = 5.0
 HEALTH_S = 5.0
-"""After so long without an answer the member is asked whether it is there. Source: Nacos 2.2.3 RpcClient."""
+"""After so long without an answer the member gets a health check. Source: Nacos 2.2.3 RpcClient."""
 HEALTH_TIMEOUT_S = 3.0
 NOT_NEGOTIATED_S = 0.1
-"""A member that does not say when it is ready is taken to be so. Source: the same."""
+"""A member that does not acknowledge the setup counts as ready after this time. Source: Nacos 2.2.3 RpcClient."""
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.1, 5.0
 CALLS_MAX = 256
 OWN_KIND_ABILITY = "rollcall"
-"""Among what the far end can do: it is of our kind."""
+"""Ability by which a member says that it is of our own kind."""
 ENDED = "the member ended the connection"
 
 
 class LinkClosed(TransportError):
-    """There is no connection now."""
+    """There is no connection to the member now."""
 
 
 class GrpcLink:
-    """One member. ``run`` until it is cancelled; all else while that runs, on its loop."""
+    """The connection to one member, as long as the task of ``run`` lives. Used on that task's loop."""
 
     def __init__(
         self, peer: str, open_channel: Callable[[], aio.Channel], setup: bytes, headers: Mapping[str, str]
     ) -> None:
-        """``setup``: the message that introduces this member. ``headers`` go with every call."""
+        """``setup``: the bytes of this member's ConnectionSetupRequest. ``headers`` go with every call."""
         self.peer = peer
         self._open_channel = open_channel
         self._setup = setup
@@ -48,7 +48,7 @@ class GrpcLink:
         self._heard_s = 0.0
         self._under_way = 0
         self.is_own_kind = False
-        """By its own word, in this connection."""
+        """Whether the member said so when this connection was set up."""
 
     @property
     def running(self) -> bool:
@@ -56,7 +56,7 @@ class GrpcLink:
         return self._call is not None
 
     async def run(self) -> None:
-        """Connect, again and again."""
+        """Connect, and connect again whenever the connection ends, until cancelled."""
         pause_s = PAUSE_FIRST_S
         while True:
             try:
@@ -79,11 +79,11 @@ class GrpcLink:
             pause_s = min(2 * pause_s, PAUSE_MAX_S)
 
     async def request(self, request_type: str, body: bytes, timeout_s: float) -> Payload:
-        """Call the member.
+        """Call the member; return its answer.
 
         Raises:
             LinkClosed: there is no connection.
-            RejectedError: the member does not take such a call, or not this body.
+            RejectedError: the member does not know the type of request, or refuses its body.
             TransportError: no answer in time, or another refusal.
         """
         call = self._call
@@ -110,13 +110,13 @@ class GrpcLink:
         fields = answer.json()
         code, text = fields.get("errorCode"), f"{request_type} to {self.peer}: {fields.get('message')}"
         if code == wire.UNREGISTERED and self._stream is not None:
-            self._stream.cancel()  # it does not know this connection, so it is made anew
+            self._stream.cancel()  # the member does not know this connection, so it is made anew
         if code in (wire.NO_HANDLER, wire.INVALID, wire.FORBIDDEN, wire.UNREADABLE):
             raise RejectedError(text)
         raise TransportError(text)
 
     async def _introduce(self, call: Any, channel: aio.Channel) -> Any:
-        """Set the connection up; return its stream. Source of the order: Nacos 2.3 GrpcClient."""
+        """Set the connection up; return its stream. Source: Nacos 2.3 GrpcClient, for the order of messages."""
         checked = wire.decode(await call(wire.encode("ServerCheckRequest", b'{"module":"internal"}'), timeout=SETUP_S))
         if checked.type != "ServerCheckResponse":
             raise TransportError(f"it is not ready: {checked.body[:200]!r}")
@@ -137,7 +137,7 @@ class GrpcLink:
         raise TransportError("it took no connection")
 
     async def _keep(self, stream: Any) -> None:
-        """Answer what the member asks, and look whether it lives, until the connection ends."""
+        """Answer the member's requests and check its health, until the connection ends."""
         loop = asyncio.get_running_loop()
         self._heard_s = loop.time()
         reader = loop.create_task(self._read(stream))

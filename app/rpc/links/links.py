@@ -1,4 +1,4 @@
-"""The connections to all other members: made on the worker's loop, called from any thread."""
+"""The gRPC connections to all other members: they live on the worker's loop, and any thread may call over them."""
 
 import asyncio
 import logging
@@ -24,16 +24,16 @@ from distro.errors import TransportError
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 MEMBER_LABEL = "rollcall-member"
-"""Names the member that connects, to members of our kind."""
+"""Label of a connection with the address of the member that connects; read by members of our own kind."""
 LATE_S = 1.0
-"""A call ends by its deadline on the loop; whoever waits for it waits a little longer."""
+"""The loop ends a call by its deadline; the thread that waits for it waits so much longer."""
 
 
 class GrpcLinks:
     """Thread-safe, but for ``start`` and ``stop``, which are called on the loop once each."""
 
     def __init__(self, self_address: str, port: RpcPort, headers: Mapping[str, str]) -> None:
-        """``headers`` go with every call: what members know each other by."""
+        """``headers`` go with every call: the identity by which members know each other."""
         self._self_address = self_address
         self._port = port
         self._headers = dict(headers)
@@ -50,7 +50,7 @@ class GrpcLinks:
         self._follow()
 
     async def stop(self) -> None:
-        """End all connections and calls; those to come fail. May be called twice."""
+        """End all connections and calls; later calls fail. May be called twice."""
         self._loop = None
         ending = [*self._tasks.values(), *self._begun]
         for task in ending:
@@ -125,7 +125,7 @@ class GrpcLinks:
         """One call, on the loop.
 
         Raises:
-            TransportError: as MemberLink.request.
+            TransportError: as ``GrpcLink.request``.
         """
         link = self._links.get(peer)
         if link is None:
@@ -133,7 +133,7 @@ class GrpcLinks:
         return await link.request(request_type, body, timeout_s)
 
     def begin(self, work: Coroutine[Any, Any, T], done: Callable[[T | TransportError], None]) -> None:
-        """Have the loop do this work, and call ``done`` there with what came of it, once."""
+        """Run the coroutine on the loop; ``done`` is called there once, with its result or its failure."""
 
         def end(task: asyncio.Task[T]) -> None:
             self._begun.discard(task)
@@ -160,10 +160,10 @@ class GrpcLinks:
             done(LinkClosed("there are no connections to members yet, or any more"))
 
     def wait(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
-        """The same, but wait for it: not on the loop's thread.
+        """Run the coroutine on the loop and return its result. Blocks: not for the loop's thread.
 
         Raises:
-            TransportError: it failed, or was not over in time.
+            TransportError: it failed, or did not end within ``timeout_s`` and a bit.
         """
         future: Future[T | TransportError] = Future()
         self.begin(work, future.set_result)
@@ -176,10 +176,10 @@ class GrpcLinks:
         return result
 
     def call(self, peer: str, type_name: str, fields: Mapping[str, Any], timeout_ms: int) -> dict[str, Any]:
-        """Call a member and wait: the fields of its answer.
+        """Call a member; return the JSON object of its answer. Blocks: not for the loop's thread.
 
         Raises:
-            TransportError: it cannot be reached, answers late, or with an error.
+            TransportError: the member cannot be reached, or answers late or with an error.
         """
         timeout_s = timeout_ms / 1_000
         return self.wait(self.request(peer, type_name, orjson.dumps(fields), timeout_s), timeout_s).json()

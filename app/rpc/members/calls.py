@@ -1,11 +1,11 @@
-"""Asking several other members at once."""
+"""Calls to several other members at once."""
 
 import logging
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
-from app.rpc.server.ports import PeerCalls
+from app.ports.grpc_ports import PeerLinks
 from distro.errors import TransportError
 
 LOG = logging.getLogger(__name__)
@@ -21,17 +21,17 @@ Json = Mapping[str, Any]
 class MemberCalls:
     """A pool for calls to other members. ``ask`` blocks: not for the event loop.
 
-    What waits for the pool is bounded by who asks: each caller waits for its own calls, one for each member, and takes
-    back those that were not begun in time.
+    Its queue is bounded by its callers: each waits for its own calls, one a member, and cancels those that have not
+    begun in time.
     """
 
-    def __init__(self, links: PeerCalls | None) -> None:
+    def __init__(self, links: PeerLinks | None) -> None:
         """Without ``links`` there are no others."""
         self._links = links
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="rpc-members")
 
     def stop(self) -> None:
-        """Begin nothing more. What runs is waited for when the process ends."""
+        """Start no more calls. Running ones are waited for when the process ends."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def ask(self, type_name: str, requests: Mapping[str, Json]) -> dict[str, dict[str, Any]]:

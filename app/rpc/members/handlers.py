@@ -1,4 +1,4 @@
-"""Calls of other members through their port: what they say of clients, and of themselves."""
+"""Calls of other members over gRPC: their clients, and their reports about themselves."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 from app.naming.model.nacos_errors import InvalidParam, NoRight
-from app.replication.client_replication import CLIENTS
+from app.replication.client_type import CLIENTS
 from app.rpc.server.dispatcher import GrpcRequest, GrpcRoute
 from app.rpc.wire import payload as wire
 from app.rpc.wire.distro_payload import (
@@ -25,14 +25,14 @@ from distro.errors import CodecError, NotInitialized
 from distro.types import DataOperation
 
 SMALL_BYTES = 16_384
-"""What the event loop itself reads: under a millisecond's work."""
+"""Content up to this is decoded on the event loop: under a millisecond's work."""
 THREADS = 2
 Answer = Mapping[str, Any]
 T = TypeVar("T")
 
 
 class ClientReceiving(Protocol):
-    """What becomes of what members say of clients. Raises CodecError and NotInitialized."""
+    """Takes and serves the clients of members' calls. Its methods raise CodecError and NotInitialized."""
 
     def take_frame(self, sender: str, content: bytes) -> bytes: ...
 
@@ -40,9 +40,9 @@ class ClientReceiving(Protocol):
 
     def query_frame(self, content: bytes) -> bytes: ...
 
-    def take(self, told_by: str, client_id: str, content: bytes) -> None: ...
+    def take(self, sent_by: str, client_id: str, content: bytes) -> None: ...
 
-    def remove(self, told_by: str, client_id: str) -> None: ...
+    def remove(self, sent_by: str, client_id: str) -> None: ...
 
     def confirm(self, content: bytes) -> bool: ...
 
@@ -52,7 +52,7 @@ class ClientReceiving(Protocol):
 
 
 class Reports(Protocol):
-    """Who the members are."""
+    """Takes members' reports, and tells which members are at an address."""
 
     def receive_rpc_report(self, node: Mapping[str, Any], remote_ip: str) -> tuple[str, dict[str, Any]] | None: ...
 
@@ -62,12 +62,12 @@ class Reports(Protocol):
 
 
 class MemberHandlers:
-    """``routes`` once; ``stop`` at the end. The handlers run on the loop, and what takes long in threads."""
+    """``routes`` once; ``stop`` at the end. The handlers run on the loop, long decoding in threads."""
 
     def __init__(self, receiver: ClientReceiving, reports: Reports) -> None:
         self._receiver = receiver
         self._reports = reports
-        self._pool = ThreadPoolExecutor(THREADS, "rpc-door")
+        self._pool = ThreadPoolExecutor(THREADS, "rpc-received")
 
     def routes(self) -> dict[str, GrpcRoute]:
         return {
@@ -103,8 +103,8 @@ class MemberHandlers:
                 if member is None:
                     raise NoRight(f"{connection.named} is not listed, or not at {connection.remote_ip}")
                 return await self._of_own_kind(member, call)
-            told_by = connection.reporter or self._reports.nacos_at(connection.remote_ip)
-            return await self._of_nacos(told_by, call)
+            sent_by = connection.reporter or self._reports.nacos_at(connection.remote_ip)
+            return await self._of_nacos(sent_by, call)
         except (CodecError, NotInitialized) as error:
             return failure(str(error))
 
@@ -121,14 +121,14 @@ class MemberHandlers:
                 return failure(HANDLE_FAILED)
         return success(answer)
 
-    async def _of_nacos(self, told_by: str, call: DistroCall) -> Answer:
+    async def _of_nacos(self, sent_by: str, call: DistroCall) -> Answer:
         """Source: Nacos 2.2.3 DistroDataRequestHandler."""
         receiver, client_id, content = self._receiver, call.resource_key, call.content
         match call.operation:
             case DataOperation.ADD | DataOperation.CHANGE:
-                await self._run(len(content), lambda: receiver.take(told_by, client_id, content))
+                await self._run(len(content), lambda: receiver.take(sent_by, client_id, content))
             case DataOperation.DELETE:
-                receiver.remove(told_by, client_id)
+                receiver.remove(sent_by, client_id)
             case DataOperation.VERIFY:
                 if not receiver.confirm(content):
                     return failure(VERIFY_FAILED)

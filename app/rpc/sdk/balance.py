@@ -1,4 +1,4 @@
-"""How the clients of SDKs are spread over the members, and who is to send how many where. Pure."""
+"""How SDK clients are spread over the members, and which members should send clients to which others. Pure."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 from app.rpc.wire.payload import SUCCESS
 
 KEPT_PERCENT = 90
-"""A member sheds no more than the rest of its clients at a time: the others are to bear their arrival.
+"""A member keeps at least so many of its clients at a time: the other members have to bear the arrival of the rest.
 
 Source of this and of the arithmetic: Nacos 2.2.3 ServerLoaderController, ServerReloaderRequestHandler.
 """
@@ -19,17 +19,17 @@ FIGURE_CHARS_MAX = 32
 
 @dataclass(frozen=True, slots=True)
 class MemberLoad:
-    """What one member has to carry."""
+    """The connections of one member and the load of its machine."""
 
     address: str
     connections: int
     sdk_connections: int
     load: str
     cpu: str
-    """Both as the member wrote them."""
+    """``load`` and ``cpu`` are texts as the member wrote them."""
 
     def fields(self) -> dict[str, str]:
-        """Its shape among members, and for operators: all texts."""
+        """The JSON fields among members, and for operators: all texts."""
         return {
             "conCount": str(self.connections),
             "sdkConCount": str(self.sdk_connections),
@@ -40,7 +40,7 @@ class MemberLoad:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A member is to send clients to another, until it has ``keep`` of them."""
+    """The task of one member to send clients to another until ``keep`` are left."""
 
     source: str
     target: str
@@ -48,7 +48,7 @@ class Move:
 
 
 def parse_load(address: str, answer: Mapping[str, Any]) -> MemberLoad | None:
-    """What a member answered of itself; None when that is of no use."""
+    """The load that a member answered; None for an answer without success or without counts."""
     fields = answer.get("loaderMetrics")
     if answer.get("resultCode") != SUCCESS or not isinstance(fields, Mapping):
         return None
@@ -60,10 +60,10 @@ def parse_load(address: str, answer: Mapping[str, Any]) -> MemberLoad | None:
 
 
 def summary(loads: Sequence[MemberLoad], member_count: int) -> dict[str, Any]:
-    """All that is known, as operators see it; ``completed`` when every member said what it carries.
+    """The loads as operators see them; ``completed`` when every member has told its load.
 
-    Shape: detail (address, metric), memberCount, metricsCount, completed, and of the clients of SDKs max, min, avg (a
-    whole number), threshold, total.
+    Shape: detail (address, metric), memberCount, metricsCount, completed, and of SDK clients max, min, avg (a whole
+    number), threshold, total.
     """
     counts = [one.sdk_connections for one in loads]
     average = average_of(loads)
@@ -81,14 +81,14 @@ def summary(loads: Sequence[MemberLoad], member_count: int) -> dict[str, Any]:
 
 
 def average_of(loads: Sequence[MemberLoad]) -> int:
-    """Clients of SDKs a member, rounded down."""
+    """SDK clients per member, rounded down."""
     return sum(one.sdk_connections for one in loads) // len(loads) if loads else 0
 
 
 def moves(loads: Sequence[MemberLoad], factor: float) -> list[Move]:
-    """Who sheds to whom: the fullest to the emptiest, and so on, as long as there are both.
+    """The moves that even out the members: the fullest sends to the emptiest, the second to the second, and so on.
 
-    Full is who has more than the average and ``factor`` of it, empty who has less than the average without.
+    A member is full above ``average * (1 + factor)`` SDK clients, and empty below ``average * (1 - factor)``.
     """
     average = average_of(loads)
     most, least = int(average * (1 + factor)), int(average * (1 - factor))
@@ -102,5 +102,5 @@ def moves(loads: Sequence[MemberLoad], factor: float) -> list[Move]:
 
 
 def count_to_keep(sdk_connections: int, wanted: int) -> int:
-    """How many clients a member keeps for now that is to come down to ``wanted``."""
+    """How many clients a member keeps for now on its way down to ``wanted``."""
     return max(wanted, sdk_connections * KEPT_PERCENT // 100)

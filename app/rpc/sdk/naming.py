@@ -1,12 +1,12 @@
-"""The naming requests of SDKs: what each reads, what it does, and what it answers."""
+"""The naming requests of SDKs: their fields, their effect, and their answers."""
 
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from app.naming.clients.client_model import PORT_MAX
 from app.naming.clients.clients import CLUSTERS_CHARS_MAX
+from app.naming.model.json_fields import Fields
 from app.naming.model.keys import (
     DEFAULT_CLUSTER,
     DEFAULT_GROUP,
@@ -17,28 +17,27 @@ from app.naming.model.keys import (
     short_name_of,
 )
 from app.naming.model.nacos_errors import InvalidParam, Unavailable
+from app.naming.model.value_limits import INT_MAX, PORT_MAX
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
-from app.rpc.sdk.push_board import PushBoard
-from app.rpc.sdk.service_json import ServiceInfos, Variant
+from app.ports.grpc_ports import RpcServices, ServiceKey
+from app.rpc.sdk.service_messages import InfoVariant, ServiceInfos
+from app.rpc.sdk.subscriptions import GrpcSubscriptions
 from app.rpc.server.dispatcher import GrpcRequest, GrpcRoute, Handler
-from app.rpc.server.ports import RpcServices, ServiceKey
-from app.rpc.wire.json_fields import Fields
 from app.rpc.wire.payload import success
 
 T = TypeVar("T")
 REGISTER, DEREGISTER, BATCH = "registerInstance", "deregisterInstance", "batchRegisterInstance"
-PAGE_MAX = 2**31 - 1
 POOL_THREADS = 4
 POOLED_MAX = 256
 """Calls that wait for a thread, or are worked on by one."""
 
 
 class NamingHandlers:
-    """One method for each type of request. Used on the loop's thread; what may block goes to a pool."""
+    """One method for each type of request. Used on the loop's thread; work that may block goes to a pool."""
 
-    def __init__(self, services: RpcServices, board: PushBoard, infos: ServiceInfos) -> None:
+    def __init__(self, services: RpcServices, subscriptions: GrpcSubscriptions, infos: ServiceInfos) -> None:
         self._services = services
-        self._board = board
+        self._subscriptions = subscriptions
         self._infos = infos
         self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="rpc")
         self._pooled = 0
@@ -65,7 +64,7 @@ class NamingHandlers:
     # --- instances -------------------------------------------------------------------------------
 
     async def instance(self, request: GrpcRequest) -> Mapping[str, Any]:
-        """Publish one instance, or take back whatever the connection published of the service."""
+        """Publish one instance of a service, or withdraw all that the connection published of it."""
         kind = request.fields.text("type")
         namespace, service = key_of(request.fields)
         clients, client_id = self._services.clients, request.connection.id
@@ -79,7 +78,7 @@ class NamingHandlers:
         return success(type=kind)
 
     async def batch(self, request: GrpcRequest) -> Mapping[str, Any]:
-        """Publish these instances, none too, in place of all that the connection published of the service."""
+        """Publish a list of instances, perhaps empty, in place of all that the connection published of a service."""
         kind = request.fields.text("type")
         if kind != BATCH:
             raise InvalidParam(f"Unsupported request type {kind}")
@@ -107,35 +106,35 @@ class NamingHandlers:
     # --- services --------------------------------------------------------------------------------
 
     async def query(self, request: GrpcRequest) -> bytes:
-        """What a service shows; an unknown one has no instances."""
+        """Answer with a service's instances; an unknown one has none."""
         fields = request.fields
-        variant = Variant(fields.text("cluster", chars_max=CLUSTERS_CHARS_MAX), fields.flag("healthyOnly", False))
-        shown = await self._infos.get(key_of(fields), variant)
-        return b'{"resultCode":200,"errorCode":0,"success":true,"serviceInfo":%b}' % shown.info(self._infos.now_ms())
+        variant = InfoVariant(fields.text("cluster", chars_max=CLUSTERS_CHARS_MAX), fields.flag("healthyOnly", False))
+        info = await self._infos.get(key_of(fields), variant)
+        return b'{"resultCode":200,"errorCode":0,"success":true,"serviceInfo":%b}' % info.json(self._infos.now_ms())
 
     async def subscribe(self, request: GrpcRequest) -> bytes:
-        """Have the connection told of a service from now on, or no more; what it shows now."""
+        """Subscribe the connection to a service, or unsubscribe it; answer with the service's instances."""
         fields, connection = request.fields, request.connection
         key, clusters = key_of(fields), fields.text("clusters", chars_max=CLUSTERS_CHARS_MAX)
         if fields.flag("subscribe", True):
-            # Before the service is read: no change after that is missed.
+            # Before the service is read: no later change is missed.
             self._services.clients.subscribe(connection.id, *key, clusters)
-            if not self._board.subscribe(connection.id, key, clusters):
+            if not self._subscriptions.subscribe(connection.id, key, clusters):
                 self._services.clients.unsubscribe(connection.id, *key)
                 raise Unavailable("the client is subscribed to too many services")
         else:
             self._services.clients.unsubscribe(connection.id, *key)
-            self._board.unsubscribe(connection.id, key)
-        shown = await self._infos.get(key, Variant(clusters))
+            self._subscriptions.unsubscribe(connection.id, key)
+        info = await self._infos.get(key, InfoVariant(clusters))
         head = b'{"resultCode":200,"errorCode":0,"message":"success","success":true,"serviceInfo":'
-        return head + shown.info(self._infos.now_ms()) + b"}"
+        return head + info.json(self._infos.now_ms()) + b"}"
 
     async def list(self, request: GrpcRequest) -> Mapping[str, Any]:
-        """A page of the names of a group, sorted; the first page is 1, and what is lower means it too."""
+        """A page of the sorted service names of a group; the first page is 1, and lower numbers mean it too."""
         fields = request.fields
         namespace, group = _namespace_of(fields), fields.text("groupName", DEFAULT_GROUP)
-        page = max(fields.whole("pageNo", 1, -PAGE_MAX, PAGE_MAX), 1)
-        size = max(fields.whole("pageSize", 10, -PAGE_MAX, PAGE_MAX), 0)
+        page = max(fields.whole("pageNo", 1, -INT_MAX, INT_MAX), 1)
+        size = max(fields.whole("pageSize", 10, -INT_MAX, INT_MAX), 0)
         names = await self._in_pool(lambda: self._services.naming.list_services(namespace, group))
         chosen = names[(page - 1) * size : page * size]
         return success(count=len(names), serviceNames=[short_name_of(name) for name in chosen])

@@ -1,1 +1,1 @@
-"""The gRPC ports: bytes, connections, order of checks, limits."""
+"""The gRPC server: ports and streams, connections, the checks before a handler, limits of connections."""

@@ -1,4 +1,4 @@
-"""Which connections are dead, and which are too many. Pure: time comes in, what is to be done goes out."""
+"""Finds connections that are dead, and those that are too many. Pure: time comes in, findings go out."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -7,39 +7,40 @@ from app.rpc.server.connections import Connection
 from app.rpc.server.limits import LimitRule
 
 ROUND_MS = 3_000
-"""Source of the three: Nacos 2.0 ConnectionManager."""
+"""Source of ``ROUND_MS``, ``IDLE_MS`` and ``ANSWER_MS``: Nacos 2.0 ConnectionManager."""
 IDLE_MS = 20_000
 ANSWER_MS = 1_000
-"""The whole of a round's wait, as all are asked at once."""
+"""For the answers of all idle clients of a round, which are asked at once."""
 RESET_ROUNDS_MAX = 2
-"""Clients that do not follow a reset have their stream ended after so many more rounds."""
+"""A client that stays after a reset has its stream ended after so many more rounds."""
 PAUSE_MS = 2_000
-"""A tick that comes so late found this process paused: answers may lie unread."""
+"""A tick that is so late shows that this process was paused: answers may wait unread."""
 
 
 @dataclass(slots=True)
 class Findings:
-    """What is to be done now."""
+    """The connections that need an action of the caller."""
 
     detect: list[Connection] = field(default_factory=list)
-    """Ask whether they live."""
+    """Idle ones: ask their clients for a sign of life."""
     reset: list[Connection] = field(default_factory=list)
-    """Ask them to go elsewhere."""
+    """Surplus ones: ask their clients to connect to another member."""
     close: list[Connection] = field(default_factory=list)
+    """Dead ones, and surplus ones whose clients ignored two resets."""
 
 
 class ConnectionCheck:
-    """Looks at all connections in rounds."""
+    """Checks all connections in rounds of ``ROUND_MS``."""
 
     def __init__(self, now_ms: int) -> None:
         self._round_ms = now_ms + ROUND_MS
         self._due_ms = self._round_ms
         self._asked: dict[Connection, int] = {}
-        """When each was asked; all answers are due at ``_answers_ms``."""
+        """When the client of each connection was asked; the answers are due at ``_answers_ms``."""
         self._answers_ms = 0
 
     def tick(self, now_ms: int, connections: Collection[Connection], rule: LimitRule) -> tuple[Findings, int]:
-        """What is to be done, and when to come again."""
+        """Return the findings of now, and the time of the next tick."""
         findings = Findings()
         if now_ms - self._due_ms > PAUSE_MS:
             self._answers_ms = now_ms + ANSWER_MS
@@ -48,11 +49,11 @@ class ConnectionCheck:
             self._asked = {}
         if now_ms >= self._round_ms:
             self._round_ms = now_ms + ROUND_MS
-            self._look(now_ms, connections, rule, findings)
+            self._check_all(now_ms, connections, rule, findings)
         self._due_ms = min(self._round_ms, self._answers_ms) if self._asked else self._round_ms
         return findings, self._due_ms
 
-    def _look(self, now_ms: int, connections: Collection[Connection], rule: LimitRule, findings: Findings) -> None:
+    def _check_all(self, now_ms: int, connections: Collection[Connection], rule: LimitRule, findings: Findings) -> None:
         sent_away = [one for one in connections if one.must_go]
         surplus = [*sent_away, *rule.surplus([one for one in connections if not one.must_go])]
         stays = set(connections).difference(surplus)

@@ -1,4 +1,4 @@
-"""Connections by the transport that carries them: who is there, since when, and what waits to be written to each."""
+"""The gRPC connections by transport: each client's data, and the messages that wait to be written to it."""
 
 import urllib.parse
 from collections import deque
@@ -6,31 +6,31 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from typing import Protocol
 
-from app.rpc.server.ports import ServiceKey
+from app.naming.clients.client_model import ServiceKey
 
 UNREGISTERED_MAX = 4_096
-"""Transports that made calls and are not set up, or not yet; the oldest is forgotten for a new one."""
+"""Transports that made a call without a setup, or before it; a new one displaces the oldest."""
 UNREGISTERED_MS = 60_000
 CONTROLS_MAX = 64
-"""Messages that wait for one client, beside the services that it is owed."""
+"""Messages that wait for one client, beside its pending services."""
 LABELS_CHARS_MAX = 4_096
-"""Of all that a client says of itself: it is kept as long as the connection."""
+"""Of all labels of a client, which are kept as long as its connection."""
 
 
 class Stream(Protocol):
-    """What carries messages to a client."""
+    """The stream that carries messages to a client."""
 
     def wake(self) -> None:
-        """Something waits to be written."""
+        """Write the messages that wait in the connection."""
         ...
 
     def end(self) -> None:
-        """Write what waits, and close it."""
+        """Write the messages that wait, and close the stream."""
         ...
 
 
 class Connection:
-    """One transport of a client. Used on the loop's thread only."""
+    """One transport of a client, and the client's data from its setup. Used on the loop's thread only."""
 
     __slots__ = (
         "abilities",
@@ -62,31 +62,31 @@ class Connection:
     def __init__(self, connection_id: str, peer: str, on_cluster_port: bool, now_ms: int) -> None:
         self.id = connection_id
         self.peer = peer
-        """Its far end, as grpc names it."""
+        """The client's end of the transport as grpc names it, ``ipv4:1.2.3.4:5`` for example."""
         self.remote_ip, self.remote_port = parse_peer(peer)
         self.on_cluster_port = on_cluster_port
         self.opened_ms = self.active_ms = now_ms
         self.registered = False
         self.is_member = False
-        """Another member's: no limit holds for it."""
+        """The client is another member; limits do not count it."""
         self.named = ""
-        """The address of the member of our kind that it says it is; whether that is so is asked with each call."""
+        """The member address that a client of our kind claims; each call checks whether it may."""
         self.reporter = ""
-        """The address of the listed member that reported itself over it."""
+        """The address of the listed member that sent its report over this connection."""
         self.closing = False
         self.client_ip = self.remote_ip
-        """As the client says it; limits go by this."""
+        """The address that the client states in its setup; limits of connections go by it."""
         self.app = self.agent = self.tenant = ""
         self.labels: Mapping[str, str] = {}
         self.abilities: Mapping[str, bool] = {}
         self.controls: deque[bytes] = deque()
         self.pending: dict[ServiceKey, None] = {}
-        """Services whose state of then is to be written, in order."""
+        """Services to push, in order; the state that is written is the one at that time."""
         self.must_go = False
-        """An operator sends it elsewhere, to the HTTP address in ``redirect`` if there is one."""
+        """An operator wants the client to connect elsewhere: to the HTTP address ``redirect``, if that is set."""
         self.redirect: tuple[str, int] | None = None
         self.reset_rounds = 0
-        """For so many rounds it has stayed though it was asked to go."""
+        """Rounds of the check since the client was first asked to connect elsewhere."""
         self.stream: Stream | None = None
 
     @property
@@ -94,7 +94,7 @@ class Connection:
         return not self.is_member
 
     def offer(self, message: bytes) -> bool:
-        """Have a message written; False when too much waits already, as the client does not read."""
+        """Queue a message; False when ``CONTROLS_MAX`` wait already, as the client does not read."""
         if len(self.controls) >= CONTROLS_MAX:
             return False
         self.controls.append(message)
@@ -102,12 +102,12 @@ class Connection:
         return True
 
     def add_pending(self, key: ServiceKey) -> None:
-        """Have the state of a service written, as it is when its turn comes."""
+        """Queue a push of a service; the state that is written is the one at that time."""
         self.pending[key] = None
         self._wake()
 
     def close(self) -> None:
-        """End its stream; all else follows from that."""
+        """End the client's stream; the end of the stream removes the connection and the client's data."""
         self.closing = True
         if self.stream is not None:
             self.stream.end()
@@ -124,9 +124,9 @@ class Connections:
         self._wall_ms = wall_ms
         self._now_ms = monotonic_ms
         self._by_peer: dict[tuple[str, bool], Connection] = {}
-        """Registered ones by transport."""
+        """Registered connections by transport."""
         self._pending: dict[tuple[str, bool], Connection] = {}
-        """The others, oldest first."""
+        """Connections that are not registered, oldest first."""
         self._registered: dict[str, Connection] = {}
         self._per_ip: dict[str, int] = {}
         self._sdk_count = 0
@@ -144,32 +144,32 @@ class Connections:
         return self._sdk_count
 
     def count_of_ip(self, client_ip: str) -> int:
-        """Registered SDK connections that say they come from there."""
+        """The number of registered SDK connections whose client states the address ``client_ip``."""
         return self._per_ip.get(client_ip, 0)
 
     def get(self, connection_id: str) -> Connection | None:
-        """A registered one."""
+        """The registered connection with an id."""
         return self._registered.get(connection_id)
 
     def next_request_id(self) -> str:
         return str(next(self._request_ids))
 
     def of_peer(self, peer: str, on_cluster_port: bool) -> Connection:
-        """The connection of a transport, as grpc names its far end; a new one at its first call."""
+        """Return the connection of a transport, a new one at its first call. ``peer``: the far end as grpc names it."""
         key = (peer, on_cluster_port)
         found = self._by_peer.get(key) or self._pending.get(key)
         if found is None:
             if len(self._pending) >= UNREGISTERED_MAX:
                 del self._pending[next(iter(self._pending))]
             host, port = parse_peer(peer)
-            # An id is never given twice, whatever the clock does.
+            # No id is used twice, even when the clock is set back.
             self._id_ms = max(self._wall_ms(), self._id_ms + 1)
             found = Connection(f"{self._id_ms}_{host}_{port}", peer, on_cluster_port, self._now_ms())
             self._pending[key] = found
         return found
 
     def register(self, connection: Connection) -> None:
-        """The connection is set up: calls that need one may come."""
+        """Count a connection that is set up; from now on its calls are answered."""
         key = (connection.peer, connection.on_cluster_port)
         self._pending.pop(key, None)
         self._by_peer[key] = connection
@@ -180,7 +180,10 @@ class Connections:
             self._per_ip[connection.client_ip] = self.count_of_ip(connection.client_ip) + 1
 
     def forget(self, connection: Connection) -> bool:
-        """The transport's stream ended; return whether it was registered. A later call gets a new id."""
+        """Remove a connection whose stream ended; return whether it was registered.
+
+        A later call of the transport makes a new connection.
+        """
         key = (connection.peer, connection.on_cluster_port)
         for known in (self._by_peer, self._pending):
             if known.get(key) is connection:
@@ -196,14 +199,14 @@ class Connections:
         return True
 
     def sweep(self, now_ms: int) -> None:
-        """Forget who made a call and was never set up."""
+        """Remove the connections that were not set up within ``UNREGISTERED_MS``."""
         for key, one in list(self._pending.items()):
             if now_ms - one.active_ms > UNREGISTERED_MS:
                 del self._pending[key]
 
 
 def parse_peer(peer: str) -> tuple[str, int]:
-    """Address and port of ``ipv4:1.2.3.4:5`` or ``ipv6:[::1]:5``, which grpc escapes as in URLs."""
+    """Return address and port of ``ipv4:1.2.3.4:5`` or ``ipv6:[::1]:5``, which grpc escapes as in URLs."""
     _, _, address = urllib.parse.unquote(peer).partition(":")
     host, _, port = address.rpartition(":")
     host = host.strip("[]").removeprefix("::ffff:")

@@ -1,4 +1,4 @@
-"""What happens to a message: the order of checks before a handler is called, and how its refusals are answered."""
+"""Messages to handlers: the checks before a call, in Nacos's order, the setup of connections, answers to refusals."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -7,16 +7,16 @@ from typing import Any
 
 import orjson
 
-from app.naming.clients.clients import ClientInfo
+from app.naming.clients.client_model import ClientInfo
+from app.naming.model.json_fields import Fields
 from app.naming.model.nacos_errors import ClientGone, InvalidParam, NacosError, Unavailable
+from app.ports.grpc_ports import NativeClients, PeerDirectory
 from app.process.open_files import CONNECTIONS_MAX
 from app.rpc.links.link import OWN_KIND_ABILITY
 from app.rpc.links.links import MEMBER_LABEL
 from app.rpc.server.connections import LABELS_CHARS_MAX, Connection, Connections
 from app.rpc.server.limits import LimitRule
-from app.rpc.server.ports import MemberDirectory, NativeClients
 from app.rpc.wire import payload as wire
-from app.rpc.wire.json_fields import Fields
 from app.rpc.wire.payload import Payload, PayloadError
 from distro.types import MemberState
 
@@ -30,7 +30,7 @@ SERVER_ABILITIES = {"supportPersistentInstanceByGrpc": True}
 
 @dataclass(frozen=True, slots=True)
 class GrpcRequest:
-    """One call of a client that is set up."""
+    """One call of a registered client: its connection, JSON fields and headers."""
 
     connection: Connection
     fields: Fields
@@ -38,27 +38,27 @@ class GrpcRequest:
 
 
 Handler = Callable[[GrpcRequest], Awaitable[Mapping[str, Any] | bytes]]
-"""Returns the fields of the answer, or their JSON. Raises NacosError for a refusal."""
+"""Returns the fields of the answer, or these as JSON. Raises NacosError for a refusal."""
 
 
 @dataclass(frozen=True, slots=True)
 class GrpcRoute:
-    """Who answers a type of request, and with which type."""
+    """The handler of a type of request, and the type of its answer."""
 
     handler: Handler
     answer_type: str
     members_only: bool = False
-    """Only through the port for members, and from the address of one."""
+    """Refuse calls that do not come over the cluster port from a listed member's address."""
 
 
 class Dispatcher:
-    """Answers calls, and takes what comes on streams. Used on the loop's thread."""
+    """Answers clients' calls, and takes the messages of their streams. Used on the loop's thread."""
 
     def __init__(
-        self, connections: Connections, cluster: MemberDirectory, clients: NativeClients, rule: Callable[[], LimitRule],
+        self, connections: Connections, cluster: PeerDirectory, clients: NativeClients, rule: Callable[[], LimitRule],
         now_ms: Callable[[], int], connections_max: int = CONNECTIONS_MAX,
     ) -> None:  # fmt: skip
-        """``connections_max``: registered ones. Limits of the rule file are lower, and say which client they mean."""
+        """``connections_max``: registered connections of all kinds; the rule file limits those of SDKs further."""
         self._connections_max = connections_max
         self._connections = connections
         self._cluster = cluster
@@ -66,8 +66,9 @@ class Dispatcher:
         self._rule = rule
         self._now_ms = now_ms
         self.on_answer: Callable[[Connection, str, bool], None] = lambda _connection, _request_id, _went_well: None
-        """Told of every answer to a request of ours."""
+        """Called with connection, request id and success for each answer of a client to a request of this node."""
         self.on_gone: Callable[[Connection], None] = lambda _connection: None
+        """Called for each registered connection that ended."""
         self._routes: dict[str, GrpcRoute] = {HEALTH_CHECK: GrpcRoute(_healthy, "HealthCheckResponse")}
 
     def add(self, request_type: str, route: GrpcRoute) -> None:
@@ -76,7 +77,10 @@ class Dispatcher:
     # --- calls -----------------------------------------------------------------------------------
 
     async def answer(self, connection: Connection, data: bytes) -> bytes:
-        """The answer to one call: there always is one. Source of the order: Nacos 2.2.3 GrpcRequestAcceptor."""
+        """Return the answer to one call, an error if it is refused or fails.
+
+        Source of the order of checks: Nacos 2.2.3 GrpcRequestAcceptor.
+        """
         try:
             message = wire.decode(data)
         except PayloadError as error:
@@ -97,7 +101,7 @@ class Dispatcher:
             # SDKs take codes from 300 to 399 in a health check for "not ready yet", and would never connect anew.
             code = wire.FAILED if kind == HEALTH_CHECK else wire.UNREGISTERED
             return wire.error_response(code, "Connection is unregistered.")
-        # Asked anew: lists of members change, at one member before the other.
+        # Checked at each call: member lists change, at one member before the other.
         if route.members_only and not self._cluster.is_listed(connection.remote_ip):
             text = f"{connection.remote_ip} is not the address of a listed member"
             return wire.error_response(wire.FORBIDDEN, text)
@@ -129,7 +133,7 @@ class Dispatcher:
     # --- streams ---------------------------------------------------------------------------------
 
     def take(self, connection: Connection, data: bytes) -> bool:
-        """Take a message of a client's stream; False ends the stream. What is wrong is answered."""
+        """Take a message of a client's stream; False ends the stream. Invalid messages are answered with an error."""
         try:
             message = wire.decode(data)
             kind = message.type
@@ -148,7 +152,7 @@ class Dispatcher:
         fields = Fields(message.json())
         connection.active_ms = self._now_ms()
         self._trace(connection, message)
-        # Its result code alone: an SDK acknowledges with success false beside it.
+        # The result code alone: an SDK acknowledges pushes with ``success`` false beside it.
         went_well = fields.whole("resultCode", wire.FAILED, -(2**31), 2**31) == wire.SUCCESS
         self.on_answer(connection, fields.text("requestId"), went_well)
 
@@ -161,7 +165,7 @@ class Dispatcher:
         connection.agent, connection.tenant = fields.text("clientVersion"), fields.text("tenant")
         connection.labels, connection.app = labels, labels.get("AppName") or "-"
         connection.client_ip = Fields({"clientIp": message.client_ip}).text("clientIp") or connection.remote_ip
-        # Nobody escapes the limits by calling itself a member.
+        # By the caller's address: an SDK cannot escape the limits by claiming to be a member.
         connection.is_member = connection.on_cluster_port and self._cluster.is_listed(connection.remote_ip)
         connection.named = labels.get(MEMBER_LABEL, "") if connection.on_cluster_port else ""
         connection.active_ms = self._now_ms()
@@ -194,19 +198,19 @@ class Dispatcher:
     # --- requests of ours ------------------------------------------------------------------------
 
     def reset(self, connection: Connection, redirect: tuple[str, int] | None = None) -> None:
-        """Ask a client to connect elsewhere, to the HTTP address of a member if one is named."""
+        """Ask a client to connect to another member, to the HTTP address ``redirect`` if that is given."""
         fields = {"requestId": self._connections.next_request_id(), "connectionId": connection.id}
         if redirect is not None:
             fields |= {"serverIp": redirect[0], "serverPort": str(redirect[1])}
         connection.offer(wire.encode_json("ConnectResetRequest", {**fields, "module": "internal"}))
 
     def detect(self, connection: Connection) -> None:
-        """Ask a client whether it lives; any answer makes it active."""
+        """Ask a client for a sign of life; any answer makes its connection active."""
         fields = {"requestId": self._connections.next_request_id(), "module": "internal"}
         connection.offer(wire.encode_json("ClientDetectionRequest", fields))
 
     def ended(self, connection: Connection) -> None:
-        """A client's stream, or its transport, is gone: with it all that it published."""
+        """Remove a connection whose stream ended, and with it all that its client published."""
         if self._connections.forget(connection):
             self._clients.disconnect(connection.id)
             self.on_gone(connection)

@@ -1,4 +1,4 @@
-"""The gRPC servers on the worker's loop: bytes in, bytes out; and one writer for what each client is to be told."""
+"""The gRPC servers on the worker's loop: calls and streams as bytes, and one writer task for each stream."""
 
 import asyncio
 import logging
@@ -11,27 +11,27 @@ from grpc import aio
 
 from app.config.addresses import join_address
 from app.config.settings import RpcPort, SettingError
+from app.naming.clients.client_model import ServiceKey
 from app.process.open_files import CONNECTIONS_MAX
 from app.rpc.server.connections import Connection, Connections
 from app.rpc.server.dispatcher import Dispatcher
-from app.rpc.server.ports import ServiceKey
 
 LOG = logging.getLogger(__name__)
 CALLS_MAX = 4_096
-"""Under way at once, beside the streams."""
+"""Calls under way at once, beside the streams."""
 STREAMS_MAX = 256
 """Calls and streams of one transport at once."""
 SETUP_S = 10.0
-"""A stream without its first message is ended."""
+"""A stream whose client is not set up within this time is ended."""
 GRACE_S = 1.0
 GO_ELSEWHERE = "this server ends the connection, please connect to another one"
 
 TakePending = Callable[[Connection, ServiceKey], Awaitable[bytes | None]]
-"""Makes the message that tells a client the state of a service now; None when it is owed no more."""
+"""Returns the push message of a service with its current state; None when the client needs it no more."""
 
 
 class ClientStream:
-    """One client's stream. Writes one message at a time, and only as fast as the client reads."""
+    """One client's stream. Writes one message at a time, as fast as the client reads."""
 
     def __init__(
         self, connection: Connection, write: Callable[[bytes], Awaitable[None]], take_pending: TakePending
@@ -48,14 +48,14 @@ class ClientStream:
             self._writer = asyncio.get_running_loop().create_task(self._run())
 
     def end(self) -> None:
-        """Write what already waits, if the client takes it soon, and end the stream with an error."""
+        """End the stream with an error; messages that wait are written before, if the client takes them soon."""
         if not self.ending:
             self.ending = True
             if self._reader is not None:
                 self._reader.cancel()
 
     async def finish(self) -> None:
-        """Give what waits a moment to leave, unless the transport is gone."""
+        """Wait up to ``GRACE_S`` for the writer, unless the transport is gone; drop the messages that still wait."""
         if (writer := self._writer) is not None:
             if not self.ending:
                 writer.cancel()
@@ -89,7 +89,7 @@ class ClientStream:
 
 
 class RpcServer:
-    """One port. ``start`` and ``stop`` once each, on the loop."""
+    """The server of one gRPC port. ``start`` and ``stop`` are called on the loop."""
 
     def __init__(
         self, host: str, port: RpcPort, on_cluster_port: bool, connections: Connections, dispatcher: Dispatcher,
@@ -107,7 +107,7 @@ class RpcServer:
         """Listen.
 
         Raises:
-            SettingError: the port is not free, or certificate or key are none.
+            SettingError: the port is not free, or certificate or key are invalid.
         """
         port, address = self._port, join_address(self._host, self._port.port)
         server = aio.server(options=_options(port), maximum_concurrent_rpcs=CONNECTIONS_MAX + CALLS_MAX)
@@ -132,7 +132,7 @@ class RpcServer:
         self._server = server
 
     async def stop(self) -> None:
-        """Take no more calls, and end those under way. May be called twice."""
+        """Refuse new calls, and end those under way after ``GRACE_S``. May be called twice."""
         if self._server is not None:
             await self._server.stop(GRACE_S)
             self._server = None
@@ -147,7 +147,7 @@ class RpcServer:
         try:
             async with asyncio.timeout(SETUP_S) as setup:
                 async for data in messages:
-                    # Asked for anew: another stream of the same transport may have ended what there was.
+                    # Looked up for each message: another stream of the transport may have ended the connection.
                     connection = self._connections.of_peer(peer, self._on_cluster_port)
                     if connection.stream is None and stream is None:
                         connection.stream = stream = ClientStream(connection, context.write, self._take_pending)
@@ -165,7 +165,7 @@ class RpcServer:
                 self._dispatcher.ended(stream.connection)
                 await stream.finish()
         if stream is not None and stream.ending:
-            # Some SDKs do not notice that a stream ended well.
+            # Some SDKs do not notice the end of a stream with status OK.
             await context.abort(grpc.StatusCode.UNAVAILABLE, GO_ELSEWHERE)
 
 

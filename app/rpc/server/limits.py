@@ -1,4 +1,4 @@
-"""How many connections there may be: the rule file, and what follows from it."""
+"""Limits of connections: the rule file, its parser, and the connections above its limits."""
 
 import logging
 from collections import Counter
@@ -20,22 +20,22 @@ NO_LIMIT = -1
 
 @dataclass(frozen=True, slots=True)
 class LimitRule:
-    """The five keys of the file. A limit below zero is none; that of all, and the default, at zero too.
+    """The five keys of the rule file. A negative limit means none; ``total`` and ``ip_default`` of 0 mean none, too.
 
     Source: Nacos 2.0 ConnectionLimitRule.
     """
 
     total: int = NO_LIMIT
-    """Of all connections of SDKs; those of members never count."""
+    """For all SDK connections; members' connections are not counted."""
     ip_default: int = NO_LIMIT
     per_ip: Mapping[str, int] = field(default_factory=dict)
     per_app: Mapping[str, int] = field(default_factory=dict)
-    """For an address without a limit of its own, by the application that connects."""
+    """By the client's application, for an address that is not in ``per_ip``."""
     traced_ips: frozenset[str] = frozenset()
-    """What clients from there send is logged."""
+    """Messages of clients with these addresses are logged."""
 
     def of_client(self, client_ip: str, app: str) -> int | None:
-        """How many connections the address of a client may have; None for any number."""
+        """The most connections from ``client_ip`` with this client's application; None without a limit."""
         own = self.per_ip.get(client_ip, NO_LIMIT)
         if own >= 0:
             return own
@@ -45,14 +45,14 @@ class LimitRule:
         return self.ip_default if self.ip_default > 0 else None
 
     def refuses(self, connection: Connection, of_ip: int, of_all: int) -> bool:
-        """Whether one more is too many, with so many there from its address and from all."""
+        """Whether a new connection is over a limit, given the connections of its address and of all SDKs."""
         if not connection.is_sdk:
             return False
         allowed = self.of_client(connection.client_ip, connection.app)
         return (allowed is not None and of_ip >= allowed) or 0 < self.total <= of_all
 
     def surplus(self, connections: Iterable[Connection]) -> list[Connection]:
-        """Those above the limits, the latest of each address and of all."""
+        """The connections above the limits: the latest of an address, or of all."""
         if self.total <= 0 and self.ip_default <= 0 and not self.per_ip and not self.per_app:
             return []
         found, kept = [], 0
@@ -68,10 +68,10 @@ class LimitRule:
 
 
 def parse_rule(text: bytes) -> LimitRule:
-    """The rule of a file's JSON; what it does not name has no limit.
+    """Return the rule in the JSON of a rule file; absent keys mean no limit.
 
     Raises:
-        InvalidParam: not JSON, or a field of another kind; the text names it.
+        InvalidParam: the text is not JSON, or a field has a wrong type, which the message names.
     """
     try:
         fields = orjson.loads(text)
@@ -109,7 +109,7 @@ def _limit(name: str, value: Any) -> int:
 
 
 class LimitWatch:
-    """Reads the rule file again when it changed; a missing one has no limits. Called by the naming timer."""
+    """Reads the rule file again when it has changed; without a file there are no limits. For the naming timer."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -118,7 +118,7 @@ class LimitWatch:
         """Read from any thread."""
 
     def tick(self, now_ms: int) -> int:
-        """Look once. A file that cannot be read changes nothing, and is said."""
+        """Check the file for a change. If it cannot be read, the rule stays, and a warning is logged."""
         stamp = self._stamp()
         if stamp != self._seen:
             self._seen = stamp

@@ -1,4 +1,4 @@
-"""What members say of clients in calls to each other's port: the requests of Nacos 2.x, and their answers.
+"""The calls in which members send each other clients over gRPC: the requests of Nacos 2.x, and their answers.
 
 Shape: ``DistroDataRequest {"dataOperation", "distroData": {"distroKey": {"resourceKey", "resourceType",
 "targetServer"}, "type", "content": base64}, "module": "cluster"}``; ``DistroDataResponse {resultCode ...,
@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from app.naming.model.json_fields import Fields
 from app.naming.model.nacos_errors import InvalidParam
-from app.replication.client_replication import CLIENTS
+from app.replication.client_type import CLIENTS
 from app.rpc.wire import payload as wire
-from app.rpc.wire.json_fields import Fields
 from app.rpc.wire.payload import Payload
 from distro.codec import gzip_body
 from distro.errors import TransportError
@@ -71,12 +71,12 @@ def decode_request(fields: Fields) -> DistroCall:
 
 
 def packed(body: bytes) -> bytes:
-    """What is sent to our own kind."""
+    """The content of a call to a member of our own kind: gzip when it is long."""
     return gzip_body(body) if len(body) >= GZIP_FROM_BYTES else body
 
 
 def success(content: bytes | None = None, resource_key: str = "") -> dict[str, Any]:
-    """An answer, with data if there is any."""
+    """The fields of the answer to a call that succeeded, with ``content`` if there is any."""
     if content is None:
         return wire.success()
     key = {"resourceKey": resource_key, "resourceType": CLIENTS}
@@ -88,7 +88,7 @@ def failure(text: str) -> dict[str, Any]:
 
 
 def is_success(answer: Payload) -> bool:
-    """Whether the peer did it: by its result code alone, as real Nacos judges."""
+    """Whether the peer's answer is a success: by its result code alone, as in real Nacos."""
     return answer.type == RESPONSE and answer.json().get("resultCode") == wire.SUCCESS
 
 

@@ -14,7 +14,7 @@ REQUEST_METHOD = "/Request/request"
 STREAM_METHOD = "/BiRequestStream/requestBiStream"
 SUCCESS = 200
 FAILED = 500
-"""The two result codes; an error code beside it says what failed."""
+"""The two result codes; the error codes below say what failed."""
 STARTING = 300
 UNREGISTERED = 301
 """The SDK connects again."""
@@ -24,11 +24,14 @@ FORBIDDEN = 403
 UNREADABLE = 502
 CLIENT_GONE = -401
 
+HEADROOM_BYTES = 4_096
+"""Of a message, for what goes around the JSON of its content."""
+
 Json = Mapping[str, Any]
 
 
 class PayloadError(Exception):
-    """What arrived is no payload, or its body no JSON object; the text says which."""
+    """The bytes are no payload, or its body is no JSON object; the text says which."""
 
 
 def _message_class() -> Any:
@@ -68,7 +71,7 @@ class Payload(NamedTuple):
     type: str
     headers: Mapping[str, str]
     client_ip: str
-    """The sender's own idea of its address."""
+    """The address that the sender states for itself."""
     body: bytes
 
     def json(self) -> dict[str, Any]:
@@ -122,10 +125,10 @@ def success(**more: Any) -> dict[str, Any]:
 
 
 def failure(code: int, text: str) -> dict[str, Any]:
-    """The fields of an answer to what was not done."""
+    """The fields of the answer to a call that failed."""
     return {"resultCode": FAILED, "errorCode": code, "message": text, "success": False}
 
 
 def error_response(code: int, text: str) -> bytes:
-    """The answer to what was not done, where the type of request has none of its own for that."""
+    """The message that answers a failed call whose request type has no answer type of its own."""
     return encode_json("ErrorResponse", failure(code, text))

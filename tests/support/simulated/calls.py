@@ -59,9 +59,9 @@ class CallAgent:
 
     def _sync(self, action: SyncData, done: Done) -> None:
         member = self._member
-        storage = member.components[action.resource_type].storage
+        store = member.components[action.resource_type].store
         may_send = partial(member.protocol.speaks_for, action.resource_type)
-        datums = [one for one in storage.get(action.keys) if may_send(one.key, one.version)]
+        datums = [one for one in store.datums(action.keys) if may_send(one.key, one.version)]
         if not datums:
             member.mailbox.put(lambda one, now_ms: one.on_sync_done(action, Outcome.DELIVERED, Received(), now_ms))
             done()
@@ -84,8 +84,8 @@ class CallAgent:
 
     def _verify(self, action: Verify, done: Done) -> None:
         member = self._member
-        storage = member.components[action.resource_type].storage
-        stored = ((key, storage.version(key)) for key in action.keys)
+        store = member.components[action.resource_type].store
+        stored = ((key, store.version(key)) for key in action.keys)
         body = orjson.dumps({key: version.to_text() for key, version in stored if version is not None})
         sender = member.address
 

@@ -119,7 +119,7 @@ class Checker:
         touched = list(member.registry.touched)
         member.registry.touched.clear()
         for key in touched if self.looking else ():
-            service = member.registry.find(key)
+            service = member.registry.table.find(key)
             seen = self._seen.setdefault((member.address, member.run, key), _Seen())
             version = service.version if service else NO_VERSION
             if version != NO_VERSION and version < seen.version:

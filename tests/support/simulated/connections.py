@@ -7,15 +7,14 @@ from functools import partial
 from typing import Any
 
 from app.naming.clients.client_model import Client, ClientInfo
-from app.naming.clients.copies import EXPIRY_MS, ReplicatedClients
+from app.naming.clients.clients import EXPIRY_MS, Clients
 from app.naming.model.events import ClientChanged, ClientDisconnect, Event
 from app.naming.registry.operations import RegisterInstance
-from app.replication.client_replication import (
+from app.replication.client_type import (
     CLIENTS,
     ClientCodec,
     ClientExpiry,
-    ClientProcessor,
-    ClientStorage,
+    ClientStore,
     client_key,
 )
 from distro.ports import Component
@@ -31,8 +30,8 @@ ADDRESSES = [f"10.9.0.{number}" for number in range(1, 13)]
 class ConnectedMember(SimMember):
     """A member with the third resource type. Connections end with its process."""
 
-    clients_class: type[ReplicatedClients] = ReplicatedClients
-    processor_class: type[ClientProcessor] = ClientProcessor
+    clients_class: type[Clients] = Clients
+    store_class: type[ClientStore] = ClientStore
     expiry_ms = EXPIRY_MS
     confirms = True
 
@@ -51,15 +50,14 @@ class ConnectedMember(SimMember):
             keep_ms=config.tombstone_slack_ms,
         )
         has_left = self.protocol.members.has_left
-        processor = self.processor_class(self.connections, self.address, has_left)
+        store = self.store_class(self.connections, self.address, has_left)
         self.components[CLIENTS] = Component(
-            ClientStorage(self.connections),
-            processor,
+            store,
             ClientCodec(),
             self.agent,  # type: ignore[arg-type]  # it answers by call-back; only the member calls it
             taken_by=frozenset({MemberKind.OWN}),
             owned_by_writer=True,
-            on_verified=processor.on_verified if self.confirms else None,
+            on_verified=store.on_verified if self.confirms else None,
             on_verify_failed=lambda key, peer: self.verify_failed.append((key, peer)),
         )
         self.expiry = ClientExpiry(self.connections, has_left, config.pause_ms)

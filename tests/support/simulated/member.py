@@ -12,13 +12,14 @@ from app.naming.model.model import Service, StoredInstance
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
-from app.replication.http_peers import INSTANCE_LIST, InstanceListProcessor, InstanceListStorage, NodeReplication
+from app.replication.http_peers import NodeReplication
+from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
 from distro.config import DistroConfig
 from distro.members import MemberList
 from distro.monitor import DistroStats
 from distro.ports import Component
 from distro.protocol import DistroProtocol
-from distro.receive import DistroReceiver, Notices
+from distro.receive import DistroReceiver, ReceiverEvents
 from distro.types import (
     CAPABILITY_GZIP,
     CAPABILITY_VERSIONS,
@@ -81,7 +82,7 @@ class MemberClock:
         return monotonic_ms - self._start_ms
 
 
-class Mailbox(Notices):
+class Mailbox(ReceiverEvents):
     """Events for the protocol; whoever puts one wakes it."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
@@ -182,8 +183,7 @@ class SimMember:
         )
         self.agent = CallAgent(self)
         self.components[INSTANCE_LIST] = Component(
-            InstanceListStorage(self.registry),
-            InstanceListProcessor(self.registry, self._publish),
+            InstanceListStore(self.registry, self._publish),
             codec,
             self.agent,  # type: ignore[arg-type]  # it answers by call-back; only this module calls it
         )
@@ -288,7 +288,7 @@ class SimMember:
         return self.protocol.mapper.responsible(service)
 
     def instances(self, key: str) -> Mapping[str, StoredInstance]:
-        service = self.registry.find(key)
+        service = self.registry.table.find(key)
         return service.stored if service else {}
 
     def shows(self, client: SimClient) -> bool:
@@ -296,7 +296,7 @@ class SimMember:
 
     def stored(self) -> Iterator[tuple[str, Service]]:
         """The services that hold instances, by datum key."""
-        return ((one.key, one) for one in self.registry.services() if one.stored)
+        return ((one.key, one) for one in self.registry.table.services() if one.stored)
 
     def dump(self) -> dict[str, tuple[str, dict[str, Any]]]:
         """What this member shows, without ages."""

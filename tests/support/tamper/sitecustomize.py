@@ -51,10 +51,10 @@ def _tamper(*_):
     path = Path(os.environ["ROLLCALL_TAMPER"])
     for command in json.loads(path.read_text()):
         if command["do"] == "own":
-            _own(_node().cluster, command["service"])
+            _own(_node().engine.cluster, command["service"])
         else:
-            registry = _node()._registry
-            _change(registry.get("public", command["service"]), command)
+            registry = _node().domain.registry
+            _change(registry.table.get("public", command["service"]), command)
     path.unlink()
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from app.background import push_udp as udp
 from app.background.push_udp import DATAGRAM_BYTES_MAX, GZIP_FROM_BYTES, Packet, UdpPusher, open_socket, reference_of
-from app.naming.push.board import PushBoard, Subscriber
+from app.naming.push.udp_subscribers import Subscriber, UdpSubscribers
 from app.naming.wire.zipped import ZippedHead
 from distro.clock import SystemClock
 from tests.support.listener import TIMEOUT_S, Listener, own_address
@@ -42,7 +42,7 @@ class Service:
         self.text = '{"hosts":[]}'
         self.builds = 0
         self.clock = FastClock()
-        self.pusher = UdpPusher(PushBoard(), self._build, self.clock)
+        self.pusher = UdpPusher(UdpSubscribers(), self._build, self.clock)
 
     def _build(self, subscriber: Subscriber) -> bytes:
         self.builds += 1
@@ -335,7 +335,7 @@ def test_who_did_not_answer_is_served_by_another_socket(service: Service, connec
     eventually(lambda: service.stats("succeeded") == 3)
 
 
-def test_the_inbox_is_bounded(monkeypatch: pytest.MonkeyPatch, connect: Callable[..., Listener]) -> None:
+def test_the_mailbox_is_bounded(monkeypatch: pytest.MonkeyPatch, connect: Callable[..., Listener]) -> None:
     monkeypatch.setattr(udp, "MAILBOX_MAX", 2)
     service = Service()
     for _ in range(3):

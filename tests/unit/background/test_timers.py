@@ -1,4 +1,4 @@
-"""The naming timer: who is called, when, and what happens between."""
+"""The naming timer: the calls of ticks, their times, and failing ticks."""
 
 import logging
 

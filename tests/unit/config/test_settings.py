@@ -1,4 +1,4 @@
-"""Settings: where a value comes from, what is refused and how, and what a cluster's settings come to."""
+"""Settings: the source of a value, refused values and their messages, and the settings of a cluster."""
 
 from dataclasses import fields
 from pathlib import Path

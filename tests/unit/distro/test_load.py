@@ -86,7 +86,7 @@ def test_a_peer_that_left_the_list_is_not_waited_for(load: SnapshotLoad) -> None
 
 
 def test_a_peer_that_is_being_asked_is_waited_for_without_looking() -> None:
-    """Another type to ask it for is due, but its lane carries one call at a time."""
+    """Another type to ask it for is due, but a peer gets one call at a time."""
     load = SnapshotLoad(CONFIG, {"t": Anything(), "u": Anything()}, 0)  # type: ignore[dict-item]
     load.add(B, 0)
     assert load.next_due_ms(0) == 0
@@ -121,11 +121,11 @@ def test_what_is_made_here_of_other_data_is_loaded_from_nobody() -> None:
 
 
 class Kept(Anything):
-    """Its own storage and processor, with one key."""
+    """Its own store, with one key."""
 
     def __init__(self, *kinds: MemberKind) -> None:
         super().__init__(*kinds)
-        self.storage = self.processor = self
+        self.store = self
         self.keys = {"k"}
 
     def versions(self) -> set[str]:

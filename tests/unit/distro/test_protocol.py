@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.naming.registry.merge import InstanceList
-from app.replication.http_peers import INSTANCE_LIST
+from app.replication.instance_list_type import INSTANCE_LIST
 from distro.config import DistroConfig
 from distro.members import MemberList
 from distro.monitor import DistroStats
@@ -356,7 +356,7 @@ def test_a_spent_key_goes_when_all_peers_agreed_twice(engine: Engine) -> None:
     engine.registry.remove("public", name, "10.1.0.1:80:unknown:DEFAULT", engine.now_ms)
     for action in engine.tick():
         engine.protocol.on_sync_done(action, Outcome.DELIVERED, Received(), engine.now_ms)  # type: ignore[arg-type]
-    service = engine.registry.find(key)
+    service = engine.registry.table.find(key)
     assert service is not None
     service.tombstones.clear()
     service.changed_ms = engine.now_ms - CONFIG.tombstone_slack_ms - 1
@@ -372,7 +372,7 @@ def test_a_peer_that_refuses_a_spent_key_keeps_it_from_being_forgotten(pair: Eng
     key = pair.write(name)
     pair.registry.remove("public", name, "10.1.0.1:80:unknown:DEFAULT", pair.now_ms)
     pair.protocol.on_sync_done(only(pair.tick()), Outcome.DELIVERED, Received(), pair.now_ms)
-    service = pair.registry.find(key)
+    service = pair.registry.table.find(key)
     assert service is not None
     service.tombstones.clear()
     service.changed_ms = pair.now_ms - CONFIG.tombstone_slack_ms - 1

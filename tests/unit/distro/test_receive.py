@@ -10,13 +10,13 @@ from app.naming.model.model import NEVER_MS, Instance, StoredInstance, Tombstone
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
-from app.replication.http_peers import INSTANCE_LIST, InstanceListProcessor, InstanceListStorage
+from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
 from distro.config import DistroConfig
 from distro.errors import NotInitialized
 from distro.mapper import DistroMapper
 from distro.monitor import DistroStats
 from distro.ports import Component
-from distro.receive import DistroReceiver, Notices
+from distro.receive import DistroReceiver, ReceiverEvents
 from distro.types import NO_VERSION, Datum, DistroKey, Version
 
 SELF, B, C = "10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848"
@@ -27,8 +27,8 @@ NAMES = {MAPPER.map_srv(name): name for name in (f"DEFAULT_GROUP@@svc{number}" f
 
 
 @dataclass
-class Noted(Notices):
-    """Keeps what the receiver tells the protocol."""
+class Events(ReceiverEvents):
+    """Keeps the receiver's events."""
 
     synced: list[str] = field(default_factory=list)
     claimed: list[str] = field(default_factory=list)
@@ -49,12 +49,11 @@ class Member:
 
     def __init__(self) -> None:
         self.registry = Registry(ME)
-        self.noted = Noted()
+        self.events = Events()
         self.loading = False
         nothing: Any = None
         component = Component(
-            InstanceListStorage(self.registry),
-            InstanceListProcessor(self.registry, lambda _event: None),
+            InstanceListStore(self.registry, lambda _event: None),
             nothing,
             nothing,
         )
@@ -64,7 +63,7 @@ class Member:
             {INSTANCE_LIST: component},
             lambda _type: MAPPER,
             lambda: self.loading,
-            self.noted,
+            self.events,
             DistroStats(),
         )
 
@@ -78,7 +77,7 @@ class Member:
 
     def summary(self, key: str) -> tuple[Version | None, list[int]]:
         """Version and ports held."""
-        service = self.registry.find(key)
+        service = self.registry.table.find(key)
         ports = sorted(one.instance.port for one in service.stored.values()) if service else []
         return self.registry.version(key), ports
 
@@ -104,15 +103,15 @@ def test_what_was_received_is_taken_and_not_sent_on(member: Member) -> None:
     assert member.receive(B, datum(NAMES[B], first, 80)) is None
     assert member.receive(B, datum(NAMES[B], second, 81)) is None
     assert member.summary(key) == (second, [81])
-    assert member.noted == Noted()
+    assert member.events == Events()
 
 
-def test_a_late_copy_is_answered_with_the_version_held(member: Member) -> None:
+def test_a_late_copy_is_answered_with_the_stored_version(member: Member) -> None:
     first, second = Version(1, 0, OTHER), Version(1, 1, OTHER)
     member.receive(B, datum(NAMES[B], second, 81))
     assert member.receive(B, datum(NAMES[B], first, 80)) == second
     assert member.receive(B, datum(NAMES[B], second, 81)) is None
-    assert member.noted == Noted()
+    assert member.events == Events()
 
 
 def test_a_new_writer_must_know_what_the_old_one_wrote(member: Member) -> None:
@@ -147,14 +146,14 @@ def test_the_owner_fetches_what_another_wrote_and_merges_that(member: Member, ve
     before = member.summary(other.key)
     assert member.receive(B, other) is None
     assert member.summary(other.key) == before
-    assert member.noted == Noted(fetched=[(B, other.key)])
+    assert member.events == Events(fetched=[(B, other.key)])
     assert member.receive(B, other, fetched=True) is None
     after, ports = member.summary(other.key)
     assert ports == [80, 81]
     assert after is not None
     assert after > version
     assert after.writer == ME
-    assert member.noted.synced == [other.key]
+    assert member.events.synced == [other.key]
 
 
 def test_the_owner_takes_what_says_the_same_and_claims_it_in_time(member: Member) -> None:
@@ -164,14 +163,14 @@ def test_the_owner_takes_what_says_the_same_and_claims_it_in_time(member: Member
     same = datum(NAMES[SELF], Version(9, 0, OTHER), 80, said=ours)
     member.receive(B, same, fetched=True)
     assert member.summary(same.key) == (Version(9, 0, OTHER), [80])
-    assert member.noted == Noted(claimed=[same.key])
+    assert member.events == Events(claimed=[same.key])
 
 
 def test_the_owner_claims_a_key_that_it_first_hears_of_from_another(member: Member) -> None:
     new = datum(NAMES[SELF], Version(1, 0, OTHER), 80)
     member.receive(B, new)
     assert member.summary(new.key) == (Version(1, 0, OTHER), [80])
-    assert member.noted == Noted(claimed=[new.key])
+    assert member.events == Events(claimed=[new.key])
 
 
 def test_real_nacos_overwrites_its_own_keys_and_ours_are_merged(member: Member) -> None:
@@ -206,7 +205,7 @@ def test_a_member_that_loads_takes_nothing_but_snapshots(member: Member) -> None
 
 
 def test_a_snapshot_that_comes_when_the_load_is_over_is_not_used(member: Member) -> None:
-    """It would go past the question whether it knows what is held here."""
+    """It would go past the question whether it knows the changes stored here."""
     member.receive(C, datum(NAMES[B], Version(1, 5, THIRD), 80, 81))
     late = datum(NAMES[B], Version(2, 0, OTHER), 80)
     assert member.receiver.load(INSTANCE_LIST, [late], 0) == 0
@@ -226,7 +225,7 @@ def test_a_round_fetches_what_is_newer_there_and_names_what_is_newer_here(member
     received = member.receiver.verify(INSTANCE_LIST, B, listed, 0)
     assert received.refused[keys[newer]] == Version(1, 5, OTHER)
     assert keys[older] not in received.refused
-    assert set(member.noted.fetched) == {(B, keys[older]), (B, keys["DEFAULT_GROUP@@unknown"])}
+    assert set(member.events.fetched) == {(B, keys[older]), (B, keys["DEFAULT_GROUP@@unknown"])}
 
 
 def test_a_round_of_another_writer_is_told_of_ours_even_when_it_is_higher(member: Member) -> None:
@@ -235,7 +234,7 @@ def test_a_round_of_another_writer_is_told_of_ours_even_when_it_is_higher(member
     key = datum_key("public", NAMES[B])
     received = member.receiver.verify(INSTANCE_LIST, B, {key: Version(2, 0, OTHER)}, 0)
     assert received.refused == {key: Version(1, 5, THIRD)}
-    assert member.noted.fetched == []
+    assert member.events.fetched == []
 
 
 def test_a_round_without_a_key_of_its_sender_is_told_of_it_and_nothing_is_deleted(member: Member) -> None:
@@ -257,9 +256,9 @@ def test_a_spent_key_that_its_owner_forgot_is_forgotten(member: Member) -> None:
 def test_ages_of_what_is_taken_prove_nothing(member: Member) -> None:
     one = datum(NAMES[B], Version(1, 0, OTHER), 80)
     member.receive(B, one)
-    service = member.registry.find(one.key)
+    service = member.registry.table.find(one.key)
     assert service is not None
-    assert {held.last_confirmed_ms for held in service.stored.values()} == {NEVER_MS}
+    assert {one.last_confirmed_ms for one in service.stored.values()} == {NEVER_MS}
 
 
 def test_what_is_asked_for_is_served(member: Member) -> None:

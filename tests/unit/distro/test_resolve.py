@@ -10,7 +10,7 @@ B6 = Version(6, 0, "b~1")
 
 
 @pytest.mark.parametrize(
-    ("held", "incoming", "is_owner", "fetched", "verdict"),
+    ("stored", "received", "is_owner", "fetched", "resolution"),
     [
         (None, A5, False, False, Resolution.APPLY),
         (None, A5, True, False, Resolution.APPLY),
@@ -27,13 +27,13 @@ B6 = Version(6, 0, "b~1")
     ],
 )
 def test_versions_decide(
-    held: Version | None, incoming: Version, is_owner: bool, fetched: bool, verdict: Resolution
+    stored: Version | None, received: Version, is_owner: bool, fetched: bool, resolution: Resolution
 ) -> None:
-    assert resolve(KeyVersions(held, incoming, is_owner, sender_owns=True, fetched=fetched)) is verdict
+    assert resolve(KeyVersions(stored, received, is_owner, sender_is_owner=True, fetched=fetched)) is resolution
 
 
 @pytest.mark.parametrize(
-    ("held", "is_owner", "sender_owns", "verdict"),
+    ("stored", "is_owner", "sender_is_owner", "resolution"),
     [
         (None, False, False, Resolution.APPLY),
         (A5, False, True, Resolution.APPLY),
@@ -43,6 +43,6 @@ def test_versions_decide(
     ],
 )
 def test_what_has_no_version_is_taken_from_its_owner(
-    held: Version | None, is_owner: bool, sender_owns: bool, verdict: Resolution
+    stored: Version | None, is_owner: bool, sender_is_owner: bool, resolution: Resolution
 ) -> None:
-    assert resolve(KeyVersions(held, NO_VERSION, is_owner, sender_owns, fetched=False)) is verdict
+    assert resolve(KeyVersions(stored, NO_VERSION, is_owner, sender_is_owner, fetched=False)) is resolution

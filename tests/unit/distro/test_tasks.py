@@ -58,13 +58,13 @@ def test_back_off_doubles_to_its_bound_and_starts_over() -> None:
     assert back_off.failed() == 250
 
 
-def test_a_lost_peer_is_owed_nothing_and_is_verified_when_found() -> None:
+def test_nothing_is_pending_for_an_unreachable_peer_and_its_return_begins_a_verify_round() -> None:
     queue = PeerQueue(BackOff(250, 1_000))
-    queue.found(1_000)
+    queue.on_reachable(1_000)
     queue.tasks.add(*keys("a"), 0)
     queue.fetch.update(dict.fromkeys(keys("b")))
-    assert queue.lost() == 1
+    assert queue.on_unreachable() == 1
     assert not queue.fetch
     assert not queue.reachable
-    queue.found(9_000)
+    queue.on_reachable(9_000)
     assert queue.next_due_ms(9_000) == 9_000

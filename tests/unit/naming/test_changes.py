@@ -44,7 +44,7 @@ class Side:
 
     def state(self) -> State:
         """All that counts of what is held: versions, instances, removals."""
-        service = self.registry.find(KEY)
+        service = self.registry.table.find(KEY)
         if service is None:
             return NO_VERSION, {}, {}
         stored = {key: (one.instance, one.version, one.client_version) for key, one in service.stored.items()}
@@ -300,11 +300,11 @@ def test_a_removed_service_is_seen_again() -> None:
     """Its description was removed by its own call on both members, which hid it as soon as it was empty."""
     owner, copy = sides()
     for side in (owner, copy):
-        side.registry.set_meta(NS, TAG, ServiceMeta(), side.now_ms)
+        side.registry.table.set_meta(NS, TAG, ServiceMeta(), side.now_ms)
     for change in (owner.register("10.0.0.1"), owner.deregister("10.0.0.1")):
         assert copy.naming.take_change(change)()
     for side in (owner, copy):
-        side.registry.set_meta(NS, TAG, None, side.now_ms)
+        side.registry.table.set_meta(NS, TAG, None, side.now_ms)
         assert side.naming.service_view(NS, TAG) is None
     assert copy.naming.take_change(owner.register("10.0.0.1"))()
     assert copy.shown() == owner.shown() == {"10.0.0.1"}
@@ -314,19 +314,19 @@ def test_a_removed_service_is_seen_again() -> None:
 def test_a_removed_service_is_hidden_with_its_last_instance() -> None:
     owner, copy = sides()
     for side in (owner, copy):
-        side.registry.set_meta(NS, TAG, ServiceMeta(), side.now_ms)
+        side.registry.table.set_meta(NS, TAG, ServiceMeta(), side.now_ms)
     assert copy.naming.take_change(owner.register("10.0.0.1"))()
-    copy.registry.set_meta(NS, TAG, None, copy.now_ms)
+    copy.registry.table.set_meta(NS, TAG, None, copy.now_ms)
     assert copy.shown() == {"10.0.0.1"}
     assert copy.naming.take_change(owner.deregister("10.0.0.1"))()
     assert copy.naming.service_view(NS, TAG) is None
 
 
 def test_what_was_heard_here_is_not_forgotten() -> None:
-    """Beats come to the copy too; should it become the owner, it judges by them."""
+    """Beats come to the copy too; should it become the owner, its health checks count them."""
     owner, copy = sides()
     copy.naming.take_change(owner.register("10.0.0.1"))
-    stored = copy.registry.find(KEY).stored  # type: ignore[union-attr]
+    stored = copy.registry.table.find(KEY).stored  # type: ignore[union-attr]
     key = key_of("10.0.0.1")
     assert (stored[key].beat_ms, stored[key].last_confirmed_ms) == (copy.now_ms, NEVER_MS), (
         "what others heard proves nothing"
@@ -340,14 +340,14 @@ def test_what_was_heard_here_is_not_forgotten() -> None:
     assert stored[key].beat_ms == stored[key].last_confirmed_ms == copy.now_ms
 
 
-def test_a_copy_that_becomes_the_owner_judges_what_it_took_over() -> None:
+def test_a_copy_that_becomes_the_owner_checks_what_it_took_over() -> None:
     owner, copy = sides()
     for ip in ("10.0.0.1", "10.0.0.2"):
-        service = copy.registry.find(KEY)
+        service = copy.registry.table.find(KEY)
         if service is not None:
             service.due_ms = 1 << 50  # as after a look at it
         copy.naming.take_change(owner.register(ip, metadata={"preserved.heart.beat.timeout": "1000"}))
-    service = copy.registry.find(KEY)
+    service = copy.registry.table.find(KEY)
     assert service is not None
     assert service.due_ms <= copy.now_ms + 1_001
 
@@ -391,7 +391,7 @@ def test_a_key_of_another_kind_is_not_taken() -> None:
     owner, copy = sides()
     change = orjson.loads(owner.register("10.0.0.1"))
     assert not copy.naming.take_change(orjson.dumps(change | {"key": "rollcall.record"}))()
-    assert copy.registry.services() == []
+    assert copy.registry.table.services() == []
 
 
 def test_a_datum_is_equal_whichever_way_it_came() -> None:

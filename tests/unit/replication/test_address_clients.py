@@ -5,32 +5,26 @@ from typing import Any
 
 import pytest
 
-from app.naming.clients.client_codec import ClientState, decode_client, encode_client, encode_verify
-from app.naming.clients.copies import ReplicatedClients
+from app.naming.clients.client_codec import decode_client, encode_client, encode_verify
+from app.naming.clients.client_model import ClientState
+from app.naming.clients.clients import Clients
 from app.naming.model.keys import datum_key, instance_key
 from app.naming.model.model import NO_METADATA, Publication
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
+from app.naming.registry.union import view_of
 from app.replication import address_clients as http_clients
-from app.replication.address_clients import (
-    GONE_MS,
-    HTTP_CLIENTS,
-    LOOK_MS,
-    TICK_MS,
-    HttpClients,
-    HttpClientStorage,
-    http_client_component,
-    tag_of,
-)
+from app.replication.address_client_type import HTTP_CLIENTS, HttpClientStore, http_client_component
+from app.replication.address_clients import GONE_MS, LOOK_MS, TICK_MS, HttpClients, tag_of
 from app.replication.client_receiver import ClientReceiver
-from app.replication.client_replication import CLIENTS, ClientCodec, ClientProcessor, ClientStorage, client_key
-from app.replication.http_peers import INSTANCE_LIST
+from app.replication.client_type import CLIENTS, ClientCodec, ClientStore, client_key
+from app.replication.instance_list_type import INSTANCE_LIST
 from distro.config import DistroConfig
 from distro.errors import CodecError
 from distro.mapper import DistroMapper, WriterMapper
 from distro.monitor import DistroStats
 from distro.ports import Component
-from distro.receive import DistroReceiver, Notices
+from distro.receive import DistroReceiver
 from distro.types import (
     CAPABILITY_CLIENTS_ONLY,
     NO_VERSION,
@@ -44,7 +38,7 @@ from distro.types import (
     SyncData,
     Verify,
 )
-from tests.support.engine import ME, SELF, B, C, Engine
+from tests.support.engine import ME, SELF, B, C, Engine, NoEvents
 
 ONE, TWO = "10.9.0.1:80#true", "10.9.0.2:80#true"
 A_SERVICE, B_SERVICE = "G@@a", "G@@b"
@@ -54,7 +48,7 @@ NOTHING: Any = None
 
 
 class Bed:
-    """The index of one member, with its door for what real Nacos says."""
+    """The index of one member, with its receiver of what real Nacos sends."""
 
     def __init__(self) -> None:
         self.now_ms = 1_000
@@ -62,14 +56,14 @@ class Bed:
         self.told: list[str] = []
         self.servers: tuple[str, ...] = (SELF,)
         self.registry = Registry(ME)
-        self.clients = ReplicatedClients(self.registry, lambda: self.now_ms, lambda: 5, lambda _event: None)
+        self.clients = Clients(self.registry, lambda: self.now_ms, lambda: 5, lambda _event: None)
         self.index = HttpClients(
             self.registry,
             is_wanted=lambda: self.is_wanted,
             is_loading=lambda: self.is_loading,
             mapper=lambda: DistroMapper.over(SELF, self.servers),
             on_change=self.told.append,
-            on_held=lambda client_id: self.clients.forget(client_id, absent=True),
+            on_new=lambda client_id: self.clients.forget(client_id, absent=True),
         )
         self.node = ClientReceiver(
             self._receiver(), self.clients, self.index, self, lambda _member: frozenset(), 1_000_000
@@ -83,10 +77,8 @@ class Bed:
         return 5
 
     def _receiver(self) -> DistroReceiver:
-        processor = ClientProcessor(self.clients, SELF, lambda _writer: False)
         part = Component(
-            ClientStorage(self.clients),
-            processor,
+            ClientStore(self.clients, SELF, lambda _writer: False),
             ClientCodec(),
             NOTHING,
             taken_by=frozenset({MemberKind.OWN, MemberKind.NACOS_2}),
@@ -94,7 +86,7 @@ class Bed:
         )
         mapper = WriterMapper.over(SELF, ())
         return DistroReceiver(
-            ME, DistroConfig(), {CLIENTS: part}, lambda _type: mapper, lambda: False, Notices(), DistroStats()
+            ME, DistroConfig(), {CLIENTS: part}, lambda _type: mapper, lambda: False, NoEvents(), DistroStats()
         )
 
     def tick(self, wait_ms: int = TICK_MS) -> list[str]:
@@ -121,8 +113,8 @@ class Bed:
         return [name for _, name in state.publications] if state is not None else []
 
     def shown(self, service: str = A_SERVICE) -> list[str]:
-        found = self.registry.get("public", service)
-        return [one.ip for one in self.registry.view_of(found).instances] if found else []
+        found = self.registry.table.get("public", service)
+        return [one.ip for one in view_of(found).instances] if found else []
 
     def echo(self, client_id: str = ONE) -> bytes:
         """What real Nacos sends back of a client, after it was told of it."""
@@ -290,7 +282,7 @@ class TestComponent:
         bed.register(A_SERVICE)
         bed.register(A_SERVICE, "10.9.0.2")
         bed.tick()
-        carrier = Component(NOTHING, NOTHING, NOTHING, NOTHING)
+        carrier = Component(NOTHING, NOTHING, NOTHING)
         more = {HTTP_CLIENTS: http_client_component(bed.index, ME, carrier)}
         kinds = {C: frozenset({CAPABILITY_CLIENTS_ONLY}), D: frozenset[str]()}
         engine = Engine(*peers, kinds=kinds, more=more)
@@ -345,23 +337,23 @@ class TestComponent:
         assert isinstance(send, SyncData)
         assert (send.peer, send.resource_type, send.keys) == (C, HTTP_CLIENTS, (client_key(TWO),))
 
-    def test_of_a_client_that_is_gone_the_storage_says_so(self) -> None:
+    def test_of_a_client_that_is_gone_the_store_says_so(self) -> None:
         bed, _ = self.make(C)
-        storage, codec = HttpClientStorage(bed.index, ME), ClientCodec()
-        [there, gone] = storage.get([client_key(ONE), client_key("10.9.0.7:1#true")])
+        store, codec = HttpClientStore(bed.index, ME), ClientCodec()
+        [there, gone] = store.datums([client_key(ONE), client_key("10.9.0.7:1#true")])
         assert there.version.writer == gone.version.writer == ME, "or the engine would not send it"
         assert (there.value.state, gone.value.state) == (bed.index.state(ONE), None)
         assert (codec.checksum(there), codec.checksum(gone)) == (str(there.value.state.revision), "")
-        assert storage.versions().keys() == {client_key(ONE), client_key(TWO)}
-        assert (storage.version(client_key("10.9.0.7:1#true")), storage.tag(client_key(ONE))) == (None, "10.9.0.1:80")
+        assert store.versions().keys() == {client_key(ONE), client_key(TWO)}
+        assert (store.version(client_key("10.9.0.7:1#true")), store.tag(client_key(ONE))) == (None, "10.9.0.1:80")
 
     def test_nothing_is_taken_from_a_member(self) -> None:
         bed, _ = self.make(C)
-        component = http_client_component(bed.index, ME, Component(NOTHING, NOTHING, NOTHING, NOTHING))
+        component = http_client_component(bed.index, ME, Component(NOTHING, NOTHING, NOTHING))
         datum = Datum(client_key(ONE), NO_VERSION, None)
         with pytest.raises(CodecError):
-            component.processor.apply(datum, None, 0)
-        component.processor.forget(client_key(ONE), 0, absent=True)
+            component.store.apply(datum, None, 0)
+        component.store.forget(client_key(ONE), 0, absent=True)
         assert bed.index.holds(ONE)
 
 
@@ -411,7 +403,7 @@ class TestEchoes:
         bed.tick()
         assert bed.clients.client(TWO) is None
         bed.deregister(A_SERVICE, "10.9.0.2")
-        assert bed.shown() == [], "no ghost"
+        assert bed.shown() == [], "nothing is retained"
 
     def test_a_late_echo_makes_a_copy_until_real_nacos_takes_it_back(self, stored: Bed) -> None:
         late = stored.echo()
@@ -435,7 +427,7 @@ def _state(client_id: str, service: str) -> ClientState:
     ip = client_id.partition(":")[0]
     registry = Registry("other~1")
     registry.register(RegisterInstance(service, ip, 80, metadata=NO_METADATA), 0)
-    found = registry.get("public", service)
+    found = registry.table.get("public", service)
     assert found is not None
-    instances = {one.key: one for one in registry.view_of(found).instances}
+    instances = {one.key: one for one in view_of(found).instances}
     return ClientState(client_id, 7, {("public", service): Publication(instances, False, 0, NO_VERSION)})

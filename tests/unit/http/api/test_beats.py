@@ -1,4 +1,4 @@
-"""Beats at a member that is not the owner: answered from its copy, passed on, or told to the owner in batches."""
+"""Beats at a member that is not the owner: answered from its copy, forwarded, or sent to the owner in batches."""
 
 import json
 import random
@@ -15,7 +15,6 @@ import pytest
 from app.http.api import beats as beats_module
 from app.http.api.beats import BATCH_MAX, KEEP_MS, BeatCollector, encode_batch, take_batch
 from app.http.api.call import DECLINE, OK, Answer, Call, Forward, Reply
-from app.http.api.stats import ForwardStats
 from app.http.forward.beat_sender import ANSWER_S, SEND_S, BeatSender
 from app.http.forward.on_loop import LoopForwarder
 from app.http.v1.distro import SMALL_BYTES, SMALL_SERVICES, put_beats, put_checksum, put_datum
@@ -27,6 +26,7 @@ from app.naming.model.nacos_errors import NoRight
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import AGE_MS_MAX
+from app.writes.owner_forwarder import ForwardStats
 from distro.codec import gzip_body
 from distro.errors import CodecError
 from distro.types import CAPABILITY_WRITES, Member, MemberState
@@ -54,7 +54,7 @@ def full_beat_of(node: FakeNode, ip: str, **fields: Any) -> Answer:
 
 
 class Owner:
-    """The member that is responsible, as its door answers its peers. Its clock is not ours."""
+    """The responsible member, as it answers its peers. Its clock is not ours."""
 
     def __init__(self) -> None:
         self.node = FakeNode(cluster=StubCluster(PEER, standalone=False, owner=PEER), now_ms=77_000_000)
@@ -65,7 +65,7 @@ class Owner:
         assert register(call("POST", "/v1/ns/instance", ip=ip, port=80, **values), self.node) is OK
 
     def stored(self, key: str) -> Any:
-        service = self.registry.find(KEY)
+        service = self.registry.table.find(KEY)
         return service.stored[key] if service else None
 
     def take(self, body: bytes) -> Any:
@@ -76,7 +76,7 @@ class Owner:
 
 
 def entry_with_copy(owner: Owner | None = None, *, own_kind: bool = True) -> FakeNode:
-    """A member that is not responsible, and holds a copy of what the owner has."""
+    """A member that is not responsible, with a copy of the owner's instances."""
     capabilities = frozenset({CAPABILITY_WRITES} if own_kind else ())
     cluster = StubCluster(SELF, standalone=False, owner=PEER, others=[Member(PEER, MemberState.UP, capabilities)])
     node = FakeNode(cluster=cluster)
@@ -106,7 +106,7 @@ def test_a_beat_of_a_held_instance_is_answered_and_noted(owner: Owner) -> None:
     assert entry.beats.take(now_ms) == [(PEER, {(KEY, ONE): now_ms, (KEY, TWO): now_ms})]
     assert entry.beats.collected == 2
     # Should this member become the owner, it knows of them.
-    stored = entry.naming._registry.find(KEY).stored  # type: ignore[union-attr]
+    stored = entry.naming._registry.table.find(KEY).stored  # type: ignore[union-attr]
     assert {one.beat_ms for one in stored.values()} == {one.last_confirmed_ms for one in stored.values()} == {now_ms}
     assert entry.events == [], "no datum is written"
 
@@ -147,7 +147,7 @@ def full_batch(entry: FakeNode) -> None:
 
 def persistent_beside(entry: FakeNode) -> None:
     instance = Instance("10.0.0.9", 80, ephemeral=False)
-    entry.naming._registry.set_persistent("public", TAG, instance.key, instance, entry.now_ms)
+    entry.naming._registry.table.set_persistent("public", TAG, instance.key, instance, entry.now_ms)
 
 
 REASONS = [unhealthy, unknown, of_java, flagged, full_batch, persistent_beside]
@@ -287,7 +287,7 @@ def threads_take_turns() -> Iterator[None]:
 
 @pytest.mark.usefixtures("threads_take_turns")
 def test_threads_and_the_loop_do_not_hurt_each_other() -> None:
-    """A pool's threads note beats while batches are taken: nothing fails, and what is noted last is told."""
+    """A pool's threads collect beats while batches are taken: nothing fails, and the last beats are in a batch."""
     collector, failures = BeatCollector(), list[BaseException]()
     goes_on = threading.Event()
 
@@ -302,12 +302,12 @@ def test_threads_and_the_loop_do_not_hurt_each_other() -> None:
     threads = [threading.Thread(target=note, args=(number,)) for number in range(3)]
     for thread in threads:
         thread.start()
-    told, takes = set[str](), count()
+    taken, takes = set[str](), count()
     try:
-        while (len(told) < 3 * 4_500 or next(takes) < 3_000) and not failures:
+        while (len(taken) < 3 * 4_500 or next(takes) < 3_000) and not failures:
             for owner, batch in collector.take(2):
-                told.update(key for _, key in batch)
-                if len(told) % 2:
+                taken.update(key for _, key in batch)
+                if len(taken) % 2:
                     collector.put_back(owner, batch)
     finally:
         goes_on.set()
@@ -488,7 +488,7 @@ class Sender:
         return answer(json.dumps(self.owner.take(asked.body)).encode())
 
     async def send(self) -> None:
-        """Let the next batch go, and what comes of it be known."""
+        """Have the next batch sent, and its result reported."""
         count = len(self.server.received)
         self.loop.skip(SEND_S)
         await self.server.wait_for(count + 1)

@@ -1,4 +1,4 @@
-"""The rows of a node's own dump: one moment a service, and nothing that clients are only shown."""
+"""The rows of a node's own dump: one snapshot of each service, and stored values, not those shown to clients."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -7,7 +7,8 @@ import orjson
 import pytest
 
 from app.http.api.dump_lines import CHUNK_BYTES, Dumps, dump_lines
-from app.naming.clients.clients import ClientInfo, Clients
+from app.naming.clients.client_model import ClientInfo
+from app.naming.clients.clients import Clients
 from app.naming.model.keys import datum_key, instance_key
 from app.naming.model.meta import NO_META
 from app.naming.model.model import Instance, StoredInstance
@@ -109,7 +110,7 @@ def test_no_version_is_told_that_belongs_to_another_state(node: FakeNode) -> Non
 
 
 def test_what_came_without_a_version_is_dumped_without(node: FakeNode) -> None:
-    registry_of(node).set_meta("public", SERVICE, NO_META, 0)
+    registry_of(node).table.set_meta("public", SERVICE, NO_META, 0)
     assert rows(node, "service") == [
         {"kind": "service", "namespace": "public", "service": SERVICE, "owner": SELF, "instances": 0}
     ]
@@ -162,20 +163,20 @@ def test_a_big_service_is_of_one_moment_though_it_changes_all_the_time(node: Fak
     for number in range(count):
         node.naming.register(RegisterInstance(SERVICE, f"10.0.0.{number}", 80))
     registry = registry_of(node)
-    service = registry.get("public", SERVICE)
+    service = registry.table.get("public", SERVICE)
     assert service is not None
     service.stored = Disturbed(service.stored)
     done = 0
 
     def disturb() -> None:
         nonlocal done
-        if done < changes and not registry._lock.locked():
+        if done < changes and not registry.table.lock.locked():
             done += 1
             node.naming.register(RegisterInstance(SERVICE, f"10.1.0.{done}", 80))
             node.naming.deregister(DeregisterInstance(SERVICE, f"10.0.0.{done}", 80))
 
     service.stored.disturb = disturb
-    snapshot = registry.snapshot(service.key)
+    snapshot = registry.table.snapshot(service.key)
     assert snapshot is not None
     assert done == min(changes, 7), "it was disturbed, and gave up asking at the last try"
     assert snapshot.version == service.version

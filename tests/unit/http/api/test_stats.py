@@ -1,4 +1,4 @@
-"""How late a loop is: the most of the last minute, and how often it was too much."""
+"""The lag of a loop: the largest of the last minute, and the count of those over the limit."""
 
 import pytest
 

@@ -10,21 +10,21 @@ import pytest
 
 from app.http.api.answers import NOT_RESPONSIBLE
 from app.http.api.call import CHANGE, CLIENT_AGENT, DECLINE, OK, ROUTES, WANTS_CHANGE, Answer, Call, Forward, Reply
-from app.http.api.stats import ForwardStats
 from app.http.forward import member_link
 from app.http.forward import on_loop as forwarding
-from app.http.forward.in_pool import Forwarder
 from app.http.forward.member_link import JAVA_LINKS, LinkResult, NotSent
 from app.http.forward.on_loop import CHANGE_SEEN_S, FORWARD_S_MAX, LoopForwarder
-from app.http.server.wire import head_of
+from app.http.server.reply_head import head_of
 from app.naming.model.events import Origin
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
+from app.writes.owner_forwarder import ForwardStats, WaitingCall
 from distro.types import CAPABILITY_WRITES, Datum, Member, MemberState
+from tests.support import views
 from tests.support.fake_node import SELF, FakeNode, StubCluster, make_settings
 from tests.support.loops import Asked, MemberServer, SkippingLoop, answer, member_server, run_loop, silent, turns, until
-from tests.support.tiny_server import refusing_address, tiny_server
+from tests.support.tiny_server import refusing_address
 
 FORM = "application/x-www-form-urlencoded"
 TO = Forward("DEFAULT_GROUP@@a")
@@ -150,25 +150,52 @@ CALLS = {
 }
 
 
+SENT: dict[str, tuple[str, str, bytes, dict[str, str]]] = {
+    "query": (
+        "POST",
+        "?serviceName=a&x=1&%C3%A9=%26+%3D&encoding=UTF-8&nofix=1",
+        b"",
+        {"authorization": "Bearer t", CLIENT_AGENT: "Go"},
+    ),
+    "form": ("POST", "?ip=1&serviceName=%C3%A9+%26&encoding=UTF-8&nofix=1", b"", {"x-odd": "\xfc", CLIENT_AGENT: ""}),
+    "long": ("PUT", "?encoding=UTF-8&nofix=1", b"x=1&metadata=" + b"%C3%A9" * 5_000, {CLIENT_AGENT: ""}),
+    "empty": ("POST", "?encoding=UTF-8&nofix=1", b"", {CLIENT_AGENT: ""}),
+}
+"""Method, query, body and headers, as they were recorded of a thread's calls over connections of their own."""
+SENT_HEADERS = {
+    "accept-charset": "UTF-8",
+    "accept-encoding": "identity",
+    "client-version": "1.4.8",
+    "content-type": FORM,
+    "request-source": SELF,
+    "user-agent": "Nacos-Server:1.4.8",
+}
+
+
+@pytest.mark.parametrize(("waiting", "own_kind"), [(True, True), (True, False), (False, False)])
 @pytest.mark.parametrize("name", CALLS)
-def test_real_nacos_gets_what_the_pool_sends_it(name: str) -> None:
-    cluster = StubCluster(standalone=False)
-    pooled = Forwarder(cluster, make_settings(), lambda *_: None)
-    with tiny_server() as tiny:
-        cluster.give_to(tiny.address)
-        pooled.forward(CALLS[name], TO, not_here)
-        pooled.close()
-    (expected,) = tiny.received
+def test_nacos_gets_its_own_form_and_so_does_anybody_for_whose_answer_a_thread_waits(
+    name: str, waiting: bool, own_kind: bool
+) -> None:
+    method, query, body, headers = SENT[name]
 
     async def main(loop: SkippingLoop) -> None:
         entry = Entry(loop)
         async with member_server() as server:
-            entry.owned_by(server, own_kind=False)
-            assert await entry.answered(CALLS[name]) == Reply(200, b"ok", "text/plain")
+            entry.owned_by(server, own_kind=own_kind)
+            if waiting:
+                call = WaitingCall[Reply](entry.cluster, TO, entry.forwarder.request_maker(CALLS[name]))
+                entry.forwarder.forward_waiting(call, FORWARD_S_MAX, hold_first=False)
+                await server.wait_for(1)
+                await until(call._future.done)
+                assert call.wait(0) == Reply(200, b"ok", "text/plain")
+            else:
+                assert await entry.answered(CALLS[name]) == Reply(200, b"ok", "text/plain")
             entry.forwarder.close()
         (found,) = server.received
-        assert (found.method, found.target, found.body) == (expected.method, expected.target, expected.body)
-        assert found.headers == expected.headers | {"host": server.address}
+        assert (found.method, found.target, found.body) == (method, f"/nacos/v1/ns/instance{query}", body)
+        own = {"host": server.address, "content-length": str(len(body))}
+        assert found.headers == SENT_HEADERS | headers | own
 
     run_loop(main)
 
@@ -463,7 +490,7 @@ def test_requests_of_our_own_carry_our_identity() -> None:
 
 
 class Owner:
-    """A member of our own kind that executes what it gets, as its door would."""
+    """A member of our own kind that executes what it gets, as its frontend would."""
 
     def __init__(self) -> None:
         self.node = FakeNode(cluster=StubCluster("127.0.0.2:8848", standalone=False, owner="127.0.0.2:8848"))
@@ -525,7 +552,9 @@ def test_what_was_written_at_the_owner_is_listed_here_before_the_client_is_answe
         ]  # fmt: skip
         registry = entry.node.naming._registry
         assert registry.version(KEY) == owner.registry.version(KEY)
-        assert registry.view("public", TO.tag).instances == owner.registry.view("public", TO.tag).instances  # type: ignore[union-attr]
+        assert (
+            views.view(registry, "public", TO.tag).instances == views.view(owner.registry, "public", TO.tag).instances
+        )  # type: ignore[union-attr]
         assert {event.origin for event in entry.node.events if hasattr(event, "origin")} == {Origin.PEER}, (
             "sent on by none"
         )
@@ -610,7 +639,7 @@ def test_what_changed_with_many_others_is_not_taken_alone(name: str) -> None:
             assert entry.hosts() == {"10.0.0.1", "10.0.0.2"}
             entry.node.naming._registry.apply(owner.datum, entry.node.naming._registry.version(KEY), entry.node.now_ms)
             await until(lambda: len(entry.told) == 3)
-            shown = owner.registry.view("public", TO.tag)
+            shown = views.view(owner.registry, "public", TO.tag)
             assert entry.hosts() == {found.ip for found in shown.instances}  # type: ignore[union-attr]
             entry.forwarder.close()
 

@@ -5,7 +5,7 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from app.http.input.forms import PARAMETERS_MAX
-from app.http.input.metadata import METADATA_CHARS_MAX, parse_metadata
+from app.http.input.metadata import parse_metadata
 from app.http.input.params import (
     Parameters,
     parse_beat,
@@ -16,8 +16,10 @@ from app.http.input.params import (
     parse_register,
     service_of,
 )
-from app.http.input.values import check_ip, int_or_zero, java_double, java_int, lenient_bool, strict_bool
+from app.http.input.values import int_or_zero, java_double, java_int, lenient_bool, strict_bool
+from app.naming.model.caller_texts import check_ip
 from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.value_limits import METADATA_CHARS_MAX
 
 FORM = "application/x-www-form-urlencoded;charset=UTF-8"
 

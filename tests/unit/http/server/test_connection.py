@@ -7,7 +7,8 @@ import weakref
 import pytest
 
 from app.http.api.call import Reply
-from app.http.server.connection import CONTINUE, PIPELINED_MAX, REPLY_BYTES_HIGH, HttpConnection
+from app.http.server.connection import CONTINUE, REPLY_BYTES_HIGH, HttpConnection
+from app.http.server.request_queue import PIPELINED_MAX
 from tests.support.wire import DATE, FakeServer, Wire, chunked, request
 
 POST = request("/hot", "POST", b"a=1&b=2")
@@ -453,7 +454,7 @@ def test_an_answer_after_the_client_went(wire: Wire) -> None:
 
 
 def test_a_connection_that_ended_leaves_memory_at_once() -> None:
-    """What lived for long is not searched for circles."""
+    """Old objects are hardly ever searched for cycles."""
 
     class Seen(HttpConnection):
         """One without slots can be referred to weakly."""

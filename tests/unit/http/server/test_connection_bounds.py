@@ -1,19 +1,18 @@
-"""What a client may send, and how long it may take: each bound has its answer, and gives back what was taken."""
+"""Bounds on size and time of a client's requests: each has its answer, and reserved room is given back."""
 
 import pytest
 
 from app.http.api.call import Reply
-from app.http.server.connection import (
+from app.http.server.connection import IDLE_S, LINGER_S, REPLY_BYTES_HIGH, UNREAD_BYTES_MIN, UNREAD_S
+from app.http.server.request_reader import (
     BODY_BYTES_PER_S,
     BODY_S,
+    HEAD_BYTES_MAX,
     HEAD_S,
-    IDLE_S,
-    LINGER_S,
-    REPLY_BYTES_HIGH,
-    UNREAD_BYTES_MIN,
-    UNREAD_S,
+    HEADER_BYTES_MAX,
+    HEADERS_MAX,
+    LINE_BYTES_MAX,
 )
-from app.http.server.request_reader import HEAD_BYTES_MAX, HEADER_BYTES_MAX, HEADERS_MAX, LINE_BYTES_MAX
 from tests.support.wire import FakeServer, Wire, chunked, request
 
 LARGE = b"x" * (4 * REPLY_BYTES_HIGH)
@@ -334,7 +333,7 @@ def test_a_late_answer_to_who_reads_slowly_starts_the_time_anew(wire: Wire) -> N
 
 @pytest.mark.parametrize("end", ["Connection: close", "Connection: keep-alive"])
 def test_an_end_that_is_not_read_comes_all_the_same(wire: Wire, end: str) -> None:
-    """Less than what would stop the answers, so that nothing else looks at it."""
+    """Fewer unread bytes than would block further answers, so that no other limit applies."""
     wire.server.bodies[b"/some"] = b"x" * 1_000
     wire.transport.client_reads = False
     wire.send(request("/some", "GET", b"", end))

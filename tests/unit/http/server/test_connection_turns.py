@@ -1,13 +1,13 @@
-"""A connection whose client sends as fast as it can: others have their turn, and what waits takes little memory."""
+"""A connection whose client sends as fast as it can: others have their turn, and waiting bytes take little memory."""
 
 import tracemalloc
 from itertools import pairwise
 
 import pytest
 
-from app.http.server.connection import BODY_S, LINGER_S
-from app.http.server.request_queue import BULK_BYTES, PIPELINED_MAX, REQUEST_WORK, TURN_WORK
-from app.http.server.request_reader import FEED_BYTES, HEAD_BYTES_MAX
+from app.http.server.connection import LINGER_S
+from app.http.server.request_queue import BULK_BYTES, FEED_BYTES, PIPELINED_MAX, REQUEST_WORK, TURN_WORK
+from app.http.server.request_reader import BODY_S, HEAD_BYTES_MAX
 from tests.support.wire import FakeServer, Wire, request
 
 SHORT = b"GET /%05d HTTP/1.1\r\n\r\n"

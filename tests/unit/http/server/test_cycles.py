@@ -1,4 +1,4 @@
-"""What a node holds goes when the last reference goes: the worker hardly ever has what lived for long searched."""
+"""A node's objects are freed with their last reference: the worker makes full collections of garbage very rare."""
 
 import gc
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The server behind the connections: what is answered where, and what all connections share."""
+"""The server behind the connections: answers on the loop or in a pool, and limits over all connections."""
 
 import logging
 import threading

@@ -82,7 +82,7 @@ def test_a_body_in_chunks_has_its_length() -> None:
 
 
 class Parts:
-    """An answer in parts that tells what became of it."""
+    """An answer in parts that counts the parts that were made, and the calls of its ``close``."""
 
     def __init__(self, parts: Iterable[bytes]) -> None:
         self._parts = iter(parts)

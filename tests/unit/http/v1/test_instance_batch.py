@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from app.http.input.metadata import METADATA_CHARS_MAX
+from app.naming.model.value_limits import METADATA_CHARS_MAX
 from tests.support.fake_node import PEER, FakeNode
 
 INSTANCE = "/nacos/v1/ns/instance"

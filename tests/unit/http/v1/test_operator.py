@@ -1,5 +1,6 @@
 """What operators ask and set."""
 
+import importlib
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -49,6 +50,21 @@ def levels() -> Iterator[None]:
     yield
     for name, level in before.items():
         logging.getLogger(name).setLevel(level)
+
+
+@pytest.mark.parametrize("name", LOGGERS.values())
+def test_a_log_that_can_be_set_is_that_of_a_module_or_package(name: str) -> None:
+    module = importlib.import_module(name)
+    logs = [one.name for one in vars(module).values() if isinstance(one, logging.Logger)]
+    assert hasattr(module, "__path__") or logs == [name], "a module logs by its own name"
+
+
+@pytest.mark.usefixtures("levels")
+@pytest.mark.parametrize(("name", "logger"), LOGGERS.items())
+def test_each_log_is_switched(client: FlaskClient, name: str, logger: str) -> None:
+    for level, expected in (("WARN", logging.WARNING), ("DEBUG", logging.DEBUG)):
+        assert client.put(f"{OPERATOR}/log", data={"logName": name, "logLevel": level}).data == b"ok"
+        assert logging.getLogger(logger).getEffectiveLevel() == expected
 
 
 @pytest.mark.usefixtures("levels")

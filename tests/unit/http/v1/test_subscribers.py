@@ -9,7 +9,7 @@ from flask.testing import FlaskClient
 
 from app.http.factory import create_app
 from app.http.v1 import subscribers
-from app.naming.push.board import Subscriber, UdpPushStats
+from app.naming.push.udp_subscribers import Subscriber, UdpPushStats
 from distro.types import Member, MemberState
 from tests.support.fake_node import FakeNode, make_settings
 from tests.support.tiny_server import Given, Received, TinyServer, refusing_address, tiny_server
@@ -277,7 +277,7 @@ def test_push_state(node: FakeNode, client: FlaskClient) -> None:
     assert list(found.items()) == [("succeed", 7), ("total", 10), ("ratio", 0.7), ("data", []), ("reset", True)]
 
 
-def test_push_state_of_what_is_owed(node: FakeNode, client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_push_state_of_pending_pushes(node: FakeNode, client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
     ask(client)
     monkeypatch.setattr(node.push, "state", lambda *, reset: (UdpPushStats(total=1), [(node.push.known[0], 77, 2)]))
     (text,) = client.get(f"{PUSH_STATE}?detail=1").get_json()["data"]

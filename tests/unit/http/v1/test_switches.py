@@ -1,4 +1,4 @@
-"""Switches, and what they do at the door."""
+"""Switches, and what they do to calls over HTTP."""
 
 import json
 from typing import Any
@@ -379,6 +379,6 @@ def test_nobody_can_limit_the_way_back(client: FlaskClient) -> None:
     assert client.get(LIST).status_code == 200
 
 
-def test_the_door_of_another_node_is_not_touched(client: FlaskClient) -> None:
+def test_the_frontend_of_another_node_is_not_touched(client: FlaskClient) -> None:
     put(client, "limitedUrlMap", "/:503")
     assert create_app(FakeNode()).test_client().get(LIST).status_code == 200

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from app.naming.clients.clients import ClientInfo
+from app.naming.clients.client_model import ClientInfo
 from app.naming.registry.operations import RegisterInstance
 from tests.support.fake_node import FakeNode
 

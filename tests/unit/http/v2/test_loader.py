@@ -59,3 +59,28 @@ def test_a_factor_that_is_none_is_refused(node: FakeNode, client: FlaskClient, f
 @pytest.mark.parametrize("path", ["cluster", "smartReloadCluster"])
 def test_a_node_without_grpc_has_nothing_to_say(client: FlaskClient, path: str) -> None:
     assert client.get(f"{PATH}/{path}").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("reloadClient", "Param 'connectionId' is required."),
+        ("reloadClient?redirectAddress=::1", "Param 'connectionId' is required."),
+        (
+            "reloadClient?connectionId=1&redirectAddress=::1",
+            "Param 'redirectAddress' is illegal: an IPv6 address needs brackets",
+        ),
+        ("reloadCurrent", "Param 'count' is required."),
+        ("reloadCurrent?count=x", 'For input string: "x"'),
+        (
+            "reloadCurrent?count=1&redirectAddress=a%20b",
+            "Param 'redirectAddress' is illegal: not an IP address or host name",
+        ),
+        ("smartReloadCluster?loaderFactor=x", 'For input string: "x"'),
+        ("smartReloadCluster?loaderFactor=11", "Param 'loaderFactor' is illegal, it should be a number from 0 to 10."),
+    ],
+)
+def test_refusals(node: FakeNode, client: FlaskClient, path: str, text: str) -> None:
+    node.loader = StubLoader()
+    answer = client.get(f"{PATH}/{path}")
+    assert (answer.status_code, answer.text) == (400, text)

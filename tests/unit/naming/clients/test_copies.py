@@ -4,15 +4,18 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.naming.clients import copies as client_copies
-from app.naming.clients.client_codec import ClientState
-from app.naming.clients.client_model import ClientBounds, instance_of
-from app.naming.clients.clients import ClientInfo
-from app.naming.clients.copies import ClientSnapshot, ReplicatedClients, info_of
+from app.naming.clients import removals
+from app.naming.clients.client_model import (
+    ClientBounds,
+    ClientInfo,
+    ClientSnapshot,
+    ClientState,
+    info_of,
+    instance_of,
+)
+from app.naming.clients.clients import Clients
 from app.naming.model.events import (
-    ClientDeregisterService,
     ClientDisconnect,
-    ClientRegisterService,
     Event,
     ServiceChanged,
 )
@@ -40,7 +43,7 @@ class Bed:
         self.events: list[Event] = []
         self.registry = Registry("m:1~1")
         self.naming = NamingService(self.registry, lambda: self.now_ms, self.events.append)
-        self.clients = ReplicatedClients(
+        self.clients = Clients(
             self.registry, lambda: self.now_ms, lambda: 5_000, self.events.append, bounds, expiry_ms=180_000
         )
 
@@ -73,12 +76,7 @@ def bed() -> Bed:
 
 
 def changes(*services: tuple[str, str], gone: Sequence[tuple[str, str]] = ()) -> list[Event]:
-    events: list[Event] = []
-    for key in gone:
-        events += ClientDeregisterService(key, ID), ServiceChanged(*key)
-    for key in services:
-        events += ClientRegisterService(key, ID), ServiceChanged(*key)
-    return events
+    return [ServiceChanged(*key) for key in (*gone, *services)]
 
 
 def test_a_copy_is_brought_in_line_with_what_comes(bed: Bed) -> None:
@@ -192,7 +190,7 @@ def test_copies_go_with_their_member(bed: Bed) -> None:
     assert bed.ports(A) == []
 
 
-def test_a_member_buries_what_is_left_of_its_last_run(bed: Bed) -> None:
+def test_a_member_removes_the_clients_of_its_last_run(bed: Bed) -> None:
     assert bed.clients.add_tombstone(ID, Version(1, 4, "m:1~0"))
     assert bed.clients.version(ID) == Version(1, 5, "m:1~1")
     assert bed.told() == [ClientDisconnect(ID, True)]
@@ -215,7 +213,7 @@ def test_there_are_not_more_than_may_be(bed: Bed, monkeypatch: pytest.MonkeyPatc
     full.clients.connect(ClientInfo("other", "", 0, "", ""))
     with pytest.raises(Unavailable):
         full.take(1, A)
-    monkeypatch.setattr(client_copies, "REMOVALS_MAX", 2)
+    monkeypatch.setattr(removals, "REMOVALS_MAX", 2)
     for number in range(3):
         bed.clients.add_tombstone(f"c{number}", Version(1, 1, PEER))
     assert list(bed.clients.versions()) == ["c1", "c2"]

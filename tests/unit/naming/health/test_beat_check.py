@@ -1,4 +1,4 @@
-"""Who is judged, when, and by whom: beats that ran out."""
+"""Which instances without beats are changed, when, and by which member."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,7 @@ NAME = "DEFAULT_GROUP@@orders"
 KEY = datum_key("public", NAME)
 
 
-class Judge:
+class TimedCheck:
     """A BeatCheck called each second, as its timer does."""
 
     def __init__(self, **options: bool) -> None:
@@ -43,7 +43,7 @@ class Judge:
             while self.slice():
                 pass
 
-    def client_version(self) -> list[str]:
+    def changes(self) -> list[str]:
         return [event.what for event in self.events if isinstance(event, HealthChanged)]
 
     def register(self, ip: str = "10.1.0.1", **metadata: str) -> None:
@@ -53,7 +53,7 @@ class Judge:
         self.registry.remove("public", NAME, Instance(ip, 80).key, self.now_ms)
 
     def service(self) -> Service:
-        found = self.registry.find(KEY)
+        found = self.registry.table.find(KEY)
         assert found is not None
         return found
 
@@ -71,106 +71,106 @@ class Judge:
 
 
 @pytest.fixture
-def judge() -> Judge:
-    made = Judge()
+def checker() -> TimedCheck:
+    made = TimedCheck()
     made.check.tick(0, made.ask_gate)
     return made
 
 
-def test_fifteen_seconds_unhealthy_thirty_gone(judge: Judge) -> None:
-    judge.register()
-    judge.run(15_000)
-    assert judge.client_version() == []
-    judge.run(16_000)
-    assert judge.client_version() == ["unhealthy"]
-    judge.run(30_000)
-    assert judge.client_version() == ["unhealthy"]
-    judge.run(31_000)
-    assert judge.client_version() == ["unhealthy", "removed"]
+def test_fifteen_seconds_unhealthy_thirty_gone(checker: TimedCheck) -> None:
+    checker.register()
+    checker.run(15_000)
+    assert checker.changes() == []
+    checker.run(16_000)
+    assert checker.changes() == ["unhealthy"]
+    checker.run(30_000)
+    assert checker.changes() == ["unhealthy"]
+    checker.run(31_000)
+    assert checker.changes() == ["unhealthy", "removed"]
 
 
-def test_preserved_times_hold_for_their_instance(judge: Judge) -> None:
-    judge.register(**{"preserved.heart.beat.timeout": "2000", "preserved.ip.delete.timeout": "5000"})
-    judge.run(3_000)
-    assert judge.client_version() == ["unhealthy"]
-    judge.run(6_000)
-    assert judge.client_version() == ["unhealthy", "removed"]
+def test_preserved_times_hold_for_their_instance(checker: TimedCheck) -> None:
+    checker.register(**{"preserved.heart.beat.timeout": "2000", "preserved.ip.delete.timeout": "5000"})
+    checker.run(3_000)
+    assert checker.changes() == ["unhealthy"]
+    checker.run(6_000)
+    assert checker.changes() == ["unhealthy", "removed"]
 
 
 def test_without_expiry_nobody_goes() -> None:
-    judge = Judge(expire=False)
-    judge.register()
-    judge.run(60_000)
-    assert judge.client_version() == ["unhealthy"]
+    checker = TimedCheck(expire=False)
+    checker.register()
+    checker.run(60_000)
+    assert checker.changes() == ["unhealthy"]
 
 
 @pytest.mark.parametrize("lacking", ["may_check", "responsible"])
-def test_only_who_may_judges(judge: Judge, lacking: str) -> None:
-    judge.register()
-    setattr(judge, lacking, False)
-    judge.run(60_000)
-    assert judge.client_version() == []
+def test_only_a_member_that_may_check_changes_instances(checker: TimedCheck, lacking: str) -> None:
+    checker.register()
+    setattr(checker, lacking, False)
+    checker.run(60_000)
+    assert checker.changes() == []
 
 
-def copy_of_long_ago(judge: Judge) -> None:
+def copy_of_long_ago(checker: TimedCheck) -> None:
     version = Version(1, 0, "10.0.0.2:8848~1")
     stored = StoredInstance(Instance("10.1.0.1", 80, service_name=NAME), version, -600_000)
-    judge.registry.apply(Datum(KEY, version, InstanceList({stored.instance.key: stored}, {})), None, judge.now_ms)
+    checker.registry.apply(Datum(KEY, version, InstanceList({stored.instance.key: stored}, {})), None, checker.now_ms)
 
 
-def test_a_copy_is_not_judged_and_a_service_taken_over_gets_its_whole_time(judge: Judge) -> None:
+def test_a_copy_is_not_checked_and_a_service_taken_over_gets_its_whole_time(checker: TimedCheck) -> None:
     """Nacos issue 1873: live instances were deleted by what the copies said of their beats."""
-    copy_of_long_ago(judge)
-    judge.run(10_000)
-    assert judge.client_version() == []
-    judge.registry.claim(KEY, judge.now_ms)
-    judge.run(25_000)
-    assert judge.client_version() == []
-    judge.run(26_000)
-    assert judge.client_version() == ["unhealthy"]
-    judge.run(41_000)
-    assert judge.client_version() == ["unhealthy", "removed"]
+    copy_of_long_ago(checker)
+    checker.run(10_000)
+    assert checker.changes() == []
+    checker.registry.claim(KEY, checker.now_ms)
+    checker.run(25_000)
+    assert checker.changes() == []
+    checker.run(26_000)
+    assert checker.changes() == ["unhealthy"]
+    checker.run(41_000)
+    assert checker.changes() == ["unhealthy", "removed"]
 
 
-def test_a_pause_is_given_to_everybody(judge: Judge) -> None:
+def test_a_pause_is_given_to_everybody(checker: TimedCheck) -> None:
     """R9: nobody could be heard while this process stood still."""
-    judge.register()
-    judge.run(10_000)
-    judge.now_ms += 100_000
-    judge.run(judge.now_ms + 5_000)
-    assert judge.client_version() == []
-    judge.run(judge.now_ms + 2_000)
-    assert judge.client_version() == ["unhealthy"], "16 s of silence, without the pause"
+    checker.register()
+    checker.run(10_000)
+    checker.now_ms += 100_000
+    checker.run(checker.now_ms + 5_000)
+    assert checker.changes() == []
+    checker.run(checker.now_ms + 2_000)
+    assert checker.changes() == ["unhealthy"], "16 s of silence, without the pause"
 
 
-def test_a_short_delay_is_no_pause(judge: Judge) -> None:
-    judge.register()
-    judge.run(14_000)
-    judge.now_ms += 1_900
-    judge.run(17_000)
-    assert judge.client_version() == ["unhealthy"]
+def test_a_short_delay_is_no_pause(checker: TimedCheck) -> None:
+    checker.register()
+    checker.run(14_000)
+    checker.now_ms += 1_900
+    checker.run(17_000)
+    assert checker.changes() == ["unhealthy"]
 
 
-def test_after_a_pause_a_report_must_get_through_first(judge: Judge) -> None:
-    judge.register()
-    judge.run(10_000)
-    judge.confirmed_ms = judge.now_ms
-    judge.now_ms += 100_000
-    judge.run(judge.now_ms + 60_000)
-    assert judge.client_version() == []
-    judge.confirmed_ms = judge.now_ms
-    judge.run(judge.now_ms + 2_000)
-    assert judge.client_version() == ["removed"]
+def test_after_a_pause_a_report_must_get_through_first(checker: TimedCheck) -> None:
+    checker.register()
+    checker.run(10_000)
+    checker.confirmed_ms = checker.now_ms
+    checker.now_ms += 100_000
+    checker.run(checker.now_ms + 60_000)
+    assert checker.changes() == []
+    checker.confirmed_ms = checker.now_ms
+    checker.run(checker.now_ms + 2_000)
+    assert checker.changes() == ["removed"]
 
 
-def test_who_is_heard_of_meanwhile_stays(judge: Judge) -> None:
-    judge.register()
+def test_who_is_heard_of_meanwhile_stays(checker: TimedCheck) -> None:
+    checker.register()
     for _ in range(10):
-        judge.run(judge.now_ms + 5_000)
-        for service in judge.registry.services():
+        checker.run(checker.now_ms + 5_000)
+        for service in checker.registry.table.services():
             for stored in service.stored.values():
-                stored.beat_ms = stored.last_confirmed_ms = judge.now_ms
-    assert judge.client_version() == []
+                stored.beat_ms = stored.last_confirmed_ms = checker.now_ms
+    assert checker.changes() == []
 
 
 # --- where there is nothing to do, nothing is done --------------------------------------------------
@@ -186,98 +186,98 @@ class Counted(dict[str, StoredInstance]):
         return super().values()
 
 
-def counted(judge: Judge) -> Counted:
-    stored = judge.service().stored = Counted(judge.service().stored)
+def counted(checker: TimedCheck) -> Counted:
+    stored = checker.service().stored = Counted(checker.service().stored)
     return stored
 
 
-def beat_for(judge: Judge, seconds: int) -> None:
+def beat_for(checker: TimedCheck, seconds: int) -> None:
     for _ in range(seconds // 5):
-        judge.run(judge.now_ms + 5_000)
-        judge.beat("10.1.0.1", "10.1.0.2")
+        checker.run(checker.now_ms + 5_000)
+        checker.beat("10.1.0.1", "10.1.0.2")
 
 
-def test_who_beats_is_looked_at_every_ten_seconds(judge: Judge) -> None:
-    judge.register()
-    judge.register("10.1.0.2")
-    beat_for(judge, 20)
-    stored = counted(judge)
-    beat_for(judge, 100)
-    assert judge.client_version() == []
+def test_who_beats_is_looked_at_every_ten_seconds(checker: TimedCheck) -> None:
+    checker.register()
+    checker.register("10.1.0.2")
+    beat_for(checker, 20)
+    stored = counted(checker)
+    beat_for(checker, 100)
+    assert checker.changes() == []
     assert 5 <= stored.looks <= 12
 
 
 def test_who_is_silent_without_consequences_is_not_looked_at() -> None:
-    judge = Judge(expire=False)
-    judge.check.tick(0, judge.ask_gate)
-    judge.register()
-    judge.run(40_000)
-    stored = counted(judge)
-    judge.run(600_000)
-    assert (judge.client_version(), stored.looks) == (["unhealthy"], 0)
-    judge.registry.set_health(judge.service(), Instance("10.1.0.1", 80).key, True, judge.now_ms)
-    judge.run(judge.now_ms + 1_000)
-    assert judge.client_version() == ["unhealthy", "unhealthy"], "an operator's word holds until the next look"
+    checker = TimedCheck(expire=False)
+    checker.check.tick(0, checker.ask_gate)
+    checker.register()
+    checker.run(40_000)
+    stored = counted(checker)
+    checker.run(600_000)
+    assert (checker.changes(), stored.looks) == (["unhealthy"], 0)
+    checker.registry.set_health(checker.service(), Instance("10.1.0.1", 80).key, True, checker.now_ms)
+    checker.run(checker.now_ms + 1_000)
+    assert checker.changes() == ["unhealthy", "unhealthy"], "an operator's word holds until the next look"
 
 
-def test_after_a_pause_nobody_is_looked_at_each_second(judge: Judge) -> None:
-    judge.register()
-    judge.run(10_000)
-    judge.now_ms += 100_000
-    judge.run(judge.now_ms + 1_000)
-    stored = counted(judge)
-    judge.run(judge.now_ms + 4_000)
+def test_after_a_pause_nobody_is_looked_at_each_second(checker: TimedCheck) -> None:
+    checker.register()
+    checker.run(10_000)
+    checker.now_ms += 100_000
+    checker.run(checker.now_ms + 1_000)
+    stored = counted(checker)
+    checker.run(checker.now_ms + 4_000)
     assert stored.looks <= 2
-    assert judge.client_version() == []
+    assert checker.changes() == []
 
 
-def test_a_service_taken_over_is_not_looked_at_each_second(judge: Judge) -> None:
-    copy_of_long_ago(judge)
-    judge.registry.claim(KEY, judge.now_ms)
-    judge.run(judge.now_ms + 1_000)
-    stored = counted(judge)
-    judge.run(judge.now_ms + 13_000)
+def test_a_service_taken_over_is_not_looked_at_each_second(checker: TimedCheck) -> None:
+    copy_of_long_ago(checker)
+    checker.registry.claim(KEY, checker.now_ms)
+    checker.run(checker.now_ms + 1_000)
+    stored = counted(checker)
+    checker.run(checker.now_ms + 13_000)
     assert stored.looks <= 3, "once at the most after the first look, which was early to spread them"
 
 
-def test_services_that_are_taken_over_at_once_do_not_stay_due_at_once(judge: Judge) -> None:
+def test_services_that_are_taken_over_at_once_do_not_stay_due_at_once(checker: TimedCheck) -> None:
     names = [f"g@@s{number}" for number in range(4_000)]
     for name in names:
-        judge.registry.register(RegisterInstance(name, "10.1.0.1", 80), 0)
-    judge.run(1_000)
-    services = [found for name in names if (found := judge.registry.get("public", name))]
+        checker.registry.register(RegisterInstance(name, "10.1.0.1", 80), 0)
+    checker.run(1_000)
+    services = [found for name in names if (found := checker.registry.table.get("public", name))]
     assert len({service.due_ms // 1_000 for service in services}) >= 14, "any second of the first fifteen"
 
 
-def test_a_pause_that_is_forgotten_counts_again(judge: Judge) -> None:
-    judge.register(**{"preserved.heart.beat.timeout": "100000", "preserved.ip.delete.timeout": "900000"})
+def test_a_pause_that_is_forgotten_counts_again(checker: TimedCheck) -> None:
+    checker.register(**{"preserved.heart.beat.timeout": "100000", "preserved.ip.delete.timeout": "900000"})
     for length_ms in (200_000, *[2_100] * (PAUSES_REMEMBERED - 1)):
-        judge.now_ms += length_ms
-        judge.run(judge.now_ms + 1_000)
-    assert judge.client_version() == []
-    judge.now_ms += 2_100
-    judge.run(judge.now_ms + 1_000)
-    assert judge.client_version() == ["unhealthy"], "the long one is the seventeenth from the end"
+        checker.now_ms += length_ms
+        checker.run(checker.now_ms + 1_000)
+    assert checker.changes() == []
+    checker.now_ms += 2_100
+    checker.run(checker.now_ms + 1_000)
+    assert checker.changes() == ["unhealthy"], "the long one is the seventeenth from the end"
 
 
-def test_what_real_nacos_says_of_the_health_is_judged_again(judge: Judge) -> None:
-    judge.register()
-    judge.run(20_000)
-    assert judge.registry.take_health(judge.service(), {"10.1.0.1:80": True})
-    judge.run(21_000)
-    assert judge.client_version() == ["unhealthy", "unhealthy"]
+def test_the_health_that_real_nacos_sent_is_checked_again(checker: TimedCheck) -> None:
+    checker.register()
+    checker.run(20_000)
+    assert checker.registry.take_health(checker.service(), {"10.1.0.1:80": True})
+    checker.run(21_000)
+    assert checker.changes() == ["unhealthy", "unhealthy"]
 
 
-def test_a_short_time_out_that_came_with_one_change_of_a_copy_holds_after_the_claim(judge: Judge) -> None:
-    copy_of_long_ago(judge)
+def test_a_short_time_out_that_came_with_one_change_of_a_copy_holds_after_the_claim(checker: TimedCheck) -> None:
+    copy_of_long_ago(checker)
     version = Version(1, 1, "10.0.0.2:8848~1")
     short = Instance("10.1.0.2", 80, metadata={"preserved.heart.beat.timeout": "2000"})
-    judge.registry.take_change(KEY, short.key, version, StoredInstance(short, version, 0), None, 0)
-    judge.registry.claim(KEY, 0)
-    judge.run(4_000)
-    assert judge.unhealthy() == {"10.1.0.2"}
-    stored = counted(judge)
-    judge.run(14_000)
+    checker.registry.take_change(KEY, short.key, version, StoredInstance(short, version, 0), None, 0)
+    checker.registry.claim(KEY, 0)
+    checker.run(4_000)
+    assert checker.unhealthy() == {"10.1.0.2"}
+    stored = counted(checker)
+    checker.run(14_000)
     assert stored.looks <= 4, (
         "a look is two passes while somebody's time is short; the other's time began with the claim"
     )
@@ -299,17 +299,17 @@ class Moving(dict[str, StoredInstance]):
         return [stored for key, stored in self.items() if key != hidden]
 
 
-def test_who_is_passed_over_in_a_glance_is_found_all_the_same(judge: Judge) -> None:
-    judge.register()
-    judge.register("10.1.0.2")
-    judge.run(14_000)
-    judge.beat("10.1.0.2")
-    service = judge.service()
+def test_who_is_passed_over_in_a_glance_is_found_all_the_same(checker: TimedCheck) -> None:
+    checker.register()
+    checker.register("10.1.0.2")
+    checker.run(14_000)
+    checker.beat("10.1.0.2")
+    service = checker.service()
     assert service.due_ms
     service.due_ms = 1
-    service.stored = Moving(service.stored, Instance("10.1.0.1", 80).key, lambda: judge.register("10.1.0.3"))
-    judge.run(16_000)
-    assert judge.unhealthy() == {"10.1.0.1"}
+    service.stored = Moving(service.stored, Instance("10.1.0.1", 80).key, lambda: checker.register("10.1.0.3"))
+    checker.run(16_000)
+    assert checker.unhealthy() == {"10.1.0.1"}
 
 
 # --- slices --------------------------------------------------------------------------------------------
@@ -318,29 +318,29 @@ TEN = [f"10.1.1.{number}" for number in range(10)]
 
 
 @pytest.fixture
-def sliced(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> Judge:
-    """Ten instances that fell silent, and a judge who looks at three at a time."""
+def sliced(checker: TimedCheck, monkeypatch: pytest.MonkeyPatch) -> TimedCheck:
+    """Ten instances that fell silent, and a checker that takes three at a time."""
     monkeypatch.setattr(health, "UNITS_PER_SLICE", 3)
     for ip in TEN:
-        judge.register(ip)
-    judge.now_ms = 500
-    while judge.slice():
+        checker.register(ip)
+    checker.now_ms = 500
+    while checker.slice():
         pass
-    judge.now_ms = 1_500
-    judge.service().due_ms = 0
-    while judge.slice():
+    checker.now_ms = 1_500
+    checker.service().due_ms = 0
+    while checker.slice():
         pass
-    judge.check._expected_ms = judge.now_ms = 16_000
-    judge.service().due_ms = 0
-    return judge
+    checker.check._expected_ms = checker.now_ms = 16_000
+    checker.service().due_ms = 0
+    return checker
 
 
-def finish(judge: Judge) -> None:
-    while judge.slice():
+def finish(checker: TimedCheck) -> None:
+    while checker.slice():
         pass
 
 
-def test_a_round_goes_on_in_slices(sliced: Judge) -> None:
+def test_a_round_goes_on_in_slices(sliced: TimedCheck) -> None:
     slices = 1
     while sliced.slice():
         slices += 1
@@ -349,7 +349,7 @@ def test_a_round_goes_on_in_slices(sliced: Judge) -> None:
 
 
 @pytest.mark.parametrize("after", range(6))
-def test_who_comes_and_goes_between_slices_hides_nobody(sliced: Judge, after: int) -> None:
+def test_who_comes_and_goes_between_slices_hides_nobody(sliced: TimedCheck, after: int) -> None:
     for _ in range(after):
         assert sliced.slice()
     for ip in TEN[:3]:
@@ -365,7 +365,7 @@ def test_who_comes_and_goes_between_slices_hides_nobody(sliced: Judge, after: in
 
 
 @pytest.mark.parametrize("after", range(10))
-def test_who_takes_the_place_of_another_between_slices_hides_nobody(sliced: Judge, after: int) -> None:
+def test_who_takes_the_place_of_another_between_slices_hides_nobody(sliced: TimedCheck, after: int) -> None:
     """The mapping is as large as before, but has moved its entries."""
     for _ in range(after):
         assert sliced.slice()
@@ -376,7 +376,7 @@ def test_who_takes_the_place_of_another_between_slices_hides_nobody(sliced: Judg
 
 
 @pytest.mark.parametrize("after", [1, 5, 8, 9])
-def test_who_is_heard_of_between_look_and_deed_stays(sliced: Judge, after: int) -> None:
+def test_who_is_heard_of_between_look_and_deed_stays(sliced: TimedCheck, after: int) -> None:
     for _ in range(after):
         assert sliced.slice()
     waiting = set(TEN) - sliced.unhealthy()
@@ -385,23 +385,23 @@ def test_who_is_heard_of_between_look_and_deed_stays(sliced: Judge, after: int) 
     assert not waiting & sliced.unhealthy()
 
 
-def test_nobody_is_judged_when_the_process_stood_still_in_a_round(sliced: Judge) -> None:
+def test_no_instance_is_changed_when_the_process_paused_in_a_round(sliced: TimedCheck) -> None:
     while not sliced.unhealthy():
         assert sliced.slice()
-    judged = sliced.unhealthy()
+    changed = sliced.unhealthy()
     sliced.confirmed_ms = sliced.now_ms
     sliced.now_ms += 100_000
     finish(sliced)
     sliced.now_ms += 1_000
     finish(sliced)
-    assert sliced.unhealthy() == judged, "no report got through since"
+    assert sliced.unhealthy() == changed, "no report got through since"
     sliced.confirmed_ms = None
     sliced.now_ms += 1_000
     finish(sliced)
     assert sliced.unhealthy() == set(TEN)
 
 
-def test_a_round_that_fails_is_begun_again(sliced: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_that_fails_is_begun_again(sliced: TimedCheck, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> bool:
         raise ValueError("out of order")
 

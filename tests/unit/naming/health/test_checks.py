@@ -166,10 +166,10 @@ class TestWhich:
         for service in ("g@@ours", "g@@theirs"):
             for number, name in ((1, "DEFAULT"), (2, "other")):
                 found = instance(number)
-                registry.set_persistent("public", service, found.key, replace(found, cluster_name=name), 0)
+                registry.table.set_persistent("public", service, found.key, replace(found, cluster_name=name), 0)
         registry.register(RegisterInstance("g@@ours", "10.9.9.9", 80), 0)
         config = ClusterConfig(HealthChecker("NONE"))
-        registry.set_meta("public", "g@@ours", NO_META.with_cluster("other", config), 0)
+        registry.table.set_meta("public", "g@@ours", NO_META.with_cluster("other", config), 0)
         found = checked_clusters(registry, lambda service: service == "g@@ours")
         assert {one.key.cluster: (one.config, [each.ip for each in one.instances]) for one in found} == {
             "DEFAULT": (ClusterConfig(), ["10.0.0.1"]),

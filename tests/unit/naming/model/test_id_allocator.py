@@ -92,7 +92,7 @@ def test_a_number_is_free_when_who_had_it_changed_and_went() -> None:
 
 def test_a_received_list_is_counted_anew() -> None:
     named = Named(COPIED_UNDER_LOCK_MAX + 5)
-    [datum] = named.registry.datums([one.key for one in named.registry.services()])
+    [datum] = named.registry.datums([one.key for one in named.registry.table.services()])
     for key in list(datum.value.stored)[1:]:
         del datum.value.stored[key]
     named.registry.apply(datum, datum.version, 0)

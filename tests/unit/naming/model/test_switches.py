@@ -1,4 +1,4 @@
-"""Switches as values: what one entry changes, and that JSON brings them back. The door's tests have every entry."""
+"""Switches as values: what one entry changes, and that JSON brings them back. The frontend's tests have every entry."""
 
 import struct
 

@@ -19,6 +19,7 @@ from app.naming.records.projection import Projection
 from app.naming.records.records import SWITCHES_KEY, Records, namespace_key, persistent_key, service_meta_key
 from app.naming.registry.operations import Beat, ChangeMetadata, DeregisterInstance, PatchInstance, RegisterInstance
 from app.naming.registry.registry import Registry
+from app.naming.registry.union import view_of
 from tests.support.memory_disk import MemoryDisk
 
 NAME = "g@@s"
@@ -46,8 +47,8 @@ class Member:
         return Member(self.disk, 2)
 
     def view(self) -> ServiceView | None:
-        service = self.registry.get("public", NAME)
-        return None if service is None or service.hidden else self.registry.view_of(service)
+        service = self.registry.table.get("public", NAME)
+        return None if service is None or service.hidden else view_of(service)
 
     def instances(self) -> list[Instance]:
         view = self.view()
@@ -101,7 +102,7 @@ def test_a_name_is_taken_by_instances_too(member: Member) -> None:
 
 def test_of_two_that_create_at_once_one_is_refused(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
     member.durable.create_service("public", NAME, ServiceMeta(0.5))
-    monkeypatch.setattr(member.registry, "get", lambda namespace, name: None)  # as the other saw it before
+    monkeypatch.setattr(member.registry.table, "get", lambda namespace, name: None)  # as the other saw it before
     with pytest.raises(InvalidParam, match="already exists"):
         member.durable.create_service("public", NAME, ServiceMeta(0.7))
 

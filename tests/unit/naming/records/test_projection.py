@@ -14,6 +14,7 @@ from app.naming.records.records import SWITCHES_KEY, Record, namespace_key, pers
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from distro.types import NO_VERSION
+from tests.support import views
 
 NAME = "g@@s"
 META = service_meta_key("ns", NAME)
@@ -34,10 +35,10 @@ class World:
         self.projection.on_record(Record(key, NO_VERSION, NO_VERSION, value, 0))
 
     def names(self) -> list[str]:
-        return self.registry.names("ns")
+        return self.registry.table.names("ns")
 
     def instances(self) -> list[Instance]:
-        view = self.registry.view("ns", NAME)
+        view = views.view(self.registry, "ns", NAME)
         return list(view.instances) if view else []
 
     def register(self) -> None:
@@ -51,7 +52,7 @@ def world() -> World:
 
 def test_a_description(world: World) -> None:
     world.show(META, ServiceMeta(0.5, {"k": "v"}).to_json())
-    view = world.registry.view("ns", NAME)
+    view = views.view(world.registry, "ns", NAME)
     assert view is not None
     assert (view.protect_threshold, view.metadata, world.names()) == (0.5, {"k": "v"}, [NAME])
     assert world.events == [ServiceChanged("ns", NAME)], "subscribers see it"
@@ -80,7 +81,7 @@ def test_a_removed_service_is_gone_with_the_last_thing_in_it(world: World, order
         assert world.names() == [NAME]
         world.show(key, None)
     assert world.names() == []
-    assert world.registry.get("ns", NAME) is None
+    assert world.registry.table.get("ns", NAME) is None
 
 
 def test_a_removed_service_with_ephemeral_instances_stays_until_they_are_gone(world: World) -> None:

@@ -191,8 +191,8 @@ def test_what_is_there_by_prefix() -> None:
 def test_what_is_forgotten_was_never_there() -> None:
     kept = Kept()
     kept.put("a", {"x": 1})
-    kept.records.forget("a")
-    kept.records.forget("zz")
+    kept.records.forget("a", 0)
+    kept.records.forget("zz", 0)
     assert kept.records.version("a") is None
     assert not kept.disk.records
     assert [record.value for record in kept.told] == [{"x": 1}, None]

@@ -20,7 +20,7 @@ def emptied(*, keep_empty: bool = False) -> Registry:
 
 
 def forget_when_spent(registry: Registry) -> None:
-    service = registry.get("public", NAME)
+    service = registry.table.get("public", NAME)
     assert service is not None
     assert not registry.is_forgettable(service.key, 61_000), "its removal is still remembered"
     registry.prune_tombstones(service, LATER_MS)
@@ -30,27 +30,27 @@ def forget_when_spent(registry: Registry) -> None:
 
 def test_it_is_shown_at_first_and_forgotten_later() -> None:
     registry = emptied()
-    assert registry.names("public") == [NAME]
+    assert registry.table.names("public") == [NAME]
     forget_when_spent(registry)
-    assert registry.names("public") == []
-    assert registry.find(datum_key("public", NAME)) is None
+    assert registry.table.names("public") == []
+    assert registry.table.find(datum_key("public", NAME)) is None
 
 
 def test_it_stays_where_the_setting_says_so() -> None:
     registry = emptied(keep_empty=True)
     forget_when_spent(registry)
-    assert registry.names("public") == [NAME]
+    assert registry.table.names("public") == [NAME]
     assert registry.version(datum_key("public", NAME)) is None, "members need not talk about it"
 
 
 @pytest.mark.parametrize("keep_empty", [False, True])
 def test_one_that_was_created_stays_and_one_that_was_removed_goes(keep_empty: bool) -> None:
     registry = emptied(keep_empty=keep_empty)
-    registry.set_meta("public", NAME, ServiceMeta(0.5), 2_000)
+    registry.table.set_meta("public", NAME, ServiceMeta(0.5), 2_000)
     forget_when_spent(registry)
-    assert registry.names("public") == [NAME]
-    registry.set_meta("public", NAME, None, LATER_MS)
-    assert registry.names("public") == []
+    assert registry.table.names("public") == [NAME]
+    registry.table.set_meta("public", NAME, None, LATER_MS)
+    assert registry.table.names("public") == []
 
 
 def test_a_forgotten_service_that_comes_back_repeats_no_version() -> None:
@@ -63,3 +63,19 @@ def test_a_forgotten_service_that_comes_back_repeats_no_version() -> None:
     assert before is not None
     assert after is not None
     assert after > before
+
+
+def test_a_forgotten_service_that_comes_back_repeats_no_revision() -> None:
+    """Kept lists are found by revision: those of its former life must not be taken for today's."""
+    registry = emptied()
+    seen = registry.table.get("public", NAME)
+    assert seen is not None
+    forget_when_spent(registry)
+    assert registry.table.get("public", NAME) is None
+    revisions = {seen.revision}
+    for number in range(2, 6):
+        registry.register(RegisterInstance(NAME, f"10.0.0.{number}", 80), LATER_MS)
+        again = registry.table.get("public", NAME)
+        assert again is not None
+        assert again.revision > max(revisions)
+        revisions.add(again.revision)

@@ -17,6 +17,7 @@ from app.naming.registry.service_table import COPIED_UNDER_LOCK_MAX, COPY_TRIES_
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import ENTRIES_PER_PART, InstanceListCodec
 from distro.types import Datum, Version
+from tests.support import views
 
 NAME = "DEFAULT_GROUP@@orders"
 KEY = datum_key("public", NAME)
@@ -41,7 +42,7 @@ class Large:
 
     @property
     def service(self) -> Service:
-        found = self.registry.find(KEY)
+        found = self.registry.table.find(KEY)
         assert found is not None
         return found
 
@@ -107,14 +108,14 @@ class Watched(dict[str, Any]):
 
     def copy(self) -> dict[str, Any]:
         copied = dict(super().items())
-        if self.large.registry._lock.locked():
+        if self.large.registry.table.lock.locked():
             self.locked += 1
         else:
             self.meanwhile()
         return copied
 
     def _seen(self, view: Any) -> Any:
-        self.locked += self.large.registry._lock.locked()
+        self.locked += self.large.registry.table.lock.locked()
         return view
 
     def values(self) -> Any:
@@ -135,18 +136,18 @@ def received(version: Version, *numbers: int) -> Datum:
 
 STEPS: dict[str, Callable[[Large], object]] = {
     "datum": lambda large: list(large.registry.datums([KEY])),
-    "moment": lambda large: large.registry.snapshot(KEY),
-    "view": lambda large: large.registry.view("public", NAME),
+    "snapshot": lambda large: large.registry.table.snapshot(KEY),
+    "view": lambda large: views.view(large.registry, "public", NAME),
     "apply": lambda large: large.registry.apply(received(Version(2, 0, OTHER), 1, 2), large.registry.version(KEY), 0),
     "merge": lambda large: large.registry.merge(received(Version(2, 0, OTHER), 1, 2), 0),
     "forget": lambda large: large.registry.forget(KEY, 0),
     "empty": lambda large: large.registry.empty("public", NAME, 0),
     "take_health": lambda large: large.registry.take_health(large.service, {"10.0.0.1:80": False}),
     "prune": lambda large: large.registry.prune_tombstones(large.service, 0),
-    "numbers": lambda large: large.naming.register(
+    "id allocator": lambda large: large.naming.register(
         RegisterInstance(NAME, "10.1.0.1", 80, metadata={"preserved.instance.id.generator": "snowflake"})
     ),
-    "judge": lambda large: BeatCheck(large.registry, lambda _event: None).tick(
+    "beat check": lambda large: BeatCheck(large.registry, lambda _event: None).tick(
         20_000, lambda: HealthCheckGate(True, 20_000, lambda _name: True)
     ),
 }
@@ -193,7 +194,7 @@ def test_who_comes_while_all_are_taken_out_goes_too(large: Large) -> None:
     assert large.registry.empty("public", NAME, 0) is None
 
 
-def test_a_loss_is_judged_by_what_is_shown_when_the_new_state_is_taken() -> None:
+def test_a_loss_is_measured_by_what_is_shown_when_the_new_state_is_taken() -> None:
     """Half of the instances vanish: that is held back, and who was deregistered meanwhile is not shown."""
     large = Large(guard_ms=10_000)
     watched = large.service.stored = Watched(large.service.stored, large)
@@ -211,7 +212,7 @@ def test_a_loss_is_judged_by_what_is_shown_when_the_new_state_is_taken() -> None
 
 
 def test_a_replaced_list_is_given_back_while_its_readers_keep_theirs(large: Large) -> None:
-    view = large.registry.view("public", NAME)
+    view = views.view(large.registry, "public", NAME)
     old = large.service.stored
     one = next(iter(old.values()))
     large.registry.apply(received(Version(9, 0, OTHER), 1), large.registry.version(KEY), 0)
@@ -241,7 +242,7 @@ def live_and_let_go(large: Large) -> None:
         large.now_ms += 100
         CHANGES["register again"](large)
         change(large)
-        large.registry.view("public", NAME)
+        views.view(large.registry, "public", NAME)
     [datum] = large.registry.datums([KEY])
     body = codec.encode(datum, large.now_ms, versioned=True)
     assert body.count(b'"ip"') >= MANY - 1

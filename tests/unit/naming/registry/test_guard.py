@@ -1,4 +1,4 @@
-"""The empty-push guard: judged by cause, and for a bounded time."""
+"""The empty-push guard: by the cause of a loss, and for a bounded time."""
 
 import pytest
 
@@ -11,6 +11,7 @@ from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from distro.types import Datum, Version
+from tests.support import views
 
 SERVICE = "g@@s"
 KEY = datum_key("public", SERVICE)
@@ -77,11 +78,11 @@ class Node:
         assert self.registry.apply(Datum(KEY, version, value), self.registry.version(KEY), now_ms)
 
     def shown(self) -> int:
-        view = self.registry.view("public", SERVICE)
+        view = views.view(self.registry, "public", SERVICE)
         return len(view.instances) if view else 0
 
     def lay(self, now_ms: int) -> bool:
-        service = self.registry.find(KEY)
+        service = self.registry.table.find(KEY)
         return service is not None and self.registry.drop_retained(service, now_ms)
 
 
@@ -122,7 +123,7 @@ class TestRegistry:
         assert node.registry.held_back == 1
         assert node.lay(1_000 + GUARD_MS)
 
-    def test_a_registration_ends_the_ghost_of_its_instance(self) -> None:
+    def test_a_registration_ends_the_retained_instance(self) -> None:
         node = Node()
         node.take(listed(0), now_ms=1_000)
         node.registry.register(RegisterInstance(SERVICE, "10.0.0.1", 80), 2_000)
@@ -163,7 +164,7 @@ class TestRegistry:
         node.registry.forget(KEY, 1_000)
         assert node.shown() == 6
         node.lay(1_000 + GUARD_MS)
-        assert node.registry.find(KEY) is None
+        assert node.registry.table.find(KEY) is None
 
     def test_a_lone_node_has_no_guard(self) -> None:
         node = Node(guard_ms=0)
@@ -177,7 +178,7 @@ class TestRegistry:
 
 
 def test_the_end_of_holding_back_is_told_to_subscribers() -> None:
-    """By the tick that judges beats, on members that own nothing of it too."""
+    """By the health check's tick, on members that own nothing of it too."""
     node = Node()
     events: list[Event] = []
     check = BeatCheck(node.registry, events.append)

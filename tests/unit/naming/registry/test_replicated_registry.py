@@ -37,7 +37,7 @@ def stored(port: int, version: Version, beat_ms: int, **metadata: str) -> Stored
 
 
 def service_of(registry: Registry) -> Service:
-    found = registry.find(KEY)
+    found = registry.table.find(KEY)
     assert found is not None
     return found
 
@@ -121,7 +121,7 @@ def test_a_merge_of_two_that_each_knew_more_is_above_both(registry: Registry, ve
     assert len(service_of(registry).stored) == 2
 
 
-def test_an_expiry_loses_against_a_beat_that_its_judge_did_not_hear(registry: Registry) -> None:
+def test_an_expiry_loses_against_a_beat_that_its_health_check_did_not_know(registry: Registry) -> None:
     key = register(registry, 1, 0)
     service_of(registry).stored[key].beat_ms = service_of(registry).stored[key].last_confirmed_ms = 50_000
     tombstone = Tombstone(Version(2, 5, OTHER), 20_000, 90_000)

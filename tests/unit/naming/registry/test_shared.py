@@ -35,7 +35,7 @@ def command(number: int, **values: object) -> RegisterInstance:
 
 
 def instances(registry: Registry) -> list[Instance]:
-    return [stored.instance for service in registry.services() for stored in service.stored.values()]
+    return [stored.instance for service in registry.table.services() for stored in service.stored.values()]
 
 
 def parts(one: Instance) -> tuple[object, ...]:
@@ -60,7 +60,7 @@ def test_received_instances_share_too_and_are_those_held_before_where_they_are_e
     codec, owner, copy = InstanceListCodec(lambda: 0), Registry("a:1~1"), Registry("b:1~1")
     for number in range(3):
         owner.register(command(number), 0)
-    key = next(one.key for one in owner.services())
+    key = next(one.key for one in owner.table.services())
 
     def send() -> None:
         for datum in owner.datums([key]):
@@ -72,7 +72,7 @@ def test_received_instances_share_too_and_are_those_held_before_where_they_are_e
     assert [replace_free(one) for one in before] == [replace_free(one) for one in instances(owner)]
     for other in others:
         assert all(mine is his for mine, his in zip(parts(first), parts(other), strict=True))
-    writers = {id(stored.version.writer) for service in copy.services() for stored in service.stored.values()}
+    writers = {id(stored.version.writer) for service in copy.table.services() for stored in service.stored.values()}
     assert len(writers) == 1
     owner.register(command(1, app="other"), 0)
     send()

@@ -158,8 +158,8 @@ def test_the_bytes_of_kept_answers_are_bounded_and_the_oldest_goes_first() -> No
     answers = ListAnswers(bytes_max=6 * size)
     for number in range(50):
         answers.get(found, variant(env=str(number)))
-    assert answers.find(found, variant(env="49")) is not None
-    kept = [number for number in range(50) if answers.find(found, variant(env=str(number))) is not None]
+    assert answers.lists.find(found, variant(env="49")) is not None
+    kept = [number for number in range(50) if answers.lists.find(found, variant(env=str(number))) is not None]
     assert kept == list(range(50 - len(kept), 50))
     assert 4 <= len(kept) <= 6
 
@@ -168,7 +168,7 @@ def test_long_texts_to_echo_are_not_kept() -> None:
     answers, found = ListAnswers(), view(instance())
     asked = variant(env="e" * 300)
     assert json.loads(answers.get(found, asked).plain(NOW_MS))["env"] == "e" * 300
-    assert answers.find(found, asked) is None
+    assert answers.lists.find(found, asked) is None
 
 
 def test_an_answer_of_an_older_state_is_not_given() -> None:
@@ -177,7 +177,7 @@ def test_an_answer_of_an_older_state_is_not_given() -> None:
     after = replace(before, revision=2, instances=(instance("10.0.0.2"),))
     answers.get(before, variant())
     assert b"10.0.0.2" in answers.get(after, variant()).plain(NOW_MS)
-    assert answers.find(before, variant()) is None
+    assert answers.lists.find(before, variant()) is None
 
 
 def test_the_bytes_of_a_host_follow_who_asks_and_the_threshold() -> None:

@@ -8,11 +8,11 @@ import orjson
 import pytest
 
 from app.naming.clients.client_codec import decode_verify
-from app.replication.client_replication import ClientCodec, client_key
+from app.naming.model.json_fields import Fields
+from app.replication.client_type import ClientCodec, client_key
 from app.rpc.links.client_agent import SIDE_BY_SIDE, ClientAgent
 from app.rpc.wire import payload as wire
 from app.rpc.wire.distro_payload import RESPONSE, decode_request, failure, success
-from app.rpc.wire.json_fields import Fields
 from app.rpc.wire.payload import Payload
 from distro.clock import SystemClock
 from distro.errors import TransportError

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from app.replication.client_replication import CLIENTS
+from app.replication.client_type import CLIENTS
 from app.rpc.links.link import OWN_KIND_ABILITY
 from app.rpc.links.links import MEMBER_LABEL
 from app.rpc.members.handlers import SMALL_BYTES, MemberHandlers
@@ -51,11 +51,11 @@ class FakeReceiver:
         self._note("query", content)
         return b"{}"
 
-    def take(self, told_by: str, client_id: str, content: bytes) -> None:
-        self._note("take", told_by, client_id, content)
+    def take(self, sent_by: str, client_id: str, content: bytes) -> None:
+        self._note("take", sent_by, client_id, content)
 
-    def remove(self, told_by: str, client_id: str) -> None:
-        self._note("remove", told_by, client_id)
+    def remove(self, sent_by: str, client_id: str) -> None:
+        self._note("remove", sent_by, client_id)
 
     def confirm(self, content: bytes) -> bool:
         self._note("confirm", content)

@@ -1,4 +1,4 @@
-"""Rounds over the connections: who is asked, who is closed, who is one too many."""
+"""Rounds over the connections: idle ones are asked, dead ones closed, surplus ones sent elsewhere."""
 
 import pytest
 

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from app.naming.clients.clients import ClientInfo
+from app.naming.clients.client_model import ClientInfo
 from app.naming.model.nacos_errors import ClientGone, InvalidParam, Unavailable
 from app.rpc.server.connections import LABELS_CHARS_MAX, Connection, Connections
 from app.rpc.server.dispatcher import Dispatcher, GrpcRequest, GrpcRoute
@@ -23,7 +23,7 @@ NAMING = {"module": "naming", "AppName": "shop"}
 
 @dataclass
 class Known:
-    """Remembers who connected; the other operations are handlers' business."""
+    """Keeps the clients that connected; handlers use the other operations."""
 
     infos: list[ClientInfo] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
@@ -68,8 +68,8 @@ class Host:
         return self.dispatcher.take(connection, wire.encode("ConnectionSetupRequest", body, client_ip))
 
 
-def told(connection: Connection) -> list[tuple[str, dict[str, Any]]]:
-    """What waits to be written to a client."""
+def waiting(connection: Connection) -> list[tuple[str, dict[str, Any]]]:
+    """Take the messages that wait to be written to a client."""
     messages = [wire.decode(one) for one in connection.controls]
     connection.controls.clear()
     return [(one.type, one.json()) for one in messages]
@@ -171,7 +171,7 @@ class TestSetup:
         connection = host.connect()
         assert host.set_up(connection, "10.9.9.9", tenant="t")
         assert host.clients.infos == [ClientInfo(connection.id, "10.9.9.9", 5, "shop", "v2")]
-        assert (connection.registered, connection.is_member, told(connection)) == (True, False, [])
+        assert (connection.registered, connection.is_member, waiting(connection)) == (True, False, [])
         assert host.set_up(connection)
         assert len(host.clients.infos) == 1
         host.dispatcher.ended(connection)
@@ -182,7 +182,7 @@ class TestSetup:
         host = Host()
         connection = host.connect()
         host.set_up(connection, abilityTable={})
-        [(kind, fields)] = told(connection)
+        [(kind, fields)] = waiting(connection)
         assert (kind, fields["abilityTable"]) == ("SetupAckRequest", {"supportPersistentInstanceByGrpc": True})
 
     def test_a_connection_for_something_else_publishes_nothing(self) -> None:
@@ -206,7 +206,7 @@ class TestSetup:
         connection = host.connect()
         assert host.set_up(connection, **fields)
         assert not connection.registered
-        [(kind, answer)] = told(connection)
+        [(kind, answer)] = waiting(connection)
         assert (kind, answer["errorCode"]) == ("ErrorResponse", 502)
         assert host.set_up(connection)
         assert connection.registered
@@ -222,7 +222,7 @@ class TestSetup:
         else:
             host.clients.failure = Unavailable("full")
         assert not host.set_up(connection)
-        assert [kind for kind, _ in told(connection)] == ["ConnectResetRequest"]
+        assert [kind for kind, _ in waiting(connection)] == ["ConnectResetRequest"]
         assert (connection.registered, host.clients.infos) == (False, [])
 
     def test_only_who_comes_from_a_member_through_its_port_is_one(self) -> None:
@@ -239,7 +239,7 @@ class TestSetup:
         connection = host.connect()
         host.dispatcher.reset(connection, ("10.5.5.5", 8848))
         host.dispatcher.reset(connection)
-        (_, there), (_, anywhere) = told(connection)
+        (_, there), (_, anywhere) = waiting(connection)
         assert (there["serverIp"], there["serverPort"]) == ("10.5.5.5", "8848")
         assert "serverIp" not in anywhere
         assert there["requestId"] != anywhere["requestId"]
@@ -268,5 +268,5 @@ class TestStreams:
         host = Host()
         connection = host.connect()
         assert host.dispatcher.take(connection, message)
-        [(kind, answer)] = told(connection)
+        [(kind, answer)] = waiting(connection)
         assert (kind, answer["success"]) == ("ErrorResponse", False)

@@ -7,8 +7,6 @@ from google.protobuf import any_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.naming.model.nacos_errors import InvalidParam
-from app.rpc.wire.json_fields import ITEMS_MAX, METADATA_CHARS_MAX, Fields
 from app.rpc.wire.payload import Payload, PayloadError, decode, encode, error_response, success
 
 KNOWN = b'\x12$\x1a\x0fInstanceRequest:\x08\n\x03App\x12\x01xB\x071.2.3.4\x1a\t\x12\x07{"a":1}'
@@ -61,45 +59,3 @@ def test_answers_hold_no_nulls_and_say_what_failed() -> None:
         "message": "Connection is unregistered.",
         "success": False,
     }
-
-
-class TestFields:
-    def test_null_and_empty_count_as_absent(self) -> None:
-        fields = Fields({"a": None, "b": "", "m": None, "l": None})
-        assert (fields.text("a", "x"), fields.text("b", "x"), fields.text("c", "x")) == ("x", "x", "x")
-        assert (fields.texts("m"), fields.items("l"), fields.flag("a", True)) == ({}, [], True)
-        assert (fields.whole("b", 7, 0, 9), fields.number("a", 1.5), fields.inner("m").text("x")) == (7, 1.5, "")
-
-    def test_numbers_come_in_the_ways_of_several_sdks(self) -> None:
-        fields = Fields({"weight": 2, "port": "80", "metadata": {"n": 1, "f": True, "x": None, "d": 0.5, "t": "t"}})
-        assert (fields.number("weight", 1.0), fields.whole("port", 0, 0, 65_535)) == (2.0, 80)
-        assert fields.texts("metadata") == {"n": "1", "f": "true", "d": "0.5", "t": "t"}
-
-    @pytest.mark.parametrize(
-        ("value", "method", "arguments"),
-        [
-            (1, "text", ()),
-            ("x" * 1_025, "text", ()),
-            ("a\nb", "text", ()),
-            ("", "required", ()),
-            ("x", "whole", (0, 0, 9)),
-            (True, "whole", (0, 0, 9)),
-            (10, "whole", (0, 0, 9)),
-            ("9" * 30, "whole", (0, 0, 9)),
-            ("1", "number", (1.0,)),
-            (True, "number", (1.0,)),
-            ("true", "flag", (False,)),
-            ([], "texts", ()),
-            ({"a": []}, "texts", ()),
-            ({"a": "x" * METADATA_CHARS_MAX}, "texts", ()),
-            ([], "inner", ()),
-            ({}, "items", ()),
-            ([1], "items", ()),
-            ([{}] * (ITEMS_MAX + 1), "items", ()),
-        ],
-    )
-    def test_a_value_of_another_kind_is_refused_by_name(
-        self, value: object, method: str, arguments: tuple[object, ...]
-    ) -> None:
-        with pytest.raises(InvalidParam, match="field 'name'"):
-            getattr(Fields({"name": value}), method)("name", *arguments)

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[4]
 DATE = "2026-11-21"
 
 
-def made(folder: Path, **options: Any) -> Counter[tuple[Any, ...]]:
+def written(folder: Path, **options: Any) -> Counter[tuple[Any, ...]]:
     """Make a dump and return what was planted in it."""
     make_dump(SyntheticDump(out=str(folder), **{"instances": 2_000, **options}))
     return planted(folder / f"planted-{DATE}.jsonl")
@@ -43,7 +43,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_night_without_faults_is_whole_and_agrees(tmp_path: Path) -> None:
-    assert not made(tmp_path, rows_per_part=500)
+    assert not written(tmp_path, rows_per_part=500)
     night = read_night(str(tmp_path))
     assert (night.date, len(night.rounds), night.notes) == (DATE, 2, [])
     for one in night.rounds:
@@ -61,7 +61,7 @@ def test_a_night_without_faults_is_whole_and_agrees(tmp_path: Path) -> None:
 
 
 def test_the_data_is_like_that_of_a_cluster(tmp_path: Path) -> None:
-    made(tmp_path, instances=5_000)
+    written(tmp_path, instances=5_000)
     night = read_night(str(tmp_path))
     [one, *_] = night.rounds
     rows = {member.address: lines_of(one, member.address) for member in one.manifest.members}
@@ -85,7 +85,7 @@ def test_the_data_is_like_that_of_a_cluster(tmp_path: Path) -> None:
 def test_the_same_seed_makes_the_same_bytes_and_another_one_others(tmp_path: Path) -> None:
     faults = all_faults(2, 3) | {LATE: 6}
     for name, seed in (("a", 7), ("b", 7), ("c", 8)):
-        made(tmp_path / name, seed=seed, faults=faults)
+        written(tmp_path / name, seed=seed, faults=faults)
     assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
     assert files_of(tmp_path / "a") != files_of(tmp_path / "c")
 
@@ -97,7 +97,7 @@ def test_what_is_planted_is_there_and_nothing_else(tmp_path: Path, kind: MemberK
     faults = all_faults(6, members, kind)
     if members > 2:
         faults[LATE] = 12
-    found = made(tmp_path, instances=600, members=members, seed=seed, kind=kind, faults=faults, rows_per_part=200)
+    found = written(tmp_path, instances=600, members=members, seed=seed, kind=kind, faults=faults, rows_per_part=200)
     assert check(read_night(str(tmp_path))) == found
     lasting = Counter(one[0] for one in found.elements() if one[1])
     single = {
@@ -109,11 +109,11 @@ def test_what_is_planted_is_there_and_nothing_else(tmp_path: Path, kind: MemberK
 
 
 def test_all_means_every_class_there_is(tmp_path: Path) -> None:
-    assert {one[0] for one in made(tmp_path, faults=all_faults(1, 3))} == set(FindingClass)
+    assert {one[0] for one in written(tmp_path, faults=all_faults(1, 3))} == set(FindingClass)
 
 
 def test_one_odd_member_of_three_is_two_pairs(tmp_path: Path) -> None:
-    found = made(tmp_path, faults={"MEMBERSHIP": 1})
+    found = written(tmp_path, faults={"MEMBERSHIP": 1})
     assert sorted(one[-1] for one in found) == [
         ("10.0.0.1:8848", "10.0.0.2:8848"),
         ("10.0.0.1:8848", "10.0.0.3:8848"),
@@ -121,7 +121,7 @@ def test_one_odd_member_of_three_is_two_pairs(tmp_path: Path) -> None:
 
 
 def test_a_skewed_dump_has_one_big_service(tmp_path: Path) -> None:
-    made(tmp_path, instances=3_000, shape="skewed", faults={"MISSING": 1})
+    written(tmp_path, instances=3_000, shape="skewed", faults={"MISSING": 1})
     [one, *_] = read_night(str(tmp_path)).rounds
     sizes = Counter(row["service"] for row in lines_of(one, "10.0.0.1:8848"))
     assert sizes.most_common(1)[0][1] == 301
@@ -143,7 +143,7 @@ def test_a_skewed_dump_has_one_big_service(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_made_is_refused(tmp_path: Path, options: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        made(tmp_path, **options)
+        written(tmp_path, **options)
     assert not files_of(tmp_path)
 
 

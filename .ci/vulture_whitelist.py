@@ -1,0 +1,129 @@
+"""Names that vulture takes for unused, and their users: read by vulture alone, never run.
+
+An entry is a name, wherever it is defined. tests/test_tidy.py finds those that are no longer in the code.
+"""
+
+# gunicorn reads its configuration from app/gunicorn_conf.py and calls the hooks in it.
+proc_name
+worker_class
+preload_app
+max_requests
+control_socket_disable
+worker_tmp_dir
+accesslog
+errorlog
+loglevel
+logconfig_dict
+on_starting
+when_ready
+post_worker_init
+worker_exit
+
+# gunicorn finds the worker by its path in `worker_class`, and calls it by the names and parameters of its base class.
+LoopWorker
+handle_quit
+sig
+
+# httptools' parser calls the methods of the object that it was made for.
+_.on_message_begin
+_.on_url
+_.on_header
+_.on_headers_complete
+_.on_body
+_.on_message_complete
+
+# asyncio calls a protocol; a transport of ours has the parameters of asyncio's.
+_.connection_lost
+_.eof_received
+_.pause_writing
+_.resume_writing
+_.datagram_received
+high
+low
+
+# PEP 3333: the parameter of start_response.
+exc_info
+
+# requests and urllib3 read these of a session, an adapter and a pool.
+_.trust_env
+_.init_poolmanager
+_.pool_classes_by_scheme
+_.ConnectionCls
+
+# Flask and werkzeug read these of a response class and of the map of routes.
+_.default_mimetype
+_.merge_slashes
+
+# Other libraries: protobuf's options, jinja's filters, logging's switch of a logger, tqdm's setting.
+_.map_entry
+_.filters
+_.disabled
+monitor_interval
+
+# Named in an annotation that is a text.
+Axes
+
+# marshmallow reads the class Meta and the fields of a schema; a field without a reader is still checked.
+Meta
+fields_
+responsible_only
+aggregation
+with_instances
+has_instances
+valid
+enabled_only
+only_status
+show
+check_exists
+custom
+
+# Kinds that are found by their value.
+JAVA_SDK
+TENGINE
+
+# Switches of Nacos that are kept and shown, and have no effect here: written and read by `fields()`.
+ad_weight_map
+auto_change_health_check_enabled
+distro_enabled
+enable_standalone
+incremental_list
+server_status_synchronization_period_millis
+service_status_synchronization_period_millis
+disable_add_i_p
+send_beat_only
+distro_server_expired_millis
+enable_authentication
+health_check_white_list
+
+# Counters: `asdict` puts them into the metrics.
+_.sync_sent
+_.sync_delivered
+_.sync_failed
+_.sync_keys
+_.sync_dropped
+_.received_keys
+_.received_refused
+_.received_merged
+_.received_failed
+_.verify_sent
+_.verify_failed
+_.verify_wanted
+_.query_keys
+_.forgotten
+_.inbox_dropped
+_.pauses
+_.events_slow
+_.events_failed
+_.connections_refused
+_.requests_refused
+_.pool_full
+_.beats_collected
+_.loop_late
+_.forward_answered
+_.forward_held
+_.forward_failed
+_.forward_busy
+
+# Counters that are in no metric, and that tests read.
+_.overrun
+_.timed_out

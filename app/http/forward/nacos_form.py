@@ -1,0 +1,100 @@
+"""The form in which members of Nacos pass calls on: every parameter in the query, the client's headers with theirs."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from app.config.settings import Settings
+from app.config.version import NACOS_VERSION
+from app.http.api.call import CLIENT_AGENT
+from app.http.input.forms import URLENCODED
+from app.writes.owner_forwarder import MemberRequest
+
+QUERY_CHARS_MAX = 6_000
+"""Longer parameters go into a form: Tomcat takes 8,192 bytes for line and headers together, gunicorn for the line."""
+AGENT = f"Nacos-Server:{NACOS_VERSION}"
+
+_NOT_COPIED = frozenset(
+    {
+        "accept-encoding",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "expect",
+        "host",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""What belongs to the client's connection or body. Real Nacos copies Host too; nobody may rely on it."""
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
+_NOT_EXECUTED_503 = b"server is "
+"""How the answer of a member begins that does not serve yet, or not any more."""
+_NOT_EXECUTED_400 = b"receive invalid redirect request"
+
+
+@dataclass(frozen=True, slots=True)
+class NacosForm:
+    """The bytes of a call but for the member's address."""
+
+    head: bytes
+    body: bytes
+
+    def to(self, member: str) -> bytes:
+        """Return the whole request."""
+        host = f"host: {member}\r\ncontent-length: {len(self.body)}\r\n\r\n"
+        return b"%b%b%b" % (self.head, host.encode("latin-1"), self.body)
+
+
+def nacos_form(request: MemberRequest, own: Mapping[str, str]) -> NacosForm:
+    """Return a call in Nacos's form; ``own``: the headers that members know each other by."""
+    target, body = target_of(request)
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers_of(request, own).items())
+    return NacosForm(f"{request.method} {target} HTTP/1.1\r\n{lines}".encode("latin-1", "replace"), body or b"")
+
+
+def own_headers(self_address: str, settings: Settings) -> dict[str, str]:
+    """Return the headers by which members know each other's calls."""
+    headers = {
+        "accept-charset": "UTF-8",
+        "accept-encoding": "identity",
+        "client-version": NACOS_VERSION,
+        "content-type": URLENCODED,
+        "request-source": self_address,
+        "user-agent": AGENT,
+    }
+    if settings.identity_key:
+        headers[settings.identity_key.lower()] = settings.identity_value
+    return headers
+
+
+def headers_of(request: MemberRequest, own: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of a call that is passed on: the client's, with ours over them."""
+    headers = {
+        name: value for name, value in request.headers.items() if name not in _NOT_COPIED and _TOKEN.fullmatch(name)
+    }
+    return {**headers, **own, CLIENT_AGENT: request.agent}
+
+
+def target_of(request: MemberRequest) -> tuple[str, bytes | None]:
+    """Return the request target with all parameters in its query, and no body; a long query becomes a form."""
+    pairs = [(name, value) for name, value in request.parameters.items() if name not in ("encoding", "nofix")]
+    query = urlencode([*pairs, ("encoding", "UTF-8"), ("nofix", "1")])
+    path = request.context_path + request.path
+    if len(path) + len(query) < QUERY_CHARS_MAX:
+        return f"{path}?{query}", None
+    return f"{path}?encoding=UTF-8&nofix=1", urlencode(pairs).encode()
+
+
+def not_executed(status: int, answer: bytes, refused: bool) -> bool:
+    """Whether a member did not execute the call: it does not serve, or (``refused``) says that it is not the owner."""
+    if status == 503:
+        return answer.startswith(_NOT_EXECUTED_503)
+    return status == 400 and (refused or _NOT_EXECUTED_400 in answer)

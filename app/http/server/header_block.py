@@ -1,0 +1,70 @@
+"""The headers of a request: its framing as bytes, all else as text when it is asked for."""
+
+from collections.abc import Mapping
+
+RawHeaders = list[tuple[bytes, bytes]]
+
+_FRAMING_LENGTHS = frozenset(map(len, ("content-length", "connection", "expect", "transfer-encoding")))
+
+
+class HeaderBlock:
+    """The headers of a request; kept for the next request of the connection if that has the same, as most have."""
+
+    __slots__ = ("_fields", "_named", "_texts", "chunked", "connection", "content_length", "expects", "raw")
+
+    def __init__(self, raw: RawHeaders) -> None:
+        self.raw = raw
+        self._fields: dict[bytes, bytes] | None = None
+        self._texts: dict[str, str | None] = {}
+        """The headers that were asked for, which the next request will be asked for too."""
+        self._named: dict[str, str] | None = None
+        self.content_length: bytes | None = None
+        self.connection = self.expects = self.chunked = False
+        for name, value in raw:
+            if len(name) not in _FRAMING_LENGTHS:
+                continue
+            match name.lower():
+                case b"content-length":
+                    self.content_length = value.strip()
+                case b"connection":
+                    self.connection = True
+                case b"expect":
+                    self.expects = value.strip().lower() == b"100-continue"
+                case b"transfer-encoding":
+                    self.chunked = True
+
+    def get(self, name: str) -> str | None:
+        """Return ``named.get(name)`` without decoding the other headers. ``name`` must be a constant of ours.
+
+        Each name is remembered, so that a name which clients choose would fill the memory.
+        """
+        try:
+            return self._texts[name]
+        except KeyError:
+            text = self._texts[name] = self._text(name)
+            return text
+
+    def _text(self, name: str) -> str | None:
+        fields = self._fields
+        if fields is None:
+            fields = self._fields = {raw_name.lower(): value for raw_name, value in self.raw}
+        if len(fields) != len(self.raw):
+            return self.named.get(name)
+        value = fields.get(name.encode())
+        return None if value is None else value.decode("latin-1").strip(" \t")
+
+    @property
+    def named(self) -> Mapping[str, str]:
+        """The values by name in lower case; those of a name that comes twice are joined by a comma.
+
+        A name with an underscore is left out, as in gunicorn: in WSGI it would equal the name with a hyphen.
+        """
+        if self._named is None:
+            named: dict[str, str] = {}
+            for raw_name, raw_value in self.raw:
+                if b"_" in raw_name:
+                    continue
+                name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1").strip(" \t")
+                named[name] = f"{named[name]},{value}" if name in named else value
+            self._named = named
+        return self._named

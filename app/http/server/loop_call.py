@@ -1,0 +1,93 @@
+"""The call that the event loop gives to a hot function: headers decoded on demand, repeated queries parsed once."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from app.http.api.call import Call
+from app.http.input.forms import is_form
+from app.http.input.params import Parameters, parse_beat, parse_list
+from app.http.server.header_block import HeaderBlock
+
+C = TypeVar("C")
+
+MEMOISED = frozenset({parse_beat, parse_list})
+"""Clients repeat these calls to the byte for as long as they live; the parsed command is immutable."""
+MEMO_ENTRIES_MAX = 131_072
+MEMO_QUERY_BYTES_MAX = 1_024
+MEMO_FULL_S = 60.0
+"""A full memo is kept for so long: were the oldest replaced, a steady round of beats would never find its own."""
+
+
+class ParseMemo:
+    """The commands that parsers made of queries, by parser and query. One thread uses it."""
+
+    def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._clock_s = clock_s
+        self._full_s: float | None = None
+        self.made: dict[tuple[Callable[..., object], bytes], object] = {}
+
+    def keep(self, key: tuple[Callable[..., object], bytes], made: object) -> None:
+        """Remember a parsed command, if there is room."""
+        if len(key[1]) > MEMO_QUERY_BYTES_MAX:
+            return
+        if len(self.made) >= MEMO_ENTRIES_MAX:
+            now_s = self._clock_s()
+            if self._full_s is None:
+                self._full_s = now_s
+            if now_s - self._full_s < MEMO_FULL_S:
+                return
+            self.made.clear()
+            self._full_s = None
+        self.made[key] = made
+
+
+class LoopCall(Call):
+    """A call on the loop: the headers are decoded and the query is parsed only when an endpoint asks for them."""
+
+    __slots__ = ("_block", "_memo")
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        raw_query: bytes,
+        block: HeaderBlock,
+        body: bytes,
+        remote_ip: str,
+        context_path: str,
+        memo: ParseMemo,
+    ) -> None:
+        self.method = method
+        self.path = path
+        self.raw_query = raw_query
+        self.body = body
+        self.remote_ip = remote_ip
+        self.context_path = context_path
+        self.raw_path = ""
+        self.on_loop = True
+        self._parameters: Parameters | None = None
+        self._block = block
+        self._memo = memo
+
+    @property
+    def headers(self) -> Mapping[str, str]:  # type: ignore[override]
+        return self._block.named
+
+    def header(self, name: str) -> str | None:
+        return self._block.get(name)
+
+    def parse(self, parser: Callable[[Parameters], C]) -> C:
+        if parser not in MEMOISED:
+            return parser(self.parameters)
+        query = self.raw_query
+        if self.body:
+            if not is_form(self.method, self.header("content-type") or ""):
+                return parser(self.parameters)
+            query = b"%b\n%b" % (query, self.body)  # no query has a line's end in it
+        key = (parser, query)
+        made = self._memo.made.get(key)
+        if made is None:
+            made = parser(self.parameters)
+            self._memo.keep(key, made)
+        return made  # type: ignore[return-value]

@@ -1,0 +1,58 @@
+"""Removals: which clients are gone, remembered until no member can still hold a copy of them."""
+
+from dataclasses import dataclass
+from itertools import takewhile
+
+from distro.types import Version
+
+REMOVALS_MAX = 200_000
+"""Beyond it the oldest is forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A client that is gone: the version of its removal, and when this member learned of it (monotonic ms)."""
+
+    version: Version
+    at_ms: int
+
+
+class Removals:
+    """The removals by client id, the oldest first. Its owner serialises the changes; reads need no lock."""
+
+    def __init__(self, keep_ms: int) -> None:
+        """``keep_ms``: how long a removal is remembered at least."""
+        self._keep_ms = keep_ms
+        self._removals: dict[str, Removal] = {}
+
+    def __contains__(self, client_id: str) -> bool:
+        return client_id in self._removals
+
+    def get(self, client_id: str) -> Removal | None:
+        """The removal of a client; None when none is remembered."""
+        return self._removals.get(client_id)
+
+    def versions(self) -> dict[str, Version]:
+        """The versions of all removals, by client id."""
+        return {client_id: one.version for client_id, one in self._removals.copy().items()}
+
+    def is_forgettable(self, client_id: str, now_ms: int) -> bool:
+        """Whether a client's removal was remembered for ``keep_ms``; not for a client without one."""
+        removal = self._removals.get(client_id)
+        return removal is not None and now_ms - removal.at_ms > self._keep_ms
+
+    def add(self, client_id: str, version: Version, now_ms: int) -> None:
+        """Remember a removal, in place of an older one of the same client."""
+        self._removals.pop(client_id, None)
+        self._removals[client_id] = Removal(version, now_ms)
+        while len(self._removals) > REMOVALS_MAX:
+            del self._removals[next(iter(self._removals))]
+
+    def discard(self, client_id: str) -> None:
+        """Forget a client's removal, if there is one."""
+        self._removals.pop(client_id, None)
+
+    def older_than(self, expiry_ms: int, now_ms: int) -> list[tuple[str, Removal]]:
+        """The removals, by client id, that are older than ``expiry_ms`` and twice ``keep_ms`` together."""
+        end_ms = now_ms - expiry_ms - 2 * self._keep_ms
+        return list(takewhile(lambda item: item[1].at_ms < end_ms, self._removals.copy().items()))

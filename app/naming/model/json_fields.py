@@ -1,0 +1,228 @@
+"""The fields of a JSON object, each checked as it is read; a wrong one is refused in the style of who sent it."""
+
+import base64
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.value_limits import INT_MAX, METADATA_CHARS_MAX
+from distro.errors import CodecError
+
+ITEMS_MAX = 10_000
+UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+FLOAT_MAX = 1.7976931348623157e308
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+
+
+class FieldKind(NamedTuple):
+    """What a value should be, in the words of the error for a client and of that for a member."""
+
+    for_client: str
+    for_member: str
+
+
+TEXT = FieldKind("should be a text", "is no text")
+NUMBER = FieldKind("should be a number", "is no number")
+FLAG = FieldKind("should be true or false", "is neither true nor false")
+OBJECT = FieldKind("should be an object", "is not an object")
+LIST = FieldKind("should be a list", "is not a list")
+BASE64 = FieldKind("should be base64", "is not base64")
+OBJECTS = FieldKind("should be a list of objects", "is no list of objects")
+
+
+class FieldStyle(NamedTuple):
+    """How values are taken and refused."""
+
+    refuse: Callable[[str, FieldKind], Exception]
+    """Makes the error for a field's name."""
+    lenient: bool
+    """Null counts as absent, the text of a whole number as that number, and a text must be printable."""
+    chars_max: int
+    """Of a text whose reader names no other bound."""
+
+
+FROM_CLIENT = FieldStyle(lambda field, kind: InvalidParam(f"{field} {kind.for_client}"), True, 1_024)
+"""For what SDKs of many languages send."""
+FROM_RECORD = FieldStyle(FROM_CLIENT.refuse, False, INT_MAX)
+"""For the values of durable records: strict, and refused as a client's, whose write was bounded when it came."""
+FROM_MEMBER = FieldStyle(lambda field, kind: CodecError(f"{field} {kind.for_member}"), False, 65_536)
+"""For what members send each other."""
+
+
+class Fields:
+    """Reads one object. For a value of another kind each method raises the style's error, which names the field."""
+
+    __slots__ = ("_of", "_style", "_values")
+
+    def __init__(self, values: Mapping[str, Any], style: FieldStyle = FROM_CLIENT, of: str = "") -> None:
+        """``of`` names the object in errors about its fields: ``" of an instance"``."""
+        self._values = values
+        self._style = style
+        self._of = of
+
+    def _refusal(self, name: str, kind: FieldKind) -> Exception:
+        return self._style.refuse(f"field '{name}'{self._of}", kind)
+
+    # --- one value --------------------------------------------------------------------------------
+
+    def text(self, name: str, default: str = "", chars_max: int = 0) -> str:
+        """A text; the default when absent, null or empty."""
+        value = self._values.get(name)
+        return default if value is None else self._text(name, value, chars_max) or default
+
+    def text_or_none(self, name: str, chars_max: int = 0) -> str | None:
+        """A text, which may be empty; None when absent or null."""
+        value = self._values.get(name)
+        return None if value is None else self._text(name, value, chars_max)
+
+    def required(self, name: str, chars_max: int = 0) -> str:
+        """A text that is there; a client's is not empty either."""
+        value = self._values.get(name)
+        if self._style.lenient and (value is None or value == ""):
+            raise InvalidParam(f"field '{name}' is required")
+        return self._text(name, value, chars_max)
+
+    def _text(self, name: str, value: object, chars_max: int) -> str:
+        if not isinstance(value, str):
+            raise self._refusal(name, TEXT)
+        if len(value) > (chars_max or self._style.chars_max):
+            raise self._refusal(name, _too_long(chars_max or self._style.chars_max))
+        if self._style.lenient and UNPRINTABLE.search(value):
+            raise InvalidParam(f"illegal characters should not appear in field '{name}'")
+        return value
+
+    def whole(self, name: str, default: int | None, lowest: int, highest: int) -> int:
+        """A whole number within bounds; without a default it must be there."""
+        value = self._values.get(name, default)
+        if self._style.lenient:
+            if value is None or value == "":
+                value = default
+            elif isinstance(value, str) and _WHOLE.fullmatch(value):
+                value = int(value)
+        if type(value) is not int or not lowest <= value <= highest:
+            number = f"whole number from {lowest} to {highest}"
+            raise self._refusal(name, FieldKind(f"should be a {number}", f"is no {number}"))
+        return value
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """A whole number of any size; without a default it must be there."""
+        value = self._values.get(name, default)
+        if type(value) is not int:
+            raise self._refusal(name, NUMBER)
+        return value
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """A finite number, with a point or without; without a default it must be there."""
+        value = self._values.get(name, default)
+        if value is None and self._style.lenient:
+            value = default
+        if type(value) not in (float, int) or not -FLOAT_MAX <= value <= FLOAT_MAX:
+            raise self._refusal(name, NUMBER)
+        return float(value)
+
+    def flag(self, name: str, default: bool | None = None) -> bool:
+        """True or false; without a default it must be there."""
+        value = self._values.get(name, default)
+        if value is None and self._style.lenient:
+            value = default
+        if value is not True and value is not False:
+            raise self._refusal(name, FLAG)
+        return value
+
+    def texts(self, name: str) -> dict[str, str]:
+        """An object of texts; numbers and flags become text, nulls are left out."""
+        value = self._values.get(name)
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            raise self._refusal(name, OBJECT)
+        read = {key: _text_of(name, one) for key, one in value.items() if one is not None}
+        if sum(len(key) + len(one) for key, one in read.items()) > METADATA_CHARS_MAX:
+            raise self._refusal(name, _too_long(METADATA_CHARS_MAX))
+        return read
+
+    def data(self, name: str) -> bytes:
+        """Bytes, which JSON carries as base64; an absent text is empty."""
+        value = self._values.get(name)
+        if value is None:
+            return b""
+        try:
+            return base64.b64decode(value, validate=True)
+        except (TypeError, ValueError) as error:
+            raise self._refusal(name, BASE64) from error
+
+    # --- objects and lists ------------------------------------------------------------------------
+
+    def inner(self, name: str, of: str = "") -> "Fields":
+        """An object in this one; an absent one of a client is empty."""
+        return Fields(self.whole_object(name), self._style, of)
+
+    def whole_object(self, name: str) -> Mapping[str, Any]:
+        """The same as it came, for a caller that reads it by rules of its own."""
+        value = self._values.get(name)
+        if value is None and self._style.lenient:
+            return {}
+        if not isinstance(value, dict):
+            raise self._refusal(name, OBJECT)
+        return value
+
+    def has(self, name: str) -> bool:
+        return self._values.get(name) is not None
+
+    def value(self, name: str) -> Any:
+        """What the field holds, unchecked; None when absent."""
+        return self._values.get(name)
+
+    def items(self, name: str) -> list["Fields"]:
+        """A list of objects; an absent one is empty."""
+        value = self._values.get(name)
+        if value is None:
+            return []
+        if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+            raise self._refusal(name, OBJECTS)
+        if len(value) > ITEMS_MAX:
+            raise self._refusal(
+                name, FieldKind(f"should not hold more than {ITEMS_MAX} items", f"holds over {ITEMS_MAX}")
+            )
+        return [Fields(one, self._style) for one in value]
+
+    def array(self, name: str) -> list[Any]:
+        """A list as it came, which must be there."""
+        value = self._values.get(name)
+        if not isinstance(value, list):
+            raise self._refusal(name, LIST)
+        return value
+
+    def parallel(self, name: str, services: int) -> list[Any]:
+        """A list with one entry for each service, in their order."""
+        found = self.array(name)
+        if len(found) != services:
+            number = f"{len(found)} entries for {services} services"
+            raise self._refusal(name, FieldKind(f"should not have {number}", f"has {number}"))
+        return found
+
+
+def member_object(value: object, what: str, of: str = "") -> Fields:
+    """The fields of ``value``, which a member sent or this one wrote; ``what`` names it in the error.
+
+    Raises:
+        CodecError: it is not an object.
+    """
+    if not isinstance(value, dict):
+        raise FROM_MEMBER.refuse(what, OBJECT)
+    return Fields(value, FROM_MEMBER, of)
+
+
+def _too_long(chars_max: int) -> FieldKind:
+    return FieldKind(f"should not exceed {chars_max} characters", f"has over {chars_max} characters")
+
+
+def _text_of(name: str, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    raise InvalidParam(f"the values of field '{name}' should be texts")

@@ -1,0 +1,14 @@
+"""How large the values of an instance and of a client's request may be: the figures that more than one module needs."""
+
+PORT_MAX = 65_535
+IP_CHARS_MAX = 128
+"""Source of both: Nacos 2.3 parameter check."""
+METADATA_CHARS_MAX = 65_536
+"""Of all names and values of an instance together: every member holds them, and every subscriber is told them."""
+INSTANCE_ID_CHARS_MAX = 1_024
+CLIENT_TEXTS_CHARS_MAX = 2_048
+"""Of all that a client says of itself together."""
+INT_MAX = (1 << 31) - 1
+"""The largest number of Java's ``int``."""
+WALL_MS_END = 1 << 53
+"""No time of a wall clock is as large: from here on a double does not hold every whole number."""

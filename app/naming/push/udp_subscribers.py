@@ -1,0 +1,248 @@
+"""The subscribers over UDP: a schedule of their pushes, references for acknowledgements, and when each is forgotten.
+
+Pure: time comes in, sends go out.
+"""
+
+import ipaddress
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+from app.naming.clients.client_model import ServiceKey
+from app.naming.push.schedule import PushSchedule
+
+SPACING_MS = 50
+"""The least time between two pushes of one service: a burst of changes becomes a few datagrams."""
+ACK_TIMEOUT_MS = 10_000
+"""Without an acknowledgement for so long the push is sent once more. Source: Nacos 1.4.1 PushService."""
+SENDS_MAX = 2
+FORGET_MS = 60_000
+"""A subscriber is forgotten when it has neither queried nor acknowledged for so long.
+
+Nacos 1.4 forgets it 10 s after its last query, while the Go SDK counts a push as a refresh and polls up to 10 s later:
+it loses the changes in between.
+"""
+SWEEP_MS = 10_000
+SUBSCRIBERS_MAX = 100_000
+TEXT_CHARS_MAX = 2_048
+"""Of all texts of a subscriber together: any client that may query has them kept here."""
+LATENCIES_KEPT = 1_024
+TURN_BITS = 20
+"""A reference is the subscriber's number and, in these bits, which of its pushes it names: 14 hours of changes."""
+TURN_MASK = (1 << TURN_BITS) - 1
+NUMBER_MASK = (1 << 32) - 1
+"""Numbers have 32 bits, so a reference fits the 53 that JavaScript clients read and answer exactly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscriber:
+    """A client's interest in one service, as its list query gave it. One client may have several, by clusters."""
+
+    namespace: str
+    service: str
+    """Full name."""
+    clusters: str
+    ip: str
+    port: int
+    agent: str
+    app: str = field(compare=False)
+    bytes_max: int = field(compare=False)
+    """The largest datagram that the client can read."""
+    java: bool = field(default=False, compare=False)
+    """The client is a Java SDK since 1.0.0: names keep their group."""
+
+    @property
+    def key(self) -> ServiceKey:
+        return self.namespace, self.service
+
+    @property
+    def can_be_kept(self) -> bool:
+        """Whether its address is that of one machine, needs no name server, and its texts are within the bound."""
+        texts = (self.namespace, self.service, self.clusters, self.agent, self.app)
+        return 0 < self.port < 1 << 16 and is_one_machine(self.ip) and sum(map(len, texts)) <= TEXT_CHARS_MAX
+
+
+def is_one_machine(ip: str) -> bool:
+    """Whether a text is a unicast address, v4 or v6, that means the same machine to every node."""
+    try:
+        address = ipaddress.ip_address(ip)
+    except ValueError:
+        return False
+    # A zone names an interface of the client's machine.
+    return "%" not in ip and not (address.is_multicast or address.is_unspecified or ip == "255.255.255.255")
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """One datagram to build from the service's present view and to send."""
+
+    subscriber: Subscriber
+    reference: int
+    """The client's acknowledgement names it."""
+    answering: bool
+    """The client has acknowledged the push before this one, or queried since."""
+
+
+@dataclass(slots=True, eq=False)
+class _Known:
+    """A subscriber, the counts of its pushes, and its latest push as ``PushSchedule`` keeps it."""
+
+    subscriber: Subscriber
+    number: int
+    seen_ms: int
+    """Of its last query or acknowledgement."""
+    answering: bool = True
+    pushed: int = 0
+    acknowledged: int = 0
+    """The latest push that needs no acknowledgement any more, by its count."""
+    first_ms: int = 0
+    """When the latest push was sent for the first time."""
+    sends: int = 0
+    due_ms: int = 0
+
+    @property
+    def reference(self) -> int:
+        return self.number << TURN_BITS | self.pushed & TURN_MASK
+
+
+@dataclass(slots=True)
+class UdpPushStats:
+    """Counts of pushes since the start, or the last reset. Shown by ``GET /operator/push/state``."""
+
+    total: int = 0
+    """Pushes of a new state to one subscriber."""
+    succeeded: int = 0
+    failed: int = 0
+    """Sent twice, and never acknowledged."""
+    too_large: int = 0
+    refused: int = 0
+    """Queries that asked for pushes and got none: there were too many subscribers, or the address is not allowed."""
+    unsent: int = 0
+    """Datagrams that the system did not take; the push is sent again in ``ACK_TIMEOUT_MS``."""
+    overrun: int = 0
+    """Changes and queries that were lost, as the mailbox of the push thread was full."""
+    latencies_ms: deque[int] = field(default_factory=lambda: deque(maxlen=LATENCIES_KEPT))
+    """Of the latest acknowledged pushes, from the first send to the acknowledgement."""
+
+    def copy(self) -> "UdpPushStats":
+        """The counts as they are now."""
+        return replace(self, latencies_ms=self.latencies_ms.copy())
+
+
+class UdpSubscribers:
+    """The subscribers over UDP, and the pushes due to them. Not thread-safe, but for ``has``.
+
+    ``has`` and ``changed`` are those of ``PushSchedule``.
+    """
+
+    def __init__(self, first_number: int = 1) -> None:
+        """``first_number``: where numbers of subscribers begin; one that cannot be guessed keeps forged acks out."""
+        self._known: dict[Subscriber, _Known] = {}
+        self._numbers: dict[int, _Known] = {}
+        self._next_number = first_number
+        self._schedule = PushSchedule[_Known](spacing_ms=SPACING_MS, ack_timeout_ms=ACK_TIMEOUT_MS, sends_max=SENDS_MAX)
+        self.has, self.changed = self._schedule.has, self._schedule.changed
+        self._swept_ms = 0
+        self.stats = UdpPushStats()
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def subscribe(self, subscriber: Subscriber, now_ms: int) -> None:
+        """Add or refresh a subscriber. One that is refused is counted, and learns of changes by its polls alone."""
+        if known := self._known.get(subscriber):
+            known.seen_ms = now_ms
+            known.answering = True
+            return
+        if len(self._numbers) >= SUBSCRIBERS_MAX or not subscriber.can_be_kept:
+            self.stats.refused += 1
+            return
+        number = self._free_number()
+        known = self._known[subscriber] = self._numbers[number] = _Known(subscriber, number, now_ms)
+        self._schedule.add(subscriber.key, known)
+
+    def subscribers(self, namespace: str) -> list[Subscriber]:
+        """All subscribers of a namespace."""
+        return [one for one in self._known if one.namespace == namespace]
+
+    def acknowledged(self, reference: int, now_ms: int) -> bool:
+        """Take a client's acknowledgement of a push; False for a push that is not waited for.
+
+        It counts from any address: a client with several need not answer from the one that it announced. The
+        acknowledgement of an older push than the latest is late, but it is a sign of life, and that push arrived.
+        """
+        known = self._numbers.get(reference >> TURN_BITS)
+        if known is None:
+            return False
+        known.seen_ms = now_ms
+        behind = (known.pushed - reference) & TURN_MASK
+        if behind >= known.pushed - known.acknowledged:
+            return False
+        known.acknowledged = known.pushed - behind
+        self.stats.succeeded += 1
+        if not behind:
+            known.answering = True
+            self.stats.latencies_ms.append(now_ms - known.first_ms)
+            self._schedule.settle(known)
+        return True
+
+    def tick(self, now_ms: int) -> tuple[list[Push], int | None]:
+        """Return the datagrams that are due, and when to come again."""
+        pushes: list[Push] = []
+        for known in self._schedule.take_due(now_ms):
+            if now_ms - known.seen_ms > FORGET_MS:
+                self._forget(known)
+            else:
+                pushes.append(self._push(known, now_ms))
+        overdue = self._schedule.take_overdue(now_ms)
+        for known in overdue.timed_out:
+            known.answering = False
+        for known in overdue.given_up:
+            self.stats.failed += 1
+            known.acknowledged = known.pushed  # a later acknowledgement is a sign of life, but no success
+        pushes += [self._send(known, now_ms, False) for known in overdue.repeats]
+        if now_ms - self._swept_ms >= SWEEP_MS:
+            self._swept_ms = now_ms
+            for known in [known for known in self._numbers.values() if now_ms - known.seen_ms > FORGET_MS]:
+                self._forget(known)
+        return pushes, self._schedule.next_due_ms()
+
+    def unsendable(self, push: Push) -> None:
+        """Wait for no acknowledgement of a push that was not sent, as its client cannot read so large a datagram."""
+        self.stats.too_large += 1
+        known = self._numbers.get(push.reference >> TURN_BITS)
+        if known is not None and known.reference == push.reference:
+            self._schedule.settle(known)
+
+    def waiting(self) -> list[tuple[Subscriber, int, int]]:
+        """The pushes that are not acknowledged yet: subscriber, reference, sends."""
+        return [(known.subscriber, known.reference, known.sends) for known in self._schedule.waiting()]
+
+    def reset_stats(self) -> None:
+        """Count anew from now."""
+        self.stats = UdpPushStats()
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _free_number(self) -> int:
+        while (number := self._next_number & NUMBER_MASK) in self._numbers or not number:
+            self._next_number = number + 1
+        self._next_number = number + 1
+        return number
+
+    def _push(self, known: _Known, now_ms: int) -> Push:
+        """The push of a new state. An older state under way is not worth waiting for any more."""
+        answering = known.answering and not known.sends
+        self._schedule.settle(known)
+        known.pushed += 1
+        known.first_ms = now_ms
+        self.stats.total += 1
+        return self._send(known, now_ms, answering)
+
+    def _send(self, known: _Known, now_ms: int, answering: bool) -> Push:
+        self._schedule.sent(known, now_ms)
+        return Push(known.subscriber, known.reference, answering)
+
+    def _forget(self, known: _Known) -> None:
+        del self._known[known.subscriber]
+        del self._numbers[known.number]
+        self._schedule.remove(known.subscriber.key, known)

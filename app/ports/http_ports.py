@@ -1,0 +1,156 @@
+"""What the HTTP frontend asks of the node."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol, TypeVar
+
+from app.naming.push.udp_subscribers import Subscriber, UdpPushStats
+from app.ports.member_ports import MemberDirectory
+from app.writes.owner_forwarder import ForwardStats, LoopForwarding, MemberAnswer, MemberRequest
+from app.writes.ownership import Forward
+from distro.types import Member
+
+A = TypeVar("A", bound=MemberAnswer)
+
+
+class Cluster(MemberDirectory, Protocol):
+    """The member list and the owners of keys, as this node sees them."""
+
+    standalone: bool
+
+    def responsible(self, tag: str) -> bool:
+        """Whether this node owns ``tag``."""
+        ...
+
+    def map_srv(self, tag: str) -> str:
+        """The address of the member that owns ``tag``."""
+        ...
+
+    def responsible_durable(self, tag: str) -> bool:
+        """As ``responsible``, among members of our own kind: real Nacos stores durable data in its own way."""
+        ...
+
+    def map_srv_durable(self, tag: str) -> str:
+        """As ``map_srv``, among members of our own kind."""
+        ...
+
+    def member_json(self, member: Member) -> dict[str, Any]:
+        """A member as the wire has it. Source: Nacos 1.4 Member."""
+        ...
+
+    def java_peers_at(self, remote_ip: str) -> list[str]:
+        """The addresses of listed members at ``remote_ip`` that are not known to be of our kind."""
+        ...
+
+    def capabilities(self, address: str) -> frozenset[str]:
+        """The capabilities in a member's last report; none for an unknown member, or one of another kind."""
+        ...
+
+    def receive_report(self, body: Mapping[str, Any], remote_ip: str) -> dict[str, Any]:
+        """Take a peer's report. Returns the fields of the answer: ``{code, message, data}``."""
+        ...
+
+
+class Replication(Protocol):
+    """The engine's receiving side. Each call may come from any thread.
+
+    Raises (each): CodecError (answer 400 with its text), NotInitialized (answer 503).
+    """
+
+    def receive(self, body: bytes, headers: Mapping[str, str], remote_ip: str) -> bytes:
+        """Take the body ``{key: datum}``, gzip or plain. Returns the answer: ``ok``, or JSON for a peer of our kind."""
+        ...
+
+    def verify(
+        self, body: bytes, source: str, headers: Mapping[str, str], remote_ip: str, resource_type: str = ""
+    ) -> bytes:
+        """Compare ``{key: checksum or version}`` with the stored datums; those that differ are fetched later."""
+        ...
+
+    def datums(
+        self, keys: list[str] | None, headers: Mapping[str, str], remote_ip: str, resource_type: str = ""
+    ) -> tuple[Iterator[bytes], bool]:
+        """The datums of ``keys``, of all for None, as JSON in parts; and whether that is gzip, if the peer takes it."""
+        ...
+
+    def refresh(self, peer: str, keys: tuple[str, ...]) -> None:
+        """Fetch from ``peer`` the durable records that it has just written."""
+        ...
+
+
+class Forwarding(Protocol[A]):
+    """Has calls of any thread executed by their owners; see ``app.writes.owner_forwarder``."""
+
+    @property
+    def stats(self) -> ForwardStats:
+        """The counters of all calls that were passed on, those of the loop too."""
+        ...
+
+    def attach(self, over: LoopForwarding[A]) -> None:
+        """Send over this loop's forwarder from now on."""
+        ...
+
+    def detach(self) -> None:
+        """Answer all threads that wait, and refuse further calls: the loop ends."""
+        ...
+
+    def forward(self, request: MemberRequest, to: Forward, run: Callable[[], A | Forward]) -> A:
+        """Return the owner's answer; ``run`` executes the call here, should this node be its owner by then. Blocks."""
+        ...
+
+
+class Pushing(Protocol):
+    """The UDP subscribers of this node, who receive a service when it changes. Each call returns at once."""
+
+    def subscribe(self, subscriber: Subscriber) -> None: ...
+
+    def subscribers(self, namespace: str) -> list[Subscriber]:
+        """The subscribers to services of a namespace."""
+        ...
+
+    def state(self, *, reset: bool) -> tuple[UdpPushStats, list[tuple[Subscriber, int, int]]]:
+        """The counters, and the unacknowledged pushes: subscriber, reference, sends. ``reset`` zeroes the counters."""
+        ...
+
+
+class LoopFrontend(Protocol):
+    """A frontend beside HTTP on the worker's loop: starts before HTTP, and stops after it. Called on the loop."""
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            SettingError: a port is not free, or a certificate cannot be read.
+        """
+        ...
+
+    def leave(self) -> None:
+        """Ask the clients to connect to another member, as this node stops."""
+        ...
+
+    async def stop(self) -> None:
+        """End all connections. May be called twice."""
+        ...
+
+
+class ConnectionLoader(Protocol):
+    """Operators' view of the gRPC connections. Each call returns at once, except those that ask other members."""
+
+    def current(self) -> dict[str, Any]:
+        """The connections of this node, by id."""
+        ...
+
+    def reload_client(self, connection_id: str, redirect: tuple[str, int] | None) -> None:
+        """Ask one client to connect to ``redirect``, or to any other member."""
+        ...
+
+    def reload_to(self, count: int, redirect: tuple[str, int] | None) -> None:
+        """Ask the latest clients to connect elsewhere, so that ``count`` stay."""
+        ...
+
+    def cluster(self) -> dict[str, Any]:
+        """The connections and load of each member. Asks the others, and waits for seconds at most."""
+        ...
+
+    def smart_reload(self, factor: float) -> bool:
+        """Have overloaded members send clients to others; whether all of them agreed. Asks the others, and waits."""
+        ...

@@ -1,0 +1,69 @@
+"""The resource type of clients by address: sent only to members of real Nacos since 2.0, and taken from nobody."""
+
+from collections.abc import Iterable, Mapping
+
+from app.naming.clients.client_model import ClientSnapshot
+from app.replication.address_clients import HttpClients, tag_of
+from app.replication.client_type import ClientCodec, client_id_of, client_key
+from distro.errors import CodecError
+from distro.ports import Component
+from distro.types import Datum, MemberKind, Merged, Version
+
+HTTP_CLIENTS = "rollcall.http-clients"
+"""Inside the engine; on the wire they are clients like all others."""
+
+
+class HttpClientStore:
+    """DistroStore of the index. A client that is not in it counts as gone; only instance lists change the index."""
+
+    def __init__(self, clients: HttpClients, writer: str) -> None:
+        self._clients = clients
+        self._version = Version(1, 1, writer)  # real Nacos gets none, and only revisions are compared
+
+    def version(self, key: str) -> Version | None:
+        client_id = client_id_of(key)
+        return self._version if client_id is not None and self._clients.holds(client_id) else None
+
+    def versions(self) -> Mapping[str, Version]:
+        return {client_key(client_id): self._version for client_id in self._clients.ids()}
+
+    def tag(self, key: str) -> str:
+        return tag_of(client_id_of(key) or "")
+
+    def datums(self, keys: Iterable[str]) -> list[Datum]:
+        datums = []
+        for key in keys:
+            client_id = client_id_of(key)
+            if client_id is not None:
+                snapshot = ClientSnapshot(self._version, None, self._clients.state(client_id))
+                datums.append(Datum(key, self._version, snapshot))
+        return datums
+
+    def is_covered(self, datum: Datum) -> bool:
+        return True
+
+    def is_forgettable(self, key: str, now_ms: int) -> bool:
+        return False
+
+    def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
+        raise CodecError(f"clients of type {HTTP_CLIENTS} are made here, and not taken from members")
+
+    def merge(self, datum: Datum, now_ms: int) -> Merged:
+        return Merged.NOTHING
+
+    def claim(self, key: str, now_ms: int) -> bool:
+        return False
+
+    def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:
+        """Forget nothing: the instance lists say which clients there are."""
+
+
+def http_client_component(clients: HttpClients, writer: str, carrier: Component) -> Component:
+    """The index as a resource type, which travels as those of ``carrier`` do: clients with connections."""
+    return Component(
+        HttpClientStore(clients, writer),
+        ClientCodec(),
+        carrier.agent,
+        callbacks=carrier.callbacks,
+        taken_by=frozenset({MemberKind.NACOS_2}),
+    )

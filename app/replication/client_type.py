@@ -1,0 +1,191 @@
+"""The resource type of clients with connections: each key belongs for ever to the member that holds the connection."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from app.naming.clients.client_codec import check_client_id, decode_client, encode_client, own_fields
+from app.naming.clients.client_model import ClientInfo, ClientSnapshot
+from app.naming.clients.clients import Clients
+from app.naming.model.keys import CLIENT_KEY_PREFIX
+from app.naming.model.nacos_errors import NacosError
+from app.naming.model.value_limits import CLIENT_TEXTS_CHARS_MAX, PORT_MAX
+from distro.errors import CodecError
+from distro.types import Datum, Merged, Version
+
+CLIENTS = CLIENT_KEY_PREFIX[:-1]
+"""Source: Nacos 2.2.3 DistroClientDataProcessor."""
+EXPIRY_TICK_MS = 1_000
+
+
+def client_key(client_id: str) -> str:
+    """The Distro key of a client."""
+    return CLIENT_KEY_PREFIX + client_id
+
+
+def client_id_of(key: str) -> str | None:
+    """The client's id in a key, None when it is no such key."""
+    return key[len(CLIENT_KEY_PREFIX) :] if key.startswith(CLIENT_KEY_PREFIX) else None
+
+
+def member_of(version: Version) -> str:
+    """The address of the member that wrote a version."""
+    return version.writer.partition("~")[0]
+
+
+class ClientStore:
+    """DistroStore of clients. A client that never published anything has no datum."""
+
+    def __init__(self, clients: Clients, self_address: str, has_left: Callable[[str], bool]) -> None:
+        """``has_left``: whether a writer, one member's run, is known to be over."""
+        self._clients = clients
+        self._self_address = self_address
+        self._has_left = has_left
+
+    def version(self, key: str) -> Version | None:
+        client_id = client_id_of(key)
+        version = None if client_id is None else self._clients.version(client_id)
+        return version if version is not None and version.counter else None
+
+    def versions(self) -> Mapping[str, Version]:
+        return {client_key(name): one for name, one in self._clients.versions().items() if one.counter}
+
+    def tag(self, key: str) -> str:
+        """The address of the member that writes the key, empty for an unknown one."""
+        version = self.version(key)
+        return member_of(version) if version is not None else ""
+
+    def datums(self, keys: Iterable[str]) -> list[Datum]:
+        datums = []
+        for key in keys:
+            client_id = client_id_of(key)
+            snapshot = None if client_id is None else self._clients.snapshot(client_id)
+            if snapshot is not None and snapshot.version.counter:
+                datums.append(Datum(key, snapshot.version, snapshot))
+        return datums
+
+    def is_covered(self, datum: Datum) -> bool:
+        """Whether a datum of another run may replace the stored one (R3): only a datum of the same member may.
+
+        No other member changes a client, and no datum brings a removed client back.
+        """
+        client_id, version = client_id_of(datum.key), self.version(datum.key)
+        if client_id is None or version is None:
+            return True
+        snapshot: ClientSnapshot = datum.value
+        is_back = self._clients.is_removed(client_id) and snapshot.state is not None
+        return member_of(version) == member_of(datum.version) and not is_back
+
+    def is_forgettable(self, key: str, now_ms: int) -> bool:
+        client_id = client_id_of(key)
+        return client_id is not None and self._clients.is_forgettable(client_id, now_ms)
+
+    def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
+        client_id, snapshot = _parts(datum)
+        if snapshot.state is not None:
+            if member_of(datum.version) == self._self_address:
+                # It was connected to an earlier run of this member: no connection outlives its process.
+                self._clients.add_tombstone(client_id, datum.version)
+                return True
+            if self._has_left(datum.version.writer):
+                return True
+        try:
+            return self._clients.take(snapshot, client_id, expected)
+        except NacosError as error:
+            raise CodecError(error.text) from error
+
+    def merge(self, datum: Datum, now_ms: int) -> Merged:
+        """Put a removal above the state that a peer still has of a client not connected here any more (R4)."""
+        client_id, snapshot = _parts(datum)
+        if snapshot.state is not None and self._clients.add_tombstone(client_id, datum.version):
+            return Merged.MADE
+        return Merged.NOTHING
+
+    def claim(self, key: str, now_ms: int) -> bool:
+        """Never: a connection does not move (R2)."""
+        return False
+
+    def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:
+        client_id = client_id_of(key)
+        if client_id is not None:
+            self._clients.forget(client_id, absent=absent)
+
+    def on_verified(self, keys: Collection[str], now_ms: int) -> None:
+        """Restart the expiry of copies that their owner confirmed in a verify round."""
+        names = (client_id_of(key) for key in keys)
+        self._clients.confirm((name for name in names if name is not None), now_ms)
+
+
+def _parts(datum: Datum) -> tuple[str, ClientSnapshot]:
+    client_id = client_id_of(datum.key)
+    if client_id is None:
+        raise CodecError(f"not the key of a client: {datum.key[:200]!r}")
+    snapshot: ClientSnapshot = datum.value
+    # Real Nacos sends no version: the datum got one when it was received.
+    return client_id, snapshot if snapshot.version == datum.version else replace(snapshot, version=datum.version)
+
+
+class ClientCodec:
+    """DatumCodec of clients.
+
+    Shape: ``{"key", "version", "client": the sync data of Nacos 2.x, "own": {"at", "seen", "info": [ip, port, app,
+    agent]}}``; of a removed client only key and version.
+    """
+
+    def encode(self, datum: Datum, now_ms: int, versioned: bool) -> bytes:
+        snapshot: ClientSnapshot = datum.value
+        head = orjson.dumps({"key": datum.key, "version": datum.version.to_text()})
+        if snapshot.state is None or snapshot.info is None:
+            return head
+        info = snapshot.info
+        own = own_fields(snapshot.state) | {"info": [info.ip, info.port, info.app, info.agent]}
+        return b'%b,"client":%b,"own":%b}' % (head[:-1], encode_client(snapshot.state), orjson.dumps(own))
+
+    def decode(self, key: str, body: Mapping[str, Any], now_ms: int) -> Datum:
+        """The client of a JSON object.
+
+        Raises:
+            CodecError: names the field that is missing or wrong.
+        """
+        client_id, version = check_client_id(client_id_of(key)), Version.from_text(body.get("version"))
+        if not version.counter:
+            raise CodecError("field 'version' of a client is that of no change")
+        if body.get("client") is None:
+            return Datum(key, version, ClientSnapshot(version, None, None))
+        own = body.get("own")
+        state = decode_client(body["client"], own if own is not None else {})
+        if state.client_id != client_id:
+            raise CodecError("field 'clientId' is that of another client")
+        return Datum(key, version, ClientSnapshot(version, _info(client_id, own), state))
+
+    def checksum(self, datum: Datum) -> str:
+        """The client's revision as text, which real Nacos compares; empty for a removed client, which is sent once."""
+        state = datum.value.state
+        return str(state.revision) if state is not None else ""
+
+
+def _info(client_id: str, own: Any) -> ClientInfo:
+    match own.get("info"):
+        case [str(ip), int(port), str(app), str(agent)] if type(port) is int and 0 <= port <= PORT_MAX:
+            if len(ip) + len(app) + len(agent) <= CLIENT_TEXTS_CHARS_MAX:
+                return ClientInfo(client_id, ip, port, app, agent)
+    raise CodecError("field 'info' of a client is not what it said of itself")
+
+
+class ClientExpiry:
+    """Drops copies of clients that their member no longer confirms, or whose member left. One thread calls ``tick``."""
+
+    def __init__(self, clients: Clients, has_left: Callable[[str], bool], pause_ms: int) -> None:
+        self._clients = clients
+        self._has_left = has_left
+        self._pause_ms = pause_ms
+        self._expected_ms: int | None = None
+
+    def tick(self, now_ms: int) -> int:
+        """Drop expired copies; return when to call again. A late call moves every copy's expiry by its delay (R9)."""
+        late_ms = now_ms - self._expected_ms if self._expected_ms is not None else 0
+        self._clients.expire(now_ms, self._has_left, late_ms if late_ms > self._pause_ms else 0)
+        self._expected_ms = now_ms + EXPIRY_TICK_MS
+        return self._expected_ms

@@ -1,0 +1,47 @@
+"""The resource type of ephemeral instance lists, one datum a service. Its codec is in app.naming.wire.datum_codec."""
+
+from collections.abc import Callable
+
+from app.naming.model.events import Event, InstancesChanged, Origin
+from app.naming.model.keys import parse_datum_key
+from app.naming.registry.registry import Registry
+from distro.types import Datum, Merged, Version
+
+INSTANCE_LIST = "com.alibaba.nacos.naming.iplist."
+"""Source: Nacos 1.4.1 KeyBuilder.INSTANCE_LIST_KEY_PREFIX."""
+
+
+class InstanceListStore:
+    """DistroStore of instance lists: the registry, and an InstancesChanged for each change that a peer's datum made."""
+
+    def __init__(self, registry: Registry, publish: Callable[[Event], None]) -> None:
+        self._registry = registry
+        self._publish = publish
+        # These change nothing that a reader sees, so the registry's own methods are the store's.
+        self.version = registry.version
+        self.versions = registry.versions
+        self.datums = registry.datums
+        self.is_covered = registry.is_covered
+        self.is_forgettable = registry.is_forgettable
+        self.claim = registry.claim
+
+    def tag(self, key: str) -> str:
+        """The full service name: the namespace does not count for the owner."""
+        parsed = parse_datum_key(key)
+        return parsed[1] if parsed else key
+
+    def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
+        applied = self._registry.apply(datum, expected, now_ms)
+        if applied:
+            self._publish(InstancesChanged(datum.key, Origin.PEER))
+        return applied
+
+    def merge(self, datum: Datum, now_ms: int) -> Merged:
+        merged = self._registry.merge(datum, now_ms)
+        if merged is not Merged.NOTHING:
+            self._publish(InstancesChanged(datum.key, Origin.PEER))
+        return merged
+
+    def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:
+        self._registry.forget(key, now_ms if absent else None)
+        self._publish(InstancesChanged(key, Origin.PEER))

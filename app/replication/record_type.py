@@ -1,0 +1,52 @@
+"""The resource type of durable records, for members of our own kind alone. Its store is ``Records`` itself."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from app.naming.model.json_fields import FROM_MEMBER, Fields
+from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.value_limits import WALL_MS_END
+from app.naming.records.projection import check_record
+from app.naming.records.records import Record
+from distro.errors import CodecError
+from distro.types import Datum, Version
+
+RECORDS = "rollcall.records"
+
+
+class RecordCodec:
+    """DatumCodec of records. Shape: ``{"key", "version", "changed", "value", "changedMs"}``; value null: removed."""
+
+    def encode(self, datum: Datum, now_ms: int, versioned: bool) -> bytes:
+        record: Record = datum.value
+        return orjson.dumps(
+            {
+                "key": datum.key,
+                "version": datum.version.to_text(),
+                "changed": record.changed.to_text(),
+                "value": record.value,
+                "changedMs": record.changed_wall_ms,
+            }
+        )
+
+    def decode(self, key: str, body: Mapping[str, Any], now_ms: int) -> Datum:
+        """The record of a JSON object.
+
+        Raises:
+            CodecError: names the field that is missing or wrong.
+        """
+        version, changed = Version.from_text(body.get("version")), Version.from_text(body.get("changed"))
+        fields = Fields(body, FROM_MEMBER, " of a record")
+        value = fields.whole_object("value") if fields.has("value") else None
+        wall_ms = fields.whole("changedMs", None, 0, WALL_MS_END - 1)
+        try:
+            check_record(key, value)
+        except InvalidParam as error:
+            raise CodecError(error.text) from error
+        return Datum(key, version, Record(key, version, changed, value, wall_ms))
+
+    def checksum(self, datum: Datum) -> str:
+        """Never asked for: real Nacos does not get records."""
+        raise CodecError("durable records have no checksum of real Nacos")

@@ -1,0 +1,159 @@
+"""The subscriptions of gRPC clients: a schedule of their pushes, their request ids, and those ready to be written.
+
+Pure: time comes in, subscriptions that are due go out.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from app.naming.clients.client_model import ServiceKey
+from app.naming.push.schedule import PushSchedule
+
+SPACING_MS = 50
+"""The least time between two pushes of one service: a burst of changes becomes a few messages."""
+ACK_MS = 5_000
+RETRY_MS = 1_000
+"""After a refusal, or an acknowledgement that did not come. Source of both: Nacos 2.2.3 PushConfig."""
+SUBSCRIPTIONS_MAX = 10_000
+"""Of one client."""
+
+
+@dataclass(slots=True, eq=False)
+class Subscription:
+    """One client's interest in one service, and its latest push as ``PushSchedule`` keeps it."""
+
+    client_id: str
+    key: ServiceKey
+    clusters: str
+    pending: bool = False
+    """A push is ready to be written."""
+    request_id: str = ""
+    """Of the push whose acknowledgement is waited for."""
+    sends: int = 0
+    due_ms: int = 0
+
+
+@dataclass(slots=True)
+class GrpcPushStats:
+    """Counts of pushes since the start."""
+
+    sent: int = 0
+    acknowledged: int = 0
+    refused: int = 0
+    timed_out: int = 0
+
+
+class GrpcSubscriptions:
+    """Subscriptions by client and service, and the pushes due to them. Not thread-safe, but for ``has``.
+
+    ``has``, ``changed`` and ``next_due_ms`` are those of ``PushSchedule``.
+    """
+
+    def __init__(self) -> None:
+        self._clients: dict[str, dict[ServiceKey, Subscription]] = {}
+        self._schedule = due = PushSchedule[Subscription](
+            spacing_ms=SPACING_MS, ack_timeout_ms=ACK_MS, retry_ms=RETRY_MS
+        )
+        self.has, self.changed, self.next_due_ms = due.has, due.changed, due.next_due_ms
+        self._requests: dict[tuple[str, str], Subscription] = {}
+        """The subscriptions that wait for an acknowledgement, by client and request: clients share request ids."""
+        self._ready: deque[Subscription] = deque()
+        self.stats = GrpcPushStats()
+
+    def subscribe(self, client_id: str, key: ServiceKey, clusters: str) -> bool:
+        """Add a subscription, or give it other clusters; False when the client has too many."""
+        of_client = self._clients.setdefault(client_id, {})
+        known = of_client.get(key)
+        if known is None:
+            if len(of_client) >= SUBSCRIPTIONS_MAX:
+                return False
+            known = of_client[key] = Subscription(client_id, key, clusters)
+            self._schedule.add(key, known)
+        known.clusters = clusters
+        return True
+
+    def add_pending(self, client_id: str, key: ServiceKey) -> None:
+        """Make a push to one client ready, whether the service changed or not."""
+        if known := self.find(client_id, key):
+            self._add_pending(known)
+
+    def unsubscribe(self, client_id: str, key: ServiceKey) -> None:
+        """Remove a subscription, if there is one."""
+        of_client = self._clients.get(client_id, {})
+        if known := of_client.pop(key, None):
+            self._drop(known)
+        if not of_client:
+            self._clients.pop(client_id, None)
+
+    def forget(self, client_id: str) -> None:
+        """Remove all subscriptions of a client that is gone."""
+        for known in self._clients.pop(client_id, {}).values():
+            self._drop(known)
+
+    def find(self, client_id: str, key: ServiceKey) -> Subscription | None:
+        """The client's subscription to a service, or None."""
+        return self._clients.get(client_id, {}).get(key)
+
+    def tick(self, now_ms: int) -> int | None:
+        """Make the pushes that are due ready, for ``ready`` to give them; return when to come again."""
+        for one in self._schedule.take_due(now_ms):
+            self._add_pending(one)
+        overdue = self._schedule.take_overdue(now_ms)
+        for one in overdue.timed_out:
+            self.stats.timed_out += 1
+            self._drop_request(one)
+        for one in overdue.repeats:
+            self._add_pending(one)
+        return self.next_due_ms()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether ``ready`` may have something to give."""
+        return bool(self._ready)
+
+    def ready(self) -> Iterator[Subscription]:
+        """Take the subscriptions whose push is ready, one by one; the caller has it written."""
+        while self._ready:
+            one = self._ready.popleft()
+            if one.pending:
+                one.pending = False
+                yield one
+
+    def sent(self, one: Subscription, request_id: str, now_ms: int) -> None:
+        """Wait for the acknowledgement of a push of the present state; an older one is waited for no more."""
+        self.stats.sent += 1
+        self._drop_request(one)
+        one.request_id = request_id
+        self._requests[one.client_id, request_id] = one
+        self._schedule.sent(one, now_ms)
+
+    def answered(self, client_id: str, request_id: str, went_well: bool, now_ms: int) -> bool:
+        """Take a client's answer to a request; False when that is no push that is waited for."""
+        one = self._requests.get((client_id, request_id))
+        if one is None:
+            return False
+        self._drop_request(one)
+        if went_well:
+            self.stats.acknowledged += 1
+            self._schedule.settle(one)
+        else:
+            self.stats.refused += 1
+            self._schedule.refused(one, now_ms)
+        return True
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _add_pending(self, one: Subscription) -> None:
+        if not one.pending:
+            one.pending = True
+            self._ready.append(one)
+
+    def _drop_request(self, one: Subscription) -> None:
+        self._requests.pop((one.client_id, one.request_id), None)
+        one.request_id = ""
+
+    def _drop(self, one: Subscription) -> None:
+        self._drop_request(one)
+        self._schedule.remove(one.key, one)
+        one.pending = False

@@ -1,0 +1,256 @@
+"""Has calls of any thread executed by the members that own them: the event loop sends each, the thread waits."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from http import HTTPStatus
+from typing import Generic, Protocol, TypeVar
+
+from app.writes.ownership import Forward, Owners, not_serving_text
+from distro.clock import SystemClock
+from distro.ports import Clock
+from distro.types import MemberState
+
+FORWARD_MS_MAX = 2_000
+"""For the whole call, with the waits for another owner. Source: Nacos 1.4.8, its read time-out."""
+LATE_S = 1.0
+"""The loop ends a call by its deadline; the thread that waits for it waits so much longer."""
+BUSY = "too many calls wait for other members, please try another server"
+
+R = TypeVar("R")
+"""The outcome of a call that is executed here."""
+
+log = logging.getLogger(__name__)
+
+
+def silent_text(member: str) -> str:
+    """The text of the 503 for a call that ``member`` may or may not have executed, or that no owner took in time."""
+    return f"the responsible member {member} does not answer, please try another server"
+
+
+class MemberAnswer(Protocol):
+    """The answer of a member."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def body(self) -> bytes: ...
+
+
+A = TypeVar("A", bound=MemberAnswer)
+
+
+class _Pairs(Protocol):
+    def items(self) -> Iterable[tuple[str, str]]: ...
+
+
+class MemberRequest(Protocol):
+    """A call as members of Nacos pass it on: ``path`` is below the context path, header names are in lower case."""
+
+    @property
+    def method(self) -> str: ...
+
+    @property
+    def context_path(self) -> str: ...
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def parameters(self) -> _Pairs: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Those of the client."""
+        ...
+
+    @property
+    def agent(self) -> str:
+        """The client's name, empty for none."""
+        ...
+
+
+class WaitingCall(Generic[A]):
+    """One call for whose answer a thread waits. ``wait`` is for that thread, all else for the loop's."""
+
+    __slots__ = ("_future", "_owners", "_to", "member", "request_to")
+
+    def __init__(self, owners: Owners, to: Forward, request_to: Callable[[str], bytes]) -> None:
+        """``request_to(member)``: the bytes to send."""
+        self._owners = owners
+        self._to = to
+        self.request_to = request_to
+        self.member = ""
+        """The owner that was asked last."""
+        self._future: Future[A | None] = Future()
+
+    def find_owner(self) -> str:
+        """Return who owns the call now."""
+        owners, to = self._owners, self._to
+        self.member = owners.map_srv_durable(to.tag) if to.durable else owners.map_srv(to.tag)
+        return self.member
+
+    def begin(self) -> bool:
+        """Return whether the thread still waits. Only then may the call be sent."""
+        return not self._future.done() and self._future.set_running_or_notify_cancel()
+
+    def answer(self, answer: A | None) -> None:
+        """End the wait with the answer; None: this node is the owner by now. Of several answers the first counts."""
+        with suppress(InvalidStateError):
+            self._future.set_result(answer)
+
+    def wait(self, timeout_s: float) -> A | None:
+        """Return the owner's answer; None: this node is the owner by now, and the thread is to execute the call.
+
+        Raises:
+            TimeoutError: no answer within ``timeout_s``. A call that the loop has not begun by then is never sent.
+        """
+        try:
+            return self._future.result(timeout_s)
+        except TimeoutError:
+            self._future.cancel()
+            raise
+
+
+class LoopForwarding(Protocol[A]):
+    """The event loop's forwarder: the connections to the members, and the rules for asking again."""
+
+    loop: asyncio.AbstractEventLoop
+
+    def request_maker(self, request: MemberRequest) -> Callable[[str], bytes]:
+        """Return a function from a member's address to the bytes for it, in Nacos's form. For any thread."""
+        ...
+
+    def forward_waiting(self, call: WaitingCall[A], left_s: float, *, hold_first: bool) -> None:
+        """Answer the call with its owner's answer, or with a 503 soon after ``left_s``. For the loop's thread.
+
+        ``hold_first``: not now, but after the pause before any further try.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class ForwardStats:
+    """Counters since the start. Written by several threads without a lock: now and then one count may be lost."""
+
+    forward_answered: int = 0
+    forward_held: int = 0
+    """Waits for another owner, because the one asked refused or did not listen."""
+    forward_failed: int = 0
+    """Calls given up: no owner answered in time."""
+    forward_busy: int = 0
+    """Calls refused at once, because too many others were under way."""
+
+    def as_dict(self) -> dict[str, int]:
+        return asdict(self)
+
+
+class OwnerForwarder(Generic[A]):
+    """Has calls executed by the members that own them; the thread that calls waits. Not for the loop's thread.
+
+    At most half of the HTTP threads wait at a time; the others go on answering reads.
+    """
+
+    def __init__(
+        self,
+        owners: Owners,
+        waiting_max: int,
+        refresh: Callable[[str, tuple[str, ...]], None],
+        refuse: Callable[[int, str], A],
+        clock: Clock | None = None,
+    ) -> None:
+        """``refresh(member, keys)`` fetches durable records from the member that has just written them.
+
+        ``refuse(status, text)`` makes an answer of this node's own.
+        """
+        self._owners = owners
+        self._refresh = refresh
+        self._refuse = refuse
+        self._clock = clock or SystemClock()
+        self._under_way = threading.BoundedSemaphore(waiting_max)
+        self._lock = threading.Lock()
+        self._over: LoopForwarding[A] | None = None
+        self._waiting: set[WaitingCall[A]] = set()
+        self.stats = ForwardStats()
+
+    def attach(self, over: LoopForwarding[A]) -> None:
+        """Send over this loop from now on. Until then every call is refused."""
+        self._over = over
+
+    def detach(self) -> None:
+        """The loop ends: answer all waiting threads now, and refuse further calls. May be called twice."""
+        with self._lock:
+            self._over = None
+            waiting = list(self._waiting)
+        for one in waiting:
+            one.answer(self._give_up(one.member) if one.member else self._down())
+
+    def forward(self, request: MemberRequest, to: Forward, run: Callable[[], R | Forward]) -> A | R:
+        """Return the owner's answer, or a 503 of this node's own when no owner answers within ``FORWARD_MS_MAX``.
+
+        ``run`` executes the call here, should this node become its owner meanwhile; a Forward from it means: not yet.
+        Records that the owner has written (status 200) are fetched before this returns.
+
+        Raises:
+            Whatever ``run`` raises.
+        """
+        if not self._under_way.acquire(blocking=False):
+            self.stats.forward_busy += 1
+            return self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, BUSY)
+        try:
+            return self._forward(request, to, run)
+        finally:
+            self._under_way.release()
+
+    def _forward(self, request: MemberRequest, to: Forward, run: Callable[[], R | Forward]) -> A | R:
+        over = self._over
+        if over is None:
+            return self._down()
+        deadline_ms = self._clock.monotonic_ms() + FORWARD_MS_MAX
+        request_to = over.request_maker(request)
+        hold_first = False
+        while True:
+            call = WaitingCall[A](self._owners, to, request_to)
+            answer = self._ask(over, call, (deadline_ms - self._clock.monotonic_ms()) / 1_000, hold_first)
+            if answer is not None:
+                if to.durable and answer.status == HTTPStatus.OK:
+                    self._refresh(call.member, to.durable)  # so that the next read here shows what was written there
+                return answer
+            outcome = run()
+            if not isinstance(outcome, Forward):
+                return outcome
+            hold_first = True
+
+    def _ask(self, over: LoopForwarding[A], call: WaitingCall[A], left_s: float, hold_first: bool) -> A | None:
+        def begin() -> None:
+            if call.begin():
+                over.forward_waiting(call, left_s, hold_first=hold_first)
+
+        with self._lock:
+            if self._over is None:
+                return self._down()
+            self._waiting.add(call)
+        try:
+            over.loop.call_soon_threadsafe(begin)
+            return call.wait(max(left_s, 0) + LATE_S)
+        except RuntimeError:  # the loop is closed
+            return self._down()
+        except TimeoutError:
+            log.warning("the event loop did not end a call to another member in time")
+            return self._give_up(call.member or call.find_owner())
+        finally:
+            with self._lock:
+                self._waiting.discard(call)
+
+    def _down(self) -> A:
+        """The answer while no loop sends anything: nothing was executed."""
+        return self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, not_serving_text(MemberState.DOWN.value))
+
+    def _give_up(self, member: str) -> A:
+        self.stats.forward_failed += 1
+        return self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, silent_text(member))

@@ -1,0 +1,47 @@
+"""Which member must execute a write."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from app.naming.records.records import record_tag
+from distro.types import MemberState
+
+
+class Owners(Protocol):
+    """This member, and which member is responsible for a key. Thread-safe."""
+
+    self_address: str
+
+    def state(self) -> MemberState: ...
+
+    def map_srv(self, tag: str) -> str: ...
+
+    def map_srv_durable(self, tag: str) -> str:
+        """As ``map_srv``, among members of our own kind: the others keep durable data in their own way."""
+        ...
+
+    def responsible_durable(self, tag: str) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """The write belongs to another member: pass it on, one hop, and give that member's answer."""
+
+    tag: str
+    """The text that DistroMapper hashes: the full service name."""
+    durable: tuple[str, ...] = ()
+    """Keys of the durable records that the write changes: they are fetched before it is answered here."""
+
+
+def not_serving_text(status: str) -> str:
+    """The text of the 503 of a member that does not serve; it means that nothing was executed.
+
+    Source: Nacos 1.4.1 TrafficReviseFilter.
+    """
+    return f"server is {status} now, please try again later!"
+
+
+def durable_owner(owners: Owners, *keys: str) -> Forward | None:
+    """Return where to pass on a write of these durable records, which share an owner; None when this node is it."""
+    tag = record_tag(keys[0])
+    return None if owners.responsible_durable(tag) else Forward(tag, keys)

@@ -1,0 +1,164 @@
+"""Blocking HTTP calls between members: kept connections, and a deadline for the whole call."""
+
+import socket
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+from weakref import WeakSet
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection
+from urllib3.connectionpool import HTTPConnectionPool
+from urllib3.poolmanager import PoolManager
+
+from distro.clock import monotonic_s
+from distro.errors import TransportError
+
+CHUNK_BYTES = 256 * 1024
+CONNECT_TIMEOUT_S = 1.0
+_deadline = threading.local()
+"""``end_s``: when the calling thread's call ends, by the monotonic clock; None between calls."""
+
+
+class _DeadlineSocket(socket.socket):
+    """A socket whose every read and write ends by the calling thread's deadline.
+
+    A time-out per read would let a peer that sends a byte a second occupy its worker thread for ever.
+    """
+
+    def _limit(self) -> None:
+        end_s = getattr(_deadline, "end_s", None)
+        if end_s is not None:
+            left_s = end_s - monotonic_s()
+            if left_s <= 0:
+                raise TimeoutError("the call's deadline is over")
+            self.settimeout(left_s)
+
+    def recv_into(self, *args: Any, **kwargs: Any) -> int:
+        self._limit()
+        return super().recv_into(*args, **kwargs)
+
+    def sendall(self, *args: Any, **kwargs: Any) -> None:
+        self._limit()
+        return super().sendall(*args, **kwargs)
+
+
+class _OpenSockets:
+    """The sockets of one session, those with a call under way too: urllib3's pool knows only the idle ones."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sockets: WeakSet[socket.socket] = WeakSet()
+        self._closed = False
+
+    def add(self, opened: socket.socket) -> None:
+        with self._lock:
+            if self._closed:
+                opened.close()
+                raise ConnectionAbortedError("no more calls are made")
+            self._sockets.add(opened)
+
+    def cut(self) -> None:
+        """Shut all sockets, which ends the calls on them; calls that begin later fail."""
+        with self._lock:
+            self._closed = True
+            for one in self._sockets:
+                with suppress(OSError):  # closed by its own thread meanwhile
+                    one.shutdown(socket.SHUT_RDWR)
+
+
+class _DeadlineConnection(HTTPConnection):
+    sockets: _OpenSockets
+
+    def _new_conn(self) -> socket.socket:
+        plain = super()._new_conn()
+        timeout_s = plain.gettimeout()
+        limited = _DeadlineSocket(plain.family, plain.type, plain.proto, fileno=plain.detach())
+        limited.settimeout(timeout_s)
+        self.sockets.add(limited)
+        return limited
+
+
+class _DeadlineAdapter(HTTPAdapter):
+    def __init__(self, connections: int) -> None:
+        self._sockets = _OpenSockets()
+        super().__init__(pool_connections=connections, pool_maxsize=2)
+
+    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **kwargs: Any) -> None:
+        class Connection(_DeadlineConnection):
+            sockets = self._sockets
+
+        class Pool(HTTPConnectionPool):
+            ConnectionCls = Connection
+
+        self.poolmanager = PoolManager(num_pools=connections, maxsize=maxsize, block=block, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = {"http": Pool}
+
+    def close(self) -> None:
+        super().close()
+        self._sockets.cut()
+
+
+def peer_session(user_agent: str, headers: Mapping[str, str], connections: int = 32) -> requests.Session:
+    """A session for calls between members: kept connections, no proxies or passwords from the environment.
+
+    ``headers`` go with every call. ``close`` ends the calls of other threads too.
+    """
+    session = requests.Session()
+    session.trust_env = False
+    session.headers.clear()
+    session.headers.update({"User-Agent": user_agent, "Accept-Encoding": "gzip", **headers})
+    session.mount("http://", _DeadlineAdapter(connections))
+    return session
+
+
+def call_peer(
+    session: requests.Session,
+    method: str,
+    url: str,
+    timeout_ms: int,
+    *,
+    body: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
+    body_bytes_max: int,
+) -> tuple[int, bytes, Mapping[str, str]]:
+    """Call a peer; return status, body and headers of its answer, which is complete within ``timeout_ms``.
+
+    ``session``: from ``peer_session``; with another one only the connect and each single read have a time-out.
+
+    Raises:
+        TransportError: connection refused or broken, time over, or an answer of more than ``body_bytes_max``.
+    """
+    timeout_s = max(timeout_ms, 1) / 1_000
+    _deadline.end_s = monotonic_s() + timeout_s
+    try:
+        connect_s = min(timeout_s, CONNECT_TIMEOUT_S)
+        answer = session.request(
+            method,
+            url,
+            data=body,
+            headers=dict(headers or {}),
+            timeout=(connect_s, timeout_s),
+            allow_redirects=False,
+            stream=True,
+        )
+        with answer:
+            chunks: list[bytes] = []
+            size = 0
+            for chunk in answer.raw.stream(CHUNK_BYTES, decode_content=False):
+                chunks.append(chunk)
+                size += len(chunk)
+                if size > body_bytes_max:
+                    raise TransportError(f"{method} {url}: the answer is over {body_bytes_max} bytes")
+            return answer.status_code, b"".join(chunks), answer.headers
+    except requests.ConnectionError as error:
+        refused = "Connection refused" in str(error)
+        raise TransportError(f"{method} {url}: {error}", refused=refused) from error
+    except (requests.RequestException, OSError) as error:
+        raise TransportError(f"{method} {url}: {error or type(error).__name__}") from error
+    except Exception as error:  # urllib3's own errors while the body is read
+        raise TransportError(f"{method} {url}: {type(error).__name__}: {error}") from error
+    finally:
+        _deadline.end_s = None

@@ -1,0 +1,288 @@
+"""Draw the rooms of the code and the way of a registration through them: docs/architecture.svg.
+
+Rooms and their floors are the layers of the import contracts in setup.cfg, captions the docstrings of the packages,
+counts the files. The way is a list of functions (``WAY``); each must exist, and must name what leads to the next one,
+or nothing is drawn.
+
+    python -m scripts.docs.picture            # write docs/architecture.svg
+    python -m scripts.docs.picture --check    # exit code 1 when the file shows something else than the code
+"""
+
+import argparse
+import ast
+import configparser
+import hashlib
+import io
+import re
+import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGET = ROOT / "docs" / "architecture.svg"
+CONTRACT = "importlinter:contract:"
+WITH_INNER_LAYERS = {"app.http": "http", "app.rpc": "rpc", "app.naming": "naming", "distro": "distro"}
+"""Rooms that are drawn with what is in them, and the contract that names its layers."""
+WIDTH, MARGIN, GAP, CHIP_HEIGHT, HEADER_HEIGHT, LEGEND_WIDTH = 100.0, 1.2, 1.0, 2.5, 4.4, 46.0
+CAPTION_CHARS_PER_UNIT, CAPTION_CHARS_MIN, NARROW = 1.75, 20, 14.0
+INK, PALE, ROOM, CHIP, PATH = "#1f2933", "#6b7885", "#f4f6f8", "#ffffff", "#c2410c"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One function on the way. ``leads_by``: the name in it by which the way goes on; empty for the last."""
+
+    function: str
+    """``module:Class.method`` or ``module:function``."""
+    leads_by: str
+    says: str
+
+
+WAY = (
+    Step("app.http.server.connection:HttpConnection.data_received", "take", "bytes of a POST, on the event loop"),
+    Step("app.http.server.server:HttpServer.answer", "_run", "its route is hot: answered here, or forwarded"),
+    Step("app.http.v1.instance:register", "register", "parameters become a command; the owner goes on"),
+    Step("app.naming.service:NamingService.register", "_changed", "the command is checked"),
+    Step("app.naming.registry.registry:Registry.register", "_put", "under the lock: instance in, version up"),
+    Step("app.background.notify:NotifyCenter.publish", "_subscribers", "InstancesChanged, to all handlers"),
+    Step("app.node:subscribe", "send", "handlers only enqueue; the client has its ok"),
+    Step("distro.mailbox:Mailbox.sync", "_sync", "the key waits for the engine's thread"),
+    Step("distro.runtime:DistroRuntime._turn", "tick", "that thread wakes"),
+    Step("distro.protocol:DistroProtocol.tick", "_next_action", "one action for each idle peer"),
+    Step("distro.runtime:DistroRuntime._sync", "sync_data", "the peer's worker reads the datum as it is now"),
+    Step("distro.http_agent:DistroHttpAgent.sync_data", "call", "encoded, gzipped, PUT"),
+    Step("app.http.v1.distro:put_datum", "receive", "at the peer: PUT /distro/datum"),
+    Step("app.replication.http_peers:NodeReplication.receive", "_receive_type", "decoded key by key"),
+    Step("distro.receive:DistroReceiver._receive_one", "resolve", "the version decides"),
+    Step("app.replication.instance_list_type:InstanceListStore.apply", "apply", "to the registry there"),
+    Step("app.naming.registry.registry:Registry.apply", "", "the list is swapped in, and pushed"),
+)
+
+
+@dataclass(slots=True)
+class Room:
+    """A package or a loose module, with the layers inside it, top layer first: names of sub-packages or modules."""
+
+    name: str
+    caption: str
+    files: int
+    layers: list[list[str]] = field(default_factory=list)
+    captions: dict[str, str] = field(default_factory=dict)
+    """Of what is inside it, by name."""
+
+    @property
+    def weight(self) -> float:
+        """Its share of a floor's width."""
+        return max([4.0, *(sum(len(name) + 3 for name in layer) * 0.8 for layer in self.layers)])
+
+    @property
+    def height(self) -> float:
+        return HEADER_HEIGHT + len(self.layers) * (CHIP_HEIGHT + 0.5)
+
+
+def contract_layers(text: str, contract: str) -> list[list[str]]:
+    """The layers of a contract in setup.cfg, top first, each with its modules."""
+    parser = configparser.ConfigParser()
+    parser.read_string(text)
+    lines = parser[CONTRACT + contract]["layers"].split("\n")
+    return [re.findall(r"\w+", line) for line in lines if line.strip()]
+
+
+def read_room(module: str, setup_cfg: str) -> Room:
+    """The room of a package or module of ours."""
+    path = ROOT.joinpath(*module.split("."))
+    files = sum(one.name != "__init__.py" for one in path.rglob("*.py")) if path.is_dir() else 1
+    inner = WITH_INNER_LAYERS.get(module)
+    layers = contract_layers(setup_cfg, inner) if inner else []
+    captions = {name: _caption(path / name) for layer in layers for name in layer}
+    return Room(module, _caption(path), files, layers, captions)
+
+
+def _caption(path: Path) -> str:
+    """The first line of a package's or module's docstring."""
+    source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    docstring = ast.get_docstring(ast.parse(source.read_text())) or ""
+    return docstring.split("\n")[0].replace("``", "")
+
+
+def read_floors() -> list[list[Room]]:
+    """All rooms, the top floor first."""
+    setup_cfg = (ROOT / "setup.cfg").read_text()
+    floors = [[f"app.{name}" for name in layer] for layer in contract_layers(setup_cfg, "app")]
+    return [[read_room(module, setup_cfg) for module in floor] for floor in [*floors, ["distro"]]]
+
+
+def check_way(way: tuple[Step, ...]) -> None:
+    """Raises LookupError when a step's function is not in the code, or does not name what leads to the next."""
+    for step in way:
+        names = {name for node in ast.walk(_function(step.function)) for name in _names(node)}
+        if step.leads_by and step.leads_by not in names:
+            raise LookupError(
+                f"{step.function} does not name {step.leads_by!r} any more: mend WAY in {Path(__file__).name}"
+            )
+
+
+def _function(function: str) -> ast.AST:
+    module, _, qualified = function.partition(":")
+    node: ast.AST = ast.parse((ROOT.joinpath(*module.split(".")).with_suffix(".py")).read_text())
+    for name in qualified.split("."):
+        body = getattr(node, "body", [])
+        found = next((one for one in body if getattr(one, "name", None) == name), None)
+        if found is None:
+            raise LookupError(f"{function} is not in the code any more: mend WAY in {Path(__file__).name}")
+        node = found
+    return node
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Attribute):
+        yield node.attr
+    elif isinstance(node, ast.Name):
+        yield node.id
+
+
+def draw() -> str:
+    """The picture as SVG.
+
+    Raises:
+        LookupError: the way is not that of the code.
+    """
+    check_way(WAY)
+    import matplotlib
+
+    matplotlib.use("svg")
+    settings = {"svg.hashsalt": "rooms", "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 8}
+    floors = read_floors()
+    with matplotlib.rc_context(settings):
+        return _Drawing(floors).svg() + f"<!-- {digest(floors)} -->\n"
+
+
+def digest(floors: list[list[Room]]) -> str:
+    """A name for all that the picture shows: the same for the same rooms and way, whatever matplotlib makes of them."""
+    shown = repr([[asdict(room) for room in floor] for floor in floors]) + repr(WAY)
+    return f"shows {hashlib.sha256(shown.encode()).hexdigest()}"
+
+
+def is_current() -> bool:
+    """Whether the file shows the rooms and the way as they are in the code."""
+    return TARGET.exists() and digest(read_floors()) in TARGET.read_text()
+
+
+class _Drawing:
+    """Floors from top to bottom, the way over them, and its steps in words beside them."""
+
+    def __init__(self, floors: list[list[Room]]) -> None:
+        from matplotlib.figure import Figure
+
+        heights = [max(room.height for room in floor) for floor in floors]
+        self._height = sum(heights) + GAP * (len(floors) + 1)
+        self._places: dict[str, tuple[float, float]] = {}
+        figure = Figure(figsize=((WIDTH + LEGEND_WIDTH) / 10, self._height / 10), facecolor="white")
+        self._figure, self._axes = figure, figure.add_axes((0, 0, 1, 1))
+        self._axes.set_xlim(0, WIDTH + LEGEND_WIDTH)
+        self._axes.set_ylim(self._height, 0)
+        self._axes.axis("off")
+        top = GAP
+        for floor, height in zip(floors, heights, strict=True):
+            self._floor(floor, top, height)
+            top += height + GAP
+        self._way()
+
+    def svg(self) -> str:
+        drawn = io.StringIO()
+        self._figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
+        return re.sub(r"[ \t]+$", "", drawn.getvalue(), flags=re.MULTILINE)
+
+    def _floor(self, floor: list[Room], top: float, height: float) -> None:
+        room_width = WIDTH - 2 * MARGIN - GAP * (len(floor) - 1)
+        weight = sum(room.weight for room in floor)
+        left = MARGIN
+        for room in floor:
+            width = room_width * room.weight / weight
+            self._room(room, left, top, width, height)
+            left += width + GAP
+
+    def _room(self, room: Room, left: float, top: float, width: float, height: float) -> None:
+        self._box(left, top, width, height, ROOM, PALE)
+        self._places[room.name] = (left + width - 1.4, top + height - 1.4)
+        self._axes.text(left + 0.6, top + 1.3, room.name, color=INK, weight="bold", va="center")
+        if room.files > 1:
+            count = str(room.files) if width < NARROW else f"{room.files} files"
+            self._axes.text(left + width - 0.6, top + 1.3, count, color=PALE, va="center", ha="right", size=6.5)
+        lines = textwrap.wrap(room.caption, max(int(width * CAPTION_CHARS_PER_UNIT), 12), max_lines=2, placeholder=" …")
+        self._axes.text(left + 0.6, top + 3.1, "\n".join(lines), color=PALE, va="center", size=6, linespacing=1.1)
+        below = top + HEADER_HEIGHT
+        for layer in room.layers:
+            chip_width = (width - GAP * (len(layer) + 1) * 0.5) / len(layer)
+            for number, name in enumerate(layer):
+                x = left + GAP * 0.5 + number * (chip_width + GAP * 0.5)
+                self._box(x, below, chip_width, CHIP_HEIGHT, CHIP, "#c5ccd3")
+                self._axes.text(x + 0.5, below + CHIP_HEIGHT / 2, name, color=INK, va="center", size=7)
+                self._chip_caption(room.captions[name], x + 1.5 + len(name), x + chip_width - 4.0, below)
+                self._places[f"{room.name}.{name}"] = (x + chip_width - 1.2, below + CHIP_HEIGHT / 2)
+            below += CHIP_HEIGHT + 0.5
+
+    def _chip_caption(self, caption: str, left: float, right: float, top: float) -> None:
+        chars = int((right - left) * CAPTION_CHARS_PER_UNIT)
+        if chars > CAPTION_CHARS_MIN:
+            text = textwrap.shorten(caption, chars, placeholder=" …")
+            self._axes.text(left, top + CHIP_HEIGHT / 2, text, color=PALE, va="center", size=6)
+
+    def _box(self, left: float, top: float, width: float, height: float, fill: str, edge: str) -> None:
+        from matplotlib.patches import FancyBboxPatch
+
+        style = "round,pad=0,rounding_size=0.5"
+        self._axes.add_patch(FancyBboxPatch((left, top), width, height, boxstyle=style, fc=fill, ec=edge, lw=0.8))
+
+    def _way(self) -> None:
+        steps_at: dict[tuple[float, float], int] = {}
+        before: tuple[float, float] | None = None
+        legend_top = 4.0
+        left = WIDTH + 1.5
+        self._axes.text(left, 2.0, "The way of a registration", color=INK, weight="bold", va="center", size=9)
+        for number, step in enumerate(WAY, 1):
+            x, y = self._place_of(step)
+            same = steps_at.get((x, y), 0)
+            steps_at[x, y] = same + 1
+            at = (x - 2.3 * same, y)
+            if before is not None:
+                arrow = {
+                    "arrowstyle": "-|>",
+                    "color": PATH,
+                    "lw": 1.3,
+                    "alpha": 0.75,
+                    "connectionstyle": "arc3,rad=0.12",
+                }
+                self._axes.annotate("", at, before, arrowprops=arrow | {"shrinkA": 5, "shrinkB": 5})
+            self._axes.text(*at, str(number), color="white", weight="bold", ha="center", va="center", size=6.5,
+                            bbox={"boxstyle": "circle,pad=0.25", "fc": PATH, "ec": "white", "lw": 0.6})  # fmt: skip
+            before = at
+            module, _, name = step.function.partition(":")
+            self._axes.text(left, legend_top, f"{number}", color=PATH, weight="bold", va="center", size=7)
+            self._axes.text(left + 2.4, legend_top, name, color=INK, va="center", size=7)
+            self._axes.text(left + 2.4, legend_top + 1.3, f"{step.says}  ({module})", color=PALE, va="center", size=6)
+            legend_top += 3.4
+
+    def _place_of(self, step: Step) -> tuple[float, float]:
+        module = step.function.partition(":")[0]
+        while module not in self._places:
+            module, dot, _ = module.rpartition(".")
+            if not dot:
+                raise LookupError(f"no room for {step.function}")
+        return self._places[module]
+
+
+def main() -> int:
+    """Write or check the picture; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 when the file is out of date")
+    if parser.parse_args().check:
+        return int(not is_current())
+    TARGET.write_text(draw())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,307 @@
+"""Clients among members: what a received client does to the held one, and whose word counts."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from app.config.settings import read_settings
+from app.naming.clients.client_model import ClientInfo
+from app.naming.clients.clients import Clients
+from app.naming.model.events import ClientChanged, ClientDisconnect, Event
+from app.naming.model.keys import datum_key
+from app.naming.registry.operations import RegisterInstance
+from app.naming.registry.registry import Registry
+from app.naming.registry.union import view_of
+from app.node import Node
+from app.replication.client_type import (
+    CLIENTS,
+    EXPIRY_TICK_MS,
+    ClientCodec,
+    ClientExpiry,
+    ClientStore,
+    client_id_of,
+    client_key,
+)
+from distro.codec import decode_frame, encode_frame
+from distro.config import DistroConfig
+from distro.errors import CodecError
+from distro.mapper import WriterMapper
+from distro.monitor import DistroStats
+from distro.ports import Component
+from distro.receive import DistroReceiver, ReceiverEvents
+from distro.types import Datum, DistroKey, MemberKind, Received, Version
+
+A, B, C = "10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848"
+ID = "1700000000000_10.9.0.1_40000"
+KEY = client_key(ID)
+SERVICE = "G@@orders"
+ONE = RegisterInstance(SERVICE, "10.9.0.1", 80)
+
+
+class Side(ReceiverEvents):
+    """One member's clients, with the engine's rules over them."""
+
+    def __init__(self, address: str, run: str = "1", has_left: Callable[[str], bool] = lambda _writer: False) -> None:
+        self.address, self.now_ms, self.loading = address, 1_000, False
+        self.events: list[Event] = []
+        self.fetches: list[tuple[str, list[DistroKey]]] = []
+        self.registry = Registry(f"{address}~{run}")
+        self.clients = Clients(self.registry, lambda: self.now_ms, lambda: 5, self.events.append)
+        self.store = ClientStore(self.clients, address, has_left)
+        component = Component(
+            self.store,
+            ClientCodec(),
+            None,  # type: ignore[arg-type]  # nothing is sent here
+            taken_by=frozenset({MemberKind.OWN}),
+            owned_by_writer=True,
+            on_verified=self.store.on_verified,
+        )
+        mapper = WriterMapper.over(address, ())
+        self.record = DistroStats()
+        self.receiver = DistroReceiver(
+            self.registry.writer,
+            DistroConfig(),
+            {CLIENTS: component},
+            lambda _type: mapper,
+            lambda: self.loading,
+            self,
+            self.record,
+        )
+
+    def fetch(self, peer: str, keys: list[DistroKey]) -> None:
+        self.fetches.append((peer, keys))
+
+    def connect(self, client_id: str = ID) -> None:
+        self.clients.connect(ClientInfo(client_id, "10.9.0.1", 40_000, "shop", "sdk"))
+
+    def sent(self) -> list[Datum]:
+        """All that is held here, as it arrives elsewhere."""
+        datums = self.store.datums(self.store.versions())
+        read, failed = decode_frame(encode_frame(datums, ClientCodec(), 0, versioned=True), ClientCodec(), 0)
+        assert not failed
+        return read
+
+    def receive(self, sender: "Side", *, fetched: bool = False) -> Received:
+        return self.receiver.receive(CLIENTS, sender.address, sender.sent(), self.now_ms, fetched=fetched)
+
+    def verify(self, sender: "Side") -> Received:
+        return self.receiver.verify(CLIENTS, sender.address, dict(sender.store.versions()), self.now_ms)
+
+    def ports(self) -> list[int]:
+        service = self.registry.table.get("public", SERVICE)
+        return [one.port for one in view_of(service).instances] if service else []
+
+
+@pytest.fixture
+def a() -> Side:
+    side = Side(A)
+    side.connect()
+    side.clients.register(ID, ONE)
+    return side
+
+
+@pytest.fixture
+def b() -> Side:
+    return Side(B)
+
+
+def test_keys() -> None:
+    assert client_id_of(KEY) == ID
+    assert client_id_of(datum_key("public", SERVICE)) is None
+
+
+def test_a_change_and_a_removal_arrive(a: Side, b: Side) -> None:
+    assert b.receive(a) == Received()
+    assert b.ports() == [80]
+    copy = b.clients.client(ID)
+    assert copy is not None
+    assert copy.info == ClientInfo(ID, "10.9.0.1", 40_000, "shop", "sdk")
+    assert copy.version == Version(1, 1, f"{A}~1")
+    assert b.store.tag(KEY) == A
+    late = a.sent()
+    a.clients.disconnect(ID)
+    b.receive(a)
+    assert b.ports() == []
+    assert b.store.version(KEY) == Version(1, 2, f"{A}~1")
+    assert b.receiver.receive(CLIENTS, A, late, 0).refused == {KEY: Version(1, 2, f"{A}~1")}
+    assert b.ports() == [], "what is late brings nothing back"
+
+
+def test_a_client_that_published_nothing_is_nobody_elses_business(b: Side) -> None:
+    a = Side(A)
+    a.connect()
+    assert (a.store.versions(), a.store.version(KEY), a.store.datums([KEY])) == ({}, None, [])
+    a.clients.disconnect(ID)
+    assert a.clients.is_removed(ID)
+    b.receive(a)
+    assert b.clients.ids() == []
+
+
+def test_a_verify_round_confirms_and_finds_what_differs(a: Side, b: Side) -> None:
+    assert b.verify(a) == Received(wanted=(KEY,)), "its owner is to send it"
+    b.receive(a)
+    b.now_ms = 170_000
+    assert b.verify(a) == Received()
+    assert not b.clients.expire(190_000, lambda _writer: False), "it was confirmed 20 seconds ago"
+    a.clients.register(ID, ONE._replace(port=81))
+    b.now_ms = 200_000
+    assert b.verify(a) == Received(wanted=(KEY,))
+    assert b.fetches == [], "owners send, nobody fetches"
+    assert b.clients.expire(360_000, lambda _writer: False) == [ID], "another version is no confirmation"
+
+
+def test_what_its_member_does_not_list_is_asked_for_and_buried(a: Side, b: Side) -> None:
+    b.receive(a)
+    again = Side(A, run="2")
+    assert b.verify(again).refused == {KEY: Version(1, 1, f"{A}~1")}
+    assert b.ports() == [80], "absence alone removes nothing"
+    again.receive(b, fetched=True)
+    assert again.events == [ClientDisconnect(ID, True)], "which is to be sent"
+    assert b.receive(again) == Received()
+    assert b.ports() == []
+    assert b.store.version(KEY) == Version(1, 2, f"{A}~2")
+
+
+def test_a_loading_member_buries_its_last_run_and_takes_the_others(a: Side, b: Side) -> None:
+    b.receive(a)
+    b.connect("other")
+    b.clients.register("other", ONE._replace(port=90))
+    again = Side(A, run="2")
+    again.loading = True
+    again.receiver.load(CLIENTS, b.sent(), 0)
+    assert again.ports() == [90]
+    assert again.clients.is_removed(ID)
+
+
+def test_a_snapshot_with_one_that_cannot_be_taken_is_taken_but_for_that(a: Side) -> None:
+    b, c = Side(B), Side(C)
+    for side, client_id in ((b, ID), (b, "other")):
+        side.connect(client_id)
+        side.clients.register(client_id, ONE._replace(port=90))
+        side.clients.register(client_id, ONE._replace(port=91))
+    a.loading = True
+    a.receiver.load(CLIENTS, b.sent(), 0)
+    assert sorted(a.ports()) == [80, 91], "the client of this member stays as it is"
+    assert a.record.received_failed == 1
+    c.loading = True
+    c.receiver.load(CLIENTS, b.sent(), 0)
+    assert c.ports() == [91]
+
+
+def test_nobody_has_a_say_in_the_client_of_another(a: Side, b: Side) -> None:
+    for _ in range(3):
+        b.connect()
+        b.clients.register(ID, ONE._replace(port=99))
+        b.clients.deregister(ID, "public", SERVICE)
+        b.clients.register(ID, ONE._replace(port=99))
+    c = Side(C)
+    c.receive(a)
+    assert c.receive(b).refused == {KEY: Version(1, 1, f"{A}~1")}, "though its version is higher"
+    assert c.ports() == [80]
+    a.receive(b)
+    assert a.fetches == [(B, [DistroKey(CLIENTS, KEY)])]
+    a.receive(b, fetched=True)
+    assert a.ports() == [80]
+    assert not a.store.claim(KEY, 0)
+    assert not b.store.claim(KEY, 0)
+
+
+def test_nobody_brings_a_client_back_that_is_gone(a: Side, b: Side) -> None:
+    """Not even what its member's earlier run said last of it, which comes late and counts higher than the removal."""
+    b.receive(a)
+    for port in (81, 82, 83):
+        a.clients.register(ID, ONE._replace(port=port))
+    again = Side(A, run="2")
+    again.receive(b)
+    b.receive(again)
+    assert b.store.version(KEY) == Version(1, 2, f"{A}~2")
+    assert b.receive(a).refused == {KEY: Version(1, 2, f"{A}~2")}
+    assert b.ports() == []
+
+
+def test_what_comes_of_a_run_that_is_over_is_not_taken(a: Side) -> None:
+    b = Side(B, has_left=lambda writer: writer == f"{A}~1")
+    assert b.receive(a) == Received()
+    assert b.clients.ids() == []
+
+
+def test_forgetting(a: Side, b: Side) -> None:
+    b.receive(a)
+    b.store.forget(KEY, 0)
+    assert b.ports() == [80], "only removals are forgotten"
+    b.store.forget(KEY, 0, absent=True)
+    assert b.ports() == []
+    a.store.forget(KEY, 0, absent=True)
+    assert a.ports() == [80]
+
+
+def test_expiry_ticks(a: Side, b: Side) -> None:
+    b.receive(a)
+    gone: set[str] = set()
+    expiry = ClientExpiry(b.clients, gone.__contains__, 2_000)
+    assert expiry.tick(1_000) == 1_000 + EXPIRY_TICK_MS
+    assert expiry.tick(301_000) == 301_000 + EXPIRY_TICK_MS
+    assert b.ports() == [80], "the process stood still for five minutes"
+    gone.add(f"{A}~1")
+    expiry.tick(302_000)
+    assert b.ports() == []
+
+
+def test_the_shape_on_the_wire(a: Side) -> None:
+    [datum] = a.store.datums([KEY])
+    body = json.loads(ClientCodec().encode(datum, 0, True))
+    assert body.keys() == {"key", "version", "client", "own"}
+    assert (body["key"], body["version"]) == (KEY, f"1.1.{A}~1")
+    assert body["client"]["clientId"] == ID
+    assert body["client"]["attributes"] == {"clientAttributes": {"revision": 1}}
+    assert body["own"] == {"at": [5], "seen": [""], "info": ["10.9.0.1", 40_000, "shop", "sdk"]}
+    assert ClientCodec().decode(KEY, body, 0) == datum
+    a.clients.disconnect(ID)
+    [gone] = a.store.datums([KEY])
+    assert json.loads(ClientCodec().encode(gone, 0, True)) == {"key": KEY, "version": f"1.2.{A}~1"}
+    assert (ClientCodec().checksum(datum), ClientCodec().checksum(gone)) == ("1", "")
+
+
+def wrong_bodies(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield {**body, "version": "1.0.m"}
+    yield {**body, "version": 7}
+    yield {**body, "client": {**body["client"], "clientId": "another"}}
+    yield {**body, "client": []}
+    yield {**body, "own": None}
+    yield {**body, "own": []}
+    for info in (None, [], ["a", -1, "b", "c"], ["a", True, "b", "c"], ["a", 1, 2, "c"], ["a" * 3_000, 1, "", ""]):
+        yield {**body, "own": {**body["own"], "info": info}}
+
+
+def test_what_is_wrong_is_refused(a: Side) -> None:
+    [datum] = a.store.datums([KEY])
+    body = json.loads(ClientCodec().encode(datum, 0, True))
+    for wrong in wrong_bodies(body):
+        with pytest.raises(CodecError):
+            ClientCodec().decode(KEY, wrong, 0)
+    for key in ("other:x", client_key(""), client_key("a,b"), client_key("10.0.0.1:80#false")):
+        with pytest.raises(CodecError):
+            ClientCodec().decode(key, body, 0)
+    snapshot = datum.value
+    with pytest.raises(CodecError):
+        Side(B).store.apply(Datum("other:x", datum.version, snapshot), None, 0)
+
+
+def test_a_node_shows_what_its_clients_publish(tmp_path: Any) -> None:
+    settings = read_settings({"rollcall.data.dir": str(tmp_path), "nacos.standalone": "true"}, {})
+    node = Node(settings)
+    told: list[object] = []
+    node.domain.notify.subscribe(ClientChanged, told.append)
+    node.start()
+    try:
+        node.services.clients.connect(ClientInfo(ID, "10.9.0.1", 1, "", ""))
+        node.services.clients.register(ID, ONE)
+        view = node.services.naming.service_view("public", SERVICE)
+        assert view is not None
+        assert [one.ip for one in view.instances] == ["10.9.0.1"]
+        assert told == [ClientChanged(ID)]
+        assert node.services.naming.counts(node.services.cluster.responsible).instances == 1
+    finally:
+        assert node.stop()

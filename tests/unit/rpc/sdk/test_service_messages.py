@@ -1,0 +1,185 @@
+"""What clients are shown of a service: chosen, protected, timed, and kept while it stays."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from itertools import count
+from typing import Any
+
+import orjson
+import pytest
+
+from app.naming.model.keys import DEFAULT_NAMESPACE
+from app.naming.registry.operations import RegisterInstance
+from app.rpc.sdk import service_messages
+from app.rpc.sdk.service_messages import KEPT_BYTES_MAX, InfoVariant, ServiceInfo, ServiceInfos, TooLarge
+from app.rpc.wire import payload as wire
+from tests.support.fake_node import FakeNode
+
+KEY = (DEFAULT_NAMESPACE, "G@@a")
+
+
+class Infos:
+    """A domain, and what is shown of it by a clock that the test moves."""
+
+    def __init__(self, bytes_max: int = 1 << 20, kept_bytes_max: int = KEPT_BYTES_MAX) -> None:
+        self.fake_node = FakeNode()
+        self.wall_ms = 1_000
+        numbers = count(1)
+        self.shown = ServiceInfos(
+            self.fake_node.naming,
+            lambda: 10_000,
+            lambda: self.wall_ms,
+            lambda: str(next(numbers)),
+            bytes_max,
+            kept_bytes_max,
+        )
+
+    def register(self, port: int, **more: Any) -> None:
+        self.fake_node.naming.register(RegisterInstance("G@@a", "10.0.0.1", port, **more))
+
+    def get(self, variant: InfoVariant = InfoVariant()) -> ServiceInfo:  # noqa: B008  (a value)
+        return asyncio.run(self.shown.get(KEY, variant))
+
+    def info(self, variant: InfoVariant = InfoVariant()) -> dict[str, Any]:  # noqa: B008
+        shown: dict[str, Any] = orjson.loads(self.get(variant).json(self.shown.now_ms()))
+        return shown
+
+
+def test_an_unknown_service_is_whole_but_for_its_hosts() -> None:
+    assert Infos().info(InfoVariant("A,B")) == {
+        "name": "a",
+        "groupName": "G",
+        "clusters": "A,B",
+        "cacheMillis": 10_000,
+        "lastRefTime": 1_000,
+        "checksum": "",
+        "allIPs": False,
+        "reachProtectionThreshold": False,
+        "valid": True,
+        "hosts": [],
+    }
+
+
+def test_a_host_has_all_that_sdks_read_and_no_null() -> None:
+    infos = Infos()
+    infos.register(80, weight=2.0, metadata={"preserved.heart.beat.timeout": "9000", "x": None, "y": "z"})
+    [host] = infos.info()["hosts"]
+    assert host == {
+        "instanceId": "10.0.0.1#80#DEFAULT#G@@a",
+        "ip": "10.0.0.1",
+        "port": 80,
+        "weight": 2.0,
+        "healthy": True,
+        "enabled": True,
+        "ephemeral": True,
+        "clusterName": "DEFAULT",
+        "serviceName": "G@@a",
+        "metadata": {"preserved.heart.beat.timeout": "9000", "y": "z"},
+        "instanceHeartBeatInterval": 5_000,
+        "instanceHeartBeatTimeOut": 9_000,
+        "ipDeleteTimeout": 30_000,
+    }
+    infos.register(81)
+    assert infos.info()["hosts"][1]["instanceIdGenerator"] == "simple"
+    assert b'"weight":2.0' in infos.get().json(1)
+
+
+def test_a_later_state_has_a_later_time_whatever_the_clock_does() -> None:
+    infos = Infos()
+    times = []
+    for wall_ms in (1_000, 1_000, 5_000, 2_000):
+        infos.wall_ms = wall_ms
+        infos.register(80 + len(times))
+        times.append(infos.info()["lastRefTime"])
+    assert times == sorted(set(times))
+    infos.wall_ms = 9_000
+    assert infos.info()["lastRefTime"] == 9_000
+
+
+def test_what_has_not_changed_is_made_once() -> None:
+    infos = Infos()
+    infos.register(80)
+    first = infos.get()
+    assert infos.get() is first
+    assert infos.get(InfoVariant(healthy_only=True)) is not first
+    infos.register(81)
+    assert infos.get() is not first
+    assert infos.get().request_id != first.request_id
+
+
+def test_the_kept_answers_have_a_bound() -> None:
+    other = Infos()
+    other.register(80)
+    infos = Infos(kept_bytes_max=4 * len(other.get()))
+    infos.register(80)
+    first = infos.get()
+    for number in range(20):
+        infos.get(InfoVariant(f"C{number}"))
+    kept = infos.shown._infos
+    assert kept.kept_bytes <= 4 * len(first)
+    assert kept.kept_bytes == sum(map(len, kept._kept.values()))
+    assert infos.get() is not first
+
+
+def test_the_push_names_a_request_and_is_shared_for_a_moment() -> None:
+    infos = Infos()
+    infos.register(80)
+    shown = infos.get()
+    message = wire.decode(shown.message(2_000))
+    assert message.type == "NotifySubscriberRequest"
+    assert message.json()["requestId"] == shown.request_id
+    assert message.json()["serviceInfo"]["lastRefTime"] == 2_000
+    assert shown.message(2_001) is shown.message(2_000)
+    assert wire.decode(shown.message(3_000)).json()["serviceInfo"]["lastRefTime"] == 3_000
+
+
+def test_what_no_message_can_hold_is_refused() -> None:
+    infos = Infos(bytes_max=1_000)
+    for port in range(1, 10):
+        infos.register(port)
+    with pytest.raises(TooLarge):
+        infos.get()
+    assert infos.info(InfoVariant("NONE"))["hosts"] == []
+
+
+def test_many_who_ask_at_once_wait_for_one_answer_and_the_loop_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_messages, "SLICE_S", 0.0)
+    infos = Infos()
+    for port in range(1, 500):
+        infos.register(port)
+    turns = 0
+
+    async def main() -> list[ServiceInfo]:
+        async def turn() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        others = asyncio.create_task(turn())
+        request: list[Awaitable[ServiceInfo]] = [infos.shown.get(KEY, InfoVariant()) for _ in range(10)]
+        answers = await asyncio.gather(*request)
+        others.cancel()
+        return answers
+
+    answers = asyncio.run(main())
+    assert len({id(one) for one in answers}) == 1
+    assert turns > 20
+
+
+def test_what_changed_while_it_was_made_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_messages, "SLICE_S", 0.0)
+    infos = Infos()
+    for port in range(1, 200):
+        infos.register(port)
+
+    async def main(meanwhile: Callable[[], None]) -> ServiceInfo:
+        making = asyncio.create_task(infos.shown.get(KEY, InfoVariant()))
+        await asyncio.sleep(0)
+        meanwhile()
+        waiting = infos.shown.get(KEY, InfoVariant())
+        await making
+        return await waiting
+
+    shown = asyncio.run(main(lambda: infos.register(200)))
+    assert len(orjson.loads(shown.json(1))["hosts"]) == 200
