@@ -14,6 +14,8 @@ from tests.support.processes import Member, clean_environ, eventually, free_port
 
 SCRIPT = Path(__file__).parent / "nacos" / "nacos.sh"
 START_TIMEOUT_S = 600
+PORTS_APART = 100
+"""As `nacos.sh` gives them to the nodes of a cluster."""
 SEEN_TIMEOUT_S = 180
 
 

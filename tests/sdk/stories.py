@@ -85,7 +85,6 @@ class Story:
         self.environments = environments
         self._chapters = chapters
         self._folder = folder
-        self._stack = stack
         self._told: dict[str, Future[Failures]] = {}
         self.cluster = stack.enter_context(running_cluster(folder / "shared", settings))
         self._programs = Programs(environments, folder / "programs", stack)
