@@ -3,13 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from app.config.settings import Settings
 from app.naming.clients.client_model import ClientInfo
 from app.naming.clients.client_model import ServiceKey as ServiceKey
-from app.naming.records.durable_service import DurableService
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
-from app.naming.service import NamingService
-from app.ports.member_ports import MemberDirectory
+from app.ports.shared_ports import MemberDirectory, NodeServices
 from app.replication.client_receiver import ClientReceiver
 
 
@@ -84,17 +81,8 @@ class PeerLinks(Protocol):
         ...
 
 
-class RpcServices(Protocol):
-    """The services that the gRPC frontend uses; the node provides them."""
-
-    @property
-    def settings(self) -> Settings: ...
-
-    @property
-    def naming(self) -> NamingService: ...
-
-    @property
-    def durable(self) -> DurableService: ...
+class RpcServices(NodeServices, Protocol):
+    """All parts of a node that the gRPC frontend uses."""
 
     @property
     def clients(self) -> NativeClients: ...
@@ -112,12 +100,6 @@ class RpcServices(Protocol):
 
     @property
     def persistent_writes(self) -> PersistentWrites: ...
-
-    def counters(self) -> Mapping[str, int | float]:
-        """The node's counters, with ``cpu`` and ``load``."""
-        ...
-
-    def wall_ms(self) -> int: ...
 
 
 Subscribe = Callable[[type, Callable[[Any], None]], None]

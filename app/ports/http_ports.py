@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar
 
 from app.naming.push.udp_subscribers import Subscriber, UdpPushStats
-from app.ports.member_ports import MemberDirectory
+from app.ports.shared_ports import MemberDirectory
 from app.writes.owner_forwarder import ForwardStats, LoopForwarding, MemberAnswer, MemberRequest
 from app.writes.ownership import Forward
 from distro.types import Member

@@ -6,15 +6,13 @@ from typing import Protocol, TypeVar
 
 from werkzeug.datastructures import ImmutableDict
 
-from app.config.settings import Settings
 from app.http.api.beats import BeatCollector
 from app.http.api.dump_lines import Dumps
 from app.http.api.stats import HttpStats
 from app.http.input.params import Parameters
 from app.naming.clients.clients import Clients
-from app.naming.records.durable_service import DurableService
-from app.naming.service import NamingService
 from app.ports.http_ports import Cluster, ConnectionLoader, Forwarding, LoopFrontend, Pushing, Replication
+from app.ports.shared_ports import NodeServices
 from app.writes.ownership import Forward as Forward
 
 TEXT = "text/plain;charset=UTF-8"
@@ -105,17 +103,8 @@ DECLINE = Decline()
 Answer = Reply | Forward | Decline
 
 
-class Services(Protocol):
-    """The services that endpoints use. The node provides them, so that this package never imports the node."""
-
-    @property
-    def settings(self) -> Settings: ...
-
-    @property
-    def naming(self) -> NamingService: ...
-
-    @property
-    def durable(self) -> DurableService: ...
+class Services(NodeServices, Protocol):
+    """All parts of a node that endpoints use. The node hands them over: this package never imports the node."""
 
     @property
     def push(self) -> Pushing: ...
@@ -150,12 +139,6 @@ class Services(Protocol):
 
     @property
     def loader(self) -> ConnectionLoader | None: ...
-
-    def counters(self) -> Mapping[str, int | float]:
-        """``cpu``, ``load``, ``mem`` and the engine's counters, for the metrics endpoint."""
-        ...
-
-    def wall_ms(self) -> int: ...
 
 
 Endpoint = Callable[[Call, Services], Answer]
