@@ -7,6 +7,7 @@ a request (user and system of all processes and threads, of a cluster of all mem
 answer, and how many answers were bad. Exit code 1 when one of ours was, 2 when nothing could be measured.
 
     python -m scripts.bench.http --rnacos PATH --out http.json --plot docs/http.svg
+    python -m scripts.bench.http --other ../before/.venv/bin/rollcall --peers none --connections 32
     python -m scripts.bench.http --modes beat,mixed --connections 32 --seconds 5 --peers none
 """
 
@@ -25,7 +26,7 @@ from pathlib import Path
 
 from scripts.bench.idle import cpu_s
 from scripts.bench.load import MODES, LoadError, Mode, Wrk, fill, find_wrk
-from scripts.bench.peers import OURS, CannotStart, Target, nacos, our_cluster, our_node, rnacos
+from scripts.bench.peers import OTHER, OURS, CannotStart, Target, nacos, our_cluster, our_node, rnacos
 from scripts.bench.report import (
     ALONE,
     CLUSTER,
@@ -46,6 +47,8 @@ TAIL_S = 0.5
 RUN_S_MAX = 10
 """Lists are asked for without beats, and instances may live for 15 s without."""
 PORTS_APART = 200
+CLUSTERS_APART = 50
+OTHER_HELP = "another release's rollcall command, measured beside ours in turns"
 FAILURES = (LoadError, OSError, http.client.HTTPException)
 """Of a server under load."""
 
@@ -111,6 +114,9 @@ def lone_servers(options: argparse.Namespace, folder: Path) -> Iterator[list[Tar
     """Our node, and those of the others that can be started; of one that cannot, say why."""
     with contextlib.ExitStack() as stack:
         targets = [stack.enter_context(our_node(options.port, folder))]
+        if options.other is not None:
+            port = options.port + PORTS_APART // 2
+            targets.append(stack.enter_context(our_node(port, folder, options.other, OTHER)))
         starts = []
         if "rnacos" in options.peers and options.rnacos is not None:
             starts.append(("r-nacos", rnacos(options.rnacos, options.port + PORTS_APART, folder)))
@@ -134,8 +140,13 @@ def run(wrk: Wrk, options: argparse.Namespace) -> Results:
             with lone_servers(options, Path(name)) as targets:
                 measure_all(ALONE, targets, results, wrk, options)
         if CLUSTER in options.places:
-            with our_cluster(options.port + 3 * PORTS_APART, Path(name)) as target:
-                measure_all(CLUSTER, [target], results, wrk, options)
+            port = options.port + 3 * PORTS_APART
+            with contextlib.ExitStack() as stack:
+                targets = [stack.enter_context(our_cluster(port, Path(name)))]
+                if options.other is not None:
+                    cluster = our_cluster(port + CLUSTERS_APART, Path(name), options.other, OTHER)
+                    targets.append(stack.enter_context(cluster))
+                measure_all(CLUSTER, targets, results, wrk, options)
     return results
 
 
@@ -149,6 +160,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--places", type=_words(PLACES), default=list(PLACES), help=f"of {','.join(PLACES)} (all)")
     parser.add_argument("--peers", type=_words((*PEERS, "none")), default=list(PEERS), help="of nacos,rnacos or none")
     parser.add_argument("--rnacos", type=lambda text: Path(text).absolute(), metavar="PATH", help="r-nacos's program")
+    parser.add_argument("--other", type=lambda text: Path(text).absolute(), metavar="PATH", help=OTHER_HELP)
     parser.add_argument("--seconds", type=int, default=6, help=f"of each measured run (6), at most {RUN_S_MAX}")
     parser.add_argument("--warm-s", type=int, default=2, help="of the run before each of them (2)")
     parser.add_argument("--break-in-s", type=int, default=3, help="of each load before the first run of all (3)")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.support.member_processes import CONTEXT_PATH, MemberProcess, clean_environ, local_members
+from scripts.support.member_processes import COMMAND, CONTEXT_PATH, MemberProcess, clean_environ, local_members
 
 NACOS_SCRIPT = Path(__file__).resolve().parents[2] / "tests" / "peers" / "nacos" / "nacos.sh"
 NACOS_TIMEOUT_S = 400.0
@@ -24,6 +24,8 @@ STOP_TIMEOUT_S = 10.0
 POLL_S = 0.05
 MEMBERS = 3
 OURS = "Rollcall"
+OTHER = "other release"
+"""Of ours, measured beside this one: to see what a change costs."""
 
 
 class CannotStart(Exception):
@@ -52,36 +54,36 @@ def _wait_ready(member: MemberProcess) -> None:
 
 
 @contextlib.contextmanager
-def our_node(port: int, folder: Path) -> Iterator[Target]:
-    """A node by itself.
+def our_node(port: int, folder: Path, command: Path = COMMAND, name: str = OURS) -> Iterator[Target]:
+    """A node by itself; ``command`` is the ``rollcall`` to run.
 
     Raises:
         CannotStart: it ends, or does not serve in time.
     """
-    member = MemberProcess(port, folder, settings={"nacos.standalone": "true"})
+    member = MemberProcess(port, folder, settings={"nacos.standalone": "true"}, command=command)
     try:
         member.start()
         _wait_ready(member)
-        yield Target(OURS, (member.address,), lambda: _pids_of([member]))
+        yield Target(name, (member.address,), lambda: _pids_of([member]))
     finally:
         member.kill_all()
 
 
 @contextlib.contextmanager
-def our_cluster(port: int, folder: Path) -> Iterator[Target]:
-    """Three members that see each other.
+def our_cluster(port: int, folder: Path, command: Path = COMMAND, name: str = OURS) -> Iterator[Target]:
+    """Three members that see each other; ``command`` is the ``rollcall`` to run.
 
     Raises:
         CannotStart: one ends, or they do not serve or see each other in time.
     """
-    with local_members(MEMBERS, port, folder) as members:
+    with local_members(MEMBERS, port, folder, command=command) as members:
         for member in members:
             member.start()
         for member in members:
             _wait_ready(member)
         for member in members:
             _await(lambda member=member: _sees_all(member.address), f"{member.address} does not see all others")  # type: ignore[misc]
-        yield Target(OURS, tuple(member.address for member in members), lambda: _pids_of(members))
+        yield Target(name, tuple(member.address for member in members), lambda: _pids_of(members))
 
 
 def _sees_all(address: str) -> bool:

@@ -5,11 +5,13 @@ first and at the second note when they are told. cut: a publisher's connection i
 no member lists it over HTTP, looked at every 2 ms. frozen: publishers, each a process of its own with a health check
 each 5 s, are stopped by SIGSTOP, one after another; the time of each until no member lists it. crowd: connections
 subscribed to one service of one node: memory for each, CPU while all are idle but for a health check each 5 s, and one
-change: the time until the last was told of it, and until its node has the last acknowledgement.
+change: the time until the last was told of it, and until its node has the last acknowledgement. calls: CPU of a call
+of 32 connections; with --other, beside another release.
 
     python -m scripts.bench.rpc --changes 300 --cuts 30
     python -m scripts.bench.rpc --parts frozen --publishers 9
     python -m scripts.bench.rpc --parts crowd --connections 5000
+    python -m scripts.bench.rpc --other ../before/.venv/bin/rollcall
 """
 
 import argparse
@@ -23,13 +25,13 @@ import signal
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
-from contextlib import AsyncExitStack, closing
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from scripts.bench.idle import cpu_s, pss_mb
-from scripts.support.member_processes import CONTEXT_PATH, MemberProcess, local_members
+from scripts.support.member_processes import COMMAND, CONTEXT_PATH, MemberProcess, local_members
 from tests.support.sdk_client import SdkClient
 
 MEMBERS = 3
@@ -43,6 +45,10 @@ FROZEN_TIMEOUT_S = 60.0
 OPENED_AT_ONCE = 50
 IDLE_S = 20.0
 FILES_SPARE = 500
+PARTS = ["latency", "cut", "frozen", "crowd", "calls"]
+CALLERS = 32
+TURNS = 7
+PORTS_APART = 100
 
 
 def port_of(member: MemberProcess) -> int:
@@ -232,11 +238,45 @@ async def crowd(member: MemberProcess, connections: int) -> dict[str, Any]:
     }
 
 
-async def run(options: argparse.Namespace) -> dict[str, Any]:
+async def calls(members: Sequence[MemberProcess], count: int) -> list[dict[str, float]]:
+    """CPU-µs of a call at each node, by kind: medians of ``TURNS`` turns, in which the nodes take turns."""
+    kinds: dict[str, Callable[[SdkClient, int], Awaitable[object]]] = {
+        "health check": lambda client, _: client.call("HealthCheckRequest"),
+        "register, repeated": lambda client, at: client.register(f"calls-{at}", f"10.0.0.{at + 1}"),
+        "query": lambda client, at: client.call("ServiceQueryRequest", serviceName=f"calls-{at}"),
+    }
+    async with AsyncExitStack() as stack:
+        clients_of = []
+        for member in members:
+            clients = [await stack.enter_async_context(SdkClient(port_of(member))) for _ in range(CALLERS)]
+            for at, client in enumerate(clients):
+                await client.set_up()
+                await client.register(f"calls-{at}", f"10.0.0.{at + 1}")
+            clients_of.append(clients)
+        found = [{kind: list[float]() for kind in kinds} for _ in members]
+        for turn in range(TURNS + 1):
+            for kind, call in kinds.items():
+                for which in sorted(range(len(members)), key=lambda which: (which + turn) % len(members)):
+
+                    async def work(client: SdkClient, at: int, call: Any = call) -> None:
+                        for _ in range(count // CALLERS):
+                            await call(client, at)
+
+                    pids = members[which].pids()
+                    begun_s = sum(map(cpu_s, pids))
+                    await asyncio.gather(*(work(client, at) for at, client in enumerate(clients_of[which])))
+                    used_s = sum(map(cpu_s, pids)) - begun_s
+                    if turn:  # the first warms up
+                        found[which][kind].append(used_s / (count // CALLERS * CALLERS) * 1e6)
+    return [{kind: round(statistics.median(times), 1) for kind, times in one.items()} for one in found]
+
+
+async def run(options: argparse.Namespace, command: Path = COMMAND) -> dict[str, Any]:
+    """What the parts find of the ``rollcall`` command."""
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         if {"latency", "cut", "frozen"} & set(options.parts):
-            with local_members(MEMBERS, options.port, Path(folder)) as members:
+            with local_members(MEMBERS, options.port, Path(folder), command=command) as members:
                 for member in members:
                     member.start()
                 for member in members:
@@ -247,29 +287,53 @@ async def run(options: argparse.Namespace) -> dict[str, Any]:
                     found["cut"] = await cut(members, options.cuts)
                 if "frozen" in options.parts:
                     found["frozen"] = await frozen(members, options.publishers)
-        if "crowd" in options.parts:
-            member = MemberProcess(options.port, Path(folder), settings={"nacos.standalone": "true"})
-            try:
-                member.start()
-                member.wait_ready()
-                found["crowd"] = await crowd(member, options.connections)
-            finally:
-                member.kill_all()
+        if {"calls", "crowd"} & set(options.parts):
+            with alone(options.port, Path(folder), command) as member:
+                if "calls" in options.parts:
+                    found["calls"] = (await calls([member], options.calls))[0]
+                if "crowd" in options.parts:
+                    found["crowd"] = await crowd(member, options.connections)
     return found
+
+
+async def compare(options: argparse.Namespace) -> dict[str, Any]:
+    """Calls at this release and at another one, in turns: CPU-µs of each, and the ratio of the medians."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        ours = stack.enter_context(alone(options.port, Path(folder), COMMAND))
+        other = stack.enter_context(alone(options.port + PORTS_APART, Path(folder), options.other))
+        one, two = await calls([ours, other], options.calls)
+    return {"ours": one, "other": two, "ratio": {kind: round(one[kind] / two[kind], 3) for kind in one}}
+
+
+@contextmanager
+def alone(port: int, folder: Path, command: Path) -> Iterator[MemberProcess]:
+    """A standalone node that serves, killed at the end."""
+    member = MemberProcess(port, folder, settings={"nacos.standalone": "true"}, command=command)
+    try:
+        member.start()
+        member.wait_ready()
+        yield member
+    finally:
+        member.kill_all()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", type=lambda text: text.split(","), default=["latency", "cut", "frozen", "crowd"])
+    parser.add_argument(
+        "--parts", type=lambda text: text.split(","), default=["latency", "cut", "frozen", "crowd", "calls"]
+    )
     parser.add_argument("--changes", type=int, default=300)
     parser.add_argument("--cuts", type=int, default=30)
     parser.add_argument("--publishers", type=int, default=9)
     parser.add_argument("--connections", type=int, default=1_000)
+    parser.add_argument("--calls", type=int, default=4_000, help="of each kind and turn, over all connections (4000)")
+    parser.add_argument("--other", type=Path, help="another release's rollcall command: calls of both, in turns")
     parser.add_argument("--port", type=int, default=24_400)
     options = parser.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(options.connections + FILES_SPARE, hard), hard))
-    print(json.dumps(asyncio.run(run(options)), indent=1))
+    work = run(options) if options.other is None else compare(options)
+    print(json.dumps(asyncio.run(work), indent=1))
 
 
 if __name__ == "__main__":

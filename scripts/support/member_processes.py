@@ -15,6 +15,7 @@ PORT_STEP = 10
 READY_POLL_S = 0.005
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 15.0
+COMMAND = Path(sys.executable).with_name("rollcall")
 
 
 def clean_environ() -> dict[str, str]:
@@ -38,13 +39,20 @@ def is_gone(pid: int) -> bool:
 class MemberProcess:
     """One ``rollcall serve``, with its log and data in ``folder``; without ``members`` a standalone node."""
 
-    def __init__(self, port: int, folder: Path, members: str = "", settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        port: int,
+        folder: Path,
+        members: str = "",
+        settings: Mapping[str, str] | None = None,
+        command: Path = COMMAND,
+    ) -> None:
+        """``command``: the ``rollcall`` to run; this environment's own unless said."""
         self.address = f"127.0.0.1:{port}"
         self.log = folder / f"{port}.log"
         self._environ = {**clean_environ(), "rollcall.announce": "false", **(settings or {})}
         if members:
             self._environ["nacos.member.list"] = members
-        command = Path(sys.executable).with_name("rollcall")
         self._command = [str(command), "serve", "--port", str(port), "--data", str(folder / f"{port}.data")]
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
@@ -118,12 +126,12 @@ class MemberProcess:
 
 @contextlib.contextmanager
 def local_members(
-    count: int, port: int, folder: Path, settings: Mapping[str, str] | None = None
+    count: int, port: int, folder: Path, settings: Mapping[str, str] | None = None, command: Path = COMMAND
 ) -> Iterator[list[MemberProcess]]:
     """Members that know each other, on ``port``, ``port`` + 10 and so on; not started yet, and killed at the end."""
     ports = [port + PORT_STEP * index for index in range(count)]
     listed = ",".join(f"127.0.0.1:{each}" for each in ports)
-    members = [MemberProcess(each, folder, listed, settings) for each in ports]
+    members = [MemberProcess(each, folder, listed, settings, command) for each in ports]
     try:
         yield members
     finally:
