@@ -319,9 +319,7 @@ def alone(port: int, folder: Path, command: Path) -> Iterator[MemberProcess]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--parts", type=lambda text: text.split(","), default=["latency", "cut", "frozen", "crowd", "calls"]
-    )
+    parser.add_argument("--parts", type=lambda text: text.split(","), default=PARTS)
     parser.add_argument("--changes", type=int, default=300)
     parser.add_argument("--cuts", type=int, default=30)
     parser.add_argument("--publishers", type=int, default=9)
