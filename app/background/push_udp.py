@@ -10,14 +10,13 @@ from dataclasses import dataclass
 
 import orjson
 
-from app.naming.push.udp_subscribers import Push, Subscriber, UdpPushStats, UdpSubscribers
+from app.naming.push.udp_subscribers import DATAGRAM_BYTES_MAX, Push, Subscriber, UdpPushStats, UdpSubscribers
 from app.naming.wire.zipped import ZippedHead
 from distro.ports import Clock
 
 LOG = logging.getLogger(__name__)
 GZIP_FROM_BYTES = 1_024
 """Source: Nacos 1.4.1 PushService.compressIfNecessary; clients look at the magic."""
-DATAGRAM_BYTES_MAX = 65_507
 ACK_BYTES_MAX = 4_096
 ACKS_PER_TURN = 256
 SENDS_PER_TURN = 64

@@ -9,11 +9,10 @@ import orjson
 
 from app.config.version import NACOS_VERSION
 from app.http.api.call import Services
+from app.http.forward.member_link import ANSWER_BYTES_MAX
 from app.http.forward.nacos_form import AGENT
 from distro.errors import TransportError
 from distro.peer_calls import call_peer, peer_session
-
-ANSWER_BYTES_MAX = 1024 * 1024
 
 log = logging.getLogger(__name__)
 

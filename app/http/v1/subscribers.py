@@ -10,13 +10,12 @@ from app.http.input.params import ListQuery
 from app.http.input.schemas import PushStateSchema, SubscribersSchema, load_parameters
 from app.naming.model.keys import group_of, short_name_of
 from app.naming.model.value_limits import PORT_MAX
-from app.naming.push.udp_subscribers import Subscriber
+from app.naming.push.udp_subscribers import DATAGRAM_BYTES_MAX, Subscriber
 from distro.clock import SystemClock
 from distro.types import MemberState
 
 GO_BYTES_MAX = 4_024
 """The Go SDK reads so much of a datagram."""
-DATAGRAM_BYTES_MAX = 65_507
 APP_CHARS_MAX = 128
 MAPPED_IPV4 = "::ffff:"
 """How a socket for both families shows an IPv4 address."""

@@ -9,7 +9,7 @@ APP_CHARS_MAX = 512
 TRIMMED = "".join(map(chr, range(0x21)))
 """The characters that Java's String.trim takes away: all up to the blank."""
 _DIGITS_AND_DOTS = re.compile(r"[0-9.]+")
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def check_ip(ip: str) -> None:
@@ -53,5 +53,5 @@ def check_printable(name: str, text: str) -> None:
     Raises:
         InvalidParam: names the parameter.
     """
-    if _UNPRINTABLE.search(text):
+    if UNPRINTABLE.search(text):
         raise InvalidParam(f"Param '{name}' is illegal, illegal characters should not appear in the param.")

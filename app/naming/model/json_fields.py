@@ -5,12 +5,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from app.naming.model.caller_texts import UNPRINTABLE
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import INT_MAX, METADATA_CHARS_MAX
 from distro.errors import CodecError
 
 ITEMS_MAX = 10_000
-UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 FLOAT_MAX = 1.7976931348623157e308
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 

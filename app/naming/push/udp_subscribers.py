@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from app.naming.clients.client_model import ServiceKey
 from app.naming.push.schedule import PushSchedule
 
+DATAGRAM_BYTES_MAX = 65_507
+"""The largest payload of UDP over IPv4."""
 SPACING_MS = 50
 """The least time between two pushes of one service: a burst of changes becomes a few datagrams."""
 ACK_TIMEOUT_MS = 10_000
