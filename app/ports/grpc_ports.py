@@ -1,37 +1,12 @@
 """What the gRPC frontend asks of the node. It uses nothing else, and so could be a process of its own."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from app.naming.clients.client_model import ClientInfo
-from app.naming.clients.client_model import ServiceKey as ServiceKey
-from app.naming.registry.operations import DeregisterInstance, RegisterInstance
+from app.naming.clients.clients import Clients
 from app.ports.shared_ports import MemberDirectory, NodeServices
 from app.replication.client_receiver import ClientReceiver
-
-
-class NativeClients(Protocol):
-    """The clients that are connected to this node over gRPC, and their publications. Thread-safe, never blocks.
-
-    Raises: ClientGone (register to unsubscribe) when no client with the id is connected; Unavailable when a bound on
-    clients or on their changes is reached.
-    """
-
-    def connect(self, info: ClientInfo) -> None: ...
-
-    def disconnect(self, client_id: str) -> bool: ...
-
-    def register(self, client_id: str, command: RegisterInstance) -> None: ...
-
-    def batch_register(
-        self, client_id: str, namespace: str, service: str, commands: Sequence[RegisterInstance]
-    ) -> None: ...
-
-    def deregister(self, client_id: str, namespace: str, service: str) -> None: ...
-
-    def subscribe(self, client_id: str, namespace: str, service: str, clusters: str) -> None: ...
-
-    def unsubscribe(self, client_id: str, namespace: str, service: str) -> None: ...
+from app.writes.member_writes import MemberWrites
 
 
 class PeerDirectory(MemberDirectory, Protocol):
@@ -48,17 +23,6 @@ class PeerDirectory(MemberDirectory, Protocol):
     def nacos_at(self, remote_ip: str) -> str:
         """The address of the listed real Nacos at ``remote_ip``; empty for none."""
         ...
-
-
-class PersistentWrites(Protocol):
-    """Writes of persistent instances, executed by the member that owns them. Each blocks: not for the event loop.
-
-    Raises (each): NacosError, when the write failed, or its result is not known.
-    """
-
-    def register(self, command: RegisterInstance) -> None: ...
-
-    def deregister(self, command: DeregisterInstance) -> None: ...
 
 
 class PeerLinks(Protocol):
@@ -85,7 +49,7 @@ class RpcServices(NodeServices, Protocol):
     """All parts of a node that the gRPC frontend uses."""
 
     @property
-    def clients(self) -> NativeClients: ...
+    def clients(self) -> Clients: ...
 
     @property
     def cluster(self) -> PeerDirectory: ...
@@ -99,7 +63,7 @@ class RpcServices(NodeServices, Protocol):
         ...
 
     @property
-    def persistent_writes(self) -> PersistentWrites: ...
+    def persistent_writes(self) -> MemberWrites: ...
 
 
 Subscribe = Callable[[type, Callable[[Any], None]], None]

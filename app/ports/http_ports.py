@@ -1,36 +1,21 @@
 """What the HTTP frontend asks of the node."""
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
 
 from app.naming.push.udp_subscribers import Subscriber, UdpPushStats
 from app.ports.shared_ports import MemberDirectory
-from app.writes.owner_forwarder import ForwardStats, LoopForwarding, MemberAnswer, MemberRequest
-from app.writes.ownership import Forward
+from app.writes.ownership import Owners
 from distro.types import Member
 
-A = TypeVar("A", bound=MemberAnswer)
 
-
-class Cluster(MemberDirectory, Protocol):
+class Cluster(MemberDirectory, Owners, Protocol):
     """The member list and the owners of keys, as this node sees them."""
 
     standalone: bool
 
     def responsible(self, tag: str) -> bool:
         """Whether this node owns ``tag``."""
-        ...
-
-    def map_srv(self, tag: str) -> str:
-        """The address of the member that owns ``tag``."""
-        ...
-
-    def responsible_durable(self, tag: str) -> bool:
-        """As ``responsible``, among members of our own kind: real Nacos stores durable data in its own way."""
-        ...
-
-    def map_srv_durable(self, tag: str) -> str:
-        """As ``map_srv``, among members of our own kind."""
         ...
 
     def member_json(self, member: Member) -> dict[str, Any]:
@@ -74,27 +59,6 @@ class Replication(Protocol):
 
     def refresh(self, peer: str, keys: tuple[str, ...]) -> None:
         """Fetch from ``peer`` the durable records that it has just written."""
-        ...
-
-
-class Forwarding(Protocol[A]):
-    """Has calls of any thread executed by their owners; see ``app.writes.owner_forwarder``."""
-
-    @property
-    def stats(self) -> ForwardStats:
-        """The counters of all calls that were passed on, those of the loop too."""
-        ...
-
-    def attach(self, over: LoopForwarding[A]) -> None:
-        """Send over this loop's forwarder from now on."""
-        ...
-
-    def detach(self) -> None:
-        """Answer all threads that wait, and refuse further calls: the loop ends."""
-        ...
-
-    def forward(self, request: MemberRequest, to: Forward, run: Callable[[], A | Forward]) -> A:
-        """Return the owner's answer; ``run`` executes the call here, should this node be its owner by then. Blocks."""
         ...
 
 

@@ -14,13 +14,17 @@ class Owners(Protocol):
 
     def state(self) -> MemberState: ...
 
-    def map_srv(self, tag: str) -> str: ...
+    def map_srv(self, tag: str) -> str:
+        """The address of the member that owns ``tag``."""
+        ...
 
     def map_srv_durable(self, tag: str) -> str:
         """As ``map_srv``, among members of our own kind: the others keep durable data in their own way."""
         ...
 
-    def responsible_durable(self, tag: str) -> bool: ...
+    def responsible_durable(self, tag: str) -> bool:
+        """Whether this member owns ``tag``, by ``map_srv_durable``."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

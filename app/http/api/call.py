@@ -11,8 +11,9 @@ from app.http.api.dump_lines import Dumps
 from app.http.api.stats import HttpStats
 from app.http.input.params import Parameters
 from app.naming.clients.clients import Clients
-from app.ports.http_ports import Cluster, ConnectionLoader, Forwarding, LoopFrontend, Pushing, Replication
+from app.ports.http_ports import Cluster, ConnectionLoader, LoopFrontend, Pushing, Replication
 from app.ports.shared_ports import NodeServices
+from app.writes.owner_forwarder import OwnerForwarder
 from app.writes.ownership import Forward as Forward
 
 TEXT = "text/plain;charset=UTF-8"
@@ -116,7 +117,7 @@ class Services(NodeServices, Protocol):
     def replication(self) -> Replication: ...
 
     @property
-    def forwarder(self) -> Forwarding[Reply]: ...
+    def forwarder(self) -> OwnerForwarder[Reply]: ...
 
     @property
     def dumps(self) -> Dumps: ...

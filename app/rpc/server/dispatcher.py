@@ -8,9 +8,10 @@ from typing import Any
 import orjson
 
 from app.naming.clients.client_model import ClientInfo
+from app.naming.clients.clients import Clients
 from app.naming.model.json_fields import Fields
 from app.naming.model.nacos_errors import ClientGone, InvalidParam, NacosError, Unavailable
-from app.ports.grpc_ports import NativeClients, PeerDirectory
+from app.ports.grpc_ports import PeerDirectory
 from app.process.open_files import CONNECTIONS_MAX
 from app.rpc.links.link import OWN_KIND_ABILITY
 from app.rpc.links.links import MEMBER_LABEL
@@ -55,7 +56,7 @@ class Dispatcher:
     """Answers clients' calls, and takes the messages of their streams. Used on the loop's thread."""
 
     def __init__(
-        self, connections: Connections, cluster: PeerDirectory, clients: NativeClients, rule: Callable[[], LimitRule],
+        self, connections: Connections, cluster: PeerDirectory, clients: Clients, rule: Callable[[], LimitRule],
         now_ms: Callable[[], int], connections_max: int = CONNECTIONS_MAX,
     ) -> None:  # fmt: skip
         """``connections_max``: registered connections of all kinds; the rule file limits those of SDKs further."""
