@@ -16,7 +16,7 @@ from app.config.settings import Settings
 from app.config.version import NACOS_VERSION
 from app.http.api.answers import text_reply
 from app.http.api.beats import BeatCollector
-from app.http.api.call import Reply
+from app.http.api.call import Services
 from app.http.api.dump_lines import Dumps
 from app.http.api.stats import HttpStats
 from app.naming.clients.clients import Clients
@@ -40,6 +40,7 @@ from app.naming.records.records import Records
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
+from app.ports.grpc_ports import RpcServices
 from app.process.announce import announce
 from app.process.counters import Counters
 from app.process.data_lock import DataLock
@@ -63,7 +64,6 @@ from app.replication.warm_start import WarmStart
 from app.rpc.frontend import GrpcFrontend
 from app.rpc.links.client_agent import ClientAgent
 from app.rpc.links.links import GrpcLinks
-from app.rpc.sdk.rebalancer import Rebalancer
 from app.storage.record_file import RecordFile
 from app.storage.warm_log import WarmStore
 from app.writes.member_writes import MemberWrites
@@ -122,43 +122,6 @@ class Engine:
 
 
 @dataclass(frozen=True, slots=True)
-class GrpcServices:
-    """The parts that the gRPC frontend uses; an ``app.ports.grpc_ports.RpcServices``."""
-
-    settings: Settings
-    naming: NamingService
-    durable: DurableService
-    clients: Clients
-    cluster: Membership
-    client_receiver: ClientReceiver
-    links: GrpcLinks | None
-    persistent_writes: MemberWrites
-    counters: Counters
-    wall_ms: Callable[[], int]
-
-
-@dataclass(frozen=True, slots=True)
-class HttpServices:
-    """The parts that the HTTP frontend uses; an ``app.http.api.call.Services``."""
-
-    settings: Settings
-    naming: NamingService
-    durable: DurableService
-    push: UdpPusher
-    cluster: Membership
-    replication: NodeReplication
-    forwarder: OwnerForwarder[Reply]
-    dumps: Dumps
-    beats: BeatCollector
-    http: HttpStats
-    clients: Clients
-    loop_frontends: tuple[GrpcFrontend, ...]
-    loader: Rebalancer | None
-    counters: Counters
-    wall_ms: Callable[[], int]
-
-
-@dataclass(frozen=True, slots=True)
 class Background:
     """The threads beside the engine: timer, active health checks, UDP push."""
 
@@ -179,8 +142,8 @@ class Node:
         self._warm_start = WarmStart(self.domain.registry, claims=settings.standalone)
         self.engine.protocol.before_serving = self._warm_start.fill
         push = build_push(self.domain, clock)
-        self.services = build_frontends(settings, clock, self.domain, self.engine, push)
-        self.background = build_background(settings, clock, self.domain, self.engine, self.services)
+        self.services, grpc = build_frontends(settings, clock, self.domain, self.engine, push)
+        self.background = build_background(settings, clock, self.domain, self.engine, push, grpc)
         subscribe(self.domain, self.engine, push)
         self._lock = DataLock(settings.data_dir)
         self._started = False
@@ -400,8 +363,10 @@ def identity(settings: Settings) -> dict[str, str]:
 # --- the frontends -------------------------------------------------------------------------------
 
 
-def build_frontends(settings: Settings, clock: Clock, domain: Domain, engine: Engine, push: UdpPusher) -> HttpServices:
-    """Make the gRPC frontend, if there is to be one, and all that the HTTP frontend uses."""
+def build_frontends(
+    settings: Settings, clock: Clock, domain: Domain, engine: Engine, push: UdpPusher
+) -> tuple[Services, GrpcFrontend | None]:
+    """Make all that the HTTP frontend uses, and the gRPC frontend; None when there is to be none."""
     # Half of the HTTP threads at most wait for other members; the others go on answering reads.
     waiting_max = max(1, settings.http_threads // 2)
     forwarder = OwnerForwarder(engine.cluster, waiting_max, engine.replication.refresh, text_reply)
@@ -416,7 +381,7 @@ def build_frontends(settings: Settings, clock: Clock, domain: Domain, engine: En
     )
     grpc = None
     if settings.rpc is not None:
-        services = GrpcServices(
+        rpc_services = RpcServices(
             settings=settings,
             naming=domain.naming,
             durable=domain.durable,
@@ -428,9 +393,9 @@ def build_frontends(settings: Settings, clock: Clock, domain: Domain, engine: En
             counters=counters,
             wall_ms=clock.wall_ms,
         )
-        grpc = GrpcFrontend(services, settings.rpc, domain.notify.subscribe)
+        grpc = GrpcFrontend(rpc_services, settings.rpc, domain.notify.subscribe)
         counters.add(grpc.counters)
-    return HttpServices(
+    http_services = Services(
         settings=settings,
         naming=domain.naming,
         durable=domain.durable,
@@ -447,6 +412,7 @@ def build_frontends(settings: Settings, clock: Clock, domain: Domain, engine: En
         counters=counters,
         wall_ms=clock.wall_ms,
     )
+    return http_services, grpc
 
 
 # --- the threads beside the engine ---------------------------------------------------------------
@@ -462,7 +428,7 @@ def build_push(domain: Domain, clock: Clock) -> UdpPusher:
 
 
 def build_background(
-    settings: Settings, clock: Clock, domain: Domain, engine: Engine, services: HttpServices
+    settings: Settings, clock: Clock, domain: Domain, engine: Engine, push: UdpPusher, grpc: GrpcFrontend | None
 ) -> Background:
     """Make the timer with all periodic work, and the active health checks; no thread runs yet."""
     checker = build_checker(domain, engine, clock)
@@ -473,12 +439,13 @@ def build_background(
         domain.warm_store.tick,
         engine.client_expiry.tick,
         engine.address_clients.tick,
-        *[frontend.limits.tick for frontend in services.loop_frontends],
     ]
+    if grpc is not None:
+        ticks.append(grpc.limits.tick)
     if not settings.standalone:
         watch = ClusterConfWatch(settings.cluster_conf, settings.self_address, engine.cluster.take_list)
         ticks.append(watch.tick)
-    return Background(NamingTimer(clock, ticks), checker, services.push)
+    return Background(NamingTimer(clock, ticks), checker, push)
 
 
 def build_checker(domain: Domain, engine: Engine, clock: Clock) -> Checker:

@@ -1,10 +1,14 @@
 """What the gRPC frontend asks of the node. It uses nothing else, and so could be a process of its own."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from app.config.settings import Settings
 from app.naming.clients.clients import Clients
-from app.ports.shared_ports import MemberDirectory, NodeServices
+from app.naming.records.durable_service import DurableService
+from app.naming.service import NamingService
+from app.ports.shared_ports import MemberDirectory, ReadCounters
 from app.replication.client_receiver import ClientReceiver
 from app.writes.member_writes import MemberWrites
 
@@ -45,25 +49,21 @@ class PeerLinks(Protocol):
         ...
 
 
-class RpcServices(NodeServices, Protocol):
-    """All parts of a node that the gRPC frontend uses."""
+@dataclass(frozen=True, slots=True)
+class RpcServices:
+    """All parts of a node that the gRPC frontend uses. The node hands them over."""
 
-    @property
-    def clients(self) -> Clients: ...
-
-    @property
-    def cluster(self) -> PeerDirectory: ...
-
-    @property
-    def client_receiver(self) -> ClientReceiver: ...
-
-    @property
-    def links(self) -> PeerLinks | None:
-        """The connections to other members; None without any."""
-        ...
-
-    @property
-    def persistent_writes(self) -> MemberWrites: ...
+    settings: Settings
+    naming: NamingService
+    durable: DurableService
+    clients: Clients
+    cluster: PeerDirectory
+    client_receiver: ClientReceiver
+    links: PeerLinks | None
+    """The connections to other members; None without any."""
+    persistent_writes: MemberWrites
+    counters: ReadCounters
+    wall_ms: Callable[[], int]
 
 
 Subscribe = Callable[[type, Callable[[Any], None]], None]

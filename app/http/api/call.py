@@ -2,17 +2,20 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from werkzeug.datastructures import ImmutableDict
 
+from app.config.settings import Settings
 from app.http.api.beats import BeatCollector
 from app.http.api.dump_lines import Dumps
 from app.http.api.stats import HttpStats
 from app.http.input.params import Parameters
 from app.naming.clients.clients import Clients
+from app.naming.records.durable_service import DurableService
+from app.naming.service import NamingService
 from app.ports.http_ports import Cluster, ConnectionLoader, LoopFrontend, Pushing, Replication
-from app.ports.shared_ports import NodeServices
+from app.ports.shared_ports import ReadCounters
 from app.writes.owner_forwarder import OwnerForwarder
 from app.writes.ownership import Forward as Forward
 
@@ -104,42 +107,28 @@ DECLINE = Decline()
 Answer = Reply | Forward | Decline
 
 
-class Services(NodeServices, Protocol):
+@dataclass(frozen=True, slots=True)
+class Services:
     """All parts of a node that endpoints use. The node hands them over: this package never imports the node."""
 
-    @property
-    def push(self) -> Pushing: ...
-
-    @property
-    def cluster(self) -> Cluster: ...
-
-    @property
-    def replication(self) -> Replication: ...
-
-    @property
-    def forwarder(self) -> OwnerForwarder[Reply]: ...
-
-    @property
-    def dumps(self) -> Dumps: ...
-
-    @property
-    def beats(self) -> BeatCollector: ...
-
-    @property
-    def http(self) -> HttpStats:
-        """The counters of the HTTP frontend."""
-        ...
-
-    @property
-    def clients(self) -> Clients:
-        """The clients that keep a gRPC connection, to this node or to another member."""
-        ...
-
-    @property
-    def loop_frontends(self) -> Sequence[LoopFrontend]: ...
-
-    @property
-    def loader(self) -> ConnectionLoader | None: ...
+    settings: Settings
+    naming: NamingService
+    durable: DurableService
+    push: Pushing
+    cluster: Cluster
+    replication: Replication
+    forwarder: OwnerForwarder[Reply]
+    dumps: Dumps
+    beats: BeatCollector
+    http: HttpStats
+    """The counters of the HTTP frontend."""
+    clients: Clients
+    """The clients that keep a gRPC connection, to this node or to another member."""
+    loop_frontends: Sequence[LoopFrontend]
+    loader: ConnectionLoader | None
+    """None without a gRPC frontend."""
+    counters: ReadCounters
+    wall_ms: Callable[[], int]
 
 
 Endpoint = Callable[[Call, Services], Answer]
