@@ -1,7 +1,6 @@
 """The WSGI application: requests become calls, replies become responses, errors are answered in one place."""
 
 import logging
-import re
 from typing import Any
 
 from flask import Flask, Response, request
@@ -15,21 +14,11 @@ from app.http.v1.config import is_config, not_served
 from app.naming.model.nacos_errors import InvalidParam, NacosError
 from distro.errors import CodecError, NotInitialized
 
-BODY_BYTES_MAX = 8 * 1024 * 1024
-"""Of a call, except those of peers that bring datums."""
-_LENGTH = re.compile(r"[0-9]{1,18}")
-DISTRO_PATH = "/v1/ns/distro/"
 SERVICES = "rollcall"
 """The key in ``app.extensions`` under which the worker finds the endpoints' services."""
 INTERNAL_ERROR = "caused: internal error, see the server's log"
 
 log = logging.getLogger(__name__)
-
-
-class BodyTooLarge(NacosError):
-    """The body is larger than its path allows."""
-
-    status = 413
 
 
 class _Response(Response):
@@ -45,15 +34,13 @@ def create_app(services: Services) -> Flask:
     app.url_map.merge_slashes = False
 
     def make_view(endpoint: Endpoint, path: str) -> View:
-        bytes_max = services.settings.distro.body_bytes_max if path.startswith(DISTRO_PATH) else BODY_BYTES_MAX
-
         def view() -> Response:
             environ = request.environ
             call = make_call(environ, path, context_path)
             # %2F is decoded to a slash by now, which may have matched a route that the sender did not name.
             if "%2f" in call.raw_path.lower():
                 raise InvalidParam("the path holds an escaped slash")
-            call.body = read_body(environ, bytes_max)
+            call.body = environ["wsgi.input"].read()  # the server has read it to its end, within its bound
             return to_response(answer_call(endpoint, call, services))
 
         return view
@@ -130,33 +117,6 @@ def _raw_path(environ: dict[str, Any]) -> str:
         # Absolute form, as proxies send it: scheme and host are dropped.
         raw = "/" + raw.partition("://")[2].partition("/")[2]
     return raw.encode("latin-1", "replace").decode("utf-8", "replace")
-
-
-def read_body(environ: dict[str, Any], bytes_max: int) -> bytes:
-    """Return the whole body, sent with its length or in chunks.
-
-    Raises:
-        BodyTooLarge: the body is over ``bytes_max``.
-        InvalidParam: the length is no number, or the body ended early.
-    """
-    length = environ.get("CONTENT_LENGTH") or ""
-    if length and not _LENGTH.fullmatch(length):
-        raise InvalidParam("the header Content-Length is illegal")
-    # Only with this flag of the server does the stream end where a chunked body ends.
-    wanted = int(length) if length else bytes_max + 1 if environ.get("wsgi.input_terminated") else 0
-    if wanted == 0:
-        return b""
-    if length and wanted > bytes_max:
-        raise BodyTooLarge(f"the body is over {bytes_max} bytes, the most that is taken here")
-    try:
-        body: bytes = environ["wsgi.input"].read(wanted)
-    except OSError:
-        raise InvalidParam("the body of the request ended early") from None
-    if len(body) > bytes_max:
-        raise BodyTooLarge(f"the body is over {bytes_max} bytes, the most that is taken here")
-    if length and len(body) < wanted:
-        raise InvalidParam("the body of the request ended early")
-    return body
 
 
 def to_response(reply: Reply) -> Response:

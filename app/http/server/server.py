@@ -14,7 +14,7 @@ from app.http.api.agents import is_peer
 from app.http.api.answers import error_reply, is_open, refuse_unless_up, text_reply
 from app.http.api.call import ROUTES, Answer, Endpoint, Forward, Reply, Services
 from app.http.api.stats import HttpStats, LagMeter
-from app.http.factory import BODY_BYTES_MAX, DISTRO_PATH, INTERNAL_ERROR
+from app.http.factory import INTERNAL_ERROR
 from app.http.forward.beat_sender import BeatSender
 from app.http.forward.on_loop import LoopForwarder
 from app.http.server.connection import HttpConnection
@@ -40,10 +40,13 @@ WAITING_READS = (
     "/v2/core/loader/smartReloadCluster",
 )
 """Reads that ask other members: they wait, and belong to ``http-people``."""
+DISTRO_PATH = "/v1/ns/distro/"
+BODY_BYTES_MAX = 8 * 1024 * 1024
+"""Of a call, except those of members that bring datums."""
 BODIES_BYTES_MAX = 512 * 1024 * 1024
 """Of the bodies of all requests under way together."""
 SWEEP_S = 1.0
-PEER_PATHS = ("/v1/ns/distro/", "/v1/core/cluster/report", "/v1/ns/operator/cluster/state")
+PEER_PATHS = (DISTRO_PATH, "/v1/core/cluster/report", "/v1/ns/operator/cluster/state")
 
 log = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ CallSoon = Callable[..., object]
 
 
 def make_environ(connection: HttpConnection, request: Request, server_address: tuple[str, int]) -> dict[str, Any]:
-    """Return the WSGI environ of a request: PEP 3333, and ``RAW_URI`` and ``wsgi.input_terminated`` for werkzeug."""
+    """Return the WSGI environ of a request: PEP 3333, and ``RAW_URI`` as werkzeug's has it."""
     target = request.target.decode("latin-1")
     path, _, query = target.partition("?")
     if not path.startswith("/"):
@@ -45,7 +45,6 @@ def make_environ(connection: HttpConnection, request: Request, server_address: t
         "wsgi.version": (1, 0),
         "wsgi.url_scheme": "http",
         "wsgi.input": io.BytesIO(request.body),
-        "wsgi.input_terminated": True,
         "wsgi.errors": sys.stderr,
         "wsgi.multithread": True,
         "wsgi.multiprocess": False,

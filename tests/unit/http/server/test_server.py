@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from app.http.factory import BODY_BYTES_MAX
 from app.http.server import server as server_module
 from app.http.server.connection import IDLE_S
-from app.http.server.server import PEER_THREADS, QUEUED_PER_THREAD
+from app.http.server.server import BODY_BYTES_MAX, PEER_THREADS, QUEUED_PER_THREAD
 from distro.types import MemberState
 from tests.support.fake_node import FakeNode, make_settings
 from tests.support.loops import SkippingLoop, run_loop, turns, until
@@ -234,7 +233,9 @@ def test_datums_of_members_have_a_bound_of_their_own(target: str, client_ip: str
         with served(FakeNode(settings=make_settings(rollcall_distro_bodyBytesMax="65536"))) as one:
             wire = one.connect(client_ip)
             wire.send(request(target, "PUT", b"", f"Content-Length: {limit + 1}"))
-            assert wire.statuses() == [413]
+            [refusal] = wire.replies()
+            assert refusal.status == 413
+            assert refusal.body == b"the body is over %d bytes, the most that is taken here" % limit
             assert one.node.http.requests_refused == 1
             wire = one.connect(client_ip)
             wire.send(request(target, "PUT", b"", f"Content-Length: {limit}"))
