@@ -1,29 +1,23 @@
 """The head of a reply as bytes: status line and headers."""
 
 from email.utils import formatdate
-from functools import lru_cache
-from http import HTTPStatus
+from http.client import responses
 
 from app.http.api.call import JSON, Reply
 
-
-@lru_cache(256)
-def _status_line(status: int) -> str:
-    try:
-        phrase = HTTPStatus(status).phrase
-    except ValueError:
-        phrase = "Unknown"
-    return f"HTTP/1.1 {status} {phrase}\r\n"
-
-
 _JSON_HEAD = f"HTTP/1.1 200 OK\r\nContent-Type: {JSON}\r\nContent-Length: ".encode()
+
+
+def status_line(status: int) -> str:
+    """Return the status line with its line break."""
+    return f"HTTP/1.1 {status} {responses.get(status, 'Unknown')}\r\n"
 
 
 def head_of(reply: Reply) -> bytes:
     """Return the status line and headers of a reply, without ``Date`` and ``Connection``, which the connection adds."""
     if reply.status == 200 and reply.content_type is JSON and not reply.headers:
         return b"%b%d\r\n" % (_JSON_HEAD, len(reply.body))
-    lines = [_status_line(reply.status)]
+    lines = [status_line(reply.status)]
     if reply.content_type is not None:
         lines.append(f"Content-Type: {reply.content_type}\r\n")
     lines.extend(f"{name}: {value}\r\n" for name, value in reply.headers.items())

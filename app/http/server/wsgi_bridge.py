@@ -5,12 +5,12 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Iterable
-from http.client import responses
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from app.http.api.call import Reply
 from app.http.server.connection import FAILED, UNREAD_S, HttpConnection
+from app.http.server.reply_head import status_line
 from app.http.server.request_reader import Request
 
 CHUNK_SENT_S = 4 * UNREAD_S
@@ -110,8 +110,8 @@ class WsgiRun:
         """The head in the order of the loop's own replies: type first, length last."""
         order = {"content-type": 0, "content-length": 2}
         headers = sorted(self._headers, key=lambda pair: order.get(pair[0].lower(), 1))
-        phrase = responses.get(self._code, "Unknown")  # werkzeug shouts it
-        lines = [f"HTTP/1.1 {self._code} {phrase}\r\n", *(f"{name}: {value}\r\n" for name, value in headers)]
+        # Not werkzeug's own status line: it shouts the phrase.
+        lines = [status_line(self._code), *(f"{name}: {value}\r\n" for name, value in headers)]
         return "".join(lines).encode("latin-1")
 
     def _stream(self, parts: Iterable[bytes]) -> None:
