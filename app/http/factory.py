@@ -6,7 +6,7 @@ from typing import Any
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 
-from app.http.api.answers import error_reply, filter_error, is_naming, refuse_unless_up, text_reply
+from app.http.api.answers import INTERNAL_ERROR, error_reply, filter_error, is_naming, refuse_unless_up, text_reply
 from app.http.api.call import Call, Endpoint, Reply, Services
 from app.http.api.dispatch import answer_call
 from app.http.blueprints import View, make_blueprints
@@ -16,7 +16,6 @@ from distro.errors import CodecError, NotInitialized
 
 SERVICES = "rollcall"
 """The key in ``app.extensions`` under which the worker finds the endpoints' services."""
-INTERNAL_ERROR = "caused: internal error, see the server's log"
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +55,7 @@ def create_app(services: Services) -> Flask:
                 return to_response(_routing_error(error, services))
         call = make_call(request.environ, request.path, "")
         log.error("%s %a failed", call.method, call.uri, exc_info=error)
-        return to_response(text_reply(500, INTERNAL_ERROR))
+        return to_response(INTERNAL_ERROR)
 
     app.register_error_handler(Exception, on_error)
     return app

@@ -17,6 +17,7 @@ from distro.types import CAPABILITY_CLIENTS_ONLY, MemberState
 NAMING = ("/v1/ns", "/v2/ns")
 SWITCHES_PATHS = ("/v1/ns/operator/switches", "/v1/ns/ops/switches")
 _BELOW_NAMING = tuple(f"{path}/" for path in NAMING)
+INTERNAL_ERROR = Reply(500, b"caused: internal error, see the server's log")
 _UP = MemberState.UP
 """Python 3.11 needs ten times as long to look a member up in its class."""
 NOT_RESPONSIBLE = "Rollcall-Not-Responsible"

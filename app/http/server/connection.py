@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol, cast
 
+from app.http.api.answers import INTERNAL_ERROR
 from app.http.api.call import Reply
 from app.http.server.reply_head import head_of
 from app.http.server.request_queue import RequestQueue, Turns
@@ -29,7 +30,6 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 CLOSE = b"Connection: close\r\n"
 KEEP_ALIVE = b"Connection: keep-alive\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
-FAILED = Reply(500, b"caused: internal error, see the server's log")
 
 log = logging.getLogger(__name__)
 
@@ -177,7 +177,7 @@ class HttpConnection(asyncio.Protocol):
             reply = self._server.answer(self, request)
         except Exception:
             log.exception("%s %a failed", request.method.decode(), request.target.decode("latin-1"))
-            reply = FAILED
+            reply = INTERNAL_ERROR
         if reply is not None:
             queue.busy = False
             if request.body:

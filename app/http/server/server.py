@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.http.api.agents import is_peer
-from app.http.api.answers import error_reply, is_open, refuse_unless_up, text_reply
+from app.http.api.answers import INTERNAL_ERROR, error_reply, is_open, refuse_unless_up, text_reply
 from app.http.api.call import ROUTES, Answer, Endpoint, Forward, Reply, Services
 from app.http.api.stats import HttpStats, LagMeter
-from app.http.factory import INTERNAL_ERROR
 from app.http.forward.beat_sender import BeatSender
 from app.http.forward.on_loop import LoopForwarder
 from app.http.server.connection import HttpConnection
@@ -242,7 +241,7 @@ class HttpServer:
             return error_reply(error)
         except Exception as error:
             log.error("%s %a failed", call.method, call.uri, exc_info=error)
-            return text_reply(500, INTERNAL_ERROR)
+            return INTERNAL_ERROR
 
     def _pass_on(
         self, connection: HttpConnection, request: Request, row: HotRoute, call: LoopCall, to: Forward

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from app.http.api.answers import INTERNAL_ERROR
 from app.http.api.call import Reply
-from app.http.server.connection import FAILED, UNREAD_S, HttpConnection
+from app.http.server.connection import UNREAD_S, HttpConnection
 from app.http.server.reply_head import status_line
 from app.http.server.request_reader import Request
 
@@ -78,7 +79,7 @@ class WsgiRun:
         except Exception:
             # The application answers its own failures; this one is of the code around it.
             log.exception("%s %s failed", environ["REQUEST_METHOD"], ascii(environ["RAW_URI"]))
-            self._on_loop(self._connection.reply, FAILED)
+            self._on_loop(self._connection.reply, INTERNAL_ERROR)
             return
         try:
             if self._is_stream():
