@@ -103,11 +103,6 @@ class HttpConnection(asyncio.Protocol):
         self._unread_bytes = 0
         self._waiting_to_write: Callable[[], None] | None = None
 
-    @property
-    def busy(self) -> bool:
-        """Whether a request is worked on elsewhere, or its reply is streamed."""
-        return self._queue.busy
-
     # --- called by the loop ------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
