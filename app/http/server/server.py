@@ -7,12 +7,10 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any
 
 from app.http.api.agents import is_peer
 from app.http.api.answers import INTERNAL_ERROR, error_reply, is_open, refuse_unless_up, text_reply
-from app.http.api.call import ROUTES, Answer, Endpoint, Forward, Reply, Services
+from app.http.api.call import ROUTES, Answer, Forward, Reply, Route, Services
 from app.http.api.stats import HttpStats, LagMeter
 from app.http.forward.beat_sender import BeatSender
 from app.http.forward.on_loop import LoopForwarder
@@ -48,15 +46,6 @@ SWEEP_S = 1.0
 PEER_PATHS = (DISTRO_PATH, "/v1/core/cluster/report", "/v1/ns/operator/cluster/state")
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class HotRoute:
-    """A row of the route table as the loop looks it up."""
-
-    endpoint: Endpoint
-    method: str
-    path: str
 
 
 class SwitchIntervalGuard:
@@ -232,7 +221,7 @@ class HttpServer:
             return None
         return self._answer_in_pool(connection, request)
 
-    def _run(self, row: HotRoute, call: LoopCall) -> Answer:
+    def _run(self, row: Route, call: LoopCall) -> Answer:
         try:
             services = self._services
             refusal = None if is_open(services) else refuse_unless_up(call, services)
@@ -243,9 +232,7 @@ class HttpServer:
             log.error("%s %a failed", call.method, call.uri, exc_info=error)
             return INTERNAL_ERROR
 
-    def _pass_on(
-        self, connection: HttpConnection, request: Request, row: HotRoute, call: LoopCall, to: Forward
-    ) -> None:
+    def _pass_on(self, connection: HttpConnection, request: Request, row: Route, call: LoopCall, to: Forward) -> None:
         def done(answer: Answer) -> None:
             if type(answer) is not Reply:
                 pooled = self._answer_in_pool(connection, request)
@@ -294,18 +281,6 @@ class HttpServer:
         self._loop.call_at(due_s, self._measure_lag, due_s)
 
 
-def hot_routes(context_path: str) -> dict[tuple[bytes, bytes], HotRoute]:
+def hot_routes(context_path: str) -> dict[tuple[bytes, bytes], Route]:
     """The rows of the route table that the loop may answer, by method and path with the context path."""
-    return {
-        (row.method.encode(), (context_path + row.path).encode()): HotRoute(row.endpoint, row.method, row.path)
-        for row in ROUTES
-        if row.hot
-    }
-
-
-def services_of(app: Any) -> Services:
-    """The node's services that a Flask application was made with."""
-    from app.http.factory import SERVICES
-
-    services: Services = app.extensions[SERVICES]
-    return services
+    return {(row.method.encode(), (context_path + row.path).encode()): row for row in ROUTES if row.hot}

@@ -15,8 +15,10 @@ from gunicorn.arbiter import Arbiter
 from gunicorn.workers.base import Worker
 
 from app.config.settings import SettingError
+from app.http.api.call import Services
+from app.http.factory import SERVICES
 from app.http.server.connection import HttpConnection
-from app.http.server.server import HttpServer, services_of
+from app.http.server.server import HttpServer
 from app.ports.http_ports import LoopFrontend
 
 log = logging.getLogger(__name__)
@@ -55,9 +57,6 @@ class LoopWorker(Worker):
         # The loop has a wake-up pipe of its own for signals; nobody would read that of gunicorn.
         signal.set_wakeup_fd(-1)
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self.alive = False
-
     def handle_quit(self, sig: int, frame: FrameType | None) -> None:
         self.alive = False
 
@@ -75,7 +74,7 @@ class LoopWorker(Worker):
                 signal.signal(number, signal.SIG_IGN)
 
     async def _serve(self) -> None:
-        services = services_of(self.wsgi)
+        services: Services = self.wsgi.extensions[SERVICES]
         await self._start(services.loop_frontends)
         server = HttpServer(self.wsgi, services, self.loop, self.cfg.worker_connections)
         listening: list[Any] = [
