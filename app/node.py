@@ -271,8 +271,8 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain) -> Engine:
     members = MemberList(settings.self_address, config, now_ms, settings.standalone)
     protocol = DistroProtocol(members, domain.writer, config, components, stats, now_ms)
     rpc = None if settings.standalone else settings.rpc
-    links = GrpcLinks(settings.self_address, rpc.cluster, identity(settings)) if rpc else None
-    cluster = Membership(settings, protocol, clock, identity(settings), links)
+    links = GrpcLinks(settings.self_address, rpc.cluster, settings.identity_headers) if rpc else None
+    cluster = Membership(settings, protocol, clock, settings.identity_headers, links)
     mailbox = Mailbox(config.mailbox_events_max, stats)
 
     def send(resource_type: str, key: str) -> None:
@@ -317,7 +317,7 @@ def build_components(
             "self_address": settings.self_address,
             "context_path": settings.context_path,
             "user_agent": f"Nacos-Server:{NACOS_VERSION}",
-            "headers": {"Client-Version": NACOS_VERSION, **identity(settings)},
+            "headers": {"Client-Version": NACOS_VERSION, **settings.identity_headers},
             "codec": codec,
             "clock": clock,
             "capabilities": cluster.capabilities,
@@ -353,11 +353,6 @@ def build_components(
             on_verified=client_store.on_verified,
         ),
     }
-
-
-def identity(settings: Settings) -> dict[str, str]:
-    """Return the header by which members know each other's calls; none when no identity is set."""
-    return {settings.identity_key: settings.identity_value} if settings.identity_key else {}
 
 
 # --- the frontends -------------------------------------------------------------------------------

@@ -88,6 +88,11 @@ class Settings:
     """Texts for the operator about settings with which the node starts all the same."""
 
     @property
+    def identity_headers(self) -> dict[str, str]:
+        """The header by which members know each other's calls, with its value; none when no identity is set."""
+        return {self.identity_key: self.identity_value} if self.identity_key else {}
+
+    @property
     def stop_timeout_s(self) -> int:
         """How long this node may take from SIGTERM to its end before it is killed."""
         return REQUESTS_END_S + NODE_END_S + math.ceil(self.distro.drain_ms_max / 1000)

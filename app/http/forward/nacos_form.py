@@ -60,19 +60,21 @@ def nacos_form(request: MemberRequest, own: Mapping[str, str]) -> NacosForm:
     return NacosForm(f"{request.method} {target} HTTP/1.1\r\n{lines}".encode("latin-1", "replace"), body or b"")
 
 
+def member_headers(settings: Settings) -> dict[str, str]:
+    """Return the headers by which members know each other's calls, names in lower case."""
+    return {"user-agent": AGENT, **{name.lower(): value for name, value in settings.identity_headers.items()}}
+
+
 def own_headers(self_address: str, settings: Settings) -> dict[str, str]:
-    """Return the headers by which members know each other's calls."""
-    headers = {
+    """Return the headers that a member of Nacos sends with a call of a client: ``member_headers``, and of the form."""
+    return {
         "accept-charset": "UTF-8",
         "accept-encoding": "identity",
         "client-version": NACOS_VERSION,
         "content-type": URLENCODED,
         "request-source": self_address,
-        "user-agent": AGENT,
+        **member_headers(settings),
     }
-    if settings.identity_key:
-        headers[settings.identity_key.lower()] = settings.identity_value
-    return headers
 
 
 def headers_of(request: MemberRequest, own: Mapping[str, str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from app.http.api.answers import NOT_RESPONSIBLE, text_reply
 from app.http.api.call import CHANGE, CLIENT_AGENT, DECLINE, WANTS_CHANGE, Answer, Call, Forward, Reply, Services
 from app.http.forward.member_link import LinkAnswer, LinkResult, MemberLinks, NotAnswered, NotSent
-from app.http.forward.nacos_form import nacos_form, not_executed, own_headers
+from app.http.forward.nacos_form import member_headers, nacos_form, not_executed, own_headers
 from app.writes.owner_forwarder import BUSY, FORWARD_MS_MAX, ForwardStats, MemberRequest, WaitingCall, silent_text
 from distro.errors import CodecError
 from distro.types import CAPABILITY_WRITES
@@ -44,11 +44,8 @@ class LoopForwarder:
         self.loop = loop
         self.stats = stats
         self._own_headers = own_headers(services.cluster.self_address, services.settings)
-        self._member_lines = "".join(
-            f"{name}: {value}\r\n"
-            for name, value in self._own_headers.items()
-            if name not in ("content-type", "accept-charset", "accept-encoding", "client-version", "request-source")
-        ).encode("latin-1")
+        members = member_headers(services.settings)
+        self._member_lines = "".join(f"{name}: {value}\r\n" for name, value in members.items()).encode("latin-1")
         self._pipelined: dict[str, MemberLinks] = {}
         self._in_turn: dict[str, MemberLinks] = {}
         """Apart: a pipelined call would wait behind one that the owner writes to its disk."""

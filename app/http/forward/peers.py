@@ -22,9 +22,7 @@ def ask_member(
 ) -> dict[str, Any] | None:
     """Return the JSON object that a member answers to a GET; None without one within ``timeout_s``. Blocks."""
     settings = services.settings
-    headers = {"Client-Version": NACOS_VERSION, "Accept-Encoding": "identity"}
-    if settings.identity_key:
-        headers[settings.identity_key] = settings.identity_value
+    headers = {"Client-Version": NACOS_VERSION, "Accept-Encoding": "identity", **settings.identity_headers}
     url = f"http://{member}{settings.context_path}{path}?{urlencode(parameters)}"
     with peer_session(AGENT, headers) as session:
         try:
