@@ -1,8 +1,7 @@
 """The form in which members of Nacos pass calls on: every parameter in the query, the client's headers with theirs."""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from urllib.parse import urlencode
 
 from app.config.settings import Settings
@@ -40,24 +39,17 @@ _NOT_EXECUTED_503 = b"server is "
 _NOT_EXECUTED_400 = b"receive invalid redirect request"
 
 
-@dataclass(frozen=True, slots=True)
-class NacosForm:
-    """The bytes of a call but for the member's address."""
-
-    head: bytes
-    body: bytes
-
-    def to(self, member: str) -> bytes:
-        """Return the whole request."""
-        host = f"host: {member}\r\ncontent-length: {len(self.body)}\r\n\r\n"
-        return b"%b%b%b" % (self.head, host.encode("latin-1"), self.body)
-
-
-def nacos_form(request: MemberRequest, own: Mapping[str, str]) -> NacosForm:
-    """Return a call in Nacos's form; ``own``: the headers that members know each other by."""
+def nacos_form(request: MemberRequest, own: Mapping[str, str]) -> Callable[[str], bytes]:
+    """Return a function from a member's address to the bytes of a call in Nacos's form; ``own``: ``own_headers``."""
     target, body = target_of(request)
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers_of(request, own).items())
-    return NacosForm(f"{request.method} {target} HTTP/1.1\r\n{lines}".encode("latin-1", "replace"), body or b"")
+    head = f"{request.method} {target} HTTP/1.1\r\n{lines}".encode("latin-1", "replace")
+
+    def to(member: str) -> bytes:
+        host = f"host: {member}\r\ncontent-length: {len(body)}\r\n\r\n"
+        return b"%b%b%b" % (head, host.encode("latin-1"), body)
+
+    return to
 
 
 def member_headers(settings: Settings) -> dict[str, str]:
@@ -85,13 +77,13 @@ def headers_of(request: MemberRequest, own: Mapping[str, str]) -> dict[str, str]
     return {**headers, **own, CLIENT_AGENT: request.agent}
 
 
-def target_of(request: MemberRequest) -> tuple[str, bytes | None]:
+def target_of(request: MemberRequest) -> tuple[str, bytes]:
     """Return the request target with all parameters in its query, and no body; a long query becomes a form."""
     pairs = [(name, value) for name, value in request.parameters.items() if name not in ("encoding", "nofix")]
     query = urlencode([*pairs, ("encoding", "UTF-8"), ("nofix", "1")])
     path = request.context_path + request.path
     if len(path) + len(query) < QUERY_CHARS_MAX:
-        return f"{path}?{query}", None
+        return f"{path}?{query}", b""
     return f"{path}?encoding=UTF-8&nofix=1", urlencode(pairs).encode()
 
 

@@ -8,12 +8,13 @@ thread waits, and every call to real Nacos, goes in Nacos's form, one at a time 
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from app.http.api.answers import NOT_RESPONSIBLE, text_reply
 from app.http.api.call import CHANGE, CLIENT_AGENT, DECLINE, WANTS_CHANGE, Answer, Call, Forward, Reply, Services
 from app.http.forward.member_link import LinkAnswer, LinkResult, MemberLinks, NotAnswered, NotSent
 from app.http.forward.nacos_form import member_headers, nacos_form, not_executed, own_headers
-from app.writes.owner_forwarder import BUSY, FORWARD_MS_MAX, ForwardStats, MemberRequest, WaitingCall, silent_text
+from app.writes.owner_forwarder import BUSY, FORWARD_MS_MAX, MemberRequest, WaitingCall, silent_text
 from distro.errors import CodecError
 from distro.types import CAPABILITY_WRITES
 
@@ -37,12 +38,11 @@ Answered = Callable[[Answer], None]
 class LoopForwarder:
     """Owns the connections to the members. Used on the loop's thread only, but for ``request_maker``."""
 
-    def __init__(self, services: Services, loop: asyncio.AbstractEventLoop, stats: ForwardStats) -> None:
-        """``stats``: where it counts."""
+    def __init__(self, services: Services, loop: asyncio.AbstractEventLoop) -> None:
         self._services = services
         self._cluster = services.cluster
         self.loop = loop
-        self.stats = stats
+        self.stats = services.forwarder.stats
         self._own_headers = own_headers(services.cluster.self_address, services.settings)
         members = member_headers(services.settings)
         self._member_lines = "".join(f"{name}: {value}\r\n" for name, value in members.items()).encode("latin-1")
@@ -61,11 +61,18 @@ class LoopForwarder:
         if self._held >= HELD_MAX:
             self._busy(done)
             return
-        ForwardedCall(self, call, to.tag, run, done, self.loop.time() + FORWARD_S_MAX).go()
+
+        def request_to(member: str) -> tuple[bytes, bool]:
+            if CAPABILITY_WRITES in self._cluster.capabilities(member):
+                return self.bytes_for_own(member, call), True
+            return self.request_maker(call)(member), False
+
+        find_owner = partial(self._cluster.map_srv, to.tag)
+        ForwardedCall(self, find_owner, request_to, run, done, self.loop.time() + FORWARD_S_MAX).go()
 
     def request_maker(self, request: MemberRequest) -> Callable[[str], bytes]:
         """Return a function from a member's address to the bytes for it, in Nacos's form. For any thread."""
-        return nacos_form(request, self._own_headers).to
+        return nacos_form(request, self._own_headers)
 
     def forward_waiting(self, waiting: WaitingCall[Reply], left_s: float, *, hold_first: bool) -> None:
         """Have the owner answer a call for which a thread waits, by the rules of ``forward``, within ``left_s``.
@@ -73,13 +80,17 @@ class LoopForwarder:
         ``hold_first``: after a pause, as for a call that was not executed.
         """
 
+        def request_to(member: str) -> tuple[bytes, bool]:
+            return waiting.request_to(member), False
+
         def done(answer: Answer) -> None:
             waiting.answer(answer if isinstance(answer, Reply) else None)
 
         if self._held >= HELD_MAX:
             self._busy(done)
             return
-        call = ForwardedCall(self, waiting, "", lambda: DECLINE, done, self.loop.time() + left_s)
+        deadline_s = self.loop.time() + left_s
+        call = ForwardedCall(self, waiting.find_owner, request_to, lambda: DECLINE, done, deadline_s)
         if hold_first:
             call._member = waiting.find_owner()
             call.hold()
@@ -100,10 +111,6 @@ class LoopForwarder:
             self._forget_removed()
             links = links_of[member] = MemberLinks(self.loop, member)
         return links.ask(request, deadline_s, done, pipelined=own_kind)
-
-    def is_own_kind(self, member: str) -> bool:
-        """Return whether a member takes calls as they came, and answers with their changes."""
-        return CAPABILITY_WRITES in self._cluster.capabilities(member)
 
     def close(self) -> None:
         """Close the connections and send nothing more. Calls under way are answered 503, soon after."""
@@ -156,10 +163,6 @@ class LoopForwarder:
         head = f"{method} {context_path}{path} HTTP/1.1\r\nhost: {member}\r\ncontent-length: {len(body)}\r\n"
         return b"%b%b\r\n%b" % (head.encode("latin-1"), self._member_lines, body)
 
-    def bytes_for_java(self, member: str, call: Call) -> bytes:
-        """Return the request for real Nacos: the form in which its own members pass calls on."""
-        return nacos_form(call, self._own_headers).to(member)
-
 
 class ForwardedCall:
     """One call until its owner has answered, or its time is over.
@@ -167,21 +170,30 @@ class ForwardedCall:
     What was sent and not answered is never sent again; what nobody executed is tried again until the deadline.
     """
 
-    __slots__ = ("_call", "_deadline_s", "_done", "_forwarder", "_is_held", "_member", "_run", "_tag")
+    __slots__ = (
+        "_deadline_s",
+        "_done",
+        "_find_owner",
+        "_forwarder",
+        "_is_held",
+        "_member",
+        "_request_to",
+        "_run",
+    )
 
     def __init__(
         self,
         forwarder: LoopForwarder,
-        call: Call | WaitingCall[Reply],
-        tag: str,
+        find_owner: Callable[[], str],
+        request_to: Callable[[str], tuple[bytes, bool]],
         run: Callable[[], Answer],
         done: Answered,
         deadline_s: float,
     ) -> None:
-        """``tag``: what decides a hot call's owner; a call for which a thread waits knows its own."""
+        """``request_to(member)``: the bytes to send, and whether they go pipelined."""
         self._forwarder = forwarder
-        self._call = call
-        self._tag = tag
+        self._find_owner = find_owner
+        self._request_to = request_to
         self._run = run
         self._done = done
         self._member = ""
@@ -194,25 +206,12 @@ class ForwardedCall:
         if self._is_held:
             self._is_held = False
             forwarder._held -= 1
-        call, cluster = self._call, forwarder._cluster
-        if isinstance(call, WaitingCall):
-            self._go_in_turn(call)
-            return
-        member = self._member = cluster.map_srv(self._tag)
-        if member == cluster.self_address:
-            self._run_here()
-            return
-        own_kind = forwarder.is_own_kind(member)
-        make = forwarder.bytes_for_own if own_kind else forwarder.bytes_for_java
-        if not forwarder.ask(member, make(member, call), self._deadline_s, self._on_result, own_kind=own_kind):
-            forwarder._busy(self._done)
-
-    def _go_in_turn(self, waiting: WaitingCall[Reply]) -> None:
-        forwarder = self._forwarder
-        member = self._member = waiting.find_owner()
+        member = self._member = self._find_owner()
         if member == forwarder._cluster.self_address:
             self._run_here()
-        elif not forwarder.ask(member, waiting.request_to(member), self._deadline_s, self._on_result, own_kind=False):
+            return
+        request, own_kind = self._request_to(member)
+        if not forwarder.ask(member, request, self._deadline_s, self._on_result, own_kind=own_kind):
             forwarder._busy(self._done)
 
     def _run_here(self) -> None:

@@ -140,7 +140,7 @@ class HttpServer:
         self._peers = Pool("http-peer", PEER_THREADS, PEER_THREADS * (1 + QUEUED_PER_THREAD), switch_interval)
         self.soon = loop.call_soon
         self.stats: HttpStats = services.http
-        self._forwarder = LoopForwarder(services, loop, services.forwarder.stats)
+        self._forwarder = LoopForwarder(services, loop)
         services.forwarder.attach(self._forwarder)
         self._beat_sender = BeatSender(services, self._forwarder)
         self._lag = LagMeter(self.stats)

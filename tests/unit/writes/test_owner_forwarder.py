@@ -20,7 +20,7 @@ from app.http.forward.on_loop import LoopForwarder
 from app.writes import owner_forwarder
 from app.writes.owner_forwarder import OwnerForwarder
 from distro.types import Member, MemberState
-from tests.support.fake_node import SELF, FakeNode, StubCluster, make_settings
+from tests.support.fake_node import SELF, FakeNode, StubCluster, StubForwarder, make_settings
 from tests.support.loops import loop_thread, on_loop
 from tests.support.processes import eventually
 from tests.support.tiny_server import Given, Received, TinyServer, refusing_address, tiny_server
@@ -51,8 +51,8 @@ class Forwarder:
         waiting_max = max(1, settings.http_threads // 2)
         self.owner_forwarder = OwnerForwarder(cluster, waiting_max, refresh or no_refresh, text_reply)
         self.stats = self.owner_forwarder.stats
-        node = FakeNode(settings, cluster)
-        self.on_loop = on_loop(self.loop, lambda: LoopForwarder(node, self.loop, self.stats))
+        node = FakeNode(settings, cluster, forwarder=StubForwarder(stats=self.stats))
+        self.on_loop = on_loop(self.loop, lambda: LoopForwarder(node, self.loop))
         self.owner_forwarder.attach(self.on_loop)
         self.forward = self.owner_forwarder.forward
 

@@ -26,7 +26,6 @@ from app.naming.model.nacos_errors import NoRight
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import AGE_MS_MAX
-from app.writes.owner_forwarder import ForwardStats
 from distro.codec import gzip_body
 from distro.errors import CodecError
 from distro.types import CAPABILITY_WRITES, Member, MemberState
@@ -473,7 +472,7 @@ class Sender:
         self.entry = entry_with_copy(owner)
         self.entry.cluster.others = [Member(server.address, MemberState.UP, frozenset({CAPABILITY_WRITES}))]
         self.entry.cluster.give_to(server.address)
-        self.forwarder = LoopForwarder(self.entry, loop, ForwardStats())
+        self.forwarder = LoopForwarder(self.entry, loop)
         self.sender = BeatSender(self.entry, self.forwarder, self)
 
     def monotonic_ms(self) -> int:
@@ -635,7 +634,7 @@ def test_after_the_end_nothing_is_sent(owner: Owner) -> None:
 def test_a_node_without_others_has_nobody_to_tell() -> None:
     async def main(loop: SkippingLoop) -> None:
         node = FakeNode()
-        forwarder = LoopForwarder(node, loop, ForwardStats())
+        forwarder = LoopForwarder(node, loop)
         sender = BeatSender(node, forwarder)
         assert sender._timer is None
         sender.stop()

@@ -54,8 +54,8 @@ class Entry:
     """What was listed here at the moment of each answer."""
 
     def __post_init__(self) -> None:
-        self.stats = ForwardStats()
-        self.forwarder = LoopForwarder(self.node, self.loop, self.stats)
+        self.stats = self.node.forwarder.stats
+        self.forwarder = LoopForwarder(self.node, self.loop)
 
     @property
     def cluster(self) -> StubCluster:
