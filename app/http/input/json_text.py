@@ -1,14 +1,17 @@
 """JSON in parameters and bodies. Numbers in metadata keep their digits: metadata is stored as texts."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
 from app.http.input.values import java_double, java_int
 from app.naming.model.model import Metadata
 from app.naming.model.nacos_errors import InvalidParam
+
+T = TypeVar("T")
 
 
 def _refuse_constant(name: str) -> Any:
@@ -85,27 +88,16 @@ class BeatFields:
 
     def text(self, name: str) -> str:
         """The trimmed text of a field, empty when absent."""
-        return (self._get(name, "a text") or "").strip()
+        return self._read(name, "a text", str.strip, "")
 
     def whole(self, name: str, default: int) -> int:
-        text = self._get(name, "a whole number")
-        try:
-            return java_int(text.strip()) if text else default
-        except InvalidParam:
-            raise _refused(name, "a whole number") from None
+        return self._read(name, "a whole number", lambda text: java_int(text.strip()), default)
 
     def number(self, name: str, default: float) -> float:
-        text = self._get(name, "a number")
-        try:
-            return java_double(text) if text else default
-        except InvalidParam:
-            raise _refused(name, "a number") from None
+        return self._read(name, "a number", java_double, default)
 
     def flag(self, name: str, default: bool) -> bool:
-        text = self._get(name, "true or false")
-        if text and text.lower() not in ("true", "false"):
-            raise _refused(name, "true or false")
-        return text.lower() == "true" if text else default
+        return self._read(name, "true or false", _boolean, default)
 
     def metadata(self, name: str) -> Metadata | None:
         value = self.values.get(name)
@@ -114,11 +106,20 @@ class BeatFields:
         except ValueError:
             raise _refused(name, "an object of texts") from None
 
-    def _get(self, name: str, wanted: str) -> str | None:
+    def _read(self, name: str, wanted: str, read: Callable[[str], T], default: T) -> T:
+        """The field as ``read`` takes its text; the default when it is absent or empty."""
         try:
-            return _scalar(self.values.get(name))
-        except ValueError:
+            text = _scalar(self.values.get(name))
+            return read(text) if text else default
+        except (InvalidParam, ValueError):
             raise _refused(name, wanted) from None
+
+
+def _boolean(text: str) -> bool:
+    word = text.lower()
+    if word not in ("true", "false"):
+        raise ValueError("no word of a boolean")
+    return word == "true"
 
 
 def _refused(name: str, wanted: str) -> InvalidParam:
