@@ -4,10 +4,10 @@ A peer of our own kind gets versions, and gzip when it advertised that; real Nac
 """
 
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from urllib.parse import quote
 
 import orjson
-import requests
 
 from distro.codec import (
     decode_frame,
@@ -25,8 +25,6 @@ from distro.types import CAPABILITY_GZIP, CAPABILITY_VERSIONS, Datum, Received
 MEMBER_HEADER = "Rollcall-Member"
 """Request header with the sender's address; only members of our own kind send it."""
 GZIP_FROM_BYTES = 1_024
-UNAVAILABLE = 503
-NOT_IMPLEMENTED = 501
 
 
 class DistroHttpAgent:
@@ -84,11 +82,10 @@ class DistroHttpAgent:
     def load(self, peer: str, timeout_ms: int) -> list[Datum] | None:
         """Return all datums of the type that the peer has; None when it answers 503, as it has not loaded yet."""
         try:
-            return self._datums(
-                self.call("GET", peer, f"/distro/datums?{self._type_query}".rstrip("?"), timeout_ms, None)
-            )
+            answer = self.call("GET", peer, f"/distro/datums?{self._type_query}".rstrip("?"), timeout_ms, None)
         except _Unavailable:
             return None
+        return self._datums(answer)
 
     def call(
         self, method: str, peer: str, path: str, timeout_ms: int, body: bytes | None, *, plain: bool = False
@@ -105,16 +102,16 @@ class DistroHttpAgent:
             body = gzip_body(body)
             headers["Content-Encoding"] = "gzip"
         url = f"http://{peer}{self._base_path}{path}"
-        status, answer, _ = call_peer(
+        status, answer = call_peer(
             self._session, method, url, timeout_ms, body=body, headers=headers, body_bytes_max=self.body_bytes_max
         )
-        if status == requests.codes.ok:
+        if status == HTTPStatus.OK:
             return answer
         text = f"{method} {url}: status {status}: {answer[:200]!r}"
-        if status == UNAVAILABLE:
+        if status == HTTPStatus.SERVICE_UNAVAILABLE:
             raise _Unavailable(text)
         # Nacos 2.x answers 501 to what it no longer has.
-        if requests.codes.bad_request <= status < requests.codes.internal_server_error or status == NOT_IMPLEMENTED:
+        if 400 <= status < 500 or status == HTTPStatus.NOT_IMPLEMENTED:
             raise RejectedError(text)
         raise TransportError(text)
 

@@ -18,6 +18,8 @@ from distro.errors import TransportError
 
 CHUNK_BYTES = 256 * 1024
 CONNECT_TIMEOUT_S = 1.0
+CONNECTIONS = 32
+"""Of a session: to so many peers they are kept."""
 _deadline = threading.local()
 """``end_s``: when the calling thread's call ends, by the monotonic clock; None between calls."""
 
@@ -82,9 +84,9 @@ class _DeadlineConnection(HTTPConnection):
 
 
 class _DeadlineAdapter(HTTPAdapter):
-    def __init__(self, connections: int) -> None:
+    def __init__(self) -> None:
         self._sockets = _OpenSockets()
-        super().__init__(pool_connections=connections, pool_maxsize=2)
+        super().__init__(pool_connections=CONNECTIONS, pool_maxsize=2)
 
     def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **kwargs: Any) -> None:
         class Connection(_DeadlineConnection):
@@ -101,7 +103,7 @@ class _DeadlineAdapter(HTTPAdapter):
         self._sockets.cut()
 
 
-def peer_session(user_agent: str, headers: Mapping[str, str], connections: int = 32) -> requests.Session:
+def peer_session(user_agent: str, headers: Mapping[str, str]) -> requests.Session:
     """A session for calls between members: kept connections, no proxies or passwords from the environment.
 
     ``headers`` go with every call. ``close`` ends the calls of other threads too.
@@ -110,7 +112,7 @@ def peer_session(user_agent: str, headers: Mapping[str, str], connections: int =
     session.trust_env = False
     session.headers.clear()
     session.headers.update({"User-Agent": user_agent, "Accept-Encoding": "gzip", **headers})
-    session.mount("http://", _DeadlineAdapter(connections))
+    session.mount("http://", _DeadlineAdapter())
     return session
 
 
@@ -123,8 +125,8 @@ def call_peer(
     body: bytes | None = None,
     headers: Mapping[str, str] | None = None,
     body_bytes_max: int,
-) -> tuple[int, bytes, Mapping[str, str]]:
-    """Call a peer; return status, body and headers of its answer, which is complete within ``timeout_ms``.
+) -> tuple[int, bytes]:
+    """Call a peer; return status and body of its answer, which is complete within ``timeout_ms``.
 
     ``session``: from ``peer_session``; with another one only the connect and each single read have a time-out.
 
@@ -152,7 +154,7 @@ def call_peer(
                 size += len(chunk)
                 if size > body_bytes_max:
                     raise TransportError(f"{method} {url}: the answer is over {body_bytes_max} bytes")
-            return answer.status_code, b"".join(chunks), answer.headers
+            return answer.status_code, b"".join(chunks)
     except requests.ConnectionError as error:
         refused = "Connection refused" in str(error)
         raise TransportError(f"{method} {url}: {error}", refused=refused) from error

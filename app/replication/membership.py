@@ -224,9 +224,7 @@ class Membership:
             return self._report_to_nacos(self._calls, peer, timeout_ms)
         url = f"http://{peer}{self._settings.context_path}/v1/core/cluster/report"
         body = orjson.dumps(self._own_report(peer))
-        status, answer, _ = call_peer(
-            self._session, "POST", url, timeout_ms, body=body, body_bytes_max=REPORT_BYTES_MAX
-        )
+        status, answer = call_peer(self._session, "POST", url, timeout_ms, body=body, body_bytes_max=REPORT_BYTES_MAX)
         try:
             fields = orjson.loads(answer)
             code = fields.get("code")
@@ -248,7 +246,7 @@ class Membership:
     def _info_of(self, peer: str, timeout_ms: int) -> Mapping[str, Any]:
         """The ``extendInfo`` of a member of another kind, whose release decides which resource types it is sent."""
         url = f"http://{peer}{self._settings.context_path}/v1/core/cluster/self"
-        _, answer, _ = call_peer(self._session, "GET", url, timeout_ms, body_bytes_max=REPORT_BYTES_MAX)
+        _, answer = call_peer(self._session, "GET", url, timeout_ms, body_bytes_max=REPORT_BYTES_MAX)
         try:
             info = orjson.loads(answer)["data"]["extendInfo"]
         except (orjson.JSONDecodeError, LookupError, TypeError):
