@@ -40,7 +40,6 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGQUIT)
 LISTENERS = 8
 """So many for each listening socket, as libuv accepts one connection of each in a turn of the loop: under load, with
 turns of some milliseconds, five hundred clients that connect at once would wait for seconds."""
-SERVER_BACKLOG = 2_048
 
 
 class LoopWorker(Worker):
@@ -78,9 +77,7 @@ class LoopWorker(Worker):
         await self._start(services.loop_frontends)
         server = HttpServer(self.wsgi, services, self.loop, self.cfg.worker_connections)
         listening: list[Any] = [
-            await self.loop.create_server(
-                lambda: HttpConnection(server), sock=one.sock.dup(), backlog=self.cfg.backlog or SERVER_BACKLOG
-            )
+            await self.loop.create_server(lambda: HttpConnection(server), sock=one.sock.dup(), backlog=self.cfg.backlog)
             for one in self.sockets
             for _ in range(LISTENERS)
         ]
