@@ -200,14 +200,14 @@ class SelectorText(Parameter[Selector]):
     def read(self, text: str) -> Selector:
         if text.isspace():
             return NO_SELECTOR
-        text = unquote_plus(text, errors="replace")
-        match _selector_type(text):
+        value = _typed_object(unquote_plus(text, errors="replace"))
+        match value.get("type"):
             case "none":
                 return NO_SELECTOR
             case "unknown":
                 raise InvalidParam("not match any type of selector!")
             case "label":
-                expression = json_text.loads(text).get("expression", "")
+                expression = value.get("expression", "")
                 if not isinstance(expression, str):
                     raise ValueError("its 'expression' should be a text")
                 return label_selector(expression)
@@ -235,21 +235,21 @@ class ListFilter(Parameter["MetadataFilter | None"]):
     def read(self, text: str) -> MetadataFilter | None:
         if text.isspace():
             return None
-        if _selector_type(text) is None:
+        value = _typed_object(text)
+        if not value:
             raise ValueError("it should be a JSON object with a 'type'")
-        expression = json_text.loads(text).get("expression")
+        expression = value.get("expression")
         found = _EXPRESSION.fullmatch("".join(expression.split())) if isinstance(expression, str) else None
         return MetadataFilter(found[1] == "INSTANCE", found[2], found[3].replace("'", "")) if found else None
 
 
-def _selector_type(text: str) -> str | None:
-    """The ``type`` of the JSON object in a text; None when the text is no object, or its ``type`` no text."""
+def _typed_object(text: str) -> dict[str, Any]:
+    """The JSON object in a text, if its ``type`` is a text; else an empty one."""
     try:
         value = json_text.loads(text)
     except ValueError:
-        return None
-    kind = value.get("type") if isinstance(value, dict) else None
-    return kind if isinstance(kind, str) else None
+        return {}
+    return value if isinstance(value, dict) and isinstance(value.get("type"), str) else {}
 
 
 class JsonObject(Parameter["Mapping[str, Any]"]):
