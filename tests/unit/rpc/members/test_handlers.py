@@ -73,7 +73,7 @@ class Host:
 
     def __init__(self) -> None:
         self.cluster = StubCluster(listed=set())
-        self.receiver = FakeReceiver()
+        self.receiver: Any = FakeReceiver()
         self.connections = Connections(lambda: 5_000, lambda: 1_000)
         nobody: Any = None
         self.dispatcher = Dispatcher(self.connections, self.cluster, nobody, LimitRule, lambda: 1_000)
