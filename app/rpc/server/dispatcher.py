@@ -30,11 +30,10 @@ SERVER_ABILITIES = {"supportPersistentInstanceByGrpc": True}
 
 @dataclass(frozen=True, slots=True)
 class GrpcRequest:
-    """One call of a registered client: its connection, JSON fields and headers."""
+    """One call of a registered client: its connection and JSON fields."""
 
     connection: Connection
     fields: Fields
-    headers: Mapping[str, str]
 
 
 Handler = Callable[[GrpcRequest], Awaitable[Mapping[str, Any] | bytes]]
@@ -111,7 +110,7 @@ class Dispatcher:
             return wire.error_response(wire.UNREADABLE, str(error))
         connection.active_ms = self._now_ms()
         self._trace(connection, message)
-        return await self._run(route, kind, GrpcRequest(connection, fields, message.headers))
+        return await self._run(route, kind, GrpcRequest(connection, fields))
 
     async def _run(self, route: GrpcRoute, kind: str, request: GrpcRequest) -> bytes:
         try:

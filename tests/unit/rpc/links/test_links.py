@@ -32,7 +32,7 @@ class FakeLinks(GrpcLinks):
         if peer in self.silent:
             await asyncio.sleep(timeout_s)
             raise TransportError(f"{request_type} to {peer}: DEADLINE_EXCEEDED")
-        return Payload("XResponse", {}, "", b"{" if peer in self.strange else body)
+        return Payload("XResponse", "", b"{" if peer in self.strange else body)
 
     async def call_members(self, timeout_ms: int = 60_000) -> Mapping[str, Any]:
         return await asyncio.to_thread(self.call_all, "XRequest", REQUESTS, timeout_ms)
