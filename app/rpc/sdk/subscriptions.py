@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from app.naming.clients.client_model import ServiceKey
 from app.naming.push.schedule import PushSchedule
 
-SPACING_MS = 50
-"""The least time between two pushes of one service: a burst of changes becomes a few messages."""
 ACK_MS = 5_000
 RETRY_MS = 1_000
 """After a refusal, or an acknowledgement that did not come. Source of both: Nacos 2.2.3 PushConfig."""
@@ -52,9 +50,7 @@ class GrpcSubscriptions:
 
     def __init__(self) -> None:
         self._clients: dict[str, dict[ServiceKey, Subscription]] = {}
-        self._schedule = due = PushSchedule[Subscription](
-            spacing_ms=SPACING_MS, ack_timeout_ms=ACK_MS, retry_ms=RETRY_MS
-        )
+        self._schedule = due = PushSchedule[Subscription](ack_timeout_ms=ACK_MS, retry_ms=RETRY_MS)
         self.has, self.changed, self.next_due_ms = due.has, due.changed, due.next_due_ms
         self._requests: dict[tuple[str, str], Subscription] = {}
         """The subscriptions that wait for an acknowledgement, by client and request: clients share request ids."""
