@@ -136,28 +136,23 @@ class ClientAgent:
         """
         wanted = list[str]()
         compares = notes_revisions(self._release(peer))
-
-        async def verify(item: tuple[str, str]) -> None:
-            key, revision = item
-            client_id = client_id_of(key) or ""
-            content = encode_verify(client_id, int(revision) if compares else ANY_REVISION)
-            body = encode_request(DataOperation.VERIFY, peer, client_id, content)
-            if not is_success(await self._links.request(peer, REQUEST, body, timeout_s)):
-                wanted.append(key)
-
         told = [item for item in summary.items() if item[1]]
         if not told:
             return Received()
         at = (peer, "#" in told[0][0])  # those with connections, and those over HTTP, have rounds of their own
         start, count = self._reached.pop(at, 0) % len(told), 0
 
-        async def verify_in_turn(item: tuple[str, str]) -> None:
+        async def verify(item: tuple[str, str]) -> None:
             nonlocal count
-            await verify(item)
+            key, revision = item
+            client_id = client_id_of(key) or ""
+            content = encode_verify(client_id, int(revision) if compares else ANY_REVISION)
+            body = encode_request(DataOperation.VERIFY, peer, client_id, content)
+            if not is_success(await self._links.request(peer, REQUEST, body, timeout_s)):
+                wanted.append(key)
             count += 1
 
-        in_turn = told[start:] + told[:start]
-        failures = await _side_by_side(verify_in_turn, in_turn, timeout_s)
+        failures = await _side_by_side(verify, told[start:] + told[:start], timeout_s)
         if count < len(told):
             self._reached[at] = start + count
         if failures and not count:
