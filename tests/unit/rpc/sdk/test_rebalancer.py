@@ -152,8 +152,7 @@ class OwnMember:
         )
         nobody: Any = None
         self.dispatcher = Dispatcher(self.connections, self.cluster, nobody, LimitRule, lambda: 1_000)
-        for request_type, route in self.loader.routes().items():
-            self.dispatcher.add(request_type, route)
+        self.dispatcher.add(self.loader.routes())
 
     def add_clients(self, count: int) -> None:
         for number in range(count):
