@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from app.naming.clients.client_model import ServiceKey
 from app.naming.clients.clients import CLUSTERS_CHARS_MAX
 from app.naming.model.json_fields import Fields
 from app.naming.model.keys import (
@@ -19,7 +20,7 @@ from app.naming.model.keys import (
 from app.naming.model.nacos_errors import InvalidParam, Unavailable
 from app.naming.model.value_limits import INT_MAX, PORT_MAX
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
-from app.ports.grpc_ports import RpcServices, ServiceKey
+from app.ports.grpc_ports import RpcServices
 from app.rpc.sdk.service_messages import InfoVariant, ServiceInfos
 from app.rpc.sdk.subscriptions import GrpcSubscriptions
 from app.rpc.server.dispatcher import GrpcRequest, GrpcRoute
