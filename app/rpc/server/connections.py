@@ -111,7 +111,8 @@ class Connections:
         """Connections that are not registered, oldest first."""
         self._registered: dict[str, Connection] = {}
         self._per_ip: dict[str, int] = {}
-        self._sdk_count = 0
+        self.sdk_count = 0
+        """The number of registered connections of SDKs. Read from any thread."""
         self._id_ms = 0
         self._request_ids = count(1)
 
@@ -120,10 +121,6 @@ class Connections:
 
     def __iter__(self) -> Iterator[Connection]:
         return iter(list(self._registered.values()))
-
-    @property
-    def sdk_count(self) -> int:
-        return self._sdk_count
 
     def count_of_ip(self, client_ip: str) -> int:
         """The number of registered SDK connections whose client states the address ``client_ip``."""
@@ -158,7 +155,7 @@ class Connections:
         connection.registered = True
         self._registered[connection.id] = connection
         if connection.is_sdk:
-            self._sdk_count += 1
+            self.sdk_count += 1
             self._per_ip[connection.client_ip] = self.count_of_ip(connection.client_ip) + 1
 
     def forget(self, connection: Connection) -> bool:
@@ -174,7 +171,7 @@ class Connections:
             return False
         connection.registered = False
         if connection.is_sdk:
-            self._sdk_count -= 1
+            self.sdk_count -= 1
             left = self._per_ip.pop(connection.client_ip) - 1
             if left:
                 self._per_ip[connection.client_ip] = left

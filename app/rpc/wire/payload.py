@@ -27,8 +27,6 @@ CLIENT_GONE = -401
 HEADROOM_BYTES = 4_096
 """Of a message, for what goes around the JSON of its content."""
 
-Json = Mapping[str, Any]
-
 
 class PayloadError(Exception):
     """The bytes are no payload, or its body is no JSON object; the text says which."""
@@ -111,7 +109,7 @@ def encode(type_name: str, body: bytes, client_ip: str = "", headers: Mapping[st
     return bytes(message.SerializeToString())
 
 
-def encode_json(type_name: str, fields: Json) -> bytes:
+def encode_json(type_name: str, fields: Mapping[str, Any]) -> bytes:
     return encode(type_name, orjson.dumps(fields))
 
 
