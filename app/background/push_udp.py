@@ -6,6 +6,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import orjson
@@ -60,11 +61,8 @@ def reference_of(ack: bytes) -> int | None:
         return None
     if not isinstance(fields, dict) or not str(fields.get("type", "")).endswith("-ack"):
         return None
-    reference = fields.get("lastRefTime")
-    if isinstance(reference, str):
-        text = reference.strip()
-        return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None
-    return reference if isinstance(reference, int) and not isinstance(reference, bool) and reference > 0 else None
+    text = str(fields.get("lastRefTime")).strip()
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None
 
 
 class UdpPusher:
@@ -160,10 +158,8 @@ class UdpPusher:
         if self._awake:
             return
         self._awake = True
-        try:
+        with suppress(OSError):  # a full pipe wakes as well; a closed one belongs to a node that stopped
             self._wake_in.send(b"\0")
-        except (BlockingIOError, OSError):
-            return  # a full pipe wakes as well; a closed one belongs to a node that stopped
 
     # --- the thread -----------------------------------------------------------------------------
 

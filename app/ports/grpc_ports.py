@@ -32,11 +32,12 @@ class PeerDirectory(MemberDirectory, Protocol):
 class PeerLinks(Protocol):
     """Calls of other members over their cluster port. Thread-safe, and blocks: not for the event loop."""
 
-    def call(self, peer: str, type_name: str, fields: Mapping[str, Any], timeout_ms: int) -> dict[str, Any]:
-        """Return the fields of the peer's answer.
+    def call_all(
+        self, type_name: str, requests: Mapping[str, Mapping[str, Any]], timeout_ms: int
+    ) -> dict[str, dict[str, Any]]:
+        """Return the fields of the answers to these requests, each by the address of its peer.
 
-        Raises:
-            TransportError: the peer was not reached, did not answer in time, or refused.
+        Peers that were not reached, did not answer in time, or refused, are left out.
         """
         ...
 

@@ -14,7 +14,7 @@ import orjson
 
 from app.naming.model.keys import parse_datum_key
 from app.naming.model.model import ServiceView
-from app.naming.wire.service_info import checksum
+from app.naming.wire.checksum import checksum
 from distro.errors import TransportError
 from distro.http_agent import DistroHttpAgent
 from distro.types import CAPABILITY_VERSIONS, Received

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from dataclasses import asdict
-from itertools import chain
 
 from app.config.settings import RpcSettings
 from app.naming.model.events import InstancesChanged, ServiceChanged, ServiceSubscribed
@@ -56,13 +55,12 @@ class GrpcFrontend:
         self.subscriptions = GrpcSubscriptions()
         self._pusher = GrpcPusher(self.subscriptions, self._infos, self.connections, now_ms)
         self.dispatcher.on_answer = self._pusher.answered
-        self.dispatcher.on_gone = self._pusher.forget
+        self.dispatcher.on_gone = self.subscriptions.forget
         self._naming = NamingHandlers(services, self.subscriptions, self._infos)
         self._members = MemberHandlers(services.client_receiver, services.cluster)
         self._links = services.links
-        routes = chain(self._naming.routes().items(), self._members.routes().items(), self.loader.routes().items())
-        for request_type, route in routes:
-            self.dispatcher.add(request_type, route)
+        for routes in (self._naming.routes(), self._members.routes(), self.loader.routes()):
+            self.dispatcher.add(routes)
         subscribe(ServiceChanged, lambda event: self._pusher.changed(event.namespace, event.service))
         subscribe(InstancesChanged, self._on_instances)
         subscribe(ServiceSubscribed, lambda event: self._pusher.subscribed(event.key, event.client_id))

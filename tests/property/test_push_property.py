@@ -6,11 +6,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from app.naming.push.schedule import SPACING_MS
 from app.naming.push.udp_subscribers import (
     ACK_TIMEOUT_MS,
     FORGET_MS,
     SENDS_MAX,
-    SPACING_MS,
     Push,
     Subscriber,
     UdpSubscribers,

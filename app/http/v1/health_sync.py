@@ -11,7 +11,7 @@ from app.http.input import json_text
 from app.http.input.schemas import StatusesSchema, load_parameters
 from app.naming.model.keys import DEFAULT_NAMESPACE, NAMESPACE_SPLITTER, check_service_format
 from app.naming.model.nacos_errors import InvalidParam, NotFound
-from app.naming.wire.service_info import checksum
+from app.naming.wire.checksum import checksum
 from distro.clock import SystemClock
 
 FETCH_MS_MAX = 2_000

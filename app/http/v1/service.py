@@ -23,7 +23,8 @@ from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG, ServiceMeta
 from app.naming.model.model import ServiceView
 from app.naming.model.nacos_errors import InvalidParam, NacosError, NotFound
 from app.naming.records.records import service_meta_key
-from app.naming.wire.service_info import checksum, shown
+from app.naming.wire.checksum import checksum
+from app.naming.wire.service_info import shown
 
 ALL_GROUPS = "*"
 _SERVICE, _NEEDED = ServiceSchema(), NeededServiceSchema()

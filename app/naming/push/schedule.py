@@ -1,7 +1,7 @@
 """When a push is due to which subscriber, under UDP and gRPC alike: spacing, acknowledgements, repeats.
 
 Pure: time comes in, subscribers that are due go out. A change makes its service due at once; further changes within
-``spacing_ms`` of a push are one push at the end of it. Only the latest state of a service is ever pending for a
+``SPACING_MS`` of a push are one push at the end of it. Only the latest state of a service is ever pending for a
 subscriber: the schedule carries subscribers, and the state is read when the push is sent.
 """
 
@@ -12,6 +12,9 @@ from itertools import takewhile
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from app.naming.clients.client_model import ServiceKey
+
+SPACING_MS = 50
+"""The least time between two pushes of one service: a burst of changes becomes a few messages."""
 
 
 class Subscribed(Protocol):
@@ -39,16 +42,12 @@ class Overdue(NamedTuple, Generic[S]):
 class PushSchedule(Generic[S]):
     """Subscribers by service, and the pushes that are due to them. Not thread-safe, but for ``has``."""
 
-    def __init__(
-        self, *, spacing_ms: int, ack_timeout_ms: int, retry_ms: int = 0, sends_max: int | None = None
-    ) -> None:
+    def __init__(self, *, ack_timeout_ms: int, retry_ms: int = 0, sends_max: int | None = None) -> None:
         """Set the times.
 
-        ``spacing_ms``: the least time between two pushes of one service. ``ack_timeout_ms``: from a send until it
-        counts as lost. ``retry_ms``: from a time-out or refusal to the repeat. ``sends_max``: of one push; None
-        repeats it for as long as it is not acknowledged.
+        ``ack_timeout_ms``: from a send until it counts as lost. ``retry_ms``: from a time-out or refusal to the
+        repeat. ``sends_max``: of one push; None repeats it for as long as it is not acknowledged.
         """
-        self._spacing_ms = spacing_ms
         self._ack_timeout_ms = ack_timeout_ms
         self._retry_ms = retry_ms
         self._sends_max = sends_max
@@ -101,7 +100,7 @@ class PushSchedule(Generic[S]):
         while self._due_heap and self._due_heap[0][0] <= now_ms:
             _, key = heappop(self._due_heap)
             self._due.remove(key)
-            self._spaced_ms[key] = now_ms + self._spacing_ms
+            self._spaced_ms[key] = now_ms + SPACING_MS
             self._spaced.append(key)
             found.extend(self._services.get(key, ()))
         return found

@@ -12,8 +12,6 @@ from app.naming.push.schedule import PushSchedule
 
 DATAGRAM_BYTES_MAX = 65_507
 """The largest payload of UDP over IPv4."""
-SPACING_MS = 50
-"""The least time between two pushes of one service: a burst of changes becomes a few datagrams."""
 ACK_TIMEOUT_MS = 10_000
 """Without an acknowledgement for so long the push is sent once more. Source: Nacos 1.4.1 PushService."""
 SENDS_MAX = 2
@@ -141,7 +139,7 @@ class UdpSubscribers:
         self._known: dict[Subscriber, _Known] = {}
         self._numbers: dict[int, _Known] = {}
         self._next_number = first_number
-        self._schedule = PushSchedule[_Known](spacing_ms=SPACING_MS, ack_timeout_ms=ACK_TIMEOUT_MS, sends_max=SENDS_MAX)
+        self._schedule = PushSchedule[_Known](ack_timeout_ms=ACK_TIMEOUT_MS, sends_max=SENDS_MAX)
         self.has, self.changed = self._schedule.has, self._schedule.changed
         self._swept_ms = 0
         self.stats = UdpPushStats()

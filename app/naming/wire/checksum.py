@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable
 
-from app.naming.model.model import Instance, Metadata
+from app.naming.model.model import Instance, Metadata, ServiceView
 
 
 def java_double(value: float) -> str:
@@ -46,3 +46,22 @@ def instance_list_checksum(instances: Iterable[Instance]) -> str:
         for one in in_java_order(instances)
     )
     return hashlib.md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
+
+
+def checksum(view: ServiceView) -> str:
+    """The digest of a service by which members compare their lists. Source: Nacos 1.4.1 Service.recalculateChecksum."""
+    healthy = sum(one.healthy for one in view.instances)
+    clusters = ",".join(
+        '{"healthChecker":{},"defIPPort":80,"defCkport":80,"name":"' + name + '","useIPPort4Check":true,"sitegroup":""}'
+        for name in view.clusters
+    )
+    instances = "".join(
+        f"{one.ip}:{one.port}_{java_double(one.weight)}_{_flag(one.healthy)}_{one.cluster_name},"
+        for one in in_java_order(view.instances)
+    )
+    text = (
+        f'{{"invalidIPCount":{len(view.instances) - healthy},"name":"{view.full_name}",'
+        f'"ipCount":{len(view.instances)},"owners":[],"protectThreshold":{java_double(view.protect_threshold)},'
+        f'"clusters":[{clusters}]}}'
+    )
+    return hashlib.md5((text + instances).encode(), usedforsecurity=False).hexdigest()

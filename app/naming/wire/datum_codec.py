@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from app.naming.model.json_fields import FROM_MEMBER, Fields, member_object
+from app.naming.model.json_fields import member_object
 from app.naming.model.keys import DEFAULT_CLUSTER, SERVICE_NAME, parse_datum_key
 from app.naming.model.model import (
     NEVER_MS,
@@ -176,15 +176,13 @@ def _escape(found: re.Match[str]) -> str:
     return "".join(f"\\u{int.from_bytes(units[i : i + 2]):04x}" for i in range(0, len(units), 2))
 
 
-def decode_stored(fields: object, now_ms: int) -> StoredInstance:
+def decode_stored(fields: Any, now_ms: int) -> StoredInstance:
     """An instance of a datum; its fields are checked one by one.
 
     Raises:
         CodecError: names the field that is wrong.
     """
-    if not isinstance(fields, dict):
-        raise CodecError("an element of 'instanceList' is not an object")
-    read = Fields(fields, FROM_MEMBER, " of an instance")
+    read = member_object(fields, "an element of 'instanceList'", " of an instance")
     instance = Instance(
         ip=read.required("ip"),
         port=read.integer("port", 0),

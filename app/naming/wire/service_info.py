@@ -4,7 +4,6 @@ The bytes of a host are kept with its instance: after a change of one of ten tho
 """
 
 import hashlib
-from collections.abc import Iterable
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -12,7 +11,6 @@ import orjson
 
 from app.naming.model.keys import short_name_of
 from app.naming.model.model import Instance, Metadata, ServiceView
-from app.naming.wire.checksum import in_java_order
 from app.naming.wire.rendered import RenderedLists
 from app.naming.wire.zipped import STORED_BYTES_MAX, ZippedHead
 
@@ -182,25 +180,3 @@ def _digest(view: ServiceView, hosts: list[bytes]) -> str:
     digest.update(repr((view.full_name, view.clusters, view.protect_threshold, len(view.instances))).encode())
     digest.update(b"".join(sorted(hosts)))  # each member has an order of its own
     return digest.hexdigest()
-
-
-def checksum(view: ServiceView) -> str:
-    """The digest of a service by which members compare their lists. Source: Nacos 1.4.1 Service.recalculateChecksum."""
-    healthy = sum(one.healthy for one in view.instances)
-    clusters = ",".join(
-        '{"healthChecker":{},"defIPPort":80,"defCkport":80,"name":"' + name + '","useIPPort4Check":true,"sitegroup":""}'
-        for name in view.clusters
-    )
-    text = (
-        f'{{"invalidIPCount":{len(view.instances) - healthy},"name":"{view.full_name}",'
-        f'"ipCount":{len(view.instances)},"owners":[],"protectThreshold":{float(view.protect_threshold)!r},'
-        f'"clusters":[{clusters}]}}'
-    )
-    return hashlib.md5((text + _instances_text(view.instances)).encode(), usedforsecurity=False).hexdigest()
-
-
-def _instances_text(instances: Iterable[Instance]) -> str:
-    return "".join(
-        f"{one.ip}:{one.port}_{one.weight!r}_{'true' if one.healthy else 'false'}_{one.cluster_name},"
-        for one in in_java_order(instances)
-    )

@@ -1,9 +1,9 @@
 """The transport of clients: gRPC calls that hold no thread, and HTTP to members without a gRPC connection."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 
 import orjson
 
@@ -12,6 +12,7 @@ from app.naming.clients.client_model import ClientSnapshot, ClientState
 from app.replication.client_type import ClientCodec, client_id_of, client_key
 from app.replication.reports import notes_revisions
 from app.rpc.links.link import LinkClosed
+from app.rpc.links.links import GrpcLinks
 from app.rpc.wire.distro_payload import (
     REQUEST,
     SNAPSHOT_KEY,
@@ -20,7 +21,7 @@ from app.rpc.wire.distro_payload import (
     is_success,
     packed,
 )
-from app.rpc.wire.payload import HEADROOM_BYTES, Payload
+from app.rpc.wire.payload import HEADROOM_BYTES
 from distro.codec import decode_frame, decode_received, encode_frame, gunzip_if_gzip, json_object
 from distro.errors import CodecError, TransportError
 from distro.http_agent import DistroHttpAgent
@@ -34,27 +35,13 @@ ANY_REVISION = 0
 """Confirms every copy of a client, whatever its revision: members before 2.1.2 keep no revisions."""
 
 
-class Links(Protocol):
-    """The gRPC connections to the other members."""
-
-    def is_running(self, peer: str) -> bool: ...
-
-    def is_nacos(self, peer: str) -> bool: ...
-
-    async def request(self, peer: str, request_type: str, body: bytes, timeout_s: float) -> Payload: ...
-
-    def begin(self, work: Coroutine[Any, Any, T], done: Callable[[T | TransportError], None]) -> None: ...
-
-    def wait(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T: ...
-
-
 class ClientAgent:
     """DistroTransportAgent and DistroCallbackAgent of clients. Thread-safe."""
 
     def __init__(
         self,
         http: DistroHttpAgent,
-        links: Links,
+        links: GrpcLinks,
         codec: ClientCodec,
         clock: Clock,
         release: Callable[[str], object],
@@ -149,28 +136,23 @@ class ClientAgent:
         """
         wanted = list[str]()
         compares = notes_revisions(self._release(peer))
-
-        async def verify(item: tuple[str, str]) -> None:
-            key, revision = item
-            client_id = client_id_of(key) or ""
-            content = encode_verify(client_id, int(revision) if compares else ANY_REVISION)
-            body = encode_request(DataOperation.VERIFY, peer, client_id, content)
-            if not is_success(await self._links.request(peer, REQUEST, body, timeout_s)):
-                wanted.append(key)
-
         told = [item for item in summary.items() if item[1]]
         if not told:
             return Received()
         at = (peer, "#" in told[0][0])  # those with connections, and those over HTTP, have rounds of their own
         start, count = self._reached.pop(at, 0) % len(told), 0
 
-        async def verify_in_turn(item: tuple[str, str]) -> None:
+        async def verify(item: tuple[str, str]) -> None:
             nonlocal count
-            await verify(item)
+            key, revision = item
+            client_id = client_id_of(key) or ""
+            content = encode_verify(client_id, int(revision) if compares else ANY_REVISION)
+            body = encode_request(DataOperation.VERIFY, peer, client_id, content)
+            if not is_success(await self._links.request(peer, REQUEST, body, timeout_s)):
+                wanted.append(key)
             count += 1
 
-        in_turn = told[start:] + told[:start]
-        failures = await _side_by_side(verify_in_turn, in_turn, timeout_s)
+        failures = await _side_by_side(verify, told[start:] + told[:start], timeout_s)
         if count < len(told):
             self._reached[at] = start + count
         if failures and not count:

@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import Any
 
 import grpc
-import orjson
 from grpc import aio
 
 from app.rpc.wire import payload as wire
@@ -159,8 +158,8 @@ class GrpcLink:
             message = wire.decode(data)
             request_id = message.json().get("requestId")
             if message.type.endswith("Request") and isinstance(request_id, str):
-                answer = orjson.dumps(wire.success(requestId=request_id))
-                await stream.write(wire.encode(message.type.removesuffix("Request") + "Response", answer))
+                answer_type = message.type.removesuffix("Request") + "Response"
+                await stream.write(wire.encode_json(answer_type, wire.success(requestId=request_id)))
             if message.type == "ConnectResetRequest":
                 raise TransportError(ENDED)
         raise TransportError(ENDED)

@@ -18,7 +18,7 @@ from app.config.settings import RPC_CLUSTER_OFFSET, RpcPort
 from app.config.version import NACOS_2_VERSION
 from app.rpc.links.link import GrpcLink, LinkClosed
 from app.rpc.wire import payload as wire
-from app.rpc.wire.payload import Payload
+from app.rpc.wire.payload import Payload, PayloadError
 from distro.errors import TransportError
 
 LOG = logging.getLogger(__name__)
@@ -183,3 +183,30 @@ class GrpcLinks:
         """
         timeout_s = timeout_ms / 1_000
         return self.wait(self.request(peer, type_name, orjson.dumps(fields), timeout_s), timeout_s).json()
+
+    def call_all(
+        self, type_name: str, requests: Mapping[str, Mapping[str, Any]], timeout_ms: int
+    ) -> dict[str, dict[str, Any]]:
+        """Call several members at once, each with its own fields; return the JSON objects of their answers by address.
+
+        Members that cannot be reached, or answer late or with an error, are logged and left out. Blocks: not for the
+        loop's thread.
+        """
+        timeout_s = timeout_ms / 1_000
+
+        async def answer_of(peer: str, fields: Mapping[str, Any]) -> dict[str, Any] | None:
+            try:
+                return (await self.request(peer, type_name, orjson.dumps(fields), timeout_s)).json()
+            except (TransportError, PayloadError) as error:
+                LOG.info("%s of %s: %s", type_name, peer, error)
+                return None
+
+        async def answers_of_all() -> list[dict[str, Any] | None]:
+            return await asyncio.gather(*(answer_of(peer, fields) for peer, fields in requests.items()))
+
+        try:
+            answers = self.wait(answers_of_all(), timeout_s)
+        except TransportError as error:
+            LOG.info("%s of %d members: %s", type_name, len(requests), error)
+            return {}
+        return {peer: answer for peer, answer in zip(requests, answers, strict=True) if answer is not None}

@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from app.naming.model.nacos_errors import InvalidParam, NoRight
+from app.ports.grpc_ports import PeerDirectory
+from app.replication.client_receiver import ClientReceiver
 from app.replication.client_type import CLIENTS
 from app.rpc.server.dispatcher import GrpcRequest, GrpcRoute
 from app.rpc.wire import payload as wire
@@ -31,42 +33,12 @@ Answer = Mapping[str, Any]
 T = TypeVar("T")
 
 
-class ClientReceiving(Protocol):
-    """Takes and serves the clients of members' calls. Its methods raise CodecError and NotInitialized."""
-
-    def take_frame(self, sender: str, content: bytes) -> bytes: ...
-
-    def verify_frame(self, sender: str, content: bytes) -> bytes: ...
-
-    def query_frame(self, content: bytes) -> bytes: ...
-
-    def take(self, sent_by: str, client_id: str, content: bytes) -> None: ...
-
-    def remove(self, sent_by: str, client_id: str) -> None: ...
-
-    def confirm(self, content: bytes) -> bool: ...
-
-    def client(self, client_id: str) -> bytes | None: ...
-
-    def snapshot(self) -> bytes: ...
-
-
-class Reports(Protocol):
-    """Takes members' reports, and tells which members are at an address."""
-
-    def receive_rpc_report(self, node: Mapping[str, Any], remote_ip: str) -> tuple[str, dict[str, Any]] | None: ...
-
-    def nacos_at(self, remote_ip: str) -> str: ...
-
-    def sender_of(self, named: str | None, remote_ip: str) -> str | None: ...
-
-
 class MemberHandlers:
     """``routes`` once; ``stop`` at the end. The handlers run on the loop, long decoding in threads."""
 
-    def __init__(self, receiver: ClientReceiving, reports: Reports) -> None:
+    def __init__(self, receiver: ClientReceiver, cluster: PeerDirectory) -> None:
         self._receiver = receiver
-        self._reports = reports
+        self._cluster = cluster
         self._pool = ThreadPoolExecutor(THREADS, "rpc-received")
 
     def routes(self) -> dict[str, GrpcRoute]:
@@ -84,7 +56,7 @@ class MemberHandlers:
     async def _report(self, request: GrpcRequest) -> Answer:
         """Source: Nacos 2.2.3 MemberReportHandler."""
         node = request.fields.whole_object("node")
-        answer = self._reports.receive_rpc_report(node, request.connection.remote_ip)
+        answer = self._cluster.receive_rpc_report(node, request.connection.remote_ip)
         if answer is None:
             raise InvalidParam("Node information is illegal")
         request.connection.reporter, own = answer
@@ -99,11 +71,11 @@ class MemberHandlers:
         connection = request.connection
         try:
             if connection.named:
-                member = self._reports.sender_of(connection.named, connection.remote_ip)
+                member = self._cluster.sender_of(connection.named, connection.remote_ip)
                 if member is None:
                     raise NoRight(f"{connection.named} is not listed, or not at {connection.remote_ip}")
                 return await self._of_own_kind(member, call)
-            sent_by = connection.reporter or self._reports.nacos_at(connection.remote_ip)
+            sent_by = connection.reporter or self._cluster.nacos_at(connection.remote_ip)
             return await self._of_nacos(sent_by, call)
         except (CodecError, NotInitialized) as error:
             return failure(str(error))

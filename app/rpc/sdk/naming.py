@@ -23,7 +23,7 @@ from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.ports.grpc_ports import RpcServices
 from app.rpc.sdk.service_messages import InfoVariant, ServiceInfos
 from app.rpc.sdk.subscriptions import GrpcSubscriptions
-from app.rpc.server.dispatcher import GrpcRequest, GrpcRoute, Handler
+from app.rpc.server.dispatcher import GrpcRequest, GrpcRoute
 from app.rpc.wire.payload import success
 
 T = TypeVar("T")
@@ -45,17 +45,13 @@ class NamingHandlers:
 
     def routes(self) -> Mapping[str, GrpcRoute]:
         """The handlers by type of request."""
-
-        def route(handler: Handler, answer_type: str) -> GrpcRoute:
-            return GrpcRoute(handler, answer_type)
-
         return {
-            "InstanceRequest": route(self.instance, "InstanceResponse"),
-            "BatchInstanceRequest": route(self.batch, "BatchInstanceResponse"),
-            "PersistentInstanceRequest": route(self.persistent, "InstanceResponse"),
-            "ServiceQueryRequest": route(self.query, "QueryServiceResponse"),
-            "ServiceListRequest": route(self.list, "ServiceListResponse"),
-            "SubscribeServiceRequest": route(self.subscribe, "SubscribeServiceResponse"),
+            "InstanceRequest": GrpcRoute(self.instance, "InstanceResponse"),
+            "BatchInstanceRequest": GrpcRoute(self.batch, "BatchInstanceResponse"),
+            "PersistentInstanceRequest": GrpcRoute(self.persistent, "InstanceResponse"),
+            "ServiceQueryRequest": GrpcRoute(self.query, "QueryServiceResponse"),
+            "ServiceListRequest": GrpcRoute(self.list, "ServiceListResponse"),
+            "SubscribeServiceRequest": GrpcRoute(self.subscribe, "SubscribeServiceResponse"),
         }
 
     def stop(self) -> None:

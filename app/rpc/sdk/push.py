@@ -74,14 +74,10 @@ class GrpcPusher:
 
     # --- on the loop -----------------------------------------------------------------------------
 
-    def answered(self, connection: Connection, request_id: str, went_well: bool) -> None:
+    def answered(self, client_id: str, request_id: str, went_well: bool) -> None:
         """Take a client's answer to a request of ours, a push or another."""
-        if self._subscriptions.answered(connection.id, request_id, went_well, self._now_ms()) and not went_well:
+        if self._subscriptions.answered(client_id, request_id, went_well, self._now_ms()) and not went_well:
             self._schedule()
-
-    def forget(self, connection: Connection) -> None:
-        """Remove the subscriptions of a client that is gone."""
-        self._subscriptions.forget(connection.id)
 
     async def take_pending(self, connection: Connection, key: ServiceKey) -> bytes | None:
         """The push of a service's present state to a client; None when the client unsubscribed, or it is too large."""

@@ -9,7 +9,6 @@ from app.config.addresses import split_address
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import INT_MAX
 from app.ports.grpc_ports import RpcServices
-from app.rpc.members.calls import MemberCalls
 from app.rpc.sdk.balance import MemberLoad, Move, count_to_keep, moves, parse_load, summary
 from app.rpc.server.connections import Connection, Connections
 from app.rpc.server.dispatcher import GrpcRequest, GrpcRoute
@@ -17,6 +16,8 @@ from app.rpc.wire.payload import SUCCESS, success
 from distro.types import MemberState
 
 LOAD_REQUEST, RELOAD_REQUEST = "ServerLoaderInfoRequest", "ServerReloadRequest"
+CALL_MS_MAX = 3_000
+"""Of calls to other members, which are made at once. Source: Nacos 2.2.3, its time-out of calls."""
 
 Redirect = tuple[str, int] | None
 """The HTTP address of the member to connect to; None for any other."""
@@ -39,7 +40,6 @@ class Rebalancer:
         self._services = services
         self._now_ms = monotonic_ms
         self._send_away = send_away
-        self._members = MemberCalls(services.links)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def routes(self) -> Mapping[str, GrpcRoute]:
@@ -53,9 +53,8 @@ class Rebalancer:
         self._loop = asyncio.get_running_loop()
 
     def stop(self) -> None:
-        """Move no more clients, and ask no more members. May be called twice."""
+        """Move no more clients. May be called twice."""
         self._loop = None
-        self._members.stop()
 
     # --- this node -------------------------------------------------------------------------------
 
@@ -105,7 +104,7 @@ class Rebalancer:
         to_make = moves(self._loads(), factor)
         own = self._services.cluster.self_address
         requests = {one.source: _reload_fields(one) for one in to_make if one.source != own}
-        answers = self._members.ask(RELOAD_REQUEST, requests)
+        answers = self._ask(RELOAD_REQUEST, requests)
         for one in to_make:
             if one.source == own:
                 self._shed_to(one.keep, split_address(one.target))
@@ -119,9 +118,13 @@ class Rebalancer:
             for one in self._services.cluster.members()
             if one.address != own and one.state is not MemberState.DOWN
         ]
-        answers = self._members.ask(LOAD_REQUEST, {address: {"module": "internal"} for address in others})
+        answers = self._ask(LOAD_REQUEST, {address: {"module": "internal"} for address in others})
         loads = (parse_load(address, answer) for address, answer in answers.items())
         return sorted([self._own_load(), *(one for one in loads if one is not None)], key=lambda one: one.address)
+
+    def _ask(self, type_name: str, requests: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+        links = self._services.links
+        return {} if links is None else links.call_all(type_name, requests, CALL_MS_MAX)
 
     def _own_load(self) -> MemberLoad:
         figures, known = self._services.counters(), self._connections

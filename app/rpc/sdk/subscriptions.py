@@ -3,15 +3,13 @@
 Pure: time comes in, subscriptions that are due go out.
 """
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from app.naming.clients.client_model import ServiceKey
 from app.naming.push.schedule import PushSchedule
 
-SPACING_MS = 50
-"""The least time between two pushes of one service: a burst of changes becomes a few messages."""
 ACK_MS = 5_000
 RETRY_MS = 1_000
 """After a refusal, or an acknowledgement that did not come. Source of both: Nacos 2.2.3 PushConfig."""
@@ -26,8 +24,6 @@ class Subscription:
     client_id: str
     key: ServiceKey
     clusters: str
-    pending: bool = False
-    """A push is ready to be written."""
     request_id: str = ""
     """Of the push whose acknowledgement is waited for."""
     sends: int = 0
@@ -52,13 +48,12 @@ class GrpcSubscriptions:
 
     def __init__(self) -> None:
         self._clients: dict[str, dict[ServiceKey, Subscription]] = {}
-        self._schedule = due = PushSchedule[Subscription](
-            spacing_ms=SPACING_MS, ack_timeout_ms=ACK_MS, retry_ms=RETRY_MS
-        )
+        self._schedule = due = PushSchedule[Subscription](ack_timeout_ms=ACK_MS, retry_ms=RETRY_MS)
         self.has, self.changed, self.next_due_ms = due.has, due.changed, due.next_due_ms
         self._requests: dict[tuple[str, str], Subscription] = {}
         """The subscriptions that wait for an acknowledgement, by client and request: clients share request ids."""
-        self._ready: deque[Subscription] = deque()
+        self._ready: OrderedDict[Subscription, None] = OrderedDict()
+        """The subscriptions with a push to be written, in the order in which they became due."""
         self.stats = GrpcPushStats()
 
     def subscribe(self, client_id: str, key: ServiceKey, clusters: str) -> bool:
@@ -76,7 +71,7 @@ class GrpcSubscriptions:
     def add_pending(self, client_id: str, key: ServiceKey) -> None:
         """Make a push to one client ready, whether the service changed or not."""
         if known := self.find(client_id, key):
-            self._add_pending(known)
+            self._ready[known] = None
 
     def unsubscribe(self, client_id: str, key: ServiceKey) -> None:
         """Remove a subscription, if there is one."""
@@ -98,27 +93,25 @@ class GrpcSubscriptions:
     def tick(self, now_ms: int) -> int | None:
         """Make the pushes that are due ready, for ``ready`` to give them; return when to come again."""
         for one in self._schedule.take_due(now_ms):
-            self._add_pending(one)
+            self._ready[one] = None
         overdue = self._schedule.take_overdue(now_ms)
         for one in overdue.timed_out:
             self.stats.timed_out += 1
             self._drop_request(one)
         for one in overdue.repeats:
-            self._add_pending(one)
+            self._ready[one] = None
         return self.next_due_ms()
 
     @property
     def is_ready(self) -> bool:
-        """Whether ``ready`` may have something to give."""
+        """Whether ``ready`` has something to give."""
         return bool(self._ready)
 
     def ready(self) -> Iterator[Subscription]:
         """Take the subscriptions whose push is ready, one by one; the caller has it written."""
         while self._ready:
-            one = self._ready.popleft()
-            if one.pending:
-                one.pending = False
-                yield one
+            one, _ = self._ready.popitem(last=False)
+            yield one
 
     def sent(self, one: Subscription, request_id: str, now_ms: int) -> None:
         """Wait for the acknowledgement of a push of the present state; an older one is waited for no more."""
@@ -144,11 +137,6 @@ class GrpcSubscriptions:
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _add_pending(self, one: Subscription) -> None:
-        if not one.pending:
-            one.pending = True
-            self._ready.append(one)
-
     def _drop_request(self, one: Subscription) -> None:
         self._requests.pop((one.client_id, one.request_id), None)
         one.request_id = ""
@@ -156,4 +144,4 @@ class GrpcSubscriptions:
     def _drop(self, one: Subscription) -> None:
         self._drop_request(one)
         self._schedule.remove(one.key, one)
-        one.pending = False
+        self._ready.pop(one, None)

@@ -3,6 +3,7 @@
 import urllib.parse
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Protocol
 
@@ -29,65 +30,46 @@ class Stream(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False)
 class Connection:
     """One transport of a client, and the client's data from its setup. Used on the loop's thread only."""
 
-    __slots__ = (
-        "abilities",
-        "active_ms",
-        "agent",
-        "app",
-        "client_ip",
-        "closing",
-        "controls",
-        "id",
-        "is_member",
-        "labels",
-        "must_go",
-        "named",
-        "on_cluster_port",
-        "opened_ms",
-        "peer",
-        "pending",
-        "redirect",
-        "registered",
-        "remote_ip",
-        "remote_port",
-        "reporter",
-        "reset_rounds",
-        "stream",
-        "tenant",
-    )
+    id: str
+    peer: str
+    """The client's end of the transport as grpc names it, ``ipv4:1.2.3.4:5`` for example."""
+    on_cluster_port: bool
+    opened_ms: int
+    active_ms: int = field(init=False)
+    remote_ip: str = field(init=False)
+    remote_port: int = field(init=False)
+    client_ip: str = field(init=False)
+    """The address that the client states in its setup; limits of connections go by it."""
+    registered: bool = False
+    is_member: bool = False
+    """The client is another member; limits do not count it."""
+    named: str = ""
+    """The member address that a client of our kind claims; each call checks whether it may."""
+    reporter: str = ""
+    """The address of the listed member that sent its report over this connection."""
+    closing: bool = False
+    app: str = ""
+    agent: str = ""
+    tenant: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    controls: deque[bytes] = field(default_factory=deque)
+    pending: dict[ServiceKey, None] = field(default_factory=dict)
+    """Services to push, in order; the state that is written is the one at that time."""
+    must_go: bool = False
+    """An operator wants the client to connect elsewhere: to the HTTP address ``redirect``, if that is set."""
+    redirect: tuple[str, int] | None = None
+    reset_rounds: int = 0
+    """Rounds of the check since the client was first asked to connect elsewhere."""
+    stream: Stream | None = None
 
-    def __init__(self, connection_id: str, peer: str, on_cluster_port: bool, now_ms: int) -> None:
-        self.id = connection_id
-        self.peer = peer
-        """The client's end of the transport as grpc names it, ``ipv4:1.2.3.4:5`` for example."""
-        self.remote_ip, self.remote_port = parse_peer(peer)
-        self.on_cluster_port = on_cluster_port
-        self.opened_ms = self.active_ms = now_ms
-        self.registered = False
-        self.is_member = False
-        """The client is another member; limits do not count it."""
-        self.named = ""
-        """The member address that a client of our kind claims; each call checks whether it may."""
-        self.reporter = ""
-        """The address of the listed member that sent its report over this connection."""
-        self.closing = False
+    def __post_init__(self) -> None:
+        self.active_ms = self.opened_ms
+        self.remote_ip, self.remote_port = parse_peer(self.peer)
         self.client_ip = self.remote_ip
-        """The address that the client states in its setup; limits of connections go by it."""
-        self.app = self.agent = self.tenant = ""
-        self.labels: Mapping[str, str] = {}
-        self.abilities: Mapping[str, bool] = {}
-        self.controls: deque[bytes] = deque()
-        self.pending: dict[ServiceKey, None] = {}
-        """Services to push, in order; the state that is written is the one at that time."""
-        self.must_go = False
-        """An operator wants the client to connect elsewhere: to the HTTP address ``redirect``, if that is set."""
-        self.redirect: tuple[str, int] | None = None
-        self.reset_rounds = 0
-        """Rounds of the check since the client was first asked to connect elsewhere."""
-        self.stream: Stream | None = None
 
     @property
     def is_sdk(self) -> bool:
@@ -129,7 +111,8 @@ class Connections:
         """Connections that are not registered, oldest first."""
         self._registered: dict[str, Connection] = {}
         self._per_ip: dict[str, int] = {}
-        self._sdk_count = 0
+        self.sdk_count = 0
+        """The number of registered connections of SDKs. Read from any thread."""
         self._id_ms = 0
         self._request_ids = count(1)
 
@@ -138,10 +121,6 @@ class Connections:
 
     def __iter__(self) -> Iterator[Connection]:
         return iter(list(self._registered.values()))
-
-    @property
-    def sdk_count(self) -> int:
-        return self._sdk_count
 
     def count_of_ip(self, client_ip: str) -> int:
         """The number of registered SDK connections whose client states the address ``client_ip``."""
@@ -176,7 +155,7 @@ class Connections:
         connection.registered = True
         self._registered[connection.id] = connection
         if connection.is_sdk:
-            self._sdk_count += 1
+            self.sdk_count += 1
             self._per_ip[connection.client_ip] = self.count_of_ip(connection.client_ip) + 1
 
     def forget(self, connection: Connection) -> bool:
@@ -192,7 +171,7 @@ class Connections:
             return False
         connection.registered = False
         if connection.is_sdk:
-            self._sdk_count -= 1
+            self.sdk_count -= 1
             left = self._per_ip.pop(connection.client_ip) - 1
             if left:
                 self._per_ip[connection.client_ip] = left

@@ -31,11 +31,10 @@ SERVER_ABILITIES = {"supportPersistentInstanceByGrpc": True}
 
 @dataclass(frozen=True, slots=True)
 class GrpcRequest:
-    """One call of a registered client: its connection, JSON fields and headers."""
+    """One call of a registered client: its connection and JSON fields."""
 
     connection: Connection
     fields: Fields
-    headers: Mapping[str, str]
 
 
 Handler = Callable[[GrpcRequest], Awaitable[Mapping[str, Any] | bytes]]
@@ -66,14 +65,15 @@ class Dispatcher:
         self._clients = clients
         self._rule = rule
         self._now_ms = now_ms
-        self.on_answer: Callable[[Connection, str, bool], None] = lambda _connection, _request_id, _went_well: None
-        """Called with connection, request id and success for each answer of a client to a request of this node."""
-        self.on_gone: Callable[[Connection], None] = lambda _connection: None
-        """Called for each registered connection that ended."""
+        self.on_answer: Callable[[str, str, bool], None] = lambda _client_id, _request_id, _went_well: None
+        """Called with client id, request id and success for each answer of a client to a request of this node."""
+        self.on_gone: Callable[[str], None] = lambda _client_id: None
+        """Called with the client id of each registered connection that ended."""
         self._routes: dict[str, GrpcRoute] = {HEALTH_CHECK: GrpcRoute(_healthy, "HealthCheckResponse")}
 
-    def add(self, request_type: str, route: GrpcRoute) -> None:
-        self._routes[request_type] = route
+    def add(self, routes: Mapping[str, GrpcRoute]) -> None:
+        """Answer these types of requests too."""
+        self._routes.update(routes)
 
     # --- calls -----------------------------------------------------------------------------------
 
@@ -112,7 +112,7 @@ class Dispatcher:
             return wire.error_response(wire.UNREADABLE, str(error))
         connection.active_ms = self._now_ms()
         self._trace(connection, message)
-        return await self._run(route, kind, GrpcRequest(connection, fields, message.headers))
+        return await self._run(route, kind, GrpcRequest(connection, fields))
 
     async def _run(self, route: GrpcRoute, kind: str, request: GrpcRequest) -> bytes:
         try:
@@ -155,7 +155,7 @@ class Dispatcher:
         self._trace(connection, message)
         # The result code alone: an SDK acknowledges pushes with ``success`` false beside it.
         went_well = fields.whole("resultCode", wire.FAILED, -(2**31), 2**31) == wire.SUCCESS
-        self.on_answer(connection, fields.text("requestId"), went_well)
+        self.on_answer(connection.id, fields.text("requestId"), went_well)
 
     def _set_up(self, connection: Connection, message: Payload) -> bool:
         fields = Fields(message.json())
@@ -214,7 +214,7 @@ class Dispatcher:
         """Remove a connection whose stream ended, and with it all that its client published."""
         if self._connections.forget(connection):
             self._clients.disconnect(connection.id)
-            self.on_gone(connection)
+            self.on_gone(connection.id)
             LOG.debug("connection %s is gone", connection.id)
 
 

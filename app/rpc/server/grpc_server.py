@@ -122,13 +122,10 @@ class RpcServer:
             )
         )
         try:
-            bound = _bind(server, port, address)
-            if bound:
-                await server.start()
+            _bind(server, port, address)
+            await server.start()
         except (RuntimeError, OSError) as error:
             raise SettingError(f"cannot serve gRPC on {address}: {error}") from None
-        if not bound:
-            raise SettingError(f"cannot serve gRPC on {address}: the port is not free")
         self._server = server
 
     async def stop(self) -> None:
@@ -169,11 +166,12 @@ class RpcServer:
             await context.abort(grpc.StatusCode.UNAVAILABLE, GO_ELSEWHERE)
 
 
-def _bind(server: aio.Server, port: RpcPort, address: str) -> int:
+def _bind(server: aio.Server, port: RpcPort, address: str) -> None:
     if port.certificate is None or port.private_key is None:
-        return server.add_insecure_port(address)
-    pair = (port.private_key.read_bytes(), port.certificate.read_bytes())
-    return server.add_secure_port(address, grpc.ssl_server_credentials([pair]))
+        server.add_insecure_port(address)
+    else:
+        pair = (port.private_key.read_bytes(), port.certificate.read_bytes())
+        server.add_secure_port(address, grpc.ssl_server_credentials([pair]))
 
 
 def _options(port: RpcPort) -> list[tuple[str, int]]:

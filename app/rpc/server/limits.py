@@ -58,8 +58,7 @@ class LimitRule:
         found, kept = [], 0
         of_ip = Counter[str]()
         for one in sorted((one for one in connections if one.is_sdk), key=lambda one: one.opened_ms):
-            allowed = self.of_client(one.client_ip, one.app)
-            if (allowed is not None and of_ip[one.client_ip] >= allowed) or 0 < self.total <= kept:
+            if self.refuses(one, of_ip[one.client_ip], kept):
                 found.append(one)
             else:
                 of_ip[one.client_ip] += 1

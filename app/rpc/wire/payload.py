@@ -27,8 +27,6 @@ CLIENT_GONE = -401
 HEADROOM_BYTES = 4_096
 """Of a message, for what goes around the JSON of its content."""
 
-Json = Mapping[str, Any]
-
 
 class PayloadError(Exception):
     """The bytes are no payload, or its body is no JSON object; the text says which."""
@@ -66,10 +64,9 @@ _PAYLOAD = _message_class()
 
 
 class Payload(NamedTuple):
-    """One message as it arrived; names of headers in lower case."""
+    """One message as it arrived, but for its headers, which nothing here goes by."""
 
     type: str
-    headers: Mapping[str, str]
     client_ip: str
     """The address that the sender states for itself."""
     body: bytes
@@ -99,9 +96,7 @@ def decode(data: bytes) -> Payload:
         message = _PAYLOAD.FromString(data)
     except DecodeError as error:
         raise PayloadError("not a payload") from error
-    metadata = message.metadata
-    headers = {name.lower(): value for name, value in metadata.headers.items()}
-    return Payload(metadata.type, headers, metadata.clientIp, message.body.value)
+    return Payload(message.metadata.type, message.metadata.clientIp, message.body.value)
 
 
 def encode(type_name: str, body: bytes, client_ip: str = "", headers: Mapping[str, str] | None = None) -> bytes:
@@ -114,7 +109,7 @@ def encode(type_name: str, body: bytes, client_ip: str = "", headers: Mapping[st
     return bytes(message.SerializeToString())
 
 
-def encode_json(type_name: str, fields: Json) -> bytes:
+def encode_json(type_name: str, fields: Mapping[str, Any]) -> bytes:
     return encode(type_name, orjson.dumps(fields))
 
 

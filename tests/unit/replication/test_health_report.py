@@ -5,7 +5,7 @@ from urllib.parse import unquote_plus
 
 from app.naming.model.keys import datum_key
 from app.naming.model.model import Instance, ServiceView
-from app.naming.wire.service_info import checksum
+from app.naming.wire.checksum import checksum
 from app.replication.health_report import InstanceListAgent
 from distro.clock import SystemClock
 from distro.types import NO_VERSION, Received

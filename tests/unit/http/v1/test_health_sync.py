@@ -9,7 +9,7 @@ from flask.testing import FlaskClient
 
 from app.http.v1 import health_sync
 from app.naming.model.events import InstancesChanged, Origin
-from app.naming.wire.service_info import checksum
+from app.naming.wire.checksum import checksum
 from distro.types import Member, MemberState
 from tests.support.fake_node import SELF, FakeNode
 from tests.support.tiny_server import Given, TinyServer, tiny_server

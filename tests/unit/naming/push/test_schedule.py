@@ -15,7 +15,7 @@ class One:
 
 
 def schedule(retry_ms: int = 0, sends_max: int | None = None) -> PushSchedule[One]:
-    return PushSchedule(spacing_ms=50, ack_timeout_ms=500, retry_ms=retry_ms, sends_max=sends_max)
+    return PushSchedule(ack_timeout_ms=500, retry_ms=retry_ms, sends_max=sends_max)
 
 
 def test_a_change_is_due_at_once_and_the_next_at_the_end_of_the_spacing() -> None:

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 import pytest
 
 from app.naming.push import udp_subscribers as push
+from app.naming.push.schedule import SPACING_MS
 from app.naming.push.udp_subscribers import (
     ACK_TIMEOUT_MS,
     FORGET_MS,
     LATENCIES_KEPT,
-    SPACING_MS,
     SWEEP_MS,
     TEXT_CHARS_MAX,
     TURN_MASK,

@@ -8,12 +8,12 @@ from typing import Any
 
 from app.naming.model.meta import ServiceMeta
 from app.naming.model.model import Instance, ServiceView
+from app.naming.wire.checksum import checksum
 from app.naming.wire.service_info import (
     GZIP_FROM_BYTES,
     QUICK_HOSTS_MAX,
     ListAnswers,
     Variant,
-    checksum,
     unknown_service,
 )
 from distro.types import NO_VERSION

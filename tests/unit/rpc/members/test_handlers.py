@@ -73,13 +73,12 @@ class Host:
 
     def __init__(self) -> None:
         self.cluster = StubCluster(listed=set())
-        self.receiver = FakeReceiver()
+        self.receiver: Any = FakeReceiver()
         self.connections = Connections(lambda: 5_000, lambda: 1_000)
         nobody: Any = None
         self.dispatcher = Dispatcher(self.connections, self.cluster, nobody, LimitRule, lambda: 1_000)
         self.handlers = MemberHandlers(self.receiver, self.cluster)
-        for request_type, route in self.handlers.routes().items():
-            self.dispatcher.add(request_type, route)
+        self.dispatcher.add(self.handlers.routes())
 
     def list_member(self, *, own_kind: bool) -> None:
         self.cluster.listed.add("10.1.2.3")

@@ -1,7 +1,6 @@
 """Clients over all members: who carries what, who sends some to whom, and what members ask each other for that."""
 
 import asyncio
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,14 +9,12 @@ from typing import Any
 import orjson
 import pytest
 
-from app.rpc.members import calls as member_calls
 from app.rpc.sdk.balance import MemberLoad, Move, count_to_keep, moves, parse_load, summary
 from app.rpc.sdk.rebalancer import Rebalancer
 from app.rpc.server.connections import Connection, Connections
 from app.rpc.server.dispatcher import Dispatcher
 from app.rpc.server.limits import LimitRule
 from app.rpc.wire import payload as wire
-from distro.errors import TransportError
 from distro.types import Member, MemberState
 from tests.support.fake_node import SELF, StubCluster
 
@@ -104,17 +101,17 @@ class FakeCalls:
     clients: dict[str, int] = field(default_factory=dict)
     refuses: set[str] = field(default_factory=set)
     request: list[tuple[str, str, Mapping[str, Any]]] = field(default_factory=list)
-    together: threading.Barrier = field(default_factory=lambda: threading.Barrier(1))
-    released: threading.Event | None = None
+    asked_at_once: list[set[str]] = field(default_factory=list)
 
-    def call(self, peer: str, type_name: str, fields: Mapping[str, Any], timeout_ms: int) -> dict[str, Any]:
+    def call_all(
+        self, type_name: str, requests: Mapping[str, Mapping[str, Any]], timeout_ms: int
+    ) -> dict[str, dict[str, Any]]:
         assert timeout_ms > 0
-        self.request.append((peer, type_name, fields))
-        self.together.wait(60)
-        if self.released is not None:
-            assert self.released.wait(60)
-        if peer in self.refuses or peer not in self.clients:
-            raise TransportError(f"{peer} is not there")
+        self.asked_at_once.append(set(requests))
+        self.request += [(peer, type_name, fields) for peer, fields in requests.items()]
+        return {peer: self.answer(peer, type_name) for peer in requests if peer in self.clients.keys() - self.refuses}
+
+    def answer(self, peer: str, type_name: str) -> dict[str, Any]:
         if type_name == "ServerReloadRequest":
             return {"resultCode": 200, "message": "ok"}
         count = str(self.clients[peer])
@@ -155,8 +152,7 @@ class OwnMember:
         )
         nobody: Any = None
         self.dispatcher = Dispatcher(self.connections, self.cluster, nobody, LimitRule, lambda: 1_000)
-        for request_type, route in self.loader.routes().items():
-            self.dispatcher.add(request_type, route)
+        self.dispatcher.add(self.loader.routes())
 
     def add_clients(self, count: int) -> None:
         for number in range(count):
@@ -190,10 +186,11 @@ def up(address: str) -> Member:
 
 class TestCluster:
     def test_all_members_are_asked_at_once_and_shown_in_order(self) -> None:
-        calls = FakeCalls({A: 4, B: 6}, together=threading.Barrier(2))
+        calls = FakeCalls({A: 4, B: 6})
         with member(calls, up(B), up(A)) as node:
             node.add_clients(2)
             told = node.loader.cluster()
+        assert calls.asked_at_once == [{A, B}]
         assert [one["address"] for one in told["detail"]] == [A, B, SELF]
         assert told["detail"][2]["metric"] == {"conCount": "2", "sdkConCount": "2", "load": "1.5", "cpu": "0.25"}
         assert (told["memberCount"], told["metricsCount"], told["completed"]) == (3, 3, True)
@@ -211,31 +208,12 @@ class TestCluster:
             assert node.loader.cluster()["completed"] is False
         assert [peer for peer, _, _ in calls.request] == [A]
 
-    def test_who_answers_too_late_is_missing(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(member_calls, "ALL_MS_MAX", 50)
-        monkeypatch.setattr(member_calls, "THREADS", 1)
-        calls = FakeCalls({A: 4, B: 6}, released=threading.Event())
-        assert calls.released is not None
-        try:
-            with member(calls, up(A), up(B)) as node:
-                assert node.loader.cluster()["metricsCount"] == 1
-        finally:
-            calls.released.set()
-        assert len(calls.request) == 1, "what was not begun is not begun later"
-
     @pytest.mark.parametrize("others", [(), (up(A),)])
     def test_without_a_way_to_others_there_is_this_node(self, others: tuple[Member, ...]) -> None:
         with member(None, *others) as node:
             told = node.loader.cluster()
             assert (told["metricsCount"], told["completed"]) == (1, not others)
             assert node.loader.smart_reload(0.1) is True
-
-    def test_after_the_end_nobody_is_asked(self) -> None:
-        calls = FakeCalls({A: 4})
-        with member(calls, up(A)) as node:
-            node.loader.stop()
-            assert node.loader.cluster()["metricsCount"] == 1
-        assert calls.request == []
 
 
 class TestSmartReload:
@@ -264,10 +242,8 @@ class TestSmartReload:
 
     def test_one_that_does_not_take_it_is_told(self) -> None:
         class Refusing(FakeCalls):
-            def call(self, peer: str, type_name: str, fields: Mapping[str, Any], timeout_ms: int) -> dict[str, Any]:
-                if type_name == "ServerReloadRequest":
-                    raise TransportError("no")
-                return super().call(peer, type_name, fields, timeout_ms)
+            def call_all(self, type_name: str, requests: Any, timeout_ms: int) -> dict[str, dict[str, Any]]:
+                return {} if type_name == "ServerReloadRequest" else super().call_all(type_name, requests, timeout_ms)
 
         with member(Refusing({A: 100, B: 0}), up(A), up(B)) as node:
             assert node.loader.smart_reload(0.1) is False

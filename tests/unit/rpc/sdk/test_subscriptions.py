@@ -2,7 +2,8 @@
 
 import pytest
 
-from app.rpc.sdk.subscriptions import ACK_MS, RETRY_MS, SPACING_MS, SUBSCRIPTIONS_MAX, GrpcSubscriptions
+from app.naming.push.schedule import SPACING_MS
+from app.rpc.sdk.subscriptions import ACK_MS, RETRY_MS, SUBSCRIPTIONS_MAX, GrpcSubscriptions
 
 KEY, OTHER = ("public", "G@@a"), ("public", "G@@b")
 

@@ -52,9 +52,7 @@ class Host:
             self.connections, self.cluster, self.clients, lambda: self.rule, lambda: self.now_ms
         )
         self.answered: list[tuple[str, str, bool]] = []
-        self.dispatcher.on_answer = lambda connection, request_id, went_well: self.answered.append(
-            (connection.id, request_id, went_well)
-        )
+        self.dispatcher.on_answer = lambda *answer: self.answered.append(answer)
 
     def connect(self, peer: str = PEER, *, on_cluster_port: bool = False) -> Connection:
         return self.connections.of_peer(peer, on_cluster_port)
@@ -97,7 +95,7 @@ class TestCalls:
 
     def test_the_order_of_refusals(self) -> None:
         host = Host()
-        host.dispatcher.add("XRequest", route({}))
+        host.dispatcher.add({"XRequest": route({})})
         connection = host.connect()
         assert host.ask(connection, "Nope", b"{")["errorCode"] == 302
         assert host.ask(connection, "XRequest", b"{")["errorCode"] == 301
@@ -113,7 +111,7 @@ class TestCalls:
 
     def test_what_is_for_members_is_refused_on_the_port_of_sdks(self) -> None:
         host = Host()
-        host.dispatcher.add("XRequest", route({}, members_only=True))
+        host.dispatcher.add({"XRequest": route({}, members_only=True)})
         for on_cluster_port, expected in ((False, "ErrorResponse"), (True, "XResponse")):
             connection = host.connect(on_cluster_port=on_cluster_port)
             host.set_up(connection)
@@ -125,7 +123,7 @@ class TestCalls:
     )
     def test_a_refusal_has_its_code_and_its_text(self, error: Exception, code: int) -> None:
         host = Host()
-        host.dispatcher.add("XRequest", route(error))
+        host.dispatcher.add({"XRequest": route(error)})
         connection = host.connect()
         host.set_up(connection)
         answer = host.ask(connection, "XRequest")
@@ -133,7 +131,7 @@ class TestCalls:
 
     def test_what_goes_wrong_inside_is_logged_and_not_shown(self, caplog: pytest.LogCaptureFixture) -> None:
         host = Host()
-        host.dispatcher.add("XRequest", route(RuntimeError("secret")))
+        host.dispatcher.add({"XRequest": route(RuntimeError("secret"))})
         connection = host.connect()
         host.set_up(connection)
         answer = host.ask(connection, "XRequest")
