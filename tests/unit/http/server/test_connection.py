@@ -71,6 +71,12 @@ def test_what_follows_a_chunked_body_is_no_header(wire: Wire) -> None:
     assert [one.block.named for one in wire.server.asked] == [named, named]
 
 
+def test_a_body_without_length_or_end_is_not_waited_for(wire: Wire) -> None:
+    """What follows the head is the next request."""
+    wire.send(request("/1", "PUT", b""), request("/2", "PUT", b"k"))
+    assert [(one.target, one.body) for one in wire.server.asked] == [(b"/1", b""), (b"/2", b"k")]
+
+
 def test_headers_of_one_request_are_not_those_of_the_next(wire: Wire) -> None:
     wire.send(request("/1", "GET", b"", "X-A: 1"), request("/2"), request("/3", "GET", b"", "X-A: 3"))
     assert [one.block.named.get("x-a") for one in wire.server.asked] == ["1", None, "3"]
