@@ -60,10 +60,6 @@ class DistroRuntime:
         """Start the thread that owns the protocol."""
         self._thread.start()
 
-    def sync(self, key: DistroKey) -> None:
-        """Send the key, which changed here, to the peers. Returns at once."""
-        self._mailbox.sync(key)
-
     def replace_members(self, addresses: tuple[str, ...]) -> None:
         """Take a new member list. Returns at once."""
         self._mailbox.put(lambda protocol, now_ms: protocol.replace_members(addresses, now_ms), urgent=True)
@@ -174,6 +170,8 @@ class DistroRuntime:
                     self._query(action)
                 case Load():
                     self._load(action)
+        except TransportError as error:
+            self._fail(action, error)
         except Exception:
             LOG.exception("%s failed in an unforeseen way", action)
             self._end(action, Outcome.FAILED)
@@ -224,11 +222,7 @@ class DistroRuntime:
             self._end(action, Outcome.DELIVERED, received=result)
 
     def _report(self, action: Report) -> None:
-        try:
-            answer = self._member_agent.report(action.peer, self._left_ms(action))
-        except TransportError as error:
-            self._fail(action, error)
-            return
+        answer = self._member_agent.report(action.peer, self._left_ms(action))
         self._end(action, Outcome.DELIVERED, report=answer)
 
     def _sync(self, action: SyncData) -> None:
@@ -242,11 +236,7 @@ class DistroRuntime:
         if (callbacks := component.callbacks) is not None and callbacks.takes(action.peer):
             callbacks.start_sync(action.peer, datums, left_ms, partial(self._ended, action))
             return
-        try:
-            received = component.agent.sync_data(action.peer, datums, left_ms)
-        except TransportError as error:
-            self._fail(action, error)
-            return
+        received = component.agent.sync_data(action.peer, datums, left_ms)
         self._end(action, Outcome.DELIVERED, received=received)
 
     def _verify(self, action: Verify) -> None:
@@ -262,36 +252,23 @@ class DistroRuntime:
         if (callbacks := component.callbacks) is not None and callbacks.takes(action.peer):
             callbacks.start_verify(action.peer, summary, left_ms, partial(self._ended, action))
             return
-        try:
-            received = component.agent.verify(action.peer, summary, left_ms)
-        except TransportError as error:
-            self._fail(action, error)
-            return
+        received = component.agent.verify(action.peer, summary, left_ms)
         self._end(action, Outcome.DELIVERED, received=received)
 
     def _query(self, action: Query) -> None:
         component = self._components[action.resource_type]
+        datums = component.agent.query(action.peer, action.keys, self._left_ms(action))
+        now_ms = self._clock.monotonic_ms()
+        # R9: an answer that came before a pause of this process may be as old as a late send.
+        fetched = now_ms <= action.deadline_ms
         try:
-            datums = component.agent.query(action.peer, action.keys, self._left_ms(action))
-            now_ms = self._clock.monotonic_ms()
-            # R9: an answer that came before a pause of this process may be as old as a late send.
-            fetched = now_ms <= action.deadline_ms
             self._receiver.receive(action.resource_type, action.peer, datums, now_ms, fetched=fetched)
-        except TransportError as error:
-            self._fail(action, error)
-            return
         except (CodecError, NotInitialized) as error:
-            self._fail(action, TransportError(str(error)))
-            return
+            raise TransportError(str(error)) from error
         self._end(action, Outcome.DELIVERED, versions={one.key: one.version for one in datums})
 
     def _load(self, action: Load) -> None:
-        component = self._components[action.resource_type]
-        try:
-            datums = component.agent.load(action.peer, self._left_ms(action))
-        except TransportError as error:
-            self._fail(action, error)
-            return
+        datums = self._components[action.resource_type].agent.load(action.peer, self._left_ms(action))
         if datums is not None:
             self._receiver.load(action.resource_type, datums, self._clock.monotonic_ms())
         keys = None if datums is None else [one.key for one in datums]
