@@ -14,6 +14,7 @@ from distro.types import (
     CAPABILITY_CLIENTS_ONLY,
     CAPABILITY_VERSIONS,
     Member,
+    MemberKind,
     MemberState,
     Outcome,
     PeerReport,
@@ -91,6 +92,11 @@ class MemberList:
         """The peer of this address; None when it is not listed."""
         peer = self._peers.get(address)
         return peer.member if peer else None
+
+    def kind(self, address: str) -> MemberKind | None:
+        """The kind of the peer of this address; None when it is not listed."""
+        peer = self._peers.get(address)
+        return peer.member.kind if peer else None
 
     def is_reachable(self, address: str) -> bool:
         """Whether the peer is UP or SUSPICIOUS, so that data is sent to it."""

@@ -13,10 +13,10 @@ from distro.ports import Clock, Components, MemberAgent
 from distro.protocol import DistroProtocol
 from distro.receive import DistroReceiver
 from distro.types import (
-    CAPABILITY_VERSIONS,
     Action,
     DistroKey,
     Load,
+    MemberKind,
     Outcome,
     PeerReport,
     Query,
@@ -97,7 +97,7 @@ class DistroRuntime:
         reports = 0
         for member in self._protocol.members.peers():
             worker = self._report_workers.get(member.address)
-            if worker is None or CAPABILITY_VERSIONS not in member.capabilities:
+            if worker is None or member.kind is not MemberKind.OWN:
                 continue
             if not self._protocol.members.is_reachable(member.address):
                 continue
@@ -241,9 +241,8 @@ class DistroRuntime:
 
     def _verify(self, action: Verify) -> None:
         component = self._components[action.resource_type]
-        member = self._protocol.members.get(action.peer)
         summary: dict[str, str]
-        if member is not None and CAPABILITY_VERSIONS in member.capabilities:
+        if self._protocol.members.kind(action.peer) is MemberKind.OWN:
             stored = ((key, component.store.version(key)) for key in action.keys)
             summary = {key: version.to_text() for key, version in stored if version is not None}
         else:
