@@ -64,7 +64,8 @@ class MemberList:
     standalone: bool = False
     _peers: dict[str, _Peer] = field(default_factory=dict)
     _own_rejoin_at_ms: int = 0
-    _view: tuple[str, ...] = ()
+    view: tuple[str, ...] = ()
+    """Addresses of the members that carry keys, sorted."""
     view_since_ms: int = 0
     """When the view last changed, or a pause of this process ended."""
     confirmed_ms: int = -1
@@ -74,15 +75,10 @@ class MemberList:
     _round: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._view = (self.self_address,)
+        self.view = (self.self_address,)
         self.view_since_ms = self.now_ms
 
     # --- what others read ------------------------------------------------------------------------
-
-    @property
-    def view(self) -> tuple[str, ...]:
-        """Addresses of the members that carry keys, sorted."""
-        return self._view
 
     def peers(self) -> list[Member]:
         """All listed members but this node, by address."""
@@ -244,10 +240,10 @@ class MemberList:
         A side that kept the other in its view was itself away, and gets it. If neither did, the smaller view gets it;
         of views of one size that without the first address. Both sides decide alike, from the same two views.
         """
-        they_have_us, we_have_them = self.self_address in report.view, report.address in self._view
+        they_have_us, we_have_them = self.self_address in report.view, report.address in self.view
         if they_have_us != we_have_them:
             return we_have_them
-        ours, theirs = self._view, report.view or (report.address,)
+        ours, theirs = self.view, report.view or (report.address,)
         return (len(ours), theirs) < (len(theirs), ours)
 
     @staticmethod
@@ -314,8 +310,8 @@ class MemberList:
         if not view or mixed or self._own_rejoin_at_ms <= now_ms:
             view.add(self.self_address)
         new = tuple(sorted(view))
-        if new != self._view:
-            self._view = new
+        if new != self.view:
+            self.view = new
             self.view_since_ms = now_ms
 
 
