@@ -37,8 +37,6 @@ def register(call: Call, services: Services) -> Answer:
             return other
         is_new = services.naming.register(command)
         return changed(call, services, command, OK, is_new=is_new)
-    if call.on_loop:
-        return DECLINE
     if other := durable_elsewhere(call, services, *_keys_of(command)):
         return other
     services.durable.register(command)
@@ -80,8 +78,6 @@ def deregister(call: Call, services: Services) -> Answer:
             return other
         is_new = services.naming.deregister(command)
         return changed(call, services, command, OK, is_new=is_new)
-    if call.on_loop:
-        return DECLINE
     key = persistent_key(command.namespace, command.service, operations.key_of(command))
     if other := durable_elsewhere(call, services, key):
         return other
@@ -104,8 +100,6 @@ def answer_update(call: Call, services: Services, strict: bool) -> Answer:
         if call.on_loop and strict and _is_large(services, command):
             return DECLINE  # all instances are looked through for one that is missing
         return changed(call, services, command, OK, is_new=services.naming.update(command, strict))
-    if call.on_loop:
-        return DECLINE
     if other := durable_elsewhere(call, services, *_keys_of(command)):
         return other
     services.durable.update(command, strict)
@@ -129,8 +123,6 @@ def patch(call: Call, services: Services) -> Answer:
         if other := elsewhere(call, services, command.service):
             return other
         return changed(call, services, command, OK, is_new=services.naming.patch(command))
-    if call.on_loop:
-        return DECLINE
     key = persistent_key(command.namespace, command.service, operations.key_of(command))
     if other := durable_elsewhere(call, services, key):
         return other
@@ -148,8 +140,6 @@ def answer_beat(call: Call, services: Services, command: Beat) -> Answer:
     """As ``beat``, of a command that the caller has parsed."""
     switches = services.durable.switches
     if not command.ephemeral and not _is_known(services, command):
-        if call.on_loop:
-            return DECLINE
         # As Nacos 1.4 does it: from here on the instance needs no beats.
         if other := durable_elsewhere(call, services, *_keys_of(command)):
             return other
