@@ -5,7 +5,8 @@ import random
 import secrets
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from app.background.health_checks import Checker
@@ -406,11 +407,11 @@ def build_frontends(settings: Settings, clock: Clock, domain: Domain, engine: En
     http = HttpStats()
     counters = Counters(
         ProcessLoad().read,
-        engine.stats.as_dict,
-        forwarder.stats.as_dict,
-        http.as_dict,
+        partial(asdict, engine.stats),
+        partial(asdict, forwarder.stats),
+        partial(asdict, http),
         lambda: {"lists_held_back": domain.registry.held_back},
-        domain.notify.stats.as_dict,
+        partial(asdict, domain.notify.stats),
     )
     grpc = None
     if settings.rpc is not None:
