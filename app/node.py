@@ -184,7 +184,6 @@ class Node:
         self.background = build_background(settings, clock, self.domain, self.engine, self.services)
         subscribe(self.domain, self.engine, push)
         self._lock = DataLock(settings.data_dir)
-        self._started = False
 
     def start(self) -> None:
         """Take the data folder and start the threads.
@@ -206,7 +205,6 @@ class Node:
             engine.runtime.start()
         self.background.timer.start()
         self.background.push.start()
-        self._started = True
         LOG.info("member %s starts, %d durable records in %s", settings.self_address, count, settings.data_dir)
 
     def leave(self) -> None:
@@ -217,20 +215,15 @@ class Node:
         """Refuse writes, send what is due, end the threads; return whether all ended in time. May be called twice."""
         engine, background = self.engine, self.background
         self.leave()
-        ended = True
-        if self._started and not self.settings.standalone:
-            ended = engine.runtime.stop(timeout_s)
+        ended = engine.runtime.stop(timeout_s)
         ended = background.timer.stop(timeout_s) and ended
         background.checker.stop()
         ended = background.push.stop(timeout_s) and ended
         self.services.forwarder.detach()
-        for component in engine.components.values():
-            component.agent.close()
         engine.cluster.close()
         self.domain.warm_store.close(self._clock.monotonic_ms())
         self.domain.record_file.close()
         self._lock.release()
-        self._started = False
         return ended
 
 

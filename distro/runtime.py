@@ -31,7 +31,7 @@ LOG = logging.getLogger(__name__)
 
 
 class DistroRuntime:
-    """The threads of one protocol. ``start`` and ``stop`` once each; the other calls come from any thread."""
+    """The threads of one protocol. ``start`` once; the other calls come from any thread."""
 
     def __init__(
         self,
@@ -73,7 +73,10 @@ class DistroRuntime:
         self._mailbox.put(lambda protocol, now_ms: protocol.leave(now_ms), urgent=True)
 
     def stop(self, timeout_s: float) -> bool:
-        """Send changes that are due for at most ``drain_ms_max``, then end all threads; return whether all ended."""
+        """Send changes that are due for at most ``drain_ms_max``, then end all threads; return whether all ended.
+
+        May be called twice, and without a start: then it closes the agents.
+        """
         end_s = monotonic_s() + timeout_s
         if self._thread.is_alive():
             self._draining = True
