@@ -145,7 +145,7 @@ class DistroRuntime:
             protocol.sync(key, now_ms)
         actions, next_ms = protocol.tick(now_ms)
         for action in actions:
-            self._worker_of(action).put(lambda action=action: self._execute(action))  # type: ignore[misc]
+            self._worker_of(action).put(partial(self._execute, action))
         if self._draining and protocol.pending() == 0:
             self._idle.set()
         return max(next_ms - self._clock.monotonic_ms(), 0) / 1_000
