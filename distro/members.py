@@ -23,8 +23,6 @@ from distro.types import (
 
 RUNS_REMEMBERED = 16
 """Ended runs that are known of a member."""
-OTHER_RULES = frozenset({CAPABILITY_VERSIONS, CAPABILITY_CLIENTS_ONLY})
-"""A member with none of these is Nacos 1.4, whose rule then holds for all."""
 LOADING_REPORT_INTERVAL_MS = 500
 """From one report to the next while this node loads, so that the others learn of it soon."""
 
@@ -108,7 +106,7 @@ class MemberList:
     @property
     def mixed(self) -> bool:
         """Whether a member of real Nacos 1.4 is listed and has served: its rule of states then holds for all (R8)."""
-        return any(peer.seen and peer.member.capabilities.isdisjoint(OTHER_RULES) for peer in self._peers.values())
+        return any(peer.seen and peer.member.kind is MemberKind.NACOS_1 for peer in self._peers.values())
 
     def rejoin_delay_for(self, address: str, now_ms: int) -> int:
         """For how long the peer is to carry no keys, in ms: the rejoin delay that reports impose on it."""
