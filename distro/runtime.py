@@ -91,7 +91,7 @@ class DistroRuntime:
         workers = [*self._workers.values(), *self._report_workers.values()]
         for worker in workers:
             worker.finish()
-        ended = [worker.stop(max(end_s - monotonic_s(), 0.1)) for worker in workers]
+        ended = [worker.join(max(end_s - monotonic_s(), 0.1)) for worker in workers]
         return all(ended) and not self._thread.is_alive()
 
     def _leave(self, timeout_s: float) -> None:
