@@ -14,11 +14,9 @@ from app.audit.dump import command as dump_command
 from app.config import settings_keys as keys
 from app.config.addresses import PORT_MAX, is_wildcard, join_address, split_address
 from app.config.settings import SettingError, Settings, read_settings
-from app.process.announce import announce, base_url
+from app.process.announce import base_url
 from app.process.data_lock import DataLock
 from app.process.local_cluster import LocalCluster, LocalNode
-
-__all__ = ["announce", "main"]
 
 MEMBERS_MAX = 9
 PORT_STEP = 10

@@ -105,16 +105,16 @@ def post_worker_init(worker: Any) -> None:
     # Less than the master's time-out, or it would kill the worker before the node has stopped.
     worker.cfg.set("graceful_timeout", REQUESTS_END_S)
     # Imported after the fork: threads and locks would stay behind in the master.
-    from app.wsgi import leave_node, start_node
+    from app.wsgi import node
 
     def leave(number: int, frame: Any) -> None:
         # At once: the node stops later, when the requests under way have ended.
-        leave_node()
+        node.leave()
         worker.handle_exit(number, frame)
 
     signal.signal(signal.SIGTERM, leave)
     try:
-        start_node()
+        node.start()
     except SettingError as error:
         print(f"rollcall: {error}", file=sys.stderr, flush=True)
         sys.exit(Arbiter.APP_LOAD_ERROR)
@@ -124,6 +124,6 @@ def worker_exit(server: Any, worker: Any) -> None:
     """Stop the node before its process exits."""
     # gunicorn also calls this in the master, for a worker whose process has ended.
     if worker.pid == os.getpid():
-        from app.wsgi import stop_node
+        from app.wsgi import node
 
-        stop_node()
+        node.stop()

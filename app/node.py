@@ -5,7 +5,8 @@ import random
 import secrets
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from app.background.health_checks import Checker
@@ -146,7 +147,6 @@ class Node:
         self.background = build_background(settings, clock, self.domain, self.engine, push, grpc)
         subscribe(self.domain, self.engine, push)
         self._lock = DataLock(settings.data_dir)
-        self._started = False
 
     def start(self) -> None:
         """Take the data folder and start the threads.
@@ -168,7 +168,6 @@ class Node:
             engine.runtime.start()
         self.background.timer.start()
         self.background.push.start()
-        self._started = True
         LOG.info("member %s starts, %d durable records in %s", settings.self_address, count, settings.data_dir)
 
     def leave(self) -> None:
@@ -179,20 +178,15 @@ class Node:
         """Refuse writes, send what is due, end the threads; return whether all ended in time. May be called twice."""
         engine, background = self.engine, self.background
         self.leave()
-        ended = True
-        if self._started and not self.settings.standalone:
-            ended = engine.runtime.stop(timeout_s)
+        ended = engine.runtime.stop(timeout_s)
         ended = background.timer.stop(timeout_s) and ended
         background.checker.stop()
         ended = background.push.stop(timeout_s) and ended
         self.services.forwarder.detach()
-        for component in engine.components.values():
-            component.agent.close()
         engine.cluster.close()
         self.domain.warm_store.close(self._clock.monotonic_ms())
         self.domain.record_file.close()
         self._lock.release()
-        self._started = False
         return ended
 
 
@@ -287,9 +281,7 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain) -> Engine:
     )
     components.update(build_components(settings, clock, domain, members, cluster, links))
     components[HTTP_CLIENTS] = http_client_component(address_clients, domain.writer, components[CLIENTS])
-    receiver = DistroReceiver(
-        domain.writer, config, components, protocol.mapper_of, lambda: protocol.loading, mailbox, stats
-    )
+    receiver = DistroReceiver(domain.writer, components, protocol.mapper_of, lambda: protocol.loading, mailbox, stats)
     return Engine(
         stats=stats,
         protocol=protocol,
@@ -368,11 +360,11 @@ def build_frontends(
     http = HttpStats()
     counters = Counters(
         ProcessLoad().read,
-        engine.stats.as_dict,
-        forwarder.stats.as_dict,
-        http.as_dict,
+        partial(asdict, engine.stats),
+        partial(asdict, forwarder.stats),
+        partial(asdict, http),
         lambda: {"lists_held_back": domain.registry.held_back},
-        domain.notify.stats.as_dict,
+        partial(asdict, domain.notify.stats),
     )
     grpc = None
     if settings.rpc is not None:

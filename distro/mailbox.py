@@ -38,9 +38,8 @@ class PeerWorker:
         """Let the thread end once it has made the calls that were put."""
         self._queue.put(None)
 
-    def stop(self, timeout_s: float) -> bool:
-        """Make the calls that were put, then end; return whether that took under ``timeout_s``. May be called twice."""
-        self.finish()
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the thread's end; return whether it came within ``timeout_s``."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 

@@ -14,6 +14,7 @@ from distro.types import (
     CAPABILITY_CLIENTS_ONLY,
     CAPABILITY_VERSIONS,
     Member,
+    MemberKind,
     MemberState,
     Outcome,
     PeerReport,
@@ -22,8 +23,6 @@ from distro.types import (
 
 RUNS_REMEMBERED = 16
 """Ended runs that are known of a member."""
-OTHER_RULES = frozenset({CAPABILITY_VERSIONS, CAPABILITY_CLIENTS_ONLY})
-"""A member with none of these is Nacos 1.4, whose rule then holds for all."""
 LOADING_REPORT_INTERVAL_MS = 500
 """From one report to the next while this node loads, so that the others learn of it soon."""
 
@@ -63,7 +62,8 @@ class MemberList:
     standalone: bool = False
     _peers: dict[str, _Peer] = field(default_factory=dict)
     _own_rejoin_at_ms: int = 0
-    _view: tuple[str, ...] = ()
+    view: tuple[str, ...] = ()
+    """Addresses of the members that carry keys, sorted."""
     view_since_ms: int = 0
     """When the view last changed, or a pause of this process ended."""
     confirmed_ms: int = -1
@@ -73,15 +73,10 @@ class MemberList:
     _round: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._view = (self.self_address,)
+        self.view = (self.self_address,)
         self.view_since_ms = self.now_ms
 
     # --- what others read ------------------------------------------------------------------------
-
-    @property
-    def view(self) -> tuple[str, ...]:
-        """Addresses of the members that carry keys, sorted."""
-        return self._view
 
     def peers(self) -> list[Member]:
         """All listed members but this node, by address."""
@@ -91,6 +86,11 @@ class MemberList:
         """The peer of this address; None when it is not listed."""
         peer = self._peers.get(address)
         return peer.member if peer else None
+
+    def kind(self, address: str) -> MemberKind | None:
+        """The kind of the peer of this address; None when it is not listed."""
+        peer = self._peers.get(address)
+        return peer.member.kind if peer else None
 
     def is_reachable(self, address: str) -> bool:
         """Whether the peer is UP or SUSPICIOUS, so that data is sent to it."""
@@ -106,7 +106,7 @@ class MemberList:
     @property
     def mixed(self) -> bool:
         """Whether a member of real Nacos 1.4 is listed and has served: its rule of states then holds for all (R8)."""
-        return any(peer.seen and peer.member.capabilities.isdisjoint(OTHER_RULES) for peer in self._peers.values())
+        return any(peer.seen and peer.member.kind is MemberKind.NACOS_1 for peer in self._peers.values())
 
     def rejoin_delay_for(self, address: str, now_ms: int) -> int:
         """For how long the peer is to carry no keys, in ms: the rejoin delay that reports impose on it."""
@@ -238,10 +238,10 @@ class MemberList:
         A side that kept the other in its view was itself away, and gets it. If neither did, the smaller view gets it;
         of views of one size that without the first address. Both sides decide alike, from the same two views.
         """
-        they_have_us, we_have_them = self.self_address in report.view, report.address in self._view
+        they_have_us, we_have_them = self.self_address in report.view, report.address in self.view
         if they_have_us != we_have_them:
             return we_have_them
-        ours, theirs = self._view, report.view or (report.address,)
+        ours, theirs = self.view, report.view or (report.address,)
         return (len(ours), theirs) < (len(theirs), ours)
 
     @staticmethod
@@ -308,8 +308,8 @@ class MemberList:
         if not view or mixed or self._own_rejoin_at_ms <= now_ms:
             view.add(self.self_address)
         new = tuple(sorted(view))
-        if new != self._view:
-            self._view = new
+        if new != self.view:
+            self.view = new
             self.view_since_ms = now_ms
 
 

@@ -1,6 +1,6 @@
 """Counters of the engine. Several threads add to them without a lock: a count may get lost now and then."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 
 @dataclass(slots=True)
@@ -27,7 +27,3 @@ class DistroStats:
     inbox_dropped: int = 0
     """Events and keys that the full mailbox dropped; verify rounds repair them."""
     pauses: int = 0
-
-    def as_dict(self) -> dict[str, int]:
-        """The counts by name."""
-        return asdict(self)

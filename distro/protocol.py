@@ -138,11 +138,8 @@ class DistroProtocol:
                 queue.tasks.retry(keys, now_ms, alone=True)
             case _:
                 self._stats.sync_failed += 1
-                self._retry(queue, keys, now_ms)
-
-    def _retry(self, queue: PeerQueue, keys: list[DistroKey], now_ms: int) -> None:
-        if queue.reachable:
-            queue.tasks.retry(keys, now_ms + queue.back_off.failed())
+                if queue.reachable:
+                    queue.tasks.retry(keys, now_ms + queue.back_off.failed())
 
     def on_verify_done(self, action: Verify, outcome: Outcome, received: Received, now_ms: int) -> None:
         """Note how a verify round ended: fetch what the peer has and this node lacks, send what the peer asked for."""
@@ -244,9 +241,8 @@ class DistroProtocol:
 
     def _next_action(self, peer: str, queue: PeerQueue, now_ms: int) -> Action | None:
         if self._load is not None:
-            member = self.members.get(peer)
-            if member is not None and member.kind is MemberKind.NACOS_2:
-                self._load.leave_out(peer, member.kind)  # one that has not reported yet may be of our kind
+            if self.members.kind(peer) is MemberKind.NACOS_2:
+                self._load.leave_out(peer, MemberKind.NACOS_2)  # one that has not reported yet may be of our kind
             return self._load.next_call(peer, now_ms)
         if not queue.reachable:
             return None
@@ -306,8 +302,7 @@ class DistroProtocol:
 
     def _takes(self, peer: str, resource_type: str) -> bool:
         """Whether the peer gets data of this resource type."""
-        member = self.members.get(peer)
-        return member is not None and member.kind in self._components[resource_type].taken_by
+        return self.members.kind(peer) in self._components[resource_type].taken_by
 
     def mapper_of(self, resource_type: str) -> DistroMapper:
         """The present mapper of a resource type. Called from any thread."""
@@ -323,8 +318,7 @@ class DistroProtocol:
         return own or version.writer == self.own_writer
 
     def _is_own_kind(self, peer: str) -> bool:
-        member = self.members.get(peer)
-        return member is not None and member.kind is MemberKind.OWN
+        return self.members.kind(peer) is MemberKind.OWN
 
     def _finish_load(self, load: SnapshotLoad, now_ms: int) -> None:
         load.drop_what_is_gone(now_ms)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from distro.config import DistroConfig
 from distro.errors import CodecError, NotInitialized
 from distro.mapper import DistroMapper
 from distro.monitor import DistroStats
@@ -79,7 +78,6 @@ class DistroReceiver:
     def __init__(
         self,
         own_writer: str,
-        config: DistroConfig,
         components: Components,
         mapper_of: Callable[[str], DistroMapper],
         is_loading: Callable[[], bool],
@@ -87,7 +85,6 @@ class DistroReceiver:
         stats: DistroStats,
     ) -> None:
         self._own_writer = own_writer
-        self._config = config
         self._components = components
         self._mapper_of = mapper_of
         self.is_loading = is_loading

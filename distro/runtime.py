@@ -13,10 +13,10 @@ from distro.ports import Clock, Components, MemberAgent
 from distro.protocol import DistroProtocol
 from distro.receive import DistroReceiver
 from distro.types import (
-    CAPABILITY_VERSIONS,
     Action,
     DistroKey,
     Load,
+    MemberKind,
     Outcome,
     PeerReport,
     Query,
@@ -31,7 +31,7 @@ LOG = logging.getLogger(__name__)
 
 
 class DistroRuntime:
-    """The threads of one protocol. ``start`` and ``stop`` once each; the other calls come from any thread."""
+    """The threads of one protocol. ``start`` once; the other calls come from any thread."""
 
     def __init__(
         self,
@@ -60,10 +60,6 @@ class DistroRuntime:
         """Start the thread that owns the protocol."""
         self._thread.start()
 
-    def sync(self, key: DistroKey) -> None:
-        """Send the key, which changed here, to the peers. Returns at once."""
-        self._mailbox.sync(key)
-
     def replace_members(self, addresses: tuple[str, ...]) -> None:
         """Take a new member list. Returns at once."""
         self._mailbox.put(lambda protocol, now_ms: protocol.replace_members(addresses, now_ms), urgent=True)
@@ -77,7 +73,10 @@ class DistroRuntime:
         self._mailbox.put(lambda protocol, now_ms: protocol.leave(now_ms), urgent=True)
 
     def stop(self, timeout_s: float) -> bool:
-        """Send changes that are due for at most ``drain_ms_max``, then end all threads; return whether all ended."""
+        """Send changes that are due for at most ``drain_ms_max``, then end all threads; return whether all ended.
+
+        May be called twice, and without a start: then it closes the agents.
+        """
         end_s = monotonic_s() + timeout_s
         if self._thread.is_alive():
             self._draining = True
@@ -92,7 +91,7 @@ class DistroRuntime:
         workers = [*self._workers.values(), *self._report_workers.values()]
         for worker in workers:
             worker.finish()
-        ended = [worker.stop(max(end_s - monotonic_s(), 0.1)) for worker in workers]
+        ended = [worker.join(max(end_s - monotonic_s(), 0.1)) for worker in workers]
         return all(ended) and not self._thread.is_alive()
 
     def _leave(self, timeout_s: float) -> None:
@@ -101,7 +100,7 @@ class DistroRuntime:
         reports = 0
         for member in self._protocol.members.peers():
             worker = self._report_workers.get(member.address)
-            if worker is None or CAPABILITY_VERSIONS not in member.capabilities:
+            if worker is None or member.kind is not MemberKind.OWN:
                 continue
             if not self._protocol.members.is_reachable(member.address):
                 continue
@@ -146,7 +145,7 @@ class DistroRuntime:
             protocol.sync(key, now_ms)
         actions, next_ms = protocol.tick(now_ms)
         for action in actions:
-            self._worker_of(action).put(lambda action=action: self._execute(action))  # type: ignore[misc]
+            self._worker_of(action).put(partial(self._execute, action))
         if self._draining and protocol.pending() == 0:
             self._idle.set()
         return max(next_ms - self._clock.monotonic_ms(), 0) / 1_000
@@ -174,6 +173,8 @@ class DistroRuntime:
                     self._query(action)
                 case Load():
                     self._load(action)
+        except TransportError as error:
+            self._fail(action, error)
         except Exception:
             LOG.exception("%s failed in an unforeseen way", action)
             self._end(action, Outcome.FAILED)
@@ -224,11 +225,7 @@ class DistroRuntime:
             self._end(action, Outcome.DELIVERED, received=result)
 
     def _report(self, action: Report) -> None:
-        try:
-            answer = self._member_agent.report(action.peer, self._left_ms(action))
-        except TransportError as error:
-            self._fail(action, error)
-            return
+        answer = self._member_agent.report(action.peer, self._left_ms(action))
         self._end(action, Outcome.DELIVERED, report=answer)
 
     def _sync(self, action: SyncData) -> None:
@@ -242,18 +239,13 @@ class DistroRuntime:
         if (callbacks := component.callbacks) is not None and callbacks.takes(action.peer):
             callbacks.start_sync(action.peer, datums, left_ms, partial(self._ended, action))
             return
-        try:
-            received = component.agent.sync_data(action.peer, datums, left_ms)
-        except TransportError as error:
-            self._fail(action, error)
-            return
+        received = component.agent.sync_data(action.peer, datums, left_ms)
         self._end(action, Outcome.DELIVERED, received=received)
 
     def _verify(self, action: Verify) -> None:
         component = self._components[action.resource_type]
-        member = self._protocol.members.get(action.peer)
         summary: dict[str, str]
-        if member is not None and CAPABILITY_VERSIONS in member.capabilities:
+        if self._protocol.members.kind(action.peer) is MemberKind.OWN:
             stored = ((key, component.store.version(key)) for key in action.keys)
             summary = {key: version.to_text() for key, version in stored if version is not None}
         else:
@@ -262,36 +254,23 @@ class DistroRuntime:
         if (callbacks := component.callbacks) is not None and callbacks.takes(action.peer):
             callbacks.start_verify(action.peer, summary, left_ms, partial(self._ended, action))
             return
-        try:
-            received = component.agent.verify(action.peer, summary, left_ms)
-        except TransportError as error:
-            self._fail(action, error)
-            return
+        received = component.agent.verify(action.peer, summary, left_ms)
         self._end(action, Outcome.DELIVERED, received=received)
 
     def _query(self, action: Query) -> None:
         component = self._components[action.resource_type]
+        datums = component.agent.query(action.peer, action.keys, self._left_ms(action))
+        now_ms = self._clock.monotonic_ms()
+        # R9: an answer that came before a pause of this process may be as old as a late send.
+        fetched = now_ms <= action.deadline_ms
         try:
-            datums = component.agent.query(action.peer, action.keys, self._left_ms(action))
-            now_ms = self._clock.monotonic_ms()
-            # R9: an answer that came before a pause of this process may be as old as a late send.
-            fetched = now_ms <= action.deadline_ms
             self._receiver.receive(action.resource_type, action.peer, datums, now_ms, fetched=fetched)
-        except TransportError as error:
-            self._fail(action, error)
-            return
         except (CodecError, NotInitialized) as error:
-            self._fail(action, TransportError(str(error)))
-            return
+            raise TransportError(str(error)) from error
         self._end(action, Outcome.DELIVERED, versions={one.key: one.version for one in datums})
 
     def _load(self, action: Load) -> None:
-        component = self._components[action.resource_type]
-        try:
-            datums = component.agent.load(action.peer, self._left_ms(action))
-        except TransportError as error:
-            self._fail(action, error)
-            return
+        datums = self._components[action.resource_type].agent.load(action.peer, self._left_ms(action))
         if datums is not None:
             self._receiver.load(action.resource_type, datums, self._clock.monotonic_ms())
         keys = None if datums is None else [one.key for one in datums]

@@ -228,33 +228,28 @@ class Outcome(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class SyncData:
+class KeysCall:
+    """A call about keys of one resource type."""
+
+    peer: str
+    resource_type: str
+    keys: tuple[str, ...]
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SyncData(KeysCall):
     """Send the peer the datums of these keys, whole (R5), as they are when the call is made."""
 
-    peer: str
-    resource_type: str
-    keys: tuple[str, ...]
-    deadline_ms: int
-
 
 @dataclass(frozen=True, slots=True)
-class Verify:
+class Verify(KeysCall):
     """Send the peer the version (real Nacos: the checksum) of each of these keys, for it to compare."""
 
-    peer: str
-    resource_type: str
-    keys: tuple[str, ...]
-    deadline_ms: int
-
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class Query(KeysCall):
     """Fetch the datums of these keys from the peer, and receive them."""
-
-    peer: str
-    resource_type: str
-    keys: tuple[str, ...]
-    deadline_ms: int
 
 
 @dataclass(frozen=True, slots=True)

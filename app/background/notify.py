@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 LOG = logging.getLogger(__name__)
@@ -21,9 +21,6 @@ class NotifyStats:
     events_slow: int = 0
     """Calls that took longer than ``SLOW_NS``."""
     events_failed: int = 0
-
-    def as_dict(self) -> dict[str, int]:
-        return asdict(self)
 
 
 class _Subscriber:

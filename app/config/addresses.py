@@ -5,15 +5,15 @@ import re
 import socket
 
 DEFAULT_PORT = 8848
+"""Of a member that is listed without one. Source: Nacos 1.4, MemberUtil.singleParse."""
 PORT_MAX = 65_535
 """Of members and settings. Those of instances have one of their own: settings load nothing of the domain."""
-"""Of a member that is listed without one. Source: Nacos 1.4, MemberUtil.singleParse."""
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?")
 
 
-def split_address(address: str, default_port: int = DEFAULT_PORT) -> tuple[str, int]:
-    """Return host, without brackets, and port of ``host[:port]``.
+def split_address(address: str) -> tuple[str, int]:
+    """Return host, without brackets, and port of ``host[:port]``; without a port ``DEFAULT_PORT``.
 
     Raises:
         ValueError: the text is no address; its message says why.
@@ -29,7 +29,7 @@ def split_address(address: str, default_port: int = DEFAULT_PORT) -> tuple[str, 
         port_text = after if colon else None
         if ":" in after:
             raise ValueError("an IPv6 address needs brackets")
-    return check_host(host), default_port if port_text is None else _port(port_text)
+    return check_host(host), DEFAULT_PORT if port_text is None else _port(port_text)
 
 
 def join_address(host: str, port: int) -> str:

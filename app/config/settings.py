@@ -160,7 +160,7 @@ def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[s
     members = () if standalone or listed is None else listed
     server_ip = sources.get(keys.SERVER_IP)
     self_address = join_address(server_ip, port) if server_ip else own_address(members, host, port)
-    identity_key, identity_value = _identity(sources)
+    identity_key, identity_value = _both_or_none(sources, keys.IDENTITY_KEY, keys.IDENTITY_VALUE)
     return Settings(
         host=host,
         port=port,
@@ -242,13 +242,12 @@ def _standalone(sources: _Sources, listed: tuple[str, ...] | None, cluster_conf:
     return not listed if standalone is None else standalone
 
 
-def _identity(sources: _Sources) -> tuple[str, str]:
-    key, value = sources.get(keys.IDENTITY_KEY), sources.get(keys.IDENTITY_VALUE)
-    if bool(key) != bool(value):
-        raise SettingError(
-            f"{keys.IDENTITY_KEY.name} and {keys.IDENTITY_VALUE.name} need each other: set both, or none"
-        )
-    return key, value
+def _both_or_none(sources: _Sources, first: Key[T], second: Key[T]) -> tuple[T, T]:
+    """Return the values of two settings that need each other."""
+    values = sources.get(first), sources.get(second)
+    if bool(values[0]) != bool(values[1]):
+        raise SettingError(f"{first.name} and {second.name} need each other: set both, or none")
+    return values
 
 
 def _distro_config(sources: _Sources) -> DistroConfig:
@@ -283,8 +282,7 @@ def _rpc(sources: _Sources, port: int) -> RpcSettings | None:
 def _rpc_port(sources: _Sources, of_port: Mapping[str, Key[Any]], port: int) -> RpcPort:
     certificate, private_key = (of_port[name] for name in ("certificate", "private_key"))
     chosen = RpcPort(port=port, **{name: sources.get(key) for name, key in of_port.items()})
-    if (chosen.certificate is None) != (chosen.private_key is None):
-        raise SettingError(f"{certificate.name} and {private_key.name} need each other: set both, or none")
+    _both_or_none(sources, certificate, private_key)
     files = [(certificate, chosen.certificate), (private_key, chosen.private_key)]
     if (trusted := of_port.get("trusted")) is not None:
         files.append((trusted, chosen.trusted))

@@ -9,9 +9,7 @@ Source = Callable[[], Mapping[str, int | float]]
 class Counters:
     """Reads all sources at each call. Sources are added before the node starts; any thread may call."""
 
-    def __init__(self, load: Source, *sources: Source) -> None:
-        """``load``: ``cpu`` of this process since the last call, ``load`` and ``mem`` (0..1) of the machine."""
-        self._load = load
+    def __init__(self, *sources: Source) -> None:
         self._sources = list(sources)
 
     def add(self, source: Source) -> None:
@@ -19,9 +17,8 @@ class Counters:
         self._sources.append(source)
 
     def __call__(self) -> dict[str, int | float]:
-        """Return the load, and each counter under its metric's name: ``syncSent`` for ``sync_sent``."""
-        counts = {name: count for source in self._sources for name, count in source().items()}
-        return {**self._load(), **{_camel_case(name): count for name, count in counts.items()}}
+        """Return each counter under its metric's name, in the order of the sources: ``syncSent`` for ``sync_sent``."""
+        return {_camel_case(name): count for source in self._sources for name, count in source().items()}
 
 
 def _camel_case(name: str) -> str:

@@ -131,12 +131,10 @@ class RecordFile:
         with self._lock:
             connection = self._open_connection()
             try:
-                connection.execute("BEGIN IMMEDIATE")
-                connection.executemany(statement, rows)
-                connection.execute("COMMIT")
+                with connection:  # commits, or rolls back
+                    connection.execute("BEGIN IMMEDIATE")
+                    connection.executemany(statement, rows)
             except sqlite3.Error as error:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
                 raise StorageError(f"the data folder does not take the change: {error}") from error
 
     def _open_connection(self) -> sqlite3.Connection:

@@ -193,17 +193,15 @@ class WarmStore:
         self._alive_ms = self._now_ms
         gone = [(key,) for key in set(due) - {row[0] for row in rows}]
         try:
-            self._connection.execute("BEGIN")
-            self._connection.execute("INSERT OR REPLACE INTO alive VALUES (1, ?)", (self._wall_ms(),))
-            self._connection.executemany("INSERT OR REPLACE INTO datum VALUES (?, ?)", rows)
-            self._connection.executemany("DELETE FROM datum WHERE key = ?", gone)
-            self._connection.execute("COMMIT")
+            with self._connection as connection:  # commits, or rolls back
+                connection.execute("BEGIN")
+                connection.execute("INSERT OR REPLACE INTO alive VALUES (1, ?)", (self._wall_ms(),))
+                connection.executemany("INSERT OR REPLACE INTO datum VALUES (?, ?)", rows)
+                connection.executemany("DELETE FROM datum WHERE key = ?", gone)
         except sqlite3.Error as error:
             if not self._failing:  # logged once, not twice a second
                 LOG.warning("%s does not take %d instance lists: %s", self._path, len(rows), error)
             self._failing = True
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
             with self._lock:
                 self._dirty.update(dict.fromkeys(due))
             return

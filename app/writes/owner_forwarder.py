@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Generic, Protocol, TypeVar
 
@@ -145,9 +145,6 @@ class ForwardStats:
     """Calls given up: no owner answered in time."""
     forward_busy: int = 0
     """Calls refused at once, because too many others were under way."""
-
-    def as_dict(self) -> dict[str, int]:
-        return asdict(self)
 
 
 class OwnerForwarder(Generic[A]):

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from app.http.api.agents import is_peer, is_redirect
-from app.http.api.call import CLIENT_AGENT, JSON, TEXT, Call, Forward, Reply, Services
+from app.http.api.call import CLIENT_AGENT, DECLINE, JSON, TEXT, Answer, Call, Forward, Reply, Services
 from app.naming.model.nacos_errors import NacosError, NoRight
 from app.writes.ownership import durable_owner, not_serving_text
 from distro.errors import CodecError, NotInitialized
@@ -123,7 +123,7 @@ def is_naming(path: str) -> bool:
     return path.startswith(_BELOW_NAMING) or path in NAMING
 
 
-def elsewhere(call: Call, services: Services, service: str) -> Reply | Forward | None:
+def elsewhere(call: Call, services: Services, service: str) -> Answer | None:
     """The answer to a write that this node must not execute; None when this node owns ``service``.
 
     A call that a member forwarded is not forwarded again: two members that disagree would send it in a circle. Calls
@@ -137,11 +137,14 @@ def elsewhere(call: Call, services: Services, service: str) -> Reply | Forward |
     return _redirected(call, services) or Forward(service)
 
 
-def durable_elsewhere(call: Call, services: Services, *keys: str) -> Reply | Forward | None:
+def durable_elsewhere(call: Call, services: Services, *keys: str) -> Answer | None:
     """The answer to a write of durable records that this node must not execute; None when this node owns them.
 
-    All ``keys`` have one owner, of our own kind: real Nacos stores durable data in its own way.
+    All ``keys`` have one owner, of our own kind: real Nacos stores durable data in its own way. The event loop executes
+    none: such a write waits for the disk, here or at the owner.
     """
+    if call.on_loop:
+        return DECLINE
     if refusal := _refuse_early_write(services):
         return refusal
     to = durable_owner(services.cluster, *keys)

@@ -2,30 +2,19 @@
 
 from collections.abc import Iterable, Iterator
 from threading import BoundedSemaphore
-from typing import Any, Protocol
-
-import orjson
+from typing import Any
 
 from app.audit.format.rows import FORMAT, ClientKind, encode_row, instance_row, service_row
 from app.naming.model.model import Instance, ServiceSnapshot
 from app.naming.records.durable_service import DurableService
 from app.naming.registry.union import of_clients_only
 from app.naming.service import NamingService
+from app.ports.http_ports import Cluster
 from distro.types import NO_VERSION, Version
 
 DUMPS_MAX = 2
 """At a time: each occupies a thread of the HTTP frontend until its client has read it."""
 CHUNK_BYTES = 65_536
-
-
-class KeyOwners(Protocol):
-    """The owners of keys, as this node sees them; see ``Cluster`` in ``call.py``."""
-
-    def responsible(self, tag: str) -> bool: ...
-
-    def map_srv(self, tag: str) -> str: ...
-
-    def map_srv_durable(self, tag: str) -> str: ...
 
 
 class Dumps:
@@ -71,29 +60,29 @@ def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def dump_lines(
-    header: dict[str, Any], naming: NamingService, durable: DurableService, owners: KeyOwners
+    header: dict[str, Any], naming: NamingService, durable: DurableService, cluster: Cluster
 ) -> Iterator[bytes]:
     """The lines of a dump: the header, each service's row and those of its instances, the counts at the end.
 
     The rows of a service are of one snapshot. A dump without its last line was cut off.
     """
-    yield _line({"kind": "member", "format": FORMAT, **header})
+    yield encode_row({"kind": "member", "format": FORMAT, **header})
     services = instances = 0
     for snapshot in naming.snapshots():
         services += 1
-        rows = _rows(snapshot, naming, durable, owners)
+        rows = _rows(snapshot, naming, durable, cluster)
         service = next(rows)
         instances += service["instances"]
         yield encode_row(service)
         yield from map(encode_row, rows)
-    yield _line({"kind": "end", "services": services, "instances": instances})
+    yield encode_row({"kind": "end", "services": services, "instances": instances})
 
 
 def _rows(
-    snapshot: ServiceSnapshot, naming: NamingService, durable: DurableService, owners: KeyOwners
+    snapshot: ServiceSnapshot, naming: NamingService, durable: DurableService, cluster: Cluster
 ) -> Iterator[dict[str, Any]]:
     namespace, name = snapshot.namespace, snapshot.full_name
-    owner, is_ours = owners.map_srv(name), owners.responsible(name)
+    owner, is_ours = cluster.map_srv(name), cluster.responsible(name)
     of_clients = of_clients_only(snapshot) if snapshot.published else []
     count = len(snapshot.stored) + len(snapshot.persistent) + len(of_clients)
     yield service_row(namespace, name, _text(snapshot.version), owner, count)
@@ -111,7 +100,7 @@ def _rows(
         )
     for instance in of_clients:
         yield _row(namespace, name, instance, client=ClientKind.GRPC)
-    durable_owner = owners.map_srv_durable(name) if snapshot.persistent else ""
+    durable_owner = cluster.map_srv_durable(name) if snapshot.persistent else ""
     for instance in snapshot.persistent.values():
         version = durable.version_of(namespace, instance)
         yield _row(
@@ -142,7 +131,3 @@ def _row(namespace: str, service: str, instance: Instance, **rest: Any) -> dict[
 
 def _text(version: Version) -> str | None:
     return None if version == NO_VERSION else version.to_text()
-
-
-def _line(value: dict[str, Any]) -> bytes:
-    return orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)

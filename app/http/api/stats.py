@@ -1,7 +1,7 @@
 """Counters of the HTTP frontend, and the lag of its event loop."""
 
 from collections import deque
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 LAG_EVERY_S = 0.05
 LAG_LATE_MS = 20.0
@@ -29,9 +29,6 @@ class HttpStats:
     """The largest lag of the loop in the last minute."""
     loop_late: int = 0
     """Measurements with a lag of more than ``LAG_LATE_MS``."""
-
-    def as_dict(self) -> dict[str, int | float]:
-        return asdict(self)
 
 
 class LagMeter:

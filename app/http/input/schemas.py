@@ -250,12 +250,6 @@ class LogLevelSchema(_Schema):
     level = fields.String(**present("logLevel"))
 
 
-class NodesSchema(_Schema):
-    """GET ``/core/cluster/nodes``."""
-
-    keyword = Trimmed(load_default="")
-
-
 class LookupSchema(_Schema):
     """POST ``/core/cluster/switch/lookup``."""
 

@@ -7,11 +7,11 @@ import orjson
 from app.http.api.answers import json_reply, require_member, rest_refusal, rest_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.input import json_text
-from app.http.input.schemas import LookupSchema, MemberSchema, NodesSchema, load, load_parameters
+from app.http.input.schemas import LookupSchema, MemberSchema, load, load_parameters
 from app.naming.model.nacos_errors import InvalidParam
 from distro.types import MemberState
 
-_MEMBER, _NODES, _LOOKUP = MemberSchema(), NodesSchema(), LookupSchema()
+_MEMBER, _LOOKUP = MemberSchema(), LookupSchema()
 LOOKUPS = ("file", "address-server")
 
 
@@ -33,8 +33,7 @@ def report(call: Call, services: Services) -> Answer:
 @route("GET", "/v1/core/cluster/nodes")
 def nodes(call: Call, services: Services) -> Answer:
     """All members, or those whose address begins with ``keyword``."""
-    keyword = load_parameters(_NODES, call.parameters)["keyword"]
-    return rest_reply(members_json(services, keyword))
+    return rest_reply(members_json(services, call.parameters.optional("keyword")))
 
 
 def members_json(services: Services, prefix: str) -> list[dict[str, Any]]:

@@ -1,11 +1,13 @@
 """Instances: register, deregister, update, patch, beat, detail, list. Each may be ephemeral or persistent."""
 
 from functools import lru_cache, partial
+from typing import Any
 
 from app.http.api.agents import parse_agent
 from app.http.api.answers import durable_elsewhere, elsewhere, json_reply
 from app.http.api.call import CHANGE, DECLINE, JSON, OK, WANTS_CHANGE, Answer, Call, Reply, Services, route
 from app.http.input.params import (
+    DetailQuery,
     ListQuery,
     parse_beat,
     parse_deregister,
@@ -15,6 +17,7 @@ from app.http.input.params import (
     parse_register,
 )
 from app.http.v1.subscribers import subscribe
+from app.naming.model.model import Instance
 from app.naming.records.records import persistent_key, service_meta_key
 from app.naming.registry import operations
 from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstance, RegisterInstance
@@ -37,8 +40,6 @@ def register(call: Call, services: Services) -> Answer:
             return other
         is_new = services.naming.register(command)
         return changed(call, services, command, OK, is_new=is_new)
-    if call.on_loop:
-        return DECLINE
     if other := durable_elsewhere(call, services, *_keys_of(command)):
         return other
     services.durable.register(command)
@@ -80,8 +81,6 @@ def deregister(call: Call, services: Services) -> Answer:
             return other
         is_new = services.naming.deregister(command)
         return changed(call, services, command, OK, is_new=is_new)
-    if call.on_loop:
-        return DECLINE
     key = persistent_key(command.namespace, command.service, operations.key_of(command))
     if other := durable_elsewhere(call, services, key):
         return other
@@ -104,16 +103,14 @@ def answer_update(call: Call, services: Services, strict: bool) -> Answer:
         if call.on_loop and strict and _is_large(services, command):
             return DECLINE  # all instances are looked through for one that is missing
         return changed(call, services, command, OK, is_new=services.naming.update(command, strict))
-    if call.on_loop:
-        return DECLINE
     if other := durable_elsewhere(call, services, *_keys_of(command)):
         return other
     services.durable.update(command, strict)
     return OK
 
 
-def _is_large(services: Services, command: RegisterInstance | PatchInstance) -> bool:
-    return services.naming.instance_count(command.namespace, command.service) > QUICK_HOSTS_MAX
+def _is_large(services: Services, asked: RegisterInstance | PatchInstance | DetailQuery) -> bool:
+    return services.naming.instance_count(asked.namespace, asked.service) > QUICK_HOSTS_MAX
 
 
 @route("PATCH", "/v1/ns/instance", "/v1/ns/api", hot=True)
@@ -129,8 +126,6 @@ def patch(call: Call, services: Services) -> Answer:
         if other := elsewhere(call, services, command.service):
             return other
         return changed(call, services, command, OK, is_new=services.naming.patch(command))
-    if call.on_loop:
-        return DECLINE
     key = persistent_key(command.namespace, command.service, operations.key_of(command))
     if other := durable_elsewhere(call, services, key):
         return other
@@ -148,8 +143,6 @@ def answer_beat(call: Call, services: Services, command: Beat) -> Answer:
     """As ``beat``, of a command that the caller has parsed."""
     switches = services.durable.switches
     if not command.ephemeral and not _is_known(services, command):
-        if call.on_loop:
-            return DECLINE
         # As Nacos 1.4 does it: from here on the instance needs no beats.
         if other := durable_elsewhere(call, services, *_keys_of(command)):
             return other
@@ -195,21 +188,23 @@ def detail(call: Call, services: Services) -> Answer:
     asked = (query.namespace, query.service, query.ip, query.port, query.cluster)
     instance = services.naming.quick_detail(*asked)
     if instance is None:
-        if call.on_loop and services.naming.instance_count(query.namespace, query.service) > QUICK_HOSTS_MAX:
+        if call.on_loop and _is_large(services, query):
             return DECLINE
         instance = services.naming.detail(*asked)
-    return json_reply(
-        {
-            "service": query.service,
-            "ip": instance.ip,
-            "port": instance.port,
-            "clusterName": query.cluster,
-            "weight": instance.weight,
-            "healthy": instance.healthy,
-            "instanceId": instance.instance_id,
-            "metadata": shown(instance.metadata),
-        }
-    )
+    return json_reply({"service": query.service, **detail_fields(instance)})
+
+
+def detail_fields(instance: Instance) -> dict[str, Any]:
+    """What v1 and v2 answer of one instance, behind the name of its service."""
+    return {
+        "ip": instance.ip,
+        "port": instance.port,
+        "clusterName": instance.cluster_name,
+        "weight": instance.weight,
+        "healthy": instance.healthy,
+        "instanceId": instance.instance_id,
+        "metadata": shown(instance.metadata),
+    }
 
 
 @route("GET", "/v1/ns/instance/list", "/v1/ns/api/list", hot=True)

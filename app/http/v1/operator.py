@@ -20,8 +20,6 @@ from distro.types import MemberState
 
 _SERVERS, _SERVICE, _DISTRO_STATUS = ServersSchema(), ServiceSchema(), DistroStatusSchema()
 _SERVER_STATUS, _LOG_LEVEL = ServerStatusSchema(), LogLevelSchema()
-_UNKNOWN_LOAD = -1.0
-"""Shown for a value that the system does not provide. Source: Nacos 1.4.1."""
 STATUS_LINE, STATUS_PARTS_MIN = "\r\n", 4
 LOGGERS = {
     "naming-main": "app",
@@ -50,7 +48,6 @@ def _paths(path: str) -> tuple[str, str]:
 def metrics(call: Call, services: Services) -> Answer:
     """Status and counts. To Java SDKs a server whose ``status`` is not UP is down."""
     counts = services.naming.counts(services.cluster.responsible)
-    counters = dict(services.counters())
     return json_reply(
         {
             "status": server_status(services),
@@ -59,10 +56,7 @@ def metrics(call: Call, services: Services) -> Answer:
             "raftNotifyTaskCount": 0,
             "responsibleServiceCount": counts.responsible_services,
             "responsibleInstanceCount": counts.responsible_instances,
-            "cpu": counters.pop("cpu", _UNKNOWN_LOAD),
-            "load": counters.pop("load", _UNKNOWN_LOAD),
-            "mem": counters.pop("mem", _UNKNOWN_LOAD),
-            **counters,
+            **services.counters(),
         }
     )
 

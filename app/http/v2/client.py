@@ -10,7 +10,6 @@ from typing import Any
 from app.http.api.call import Answer, Call, Services
 from app.http.input.params import namespace_of, service_of
 from app.http.v2.envelope import ResultCode, ResultError, require, result, result_route
-from app.naming.clients.client_model import Client
 from app.naming.model.keys import group_of, short_name_of
 from app.naming.model.model import Instance, ServiceSnapshot
 
@@ -74,7 +73,7 @@ def subscribed(call: Call, services: Services) -> Answer:
     client = services.clients.client(client_id)
     if client is None:
         raise _unknown(client_id)
-    subscriber = _subscriber(client)
+    subscriber = {"app": client.info.app, "agent": client.info.agent, "addr": client.info.ip}
     return result([{**_names(*key), "subscriberInfo": subscriber} for key in list(client.subscribed)])
 
 
@@ -155,7 +154,3 @@ def _names(namespace: str, full_name: str) -> dict[str, str]:
 
 def _place(one: Instance) -> dict[str, Any]:
     return {"ip": one.ip, "port": one.port, "cluster": one.cluster_name}
-
-
-def _subscriber(client: Client) -> dict[str, str]:
-    return {"app": client.info.app, "agent": client.info.agent, "addr": client.info.ip}

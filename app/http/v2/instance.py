@@ -4,7 +4,6 @@ from app.http.api.call import Answer, Call, Services
 from app.http.input.params import parse_detail, parse_list
 from app.http.v1 import instance, instance_batch
 from app.http.v2.envelope import require, result, result_route, wrapped
-from app.naming.wire.service_info import shown
 from app.naming.wire.service_json import service_json
 
 PATH = "/v2/ns/instance"
@@ -45,18 +44,7 @@ def detail(call: Call, services: Services) -> Answer:
     require(call, *_NEEDED)
     query = parse_detail(call.parameters)
     found = services.naming.detail(query.namespace, query.service, query.ip, query.port, query.cluster)
-    return result(
-        {
-            "serviceName": query.service,
-            "ip": found.ip,
-            "port": found.port,
-            "clusterName": query.cluster,
-            "weight": found.weight,
-            "healthy": found.healthy,
-            "instanceId": found.instance_id,
-            "metadata": shown(found.metadata),
-        }
-    )
+    return result({"serviceName": query.service, **instance.detail_fields(found)})
 
 
 @result_route("GET", f"{PATH}/list")

@@ -7,7 +7,6 @@ from app.http.input.schemas import ServiceCreateSchema, ServiceListV2Schema, loa
 from app.http.v1 import service
 from app.http.v2.envelope import ResultCode, ResultError, require, result, result_route, wrapped
 from app.naming.model.keys import group_of, short_name_of
-from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG
 from app.naming.model.model import ServiceView
 from app.naming.records.records import service_meta_key
 from app.naming.wire.service_info import shown
@@ -73,20 +72,12 @@ def update_service(call: Call, services: Services) -> Answer:
 def query_service(call: Call, services: Services) -> Answer:
     """A service's description. Shape of data: its names, clusterMap by name, metadata, threshold, selector, kind."""
     view = _view(call, services)
-    configs = {name: view.meta.clusters.get(name, DEFAULT_CLUSTER_CONFIG) for name in view.clusters}
     return result(
         {
             "namespace": view.namespace,
             "serviceName": short_name_of(view.full_name),
             "groupName": group_of(view.full_name),
-            "clusterMap": {
-                name: {
-                    "clusterName": name,
-                    "healthChecker": config.checker.to_json(),
-                    "metadata": shown(config.metadata),
-                }
-                for name, config in configs.items()
-            },
+            "clusterMap": {name: {"clusterName": name, **service.cluster_fields(view, name)} for name in view.clusters},
             "metadata": shown(view.metadata),
             "protectThreshold": float(view.protect_threshold),
             "selector": view.meta.selector.to_json(),

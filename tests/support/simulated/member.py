@@ -174,7 +174,6 @@ class SimMember:
         self.mailbox = Mailbox(self._wake)
         self.receiver = self.receiver_class(
             self.writer,
-            config,
             self.components,
             self.protocol.mapper_of,
             lambda: self.protocol.loading,

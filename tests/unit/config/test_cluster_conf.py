@@ -4,7 +4,15 @@ import socket
 
 import pytest
 
-from app.config.addresses import check_host, is_loopback, is_wildcard, join_address, own_address, split_address
+from app.config.addresses import (
+    DEFAULT_PORT,
+    check_host,
+    is_loopback,
+    is_wildcard,
+    join_address,
+    own_address,
+    split_address,
+)
 from app.config.cluster_conf import parse_members
 from app.config.settings_keys import SettingError
 
@@ -86,7 +94,7 @@ def test_an_address_survives_being_split(address: str) -> None:
 
 def test_a_host_has_no_brackets() -> None:
     assert check_host("[::1]") == "::1"
-    assert split_address("[::1]", default_port=5) == ("::1", 5)
+    assert split_address("[::1]") == ("::1", DEFAULT_PORT)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
-from distro.config import DistroConfig
 from distro.errors import NotInitialized
 from distro.mapper import DistroMapper
 from distro.monitor import DistroStats
@@ -59,7 +58,6 @@ class Member:
         )
         self.receiver = DistroReceiver(
             ME,
-            DistroConfig(),
             {INSTANCE_LIST: component},
             lambda _type: MAPPER,
             lambda: self.loading,

@@ -19,7 +19,6 @@ from app.replication.address_clients import GONE_MS, LOOK_MS, TICK_MS, HttpClien
 from app.replication.client_receiver import ClientReceiver
 from app.replication.client_type import CLIENTS, ClientCodec, ClientStore, client_key
 from app.replication.instance_list_type import INSTANCE_LIST
-from distro.config import DistroConfig
 from distro.errors import CodecError
 from distro.mapper import DistroMapper, WriterMapper
 from distro.monitor import DistroStats
@@ -85,9 +84,7 @@ class Bed:
             owned_by_writer=True,
         )
         mapper = WriterMapper.over(SELF, ())
-        return DistroReceiver(
-            ME, DistroConfig(), {CLIENTS: part}, lambda _type: mapper, lambda: False, NoEvents(), DistroStats()
-        )
+        return DistroReceiver(ME, {CLIENTS: part}, lambda _type: mapper, lambda: False, NoEvents(), DistroStats())
 
     def tick(self, wait_ms: int = TICK_MS) -> list[str]:
         """Let time pass; return the clients of which this member is to tell."""

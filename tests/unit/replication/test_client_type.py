@@ -25,7 +25,6 @@ from app.replication.client_type import (
     client_key,
 )
 from distro.codec import decode_frame, encode_frame
-from distro.config import DistroConfig
 from distro.errors import CodecError
 from distro.mapper import WriterMapper
 from distro.monitor import DistroStats
@@ -62,7 +61,6 @@ class Side(ReceiverEvents):
         self.record = DistroStats()
         self.receiver = DistroReceiver(
             self.registry.writer,
-            DistroConfig(),
             {CLIENTS: component},
             lambda _type: mapper,
             lambda: self.loading,

@@ -7,7 +7,6 @@ import pytest
 
 from app.naming.records.records import KEEP_REMOVED_MS, Record, Records, namespace_key, persistent_key, service_meta_key
 from app.replication.record_type import RECORDS, RecordCodec
-from distro.config import DistroConfig
 from distro.errors import CodecError
 from distro.mapper import DistroMapper
 from distro.monitor import DistroStats
@@ -208,7 +207,6 @@ def test_a_member_loads_what_is_newer_and_keeps_what_only_it_has() -> None:
     component = Component(back.records, RecordCodec(), agent=None)  # type: ignore[arg-type]
     receiver = DistroReceiver(
         "a:1~2",
-        DistroConfig(),
         {RECORDS: component},
         lambda _type: DistroMapper.over("a:1", ("a:1", "b:1"), False),
         lambda: True,

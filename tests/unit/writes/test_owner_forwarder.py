@@ -368,7 +368,7 @@ def test_half_of_the_threads_never_wait_for_other_members(cluster: StubCluster, 
         replies = run_many(2, lambda: forwarder.forward(call(), TO, not_here), one_too_many)
         forwarder.close()
     assert [reply.status for reply in replies] == [200, 200]
-    assert (refused[0].status, forwarder.stats.as_dict()["forward_busy"]) == (503, 1)
+    assert (refused[0].status, forwarder.stats.forward_busy) == (503, 1)
 
 
 def test_connections_to_members_that_left_are_closed(cluster: StubCluster, forwarder: Forwarder) -> None:
