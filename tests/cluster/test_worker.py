@@ -1,10 +1,11 @@
 """The worker as a process: how it ends, what it survives, and what it tells of itself."""
 
-import os
 import resource
 import signal
+from contextlib import suppress
 from urllib.parse import quote
 
+import psutil
 import pytest
 
 from tests.cluster.conftest import StartCluster
@@ -107,7 +108,8 @@ class TestEnd:
             def ended_though_asked_again() -> bool:
                 # Also when the loop has ended, while the node tries to send what the other has not taken.
                 asked.append(worker.pid)
-                os.kill(worker.pid, signal.SIGTERM)
+                with suppress(psutil.NoSuchProcess):  # it ended since the last look
+                    worker.send_signal(signal.SIGTERM)
                 return is_gone(worker)
 
             victim.master.terminate()
