@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.audit.client.http_client import Answer, CallError, MemberClient, Refused, Unusable
+from app.audit.client.http_client import CallError, MemberClient, Refused, Unusable
 from app.audit.format.manifest import Seen
 from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_GROUP, DEFAULT_NAMESPACE, GROUP_SPLITTER, short_name_of
 
@@ -100,18 +100,14 @@ def _version(node: Mapping[str, Any]) -> str:
     return str(info.get("version") or "") if isinstance(info, dict) else ""
 
 
-def _asked(client: MemberClient, path: str) -> Any:
+def _asked(client: MemberClient, path: str, parameters: Mapping[str, str | int] | None = None) -> Any:
     """The JSON of an answer, None where the member refuses or gives something else."""
     try:
-        answer = client.get(path)
+        answer = client.get(path, parameters)
     except Refused as error:
         if error.passing:
             raise
         return None
-    return _json_or_none(answer)
-
-
-def _json_or_none(answer: Answer) -> Any:
     try:
         return answer.json()
     except CallError:
@@ -175,12 +171,7 @@ def read_shown(client: MemberClient, namespace: str, names: Iterable[str]) -> di
     # by some and from 1 by others.
     parameters: dict[str, str | int] = {"namespaceId": namespace, "withInstances": "true"}
     parameters |= {"pageNo": 1, "pageSize": len(wanted) + 1_000}
-    try:
-        answer = _json_or_none(client.get("/v1/ns/catalog/services", parameters))
-    except Refused as error:
-        if error.passing:
-            raise
-        return {}
+    answer = _asked(client, "/v1/ns/catalog/services", parameters)
     shown: dict[str, ShownService] = {}
     for one in answer if isinstance(answer, list) else []:
         clusters = one.get("clusterMap") if isinstance(one, dict) else None
