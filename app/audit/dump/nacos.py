@@ -137,7 +137,7 @@ def read_names(client: MemberClient, namespace: str) -> tuple[str, ...]:
         count = 0
         for page in range(1, PAGES_MAX):
             parameters: dict[str, str | int] = {"namespaceId": namespace, "pageNo": page, "pageSize": SERVICES_PAGE}
-            answer = client.get_json("/v1/ns/catalog/services", parameters)
+            answer = client.get("/v1/ns/catalog/services", parameters).json()
             listed = answer.get("serviceList") if isinstance(answer, dict) else None
             if not isinstance(listed, list):
                 raise CallError("/v1/ns/catalog/services: the answer has no serviceList")
@@ -260,7 +260,7 @@ def _service_parameters(namespace: str, name: str) -> dict[str, str | int]:
 
 def _unless_unknown(client: MemberClient, path: str, parameters: Mapping[str, str | int]) -> Any:
     try:
-        answer = client.get_json(path, parameters)
+        answer = client.get(path, parameters).json()
     except Refused as error:
         # 404, or 500 with the same text where the console's error handler comes first.
         if error.status in (400, 404, 500) and "not found" in error.said:
