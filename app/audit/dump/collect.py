@@ -4,6 +4,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import Protocol
@@ -12,7 +13,7 @@ from app.audit.client.access import Access
 from app.audit.client.http_client import CallError, MemberClient, Patience
 from app.audit.dump.nacos import read_nodes
 from app.audit.dump.sources import take
-from app.audit.dump.store import Store, StoreError
+from app.audit.dump.store import PartWriter, Store, StoreError
 from app.audit.format.layout import member_folders, round_folder, taken_at_text
 from app.audit.format.manifest import ROUNDS, DumpState, Manifest, MemberDump
 
@@ -68,11 +69,8 @@ def listed_members(address: str, access: Access) -> tuple[str, ...]:
     Raises:
         CallError: it does not answer, or lists none.
     """
-    client = MemberClient(address, access, Patience(access.retries, Event()))
-    try:
+    with closing(MemberClient(address, access, Patience(access.retries, Event()))) as client:
         members = read_nodes(client).members
-    finally:
-        client.close()
     if not members:
         raise CallError("it tells no list of members")
     return tuple(dict.fromkeys(one.address for one in members))
@@ -135,42 +133,27 @@ def _dump_member(
     Its address is what it says of itself, empty when it does not.
     """
     patience = Patience(plan.access.retries, stop)
-    client = MemberClient(address, plan.access, patience)
-    began_ms, began_s = _wall_ms(), time.monotonic()
-    try:
+    began_s = time.monotonic()
+    with closing(MemberClient(address, plan.access, patience)) as client:
         while True:
-            writer = store.writer(folder, name)
+            writer = PartWriter(store.filesystem, folder, name)
             counter = _Counter(writer.write, progress.rows)
             began_ms = _wall_ms()
             try:
                 taken = take(client, plan.namespaces, counter.emit)
-                parts = writer.close()
+                taken = replace(taken, parts=writer.close())
                 counter.flush()
                 break
             except CallError as error:
                 writer.discard()
                 counter.take_back()
-                if patience.try_again(error):
-                    continue
-                took_ms = _ms_since(began_s)
-                return MemberDump("", DumpState.ABSENT, error=str(error), taken_ms=began_ms, took_ms=took_ms)
+                if not patience.try_again(error):
+                    taken = MemberDump("", DumpState.ABSENT, error=str(error))
+                    break
             except BaseException:
                 writer.discard()
                 raise
-    finally:
-        client.close()
-    return MemberDump(
-        taken.address,
-        DumpState.DUMPED,
-        kind=taken.kind,
-        version=taken.version,
-        taken_ms=began_ms,
-        took_ms=_ms_since(began_s),
-        services=taken.services,
-        instances=taken.instances,
-        members=taken.members,
-        parts=parts,
-    )
+    return replace(taken, taken_ms=began_ms, took_ms=int((time.monotonic() - began_s) * 1_000))
 
 
 class _Counter:
@@ -213,7 +196,3 @@ def _by_own_address(given: Sequence[str], dumps: Sequence[MemberDump], known: di
 
 def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _ms_since(began_s: float) -> int:
-    return int((time.monotonic() - began_s) * 1_000)

@@ -69,10 +69,6 @@ class Store:
             self.filesystem.pipe_file(probe, b"")
             self.filesystem.rm_file(probe)
 
-    def writer(self, folder: str, name: str) -> "PartWriter":
-        """What writes the parts of one member, into the folder ``name`` in a round's folder."""
-        return PartWriter(self.filesystem, folder, name)
-
     def write_manifest(self, folder: str, manifest: Manifest) -> None:
         """Put the manifest there in one step: it is either missing or whole."""
         path = f"{folder}/{MANIFEST_NAME}"
@@ -125,7 +121,9 @@ def _is_before(night: str, day: date) -> bool:
 
 
 class PartWriter:
-    """Rows into files of bounded size. Nothing of it is held in memory beyond gzip's own buffers.
+    """The rows of one member into files of bounded size, in the folder ``name`` in a round's folder.
+
+    Nothing of it is held in memory beyond gzip's own buffers.
 
     Raises (each call): StoreError.
     """
