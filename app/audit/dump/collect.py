@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from threading import Event
-from typing import Protocol
 
 from app.audit.client.access import Access
 from app.audit.client.http_client import CallError, MemberClient, Patience
 from app.audit.dump.nacos import read_nodes
+from app.audit.dump.progress import ProgressBar
 from app.audit.dump.sources import take
 from app.audit.dump.store import PartWriter, Store, StoreError
 from app.audit.format.layout import member_folders, round_folder, taken_at_text
@@ -19,18 +19,6 @@ from app.audit.format.manifest import ROUNDS, DumpState, Manifest, MemberDump
 
 MEMBERS_AT_ONCE = 64
 TICK_ROWS = 1_000
-
-
-class Progress(Protocol):
-    """What is told while a round runs, by several threads."""
-
-    def begin(self, number: int, members: int) -> None: ...
-
-    def rows(self, count: int) -> None:
-        """So many rows more; fewer than none when a member is asked anew."""
-        ...
-
-    def member_done(self, address: str, dump: MemberDump) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +30,12 @@ class Plan:
     access: Access
     gap_s: float = 15.0
     namespaces: tuple[str, ...] = ()
-    rounds: int = ROUNDS
 
 
 @dataclass(slots=True)
 class Dumped:
-    """What was written: the folder of each round, and its manifest."""
+    """What was written: the manifest of each round."""
 
-    folders: list[str] = field(default_factory=list)
     manifests: list[Manifest] = field(default_factory=list)
 
     def absent(self) -> list[tuple[int, MemberDump]]:
@@ -76,7 +62,7 @@ def listed_members(address: str, access: Access) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one.address for one in members))
 
 
-def take_dump(plan: Plan, store: Store, progress: Progress, stop: Event) -> Dumped:
+def take_dump(plan: Plan, store: Store, progress: ProgressBar, stop: Event) -> Dumped:
     """Take all rounds, each begun ``gap_s`` after the one before began, or when that ended.
 
     ``stop``: set it to end the dump; the round under way then gets no manifest.
@@ -88,7 +74,7 @@ def take_dump(plan: Plan, store: Store, progress: Progress, stop: Event) -> Dump
     dumped = Dumped()
     known: dict[str, str] = {}
     began_s = time.monotonic()
-    for number in range(1, plan.rounds + 1):
+    for number in range(1, ROUNDS + 1):
         if stop.wait(began_s + (number - 1) * plan.gap_s - time.monotonic()):
             break
         taken_at = taken_at_text(_wall_ms())
@@ -98,14 +84,13 @@ def take_dump(plan: Plan, store: Store, progress: Progress, stop: Event) -> Dump
         members = _by_own_address(plan.addresses, _take_round(plan, store, folder, progress, stop), known)
         if stop.is_set():
             break
-        manifest = Manifest(run, plan.dump_date, taken_at, number, plan.rounds, plan.gap_s, members)
+        manifest = Manifest(run, plan.dump_date, taken_at, number, ROUNDS, plan.gap_s, members)
         store.write_manifest(folder, manifest)
-        dumped.folders.append(folder)
         dumped.manifests.append(manifest)
     return dumped
 
 
-def _take_round(plan: Plan, store: Store, folder: str, progress: Progress, stop: Event) -> list[MemberDump]:
+def _take_round(plan: Plan, store: Store, folder: str, progress: ProgressBar, stop: Event) -> list[MemberDump]:
     names = member_folders(plan.addresses)
 
     def dump(address: str) -> MemberDump:
@@ -114,7 +99,7 @@ def _take_round(plan: Plan, store: Store, folder: str, progress: Progress, stop:
         except StoreError:
             stop.set()  # the others need not go on either
             raise
-        progress.member_done(address, taken)
+        progress.member_done()
         return taken
 
     with ThreadPoolExecutor(min(len(plan.addresses), MEMBERS_AT_ONCE), thread_name_prefix="dump") as pool:
@@ -126,7 +111,7 @@ def _take_round(plan: Plan, store: Store, folder: str, progress: Progress, stop:
 
 
 def _dump_member(
-    address: str, plan: Plan, store: Store, folder: str, name: str, progress: Progress, stop: Event
+    address: str, plan: Plan, store: Store, folder: str, name: str, progress: ProgressBar, stop: Event
 ) -> MemberDump:
     """What was taken of one member, after as many tries as it takes; never a failure of the member's.
 

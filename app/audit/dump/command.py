@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from contextlib import closing
 from datetime import UTC, datetime
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -76,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
             except CallError as error:
                 raise AccessError(f"no member list of {url_address}: {error}") from None
         plan = Plan(addresses, night, access, options.gap, names_of(options.namespaces))
-        with ProgressBar(sys.stderr, options.progress) as bar:
+        with closing(ProgressBar(sys.stderr, options.progress)) as bar:
             dumped = take_dump(plan, store, bar, stop)
         _tell(plan, store, dumped)
         if dumped.is_empty():
