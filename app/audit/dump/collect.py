@@ -62,10 +62,10 @@ def listed_members(address: str, access: Access) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one.address for one in members))
 
 
-def take_dump(plan: Plan, store: Store, progress: ProgressBar, stop: Event) -> Dumped:
+def take_dump(plan: Plan, store: Store, progress: ProgressBar) -> Dumped:
     """Take all rounds, each begun ``gap_s`` after the one before began, or when that ended.
 
-    ``stop``: set it to end the dump; the round under way then gets no manifest.
+    A round that an error or the keyboard ends gets no manifest.
 
     Raises:
         StoreError: it cannot be written.
@@ -75,22 +75,20 @@ def take_dump(plan: Plan, store: Store, progress: ProgressBar, stop: Event) -> D
     known: dict[str, str] = {}
     began_s = time.monotonic()
     for number in range(1, ROUNDS + 1):
-        if stop.wait(began_s + (number - 1) * plan.gap_s - time.monotonic()):
-            break
+        time.sleep(max(0.0, began_s + (number - 1) * plan.gap_s - time.monotonic()))
         taken_at = taken_at_text(_wall_ms())
         folder = round_folder(store.root, plan.dump_date, taken_at)
         store.make_folder(folder)
         progress.begin(number, len(plan.addresses))
-        members = _by_own_address(plan.addresses, _take_round(plan, store, folder, progress, stop), known)
-        if stop.is_set():
-            break
+        members = _by_own_address(plan.addresses, _take_round(plan, store, folder, progress), known)
         manifest = Manifest(run, plan.dump_date, taken_at, number, ROUNDS, plan.gap_s, members)
         store.write_manifest(folder, manifest)
         dumped.manifests.append(manifest)
     return dumped
 
 
-def _take_round(plan: Plan, store: Store, folder: str, progress: ProgressBar, stop: Event) -> list[MemberDump]:
+def _take_round(plan: Plan, store: Store, folder: str, progress: ProgressBar) -> list[MemberDump]:
+    stop = Event()
     names = member_folders(plan.addresses)
 
     def dump(address: str) -> MemberDump:

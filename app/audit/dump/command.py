@@ -4,7 +4,6 @@ import argparse
 import sys
 from contextlib import closing
 from datetime import UTC, datetime
-from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from app.audit.client.access import (
@@ -63,7 +62,6 @@ def run(options: argparse.Namespace) -> int:
     from app.audit.dump.progress import ProgressBar
     from app.audit.dump.store import Store, StoreError
 
-    stop = Event()
     try:
         access, url_address = _access(options)
         night = options.date or f"{datetime.now(UTC):%Y-%m-%d}"
@@ -78,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
                 raise AccessError(f"no member list of {url_address}: {error}") from None
         plan = Plan(addresses, night, access, options.gap, names_of(options.namespaces))
         with closing(ProgressBar(sys.stderr, options.progress)) as bar:
-            dumped = take_dump(plan, store, bar, stop)
+            dumped = take_dump(plan, store, bar)
         _tell(plan, store, dumped)
         if dumped.is_empty():
             return NOTHING_DUMPED
