@@ -1,11 +1,12 @@
 """What real Nacos, and others that speak its API, tell of their members, namespaces, services and instances."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from app.audit.client.http_client import CallError, MemberClient, Refused, Unusable
 from app.audit.format.manifest import Seen
+from app.audit.format.rows import ClientKind, instance_row
 from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_GROUP, DEFAULT_NAMESPACE, GROUP_SPLITTER, short_name_of
 
 SERVICES_PAGE = 10_000
@@ -51,11 +52,8 @@ class Found:
         return self.weight, self.enabled, self.metadata
 
 
-@dataclass(slots=True)
-class ShownService:
-    """A service as clients see it, by cluster."""
-
-    clusters: dict[str, list[Found]] = field(default_factory=dict)
+ShownService = dict[str, list[Found]]
+"""A service as clients see it: its instances by cluster."""
 
 
 # --- members -------------------------------------------------------------------------------------
@@ -179,7 +177,7 @@ def read_shown(client: MemberClient, namespace: str, names: Iterable[str]) -> di
             continue
         name = f"{one.get('groupName') or DEFAULT_GROUP}{GROUP_SPLITTER}{short_name_of(str(one.get('serviceName')))}"
         if name in wanted:
-            shown[name] = ShownService({cluster: list(_hosts(cluster, value)) for cluster, value in clusters.items()})
+            shown[name] = {cluster: list(_hosts(cluster, value)) for cluster, value in clusters.items()}
     return shown
 
 
@@ -207,10 +205,10 @@ def read_service(client: MemberClient, namespace: str, name: str, clusters: Iter
         if known is None:
             return None
         names = known
-    found = ShownService()
+    found: ShownService = {}
     for cluster in names:
         if (instances := _cluster_instances(client, namespace, name, cluster)) is not None:
-            found.clusters[cluster] = instances
+            found[cluster] = instances
     return found
 
 
@@ -219,9 +217,9 @@ def _read_without_clusters(client: MemberClient, namespace: str, name: str) -> S
 
     Source: r-nacos 0.8.8.
     """
-    found = ShownService()
+    found: ShownService = {}
     for one in _cluster_instances(client, namespace, name, DEFAULT_CLUSTER) or []:
-        found.clusters.setdefault(one.cluster, []).append(one)
+        found.setdefault(one.cluster, []).append(one)
     return found
 
 
@@ -300,6 +298,26 @@ def read_instance(value: Mapping[str, Any], ephemeral: bool | None = True) -> Fo
         ephemeral=told if isinstance(told, bool) else ephemeral,
         delete_timeout_ms=timeout_ms,
         last_beat_ms=_whole(value.get("lastBeat")),
+    )
+
+
+def found_row(namespace: str, service: str, found: Found, client: ClientKind | None, **rest: Any) -> dict[str, Any]:
+    """An instance as a row. ``client`` is how it is kept if it is ephemeral; ``rest`` as of ``instance_row``."""
+    ephemeral = found.ephemeral is not False
+    return instance_row(
+        namespace=namespace,
+        service=service,
+        cluster=found.cluster,
+        ip=found.ip,
+        port=found.port,
+        ephemeral=ephemeral,
+        healthy=found.healthy,
+        enabled=found.enabled,
+        weight=found.weight,
+        metadata=found.metadata,
+        delete_timeout_ms=found.delete_timeout_ms if ephemeral else None,
+        client=client if ephemeral else ClientKind.DURABLE,
+        **rest,
     )
 
 

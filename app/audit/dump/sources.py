@@ -7,10 +7,10 @@ from typing import Any
 import orjson
 
 from app.audit.client.http_client import CallError, MemberClient, OtherType, Refused, Unusable
-from app.audit.dump.nacos import Found, Nodes, read_names, read_namespaces, read_nodes, read_service, read_shown
+from app.audit.dump.nacos import Nodes, found_row, read_names, read_namespaces, read_nodes, read_service, read_shown
 from app.audit.dump.nacos_datums import Datums, read_datums, take_datums
 from app.audit.format.manifest import DumpState, MemberDump, Seen
-from app.audit.format.rows import FORMAT, ClientKind, RowKind, encode_row, instance_row, service_row
+from app.audit.format.rows import FORMAT, RowKind, encode_row, service_row
 
 DUMP_PATH = "/v1/ns/operator/dump"
 NDJSON = "application/x-ndjson"
@@ -131,32 +131,14 @@ def _take_catalog(client: MemberClient, namespaces: Sequence[str], emit_row: Cal
         shown = read_shown(client, namespace, names)
         for name in names:
             known = shown.get(name)
-            clusters = [cluster for cluster, found in known.clusters.items() if found] if known else []
+            clusters = [cluster for cluster, found in known.items() if found] if known else []
             if known is not None and not clusters:
                 emit_row(service_row(namespace, name, instances=0))
                 continue
             service = read_service(client, namespace, name, clusters)
             if service is None:
                 continue
-            found = [one for instances in service.clusters.values() for one in instances]
+            found = [one for instances in service.values() for one in instances]
             emit_row(service_row(namespace, name, instances=len(found)))
             for one in found:
-                emit_row(_catalog_row(namespace, name, one))
-
-
-def _catalog_row(namespace: str, name: str, found: Found) -> dict[str, Any]:
-    ephemeral = found.ephemeral is not False
-    return instance_row(
-        namespace=namespace,
-        service=name,
-        cluster=found.cluster,
-        ip=found.ip,
-        port=found.port,
-        ephemeral=ephemeral,
-        healthy=found.healthy,
-        enabled=found.enabled,
-        weight=found.weight,
-        metadata=found.metadata,
-        delete_timeout_ms=found.delete_timeout_ms if ephemeral else None,
-        client=None if ephemeral else ClientKind.DURABLE,
-    )
+                emit_row(found_row(namespace, name, one, client=None))
