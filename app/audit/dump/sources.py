@@ -17,7 +17,7 @@ NDJSON = "application/x-ndjson"
 _NOT_OURS = {400, 401, 403, 404, 405, 500, 501}
 """What others answer to a path that they do not know, or that needs more than we have."""
 
-Emit = Callable[[bytes], None]
+Emit = Callable[[bytes], object]
 """Takes one line, with its end."""
 
 
