@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from app.audit.check import evidence as evidences
 from app.audit.check.evidence import Evidence
-from app.audit.check.evidence_rows import is_service, read_rows, read_rows_of, small_frame
+from app.audit.check.evidence_rows import is_service, path_in_round, read_rows, read_rows_of, small_frame
 from app.audit.check.explain import explain_instances
 from app.audit.check.explain_services import explain_bad_rows, explain_doubles, explain_owners
 from app.audit.check.files import damaged_files, unknown_fields, unreadable_file
@@ -186,9 +186,7 @@ def _miscounted(rows: DataFrame, evidence: Evidence) -> list[dict[str, Any]]:
     """CORRUPT for each file whose rows are not as many as its manifest says."""
     counted = {
         row["name"]: row["rows"]
-        for row in rows.groupBy(F.regexp_extract("file", r"(taken_at=.*)$", 1).alias("name"))
-        .agg(F.count(F.lit(1)).alias("rows"))
-        .collect()
+        for row in rows.groupBy(path_in_round("file").alias("name")).agg(F.count(F.lit(1)).alias("rows")).collect()
     }
     return evidences.miscounted(evidence, counted)
 

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from app.audit.check.evidence import Evidence
 from app.audit.format.layout import open_root
 from app.audit.format.rows import FIELDS, Layer, RowKind
+from app.naming.model.keys import GROUP_SPLITTER
 
 CORRUPT = "_corrupt"
 STALE_SLACK_MS = 5_000
@@ -140,6 +141,16 @@ def seen() -> Column:
 
 def is_service() -> Column:
     return F.col("kind") == RowKind.SERVICE.value
+
+
+def short_name(full_name: Column) -> Column:
+    """A service's name without its group, and without a group that was put before it twice."""
+    return F.substring_index(full_name, GROUP_SPLITTER, -1)
+
+
+def path_in_round(path: str) -> Column:
+    """A file's path, of a column, from its round on, as of ``evidence.in_round``."""
+    return F.regexp_extract(path, r"(taken_at=.*)$", 1)
 
 
 def is_stale() -> Column:

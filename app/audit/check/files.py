@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from app.audit.check.evidence import File, in_round, unknown_in
-from app.audit.check.evidence_rows import small_frame, spark_path
+from app.audit.check.evidence_rows import path_in_round, small_frame, spark_path
 from app.audit.format.layout import Night, open_root
 
 MISMATCHES_MAX = 1_000
@@ -42,7 +42,7 @@ def _wrong_hashes(spark: SparkSession, root_uri: str, files: list[File]) -> dict
     hashed = (
         spark.read.format("binaryFile")
         .load([spark_path(file.path, root_uri) for file in files])
-        .select(F.regexp_extract("path", r"(taken_at=.*)$", 1).alias("name"), F.sha2("content", 256).alias("sha256"))
+        .select(path_in_round("path").alias("name"), F.sha2("content", 256).alias("sha256"))
     )
     wrong = hashed.join(F.broadcast(expected), "name").where("sha256 != said").limit(MISMATCHES_MAX).collect()
     paths = {in_round(file.path): file.path for file in files}
