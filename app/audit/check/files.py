@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from gzip import GzipFile
 from typing import Any
 
+import orjson
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from app.audit.check.evidence import File, in_round, unknown_in
+from app.audit.check.evidence import File, in_round, unknown_fields
 from app.audit.check.evidence_rows import path_in_round, small_frame, spark_path
 from app.audit.format.layout import Night, open_root
 
@@ -55,17 +56,18 @@ def unreadable_file(text: str, files: Iterable[File]) -> str | None:
     return next((paths[name] for name in _IN_ROUND.findall(text) if name in paths), None)
 
 
-def unknown_fields(root_uri: str, files: Iterable[File]) -> list[str]:
+def unknown_in_rows(root_uri: str, files: Iterable[File]) -> list[str]:
     """Notes on fields that are unknown here, from the first row of each member: a newer member's dump has them all."""
     filesystem, _ = open_root(root_uri)
-    notes = {}
+    notes: list[str] = []
     for file in files:
-        if file.round != 1 or file.member in notes or not file.part.path.endswith("part-00000.jsonl.gz"):
+        if file.round != 1 or not file.part.path.endswith("part-00000.jsonl.gz"):
             continue
         with filesystem.open(file.path, "rb") as raw, GzipFile(fileobj=raw) as lines:
             try:
-                line = lines.readline(LINE_BYTES_MAX)
-            except (OSError, EOFError, zlib.error):
+                row = orjson.loads(lines.readline(LINE_BYTES_MAX))
+            except (OSError, EOFError, zlib.error, orjson.JSONDecodeError):
                 continue  # named when it is read whole
-        notes[file.member] = unknown_in(line, f"the dump of {file.member}")
-    return [note for note in notes.values() if note]
+        if isinstance(row, dict):
+            notes += unknown_fields(f"the dump of {file.member}", row.keys())
+    return notes
