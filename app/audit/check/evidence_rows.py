@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from app.audit.check.evidence import Evidence
-from app.audit.format.layout import open_root
+from app.audit.format.file_systems import is_local, open_root
 from app.audit.format.rows import FIELDS, Layer, RowKind
 from app.naming.model.keys import GROUP_SPLITTER
 
@@ -24,8 +24,7 @@ _SPARK_SCHEMES = {"s3": "s3a", "gcs": "gs"}
 def spark_path(uri_or_path: str, root_uri: str) -> str:
     """A path of the file system of ``root_uri`` in the form that Spark takes."""
     filesystem, _ = open_root(root_uri)
-    protocol = filesystem.protocol if isinstance(filesystem.protocol, str) else filesystem.protocol[0]
-    if protocol in ("file", "local"):
+    if is_local(filesystem):
         return f"file://{uri_or_path}"
     text = str(filesystem.unstrip_protocol(uri_or_path))
     scheme, _, rest = text.partition("://")

@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 
 from app.audit.check.evidence import File, in_round, unknown_fields
 from app.audit.check.evidence_rows import path_in_round, small_frame, spark_path
-from app.audit.format.layout import Night, open_root
+from app.audit.format.file_systems import open_root
+from app.audit.format.layout import Night
 
 MISMATCHES_MAX = 1_000
 LINE_BYTES_MAX = 1 << 20

@@ -11,7 +11,8 @@ from typing import IO, Any
 import orjson
 
 from app.audit.compare.compare import Row, Side
-from app.audit.format.layout import Night, Round, open_root
+from app.audit.format.file_systems import open_root
+from app.audit.format.layout import Night, Round
 from app.audit.format.manifest import DumpState, Part
 from app.audit.format.rows import RowKind
 from app.naming.model.keys import DEFAULT_GROUP, compose_service_name
