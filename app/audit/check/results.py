@@ -7,9 +7,7 @@ changes no night, and one that is run again replaces its own.
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import date, timedelta
-from typing import Any
 
 from app.audit.check.evidence_rows import spark_path
 from app.audit.format.file_systems import check_writable, dated_folders, open_root, write_whole
@@ -24,17 +22,12 @@ class NotWritable(Exception):
     """The output folder takes no files; the text says which and why."""
 
 
-@dataclass(slots=True)
 class Results:
     """The output folder of all nights."""
 
-    uri: str
-    filesystem: Any = field(init=False)
-    root: str = field(init=False)
-    staging: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.filesystem, self.root = open_root(self.uri)
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        self.filesystem, self.root = open_root(uri)
         self.staging = f"{self.root}/_staging/{uuid.uuid4().hex}"
 
     def open(self) -> None:
