@@ -24,7 +24,7 @@ class Asked:
 
     address: str
     access: Access
-    namespaces: tuple[str, ...] = ()
+    namespaces: tuple[str, ...]
 
 
 def live_differences(

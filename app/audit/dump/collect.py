@@ -28,8 +28,8 @@ class Plan:
     addresses: tuple[str, ...]
     dump_date: str
     access: Access
-    gap_s: float = 15.0
-    namespaces: tuple[str, ...] = ()
+    gap_s: float
+    namespaces: tuple[str, ...]
 
 
 @dataclass(slots=True)
