@@ -16,8 +16,9 @@ from typing import Any
 
 import orjson
 
+from app.audit.format.file_systems import open_root
 from app.audit.format.findings import FindingClass
-from app.audit.format.layout import member_folders, open_root, round_folder, taken_at_text
+from app.audit.format.layout import member_folders, round_folder, taken_at_text
 from app.audit.format.manifest import MANIFEST_NAME, ROUNDS, DumpState, Manifest, MemberDump, Part, encode_manifest
 from app.audit.format.rows import Layer, encode_row
 from scripts.synthetic.faults import (

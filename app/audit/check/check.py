@@ -16,10 +16,10 @@ from pyspark.sql import functions as F
 
 from app.audit.check import evidence as evidences
 from app.audit.check.evidence import Evidence
-from app.audit.check.evidence_rows import is_service, read_rows, read_rows_of, small_frame
+from app.audit.check.evidence_rows import is_service, path_in_round, read_rows, read_rows_of, small_frame
 from app.audit.check.explain import explain_instances
 from app.audit.check.explain_services import explain_bad_rows, explain_doubles, explain_owners
-from app.audit.check.files import damaged_files, unknown_fields, unreadable_file
+from app.audit.check.files import damaged_files, unknown_in_rows, unreadable_file
 from app.audit.check.flag import flag, with_key
 from app.audit.check.history import with_history
 from app.audit.check.results import Results
@@ -142,7 +142,7 @@ def _compare(spark: SparkSession, check: NightCheck, night: Night) -> _Compared:
                 raise
             damaged[path] = "it cannot be read to its end"
             continue
-        evidence = replace(evidence, notes=[*evidence.notes, *unknown_fields(check.dumps, evidence.files)])
+        evidence = replace(evidence, notes=[*evidence.notes, *unknown_in_rows(check.dumps, evidence.files)])
         closer = None
         if suspects:
             closer = _rows_with(rows, keys) if few else _look_closer(spark, check.dumps, evidence, keys, suspects)
@@ -186,9 +186,7 @@ def _miscounted(rows: DataFrame, evidence: Evidence) -> list[dict[str, Any]]:
     """CORRUPT for each file whose rows are not as many as its manifest says."""
     counted = {
         row["name"]: row["rows"]
-        for row in rows.groupBy(F.regexp_extract("file", r"(taken_at=.*)$", 1).alias("name"))
-        .agg(F.count(F.lit(1)).alias("rows"))
-        .collect()
+        for row in rows.groupBy(path_in_round("file").alias("name")).agg(F.count(F.lit(1)).alias("rows")).collect()
     }
     return evidences.miscounted(evidence, counted)
 

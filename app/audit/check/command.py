@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 SHUFFLE_PARTITIONS = 8
 """Until the rows are counted."""
+CAUSE_CHARS_MAX = 500
 _DESCRIPTION = (
     "Compare the dumps that `rollcall dump` took of all members of a cluster, and tell whether they agree. "
     "Exit code 0: agreed; 1: divergent; 2: could not judge."
@@ -114,13 +115,14 @@ def _compare(options: argparse.Namespace, results: "Results", spark: "SparkSessi
     from pyspark.errors import PySparkException
 
     from app.audit.check.check import CannotJudge, NightCheck, judge
+    from app.audit.check.session import cause_of
 
     try:
         return judge(spark, NightCheck(options.dumps, options.night, options.ignore), results)
     except CannotJudge as error:
         return _without_verdict(options, str(error))
     except (PySparkException, Py4JError, OSError) as error:
-        return _without_verdict(options, f"Spark failed: {_first_line(error)}")
+        return _without_verdict(options, f"Spark failed: {cause_of(error)[:CAUSE_CHARS_MAX]}")
 
 
 def _publish(options: argparse.Namespace, results: "Results", summary: Summary) -> str | None:
@@ -174,11 +176,6 @@ def _without_verdict(options: argparse.Namespace, reason: str) -> Summary:
         except (OSError, ValueError, ImportError):
             night = ""
     return unjudged(night, reason)
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return next((line for line in lines if not line.startswith("An error occurred")), type(error).__name__)[:500]
 
 
 def _classes(text: str) -> frozenset[FindingClass]:

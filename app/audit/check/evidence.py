@@ -1,11 +1,9 @@
 """What a night's dump holds before any row is read: who was dumped, which files are sound, who lists whom."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
-
-import orjson
 
 from app.audit.format.findings import FINDING_FIELDS, FindingClass
 from app.audit.format.layout import Night, NoDump, Round
@@ -106,7 +104,7 @@ def weigh(night: Night, damaged: Mapping[str, str]) -> Evidence:
         {file.member: file.part.path.partition("/")[0] for file in sound},
         sound,
         findings,
-        [*night.notes, *unknown_fields(night)],
+        [*night.notes, *unknown_fields("the dump", {name for one in night.rounds for name in one.manifest.fields})],
     )
 
 
@@ -119,19 +117,10 @@ def miscounted(evidence: Evidence, counted: Mapping[str, int]) -> list[dict[str,
     ]
 
 
-def unknown_fields(night: Night) -> list[str]:
-    names = sorted({name for one in night.rounds for name in one.manifest.fields} - FIELDS.keys())
-    return [f"the dump has fields that are unknown here and are not compared: {', '.join(names)}"] if names else []
-
-
-def unknown_in(line: bytes, where: str) -> str | None:
-    """A note on fields of a row that are unknown here; None for a row that has none, or is none."""
-    try:
-        row = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return None
-    names = sorted(row.keys() - FIELDS.keys()) if isinstance(row, dict) else []
-    return f"{where} has fields that are unknown here and are not compared: {', '.join(names)}" if names else None
+def unknown_fields(where: str, names: Set[str]) -> list[str]:
+    """A note on those of the fields that are unknown here, if there are any."""
+    unknown = sorted(names - FIELDS.keys())
+    return [f"{where} has fields that are unknown here and are not compared: {', '.join(unknown)}"] if unknown else []
 
 
 def _corrupt(file: File, detail: str) -> dict[str, Any]:

@@ -8,8 +8,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from app.audit.check.evidence import Evidence
-from app.audit.format.layout import open_root
+from app.audit.format.file_systems import is_local, open_root
 from app.audit.format.rows import FIELDS, Layer, RowKind
+from app.naming.model.keys import GROUP_SPLITTER
 
 CORRUPT = "_corrupt"
 STALE_SLACK_MS = 5_000
@@ -23,8 +24,7 @@ _SPARK_SCHEMES = {"s3": "s3a", "gcs": "gs"}
 def spark_path(uri_or_path: str, root_uri: str) -> str:
     """A path of the file system of ``root_uri`` in the form that Spark takes."""
     filesystem, _ = open_root(root_uri)
-    protocol = filesystem.protocol if isinstance(filesystem.protocol, str) else filesystem.protocol[0]
-    if protocol in ("file", "local"):
+    if is_local(filesystem):
         return f"file://{uri_or_path}"
     text = str(filesystem.unstrip_protocol(uri_or_path))
     scheme, _, rest = text.partition("://")
@@ -140,6 +140,16 @@ def seen() -> Column:
 
 def is_service() -> Column:
     return F.col("kind") == RowKind.SERVICE.value
+
+
+def short_name(full_name: Column) -> Column:
+    """A service's name without its group, and without a group that was put before it twice."""
+    return F.substring_index(full_name, GROUP_SPLITTER, -1)
+
+
+def path_in_round(path: str) -> Column:
+    """A file's path, of a column, from its round on, as of ``evidence.in_round``."""
+    return F.regexp_extract(path, r"(taken_at=.*)$", 1)
 
 
 def is_stale() -> Column:

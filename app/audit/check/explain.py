@@ -4,7 +4,9 @@ Everything here is native expressions over the rows of those keys, a handful a k
 They are written as SQL, where one text is one call; as calls of Python they would be a thousand round trips.
 """
 
-from pyspark.sql import DataFrame
+from collections.abc import Mapping
+
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from app.audit.check.evidence_rows import is_service, is_stale, metadata_text, one_of
@@ -25,7 +27,6 @@ ROUNDS = (1, 2)
 
 def explain_instances(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
     """Findings of single instances, as of ``FINDING_FIELDS`` without the history columns."""
-    owner = one_of(F.col("owner"), {address: number for number, address in enumerate(addresses)}).cast("int")
     entry = F.struct(
         "number",
         "round",
@@ -35,7 +36,7 @@ def explain_instances(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
         "enabled",
         "weight",
         metadata_text().alias("metadata"),
-        owner.alias("owner"),
+        owner_number(addresses).alias("owner"),
         is_stale().alias("stale"),
         F.col("beat_age_ms").alias("age_ms"),
     )
@@ -185,8 +186,7 @@ def _judge(found: DataFrame) -> DataFrame:
 
 
 def _named(judged: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
-    """Judged candidates as findings, members by their addresses."""
-    judged = judged.withColumn("names", F.array(*[F.lit(address) for address in addresses]))
+    """Judged candidates as findings."""
     silent = "concat('not heard of for ', CAST(silent_ms / 1000 AS bigint), ' s')"
     columns = {
         "finding_class": "one.finding_class",
@@ -197,6 +197,20 @@ def _named(judged: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
         **{name: f"one.{name}" for name in ("found", "expected", "found_version", "expected_version")},
         "detail": f"CASE WHEN one.finding_class = '{FindingClass.STALE}' THEN {silent} END",
     }
-    return judged.selectExpr(
-        *[f"CAST({columns.get(name, 'NULL')} AS {kind}) AS {name}" for name, kind in FINDING_FIELDS.items()]
+    return findings_of(judged, addresses, columns)
+
+
+def owner_number(addresses: tuple[str, ...]) -> Column:
+    """The number of the member that a row names as owner; null for none of these."""
+    return one_of(F.col("owner"), {address: number for number, address in enumerate(addresses)}).cast("int")
+
+
+def findings_of(frame: DataFrame, addresses: tuple[str, ...], columns: Mapping[str, str]) -> DataFrame:
+    """Rows as findings, by an expression for each column, in which ``names`` are the members' addresses.
+
+    A column that is not given is empty where a key is a text, else null.
+    """
+    given = dict.fromkeys(("namespace", "service", "cluster", "ip"), "''") | dict(columns)
+    return frame.withColumn("names", F.array(*[F.lit(address) for address in addresses])).selectExpr(
+        *[f"CAST({given.get(name, 'NULL')} AS {kind}) AS {name}" for name, kind in FINDING_FIELDS.items()]
     )

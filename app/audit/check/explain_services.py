@@ -1,42 +1,22 @@
 """The closer look at what is no single instance: owners of services, one address in two services, bad rows."""
 
-from collections.abc import Mapping
-
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from app.audit.check.evidence_rows import CORRUPT, is_service, one_of, seen
-from app.audit.format.findings import FINDING_FIELDS, FindingClass
-from app.audit.format.service_names import short_name
+from app.audit.check.evidence_rows import CORRUPT, is_service, path_in_round, seen, short_name
+from app.audit.check.explain import ROUNDS, findings_of, owner_number
+from app.audit.format.findings import FindingClass
 
 SAMPLE_CHARACTERS = 120
-ROUNDS = (1, 2)
 NOBODY = "CAST(array() AS array<int>)"
-
-
-def _findings(frame: DataFrame, finding_class: FindingClass, columns: Mapping[str, str]) -> DataFrame:
-    """Rows as findings; a column that is not given is empty where a key is a text, else null."""
-    given = dict.fromkeys(("namespace", "service", "cluster", "ip"), "''") | {
-        "finding_class": f"'{finding_class}'",
-        **columns,
-    }
-    return frame.selectExpr(
-        *[f"CAST({given.get(name, 'NULL')} AS {kind}) AS {name}" for name, kind in FINDING_FIELDS.items()]
-    )
-
-
-def _names(addresses: tuple[str, ...]) -> Column:
-    return F.array(*[F.lit(address) for address in addresses])
 
 
 def explain_owners(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
     """OWNER: services for which several members take themselves for responsible, or none of those that are named."""
-    owner = one_of(F.col("owner"), {address: number for number, address in enumerate(addresses)}).cast("int")
     services = (
         rows.where(is_service())
         .groupBy("namespace", "service")
-        .agg(F.collect_set(F.struct("round", "number", owner.alias("owner"))).alias("entries"))
-        .withColumn("names", _names(addresses))
+        .agg(F.collect_set(F.struct("round", "number", owner_number(addresses).alias("owner"))).alias("entries"))
     )
     services = services.selectExpr("*", *[f"{_disputing(r)} AS found_{r}" for r in ROUNDS])
     services = services.selectExpr(
@@ -47,10 +27,11 @@ def explain_owners(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
     listed = "array_join(transform(members, m -> get(names, m)), ', ')"
     several = f"concat({listed}, ' each take themselves for responsible')"
     nobody = f"concat('none of ', {listed}, ' takes itself for responsible')"
-    return _findings(
+    return findings_of(
         services,
-        FindingClass.OWNER,
+        addresses,
         {
+            "finding_class": f"'{FindingClass.OWNER}'",
             "lasting": "found_1 = found_2",
             "namespace": "namespace",
             "service": "service",
@@ -82,15 +63,15 @@ def explain_doubles(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
         .selectExpr("*", "sort_array(array_distinct(transform(entries, e -> e.service))) AS services")
         .where("size(services) > 1")
         .selectExpr("*", "explode(slice(services, 2, size(services) - 1)) AS service")
-        .withColumn("names", _names(addresses))
     )
     keys = keys.selectExpr("*", *[f"{_holding_both(r)} AS found_{r}" for r in ROUNDS])
     keys = keys.selectExpr("*", "CASE WHEN size(found_2) > 0 THEN found_2 ELSE found_1 END AS members")
     others = "array_join(filter(services, s -> s < service), ', ')"
-    return _findings(
+    return findings_of(
         keys.where("size(members) > 0"),
-        FindingClass.DUPLICATE,
+        addresses,
         {
+            "finding_class": f"'{FindingClass.DUPLICATE}'",
             **{name: name for name in ("namespace", "service", "cluster", "ip", "port")},
             "lasting": "found_1 = found_2",
             "ephemeral": "filter(entries, e -> e.service = service)[0].ephemeral",
@@ -114,17 +95,16 @@ def explain_bad_rows(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
     """CORRUPT: files with lines that are no rows, one finding a file."""
     files = (
         rows.where("bad")
-        .groupBy("number", "file")
+        .groupBy("number", path_in_round("file").alias("path"))
         .agg(F.count(F.lit(1)).alias("lines"), F.min(F.substring(CORRUPT, 1, SAMPLE_CHARACTERS)).alias("sample"))
-        .withColumn("names", _names(addresses))
     )
-    name = "regexp_extract(file, '(taken_at=.*)$', 1)"
-    return _findings(
+    return findings_of(
         files,
-        FindingClass.CORRUPT,
+        addresses,
         {
+            "finding_class": f"'{FindingClass.CORRUPT}'",
             "lasting": "true",
             "member": "get(names, number)",
-            "detail": f"concat({name}, ': ', lines, ' lines are no rows, such as one', coalesce(': ' || sample, ''))",
+            "detail": "concat(path, ': ', lines, ' lines are no rows, such as one', coalesce(': ' || sample, ''))",
         },
     )

@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from gzip import GzipFile
 from typing import Any
 
+import orjson
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from app.audit.check.evidence import File, in_round, unknown_in
-from app.audit.check.evidence_rows import small_frame, spark_path
-from app.audit.format.layout import Night, open_root
+from app.audit.check.evidence import File, in_round, unknown_fields
+from app.audit.check.evidence_rows import path_in_round, small_frame, spark_path
+from app.audit.format.file_systems import open_root
+from app.audit.format.layout import Night
 
 MISMATCHES_MAX = 1_000
 LINE_BYTES_MAX = 1 << 20
@@ -42,7 +44,7 @@ def _wrong_hashes(spark: SparkSession, root_uri: str, files: list[File]) -> dict
     hashed = (
         spark.read.format("binaryFile")
         .load([spark_path(file.path, root_uri) for file in files])
-        .select(F.regexp_extract("path", r"(taken_at=.*)$", 1).alias("name"), F.sha2("content", 256).alias("sha256"))
+        .select(path_in_round("path").alias("name"), F.sha2("content", 256).alias("sha256"))
     )
     wrong = hashed.join(F.broadcast(expected), "name").where("sha256 != said").limit(MISMATCHES_MAX).collect()
     paths = {in_round(file.path): file.path for file in files}
@@ -55,17 +57,18 @@ def unreadable_file(text: str, files: Iterable[File]) -> str | None:
     return next((paths[name] for name in _IN_ROUND.findall(text) if name in paths), None)
 
 
-def unknown_fields(root_uri: str, files: Iterable[File]) -> list[str]:
+def unknown_in_rows(root_uri: str, files: Iterable[File]) -> list[str]:
     """Notes on fields that are unknown here, from the first row of each member: a newer member's dump has them all."""
     filesystem, _ = open_root(root_uri)
-    notes = {}
+    notes: list[str] = []
     for file in files:
-        if file.round != 1 or file.member in notes or not file.part.path.endswith("part-00000.jsonl.gz"):
+        if file.round != 1 or not file.part.path.endswith("part-00000.jsonl.gz"):
             continue
         with filesystem.open(file.path, "rb") as raw, GzipFile(fileobj=raw) as lines:
             try:
-                line = lines.readline(LINE_BYTES_MAX)
-            except (OSError, EOFError, zlib.error):
+                row = orjson.loads(lines.readline(LINE_BYTES_MAX))
+            except (OSError, EOFError, zlib.error, orjson.JSONDecodeError):
                 continue  # named when it is read whole
-        notes[file.member] = unknown_in(line, f"the dump of {file.member}")
-    return [note for note in notes.values() if note]
+        if isinstance(row, dict):
+            notes += unknown_fields(f"the dump of {file.member}", row.keys())
+    return notes

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
-from app.audit.check.evidence_rows import SECOND_ROUND_BIT, is_service, is_stale, one_of, seen, service_key
+from app.audit.check.evidence_rows import SECOND_ROUND_BIT, is_service, is_stale, one_of, seen, service_key, short_name
 from app.audit.format.rows import Layer
-from app.audit.format.service_names import short_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,10 +178,10 @@ def _place(script: str, parent: Path) -> Path | None:
         shim.parent.mkdir(mode=0o700)
         shim.write_text(script)
         shim.chmod(0o700)
+        can_run = os.access(shim, os.X_OK)
     except OSError:
-        shutil.rmtree(home, ignore_errors=True)
-        return None
-    if not os.access(shim, os.X_OK):
+        can_run = False
+    if not can_run:
         shutil.rmtree(home, ignore_errors=True)
         return None
     atexit.register(shutil.rmtree, home, ignore_errors=True)

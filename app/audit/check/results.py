@@ -7,12 +7,10 @@ changes no night, and one that is run again replaces its own.
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import date, timedelta
-from typing import Any
 
 from app.audit.check.evidence_rows import spark_path
-from app.audit.format.layout import open_root
+from app.audit.format.file_systems import check_writable, dated_folders, open_root, write_whole
 from app.audit.report.summary import Summary, Verdict, decode_summary, encode_summary
 
 TABLES = ("findings", "services", "findings_json")
@@ -24,17 +22,12 @@ class NotWritable(Exception):
     """The output folder takes no files; the text says which and why."""
 
 
-@dataclass(slots=True)
 class Results:
     """The output folder of all nights."""
 
-    uri: str
-    filesystem: Any = field(init=False)
-    root: str = field(init=False)
-    staging: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.filesystem, self.root = open_root(self.uri)
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        self.filesystem, self.root = open_root(uri)
         self.staging = f"{self.root}/_staging/{uuid.uuid4().hex}"
 
     def open(self) -> None:
@@ -43,11 +36,8 @@ class Results:
         Raises:
             NotWritable: they cannot.
         """
-        probe = f"{self.staging}/probe"
         try:
-            self.filesystem.makedirs(self.staging, exist_ok=True)
-            self.filesystem.pipe_file(probe, b"")
-            self.filesystem.rm_file(probe)
+            check_writable(self.filesystem, self.staging)
         except OSError as error:
             raise NotWritable(f"cannot write to {self.uri}: {error.strerror or error}") from None
 
@@ -79,22 +69,13 @@ class Results:
                 self.filesystem.mv(source, target, recursive=True)
         folder = f"{self.root}/{REPORTS}/night={summary.night}"
         self.filesystem.makedirs(folder, exist_ok=True)
-        self._put(f"{folder}/report.html", report.encode())
-        self._put(f"{folder}/summary.json", encode_summary(summary))
+        write_whole(self.filesystem, f"{folder}/report.html", report.encode())
+        write_whole(self.filesystem, f"{folder}/summary.json", encode_summary(summary))
         return f"{folder}/report.html"
-
-    def _put(self, path: str, body: bytes) -> None:
-        """Write a file as a whole: who reads it meanwhile has the old one."""
-        self.filesystem.pipe_file(f"{path}.new", body)
-        self.filesystem.mv(f"{path}.new", path)
 
     def nights(self) -> list[str]:
         """Nights with a report, oldest first."""
-        parent = f"{self.root}/{REPORTS}"
-        if not self.filesystem.isdir(parent):
-            return []
-        names = (path.rstrip("/").rpartition("/")[2] for path in self.filesystem.ls(parent, detail=False))
-        return sorted(name.removeprefix("night=") for name in names if name.startswith("night="))
+        return dated_folders(self.filesystem, f"{self.root}/{REPORTS}", "night")
 
     def summaries(self, before: str) -> list[Summary]:
         """The summaries of earlier nights, oldest first; one that cannot be read is left out."""

@@ -158,6 +158,10 @@ def _start(master: str, app_name: str, settings: Mapping[str, str]) -> "SparkSes
         _quiet()
         return session
     except (PySparkException, Py4JError, OSError) as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        cause = next((line for line in lines if not line.startswith("An error occurred")), type(error).__name__)
-        raise NoSpark(f"Spark did not start on {master}: {cause}") from error
+        raise NoSpark(f"Spark did not start on {master}: {cause_of(error)}") from error
+
+
+def cause_of(error: Exception) -> str:
+    """The first line of a text of Java's that tells something, else the name of the error."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return next((line for line in lines if not line.startswith("An error occurred")), type(error).__name__)

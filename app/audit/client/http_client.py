@@ -137,7 +137,6 @@ class MemberClient:
         *,
         body: bytes | None = None,
         agent: str = AGENT,
-        bytes_max: int = BODY_BYTES_MAX,
     ) -> Answer:
         """Ask, and ask again while there is patience.
 
@@ -146,18 +145,12 @@ class MemberClient:
         """
         while True:
             try:
-                return self._with_login(lambda: self._get_once(path, parameters, body, agent, bytes_max))
+                return self._with_login(
+                    lambda: self._whole(path, self._open(path, parameters, body, agent), BODY_BYTES_MAX)
+                )
             except CallError as error:
                 if not self._patience.try_again(error):
                     raise
-
-    def get_json(
-        self,
-        path: str,
-        parameters: Mapping[str, str | int] | None = None,
-    ) -> Any:
-        """As ``get``, decoded."""
-        return self.get(path, parameters).json()
 
     @contextlib.contextmanager
     def lines(self, path: str, content_type: str) -> Iterator[Iterator[bytes]]:
@@ -174,17 +167,6 @@ class MemberClient:
             yield _lines(path, self._pieces(path, response, STREAM_S_MAX))
 
     # --- one try -----------------------------------------------------------------------------------
-
-    def _get_once(
-        self,
-        path: str,
-        parameters: Mapping[str, str | int] | None,
-        body: bytes | None,
-        agent: str,
-        bytes_max: int,
-    ) -> Answer:
-        with contextlib.closing(self._open(path, parameters, body, agent)) as response:
-            return Answer(self._read(path, response, bytes_max), response.headers, path)
 
     def _open(
         self, path: str, parameters: Mapping[str, str | int] | None, body: bytes | None, agent: str
@@ -221,6 +203,11 @@ class MemberClient:
             after = response.headers.get("Retry-After", "")
             retry_after_s = float(after) if after.isascii() and after.isdecimal() and len(after) < 6 else 0.0
             raise Refused(path, response.status_code, text.decode("utf-8", "replace"), retry_after_s)
+
+    def _whole(self, path: str, response: requests.Response, bytes_max: int) -> Answer:
+        """The answer of which this is the head, read to its end."""
+        with contextlib.closing(response):
+            return Answer(self._read(path, response, bytes_max), response.headers, path)
 
     def _read(self, path: str, response: requests.Response, bytes_max: int, *, cut: bool = False) -> bytes:
         body = bytearray()
@@ -275,8 +262,7 @@ class MemberClient:
                 self._token = ""
                 return
             raise
-        with contextlib.closing(response):
-            answer = Answer(self._read(LOGIN_PATH, response, PIECE_BYTES), response.headers, LOGIN_PATH).json()
+        answer = self._whole(LOGIN_PATH, response, PIECE_BYTES).json()
         token = answer.get("accessToken") if isinstance(answer, dict) else None
         if not isinstance(token, str):
             raise Unusable(f"{LOGIN_PATH}: the answer has no accessToken")

@@ -50,10 +50,10 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 def run(options: argparse.Namespace) -> int:
     """Compare, print, and return the exit code."""
-    from app.audit.compare.input import CannotCompare, Reading, Wanted
+    from app.audit.compare.input import CannotCompare, Reading
     from app.audit.compare.table import Tally
 
-    reading, tally = Reading(Wanted.of(options.service, options.namespace)), Tally()
+    reading, tally = Reading.of(options.service, options.namespace), Tally()
     try:
         with contextlib.ExitStack() as open_until_shown:
             a, b, differences = _differences(options, reading, open_until_shown)
@@ -71,8 +71,8 @@ def run(options: argparse.Namespace) -> int:
         _say(f"the same of {more} more files")
     if tally.total:
         return DIFFERENT
-    if options.service and not reading.services:
-        _say(f"neither member has a service {reading.wanted.service}; the full name is group@@name")
+    if options.service and not reading.has_rows:
+        _say(f"neither member has a service {reading.service}; the full name is group@@name")
         return NOT_COMPARED
     return NOT_COMPARED if reading.notes else SAME
 

@@ -4,19 +4,19 @@ import contextlib
 import gzip
 import hashlib
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any
 
 import orjson
 
 from app.audit.compare.compare import Row, Side
-from app.audit.format.layout import Night, Round, open_root
+from app.audit.format.file_systems import open_root
+from app.audit.format.layout import Night, Round
 from app.audit.format.manifest import DumpState, Part
 from app.audit.format.rows import RowKind
+from app.naming.model.keys import DEFAULT_GROUP, compose_service_name
 
-DEFAULT_GROUP = "DEFAULT_GROUP"
-GROUP_SPLITTER = "@@"
 PIECE_BYTES = 1 << 20
 LINE_BYTES_MAX = 1 << 24
 
@@ -28,46 +28,40 @@ class CannotCompare(Exception):
     """There is nothing to compare; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """The services that are compared; None stands for all. ``service`` is a full name."""
-
-    service: str | None = None
-    namespace: str | None = None
-
-    @classmethod
-    def of(cls, service: str | None, namespace: str | None) -> "Wanted":
-        """With a service's full name, or its short one in the default group."""
-        if service and GROUP_SPLITTER not in service:
-            service = f"{DEFAULT_GROUP}{GROUP_SPLITTER}{service}"
-        return cls(service or None, namespace)
-
-    def takes(self, row: Row) -> bool:
-        return self.service in (None, row["service"]) and self.namespace in (None, row["namespace"])
-
-
 @dataclass(slots=True)
 class Reading:
-    """Makes rows of lines, and keeps in ``notes`` where lines were none; each place is told once."""
+    """Makes rows of packed lines, and keeps in ``notes`` where lines were none; each place is told once.
 
-    wanted: Wanted
+    ``service``, a full name, and ``namespace`` are what is compared; None stands for all.
+    """
+
+    service: str | None
+    namespace: str | None
+    has_rows: bool = False
+    """Whether there was a row of what is compared."""
     notes: list[str] = field(default_factory=list)
-    services: set[str] = field(default_factory=set)
-    """Full names that were asked for and found, of at most one."""
 
-    def rows(self, lines: Iterable[bytes], where: str) -> Iterator[Row]:
+    @classmethod
+    def of(cls, service: str | None, namespace: str | None) -> "Reading":
+        """With a service's full name, or its short one in the default group."""
+        return cls(compose_service_name(service, DEFAULT_GROUP) if service else None, namespace)
+
+    def rows(self, raw: IO[bytes], where: str) -> Iterator[Row]:
         bad = 0
-        for line in lines:
-            row = parse_row(line)
-            if row is None:
-                bad += 1
-            elif "service" in row and self.wanted.takes(row):
-                if self.wanted.service:
-                    self.services.add(row["service"])
-                yield row
+        with gzip.GzipFile(fileobj=raw) as packed:
+            for line in _lines(packed, where, self.service):
+                row = parse_row(line)
+                if row is None:
+                    bad += 1
+                elif "service" in row and self._takes(row):
+                    self.has_rows = True
+                    yield row
         note = f"{where}: lines that are no rows and were left out: {bad}"
         if bad and note not in self.notes:
             self.notes.append(note)
+
+    def _takes(self, row: Row) -> bool:
+        return self.service in (None, row["service"]) and self.namespace in (None, row["namespace"])
 
 
 def parse_row(line: bytes) -> dict[str, Any] | None:
@@ -129,8 +123,8 @@ def _side_of_round(uri: str, one: Round, address: str, reading: Reading) -> Side
             if path not in checked:
                 _check_part(filesystem, path, part)
                 checked.add(path)
-            with _opened(filesystem, path) as raw, gzip.GzipFile(fileobj=raw) as packed:
-                yield from reading.rows(_lines(packed, path, reading.wanted), path)
+            with _opened(filesystem, path) as raw:
+                yield from reading.rows(raw, path)
 
     return Side(address, rows)
 
@@ -144,9 +138,9 @@ def _opened(filesystem: Any, path: str) -> Iterator[IO[bytes]]:
         raise CannotCompare(f"{path} cannot be read: {error}") from None
 
 
-def _lines(packed: gzip.GzipFile, where: str, wanted: Wanted) -> Iterator[bytes]:
+def _lines(packed: gzip.GzipFile, where: str, service: str | None) -> Iterator[bytes]:
     """Lines, none of them so long that it fills the memory; of one service only those that name it."""
-    named = None if wanted.service is None else orjson.dumps(wanted.service)
+    named = None if service is None else orjson.dumps(service)
     rest = b""
     while piece := packed.read(PIECE_BYTES):
         whole, _, rest = (rest + piece).rpartition(b"\n")
@@ -174,30 +168,18 @@ def _check_part(filesystem: Any, path: str, part: Part) -> None:
 # --- a running member ----------------------------------------------------------------------------
 
 
-class SpoolWriter:
-    """Writes lines, packed, to a file from its beginning on, over what an attempt before left there."""
-
-    def __init__(self, spool: IO[bytes]) -> None:
-        spool.seek(0)
-        spool.truncate()
-        self._packed = gzip.GzipFile(fileobj=spool, mode="wb", compresslevel=1, mtime=0)
-
-    def __enter__(self) -> "SpoolWriter":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._packed.close()
-
-    def write(self, line: bytes) -> None:
-        self._packed.write(line)
+def spool_writer(spool: IO[bytes]) -> gzip.GzipFile:
+    """What writes lines, packed, to a file from its beginning on, over what an attempt before left there."""
+    spool.seek(0)
+    spool.truncate()
+    return gzip.GzipFile(fileobj=spool, mode="wb", compresslevel=1, mtime=0)
 
 
 def side_of_spool(address: str, spool: IO[bytes], reading: Reading) -> Side:
-    """A member whose lines a ``SpoolWriter`` put into a file that can be read again from its beginning."""
+    """A member whose lines a ``spool_writer`` put into a file that can be read again from its beginning."""
 
     def rows() -> Iterator[Row]:
         spool.seek(0)
-        with gzip.GzipFile(fileobj=spool) as packed:
-            yield from reading.rows(_lines(packed, address, reading.wanted), address)
+        yield from reading.rows(spool, address)
 
     return Side(address, rows)

@@ -2,6 +2,7 @@
 
 import contextlib
 import tempfile
+import time
 from argparse import Namespace
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,7 @@ from typing import IO
 from app.audit.client.access import Access, access_of, parse_url
 from app.audit.client.http_client import CallError, MemberClient, Patience
 from app.audit.compare.compare import Difference, Side, compare, lasting
-from app.audit.compare.input import CannotCompare, Reading, SpoolWriter, side_of_spool
+from app.audit.compare.input import CannotCompare, Reading, side_of_spool, spool_writer
 from app.audit.dump.sources import take
 
 
@@ -23,7 +24,7 @@ class Asked:
 
     address: str
     access: Access
-    namespaces: tuple[str, ...] = ()
+    namespaces: tuple[str, ...]
 
 
 def live_differences(
@@ -39,8 +40,7 @@ def live_differences(
         CannotCompare: a member did not answer, or both are one.
     """
     asked = (_asked(options.a, options), _asked(options.b, options))
-    stop = stack.enter_context(_stop_at_the_end())
-    first = _taken(asked, reading, stack, stop)
+    first = _taken(asked, reading, stack)
     a, b = (side.address for side in first)
     if a == b:
         raise CannotCompare(f"both are {a}; two members are needed")
@@ -50,18 +50,9 @@ def live_differences(
         return a, b, differences
     if not options.gap:
         return a, b, chain([one], differences)
-    stop.wait(options.gap)
-    second = _taken(asked, reading, stack, stop)
+    time.sleep(options.gap)
+    second = _taken(asked, reading, stack)
     return a, b, lasting(compare(*first), compare(*second))
-
-
-@contextlib.contextmanager
-def _stop_at_the_end() -> Iterator[Event]:
-    stop = Event()
-    try:
-        yield stop
-    finally:
-        stop.set()
 
 
 def _asked(text: str, options: Namespace) -> Asked:
@@ -69,7 +60,8 @@ def _asked(text: str, options: Namespace) -> Asked:
     return Asked(address, access_of(options, scheme, path), (options.namespace,) if options.namespace else ())
 
 
-def _taken(asked: tuple[Asked, Asked], reading: Reading, stack: contextlib.ExitStack, stop: Event) -> tuple[Side, Side]:
+def _taken(asked: tuple[Asked, Asked], reading: Reading, stack: contextlib.ExitStack) -> tuple[Side, Side]:
+    stop = Event()
     with ThreadPoolExecutor(len(asked), thread_name_prefix="compare") as pool:
         futures = []
         for one in asked:
@@ -87,16 +79,13 @@ def _taken(asked: tuple[Asked, Asked], reading: Reading, stack: contextlib.ExitS
 def _take(asked: Asked, spool: IO[bytes], stop: Event) -> str:
     """Write the member's rows to the spool, and return what it calls itself, which may be nothing."""
     patience = Patience(asked.access.retries, stop)
-    client = MemberClient(asked.address, asked.access, patience)
-    try:
+    with contextlib.closing(MemberClient(asked.address, asked.access, patience)) as client:
         while True:
             try:
-                with SpoolWriter(spool) as writer:
+                with spool_writer(spool) as writer:
                     return take(client, asked.namespaces, writer.write).address
             except CallError as error:
                 if not patience.try_again(error):
                     raise CannotCompare(f"{asked.address} did not answer: {error}") from None
-    except OSError as error:
-        raise CannotCompare(f"the rows of {asked.address} cannot be kept: {error}") from None
-    finally:
-        client.close()
+            except OSError as error:
+                raise CannotCompare(f"the rows of {asked.address} cannot be kept: {error}") from None

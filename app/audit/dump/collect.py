@@ -4,32 +4,21 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from threading import Event
-from typing import Protocol
 
 from app.audit.client.access import Access
 from app.audit.client.http_client import CallError, MemberClient, Patience
 from app.audit.dump.nacos import read_nodes
+from app.audit.dump.progress import ProgressBar
 from app.audit.dump.sources import take
-from app.audit.dump.store import Store, StoreError
+from app.audit.dump.store import PartWriter, Store, StoreError
 from app.audit.format.layout import member_folders, round_folder, taken_at_text
 from app.audit.format.manifest import ROUNDS, DumpState, Manifest, MemberDump
 
 MEMBERS_AT_ONCE = 64
 TICK_ROWS = 1_000
-
-
-class Progress(Protocol):
-    """What is told while a round runs, by several threads."""
-
-    def begin(self, number: int, members: int) -> None: ...
-
-    def rows(self, count: int) -> None:
-        """So many rows more; fewer than none when a member is asked anew."""
-        ...
-
-    def member_done(self, address: str, dump: MemberDump) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +28,14 @@ class Plan:
     addresses: tuple[str, ...]
     dump_date: str
     access: Access
-    gap_s: float = 15.0
-    namespaces: tuple[str, ...] = ()
-    rounds: int = ROUNDS
+    gap_s: float
+    namespaces: tuple[str, ...]
 
 
 @dataclass(slots=True)
 class Dumped:
-    """What was written: the folder of each round, and its manifest."""
+    """What was written: the manifest of each round."""
 
-    folders: list[str] = field(default_factory=list)
     manifests: list[Manifest] = field(default_factory=list)
 
     def absent(self) -> list[tuple[int, MemberDump]]:
@@ -68,20 +55,17 @@ def listed_members(address: str, access: Access) -> tuple[str, ...]:
     Raises:
         CallError: it does not answer, or lists none.
     """
-    client = MemberClient(address, access, Patience(access.retries, Event()))
-    try:
+    with closing(MemberClient(address, access, Patience(access.retries, Event()))) as client:
         members = read_nodes(client).members
-    finally:
-        client.close()
     if not members:
         raise CallError("it tells no list of members")
     return tuple(dict.fromkeys(one.address for one in members))
 
 
-def take_dump(plan: Plan, store: Store, progress: Progress, stop: Event) -> Dumped:
+def take_dump(plan: Plan, store: Store, progress: ProgressBar) -> Dumped:
     """Take all rounds, each begun ``gap_s`` after the one before began, or when that ended.
 
-    ``stop``: set it to end the dump; the round under way then gets no manifest.
+    A round that an error or the keyboard ends gets no manifest.
 
     Raises:
         StoreError: it cannot be written.
@@ -90,24 +74,21 @@ def take_dump(plan: Plan, store: Store, progress: Progress, stop: Event) -> Dump
     dumped = Dumped()
     known: dict[str, str] = {}
     began_s = time.monotonic()
-    for number in range(1, plan.rounds + 1):
-        if stop.wait(began_s + (number - 1) * plan.gap_s - time.monotonic()):
-            break
+    for number in range(1, ROUNDS + 1):
+        time.sleep(max(0.0, began_s + (number - 1) * plan.gap_s - time.monotonic()))
         taken_at = taken_at_text(_wall_ms())
         folder = round_folder(store.root, plan.dump_date, taken_at)
         store.make_folder(folder)
         progress.begin(number, len(plan.addresses))
-        members = _by_own_address(plan.addresses, _take_round(plan, store, folder, progress, stop), known)
-        if stop.is_set():
-            break
-        manifest = Manifest(run, plan.dump_date, taken_at, number, plan.rounds, plan.gap_s, members)
+        members = _by_own_address(plan.addresses, _take_round(plan, store, folder, progress), known)
+        manifest = Manifest(run, plan.dump_date, taken_at, number, ROUNDS, plan.gap_s, members)
         store.write_manifest(folder, manifest)
-        dumped.folders.append(folder)
         dumped.manifests.append(manifest)
     return dumped
 
 
-def _take_round(plan: Plan, store: Store, folder: str, progress: Progress, stop: Event) -> list[MemberDump]:
+def _take_round(plan: Plan, store: Store, folder: str, progress: ProgressBar) -> list[MemberDump]:
+    stop = Event()
     names = member_folders(plan.addresses)
 
     def dump(address: str) -> MemberDump:
@@ -116,7 +97,7 @@ def _take_round(plan: Plan, store: Store, folder: str, progress: Progress, stop:
         except StoreError:
             stop.set()  # the others need not go on either
             raise
-        progress.member_done(address, taken)
+        progress.member_done()
         return taken
 
     with ThreadPoolExecutor(min(len(plan.addresses), MEMBERS_AT_ONCE), thread_name_prefix="dump") as pool:
@@ -128,49 +109,34 @@ def _take_round(plan: Plan, store: Store, folder: str, progress: Progress, stop:
 
 
 def _dump_member(
-    address: str, plan: Plan, store: Store, folder: str, name: str, progress: Progress, stop: Event
+    address: str, plan: Plan, store: Store, folder: str, name: str, progress: ProgressBar, stop: Event
 ) -> MemberDump:
     """What was taken of one member, after as many tries as it takes; never a failure of the member's.
 
     Its address is what it says of itself, empty when it does not.
     """
     patience = Patience(plan.access.retries, stop)
-    client = MemberClient(address, plan.access, patience)
-    began_ms, began_s = _wall_ms(), time.monotonic()
-    try:
+    began_s = time.monotonic()
+    with closing(MemberClient(address, plan.access, patience)) as client:
         while True:
-            writer = store.writer(folder, name)
+            writer = PartWriter(store.filesystem, folder, name)
             counter = _Counter(writer.write, progress.rows)
             began_ms = _wall_ms()
             try:
                 taken = take(client, plan.namespaces, counter.emit)
-                parts = writer.close()
+                taken = replace(taken, parts=writer.close())
                 counter.flush()
                 break
             except CallError as error:
                 writer.discard()
                 counter.take_back()
-                if patience.try_again(error):
-                    continue
-                took_ms = _ms_since(began_s)
-                return MemberDump("", DumpState.ABSENT, error=str(error), taken_ms=began_ms, took_ms=took_ms)
+                if not patience.try_again(error):
+                    taken = MemberDump("", DumpState.ABSENT, error=str(error))
+                    break
             except BaseException:
                 writer.discard()
                 raise
-    finally:
-        client.close()
-    return MemberDump(
-        taken.address,
-        DumpState.DUMPED,
-        kind=taken.kind,
-        version=taken.version,
-        taken_ms=began_ms,
-        took_ms=_ms_since(began_s),
-        services=taken.services,
-        instances=taken.instances,
-        members=taken.members,
-        parts=parts,
-    )
+    return replace(taken, taken_ms=began_ms, took_ms=int((time.monotonic() - began_s) * 1_000))
 
 
 class _Counter:
@@ -213,7 +179,3 @@ def _by_own_address(given: Sequence[str], dumps: Sequence[MemberDump], known: di
 
 def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _ms_since(began_s: float) -> int:
-    return int((time.monotonic() - began_s) * 1_000)

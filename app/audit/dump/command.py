@@ -2,8 +2,8 @@
 
 import argparse
 import sys
+from contextlib import closing
 from datetime import UTC, datetime
-from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from app.audit.client.access import (
@@ -62,7 +62,6 @@ def run(options: argparse.Namespace) -> int:
     from app.audit.dump.progress import ProgressBar
     from app.audit.dump.store import Store, StoreError
 
-    stop = Event()
     try:
         access, url_address = _access(options)
         night = options.date or f"{datetime.now(UTC):%Y-%m-%d}"
@@ -76,8 +75,8 @@ def run(options: argparse.Namespace) -> int:
             except CallError as error:
                 raise AccessError(f"no member list of {url_address}: {error}") from None
         plan = Plan(addresses, night, access, options.gap, names_of(options.namespaces))
-        with ProgressBar(sys.stderr, options.progress) as bar:
-            dumped = take_dump(plan, store, bar, stop)
+        with closing(ProgressBar(sys.stderr, options.progress)) as bar:
+            dumped = take_dump(plan, store, bar)
         _tell(plan, store, dumped)
         if dumped.is_empty():
             return NOTHING_DUMPED

@@ -1,11 +1,12 @@
 """What real Nacos, and others that speak its API, tell of their members, namespaces, services and instances."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from app.audit.client.http_client import Answer, CallError, MemberClient, Refused, Unusable
+from app.audit.client.http_client import CallError, MemberClient, Refused, Unusable
 from app.audit.format.manifest import Seen
+from app.audit.format.rows import ClientKind, instance_row
 from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_GROUP, DEFAULT_NAMESPACE, GROUP_SPLITTER, short_name_of
 
 SERVICES_PAGE = 10_000
@@ -51,11 +52,8 @@ class Found:
         return self.weight, self.enabled, self.metadata
 
 
-@dataclass(slots=True)
-class ShownService:
-    """A service as clients see it, by cluster."""
-
-    clusters: dict[str, list[Found]] = field(default_factory=dict)
+ShownService = dict[str, list[Found]]
+"""A service as clients see it: its instances by cluster."""
 
 
 # --- members -------------------------------------------------------------------------------------
@@ -100,18 +98,14 @@ def _version(node: Mapping[str, Any]) -> str:
     return str(info.get("version") or "") if isinstance(info, dict) else ""
 
 
-def _asked(client: MemberClient, path: str) -> Any:
+def _asked(client: MemberClient, path: str, parameters: Mapping[str, str | int] | None = None) -> Any:
     """The JSON of an answer, None where the member refuses or gives something else."""
     try:
-        answer = client.get(path)
+        answer = client.get(path, parameters)
     except Refused as error:
         if error.passing:
             raise
         return None
-    return _json_or_none(answer)
-
-
-def _json_or_none(answer: Answer) -> Any:
     try:
         return answer.json()
     except CallError:
@@ -141,7 +135,7 @@ def read_names(client: MemberClient, namespace: str) -> tuple[str, ...]:
         count = 0
         for page in range(1, PAGES_MAX):
             parameters: dict[str, str | int] = {"namespaceId": namespace, "pageNo": page, "pageSize": SERVICES_PAGE}
-            answer = client.get_json("/v1/ns/catalog/services", parameters)
+            answer = client.get("/v1/ns/catalog/services", parameters).json()
             listed = answer.get("serviceList") if isinstance(answer, dict) else None
             if not isinstance(listed, list):
                 raise CallError("/v1/ns/catalog/services: the answer has no serviceList")
@@ -175,12 +169,7 @@ def read_shown(client: MemberClient, namespace: str, names: Iterable[str]) -> di
     # by some and from 1 by others.
     parameters: dict[str, str | int] = {"namespaceId": namespace, "withInstances": "true"}
     parameters |= {"pageNo": 1, "pageSize": len(wanted) + 1_000}
-    try:
-        answer = _json_or_none(client.get("/v1/ns/catalog/services", parameters))
-    except Refused as error:
-        if error.passing:
-            raise
-        return {}
+    answer = _asked(client, "/v1/ns/catalog/services", parameters)
     shown: dict[str, ShownService] = {}
     for one in answer if isinstance(answer, list) else []:
         clusters = one.get("clusterMap") if isinstance(one, dict) else None
@@ -188,7 +177,7 @@ def read_shown(client: MemberClient, namespace: str, names: Iterable[str]) -> di
             continue
         name = f"{one.get('groupName') or DEFAULT_GROUP}{GROUP_SPLITTER}{short_name_of(str(one.get('serviceName')))}"
         if name in wanted:
-            shown[name] = ShownService({cluster: list(_hosts(cluster, value)) for cluster, value in clusters.items()})
+            shown[name] = {cluster: list(_hosts(cluster, value)) for cluster, value in clusters.items()}
     return shown
 
 
@@ -216,10 +205,10 @@ def read_service(client: MemberClient, namespace: str, name: str, clusters: Iter
         if known is None:
             return None
         names = known
-    found = ShownService()
+    found: ShownService = {}
     for cluster in names:
         if (instances := _cluster_instances(client, namespace, name, cluster)) is not None:
-            found.clusters[cluster] = instances
+            found[cluster] = instances
     return found
 
 
@@ -228,9 +217,9 @@ def _read_without_clusters(client: MemberClient, namespace: str, name: str) -> S
 
     Source: r-nacos 0.8.8.
     """
-    found = ShownService()
+    found: ShownService = {}
     for one in _cluster_instances(client, namespace, name, DEFAULT_CLUSTER) or []:
-        found.clusters.setdefault(one.cluster, []).append(one)
+        found.setdefault(one.cluster, []).append(one)
     return found
 
 
@@ -269,7 +258,7 @@ def _service_parameters(namespace: str, name: str) -> dict[str, str | int]:
 
 def _unless_unknown(client: MemberClient, path: str, parameters: Mapping[str, str | int]) -> Any:
     try:
-        answer = client.get_json(path, parameters)
+        answer = client.get(path, parameters).json()
     except Refused as error:
         # 404, or 500 with the same text where the console's error handler comes first.
         if error.status in (400, 404, 500) and "not found" in error.said:
@@ -309,6 +298,26 @@ def read_instance(value: Mapping[str, Any], ephemeral: bool | None = True) -> Fo
         ephemeral=told if isinstance(told, bool) else ephemeral,
         delete_timeout_ms=timeout_ms,
         last_beat_ms=_whole(value.get("lastBeat")),
+    )
+
+
+def found_row(namespace: str, service: str, found: Found, client: ClientKind | None, **rest: Any) -> dict[str, Any]:
+    """An instance as a row. ``client`` is how it is kept if it is ephemeral; ``rest`` as of ``instance_row``."""
+    ephemeral = found.ephemeral is not False
+    return instance_row(
+        namespace=namespace,
+        service=service,
+        cluster=found.cluster,
+        ip=found.ip,
+        port=found.port,
+        ephemeral=ephemeral,
+        healthy=found.healthy,
+        enabled=found.enabled,
+        weight=found.weight,
+        metadata=found.metadata,
+        delete_timeout_ms=found.delete_timeout_ms if ephemeral else None,
+        client=client if ephemeral else ClientKind.DURABLE,
+        **rest,
     )
 
 

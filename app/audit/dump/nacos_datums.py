@@ -4,7 +4,7 @@ import email.utils
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC
 from itertools import zip_longest
 from typing import Any
@@ -12,8 +12,17 @@ from typing import Any
 import orjson
 
 from app.audit.client.http_client import PEER_AGENT, Answer, CallError, MemberClient, Refused
-from app.audit.dump.nacos import Found, Nodes, ShownService, read_instance, read_names, read_service, read_shown
-from app.audit.format.rows import ClientKind, Layer, instance_row, service_row
+from app.audit.dump.nacos import (
+    Found,
+    Nodes,
+    ShownService,
+    found_row,
+    read_instance,
+    read_names,
+    read_service,
+    read_shown,
+)
+from app.audit.format.rows import ClientKind, Layer, service_row
 from app.naming.model.keys import datum_key, parse_datum_key
 from distro.mapper import DistroMapper
 
@@ -102,11 +111,12 @@ def take_datums(
         views = read_shown(client, namespace, names)
         for name in names:
             # One that came or went between the two calls is looked at by itself.
-            view = views.get(name) or read_service(client, namespace, name)
+            view = views[name] if name in views else read_service(client, namespace, name)
             if view is not None:
                 shown[namespace, name] = view
     clocks: dict[Key, int] = {}
-    different = [key for key in datums.lists.keys() | shown.keys() if not _agree(datums.lists.get(key), shown.get(key))]
+    known = datums.lists.keys() | shown.keys()
+    different = [key for key in known if not _agree(datums.lists.get(key), _instances(shown.get(key)))]
     for look in range(LOOKS_AGAIN):
         if not different:
             break
@@ -120,10 +130,10 @@ def take_datums(
             emit_row(row)
 
 
-def _agree(datum: Sequence[Found] | None, view: ShownService | None) -> bool:
+def _agree(datum: Sequence[Found] | None, seen: Sequence[Found]) -> bool:
     return all(
         one is not None and other is not None and one.values == other.values and other.ephemeral is not False
-        for one, other in _pairs(datum or (), _instances(view))
+        for one, other in _pairs(datum or (), seen)
     )
 
 
@@ -147,22 +157,21 @@ def _look_again(
             clocks[key] = fetched.clock_ms
             datum = fetched.lists.get(key)
             known = shown.get(key)
-            view = read_service(client, *key, clusters=tuple(known.clusters) if known else ())
+            view = read_service(client, *key, clusters=known or ())
             if view is not None and datum is not None:
                 view = _with_clusters_of(client, key, datum, view)
             _put(datums.lists, key, datum)
             _put(shown, key, view)
-            ephemeral = ShownService({"": [one for one in _instances(view) if one.ephemeral is not False]})
-            if not _agree(datum, ephemeral):
+            if not _agree(datum, [one for one in _instances(view) if one.ephemeral is not False]):
                 different.append(key)
     return different
 
 
 def _with_clusters_of(client: MemberClient, key: Key, datum: Iterable[Found], view: ShownService) -> ShownService:
     """The view with the clusters that only the datum names, as they may be new."""
-    missing = {one.cluster for one in datum} - view.clusters.keys()
+    missing = {one.cluster for one in datum} - view.keys()
     if missing and (found := read_service(client, *key, clusters=sorted(missing))) is not None:
-        view.clusters.update(found.clusters)
+        view.update(found)
     return view
 
 
@@ -174,7 +183,7 @@ def _put(values: dict[Key, Any], key: Key, value: Any) -> None:
 
 
 def _instances(view: ShownService | None) -> list[Found]:
-    return [one for found in view.clusters.values() for one in found] if view else []
+    return [one for found in view.values() for one in found] if view else []
 
 
 def _pairs(datum: Iterable[Found], view: Iterable[Found]) -> Iterator[tuple[Found | None, Found | None]]:
@@ -207,7 +216,7 @@ def _rows(told: _Told, datum: Sequence[Found] | None, view: ShownService | None)
             yield _row(told, one, Layer.BOTH)
     for held, shown in _pairs(datum or (), [one for one in seen if one.ephemeral is not False]):
         if held is not None and shown is not None and held.values == shown.values:
-            yield _row(told, held, Layer.BOTH, healthy=shown.healthy)
+            yield _row(told, replace(held, healthy=shown.healthy), Layer.BOTH)
             continue
         if held is not None:
             yield _row(told, held, Layer.DATUM)
@@ -215,25 +224,10 @@ def _rows(told: _Told, datum: Sequence[Found] | None, view: ShownService | None)
             yield _row(told, shown, Layer.VIEW)
 
 
-def _row(told: _Told, one: Found, layer: Layer, healthy: bool | None = None) -> dict[str, Any]:
+def _row(told: _Told, one: Found, layer: Layer) -> dict[str, Any]:
     ephemeral = one.ephemeral is not False
     age_ms = None
     if ephemeral and told.owner == told.member and one.last_beat_ms is not None:
         age_ms = max(told.clock_ms - one.last_beat_ms, 0)
-    return instance_row(
-        namespace=told.key[0],
-        service=told.key[1],
-        cluster=one.cluster,
-        ip=one.ip,
-        port=one.port,
-        ephemeral=ephemeral,
-        healthy=one.healthy if healthy is None else healthy,
-        enabled=one.enabled,
-        weight=one.weight,
-        metadata=one.metadata,
-        layer=layer,
-        owner=told.owner if ephemeral else None,
-        beat_age_ms=age_ms,
-        delete_timeout_ms=one.delete_timeout_ms if ephemeral else None,
-        client=ClientKind.HTTP if ephemeral else ClientKind.DURABLE,
-    )
+    owner = told.owner if ephemeral else None
+    return found_row(*told.key, one, ClientKind.HTTP, layer=layer, owner=owner, beat_age_ms=age_ms)

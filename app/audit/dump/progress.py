@@ -1,12 +1,9 @@
 """The bar that shows how far a dump is."""
 
 from threading import Lock
-from types import TracebackType
-from typing import Self, TextIO
+from typing import TextIO
 
 from tqdm import tqdm
-
-from app.audit.format.manifest import MemberDump
 
 
 class _Bar(tqdm):
@@ -27,18 +24,10 @@ class ProgressBar:
         self._bar: _Bar | None = None
         self._members = self._done = 0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._close()
-
     def begin(self, number: int, members: int) -> None:
         """A round begins."""
         with self._lock:
-            self._close()
+            self.close()
             self._members, self._done = members, 0
             self._bar = _Bar(
                 desc=f"round {number}", unit=" rows", unit_scale=True, file=self._file, disable=not self._shown
@@ -50,14 +39,15 @@ class ProgressBar:
             if self._bar is not None:
                 self._bar.update(count)
 
-    def member_done(self, address: str, dump: MemberDump) -> None:
+    def member_done(self) -> None:
         """One member is through, in whatever state."""
         with self._lock:
             self._done += 1
             if self._bar is not None:
                 self._bar.set_postfix_str(f"{self._done} of {self._members} members")
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """End the bar of the round under way."""
         bar, self._bar = self._bar, None
         if bar is not None:
             bar.close()

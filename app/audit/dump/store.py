@@ -4,14 +4,14 @@ Everything goes through fsspec, one call or stream at a time, so that any of its
 """
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from gzip import GzipFile
 from hashlib import sha256
 from typing import Any
 
-from app.audit.format.layout import nights, open_root
+from app.audit.format.file_systems import check_writable, is_local, open_root, write_whole
+from app.audit.format.layout import nights
 from app.audit.format.manifest import MANIFEST_NAME, Manifest, Part, encode_manifest
 
 PART_ROWS_MAX = 100_000
@@ -19,8 +19,6 @@ PART_BYTES_MAX = 32 * 1024 * 1024
 """Of plain rows. A gzip file cannot be split, so a part is what one task of the check reads."""
 GZIP_LEVEL = 2
 """A third more bytes than level 6, at a third of the time."""
-_RENAMING = {"file", "local", "hdfs", "arrow_hdfs", "webhdfs", "sftp"}
-"""File systems where a file is seen while it is written, and a rename is one step. Object stores show whole ones."""
 
 
 class StoreError(Exception):
@@ -55,42 +53,22 @@ class Store:
     def shown(self, path: str) -> str:
         """A path as the user would name it."""
         with _writing(path):
-            return path if self._is_local() else str(self.filesystem.unstrip_protocol(path))
+            return path if is_local(self.filesystem) else str(self.filesystem.unstrip_protocol(path))
 
     def make_folder(self, path: str) -> None:
         with _writing(path):
             self.filesystem.makedirs(path, exist_ok=True)
 
     def check_writable(self, folder: str) -> None:
-        """Write and remove a small file: what fails here would fail after minutes."""
-        probe = f"{folder}/.write-test-{os.getpid()}"
-        self.make_folder(folder)
+        """Make a folder; what fails here would fail after minutes."""
         with _writing(folder):
-            self.filesystem.pipe_file(probe, b"")
-            self.filesystem.rm_file(probe)
-
-    def writer(self, folder: str, name: str) -> "PartWriter":
-        """What writes the parts of one member, into the folder ``name`` in a round's folder."""
-        return PartWriter(self.filesystem, folder, name)
+            check_writable(self.filesystem, folder)
 
     def write_manifest(self, folder: str, manifest: Manifest) -> None:
         """Put the manifest there in one step: it is either missing or whole."""
         path = f"{folder}/{MANIFEST_NAME}"
         with _writing(path):
-            body = encode_manifest(manifest)
-            if not self._renames():
-                self.filesystem.pipe_file(path, body)
-                return
-            unfinished = f"{folder}/.{MANIFEST_NAME}.unfinished"
-            with self.filesystem.open(unfinished, "wb") as file:
-                file.write(body)
-                if self._is_local():
-                    file.flush()
-                    os.fsync(file.fileno())
-            if self._is_local():
-                os.replace(unfinished, path)
-            else:
-                self.filesystem.mv(unfinished, path)
+            write_whole(self.filesystem, path, encode_manifest(manifest))
 
     def remove_nights_before(self, day: date) -> list[str]:
         """Remove the folders of older nights, and nothing else; return their dates."""
@@ -99,16 +77,6 @@ class Store:
             for night in old:
                 self.filesystem.rm(f"{self.root}/dump_date={night}", recursive=True)
         return old
-
-    def _is_local(self) -> bool:
-        return bool({"file", "local"} & self._protocols())
-
-    def _renames(self) -> bool:
-        return bool(_RENAMING & self._protocols())
-
-    def _protocols(self) -> set[str]:
-        protocol = self.filesystem.protocol
-        return {protocol} if isinstance(protocol, str) else set(protocol)
 
 
 def first_kept(night: str, keep_days: int) -> date:
@@ -125,7 +93,9 @@ def _is_before(night: str, day: date) -> bool:
 
 
 class PartWriter:
-    """Rows into files of bounded size. Nothing of it is held in memory beyond gzip's own buffers.
+    """The rows of one member into files of bounded size, in the folder ``name`` in a round's folder.
+
+    Nothing of it is held in memory beyond gzip's own buffers.
 
     Raises (each call): StoreError.
     """

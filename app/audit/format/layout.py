@@ -10,11 +10,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-import fsspec
-
+from app.audit.format.file_systems import dated_folders, open_root
 from app.audit.format.manifest import MANIFEST_NAME, Manifest, ManifestError, decode_manifest
 
-_DATE = re.compile(r"dump_date=(\d{4}-\d\d-\d\d)")
 _UNSAFE = re.compile(r"[^A-Za-z0-9.-]")
 
 
@@ -37,12 +35,6 @@ class Night:
     date: str
     rounds: list[Round]
     notes: list[str] = field(default_factory=list)
-
-
-def open_root(uri: str) -> tuple[Any, str]:
-    """Return the file system of a URI, and the path in it without a slash at its end."""
-    filesystem, path = fsspec.core.url_to_fs(uri)
-    return filesystem, path.rstrip("/")
 
 
 def taken_at_text(wall_ms: int) -> str:
@@ -70,11 +62,7 @@ def member_folders(addresses: Iterable[str]) -> dict[str, str]:
 
 def nights(uri: str) -> list[str]:
     """The dates under a root that have a folder, oldest first."""
-    filesystem, root = open_root(uri)
-    if not filesystem.isdir(root):
-        return []
-    found = (_DATE.fullmatch(path.rstrip("/").rpartition("/")[2]) for path in filesystem.ls(root, detail=False))
-    return sorted(match[1] for match in found if match)
+    return dated_folders(*open_root(uri), "dump_date")
 
 
 def read_night(uri: str, date: str | None = None) -> Night:

@@ -5,7 +5,7 @@ It is written last, so a folder without one is a dump that is under way or was c
 
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 import orjson
 from marshmallow import EXCLUDE, Schema, ValidationError, fields, post_load, validate
@@ -114,14 +114,23 @@ def _first(messages: Any, path: str = "") -> str:
 
 
 class _Base(Schema):
+    """Loads what it describes: a value of the class ``made``."""
+
+    made: ClassVar[type]
+
     class Meta:
         unknown = EXCLUDE
+
+    @post_load
+    def _make(self, data: dict[str, Any], **_: Any) -> Any:
+        return self.made(**data)
 
 
 _COUNT = validate.Range(min=0)
 
 
 class _PartSchema(_Base):
+    made = Part
     # Of the round's folder and no other: a path that climbs out is refused.
     path = fields.String(
         required=True, validate=validate.Regexp(r"member=[A-Za-z0-9_.-]+/part-[A-Za-z0-9_-]+\.jsonl\.gz")
@@ -130,21 +139,15 @@ class _PartSchema(_Base):
     bytes = fields.Integer(required=True, strict=True, validate=_COUNT)
     sha256 = fields.String(required=True, validate=validate.Regexp(r"[0-9a-f]{64}"))
 
-    @post_load
-    def _make(self, data: dict[str, Any], **_: Any) -> Part:
-        return Part(**data)
-
 
 class _SeenSchema(_Base):
+    made = Seen
     address = fields.String(required=True)
     state = fields.String(required=True)
 
-    @post_load
-    def _make(self, data: dict[str, Any], **_: Any) -> Seen:
-        return Seen(**data)
-
 
 class _MemberSchema(_Base):
+    made = MemberDump
     address = fields.String(required=True, validate=validate.Length(min=1))
     state = fields.Enum(DumpState, by_value=True, required=True)
     kind = fields.String()
@@ -157,12 +160,9 @@ class _MemberSchema(_Base):
     members = fields.List(fields.Nested(_SeenSchema))
     parts = fields.List(fields.Nested(_PartSchema))
 
-    @post_load
-    def _make(self, data: dict[str, Any], **_: Any) -> MemberDump:
-        return MemberDump(**data)
-
 
 class _ManifestSchema(_Base):
+    made = Manifest
     format = fields.Integer(required=True, strict=True)
     run = fields.String(required=True, validate=validate.Length(min=1))
     dump_date = fields.String(required=True, validate=validate.Regexp(r"\d{4}-\d\d-\d\d"))
@@ -171,13 +171,7 @@ class _ManifestSchema(_Base):
     rounds = fields.Integer(required=True, strict=True, validate=validate.Range(min=1))
     gap_s = fields.Float(required=True)
     members = fields.List(fields.Nested(_MemberSchema), required=True)
-    fields_ = fields.List(fields.String(), data_key="fields")
-
-    @post_load
-    def _make(self, data: dict[str, Any], **_: Any) -> Manifest:
-        if "fields_" in data:
-            data["fields"] = data.pop("fields_")
-        return Manifest(**data)
+    fields_ = fields.List(fields.String(), data_key="fields", attribute="fields")
 
 
 _MANIFEST = _ManifestSchema()

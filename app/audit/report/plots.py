@@ -1,8 +1,8 @@
 """The plots of the report, each an ``<svg>`` element: bars that lie, one a row, and the trend over the nights."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from app.audit.report.svg import COLOURS, POINTS_AN_INCH, draw, plain
@@ -59,7 +59,7 @@ def shorten(text: str, chars_max: int = LABEL_CHARS_MAX) -> str:
 def draw_bars(name: str, title: str, rows: Sequence[Bar], unit: tuple[str, str]) -> str:
     """Draw the counts, the first row on top. ``unit`` is what is counted, one and many."""
     text = "; ".join(f"{row.name}: {_counted(row, unit)}" for row in rows)
-    return draw(name, title, text, _bars(rows, unit))
+    return draw(name, title, text, lambda: _bars(rows, unit))
 
 
 def _counted(row: Bar, unit: tuple[str, str]) -> str:
@@ -67,37 +67,34 @@ def _counted(row: Bar, unit: tuple[str, str]) -> str:
     return f"{counted} and {row.late:,} late" if row.late else counted
 
 
-def _bars(rows: Sequence[Bar], unit: tuple[str, str]) -> "Callable[[], tuple[Figure, Mapping[str, str]]]":
-    def plot() -> "tuple[Figure, Mapping[str, str]]":
-        has_late = any(row.late for row in rows)
-        height = len(rows) * _ROW + _HEAD + (_LEGEND if has_late else 0)
-        figure, axes = _figure(_WIDTH, height)
-        places = range(len(rows))
-        counts = [row.count for row in rows]
-        drawn = axes.barh(places, counts, height=0.62, color=COLOURS["accent"], clip_on=False, label="lasting")
-        hints = {}
-        for number, patch in enumerate(drawn.patches):
-            patch.set_gid(f"bar-{number}")
-            hints[f"bar-{number}"] = plain(f"{rows[number].name}: {_counted(rows[number], unit)}")
-        if has_late:
-            late = [row.late for row in rows]
-            axes.barh(places, late, left=counts, height=0.62, color=COLOURS["late"], clip_on=False, label="late")
-            figure.legend(loc="outside upper right", ncols=2, frameon=False, handlelength=1, borderpad=0)
-        longest = max(row.count + row.late for row in rows)
-        for place, row in zip(places, rows, strict=True):
-            said = f"{row.count:,} + {row.late:,}" if row.late else f"{row.count:,}"
-            axes.annotate(said, (row.count + row.late, place), (4, 0), textcoords="offset points", va="center_baseline")
-        axes.set_yticks(places, [shorten(plain(row.label)) for row in rows])
-        for number, label in enumerate(axes.get_yticklabels()):
-            label.set_gid(f"label-{number}")
-            hints[f"label-{number}"] = plain(rows[number].name)
-        # Room at the end for the count of the longest bar.
-        axes.set(xlim=(0, max(longest, 1) * 1.18), ylim=(len(rows) - 0.4, -0.6), xticks=[])
-        axes.tick_params(axis="y", length=0)
-        axes.spines["bottom"].set_visible(False)
-        return figure, hints
-
-    return plot
+def _bars(rows: Sequence[Bar], unit: tuple[str, str]) -> "tuple[Figure, Mapping[str, str]]":
+    has_late = any(row.late for row in rows)
+    height = len(rows) * _ROW + _HEAD + (_LEGEND if has_late else 0)
+    figure, axes = _figure(_WIDTH, height)
+    places = range(len(rows))
+    counts = [row.count for row in rows]
+    drawn = axes.barh(places, counts, height=0.62, color=COLOURS["accent"], clip_on=False, label="lasting")
+    hints = {}
+    for number, patch in enumerate(drawn.patches):
+        patch.set_gid(f"bar-{number}")
+        hints[f"bar-{number}"] = plain(f"{rows[number].name}: {_counted(rows[number], unit)}")
+    if has_late:
+        late = [row.late for row in rows]
+        axes.barh(places, late, left=counts, height=0.62, color=COLOURS["late"], clip_on=False, label="late")
+        figure.legend(loc="outside upper right", ncols=2, frameon=False, handlelength=1, borderpad=0)
+    longest = max(row.count + row.late for row in rows)
+    for place, row in zip(places, rows, strict=True):
+        said = f"{row.count:,} + {row.late:,}" if row.late else f"{row.count:,}"
+        axes.annotate(said, (row.count + row.late, place), (4, 0), textcoords="offset points", va="center_baseline")
+    axes.set_yticks(places, [shorten(plain(row.label)) for row in rows])
+    for number, label in enumerate(axes.get_yticklabels()):
+        label.set_gid(f"label-{number}")
+        hints[f"label-{number}"] = plain(rows[number].name)
+    # Room at the end for the count of the longest bar.
+    axes.set(xlim=(0, max(longest, 1) * 1.18), ylim=(len(rows) - 0.4, -0.6), xticks=[])
+    axes.tick_params(axis="y", length=0)
+    axes.spines["bottom"].set_visible(False)
+    return figure, hints
 
 
 def draw_trend(name: str, title: str, nights: Sequence[NightPoint]) -> str:
@@ -184,8 +181,3 @@ def _figure(width: int, height: int, **layout: Any) -> tuple["Figure", Any]:
 
     figure = Figure(figsize=(width / POINTS_AN_INCH, height / POINTS_AN_INCH), layout="constrained")
     return figure, figure.subplots(**layout)
-
-
-def every_night(first: date, last: date) -> list[date]:
-    """The nights from one to another, both with them."""
-    return [first + timedelta(days=number) for number in range((last - first).days + 1)]

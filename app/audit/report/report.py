@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from app.audit.format.findings import FindingClass
-from app.audit.report.plots import Bar, NightPoint, draw_bars, draw_trend, every_night
+from app.audit.report.plots import Bar, NightPoint, draw_bars, draw_trend
 from app.audit.report.shown import Shown
 from app.audit.report.summary import Summary, Verdict
 from app.config.version import __version__
@@ -71,6 +71,7 @@ def _values(summary: Summary, earlier: Sequence[Summary]) -> dict[str, Any]:
     """What the template is filled with, apart from how values are shortened."""
     sign, word = _VERDICTS[summary.verdict]
     trend, trend_nothing = _trend(summary, earlier)
+    names = _short_addresses(summary)
     return {
         "night": summary,
         "sign": sign,
@@ -85,10 +86,10 @@ def _values(summary: Summary, earlier: Sequence[Summary]) -> dict[str, Any]:
         "totals": (sum(summary.findings.values()), sum(summary.late.values())),
         "notes": summary.notes[:NOTES_MAX],
         "notes_more": max(0, len(summary.notes) - NOTES_MAX),
-        "plots": _plots(summary),
+        "plots": _plots(summary, names),
         "trend": trend,
         "trend_nothing": trend_nothing,
-        "names": _short_addresses(summary),
+        "names": names,
         "instance_of": _instance,
         "service_of": _service,
     }
@@ -146,10 +147,9 @@ def _instance(finding: Mapping[str, Any]) -> str:
     return f"{address} in {cluster}" if cluster and cluster != "DEFAULT" else str(address)
 
 
-def _plots(summary: Summary) -> dict[str, Markup | None]:
+def _plots(summary: Summary, names: Mapping[str, str]) -> dict[str, Markup | None]:
     """The drawings by name, None for those that would show nothing."""
     by_class = [Bar(name, count, late) for name, count, late, _ in _classes(summary)]
-    names = _short_addresses(summary)
     by_pair = [Bar(_pair(one, names), one.get("findings") or 0, whole=_pair(one, {})) for one in summary.by_pair]
     by_service = [
         Bar(_service(one).replace(_DEFAULT_GROUP, ""), one.get("findings") or 0, one.get("late") or 0, _service(one))
@@ -211,7 +211,8 @@ def _trend(summary: Summary, earlier: Sequence[Summary]) -> tuple[Markup | None,
         return None, "It is not known which night this is."
     known = {night: one for one in (*earlier, summary) if (night := _date(one.night)) and night <= last}
     first = max(min(known), last - timedelta(days=TREND_NIGHTS_MAX - 1))
-    nights = [_point(night, known.get(night)) for night in every_night(first, last)]
+    every_night = (first + timedelta(days=number) for number in range((last - first).days + 1))
+    nights = [_point(night, known.get(night)) for night in every_night]
     if len(nights) == 1:
         return None, "This is the first night. A trend takes two."
     if not any(sum(night.findings.values()) or night.late for night in nights):

@@ -105,16 +105,18 @@ def test_pauses_grow_and_follow_the_member_to_a_bound(monkeypatch: pytest.Monkey
 
 
 class TestBounds:
-    def test_a_body_over_its_bound_is_not_read_on(self, make: Make) -> None:
+    def test_a_body_over_its_bound_is_not_read_on(self, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(http_client, "BODY_BYTES_MAX", 1_000)
         client, _ = make(answers(Given(200, b"x" * 300_000)))
         with pytest.raises(Unusable, match="over 1000 bytes"):
-            client.get("/x", bytes_max=1_000)
+            client.get("/x")
 
-    def test_so_is_a_small_one_that_grows(self, make: Make) -> None:
+    def test_so_is_a_small_one_that_grows(self, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(http_client, "BODY_BYTES_MAX", 100_000)
         body = gzip.compress(b"x" * 10_000_000)
         client, _ = make(answers(Given(200, body, {"Content-Encoding": "gzip"})))
         with pytest.raises(Unusable, match="over 100000 bytes"):
-            client.get("/x", bytes_max=100_000)
+            client.get("/x")
 
     def test_gzip_is_taken(self, make: Make) -> None:
         client, _ = make(answers(Given(200, gzip.compress(b"plain"), {"Content-Encoding": "gzip"})))

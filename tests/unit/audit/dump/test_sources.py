@@ -10,8 +10,8 @@ import pytest
 
 from app.audit.client.access import Access
 from app.audit.client.http_client import CallError, MemberClient, Patience
-from app.audit.dump.sources import Taken, take
-from app.audit.format.manifest import Seen
+from app.audit.dump.sources import take
+from app.audit.format.manifest import DumpState, MemberDump, Seen
 from distro.mapper import DistroMapper
 from tests.support.fake_nacos import CLOCK_MS, FakeNacos, instance
 from tests.support.tiny_server import Given, Received, tiny_server
@@ -41,7 +41,7 @@ def client_of(address: str, **fields: Any) -> Iterator[MemberClient]:
         client.close()
 
 
-def taken_of(fake: Any, namespaces: tuple[str, ...] = (), **fields: Any) -> tuple[Taken, list[dict[str, Any]]]:
+def taken_of(fake: Any, namespaces: tuple[str, ...] = (), **fields: Any) -> tuple[MemberDump, list[dict[str, Any]]]:
     rows: list[dict[str, Any]] = []
     with tiny_server(fake) as server, client_of(server.address, **fields) as client:
         taken = take(client, namespaces, lambda line: rows.append(orjson.loads(line)))
@@ -67,11 +67,12 @@ class TestOurKind:
         new = {**INSTANCE, "of_a_later_release": 1}
         taken, rows = taken_of(ours(lines(HEADER, SERVICE, new, END)))
         assert rows == [SERVICE, new]
-        assert taken == Taken(
+        assert taken == MemberDump(
+            "10.0.0.1:8848",
+            DumpState.DUMPED,
             "rollcall",
             "0.1.0",
-            "10.0.0.1:8848",
-            [Seen("10.0.0.1:8848", "UP"), Seen("10.0.0.2:8848", "DOWN")],
+            members=[Seen("10.0.0.1:8848", "UP"), Seen("10.0.0.2:8848", "DOWN")],
             services=1,
             instances=1,
         )

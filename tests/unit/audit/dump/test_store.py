@@ -90,14 +90,14 @@ class TestParts:
     def test_the_same_rows_are_the_same_file(self, store: Store) -> None:
         parts: list[Part] = []
         for name in ("member=a", "member=b"):
-            writer = store.writer(folder_of(store), name)
+            writer = PartWriter(store.filesystem, folder_of(store), name)
             for number in range(1_000):
                 writer.write(line(number))
             parts += writer.close()
         assert parts[0].sha256 == parts[1].sha256
 
     def test_no_rows_are_no_part(self, store: Store) -> None:
-        assert store.writer(folder_of(store), "member=a").close() == []
+        assert PartWriter(store.filesystem, folder_of(store), "member=a").close() == []
         assert files(store) == []
 
     @pytest.mark.parametrize("closed", [True, False])

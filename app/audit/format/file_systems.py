@@ -1,0 +1,61 @@
+"""How the audit finds, tests and writes files on any file system of fsspec."""
+
+import os
+import re
+from typing import Any
+
+import fsspec
+
+_RENAMING = {"file", "local", "hdfs", "arrow_hdfs", "webhdfs", "sftp"}
+"""File systems where a file is seen while it is written, and a rename is one step. Object stores show whole ones."""
+
+
+def open_root(uri: str) -> tuple[Any, str]:
+    """Return the file system of a URI, and the path in it without a slash at its end."""
+    filesystem, path = fsspec.core.url_to_fs(uri)
+    return filesystem, path.rstrip("/")
+
+
+def is_local(filesystem: Any) -> bool:
+    """Whether its paths are those of this machine."""
+    return bool({"file", "local"} & _protocols(filesystem))
+
+
+def _protocols(filesystem: Any) -> set[str]:
+    protocol = filesystem.protocol
+    return {protocol} if isinstance(protocol, str) else set(protocol)
+
+
+def check_writable(filesystem: Any, folder: str) -> None:
+    """Make the folder; write and remove a small file there: what fails here would fail after minutes."""
+    probe = f"{folder}/.write-test-{os.getpid()}"
+    filesystem.makedirs(folder, exist_ok=True)
+    filesystem.pipe_file(probe, b"")
+    filesystem.rm_file(probe)
+
+
+def write_whole(filesystem: Any, path: str, body: bytes) -> None:
+    """Write a file in one step: who reads it meanwhile has the one of before, or none."""
+    if not _RENAMING & _protocols(filesystem):
+        filesystem.pipe_file(path, body)
+        return
+    folder, _, name = path.rpartition("/")
+    unfinished = f"{folder}/.{name}.unfinished"
+    with filesystem.open(unfinished, "wb") as file:
+        file.write(body)
+        if is_local(filesystem):
+            file.flush()
+            os.fsync(file.fileno())
+    if is_local(filesystem):
+        os.replace(unfinished, path)
+    else:
+        filesystem.mv(unfinished, path)
+
+
+def dated_folders(filesystem: Any, parent: str, key: str) -> list[str]:
+    """The dates of the folders ``key=2026-11-21`` in a folder, oldest first; none where that is missing."""
+    if not filesystem.isdir(parent):
+        return []
+    names = (path.rstrip("/").rpartition("/")[2] for path in filesystem.ls(parent, detail=False))
+    found = (re.fullmatch(rf"{key}=(\d{{4}}-\d\d-\d\d)", name) for name in names)
+    return sorted(match[1] for match in found if match)
