@@ -144,6 +144,20 @@ class Tombstone:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """One change of one instance, by the owner of the list with the datum key ``key``, which it gave ``version``.
+
+    ``stored`` is the instance after it, ``tombstone`` its removal; both are None where the owner told only the version.
+    """
+
+    key: str
+    instance_key: str
+    version: Version
+    stored: StoredInstance | None
+    tombstone: Tombstone | None
+
+
+@dataclass(frozen=True, slots=True)
 class Publication:
     """One client's instances of one service: one registered alone, or a batch.
 
