@@ -166,7 +166,7 @@ class NamingService:
             beat_ms = now_ms - age_ms
             if beat_ms > stored.beat_ms:
                 stored.beat_ms = stored.last_confirmed_ms = beat_ms
-            if not stored.instance.healthy and age_ms < stored.beat_timeout_ms:
+            if not stored.instance.healthy and age_ms < stored.instance.beat_timeout_ms:
                 healed = self._registry.set_health(service, key, True, now_ms) or healed
         if healed:
             self._changed(datum_key)

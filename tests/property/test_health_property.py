@@ -71,11 +71,11 @@ class PlainCheck:
             silent_ms = now_ms - since_ms - sum(length for at_ms, length in self.pauses if since_ms < at_ms)
             if stored.instance.marked or not stored.instance.ephemeral:
                 continue
-            if silent_ms > stored.delete_timeout_ms and self.expire:
+            if silent_ms > stored.instance.delete_timeout_ms and self.expire:
                 if self.registry.remove(service.namespace, service.full_name, key, now_ms, stored.beat_ms):
                     self.publish(HealthChanged(service.key, key, "removed"))
                     changed = True
-            elif silent_ms > stored.beat_timeout_ms and self.registry.set_health(
+            elif silent_ms > stored.instance.beat_timeout_ms and self.registry.set_health(
                 service, key, False, now_ms, stored.beat_ms
             ):
                 self.publish(HealthChanged(service.key, key, "unhealthy"))

@@ -4,7 +4,7 @@ Values are frozen; only ``StoredInstance`` and ``Service`` change, in place, by 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from app.naming.model.id_allocator import IdAllocator
 from app.naming.model.keys import DEFAULT_CLUSTER, datum_key, instance_key
@@ -114,13 +114,10 @@ class StoredInstance:
         self.usual = instance.healthy and not (instance.metadata and PRESERVED_BEAT_INTERVAL in instance.metadata)
         """Healthy and with the default beat interval: then a beat needs nothing else of the instance."""
 
-    @property
-    def beat_timeout_ms(self) -> int:
-        return self.instance.beat_timeout_ms
-
-    @property
-    def delete_timeout_ms(self) -> int:
-        return self.instance.delete_timeout_ms
+    def with_health(self, healthy: bool, version: Version) -> "StoredInstance":
+        """The instance with another health, as of ``version``; its beats and its client's last change stay."""
+        changed = replace(self.instance, healthy=healthy)
+        return StoredInstance(changed, version, self.beat_ms, self.client_version, self.last_confirmed_ms)
 
     @property
     def shortest_timeout_ms(self) -> int:

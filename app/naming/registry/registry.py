@@ -5,7 +5,6 @@ lock and swapped in.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 
 from app.naming.model.id_allocator import IdAllocator
 from app.naming.model.keys import parse_datum_key
@@ -126,11 +125,8 @@ class Registry:
             if beat_ms is not None and stored.beat_ms != beat_ms:
                 return False
             self._raise_version(service, now_ms)
-            instance = replace(stored.instance, healthy=healthy)
-            service.stored[key] = StoredInstance(
-                instance, service.version, stored.beat_ms, stored.client_version, stored.last_confirmed_ms
-            )
-            wait_ms = stored.shortest_timeout_ms if healthy else stored.delete_timeout_ms
+            service.stored[key] = stored.with_health(healthy, service.version)
+            wait_ms = stored.shortest_timeout_ms if healthy else stored.instance.delete_timeout_ms
             service.expect(max(stored.beat_ms, service.claimed_ms) + wait_ms + 1)
             return True
 
@@ -166,10 +162,7 @@ class Registry:
                     wanted = healthy[f"{stored.instance.ip}:{stored.instance.port}"]
                     if stored.instance.healthy is wanted:
                         continue
-                    instance = replace(stored.instance, healthy=wanted)
-                    service.stored[key] = StoredInstance(
-                        instance, stored.version, stored.beat_ms, stored.client_version, stored.last_confirmed_ms
-                    )
+                    service.stored[key] = stored.with_health(wanted, stored.version)
                     changed = True
                     service.revision += 1
                     service.due_ms = 0
@@ -512,7 +505,7 @@ class Registry:
         self, stored: StoredInstance, version: Version, now_ms: int, beat_ms: int | None = None
     ) -> Tombstone:
         at_ms = now_ms if beat_ms is None else beat_ms
-        keep_ms = min(stored.delete_timeout_ms + self._slack_ms, TOMBSTONE_KEEP_MS_MAX) + now_ms - at_ms
+        keep_ms = min(stored.instance.delete_timeout_ms + self._slack_ms, TOMBSTONE_KEEP_MS_MAX) + now_ms - at_ms
         return Tombstone(version, at_ms, keep_ms)
 
     def _retain(self, service: Service, lost: Mapping[str, Instance], now_ms: int) -> None:
