@@ -23,6 +23,7 @@ from app.naming.records.records import (
 )
 from app.naming.registry import operations
 from app.naming.registry.registry import Registry
+from app.naming.registry.shared import Shared
 from app.naming.registry.union import view_of
 from distro.types import Version
 
@@ -60,6 +61,7 @@ class DurableService:
         self._table = registry.table
         self._now_ms = monotonic_ms
         self._publish = publish
+        self._shared = Shared()
 
     @property
     def switches(self) -> SwitchDomain:
@@ -161,7 +163,8 @@ class DurableService:
 
         def change(old: Value | None) -> Value:
             known = instance_of(old, command.service) if old else None
-            return value_of(operations.register(known, command, self._ids(command.namespace, command.service)))
+            ids = self._ids(command.namespace, command.service)
+            return value_of(operations.register(known, command, ids, self._shared))
 
         self._put_instance(command, change)
 
@@ -188,7 +191,8 @@ class DurableService:
         def change(old: Value | None) -> Value:
             if old is not None:
                 return old
-            return value_of(operations.instance_from_beat(command, self._ids(command.namespace, command.service)))
+            ids = self._ids(command.namespace, command.service)
+            return value_of(operations.instance_from_beat(command, ids, self._shared))
 
         self._put_instance(command, change)
 
