@@ -128,7 +128,7 @@ class ClientAgent:
 
         async def tell(datum: Datum) -> None:
             snapshot: ClientSnapshot = datum.value
-            client_id = client_id_of(datum.key) or ""
+            client_id = client_id_of(datum.key)
             if snapshot.state is None:
                 body = encode_request(DataOperation.DELETE, peer, client_id, None)
             else:
@@ -152,7 +152,7 @@ class ClientAgent:
 
         async def verify(item: tuple[str, str]) -> None:
             key, revision = item
-            client_id = client_id_of(key) or ""
+            client_id = client_id_of(key)
             content = encode_verify(client_id, int(revision) if compares else ANY_REVISION)
             body = encode_request(DataOperation.VERIFY, peer, client_id, content)
             if not is_success(await self._links.request(peer, REQUEST, body, timeout_s)):
@@ -209,7 +209,7 @@ class ClientAgent:
             raise TransportError(f"the datums of {peer} cannot be read: {error}") from error
 
     async def _query_one(self, peer: str, key: str, timeout_s: float) -> Datum | None:
-        body = encode_request(DataOperation.QUERY, peer, client_id_of(key) or "", None)
+        body = encode_request(DataOperation.QUERY, peer, client_id_of(key), None)
         content = content_of(await self._links.request(peer, REQUEST, body, timeout_s))
         if not content:
             return None
