@@ -11,7 +11,7 @@ from functools import partial
 import orjson
 
 from app.naming.model.events import Event, InstancesChanged, Origin
-from app.naming.model.json_fields import Fields, member_object
+from app.naming.model.json_fields import Fields, member_object, parse_json
 from app.naming.model.model import Change, Tombstone
 from app.naming.model.value_limits import WALL_MS_END
 from app.naming.registry.registry import Registry
@@ -94,11 +94,7 @@ def _known() -> bool:
 
 def _fields(text: bytes) -> tuple[str, Version, Fields]:
     """The datum key, the version and all fields of a change's text."""
-    try:
-        found = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise CodecError(f"a change is not JSON: {error}") from error
-    fields = member_object(found, "a change", " of a change")
+    fields = member_object(parse_json(text, "a change"), "a change", " of a change")
     return fields.required("key"), Version.from_text(fields.value("version")), fields
 
 

@@ -22,7 +22,7 @@ from app.naming.clients.client_model import (
     is_client_id,
     is_persistent_id,
 )
-from app.naming.model.json_fields import Fields, member_object
+from app.naming.model.json_fields import Fields, member_object, parse_json
 from app.naming.model.keys import (
     DEFAULT_CLUSTER,
     DEFAULT_NAMESPACE,
@@ -185,7 +185,9 @@ def decode_snapshot(
     Raises:
         CodecError: it is no snapshot.
     """
-    found = member_object(_json(body), "the snapshot", " of the snapshot").array("clientSyncDataList")
+    found = member_object(parse_json(body, "the content"), "the snapshot", " of the snapshot").array(
+        "clientSyncDataList"
+    )
     if len(found) > bounds.clients_max:
         raise CodecError(f"field 'clientSyncDataList' holds over {bounds.clients_max} clients")
     states, failed = list[ClientState](), list[str]()
@@ -203,15 +205,8 @@ def decode_verify(body: bytes) -> tuple[str, int]:
     Raises:
         CodecError: names the field.
     """
-    fields = member_object(_json(body), "the verify data")
+    fields = member_object(parse_json(body, "the content"), "the verify data")
     return check_client_id(fields.value("clientId")), _revision(fields)
-
-
-def _json(body: bytes) -> object:
-    try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise CodecError(f"the content is not JSON: {error}") from error
 
 
 def _revision(fields: Fields) -> int:
