@@ -45,7 +45,7 @@ from app.process.counters import Counters
 from app.process.data_lock import DataLock
 from app.process.process_load import ProcessLoad
 from app.replication.address_client_type import HTTP_CLIENTS, http_client_component
-from app.replication.address_clients import HttpClients, index_for
+from app.replication.address_clients import HttpClients
 from app.replication.client_receiver import ClientReceiver
 from app.replication.client_type import (
     CLIENTS,
@@ -316,7 +316,7 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain) -> Engine:
         if not settings.standalone:
             mailbox.sync(DistroKey(resource_type, key))
 
-    address_clients = index_for(
+    address_clients = HttpClients(
         protocol,
         domain.registry,
         lambda client_id: send(HTTP_CLIENTS, client_key(client_id)),
