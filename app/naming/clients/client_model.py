@@ -26,6 +26,8 @@ ServiceKey = tuple[str, str]
 
 REVISION_MAX = INT_MAX
 """Java reads it into a signed 32-bit number, and fails at larger ones."""
+ANY_REVISION = 0
+"""Confirms every copy of a client, whatever its revision: members before 2.1.2 keep no revisions."""
 CLIENT_ID_CHARS_MAX = 512
 RESERVED_METADATA = ("customInstanceId", "publishInstanceWeight", "publishInstanceEnable")
 """Names between members for an instance's id, weight and state, among its metadata: a client's own are dropped.

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from threading import Lock
 
 from app.naming.clients.client_model import (
+    ANY_REVISION,
     REVISION_MAX,
     Client,
     ClientBounds,
@@ -334,14 +335,12 @@ class Clients:
     def confirm(self, client_ids: Iterable[str], now_ms: int) -> None:
         """Let the copies of these clients live on: their member has the same versions."""
         for client_id in client_ids:
-            client = self._clients.get(client_id)
-            if client is not None:
-                client.renewed_ms = now_ms
+            self.confirm_revision(client_id, ANY_REVISION, now_ms)
 
     def confirm_revision(self, client_id: str, revision: int, now_ms: int) -> bool:
-        """Let a client's copy live on if it has this revision; 0 stands for any. Return whether it has."""
+        """Let a client's copy live on if it has this revision, or for ``ANY_REVISION``. Return whether it has."""
         client = self._clients.get(client_id)
-        if client is None or (revision != 0 and client.revision != revision):
+        if client is None or (revision != ANY_REVISION and client.revision != revision):
             return False
         client.renewed_ms = now_ms
         return True

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 import orjson
 
 from app.naming.clients.client_codec import decode_client, decode_snapshot, encode_client, encode_verify
-from app.naming.clients.client_model import ClientSnapshot, ClientState
+from app.naming.clients.client_model import ANY_REVISION, ClientSnapshot, ClientState
 from app.replication.client_type import ClientCodec, client_id_of, client_key
 from app.replication.reports import notes_revisions
 from app.rpc.links.link import LinkClosed
@@ -30,8 +30,6 @@ from distro.types import CAPABILITY_CLIENTS_ONLY, DataOperation, Datum, Received
 T = TypeVar("T")
 SIDE_BY_SIDE = 16
 """Calls to one real Nacos at a time: each carries one client."""
-ANY_REVISION = 0
-"""Confirms every copy of a client, whatever its revision: members before 2.1.2 keep no revisions."""
 
 
 class Links(Protocol):
