@@ -63,7 +63,7 @@ class NamingService:
         Raises:
             InvalidParam: a name, the cluster or the weight is not allowed.
         """
-        self._check(command)
+        keys.check_names(command.service, command.cluster, command.namespace)
         operations.check_weight(command.weight)
         key = self._registry.register(command, self._now_ms())
         self._changed(key)
@@ -123,7 +123,7 @@ class NamingService:
                 return BeatAnswer(_interval_ms(persistent.metadata, interval_ms), known=True)
             if not command.full or not command.ephemeral:
                 return BeatAnswer(interval_ms, known=False)
-            self._check(command)
+            keys.check_names(command.service, command.cluster, command.namespace)
             put = self._registry.put_from_beat(command, now_ms)
             self._changed(put)
             return BeatAnswer(_interval_ms(command.metadata, interval_ms), known=True, is_new=put is not None)
@@ -291,10 +291,6 @@ class NamingService:
     def counts(self, responsible: Callable[[str], bool]) -> Counts:
         """The registry's counts; ``responsible`` tells by full name whether this member owns a service."""
         return self._table.counts(responsible)
-
-    @staticmethod
-    def _check(command: operations.RegisterInstance | operations.Beat) -> None:
-        keys.check_names(command.service, command.cluster, command.namespace)
 
     def _changed(self, key: str | None) -> None:
         if key is not None:
