@@ -22,7 +22,7 @@ from app.http.api.dump_lines import Dumps
 from app.http.api.stats import HttpStats
 from app.naming.clients.clients import Clients
 from app.naming.health.beat_check import BeatCheck, HealthCheckGate
-from app.naming.health.checks import Check, CheckBoard, CheckedCluster, Flip, checked_clusters
+from app.naming.health.checks import Check, CheckBoard, CheckedCluster, checked_clusters
 from app.naming.model.events import (
     ClientChanged,
     ClientDisconnect,
@@ -47,7 +47,7 @@ from app.process.counters import Counters
 from app.process.data_lock import DataLock
 from app.process.process_load import ProcessLoad
 from app.replication.address_client_type import HTTP_CLIENTS, http_client_component
-from app.replication.address_clients import HttpClients, index_for
+from app.replication.address_clients import HttpClients
 from app.replication.client_receiver import ClientReceiver
 from app.replication.client_type import (
     CLIENTS,
@@ -273,7 +273,7 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain) -> Engine:
         if not settings.standalone:
             mailbox.sync(DistroKey(resource_type, key))
 
-    address_clients = index_for(
+    address_clients = HttpClients(
         protocol,
         domain.registry,
         lambda client_id: send(HTTP_CLIENTS, client_key(client_id)),
@@ -448,10 +448,10 @@ def build_checker(domain: Domain, engine: Engine, clock: Clock) -> Checker:
         instance = service.persistent.get(check.instance_key) if service else None
         return instance.healthy if instance else None
 
-    def on_flip(flip: Flip) -> None:
-        where, key = flip.cluster, flip.instance_key
-        if domain.durable.set_health(where.namespace, where.service, key, flip.healthy):
-            LOG.info("check: %s of %s is %s", key, where.service, "healthy" if flip.healthy else "unhealthy")
+    def on_flip(check: Check, healthy: bool) -> None:
+        where, key = check.cluster, check.instance_key
+        if domain.durable.set_health(where.namespace, where.service, key, healthy):
+            LOG.info("check: %s of %s is %s", key, where.service, "healthy" if healthy else "unhealthy")
 
     board = CheckBoard(random.randrange)
     return Checker(board, clusters, is_healthy, on_flip, lambda: domain.durable.switches, clock)

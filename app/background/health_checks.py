@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 
-from app.naming.health.checks import Check, CheckBoard, CheckedCluster, CheckResult, Flip
+from app.naming.health.checks import Check, CheckBoard, CheckedCluster, CheckResult
 from app.naming.model.meta import HealthChecker
 from app.naming.model.switches import SwitchDomain
 from app.naming.model.value_limits import PORT_MAX
@@ -36,10 +36,11 @@ class Checker:
         board: CheckBoard,
         clusters: Callable[[], list[CheckedCluster]],
         is_healthy: Callable[[Check], bool | None],
-        on_flip: Callable[[Flip], None],
+        on_flip: Callable[[Check, bool], None],
         switches: Callable[[], SwitchDomain],
         clock: Clock,
     ) -> None:
+        """``on_flip`` gets the check that changes an instance's health, and the new health."""
         self._board = board
         self._clusters = clusters
         self._is_healthy = is_healthy
@@ -86,9 +87,9 @@ class Checker:
         if healthy is None:
             return
         with self._lock:
-            flip = self._board.on_result(check, result, now_ms - begun_ms, healthy, now_ms, self._switches())
-        if flip is not None and not self._stopped:
-            self._on_flip(flip)
+            flips = self._board.on_result(check, result, now_ms - begun_ms, healthy, now_ms, self._switches())
+        if flips and not self._stopped:
+            self._on_flip(check, not healthy)
 
     def stop(self) -> None:
         """End the pool; running checks end within their time-outs, of 2 s at most. May be called twice."""

@@ -6,14 +6,13 @@ member then waits for the owner's own send. The text is ASCII and fits a header.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import orjson
 
 from app.naming.model.events import Event, InstancesChanged, Origin
-from app.naming.model.json_fields import Fields, member_object
-from app.naming.model.model import StoredInstance, Tombstone
+from app.naming.model.json_fields import Fields, member_object, parse_json
+from app.naming.model.model import Change, Tombstone
 from app.naming.model.value_limits import WALL_MS_END
 from app.naming.registry.registry import Registry
 from app.naming.wire.datum_codec import decode_stored, encode_stored, to_ascii
@@ -22,17 +21,6 @@ from distro.types import Version
 
 CHANGE_BYTES_MAX = 4_096
 """Of the whole text."""
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """``stored`` is the instance at its owner, ``tombstone`` its removal; both are None in a text that was too long."""
-
-    key: str
-    instance_key: str
-    version: Version
-    stored: StoredInstance | None
-    tombstone: Tombstone | None
 
 
 class Changes:
@@ -94,8 +82,7 @@ class Changes:
             return True
         if change.stored is None and change.tombstone is None:
             return False
-        parts = (change.key, change.instance_key, change.version, change.stored, change.tombstone)
-        if not self._registry.take_change(*parts, self._now_ms()):
+        if not self._registry.take_change(change, self._now_ms()):
             return False
         self._publish(InstancesChanged(change.key, Origin.PEER))
         return True
@@ -107,11 +94,7 @@ def _known() -> bool:
 
 def _fields(text: bytes) -> tuple[str, Version, Fields]:
     """The datum key, the version and all fields of a change's text."""
-    try:
-        found = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise CodecError(f"a change is not JSON: {error}") from error
-    fields = member_object(found, "a change", " of a change")
+    fields = member_object(parse_json(text, "a change"), "a change", " of a change")
     return fields.required("key"), Version.from_text(fields.value("version")), fields
 
 

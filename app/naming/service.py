@@ -63,7 +63,7 @@ class NamingService:
         Raises:
             InvalidParam: a name, the cluster or the weight is not allowed.
         """
-        self._check(command)
+        keys.check_names(command.service, command.cluster, command.namespace)
         operations.check_weight(command.weight)
         key = self._registry.register(command, self._now_ms())
         self._changed(key)
@@ -123,7 +123,7 @@ class NamingService:
                 return BeatAnswer(_interval_ms(persistent.metadata, interval_ms), known=True)
             if not command.full or not command.ephemeral:
                 return BeatAnswer(interval_ms, known=False)
-            self._check(command)
+            keys.check_names(command.service, command.cluster, command.namespace)
             put = self._registry.put_from_beat(command, now_ms)
             self._changed(put)
             return BeatAnswer(_interval_ms(command.metadata, interval_ms), known=True, is_new=put is not None)
@@ -166,7 +166,7 @@ class NamingService:
             beat_ms = now_ms - age_ms
             if beat_ms > stored.beat_ms:
                 stored.beat_ms = stored.last_confirmed_ms = beat_ms
-            if not stored.instance.healthy and age_ms < stored.beat_timeout_ms:
+            if not stored.instance.healthy and age_ms < stored.instance.beat_timeout_ms:
                 healed = self._registry.set_health(service, key, True, now_ms) or healed
         if healed:
             self._changed(datum_key)
@@ -291,10 +291,6 @@ class NamingService:
     def counts(self, responsible: Callable[[str], bool]) -> Counts:
         """The registry's counts; ``responsible`` tells by full name whether this member owns a service."""
         return self._table.counts(responsible)
-
-    @staticmethod
-    def _check(command: operations.RegisterInstance | operations.Beat) -> None:
-        keys.check_names(command.service, command.cluster, command.namespace)
 
     def _changed(self, key: str | None) -> None:
         if key is not None:

@@ -21,20 +21,19 @@ class HttpClientStore:
         self._version = Version(1, 1, writer)  # real Nacos gets none, and only revisions are compared
 
     def version(self, key: str) -> Version | None:
-        client_id = client_id_of(key)
-        return self._version if client_id is not None and self._clients.holds(client_id) else None
+        return self._version if self._clients.holds(client_id_of(key)) else None
 
     def versions(self) -> Mapping[str, Version]:
         return {client_key(client_id): self._version for client_id in self._clients.ids()}
 
     def tag(self, key: str) -> str:
-        return tag_of(client_id_of(key) or "")
+        return tag_of(client_id_of(key))
 
     def datums(self, keys: Iterable[str]) -> list[Datum]:
         datums = []
         for key in keys:
             client_id = client_id_of(key)
-            if client_id is not None:
+            if client_id:
                 snapshot = ClientSnapshot(self._version, None, self._clients.state(client_id))
                 datums.append(Datum(key, self._version, snapshot))
         return datums

@@ -20,7 +20,6 @@ from app.naming.clients.client_model import (
 from app.naming.model.keys import parse_datum_key
 from app.naming.model.model import Instance, Publication
 from app.naming.registry.registry import Registry
-from distro.mapper import DistroMapper
 from distro.protocol import DistroProtocol
 from distro.types import NO_VERSION, MemberKind, Version
 
@@ -49,26 +48,24 @@ class _Client:
 
 
 class HttpClients:
-    """The clients by address. ``tick`` is called by one thread, ``mark`` and the reading calls by any."""
+    """The clients by address, while a listed member is known to be real Nacos since 2.0; without one there are none.
+
+    ``tick`` is called by one thread, ``mark`` and the reading calls by any.
+    """
 
     def __init__(
         self,
+        protocol: DistroProtocol,
         registry: Registry,
-        *,
-        is_wanted: Callable[[], bool],
-        is_loading: Callable[[], bool],
-        mapper: Callable[[], DistroMapper],
         on_change: Callable[[str], None],
         on_new: Callable[[str], None],
     ) -> None:
-        """``mapper``: finds the member of our own kind that sends a client, by its ``tag_of``.
+        """``protocol`` knows whether there are members to fill the index for, and which of ours sends a client.
 
         ``on_change`` gets the id of a changed client that this member sends; ``on_new`` the id of a client new here.
         """
+        self._protocol = protocol
         self._registry = registry
-        self._is_wanted = is_wanted
-        self._is_loading = is_loading
-        self._mapper = mapper
         self._on_change = on_change
         self._on_new = on_new
         self._lock = Lock()
@@ -106,7 +103,7 @@ class HttpClients:
         return True
 
     def _tell(self, client_id: str) -> None:
-        if self._mapper().responsible(tag_of(client_id)):
+        if self._protocol.own_mapper.responsible(tag_of(client_id)):
             self._on_change(client_id)
 
     # --- reading ----------------------------------------------------------------------------------
@@ -142,10 +139,10 @@ class HttpClients:
 
     def tick(self, now_ms: int) -> int:
         """Read the lists that changed, a slice at a time; return when to call again."""
-        if not self._is_wanted():
+        if all(one.kind is not MemberKind.NACOS_2 for one in self._protocol.members.peers()):
             self._clear()
             return now_ms + TICK_MS
-        if self._is_loading():
+        if self._protocol.loading:
             return now_ms + TICK_MS
         if not self._on:
             self._on = self._filling = True
@@ -182,7 +179,7 @@ class HttpClients:
         """After a change of the members send removals again: the member responsible before may not have sent them."""
         while self._gone and now_ms - next(iter(self._gone.values())) > GONE_MS:
             del self._gone[next(iter(self._gone))]
-        view = self._mapper().servers
+        view = self._protocol.own_mapper.servers
         if view == self._seen_view:
             return
         self._seen_view = view
@@ -242,20 +239,6 @@ class HttpClients:
             if len(self._gone) > GONE_MAX:
                 del self._gone[next(iter(self._gone))]
         self._tell(client_id)
-
-
-def index_for(
-    protocol: DistroProtocol, registry: Registry, on_change: Callable[[str], None], on_new: Callable[[str], None]
-) -> HttpClients:
-    """The index of one member, filled only while a listed member is known to be real Nacos since 2.0."""
-    return HttpClients(
-        registry,
-        is_wanted=lambda: any(one.kind is MemberKind.NACOS_2 for one in protocol.members.peers()),
-        is_loading=lambda: protocol.loading,
-        mapper=lambda: protocol.own_mapper,
-        on_change=on_change,
-        on_new=on_new,
-    )
 
 
 def tag_of(client_id: str) -> str:

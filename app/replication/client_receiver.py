@@ -5,8 +5,6 @@ A member of our own kind sends frames of versioned datums; real Nacos sends one 
 
 from collections.abc import Callable, Iterable
 
-import orjson
-
 from app.naming.clients.client_codec import (
     check_client_id,
     decode_client,
@@ -16,6 +14,7 @@ from app.naming.clients.client_codec import (
 )
 from app.naming.clients.client_model import ClientSnapshot, ClientState
 from app.naming.clients.clients import Clients
+from app.naming.model.json_fields import parse_json
 from app.replication.address_clients import HttpClients
 from app.replication.client_type import CLIENTS, ClientCodec, client_key, member_of
 from distro.codec import (
@@ -82,11 +81,8 @@ class ClientReceiver:
         Raises:
             CodecError: the content cannot be read.
         """
-        try:
-            keys = orjson.loads(self._plain(content))
-        except orjson.JSONDecodeError as error:
-            raise CodecError(f"the content is not JSON: {error}") from error
-        datums = self._receiver.serve(CLIENTS, decode_keys(keys, "the content"))
+        keys = decode_keys(parse_json(self._plain(content), "the content"), "the content")
+        datums = self._receiver.serve(CLIENTS, keys)
         return encode_frame(datums, self._codec, self._clock.monotonic_ms(), versioned=True)
 
     def _plain(self, content: bytes) -> bytes:

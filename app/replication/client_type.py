@@ -25,9 +25,9 @@ def client_key(client_id: str) -> str:
     return CLIENT_KEY_PREFIX + client_id
 
 
-def client_id_of(key: str) -> str | None:
-    """The client's id in a key, None when it is no such key."""
-    return key[len(CLIENT_KEY_PREFIX) :] if key.startswith(CLIENT_KEY_PREFIX) else None
+def client_id_of(key: str) -> str:
+    """The client's id in a key; empty, which is no client's id, when it is no such key."""
+    return key[len(CLIENT_KEY_PREFIX) :] if key.startswith(CLIENT_KEY_PREFIX) else ""
 
 
 def member_of(version: Version) -> str:
@@ -45,8 +45,7 @@ class ClientStore:
         self._has_left = has_left
 
     def version(self, key: str) -> Version | None:
-        client_id = client_id_of(key)
-        version = None if client_id is None else self._clients.version(client_id)
+        version = self._clients.version(client_id_of(key))
         return version if version is not None and version.counter else None
 
     def versions(self) -> Mapping[str, Version]:
@@ -60,8 +59,7 @@ class ClientStore:
     def datums(self, keys: Iterable[str]) -> list[Datum]:
         datums = []
         for key in keys:
-            client_id = client_id_of(key)
-            snapshot = None if client_id is None else self._clients.snapshot(client_id)
+            snapshot = self._clients.snapshot(client_id_of(key))
             if snapshot is not None and snapshot.version.counter:
                 datums.append(Datum(key, snapshot.version, snapshot))
         return datums
@@ -71,16 +69,15 @@ class ClientStore:
 
         No other member changes a client, and no datum brings a removed client back.
         """
-        client_id, version = client_id_of(datum.key), self.version(datum.key)
-        if client_id is None or version is None:
+        version = self.version(datum.key)
+        if version is None:
             return True
         snapshot: ClientSnapshot = datum.value
-        is_back = self._clients.is_removed(client_id) and snapshot.state is not None
+        is_back = self._clients.is_removed(client_id_of(datum.key)) and snapshot.state is not None
         return member_of(version) == member_of(datum.version) and not is_back
 
     def is_forgettable(self, key: str, now_ms: int) -> bool:
-        client_id = client_id_of(key)
-        return client_id is not None and self._clients.is_forgettable(client_id, now_ms)
+        return self._clients.is_forgettable(client_id_of(key), now_ms)
 
     def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
         client_id, snapshot = _parts(datum)
@@ -108,19 +105,16 @@ class ClientStore:
         return False
 
     def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:
-        client_id = client_id_of(key)
-        if client_id is not None:
-            self._clients.forget(client_id, absent=absent)
+        self._clients.forget(client_id_of(key), absent=absent)
 
     def on_verified(self, keys: Collection[str], now_ms: int) -> None:
         """Restart the expiry of copies that their owner confirmed in a verify round."""
-        names = (client_id_of(key) for key in keys)
-        self._clients.confirm((name for name in names if name is not None), now_ms)
+        self._clients.confirm(map(client_id_of, keys), now_ms)
 
 
 def _parts(datum: Datum) -> tuple[str, ClientSnapshot]:
     client_id = client_id_of(datum.key)
-    if client_id is None:
+    if not client_id:
         raise CodecError(f"not the key of a client: {datum.key[:200]!r}")
     snapshot: ClientSnapshot = datum.value
     # Real Nacos sends no version: the datum got one when it was received.

@@ -52,40 +52,37 @@ class NodeReplication:
         """
         sender = self.membership.sender_of(headers.get(MEMBER_HEADER.lower()), remote_ip)
         frame = json_object(gunzip_if_gzip(body, self.body_bytes_max))
-        received = Received()
+        refused: dict[str, Version] = {}
+        failed: dict[str, str] = {}
         for resource_type, entries in _by_type(frame).items():
             if sender is not None or resource_type == INSTANCE_LIST:
-                part = self._receive_type(resource_type, entries, sender, remote_ip)
-                received = Received({**received.refused, **part.refused}, {**received.failed, **part.failed})
+                for part in self._receive_type(resource_type, entries, sender, remote_ip):
+                    refused.update(part.refused)
+                    failed.update(part.failed)
         if sender is not None:
-            return encode_received(received)
+            return encode_received(Received(refused, failed))
         if not frame:
             if self.membership.java_peers_at(remote_ip):
                 return b"ok"  # real Nacos sends an empty map when its keys vanished, and repeats it until it is taken
             raise CodecError("receive empty entity!")
-        if received.failed:
+        if failed:
             if len(frame) == 1:
-                raise CodecError(*received.failed.values())  # as real Nacos: who sent one key knows which it was
-            raise CodecError("; ".join(f"{key}: {reason}" for key, reason in received.failed.items()))
+                raise CodecError(*failed.values())  # as real Nacos: who sent one key knows which it was
+            raise CodecError("; ".join(f"{key}: {reason}" for key, reason in failed.items()))
         return b"ok"
 
     def _receive_type(
         self, resource_type: str, entries: Mapping[str, object], sender: str | None, remote_ip: str
-    ) -> Received:
+    ) -> Iterator[Received]:
+        """Take the datums of one type; yield the receiver's answers, after one with the keys that cannot be read."""
         now_ms = self.clock.monotonic_ms()
         datums, failed = decode_entries(entries, self.components[resource_type].codec, now_ms)
-        refused: dict[str, Version] = {}
+        yield Received(failed=failed)
         if sender is not None:
-            parts = [self.receiver.receive(resource_type, sender, datums, now_ms)]
-        else:
-            parts = [
-                self.receiver.receive(resource_type, self._java_sender(datum, remote_ip), [datum], now_ms)
-                for datum in datums
-            ]
-        for part in parts:
-            refused.update(part.refused)
-            failed.update(part.failed)
-        return Received(refused, failed)
+            yield self.receiver.receive(resource_type, sender, datums, now_ms)
+            return
+        for datum in datums:
+            yield self.receiver.receive(resource_type, self._java_sender(datum, remote_ip), [datum], now_ms)
 
     def _java_sender(self, datum: Datum, remote_ip: str) -> str:
         """The sender of a datum from real Nacos (R8), which names none: the key's owner if at the caller's address."""

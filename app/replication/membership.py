@@ -1,6 +1,5 @@
 """Reports between members: their JSON, who may send them, and where the list of members comes from."""
 
-import ipaddress
 import logging
 import socket
 from collections.abc import Callable, Mapping
@@ -9,7 +8,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from app.config.addresses import split_address
+from app.config.addresses import is_loopback, split_address
 from app.config.cluster_conf import parse_members
 from app.config.settings import SettingError, Settings
 from app.config.version import NACOS_VERSION
@@ -133,8 +132,7 @@ class Membership:
         return _STARTING if self._protocol.loading else _UP
 
     def members(self) -> list[Member]:
-        own = Member(self.self_address, self.state(), frozenset(CAPABILITIES), self._own_info())
-        return sorted([*self._protocol.members.peers(), own], key=lambda member: member.address)
+        return sorted([*self._protocol.members.peers(), self._own_member()], key=lambda member: member.address)
 
     def member_json(self, member: Member) -> dict[str, Any]:
         """Source: Nacos 1.4.1 Member, as its read endpoints show it."""
@@ -150,11 +148,11 @@ class Membership:
     def is_listed(self, remote_ip: str) -> bool:
         ip = plain_ip(remote_ip)
         if self.standalone:
-            return _is_loopback(ip)
+            return is_loopback(ip)
         return any(ip in ips for ips in self._ips.values())
 
     def sender_of(self, named: str | None, remote_ip: str) -> str | None:
-        """The listed peer of our own kind that a call names as its sender, if its address fits; else None."""
+        """The listed peer that a call or a report names as its sender, if it comes from its address; else None."""
         if named is None or self._protocol.members.get(named) is None:
             return None
         return named if plain_ip(remote_ip) in self._ips.get(named, frozenset()) else None
@@ -183,34 +181,27 @@ class Membership:
 
     # --- reports ---------------------------------------------------------------------------------
 
-    def _own_info(self) -> dict[str, Any]:
+    def _own_member(self) -> Member:
         port = split_address(self.self_address)[1]
-        return {
+        info = {
             "lastRefreshTime": self._clock.wall_ms(),
             "raftPort": str(port - RAFT_PORT_OFFSET),
             "version": NACOS_VERSION,
         }
+        return Member(self.self_address, self.state(), frozenset(CAPABILITIES), info)
 
     def _own_report(self, receiver: str) -> dict[str, Any]:
         """This member's report to ``receiver``."""
         members, now_ms = self._protocol.members, self._clock.monotonic_ms()
-        state = self.state()
-        host, port = split_address(self.self_address)
+        member = self._own_member()
         own = {
             "capabilities": list(CAPABILITIES),
-            "view": list(members.view) if state is MemberState.UP else [],
+            "view": list(members.view) if member.state is MemberState.UP else [],
             "holdMs": members.own_rejoin_delay_ms(now_ms),
             "toldHoldMs": members.rejoin_delay_for(receiver, now_ms),
             "writer": self._writer,
         }
-        return {
-            "ip": host,
-            "port": port,
-            "state": state.value,
-            "extendInfo": {**self._own_info(), OWN_FIELD: own},
-            "address": self.self_address,
-            "failAccessCnt": 0,
-        }
+        return {**self.member_json(member), "extendInfo": {**member.extend_info, OWN_FIELD: own}}
 
     def report(self, peer: str, timeout_ms: int) -> PeerReport:
         """Send this member's report to the peer; return the peer's own.
@@ -289,19 +280,11 @@ class Membership:
         return report.address if self._take_report(report, remote_ip) else "", self._nacos_2_member()
 
     def _take_report(self, report: PeerReport, remote_ip: str) -> bool:
-        listed = self._protocol.members.get(report.address) is not None
-        if not listed or plain_ip(remote_ip) not in self._ips.get(report.address, frozenset()):
+        if self.sender_of(report.address, remote_ip) is None:
             return False
         if self._runtime is not None:
             self._runtime.on_report(report)
         return True
-
-
-def _is_loopback(ip: str) -> bool:
-    try:
-        return ipaddress.ip_address(ip).is_loopback
-    except ValueError:
-        return False
 
 
 class ClusterConfWatch:

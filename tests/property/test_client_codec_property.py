@@ -10,7 +10,7 @@ from app.naming.clients.client_codec import decode_client, encode_client, own_fi
 from app.naming.clients.client_model import RESERVED_METADATA, ClientState, instance_of
 from app.naming.model.model import Publication
 from app.naming.registry.operations import RegisterInstance
-from app.naming.registry.shared import NOTHING_SHARED
+from app.naming.registry.shared import Shared
 from distro.errors import CodecError
 from distro.types import NO_VERSION, Version
 
@@ -48,7 +48,7 @@ def states(draw: st.DrawFn) -> ClientState:
         batch = draw(st.booleans())
         size = (0, 4) if batch else (1, 1)
         asked = draw(st.lists(commands, min_size=size[0], max_size=size[1]))
-        made = [instance_of(one._replace(namespace=key[0], service=key[1]), lambda: 7, NOTHING_SHARED) for one in asked]
+        made = [instance_of(one._replace(namespace=key[0], service=key[1]), lambda: 7, Shared()) for one in asked]
         at_ms, seen = draw(st.integers(0, (1 << 53) - 1)), draw(versions)
         publications[key] = Publication({one.key: one for one in made}, batch, at_ms, seen)
     revision = draw(st.integers(-(1 << 31), (1 << 31) - 1))

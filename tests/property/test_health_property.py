@@ -12,7 +12,7 @@ from app.naming.health import beat_check as health
 from app.naming.health.beat_check import PAUSES_REMEMBERED, BeatCheck, HealthCheckGate
 from app.naming.model.events import Event, HealthChanged, InstancesChanged, Origin, ServiceChanged
 from app.naming.model.keys import datum_key
-from app.naming.model.model import Instance, Service, StoredInstance, Tombstone
+from app.naming.model.model import Change, Instance, Service, StoredInstance, Tombstone
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstance, RegisterInstance
 from app.naming.registry.registry import Registry
@@ -71,11 +71,11 @@ class PlainCheck:
             silent_ms = now_ms - since_ms - sum(length for at_ms, length in self.pauses if since_ms < at_ms)
             if stored.instance.marked or not stored.instance.ephemeral:
                 continue
-            if silent_ms > stored.delete_timeout_ms and self.expire:
+            if silent_ms > stored.instance.delete_timeout_ms and self.expire:
                 if self.registry.remove(service.namespace, service.full_name, key, now_ms, stored.beat_ms):
                     self.publish(HealthChanged(service.key, key, "removed"))
                     changed = True
-            elif silent_ms > stored.beat_timeout_ms and self.registry.set_health(
+            elif silent_ms > stored.instance.beat_timeout_ms and self.registry.set_health(
                 service, key, False, now_ms, stored.beat_ms
             ):
                 self.publish(HealthChanged(service.key, key, "unhealthy"))
@@ -214,7 +214,7 @@ def datums(draw: st.DrawFn) -> Step:
             known = registry.version(key) or NO_VERSION
             following = Version(known.epoch, known.counter + 1, known.writer) if known.epoch else Version(1, 0, OTHER)
             stored.version = stored.client_version = following
-            registry.take_change(key, stored.instance.key, following, stored, None, now_ms)
+            registry.take_change(Change(key, stored.instance.key, following, stored, None), now_ms)
 
     return step
 

@@ -1,6 +1,7 @@
 """The index of HTTP instances against a plain model, made anew from the lists after every step."""
 
 from collections.abc import Callable
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from app.replication.address_clients import TICK_MS, HttpClients, tag_of
 from distro.mapper import DistroMapper
+from tests.support.nacos_view import NacosView
 
 MEMBERS = ("10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848")
 SERVICES = ("G@@a", "G@@b", "G@@c")
@@ -29,15 +31,8 @@ Model = dict[str, dict[str, tuple[str, float, bool]]]
 
 
 def index_of(registry: Registry, member: str, tell: Callable[[str], None]) -> HttpClients:
-    mapper = DistroMapper.over(member, MEMBERS)
-    return HttpClients(
-        registry,
-        is_wanted=lambda: True,
-        is_loading=lambda: False,
-        mapper=lambda: mapper,
-        on_change=tell,
-        on_new=lambda _client_id: None,
-    )
+    view: Any = NacosView(member, *MEMBERS)
+    return HttpClients(view, registry, tell, lambda _client_id: None)
 
 
 def model_of(registry: Registry) -> Model:

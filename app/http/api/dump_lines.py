@@ -95,7 +95,7 @@ def _rows(
             owner=owner,
             # A copy's time is the owner's at the last change, not that of the last beat.
             beat_age_ms=naming.silent_ms(stored) if is_ours else None,
-            delete_timeout_ms=stored.delete_timeout_ms,
+            delete_timeout_ms=stored.instance.delete_timeout_ms,
             client=ClientKind.HTTP,
         )
     for instance in of_clients:

@@ -22,7 +22,7 @@ from app.naming.clients.client_model import (
     is_client_id,
     is_persistent_id,
 )
-from app.naming.model.json_fields import Fields, member_object
+from app.naming.model.json_fields import Fields, member_object, parse_json
 from app.naming.model.keys import (
     DEFAULT_CLUSTER,
     DEFAULT_NAMESPACE,
@@ -129,7 +129,7 @@ def encode_verify(client_id: str, revision: int) -> bytes:
 # --- from a peer --------------------------------------------------------------------------------
 
 
-def decode_client(fields: object, own: object = None, seen_ms: int = 0, bounds: ClientBounds = BOUNDS) -> ClientState:
+def decode_client(fields: object, own: object = None, seen_ms: int = 0) -> ClientState:
     """The state in a client's sync data; ``own`` are the sender's ``own_fields``.
 
     ``seen_ms``: wall clock, for publications of a peer that does not date them.
@@ -140,25 +140,25 @@ def decode_client(fields: object, own: object = None, seen_ms: int = 0, bounds: 
     body = member_object(fields, "the client's data")
     client_id = check_client_id(body.value("clientId"))
     times = None if own is None else member_object(own, "the own part of the client's data")
-    single = _services(body, bounds)
+    single = _services(body)
     has_batches = body.value("batchInstanceData") not in (None, {})
     batch_body = body.inner("batchInstanceData") if has_batches else None
-    batches = _services(batch_body, bounds) if batch_body else []
+    batches = _services(batch_body) if batch_body else []
     infos = body.parallel("instancePublishInfos", len(single))
     batch_infos = batch_body.parallel("batchInstancePublishInfos", len(batches)) if batch_body else []
     dates = _dates(times, len(single) + len(batches), seen_ms)
     publications: dict[ServiceKey, Publication] = {}
     count = 0
     entries = [
-        *[(key, _batch_of(info, key, bounds), True) for key, info in zip(batches, batch_infos, strict=True)],
+        *[(key, _batch_of(info, key), True) for key, info in zip(batches, batch_infos, strict=True)],
         *[(key, _single_of(info, key), False) for key, info in zip(single, infos, strict=True)],
     ]
     for (key, instances, batch), (at_ms, seen) in zip(
         entries, dates[len(single) :] + dates[: len(single)], strict=True
     ):
         count += len(instances)
-        if count > bounds.instances_per_client_max:
-            raise CodecError(f"a client publishes at most {bounds.instances_per_client_max} instances")
+        if count > BOUNDS.instances_per_client_max:
+            raise CodecError(f"a client publishes at most {BOUNDS.instances_per_client_max} instances")
         publications[key] = Publication(instances, batch, at_ms, seen)  # of both kinds the single one, as in Java
     revision = _revision(body.inner("attributes").inner("clientAttributes"))
     return ClientState(client_id, revision, publications, own is not None)
@@ -177,21 +177,21 @@ def check_client_id(value: object) -> str:
     return value
 
 
-def decode_snapshot(
-    body: bytes, seen_ms: int = 0, bounds: ClientBounds = BOUNDS
-) -> tuple[list[ClientState], list[str]]:
+def decode_snapshot(body: bytes, seen_ms: int = 0) -> tuple[list[ClientState], list[str]]:
     """All clients of a snapshot, and why some cannot be read: a bad one fails alone.
 
     Raises:
         CodecError: it is no snapshot.
     """
-    found = member_object(_json(body), "the snapshot", " of the snapshot").array("clientSyncDataList")
-    if len(found) > bounds.clients_max:
-        raise CodecError(f"field 'clientSyncDataList' holds over {bounds.clients_max} clients")
+    found = member_object(parse_json(body, "the content"), "the snapshot", " of the snapshot").array(
+        "clientSyncDataList"
+    )
+    if len(found) > BOUNDS.clients_max:
+        raise CodecError(f"field 'clientSyncDataList' holds over {BOUNDS.clients_max} clients")
     states, failed = list[ClientState](), list[str]()
     for one in found:
         try:
-            states.append(decode_client(one, None, seen_ms, bounds))
+            states.append(decode_client(one, None, seen_ms))
         except CodecError as error:
             failed.append(str(error))
     return states, failed
@@ -203,25 +203,18 @@ def decode_verify(body: bytes) -> tuple[str, int]:
     Raises:
         CodecError: names the field.
     """
-    fields = member_object(_json(body), "the verify data")
+    fields = member_object(parse_json(body, "the content"), "the verify data")
     return check_client_id(fields.value("clientId")), _revision(fields)
-
-
-def _json(body: bytes) -> object:
-    try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise CodecError(f"the content is not JSON: {error}") from error
 
 
 def _revision(fields: Fields) -> int:
     return fields.whole("revision", 0, REVISION_MIN, REVISION_MAX)
 
 
-def _services(body: Fields, bounds: ClientBounds) -> list[ServiceKey]:
+def _services(body: Fields) -> list[ServiceKey]:
     names = body.array("serviceNames")
-    if len(names) > bounds.services_per_client_max:
-        raise CodecError(f"field 'serviceNames' names over {bounds.services_per_client_max} services")
+    if len(names) > BOUNDS.services_per_client_max:
+        raise CodecError(f"field 'serviceNames' names over {BOUNDS.services_per_client_max} services")
     namespaces = body.parallel("namespaces", len(names))
     groups = body.parallel("groupNames", len(names))
     keys: list[ServiceKey] = []
@@ -249,10 +242,10 @@ def _single_of(info: object, key: ServiceKey) -> dict[str, Instance]:
     return {one.key: one}
 
 
-def _batch_of(info: object, key: ServiceKey, bounds: ClientBounds) -> dict[str, Instance]:
+def _batch_of(info: object, key: ServiceKey) -> dict[str, Instance]:
     infos = member_object(info, "an entry of field 'batchInstancePublishInfos'").array("instancePublishInfos")
-    if len(infos) > bounds.instances_per_batch_max:
-        raise CodecError(f"a batch has at most {bounds.instances_per_batch_max} instances")
+    if len(infos) > BOUNDS.instances_per_batch_max:
+        raise CodecError(f"a batch has at most {BOUNDS.instances_per_batch_max} instances")
     instances = [_instance(one, key) for one in infos]
     return {one.key: one for one in instances}
 

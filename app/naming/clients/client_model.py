@@ -26,6 +26,8 @@ ServiceKey = tuple[str, str]
 
 REVISION_MAX = INT_MAX
 """Java reads it into a signed 32-bit number, and fails at larger ones."""
+ANY_REVISION = 0
+"""Confirms every copy of a client, whatever its revision: members before 2.1.2 keep no revisions."""
 CLIENT_ID_CHARS_MAX = 512
 RESERVED_METADATA = ("customInstanceId", "publishInstanceWeight", "publishInstanceEnable")
 """Names between members for an instance's id, weight and state, among its metadata: a client's own are dropped.
@@ -133,7 +135,7 @@ def info_of(client_id: str) -> ClientInfo:
     return ClientInfo(client_id, ip, int(port) if port.isascii() and port.isdecimal() and len(port) < 6 else 0, "", "")
 
 
-def id_allocator(client_id: str, revision: int, wall_ms: int) -> Number:
+def instance_numbers(client_id: str, revision: int, wall_ms: int) -> Number:
     """Numbers for instance ids: they rise with the wall clock, and differ by client and revision."""
     seed = wall_ms << _MEMBER_BITS + _SEQUENCE_BITS | (sum(client_id.encode()) % (1 << _MEMBER_BITS)) << _SEQUENCE_BITS
     left = iter(range(seed + revision % (1 << _SEQUENCE_BITS), 1 << 128))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from threading import Lock
 
 from app.naming.clients.client_model import (
+    ANY_REVISION,
     REVISION_MAX,
     Client,
     ClientBounds,
@@ -18,18 +19,16 @@ from app.naming.clients.client_model import (
     ClientState,
     ServiceKey,
     check_legal,
-    id_allocator,
     info_of,
-    instance_of,
+    instance_numbers,
     instances_of,
     is_client_id,
 )
 from app.naming.clients.removals import Removals
 from app.naming.model.events import ClientChanged, ClientDisconnect, Event, ServiceChanged, ServiceSubscribed
 from app.naming.model.keys import DEFAULT_NAMESPACE, check_namespace, check_service_chars, check_service_format
-from app.naming.model.model import Instance, Publication, Service
-from app.naming.model.nacos_errors import ClientGone as ClientGone
-from app.naming.model.nacos_errors import InvalidParam, Unavailable
+from app.naming.model.model import Publication, Service
+from app.naming.model.nacos_errors import ClientGone, InvalidParam, Unavailable
 from app.naming.model.value_limits import CLIENT_TEXTS_CHARS_MAX
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
@@ -176,13 +175,7 @@ class Clients:
         command = command._replace(namespace=command.namespace or DEFAULT_NAMESPACE)
         check_service_format(command.service)
         check_legal(command)
-        wall_ms = max(self._wall_ms(), 0)
-
-        def make(client: Client) -> dict[str, Instance]:
-            made = instance_of(command, id_allocator(client_id, client.revision, wall_ms), self._shared)
-            return {made.key: made}
-
-        self._put_native(client_id, (command.namespace, command.service), make, wall_ms, batch=False)
+        self._put_native(client_id, (command.namespace, command.service), [command], batch=False)
 
     def batch_register(
         self, client_id: str, namespace: str, service: str, commands: Sequence[RegisterInstance]
@@ -198,24 +191,15 @@ class Clients:
         _check_service(key)
         if len(commands) > self._bounds.instances_per_batch_max:
             raise InvalidParam(f"a batch has at most {self._bounds.instances_per_batch_max} instances")
-        wall_ms = max(self._wall_ms(), 0)
         own = [one._replace(namespace=key[0], service=service) for one in commands]
-
-        def make(client: Client) -> dict[str, Instance]:
-            return instances_of(own, id_allocator(client_id, client.revision, wall_ms), self._shared)
-
-        self._put_native(client_id, key, make, wall_ms, batch=True)
+        self._put_native(client_id, key, own, batch=True)
 
     def _put_native(
-        self,
-        client_id: str,
-        key: ServiceKey,
-        make: Callable[[Client], dict[str, Instance]],
-        wall_ms: int,
-        *,
-        batch: bool,
+        self, client_id: str, key: ServiceKey, commands: Sequence[RegisterInstance], *, batch: bool
     ) -> None:
-        instances = make(self._native(client_id))
+        wall_ms = max(self._wall_ms(), 0)
+        numbers = instance_numbers(client_id, self._native(client_id).revision, wall_ms)
+        instances = instances_of(commands, numbers, self._shared)
         with self._lock:
             client = self._native(client_id)  # it may have gone meanwhile
             service = self._table.get(*key)
@@ -351,14 +335,12 @@ class Clients:
     def confirm(self, client_ids: Iterable[str], now_ms: int) -> None:
         """Let the copies of these clients live on: their member has the same versions."""
         for client_id in client_ids:
-            client = self._clients.get(client_id)
-            if client is not None:
-                client.renewed_ms = now_ms
+            self.confirm_revision(client_id, ANY_REVISION, now_ms)
 
     def confirm_revision(self, client_id: str, revision: int, now_ms: int) -> bool:
-        """Let a client's copy live on if it has this revision; 0 stands for any. Return whether it has."""
+        """Let a client's copy live on if it has this revision, or for ``ANY_REVISION``. Return whether it has."""
         client = self._clients.get(client_id)
-        if client is None or (revision != 0 and client.revision != revision):
+        if client is None or (revision != ANY_REVISION and client.revision != revision):
             return False
         client.renewed_ms = now_ms
         return True

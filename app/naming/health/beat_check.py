@@ -19,6 +19,8 @@ T = TypeVar("T")
 Slices = Generator[None, None, T]
 """A generator of slices: at each ``yield`` the caller may let other threads run."""
 
+INTERVAL_MS = 1_000
+"""From the beginning of one round to that of the next."""
 PAUSES_REMEMBERED = 16
 UNITS_PER_SLICE = 3_000
 """A unit is the check of one instance: so many take under a millisecond."""
@@ -52,14 +54,12 @@ class BeatCheck:
         registry: Registry,
         publish: Callable[[Event], None],
         *,
-        interval_ms: int = 1_000,
         pause_ms: int = 2_000,
         expire: bool = True,
     ) -> None:
         self._registry = registry
         self._table = registry.table
         self._publish = publish
-        self._interval_ms = interval_ms
         self._pause_ms = pause_ms
         self._expire = expire
         self._expected_ms: int | None = None
@@ -90,7 +90,7 @@ class BeatCheck:
         if self._round is None:
             self._began_ms, self._round = now_ms, self._check_round()
         self._units_left = UNITS_PER_SLICE
-        self._expected_ms = now_ms + self._interval_ms  # should this slice fail
+        self._expected_ms = now_ms + INTERVAL_MS  # should this slice fail
         try:
             ended = next(self._round, True)
         except Exception:
@@ -98,7 +98,7 @@ class BeatCheck:
             raise
         if ended:
             self._round = None
-            self._expected_ms = max(self._began_ms + self._interval_ms, now_ms)
+            self._expected_ms = max(self._began_ms + INTERVAL_MS, now_ms)
         else:
             self._expected_ms = now_ms
         return self._expected_ms

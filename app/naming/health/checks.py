@@ -57,15 +57,6 @@ class Check:
     checker: HealthChecker
 
 
-@dataclass(frozen=True, slots=True)
-class Flip:
-    """A change of an instance's health, completed by a check."""
-
-    cluster: ClusterKey
-    instance_key: str
-    healthy: bool
-
-
 @dataclass(slots=True)
 class _Plan:
     due_ms: int
@@ -73,6 +64,12 @@ class _Plan:
     pending: int = 0
     in_a_row: dict[str, int] = field(default_factory=dict)
     """By instance key: results in a row, positive for good ones and negative for bad ones."""
+
+    def end_check(self, now_ms: int) -> None:
+        """Count a check of the round as over; the last one sets the time of the next round."""
+        self.pending = max(self.pending - 1, 0)
+        if self.pending == 0:
+            self.due_ms = now_ms + self.normalised_ms
 
 
 class CheckBoard:
@@ -107,33 +104,29 @@ class CheckBoard:
 
     def on_result(
         self, check: Check, result: CheckResult, took_ms: int, healthy: bool, now_ms: int, switches: SwitchDomain
-    ) -> Flip | None:
-        """Count a result; return the change of health that it completes. ``healthy``: the instance's current health."""
+    ) -> bool:
+        """Count a result; return whether the instance's health is to change, which is ``healthy`` now."""
         plan = self._plans.get(check.cluster)
         if plan is None:
-            return None
+            return False
         params = switches.http_health_params if check.checker.kind == "HTTP" else switches.tcp_health_params
         plan.normalised_ms = _normalise(plan.normalised_ms, took_ms, params)
-        plan.pending = max(plan.pending - 1, 0)
-        if plan.pending == 0:
-            plan.due_ms = now_ms + plan.normalised_ms
+        plan.end_check(now_ms)
         good = result is CheckResult.OK
         last = plan.in_a_row.get(check.instance_key, 0)
         count = (max(last, 0) + 1) if good else (min(last, 0) - 1)
         plan.in_a_row[check.instance_key] = count
         certain = result is CheckResult.REFUSED or abs(count) >= switches.check_times
         if good == healthy or not certain:
-            return None
+            return False
         plan.in_a_row[check.instance_key] = 0
-        return Flip(check.cluster, check.instance_key, good)
+        return True
 
     def abandon(self, check: Check, now_ms: int) -> None:
         """Count a check that was not made, as too many are under way; its cluster's next round comes as usual."""
         plan = self._plans.get(check.cluster)
         if plan is not None:
-            plan.pending = max(plan.pending - 1, 0)
-            if plan.pending == 0:
-                plan.due_ms = now_ms + plan.normalised_ms
+            plan.end_check(now_ms)
 
 
 def checked_clusters(registry: Registry, responsible: Callable[[str], bool]) -> list[CheckedCluster]:

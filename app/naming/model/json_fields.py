@@ -5,6 +5,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import orjson
+
 from app.naming.model.caller_texts import UNPRINTABLE
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import INT_MAX, METADATA_CHARS_MAX
@@ -201,6 +203,18 @@ class Fields:
             number = f"{len(found)} entries for {services} services"
             raise self._refusal(name, FieldKind(f"should not have {number}", f"has {number}"))
         return found
+
+
+def parse_json(text: bytes, what: str) -> Any:
+    """The value of a JSON text that a member sent; ``what`` names the text in the error.
+
+    Raises:
+        CodecError: it is not JSON.
+    """
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise CodecError(f"{what} is not JSON: {error}") from error
 
 
 def member_object(value: object, what: str, of: str = "") -> Fields:

@@ -177,7 +177,7 @@ def service_meta(value: Mapping[str, Any]) -> ServiceMeta:
     clusters = fields.whole_object("clusters") if "clusters" in value else {}
     return ServiceMeta(
         fields.number("protectThreshold"),
-        _metadata(value.get("metadata", {})),
+        metadata_of(value.get("metadata", {})),
         _selector(selector if isinstance(selector, Mapping) else {}),
         {name: _cluster_config(name, config) for name, config in clusters.items()},
     )
@@ -200,11 +200,19 @@ def _cluster_config(name: str, fields: Any) -> ClusterConfig:
     if not isinstance(checker, Mapping) or isinstance(port, bool) or not isinstance(port, int):
         raise InvalidParam(f"the settings of cluster '{name}' should have an object healthChecker and a port checkPort")
     return ClusterConfig(
-        health_checker(checker), port, fields.get("useInstancePort") is not False, _metadata(fields.get("metadata", {}))
+        health_checker(checker),
+        port,
+        fields.get("useInstancePort") is not False,
+        metadata_of(fields.get("metadata", {})),
     )
 
 
-def _metadata(value: Any) -> Metadata:
+def metadata_of(value: Any, of: str = "") -> Metadata:
+    """The metadata in a record's value; ``of`` names its object in the error, as for ``Fields``.
+
+    Raises:
+        InvalidParam: it is no object, or holds what is neither a text nor null.
+    """
     if not isinstance(value, Mapping) or not all(one is None or isinstance(one, str) for one in value.values()):
-        raise InvalidParam("field 'metadata' should be an object of texts")
+        raise InvalidParam(f"field 'metadata'{of} should be an object of texts")
     return dict(value)

@@ -4,7 +4,7 @@ Values are frozen; only ``StoredInstance`` and ``Service`` change, in place, by 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from app.naming.model.id_allocator import IdAllocator
 from app.naming.model.keys import DEFAULT_CLUSTER, datum_key, instance_key
@@ -114,13 +114,10 @@ class StoredInstance:
         self.usual = instance.healthy and not (instance.metadata and PRESERVED_BEAT_INTERVAL in instance.metadata)
         """Healthy and with the default beat interval: then a beat needs nothing else of the instance."""
 
-    @property
-    def beat_timeout_ms(self) -> int:
-        return self.instance.beat_timeout_ms
-
-    @property
-    def delete_timeout_ms(self) -> int:
-        return self.instance.delete_timeout_ms
+    def with_health(self, healthy: bool, version: Version) -> "StoredInstance":
+        """The instance with another health, as of ``version``; its beats and its client's last change stay."""
+        changed = replace(self.instance, healthy=healthy)
+        return StoredInstance(changed, version, self.beat_ms, self.client_version, self.last_confirmed_ms)
 
     @property
     def shortest_timeout_ms(self) -> int:
@@ -141,6 +138,20 @@ class Tombstone:
     at_ms: int
     keep_ms: int
     """How long after ``at_ms`` the tombstone is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of one instance, by the owner of the list with the datum key ``key``, which it gave ``version``.
+
+    ``stored`` is the instance after it, ``tombstone`` its removal; both are None where the owner told only the version.
+    """
+
+    key: str
+    instance_key: str
+    version: Version
+    stored: StoredInstance | None
+    tombstone: Tombstone | None
 
 
 @dataclass(frozen=True, slots=True)

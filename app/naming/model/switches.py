@@ -139,7 +139,7 @@ def _read(name: str, value: Any, old: Any) -> Any:
         case _ if name == "overriddenServerStatus":
             return None if value is None else _status(value)
         case _ if name == "masters":
-            return None if value is None else tuple(_list_of(name, value, str))
+            return None if value is None else tuple(_texts(name, value))
         case bool() if isinstance(value, bool):
             return value
         case int() if not isinstance(old, bool) and _is_long(value):
@@ -149,7 +149,7 @@ def _read(name: str, value: Any, old: Any) -> Any:
         case str() if isinstance(value, str):
             return value
         case tuple() if value is None or isinstance(value, list):
-            return tuple(_list_of(name, value or [], str))
+            return tuple(_texts(name, value or []))
         case CheckParams() if isinstance(value, Mapping):
             return _check_params(name, value)
         case Mapping() if value is None or isinstance(value, Mapping):
@@ -162,8 +162,8 @@ def _is_long(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < LONG_BOUND
 
 
-def _list_of(name: str, value: Any, kind: type) -> list[Any]:
-    if not isinstance(value, list) or len(value) > ENTRIES_MAX or not all(isinstance(one, kind) for one in value):
+def _texts(name: str, value: Any) -> list[str]:
+    if not isinstance(value, list) or len(value) > ENTRIES_MAX or not all(isinstance(one, str) for one in value):
         raise InvalidParam(f"field '{name}' of the switches should be a list of texts")
     return value
 
@@ -175,10 +175,10 @@ def _counts(name: str, value: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _check_params(name: str, value: Mapping[str, Any]) -> CheckParams:
-    id_allocator = [value.get("max"), value.get("min"), value.get("factor")]
-    if not all(_is_long(one) or (isinstance(one, float) and abs(one) < LONG_BOUND) for one in id_allocator):
+    numbers = [value.get("max"), value.get("min"), value.get("factor")]
+    if not all(_is_long(one) or (isinstance(one, float) and abs(one) < LONG_BOUND) for one in numbers):
         raise InvalidParam(f"field '{name}' of the switches should have numbers max, min and factor")
-    if not all(abs(one) <= CHECK_MS_MAX for one in id_allocator if one is not None):
+    if not all(abs(one) <= CHECK_MS_MAX for one in numbers if one is not None):
         raise InvalidParam(f"field '{name}' of the switches should have numbers of at most {CHECK_MS_MAX}")
     return CheckParams(int(value["max"]), int(value["min"]), float(value["factor"]))
 
@@ -239,8 +239,6 @@ def _threshold(value: str) -> float:
         raise InvalidParam(f'For input string: "{value[:100]}"') from None
     if not number > 0:
         raise InvalidParam(f"distroThreshold can not be zero or negative: {number}")
-    if math.isinf(number):  # JSON has no word for it, and the record must be read again
-        raise InvalidParam("distroThreshold can not be infinite")
     return number
 
 

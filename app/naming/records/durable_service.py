@@ -1,7 +1,7 @@
 """DurableService: the operations on durable records. Each is on disk before it returns."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from app.naming.model import keys
@@ -23,6 +23,7 @@ from app.naming.records.records import (
 )
 from app.naming.registry import operations
 from app.naming.registry.registry import Registry
+from app.naming.registry.shared import Shared
 from app.naming.registry.union import view_of
 from distro.types import Version
 
@@ -60,6 +61,7 @@ class DurableService:
         self._table = registry.table
         self._now_ms = monotonic_ms
         self._publish = publish
+        self._shared = Shared()
 
     @property
     def switches(self) -> SwitchDomain:
@@ -117,11 +119,7 @@ class DurableService:
         """
         self._check_known(namespace, service, f"specified service not exist, serviceName : {service}")
         # A removal is written even without a description: so the peers learn that the service was removed.
-        changed = self._records.put_all(
-            dict.fromkeys(reversed(self.keys_of_service(namespace, service)), lambda _old: None), force=True
-        )
-        for key in changed:
-            self._publish(RecordChanged(key))
+        self._put_all(dict.fromkeys(reversed(self.keys_of_service(namespace, service)), lambda _old: None), force=True)
         if emptied := self._registry.empty(namespace, service, self._now_ms()):
             self._publish(InstancesChanged(emptied, Origin.LOCAL))
 
@@ -165,7 +163,8 @@ class DurableService:
 
         def change(old: Value | None) -> Value:
             known = instance_of(old, command.service) if old else None
-            return value_of(operations.register(known, command, self._ids(command.namespace, command.service)))
+            ids = self._ids(command.namespace, command.service)
+            return value_of(operations.register(known, command, ids, self._shared))
 
         self._put_instance(command, change)
 
@@ -192,24 +191,21 @@ class DurableService:
         def change(old: Value | None) -> Value:
             if old is not None:
                 return old
-            return value_of(operations.instance_from_beat(command, self._ids(command.namespace, command.service)))
+            ids = self._ids(command.namespace, command.service)
+            return value_of(operations.instance_from_beat(command, ids, self._shared))
 
         self._put_instance(command, change)
 
     def _put_instance(
         self, command: operations.RegisterInstance | operations.Beat, change: Callable[[Value | None], Value]
     ) -> None:
-        keys.check_service_chars(command.service)
-        keys.check_cluster_chars(command.cluster)
-        keys.check_namespace(command.namespace)
-        changed = self._records.put_all(
+        keys.check_names(command.service, command.cluster, command.namespace)
+        self._put_all(
             {
                 service_meta_key(command.namespace, command.service): lambda old: old or NO_META.to_json(),
                 persistent_key(command.namespace, command.service, operations.key_of(command)): change,
             }
         )
-        for key in changed:
-            self._publish(RecordChanged(key))
 
     def _ids(self, namespace: str, service: str) -> list[str | None]:
         found = self._table.get(namespace, service)
@@ -229,27 +225,19 @@ class DurableService:
         return self._change(
             command.namespace,
             command.service,
-            operations.key_of(command),
+            [operations.key_of(command)],
             lambda instance: operations.patch(instance, command),
         )
 
     def set_health(self, namespace: str, service: str, key: str, healthy: bool) -> bool:
         """Set a persistent instance's health, by a check or by hand; False when it does not exist."""
-        return self._change(namespace, service, key, lambda instance: replace(instance, healthy=healthy))
+        return self._change(namespace, service, [key], lambda instance: replace(instance, healthy=healthy))
 
     def set_metadata(
         self, namespace: str, service: str, instance_keys: Iterable[str], change: operations.ChangeMetadata
     ) -> None:
         """Change keys of the metadata of persistent instances, all in one step; an unknown instance is no error."""
-
-        def apply(old: Value | None) -> Value | None:
-            return None if old is None else value_of(operations.change_metadata(instance_of(old, service), change))
-
-        changed = self._records.put_all(
-            {persistent_key(namespace, service, instance_key): apply for instance_key in instance_keys}
-        )
-        for key in changed:
-            self._publish(RecordChanged(key))
+        self._change(namespace, service, instance_keys, lambda instance: operations.change_metadata(instance, change))
 
     def set_at_ms(self, namespace: str, service: str, instance_key: str) -> int | None:
         """When a persistent instance was last changed, by the clock of the member that did; None for an unknown one."""
@@ -264,8 +252,10 @@ class DurableService:
                 return record.changed
         return None
 
-    def _change(self, namespace: str, service: str, instance_key: str, change: Callable[[Instance], Instance]) -> bool:
-        key = persistent_key(namespace, service, instance_key)
+    def _change(
+        self, namespace: str, service: str, instance_keys: Iterable[str], change: Callable[[Instance], Instance]
+    ) -> bool:
+        """Change persistent instances, all in one step; False when none of them exists."""
         found = False
 
         def apply(old: Value | None) -> Value | None:
@@ -275,7 +265,7 @@ class DurableService:
             found = True
             return value_of(change(instance_of(old, service)))
 
-        self._put(key, apply)
+        self._put_all({persistent_key(namespace, service, key): apply for key in instance_keys})
         return found
 
     # --- namespaces -----------------------------------------------------------------------------
@@ -347,10 +337,14 @@ class DurableService:
             self._projection.override(from_json(self._records.value(SWITCHES_KEY) or {}, SwitchDomain()))
 
     def _put(self, key: str, change: Callable[[Value | None], Value | None]) -> bool:
-        if not self._records.put_all({key: change}):
-            return False
-        self._publish(RecordChanged(key))
-        return True
+        return self._put_all({key: change})
+
+    def _put_all(self, changes: Mapping[str, Callable[[Value | None], Value | None]], *, force: bool = False) -> bool:
+        """Change records as ``Records.put_all``, and publish each that changed; return whether one did."""
+        changed = self._records.put_all(changes, force=force)
+        for key in changed:
+            self._publish(RecordChanged(key))
+        return bool(changed)
 
 
 def _namespace_value(namespace: Namespace) -> Value:

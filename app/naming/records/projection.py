@@ -9,7 +9,7 @@ from typing import Any
 from app.naming.model.events import Event, ServiceChanged
 from app.naming.model.json_fields import FROM_RECORD, Fields
 from app.naming.model.keys import check_service_chars
-from app.naming.model.meta import Metadata, service_meta
+from app.naming.model.meta import metadata_of, service_meta
 from app.naming.model.model import Instance
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.switches import SwitchDomain, from_json
@@ -85,7 +85,9 @@ def check_record(key: str, value: Mapping[str, Any] | None) -> None:
             from_json(value or {}, SwitchDomain())
         case NamespaceKey():
             if value is not None:
-                check_namespace_value(value)
+                fields = Fields(value, FROM_RECORD, " of a namespace")
+                for name in ("name", "description"):
+                    fields.required(name)
         case None:
             raise InvalidParam(f"not the key of a durable record: {key[:200]!r}")
 
@@ -123,26 +125,7 @@ def instance_of(value: Mapping[str, Any], full_name: str) -> Instance:
         enabled=fields.flag("enabled", True),
         ephemeral=False,
         marked=fields.flag("marked", False),
-        metadata=_metadata(value.get("metadata")),
+        metadata=metadata_of(value["metadata"], " of a persistent instance") if fields.has("metadata") else None,
         app=fields.text_or_none("app"),
         instance_id=fields.text_or_none("instanceId"),
     )
-
-
-def _metadata(value: Any) -> Metadata | None:
-    if value is None:
-        return None
-    if not isinstance(value, Mapping) or not all(one is None or isinstance(one, str) for one in value.values()):
-        raise InvalidParam("field 'metadata' of a persistent instance should be an object of texts")
-    return dict(value)
-
-
-def check_namespace_value(value: Mapping[str, Any]) -> None:
-    """Refuse a namespace's record without name or description.
-
-    Raises:
-        InvalidParam: names the field.
-    """
-    fields = Fields(value, FROM_RECORD, " of a namespace")
-    for name in ("name", "description"):
-        fields.required(name)

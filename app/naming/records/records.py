@@ -6,19 +6,20 @@ instance lists.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, Protocol
 
 from app.naming.model.keys import NAMESPACE_SPLITTER, SERVICE_META_PREFIX
 from app.naming.model.nacos_errors import StorageError
+from app.naming.model.switches import SWITCH_DOMAIN_NAME
 from distro.errors import CodecError
 from distro.types import NO_VERSION, Datum, Merged, Version
 
 PERSISTENT_PREFIX = "rollcall.instance."
 """Not Nacos's prefix: with it a namespace called "ephemeral." would make the key of an ephemeral list."""
 NAMESPACE_PREFIX = "rollcall.namespace."
-SWITCHES_KEY = f"{SERVICE_META_PREFIX}00-00---000-NACOS_SWITCH_DOMAIN-000---00-00"
+SWITCHES_KEY = SERVICE_META_PREFIX + SWITCH_DOMAIN_NAME
 KEEP_REMOVED_MS = 7 * 86_400_000
 """How long a removal is kept: a member that was away for less cannot bring a removed record back."""
 
@@ -251,9 +252,7 @@ class Records:
                 stored is not None and stored.changed > record.changed
             ):
                 return False
-            self._store_received(
-                Record(record.key, datum.version, record.changed, record.value, record.changed_wall_ms)
-            )
+            self._store_received(replace(record, version=datum.version))
             return True
 
     def is_covered(self, datum: Datum) -> bool:
@@ -274,7 +273,7 @@ class Records:
             version, ended = max(stored_version, datum.version).next(self.writer), Merged.MADE
             if best.changed == other.changed and datum.version > stored_version:
                 version, ended = datum.version, Merged.TAKEN
-            self._store_received(Record(datum.key, version, best.changed, best.value, best.changed_wall_ms))
+            self._store_received(replace(best, version=version))
             return ended
 
     def claim(self, key: str, now_ms: int) -> bool:
@@ -286,9 +285,8 @@ class Records:
             stored = self._records.get(key)
             if stored is None or stored.version.writer == self.writer:
                 return False
-            version = stored.version.next(self.writer)
             try:
-                self._store([Record(key, version, stored.changed, stored.value, stored.changed_wall_ms)])
+                self._store([replace(stored, version=stored.version.next(self.writer))])
             except StorageError:
                 return False
             return True
@@ -317,4 +315,4 @@ class Records:
                 return
             del self._records[key]
             if stored.value is not None:
-                self._on_change(Record(key, stored.version, stored.changed, None, stored.changed_wall_ms))
+                self._on_change(replace(stored, value=None))

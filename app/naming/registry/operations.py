@@ -15,7 +15,7 @@ from app.naming.model.model import (
     Metadata,
 )
 from app.naming.model.nacos_errors import InstanceMissing, WeightRefused
-from app.naming.registry.shared import NOTHING_SHARED, Shared
+from app.naming.registry.shared import Shared
 
 
 class RegisterInstance(NamedTuple):
@@ -111,7 +111,7 @@ Ids = Iterable[str | None] | IdAllocator
 """The instance ids of a service; read only to find a free number."""
 
 
-def register(old: Instance | None, command: RegisterInstance, ids: Ids, shared: Shared = NOTHING_SHARED) -> Instance:
+def register(old: Instance | None, command: RegisterInstance, ids: Ids, shared: Shared) -> Instance:
     """The instance after a registration; ``old``, the one before it, keeps its health and id.
 
     Source: Nacos 1.4.1 ServiceManager.updateIpAddresses.
@@ -200,7 +200,7 @@ def check_known(known: Iterable[Instance] | None, command: RegisterInstance) -> 
         raise InstanceMissing(f"instance not exist: {key_of(command)}_{attributes}")
 
 
-def instance_from_beat(command: Beat, ids: Ids, shared: Shared = NOTHING_SHARED) -> Instance:
+def instance_from_beat(command: Beat, ids: Ids, shared: Shared) -> Instance:
     """The instance that a full beat registers: weight 0 and no metadata if the beat has none, as in Nacos 1.4."""
     service, cluster, _, weight = shared.traits((command.service, command.cluster, None, clamp_weight(command.weight)))
     return Instance(

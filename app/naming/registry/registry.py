@@ -5,11 +5,10 @@ lock and swapped in.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 
 from app.naming.model.id_allocator import IdAllocator
 from app.naming.model.keys import parse_datum_key
-from app.naming.model.model import NEVER_MS, NOT_DUE_MS, Instance, Service, StoredInstance, Tombstone
+from app.naming.model.model import NEVER_MS, NOT_DUE_MS, Change, Instance, Service, StoredInstance, Tombstone
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.registry import operations
 from app.naming.registry.guard import shown, vanished
@@ -126,11 +125,8 @@ class Registry:
             if beat_ms is not None and stored.beat_ms != beat_ms:
                 return False
             self._raise_version(service, now_ms)
-            instance = replace(stored.instance, healthy=healthy)
-            service.stored[key] = StoredInstance(
-                instance, service.version, stored.beat_ms, stored.client_version, stored.last_confirmed_ms
-            )
-            wait_ms = stored.shortest_timeout_ms if healthy else stored.delete_timeout_ms
+            service.stored[key] = stored.with_health(healthy, service.version)
+            wait_ms = stored.shortest_timeout_ms if healthy else stored.instance.delete_timeout_ms
             service.expect(max(stored.beat_ms, service.claimed_ms) + wait_ms + 1)
             return True
 
@@ -166,10 +162,7 @@ class Registry:
                     wanted = healthy[f"{stored.instance.ip}:{stored.instance.port}"]
                     if stored.instance.healthy is wanted:
                         continue
-                    instance = replace(stored.instance, healthy=wanted)
-                    service.stored[key] = StoredInstance(
-                        instance, stored.version, stored.beat_ms, stored.client_version, stored.last_confirmed_ms
-                    )
+                    service.stored[key] = stored.with_health(wanted, stored.version)
                     changed = True
                     service.revision += 1
                     service.due_ms = 0
@@ -282,26 +275,16 @@ class Registry:
             else:
                 self._shared.settle(stored)
 
-    def take_change(
-        self,
-        key: str,
-        instance_key: str,
-        version: Version,
-        stored: StoredInstance | None,
-        tombstone: Tombstone | None,
-        now_ms: int,
-    ) -> bool:
-        """Apply one change of the list's owner if it follows the version stored here (R5); return whether it did.
-
-        One of both is given: ``stored``, the instance after the change, or ``tombstone``, its removal.
-        """
-        parsed = parse_datum_key(key)
+    def take_change(self, change: Change, now_ms: int) -> bool:
+        """Apply a change that is more than a version if it follows the one stored here (R5); return whether it did."""
+        version, stored, tombstone = change.version, change.stored, change.tombstone
+        parsed = parse_datum_key(change.key)
         if parsed is None:
             return False
         if stored is not None:
             self._shared.settle(stored)
         with self._lock:
-            service = self.table.find(key)
+            service = self.table.find(change.key)
             known = service.version if service else NO_VERSION
             if known == NO_VERSION:
                 if version.counter or version.epoch != 1:
@@ -310,21 +293,21 @@ class Registry:
             elif (known.epoch, known.writer, known.counter + 1) != (version.epoch, version.writer, version.counter):
                 return False
             assert service is not None
-            service.retained.pop(instance_key, None)
+            service.retained.pop(change.instance_key, None)
             service.id_allocator = None
             if stored is not None:
                 self.table.open(*parsed, now_ms)  # lists the service again after its removal
-                old = service.stored.get(instance_key)
+                old = service.stored.get(change.instance_key)
                 stored.last_confirmed_ms = old.last_confirmed_ms if old else NEVER_MS
                 stored.beat_ms = max(stored.beat_ms, old.beat_ms) if old else stored.beat_ms
-                service.stored[instance_key] = stored
-                service.tombstones.pop(instance_key, None)
+                service.stored[change.instance_key] = stored
+                service.tombstones.pop(change.instance_key, None)
                 service.clusters.add(stored.instance.cluster_name)
                 service.shortest_timeout_ms = min(service.shortest_timeout_ms, stored.shortest_timeout_ms)
                 service.expect(stored.beat_ms + stored.shortest_timeout_ms + 1)
             elif tombstone is not None:
-                service.stored.pop(instance_key, None)
-                service.tombstones[instance_key] = tombstone
+                service.stored.pop(change.instance_key, None)
+                service.tombstones[change.instance_key] = tombstone
                 bound_tombstones(service.tombstones)
                 service.expect(tombstone.at_ms + tombstone.keep_ms + 1)
             service.version = version
@@ -522,7 +505,7 @@ class Registry:
         self, stored: StoredInstance, version: Version, now_ms: int, beat_ms: int | None = None
     ) -> Tombstone:
         at_ms = now_ms if beat_ms is None else beat_ms
-        keep_ms = min(stored.delete_timeout_ms + self._slack_ms, TOMBSTONE_KEEP_MS_MAX) + now_ms - at_ms
+        keep_ms = min(stored.instance.delete_timeout_ms + self._slack_ms, TOMBSTONE_KEEP_MS_MAX) + now_ms - at_ms
         return Tombstone(version, at_ms, keep_ms)
 
     def _retain(self, service: Service, lost: Mapping[str, Instance], now_ms: int) -> None:

@@ -81,22 +81,3 @@ class Shared:
         if len(self._writers) >= WRITERS_MAX:
             self._writers.clear()
         _set(version, "writer", self._writers.setdefault(version.writer, version.writer))
-
-
-class _Nothing(Shared):
-    """Shares nothing: returns each value as it is."""
-
-    __slots__ = ()
-
-    def traits(self, traits: Traits) -> Traits:
-        return traits
-
-    def port(self, port: int) -> int:
-        return port
-
-    def metadata(self, fields: Metadata) -> Metadata:
-        return fields
-
-
-NOTHING_SHARED = _Nothing()
-"""For instances that are not kept in lists."""

@@ -8,7 +8,7 @@ from typing import TypeVar
 import orjson
 
 from app.naming.clients.client_codec import decode_client, decode_snapshot, encode_client, encode_verify
-from app.naming.clients.client_model import ClientSnapshot, ClientState
+from app.naming.clients.client_model import ANY_REVISION, ClientSnapshot, ClientState
 from app.replication.client_type import ClientCodec, client_id_of, client_key
 from app.replication.reports import notes_revisions
 from app.rpc.links.link import LinkClosed
@@ -31,8 +31,6 @@ from distro.types import CAPABILITY_CLIENTS_ONLY, DataOperation, Datum, Received
 T = TypeVar("T")
 SIDE_BY_SIDE = 16
 """Calls to one real Nacos at a time: each carries one client."""
-ANY_REVISION = 0
-"""Confirms every copy of a client, whatever its revision: members before 2.1.2 keep no revisions."""
 
 
 class ClientAgent:
@@ -115,7 +113,7 @@ class ClientAgent:
 
         async def tell(datum: Datum) -> None:
             snapshot: ClientSnapshot = datum.value
-            client_id = client_id_of(datum.key) or ""
+            client_id = client_id_of(datum.key)
             if snapshot.state is None:
                 body = encode_request(DataOperation.DELETE, peer, client_id, None)
             else:
@@ -145,7 +143,7 @@ class ClientAgent:
         async def verify(item: tuple[str, str]) -> None:
             nonlocal count
             key, revision = item
-            client_id = client_id_of(key) or ""
+            client_id = client_id_of(key)
             content = encode_verify(client_id, int(revision) if compares else ANY_REVISION)
             body = encode_request(DataOperation.VERIFY, peer, client_id, content)
             if not is_success(await self._links.request(peer, REQUEST, body, timeout_s)):
@@ -191,7 +189,7 @@ class ClientAgent:
             raise TransportError(f"the datums of {peer} cannot be read: {error}") from error
 
     async def _query_one(self, peer: str, key: str, timeout_s: float) -> Datum | None:
-        body = encode_request(DataOperation.QUERY, peer, client_id_of(key) or "", None)
+        body = encode_request(DataOperation.QUERY, peer, client_id_of(key), None)
         content = content_of(await self._links.request(peer, REQUEST, body, timeout_s))
         if not content:
             return None

@@ -11,7 +11,7 @@ import pytest
 
 from app.background import health_checks as checks
 from app.background.health_checks import Checker, make_check
-from app.naming.health.checks import CheckBoard, CheckedCluster, CheckResult, ClusterKey, Flip
+from app.naming.health.checks import Check, CheckBoard, CheckedCluster, CheckResult, ClusterKey
 from app.naming.model.meta import TCP_CHECKER, ClusterConfig, HealthChecker, health_checker
 from app.naming.model.model import Instance
 from app.naming.model.switches import SwitchDomain
@@ -176,7 +176,7 @@ class Rig:
         self.instance: Instance | None = Instance("127.0.0.1", port, ephemeral=False)
         self.config = ClusterConfig(checker)
         self.switches = SwitchDomain()
-        self.flips: list[Flip] = []
+        self.flips: list[tuple[str, bool]] = []
         self.now_ms = 0
         self.checker = Checker(
             CheckBoard(lambda bound: 0),
@@ -190,10 +190,10 @@ class Rig:
     def _clusters(self) -> list[CheckedCluster]:
         return [] if self.instance is None else [CheckedCluster(KEY, self.config, (self.instance,))]
 
-    def _flip(self, flip: Flip) -> None:
+    def _flip(self, check: Check, healthy: bool) -> None:
         assert self.instance is not None
-        self.flips.append(flip)
-        self.instance = replace(self.instance, healthy=flip.healthy)
+        self.flips.append((check.instance_key, healthy))
+        self.instance = replace(self.instance, healthy=healthy)
 
     def tick(self) -> None:
         """As if a minute had passed."""
@@ -212,7 +212,7 @@ class TestChecker:
         with socket.create_server(("127.0.0.1", closed_port)):
             eventually(lambda: rig.ticked_until(True))
         rig.checker.stop()
-        assert [flip.healthy for flip in rig.flips[:2]] == [False, True]
+        assert rig.flips[:2] == [(rig.instance.key, False), (rig.instance.key, True)]
 
     def test_nothing_is_checked_while_the_switch_is_off(self, closed_port: int) -> None:
         rig = Rig(closed_port)

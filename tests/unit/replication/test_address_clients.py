@@ -38,10 +38,10 @@ from distro.types import (
     Verify,
 )
 from tests.support.engine import ME, SELF, B, C, Engine, NoEvents
+from tests.support.nacos_view import REAL, NacosView
 
 ONE, TWO = "10.9.0.1:80#true", "10.9.0.2:80#true"
 A_SERVICE, B_SERVICE = "G@@a", "G@@b"
-REAL = "10.0.0.9:8848"
 D = "10.0.0.4:8848"
 NOTHING: Any = None
 
@@ -51,16 +51,13 @@ class Bed:
 
     def __init__(self) -> None:
         self.now_ms = 1_000
-        self.is_wanted, self.is_loading = True, False
+        self.view: Any = NacosView(SELF, SELF)
         self.told: list[str] = []
-        self.servers: tuple[str, ...] = (SELF,)
         self.registry = Registry(ME)
         self.clients = Clients(self.registry, lambda: self.now_ms, lambda: 5, lambda _event: None)
         self.index = HttpClients(
+            self.view,
             self.registry,
-            is_wanted=lambda: self.is_wanted,
-            is_loading=lambda: self.is_loading,
-            mapper=lambda: DistroMapper.over(SELF, self.servers),
             on_change=self.told.append,
             on_new=lambda client_id: self.clients.forget(client_id, absent=True),
         )
@@ -197,24 +194,24 @@ class TestIndex:
         assert bed.tick() == [ONE]
 
     def test_it_is_made_only_while_it_is_wanted(self, bed: Bed) -> None:
-        bed.is_wanted = False
+        bed.view.has_nacos = False
         bed.tick()
         bed.register(A_SERVICE)
         assert (bed.tick(), bed.index.ids()) == ([], [])
-        bed.is_wanted = True
+        bed.view.has_nacos = True
         assert bed.tick() == [], "what was there before shows in the next verify round"
         assert bed.index.ids() == [ONE]
         bed.register(B_SERVICE)
         assert bed.tick() == [ONE]
-        bed.is_wanted = False
+        bed.view.has_nacos = False
         bed.tick()
         assert bed.index.ids() == []
 
     def test_while_this_member_loads_nothing_is_told(self, bed: Bed) -> None:
-        bed.is_loading = True
+        bed.view.loading = True
         bed.register(A_SERVICE)
         assert bed.tick() == []
-        bed.is_loading = False
+        bed.view.loading = False
         assert bed.tick() == [ONE]
 
     def test_a_change_that_nobody_told_of_is_found(self, bed: Bed) -> None:
@@ -247,8 +244,8 @@ class TestIndex:
 
 class TestWhoTells:
     def test_another_member_tells_of_what_is_its(self, bed: Bed) -> None:
-        bed.servers = (SELF, B)
-        mapper = DistroMapper.over(SELF, bed.servers)
+        bed.view.servers = (SELF, B)
+        mapper = DistroMapper.over(SELF, bed.view.servers)
         ips = [f"10.9.0.{number}" for number in range(1, 21)]
         for ip in ips:
             bed.register(A_SERVICE, ip)
@@ -258,18 +255,18 @@ class TestWhoTells:
         assert len(bed.index.ids()) == len(ips)
 
     def test_who_becomes_responsible_says_once_more_that_a_client_is_gone(self, bed: Bed) -> None:
-        bed.servers = (B,)
+        bed.view.servers = (B,)
         for service in (A_SERVICE, B_SERVICE):
             bed.register(service, "10.9.0.2" if service == B_SERVICE else "10.9.0.1")
         bed.tick()
         bed.deregister(A_SERVICE)
         assert bed.tick() == []
-        bed.servers = (SELF,)
+        bed.view.servers = (SELF,)
         assert bed.tick() == [ONE], "the other may have died before it said so"
         assert bed.tick() == []
-        bed.servers = (B,)
+        bed.view.servers = (B,)
         bed.tick(GONE_MS + 1)
-        bed.servers = (SELF,)
+        bed.view.servers = (SELF,)
         assert bed.tick() == [], "it said so long ago"
 
 
@@ -287,7 +284,7 @@ class TestComponent:
         seen = self.end_rounds(engine) + self.end_rounds(engine)
         assert {action.resource_type for action in seen if isinstance(action, Load)} <= {INSTANCE_LIST}
         assert not engine.protocol.loading
-        bed.servers = engine.protocol.own_mapper.servers
+        bed.view.servers = engine.protocol.own_mapper.servers
         return bed, engine
 
     def end_rounds(self, engine: Engine) -> list[Action]:
@@ -388,7 +385,7 @@ class TestEchoes:
             stored.node.take(REAL, ONE, json.dumps(body).encode())
         assert stored.tick() == [ONE]
         assert stored.shown() == ["10.9.0.1"]
-        stored.servers = (B,)
+        stored.view.servers = (B,)
         stored.node.remove(REAL, ONE)
         assert stored.tick() == [], "another member of ours tells it"
 

@@ -107,7 +107,7 @@ def b() -> Side:
 
 def test_keys() -> None:
     assert client_id_of(KEY) == ID
-    assert client_id_of(datum_key("public", SERVICE)) is None
+    assert client_id_of(datum_key("public", SERVICE)) == ""
 
 
 def test_a_change_and_a_removal_arrive(a: Side, b: Side) -> None:

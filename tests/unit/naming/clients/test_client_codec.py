@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from app.naming.clients import client_codec
 from app.naming.clients.client_codec import (
     ClientState,
     decode_client,
@@ -205,20 +206,19 @@ def test_what_is_wrong_in_our_own_part_is_refused(own: object) -> None:
         decode_client(DOCUMENTED, own)
 
 
-def test_bounds() -> None:
-    few = ClientBounds(1, 1, 2, 3)
+def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_codec, "BOUNDS", ClientBounds(1, 1, 2, 3))
     three = ClientState(ID, 1, {KEY: publication(instance(1), instance(2), instance(3), batch=True)})
     with pytest.raises(CodecError, match="at most 2"):
-        decode_client(client_fields(three), bounds=few)
+        decode_client(client_fields(three))
     two = publication(instance(1), instance(2), batch=True)
     with pytest.raises(CodecError, match="over 1 services"):
-        decode_client(client_fields(ClientState(ID, 1, {KEY: two, ("a", KEY[1]): two})), bounds=few)
-    with pytest.raises(CodecError, match="at most 3"):
-        decode_client(
-            client_fields(ClientState(ID, 1, {KEY: two, ("a", KEY[1]): two})), bounds=ClientBounds(1, 2, 2, 3)
-        )
+        decode_client(client_fields(ClientState(ID, 1, {KEY: two, ("a", KEY[1]): two})))
     with pytest.raises(CodecError, match="over 1 clients"):
-        decode_snapshot(encode_snapshot([three, three]), bounds=few)
+        decode_snapshot(encode_snapshot([three, three]))
+    monkeypatch.setattr(client_codec, "BOUNDS", ClientBounds(1, 2, 2, 3))
+    with pytest.raises(CodecError, match="at most 3"):
+        decode_client(client_fields(ClientState(ID, 1, {KEY: two, ("a", KEY[1]): two})))
 
 
 def test_a_snapshot_and_what_is_wrong_in_one() -> None:

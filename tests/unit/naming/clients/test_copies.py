@@ -23,7 +23,7 @@ from app.naming.model.model import Publication
 from app.naming.model.nacos_errors import ClientGone, InvalidParam, Unavailable
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
-from app.naming.registry.shared import NOTHING_SHARED
+from app.naming.registry.shared import Shared
 from app.naming.service import NamingService
 from distro.types import NO_VERSION, Version
 
@@ -66,7 +66,7 @@ class Bed:
 
 def published(key: tuple[str, str], *ports: int, at_ms: int = 7) -> Publication:
     commands = [RegisterInstance(key[1], "10.1.2.3", port, namespace=key[0]) for port in ports]
-    made = [instance_of(command, lambda: 0, NOTHING_SHARED) for command in commands]
+    made = [instance_of(command, lambda: 0, Shared()) for command in commands]
     return Publication({one.key: one for one in made}, False, at_ms, NO_VERSION)
 
 

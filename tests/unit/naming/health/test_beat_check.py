@@ -9,7 +9,7 @@ from app.naming.health import beat_check as health
 from app.naming.health.beat_check import PAUSES_REMEMBERED, BeatCheck, HealthCheckGate
 from app.naming.model.events import Event, HealthChanged
 from app.naming.model.keys import datum_key
-from app.naming.model.model import Instance, Service, StoredInstance
+from app.naming.model.model import Change, Instance, Service, StoredInstance
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
@@ -272,7 +272,7 @@ def test_a_short_time_out_that_came_with_one_change_of_a_copy_holds_after_the_cl
     copy_of_long_ago(checker)
     version = Version(1, 1, "10.0.0.2:8848~1")
     short = Instance("10.1.0.2", 80, metadata={"preserved.heart.beat.timeout": "2000"})
-    checker.registry.take_change(KEY, short.key, version, StoredInstance(short, version, 0), None, 0)
+    checker.registry.take_change(Change(KEY, short.key, version, StoredInstance(short, version, 0), None), 0)
     checker.registry.claim(KEY, 0)
     checker.run(4_000)
     assert checker.unhealthy() == {"10.1.0.2"}

@@ -11,7 +11,6 @@ from app.naming.health.checks import (
     CheckedCluster,
     CheckResult,
     ClusterKey,
-    Flip,
     checked_clusters,
 )
 from app.naming.model.meta import NO_META, ClusterConfig, HealthChecker
@@ -51,7 +50,7 @@ class Board:
         self.tick()
         return self.tick(FIRST_DELAY_MS)
 
-    def result(self, check: Check, result: CheckResult, healthy: bool, took_ms: int = 1) -> Flip | None:
+    def result(self, check: Check, result: CheckResult, healthy: bool, took_ms: int = 1) -> bool:
         return self.board.on_result(check, result, took_ms, healthy, self.now_ms, self.switches)
 
     def rounds(self, results: list[CheckResult], healthy: bool) -> list[bool]:
@@ -61,9 +60,9 @@ class Board:
         for number, result in enumerate(results):
             if number:
                 [check] = self.tick(TCP_MAX_MS)
-            if flip := self.result(check, result, healthy):
-                flips.append(flip.healthy)
-                healthy = flip.healthy
+            if self.result(check, result, healthy):
+                healthy = not healthy
+                flips.append(healthy)
         return flips
 
 
@@ -157,7 +156,7 @@ class TestWhich:
         [check] = board.first()
         board.clusters = []
         board.tick(1)
-        assert board.result(check, REFUSED, True) is None
+        assert not board.result(check, REFUSED, True)
         board.clusters = [cluster()]
         assert board.tick(1) == [], "it begins anew"
 
@@ -207,15 +206,15 @@ class TestFlips:
         """Checks say what they say; what is to change is decided by what the instance is now."""
         board = Board(cluster())
         [check] = board.first()
-        assert board.result(check, REFUSED, healthy=False) is None
+        assert not board.result(check, REFUSED, healthy=False)
         [check] = board.tick(TCP_MAX_MS)
-        assert board.result(check, REFUSED, healthy=True) == Flip(KEY, check.instance_key, False)
+        assert board.result(check, REFUSED, healthy=True)
 
     def test_each_instance_counts_for_itself(self) -> None:
         board = Board(cluster(instance(1), instance(2)))
         board.first()
         one, two = (Check(KEY, instance(n).key, f"10.0.0.{n}", 80, HealthChecker()) for n in (1, 2))
         for _ in range(2):
-            assert board.result(one, FAILED, True) is None
-            assert board.result(two, OK, True) is None
-        assert board.result(one, FAILED, True) == Flip(KEY, one.instance_key, False)
+            assert not board.result(one, FAILED, True)
+            assert not board.result(two, OK, True)
+        assert board.result(one, FAILED, True)

@@ -1,0 +1,27 @@
+"""The part of a protocol that the index of HTTP instances asks, for tests without one."""
+
+from typing import Any
+
+from distro.mapper import DistroMapper
+from distro.types import CAPABILITY_CLIENTS_ONLY, CAPABILITY_VERSIONS, Member, MemberState
+
+REAL = "10.0.0.9:8848"
+
+
+class NacosView:
+    """A view with a real Nacos of 2.x, unless ``has_nacos`` is False; ``servers`` are the members of our own kind."""
+
+    def __init__(self, self_address: str, *servers: str) -> None:
+        self.self_address = self_address
+        self.servers = servers
+        self.loading = False
+        self.has_nacos = True
+        self.members: Any = self
+
+    def peers(self) -> list[Member]:
+        kind = CAPABILITY_CLIENTS_ONLY if self.has_nacos else CAPABILITY_VERSIONS
+        return [Member(REAL, MemberState.UP, frozenset({kind}))]
+
+    @property
+    def own_mapper(self) -> DistroMapper:
+        return DistroMapper.over(self.self_address, self.servers)
