@@ -14,7 +14,7 @@ from app.background.notify import NotifyCenter
 from app.background.push_udp import UdpPusher
 from app.background.timers import NamingTimer, Tick
 from app.config.settings import Settings
-from app.config.version import NACOS_VERSION
+from app.config.version import MEMBER_AGENT, NACOS_VERSION
 from app.http.api.answers import text_reply
 from app.http.api.beats import BeatCollector
 from app.http.api.call import Services
@@ -308,7 +308,7 @@ def build_components(
         return {
             "self_address": settings.self_address,
             "context_path": settings.context_path,
-            "user_agent": f"Nacos-Server:{NACOS_VERSION}",
+            "user_agent": MEMBER_AGENT,
             "headers": {"Client-Version": NACOS_VERSION, **settings.identity_headers},
             "codec": codec,
             "clock": clock,

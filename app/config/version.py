@@ -3,5 +3,7 @@
 __version__ = "0.1.0"
 NACOS_VERSION = "1.4.8"
 """Reported to peers and consoles: Java members derive from it which calls they may make."""
+MEMBER_AGENT = f"Nacos-Server:{NACOS_VERSION}"
+"""The User-Agent of calls between members."""
 NACOS_2_VERSION = "2.3.1"
 """Reported to Nacos 2.x, which takes members below 2.0 for ones that do not know clients."""

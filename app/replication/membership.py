@@ -10,8 +10,9 @@ import orjson
 
 from app.config.addresses import is_loopback, split_address
 from app.config.cluster_conf import parse_members
+from app.config.file_stamp import file_stamp
 from app.config.settings import SettingError, Settings
-from app.config.version import NACOS_VERSION
+from app.config.version import MEMBER_AGENT, NACOS_VERSION
 from app.replication.reports import OWN_FIELD, RAFT_PORT_OFFSET, is_nacos_2, nacos_2_member, parse_report
 from distro.errors import TransportError
 from distro.peer_calls import call_peer, peer_session
@@ -86,7 +87,7 @@ class Membership:
         self._leaving = False
         self._ips: dict[str, frozenset[str]] = {}
         self._session = peer_session(
-            f"Nacos-Server:{NACOS_VERSION}",
+            MEMBER_AGENT,
             {"Content-Type": "application/json;charset=UTF-8", "Nacos-Server": NACOS_VERSION, **headers},
         )
 
@@ -294,18 +295,11 @@ class ClusterConfWatch:
         self._path = path
         self._self_address = self_address
         self._take = take
-        self._seen = self._stamp()
-
-    def _stamp(self) -> tuple[int, int] | None:
-        try:
-            status = self._path.stat()
-        except OSError:
-            return None
-        return status.st_mtime_ns, status.st_size
+        self._seen = file_stamp(path)
 
     def tick(self, now_ms: int) -> int:
         """Read the file if it changed. One that cannot be read, or names no member, is logged and changes nothing."""
-        stamp = self._stamp()
+        stamp = file_stamp(self._path)
         if stamp is not None and stamp != self._seen:
             self._seen = stamp
             try:

@@ -5,14 +5,14 @@ from collections.abc import Callable, Mapping
 from urllib.parse import urlencode
 
 from app.config.settings import Settings
-from app.config.version import NACOS_VERSION
+from app.config.version import MEMBER_AGENT, NACOS_VERSION
 from app.http.api.call import CLIENT_AGENT
 from app.http.input.forms import URLENCODED
 from app.writes.owner_forwarder import MemberRequest
 
 QUERY_CHARS_MAX = 6_000
 """Longer parameters go into a form: Tomcat takes 8,192 bytes for line and headers together, gunicorn for the line."""
-AGENT = f"Nacos-Server:{NACOS_VERSION}"
+
 
 _NOT_COPIED = frozenset(
     {
@@ -54,7 +54,7 @@ def nacos_form(request: MemberRequest, own: Mapping[str, str]) -> Callable[[str]
 
 def member_headers(settings: Settings) -> dict[str, str]:
     """Return the headers by which members know each other's calls, names in lower case."""
-    return {"user-agent": AGENT, **{name.lower(): value for name, value in settings.identity_headers.items()}}
+    return {"user-agent": MEMBER_AGENT, **{name.lower(): value for name, value in settings.identity_headers.items()}}
 
 
 def own_headers(self_address: str, settings: Settings) -> dict[str, str]:

@@ -7,10 +7,9 @@ from urllib.parse import urlencode
 
 import orjson
 
-from app.config.version import NACOS_VERSION
+from app.config.version import MEMBER_AGENT, NACOS_VERSION
 from app.http.api.call import Services
 from app.http.forward.member_link import ANSWER_BYTES_MAX
-from app.http.forward.nacos_form import AGENT
 from distro.errors import TransportError
 from distro.peer_calls import call_peer, peer_session
 
@@ -24,7 +23,7 @@ def ask_member(
     settings = services.settings
     headers = {"Client-Version": NACOS_VERSION, "Accept-Encoding": "identity", **settings.identity_headers}
     url = f"http://{member}{settings.context_path}{path}?{urlencode(parameters)}"
-    with peer_session(AGENT, headers) as session:
+    with peer_session(MEMBER_AGENT, headers) as session:
         try:
             status, body = call_peer(session, "GET", url, int(timeout_s * 1_000), body_bytes_max=ANSWER_BYTES_MAX)
             value = orjson.loads(body) if status == 200 else None

@@ -8,6 +8,7 @@ from app.http.api.call import Answer, Call, Services, route
 from app.http.input.name_pattern import literal_pattern
 from app.http.input.schemas import CatalogInstancesSchema, CatalogServicesSchema, ServiceSchema, load_parameters
 from app.http.v1.service import found_view, is_found
+from app.naming.health.checks import FIRST_DELAY_MS
 from app.naming.model.keys import GROUP_SPLITTER, group_of, short_name_of
 from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG, DEFAULT_PORT
 from app.naming.model.model import Instance, ServiceView
@@ -17,8 +18,7 @@ from app.naming.wire.service_info import shown
 
 _SERVICE, _INSTANCES, _SERVICES = ServiceSchema(), CatalogInstancesSchema(), CatalogServicesSchema()
 NO_TIME_YET = 2**63 - 1
-FIRST_CHECK_MS = 2_000
-"""Source of both: Nacos 1.4.1 HealthCheckTask, before a cluster's first check."""
+"""Before a cluster's first check. Source: Nacos 1.4.1 HealthCheckTask."""
 
 
 @route("GET", "/v1/ns/catalog/service")
@@ -195,5 +195,5 @@ def check_times(call: Call, services: Services) -> Answer:
     view = services.naming.service_view(values["namespace"], values["service"])
     if view is None:
         raise InvalidParam("request service doesn't exist")
-    times = {"checkRTBest": NO_TIME_YET, "checkRTWorst": 0, "checkRTNormalized": FIRST_CHECK_MS}
+    times = {"checkRTBest": NO_TIME_YET, "checkRTWorst": 0, "checkRTNormalized": FIRST_DELAY_MS}
     return json_reply({"clusters": [{"name": name, **times} for name in view.clusters]})

@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from app.config.file_stamp import file_stamp
 from app.naming.model.nacos_errors import InvalidParam
 from app.rpc.server.connections import Connection
 
@@ -118,18 +119,11 @@ class LimitWatch:
 
     def tick(self, now_ms: int) -> int:
         """Check the file for a change. If it cannot be read, the rule stays, and a warning is logged."""
-        stamp = self._stamp()
+        stamp = file_stamp(self._path)
         if stamp != self._seen:
             self._seen = stamp
             self._read()
         return now_ms + WATCH_INTERVAL_MS
-
-    def _stamp(self) -> tuple[int, int] | None:
-        try:
-            status = self._path.stat()
-        except OSError:
-            return None
-        return status.st_mtime_ns, status.st_size
 
     def _read(self) -> None:
         if self._seen is None:
