@@ -47,9 +47,9 @@ class Random:
         match step:
             case ("send", bytes() as data, int() as size):
                 self.wire.send(*(data[at : at + size] for at in range(0, len(data), size)))
-            case ("answer",) if self.wire.connection.busy:
+            case ("answer",) if self.wire.busy:
                 self.wire.answer()
-            case ("stream" | "broken stream" as kind,) if self.wire.connection.busy:
+            case ("stream" | "broken stream" as kind,) if self.wire.busy:
                 self._stream(whole=kind == "stream")
             case ("stop reading",):
                 self.wire.transport.client_reads = False
@@ -82,11 +82,11 @@ class Random:
                 self.wire.transport.turn()
             case "worker ends":
                 self.wire.drain()
-        while self.wire.connection.busy:
+        while self.wire.busy:
             self.wire.answer()
         for _ in range(3):
             self.wire.go(max(IDLE_S, UNREAD_S, BODY_S) + 5)
-            while self.wire.connection.busy:
+            while self.wire.busy:
                 self.wire.answer()
 
 
@@ -115,7 +115,7 @@ def test_pieces_make_no_difference(data: bytes, sizes: list[int]) -> None:
             for size in pieces:
                 course.take(("send", data[at : at + size], size))
                 at += size
-        while course.wire.connection.busy:
+        while course.wire.busy:
             course.take(("answer",))
         # Whether a body is still waited for is told by how long it takes.
         course.end("client closes")

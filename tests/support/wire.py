@@ -162,6 +162,11 @@ class Wire:
         self.connection.connection_made(self.transport)
         self.transport.turn()
 
+    @property
+    def busy(self) -> bool:
+        """Whether a request is under way."""
+        return self.connection._queue.busy
+
     def send(self, *parts: bytes) -> None:
         """Have bytes arrive, each part by itself; parts that the node does not read now arrive when it reads again."""
         self._on_the_way.extend(parts)

@@ -4,6 +4,7 @@ import math
 import re
 import struct
 from collections.abc import Callable, Mapping
+from ctypes import c_float
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -226,10 +227,10 @@ def single_precision(number: float) -> float:
     """
     if not math.isfinite(number):
         raise OverflowError("not a finite number")
-    packed = struct.pack("<f", number)
-    nearest: float = struct.unpack("<f", packed)[0]
+    nearest: float = struct.unpack("<f", struct.pack("<f", number))[0]
     shorter = (float(f"{nearest:.{digits}g}") for digits in range(1, 9))
-    return next((one for one in shorter if struct.pack("<f", one) == packed), nearest)
+    # Fewer digits of the largest float are more than a float can be: c_float makes an infinity of them.
+    return next((one for one in shorter if c_float(one).value == nearest), nearest)
 
 
 def _threshold(value: str) -> float:

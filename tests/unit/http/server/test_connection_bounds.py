@@ -156,7 +156,7 @@ def test_room_is_given_back_in_every_way(wire: Wire, rest: bytes, end: str) -> N
         case "half-closed":
             wire.half_close()
     wire.transport.turn()
-    while wire.connection._queue.busy:
+    while wire.busy:
         wire.answer()
     wire.go(BODY_S + LINGER_S + 2)
     assert wire.server.reserved == 0
@@ -321,7 +321,7 @@ def test_a_late_answer_to_who_reads_slowly_starts_the_time_anew(wire: Wire) -> N
     wire.server.bodies |= {b"/most": b"x" * (REPLY_BYTES_HIGH - 10_000), b"/rest": b"y" * 50_000}
     wire.transport.client_reads = False
     wire.send(request("/most"), request("/rest") + request("/pool"))
-    assert wire.connection._queue.busy
+    assert wire.busy
     wire.go(UNREAD_S - 1)
     wire.read(UNREAD_BYTES_MIN)
     wire.answer(Reply(200, LARGE))

@@ -165,7 +165,7 @@ def test_a_stream() -> None:
     assert wire.bodies() == [b"onetwo", b"/next"]
     assert wire.replies()[0].headers["transfer-encoding"] == "chunked"
     assert parts.closed == 1
-    assert not wire.connection._queue.busy
+    assert not wire.busy
 
 
 def test_what_stands_around_the_application_fails(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.switches import ENTRIES, FIXED, CheckParams, SwitchDomain, from_json, single_precision, update
 
+FLOAT_MAX = 3.4028234663852886e38
+"""The largest of Java's floats."""
+
 params = st.builds(CheckParams, st.integers(3_000, 9_000), st.integers(500, 2_000), st.floats(0, 1))
 domains = st.builds(
     SwitchDomain,
@@ -48,14 +51,16 @@ def test_an_unknown_entry_changes_nothing() -> None:
     assert update(domain, "zzz", "1") is domain
 
 
-@given(st.floats(-3e38, 3e38))
+@given(st.floats(-FLOAT_MAX, FLOAT_MAX))
 def test_single_precision_is_the_nearest_float(number: float) -> None:
     found = single_precision(number)
     assert struct.pack("<f", found) == struct.pack("<f", number)
     assert single_precision(found) == found
 
 
-@pytest.mark.parametrize(("number", "shown"), [(0.3, "0.3"), (1 / 3, "0.33333334"), (16_777_217, "16777216.0")])
+@pytest.mark.parametrize(
+    ("number", "shown"), [(0.3, "0.3"), (1 / 3, "0.33333334"), (16_777_217, "16777216.0"), (FLOAT_MAX, "3.4028235e+38")]
+)
 def test_single_precision_in_the_fewest_digits(number: float, shown: str) -> None:
     assert repr(single_precision(number)) == shown
 
