@@ -1,0 +1,254 @@
+"""What does one call cost the event loop's thread, beside another checkout? HTTP and gRPC, without sockets.
+
+Sockets, the load's own process and the speed of a shared machine move the figures of whole servers by a tenth from
+run to run. Here a node's process gives itself the bytes of calls, a window of them at a time, and the best window of
+all counts: two runs of one checkout differ by about 1 %. Both checkouts take turns, each in processes of its own with
+its own ``.venv``, and need to have this layout. Prints CPU-us of the loop's thread per call and the ratio to the
+other one.
+
+HTTP: ``register`` as it was, ``change`` of the metadata, ``beat`` light, ``full`` with the instance, ``full-query`` the
+same in the query, ``list10`` and ``list1000``, ``gzip`` the latter compressed. gRPC, from the message's bytes to the
+answer's, so without grpc's part: ``rpc-health``, ``rpc-register``, ``rpc-query``.
+
+    python -m scripts.bench.calls --other ../before
+    python -m scripts.bench.calls --kinds register,rpc-query --turns 9
+"""
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+HERE = Path(__file__).resolve().parents[2]
+HTTP_KINDS = ("register", "change", "beat", "full", "full-query", "list10", "list1000", "gzip")
+RPC_KINDS = ("rpc-health", "rpc-register", "rpc-query")
+SERVICES, INSTANCES, LONG = 20, 200, 1_000
+"""Services of ten instances, and one service of a thousand."""
+WINDOWS = 200
+CLIENT_IP = "10.9.0.9"
+HEADERS = "Host: 127.0.0.1:8848\r\nUser-Agent: Nacos-Java-Client:v1.4.1\r\n"
+AS_WORKER = "import runpy, sys; runpy.run_path(sys.argv.pop(1), run_name='__main__')"
+"""Run by path with ``python -P``, so that modules come from the checkout that is measured."""
+
+
+def service_of(number: int) -> str:
+    return f"bench-{number % SERVICES}"
+
+
+def http_call(kind: str, number: int, round_: int) -> bytes:
+    """The bytes of a request; ``round_`` makes each change another one."""
+    ip, name = f"10.1.0.{number}", quote(f"DEFAULT_GROUP@@{service_of(number)}")
+    service, accept, body = f"serviceName={name}&namespaceId=public", "", ""
+    where = f"{service}&ip={ip}&port=8080"
+    attributes = {"ip": ip, "port": 8080, "weight": 1.0, "cluster": "DEFAULT", "metadata": {}, "period": 5_000}
+    full = f"{service}&beat=" + quote(json.dumps({**attributes, "serviceName": f"DEFAULT_GROUP@@{service_of(number)}"}))
+    match kind:
+        case "register":
+            line = f"POST /nacos/v1/ns/instance?{where}&weight=1.0&enable=true&healthy=true&ephemeral=true"
+        case "change":
+            line = f"POST /nacos/v1/ns/instance?{where}&metadata=" + quote(json.dumps({"round": str(round_)}))
+        case "beat":
+            line = f"PUT /nacos/v1/ns/instance/beat?{where}"
+        case "full":
+            line, body = "PUT /nacos/v1/ns/instance/beat", full
+            accept = f"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {len(full)}\r\n"
+        case "full-query":
+            line = f"PUT /nacos/v1/ns/instance/beat?{full}"
+        case "list10":
+            line = f"GET /nacos/v1/ns/instance/list?{service}&clusters=&healthyOnly=false"
+        case _:
+            accept = "Accept-Encoding: gzip\r\n" if kind == "gzip" else ""
+            line = "GET /nacos/v1/ns/instance/list?serviceName=long&namespaceId=public&clusters=&healthyOnly=false"
+    return f"{line} HTTP/1.1\r\n{HEADERS}{accept}\r\n{body}".encode()
+
+
+class NoSocket(asyncio.Transport):
+    """Counts the answers with status 200."""
+
+    answers = 0
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return (CLIENT_IP, 5) if name == "peername" else default
+
+    def write(self, data: Any) -> None:
+        self.answers += bytes(data[:15]) == b"HTTP/1.1 200 OK"
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def abort(self) -> None:
+        pass
+
+
+async def best_window(window: Callable[[int], tuple[Callable[[], Coroutine[Any, Any, None]], int]]) -> float:
+    """CPU-us of a call in the best of all windows; ``window`` prepares one, and says how many calls are in it."""
+    best_us = float("inf")
+    gc.disable()
+    for round_ in range(WINDOWS):
+        run, count = window(round_)
+        begun_ns = time.thread_time_ns()
+        await run()
+        best_us = min(best_us, (time.thread_time_ns() - begun_ns) / count / 1_000)
+        if not round_ % 10:
+            await asyncio.sleep(0)
+            gc.collect()
+    return best_us
+
+
+async def measure_http(node: Any, kind: str) -> float:
+    """CPU-us of a request of this kind, from its bytes to its answer's."""
+    from app.http.factory import create_app
+    from app.http.server.connection import HttpConnection
+    from app.http.server.server import HttpServer
+
+    server = HttpServer(create_app(node.services), node.services, asyncio.get_running_loop(), 10)
+    connection, socket = HttpConnection(server), NoSocket()
+    connection.connection_made(socket)
+    for number in range(LONG):
+        line = f"POST /nacos/v1/ns/instance?serviceName=long&ip=10.2.{number >> 8}.{number & 255}&port=80"
+        connection.data_received(f"{line} HTTP/1.1\r\n{HEADERS}\r\n".encode())
+    for number in range(INSTANCES):
+        connection.data_received(http_call("register", number, 0))
+    before = socket.answers
+    connection.data_received(http_call(kind, 0, 0))
+    while socket.answers == before:  # a long list is made in a pool, and kept
+        await asyncio.sleep(0.01)
+
+    def window(round_: int) -> tuple[Callable[[], Coroutine[Any, Any, None]], int]:
+        calls = [http_call(kind, number, round_) for number in range(INSTANCES)]
+        before = socket.answers
+
+        async def run() -> None:
+            for call in calls:
+                connection.data_received(call)
+            if socket.answers - before != len(calls):
+                raise SystemExit(f"{kind}: {socket.answers - before} of {len(calls)} were answered with 200")
+
+        return run, len(calls)
+
+    return await best_window(window)
+
+
+class NoStream:
+    """The stream of a client that is sent nothing."""
+
+    def wake(self) -> None:
+        pass
+
+    def end(self) -> None:
+        pass
+
+
+async def measure_rpc(node: Any, kind: str) -> float:
+    """CPU-us of a call of this kind, from the message's bytes to its answer's."""
+    from app.rpc.wire import payload as wire
+
+    [frontend] = node.services.loop_frontends
+    await frontend.start()
+    connection = frontend.connections.of_peer(f"ipv4:{CLIENT_IP}:5", on_cluster_port=False)
+    connection.stream = NoStream()
+
+    def message(type_name: str, **fields: Any) -> bytes:
+        return wire.encode(type_name, json.dumps({"requestId": "1", "module": "naming", **fields}).encode(), CLIENT_IP)
+
+    labels = {"source": "sdk", "module": "naming"}
+    frontend.dispatcher.take(connection, message("ConnectionSetupRequest", clientVersion="Java", labels=labels))
+    service = {"namespace": "public", "serviceName": "bench", "groupName": "DEFAULT_GROUP"}
+    instance = {"ip": CLIENT_IP, "port": 8080, "weight": 1.0, "healthy": True, "enabled": True, "ephemeral": True}
+    register = message("InstanceRequest", type="registerInstance", instance=instance, **service)
+    call = {
+        "rpc-health": message("HealthCheckRequest"),
+        "rpc-register": register,
+        "rpc-query": message("ServiceQueryRequest", cluster="", healthyOnly=False, udpPort=0, **service),
+    }[kind]
+    for one in (register, call):
+        if b'"resultCode":200' not in await frontend.dispatcher.answer(connection, one):
+            raise SystemExit(f"{kind} was refused")
+
+    async def run() -> None:
+        for _ in range(INSTANCES):
+            await frontend.dispatcher.answer(connection, call)
+
+    return await best_window(lambda _round: (run, INSTANCES))
+
+
+def work(kind: str, folder: str, port: int) -> None:
+    """Measure in this process, print the figure, and end."""
+    from app.config.settings import read_settings
+    from app.node import Node
+
+    keys = {"nacos.standalone": "true", "rollcall.data.dir": folder, "rollcall.announce": "false"}
+    node = Node(read_settings({**keys, "server.port": str(port)}, {}))
+
+    async def measure() -> float:
+        node.start()
+        node.services.durable.update_switch("check", "false", here_only=True)  # who sends no beats stays
+        return await (measure_rpc if kind in RPC_KINDS else measure_http)(node, kind)
+
+    try:
+        print(asyncio.run(measure()), flush=True)
+    except (Exception, SystemExit):
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)  # threads that serve nobody need no orderly end
+
+
+def figure_of(checkout: Path, kind: str, port: int) -> float:
+    """The figure of a checkout, by a process of its own."""
+    python = checkout / ".venv/bin/python"
+    with tempfile.TemporaryDirectory() as folder:
+        command = [python, "-P", "-c", AS_WORKER, __file__, "--work", kind, "--folder", folder, "--port", str(port)]
+        ended = subprocess.run(command, cwd=checkout, capture_output=True, text=True, timeout=120, check=False)
+    if ended.returncode:
+        raise SystemExit(f"{kind} at {checkout}: {ended.stderr.strip()[-2_000:]}")
+    return float(ended.stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--other", type=Path, help="another checkout, installed as scripts/serve does it")
+    parser.add_argument("--kinds", default=",".join(HTTP_KINDS + RPC_KINDS))
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--port", type=int, default=23_848, help="the gRPC ports are 1,000 and 1,001 above")
+    parser.add_argument("--work", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", default="", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.work:
+        work(options.work, options.folder, options.port)
+    checkouts = [HERE] + ([options.other.resolve()] if options.other else [])
+    print(f"{'CPU-us per call':16}" + "".join(f"{one.name:>12}" for one in checkouts) + "       ratio")
+    for kind in options.kinds.split(","):
+        best = dict.fromkeys(checkouts, float("inf"))
+        for turn in range(options.turns):
+            for checkout in checkouts if turn % 2 else reversed(checkouts):
+                best[checkout] = min(best[checkout], figure_of(checkout, kind, options.port))
+        ratio = f"{best[checkouts[0]] / best[checkouts[1]]:12.2f}" if options.other else ""
+        print(f"{kind:16}" + "".join(f"{best[one]:12.2f}" for one in checkouts) + ratio, flush=True)
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        sys.exit(main())
