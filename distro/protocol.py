@@ -138,8 +138,11 @@ class DistroProtocol:
                 queue.tasks.retry(keys, now_ms, alone=True)
             case _:
                 self._stats.sync_failed += 1
-                if queue.reachable:
-                    queue.tasks.retry(keys, now_ms + queue.back_off.failed())
+                self._retry(queue, keys, now_ms)
+
+    def _retry(self, queue: PeerQueue, keys: list[DistroKey], now_ms: int) -> None:
+        if queue.reachable:
+            queue.tasks.retry(keys, now_ms + queue.back_off.failed())
 
     def on_verify_done(self, action: Verify, outcome: Outcome, received: Received, now_ms: int) -> None:
         """Note how a verify round ended: fetch what the peer has and this node lacks, send what the peer asked for."""

@@ -70,6 +70,15 @@ def register(client: Client, service: str, ip: str, **parameters: str) -> bool:
     return True
 
 
+def durable_is_listed(client: Client, writer: Client) -> bool:
+    """Whether a 1.4 member lists the durable instance; else it is registered (again) through ``writer``.
+
+    One registration is not enough: a follower that was short of processor time has been seen to list nobody for two
+    minutes after it was acknowledged.
+    """
+    return bool(client.hosts("durable")) or not register(writer, "durable", "10.0.0.3", ephemeral="false")
+
+
 def dump(out: Path, clients: list[Client], *options: str) -> int:
     members = ",".join(map(address_of, clients))
     return main(["dump", "--members", members, "--out", str(out), "--gap", "1s", "--date", NIGHT, *options])
@@ -94,11 +103,10 @@ def fill_1_4(clients: list[Client]) -> list[str]:
         register(clients[number % 3], service, "10.0.0.1")
         register(clients[number % 3], service, "10.0.0.2", clusterName="c2")
     register(clients[0], "elsewhere", "10.0.0.1", namespaceId="another")
-    register(clients[0], "durable", "10.0.0.3", ephemeral="false")
     for client in clients:
         for service in services:
             eventually(lambda client=client, service=service: len(client.hosts(service)) == 2, SYNC_TIMEOUT_S)
-        eventually(lambda client=client: client.hosts("durable"), SYNC_TIMEOUT_S)
+        eventually(lambda client=client: durable_is_listed(client, clients[0]), SYNC_TIMEOUT_S)
         eventually(lambda client=client: client.hosts("elsewhere", namespaceId="another"), SYNC_TIMEOUT_S)
     return services
 
