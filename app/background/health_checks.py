@@ -53,7 +53,7 @@ class Checker:
         self._stopped = False
 
     def tick(self, now_ms: int) -> int:
-        """Give due checks to the pool; return when to be called again."""
+        """Give due checks to the pool; return when to be called again (ms)."""
         clusters = self._clusters()
         with self._lock:
             checks = self._board.tick(clusters, now_ms, self._switches())

@@ -21,15 +21,15 @@ GZIP_FROM_BYTES = 1_024
 ACK_BYTES_MAX = 4_096
 ACKS_PER_TURN = 256
 SENDS_PER_TURN = 64
-"""Then acknowledgements are read: the system keeps about 250 of them per socket, and drops any more."""
+"""Pushes sent before acknowledgements are read: the system keeps about 250 of them per socket, and drops any more."""
 SEND_WAIT_S = 0.05
-"""For room in the buffer of a socket, once per datagram."""
+"""The wait for room in the buffer of a socket, once per datagram."""
 BUFFER_BYTES = 4 << 20
-"""Asked for; the system gives what it allows."""
+"""The size of the buffers that a socket asks for; the system gives what it allows."""
 IDLE_S = 1.0
 MAILBOX_MAX = 200_000
 MAILBOX_WAKE_FROM = 1_024
-"""Subscriptions are not urgent: they wait for the next turn, and from so many on they wake the thread."""
+"""Waiting events from which on subscriptions wake the thread. Fewer are not urgent, and wait for its next turn."""
 
 BuildPayload = Callable[[Subscriber], bytes]
 """Renders the present list of a subscriber's service, as JSON."""
@@ -37,18 +37,21 @@ BuildPayload = Callable[[Subscriber], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """A push but for its reference, the last value in it: the rest is rendered and compressed once for a service."""
+    """A push without its reference, the last value in it: the rest is rendered and compressed once for a service."""
 
     head: bytes | ZippedHead
 
     @classmethod
     def of(cls, payload: bytes) -> "Packet":
-        """Shape: ``{"type": "dom", "data": list JSON as text, "lastRefTime": reference}``, gzip from 1 KiB."""
+        """The packet of a rendered list.
+
+        Shape: ``{"type": "dom", "data": list JSON as text, "lastRefTime": reference}``, gzip from 1 KiB.
+        """
         plain = b'{"type":"dom","data":' + orjson.dumps(payload.decode()) + b',"lastRefTime":'
         return cls(plain if len(plain) < GZIP_FROM_BYTES else ZippedHead.of(plain))
 
     def datagram(self, reference: int) -> bytes:
-        """The bytes for one subscriber."""
+        """The bytes of the push for one subscriber, whose acknowledgement will name ``reference``."""
         tail = b"%d}" % reference
         return self.head.with_end(tail) if isinstance(self.head, ZippedHead) else self.head + tail
 
@@ -76,16 +79,16 @@ class UdpPusher:
         self._build = build
         self._clock = clock
         self._lock = threading.Lock()
-        """Of the subscribers. Taken to empty the mailbox, and never to fill it."""
+        """Guards the subscribers. It is taken to empty the mailbox, and never to fill it."""
         self._mailbox: deque[Subscriber | tuple[str, str]] = deque()
         self._outbox: deque[Push] = deque()
         self._packets: dict[tuple[str, str], dict[tuple[str, bool], Packet]] = {}
-        """Of services with pushes in the outbox, by clusters and ``Subscriber.java``."""
+        """Packets of services with pushes in the outbox: by service, then by clusters and ``Subscriber.java``."""
         self._awake = False
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="push-udp", daemon=False)
         self._sockets: dict[bool, socket.socket] = {}
-        """By ``Push.answering``: one for clients that acknowledge, one for the others.
+        """The sockets by ``Push.answering``: one for clients that acknowledge, one for clients that do not.
 
         Datagrams to a machine that is gone wait in the system for its hardware address, some seconds. They count
         against the socket's buffer, and would leave no room in it to clients that are alive.
@@ -96,7 +99,7 @@ class UdpPusher:
             one.setblocking(False)
 
     def start(self) -> None:
-        """Open the sockets, on all of the machine's addresses: clients announce any of theirs."""
+        """Open the sockets, on all of the machine's addresses, as clients announce any of theirs; start the thread."""
         for answering in (True, False):
             opened = self._sockets[answering] = open_socket()
             self._selector.register(opened, selectors.EVENT_READ)
@@ -138,7 +141,7 @@ class UdpPusher:
             return self._subscribers.subscribers(namespace)
 
     def state(self, *, reset: bool) -> tuple[UdpPushStats, list[tuple[Subscriber, int, int]]]:
-        """Counters, and the pushes that wait for an acknowledgement: subscriber, reference, sends.
+        """Counters, and the pushes that wait for an acknowledgement: (subscriber, reference, number of sends).
 
         ``reset`` starts counting anew.
         """
@@ -195,7 +198,7 @@ class UdpPusher:
         return min(max(next_ms - self._clock.monotonic_ms(), 0) / 1_000, IDLE_S)
 
     def _take_mailbox(self) -> None:
-        """Apply the subscriptions and changes that came up to now. With the lock."""
+        """Apply the subscriptions and changes that came up to now. The caller holds the lock."""
         now_ms = self._clock.monotonic_ms()
         for _ in range(len(self._mailbox)):
             event = self._mailbox[0]

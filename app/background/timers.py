@@ -11,11 +11,11 @@ Tick = Callable[[int], int]
 """Does a task's due work. Takes the monotonic time in ms, and returns when to be called again."""
 RETRY_MS = 1_000
 BREATH_MS = 1
-"""Between two calls of a tick that has more to do at once, so that other threads run in between."""
+"""The pause between two calls of a tick that has more to do at once, so that other threads run in between."""
 
 
 class NamingTimer:
-    """One thread for all ticks. A tick that raises is logged, and called again after ``RETRY_MS``."""
+    """The thread that calls all ticks. A tick that raises is logged, and called again after ``RETRY_MS``."""
 
     def __init__(self, clock: Clock, ticks: Sequence[Tick]) -> None:
         self._clock = clock

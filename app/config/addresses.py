@@ -1,13 +1,13 @@
-"""Addresses of members: parsing and joining, and finding the one that is this node's."""
+"""Addresses of members: parsing and joining them, and finding this node's own."""
 
 import ipaddress
 import re
 import socket
 
 DEFAULT_PORT = 8848
-"""Of a member that is listed without one. Source: Nacos 1.4, MemberUtil.singleParse."""
+"""The port of a member that is listed without one. Source: Nacos 1.4, MemberUtil.singleParse."""
 PORT_MAX = 65_535
-"""Of members and settings. Those of instances have one of their own: settings load nothing of the domain."""
+"""The highest port of members and settings. Instances have their own bound: settings load nothing of the domain."""
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?")
 
@@ -68,9 +68,9 @@ def is_wildcard(host: str) -> bool:
 
 
 def own_address(members: tuple[str, ...], host: str, port: int) -> str:
-    """Return the address under which the other members know this node.
+    """Return the address by which the other members know this node.
 
-    That is the listed address with this machine's host and our port; else the one that we listen on.
+    That is the listed address with a host of this machine and our port; else the address on which this node listens.
     """
     ours = [listed for listed, listed_port in map(split_address, members) if listed_port == port]
     if host in ours:

@@ -1,10 +1,10 @@
-"""When a configuration file was last written, for what reads it again while the node runs."""
+"""The stamp of a configuration file, by which its readers notice a write while the node runs."""
 
 from pathlib import Path
 
 
 def file_stamp(path: Path) -> tuple[int, int] | None:
-    """Return the time of a file's last change in ns and its bytes, which differ once it is written; None without it."""
+    """Return a file's time of last change (ns) and size (bytes), which differ after a write; None without the file."""
     try:
         status = path.stat()
     except OSError:

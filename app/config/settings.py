@@ -22,7 +22,7 @@ T = TypeVar("T")
 REQUESTS_END_S = 3
 """The time for running requests to end when a node stops, before it sends its last changes."""
 NODE_END_S = 5
-"""The time for all other steps of a stop, beside sending the last changes."""
+"""The time for all steps of a stop except ending requests and sending the last changes."""
 
 RPC_SDK_OFFSET, RPC_CLUSTER_OFFSET = 1_000, 1_001
 """From the HTTP port to those of gRPC; SDKs and members of Nacos 2.x compute them so."""
@@ -50,7 +50,7 @@ class RpcPort:
 
 @dataclass(frozen=True, slots=True)
 class RpcSettings:
-    """The gRPC ports: one for SDKs, one for members."""
+    """The settings of the gRPC ports: one port for SDKs, one for members."""
 
     sdk: RpcPort
     cluster: RpcPort
@@ -63,7 +63,7 @@ class Settings:
     host: str
     port: int
     context_path: str
-    """Begins with a slash and ends without one; empty when requests have no prefix."""
+    """The prefix of all paths, with a slash at its begin and none at its end; empty when requests have no prefix."""
     standalone: bool
     members: tuple[str, ...]
     """``host:port`` of every member, this node included; standalone, of this node alone."""
@@ -83,7 +83,7 @@ class Settings:
     identity_value: str = field(repr=False)
     distro: DistroConfig
     rpc: RpcSettings | None
-    """None without gRPC."""
+    """The settings of the gRPC ports; None without gRPC."""
     warnings: tuple[str, ...]
     """Texts for the operator about settings with which the node starts all the same."""
 
@@ -94,7 +94,7 @@ class Settings:
 
     @property
     def stop_timeout_s(self) -> int:
-        """How long this node may take from SIGTERM to its end before it is killed."""
+        """The seconds that this node may take from SIGTERM to its end before it is killed."""
         return REQUESTS_END_S + NODE_END_S + math.ceil(self.distro.drain_ms_max / 1000)
 
 

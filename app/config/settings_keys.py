@@ -26,7 +26,7 @@ class Kind(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Key(Generic[T]):
-    """One setting. ``names[0]`` is its name; the others are older or alternative names in Nacos."""
+    """One setting. ``names[0]`` is its name; the further names are older or alternative ones in Nacos."""
 
     names: tuple[str, ...]
     kind: Kind[T]

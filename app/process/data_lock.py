@@ -1,4 +1,4 @@
-"""A lock file in the data folder, so that one node at a time uses it."""
+"""A lock file in the data folder: no two nodes use one folder at the same time."""
 
 import fcntl
 import os

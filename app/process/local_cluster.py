@@ -17,7 +17,7 @@ from app.process.announce import request_to_try
 READY_POLL_S = 0.1
 READY_ANSWER_S = 1.0
 KILLED_END_S = 5.0
-"""How long a killed process may take to end; only a stuck disk or a debugger makes it longer."""
+"""The time for a killed process to end; only a stuck disk or a debugger makes it longer."""
 
 _STOPPING = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 
@@ -28,7 +28,7 @@ class LocalNode:
 
     url: str
     ready_url: str
-    """Answers 200 when the member serves."""
+    """The URL that answers 200 while the member serves."""
     command: list[str]
     environ: Mapping[str, str]
     folder: str
@@ -46,7 +46,7 @@ class LocalCluster:
     def run(self) -> int:
         """Start all members, and stop them at SIGTERM, SIGINT or SIGHUP; return the exit code.
 
-        A member that ends by itself is named and not started again; when the last has ended, so does this.
+        A member that ends by itself is named and not started again; the call returns when the last member has ended.
         """
         with _signals() as signals:
             begun_s = time.monotonic()

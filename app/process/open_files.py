@@ -1,4 +1,4 @@
-"""How many connections fit under the limit of open files."""
+"""The number of connections that fit under the limit of open files."""
 
 import resource
 
@@ -7,7 +7,7 @@ from app.config.settings import Settings
 FILES_SPARE = 256
 """Descriptors kept for peers, logs and the data folder."""
 CONNECTIONS_MAX = 20_000
-"""Of one frontend. An idle connection takes about 5 KB over HTTP, and ten times that over gRPC."""
+"""The most connections of one frontend. An idle one takes about 5 KB over HTTP, and ten times that over gRPC."""
 CONNECTIONS_MIN = 64
 
 

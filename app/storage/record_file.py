@@ -37,7 +37,7 @@ class RecordFile:
         """Open or make the file.
 
         Raises:
-            SettingError: it cannot be opened, is damaged, or is of a later release.
+            SettingError: the file cannot be opened, is damaged, or is of a later release.
         """
         connection = None
         try:
@@ -147,7 +147,7 @@ def _record(key: str, version: str, changed: str, value: bytes | None, wall_ms: 
     """The record of one row, each column checked: the file may have been edited by hand.
 
     Raises:
-        CodecError, InvalidParam, orjson.JSONDecodeError: a column holds what no record does.
+        CodecError, InvalidParam, orjson.JSONDecodeError: a column has a value that no record has.
     """
     if not isinstance(key, str) or type(wall_ms) is not int or not isinstance(value, bytes | None):
         raise CodecError("a column is of another type")

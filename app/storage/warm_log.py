@@ -3,8 +3,8 @@
 It is a copy of the lists in memory, some hundred milliseconds old, in an SQLite file of its own. Newer lists of peers
 win over it; a copy that is too old is not used; a damaged file is renamed, and its new name logged.
 
-A change of one instance writes its whole list, so there is a bound on what is written in a second, whatever changes:
-where all of many instances' lists change all the time, the copy is some seconds older.
+A change of one instance writes its whole list, so the work of a second is bounded whatever changes: where all lists of
+many instances change all the time, the copy is some seconds older.
 """
 
 import logging
@@ -29,13 +29,13 @@ FLUSH_MS = 500
 UNITS_PER_S = 4_000
 """An instance is a unit, 4 to 5 us of work: in the long run at most a fiftieth of a core goes into the store."""
 UNITS_PER_LIST = 5
-"""What a list costs beside its instances."""
+"""Units of a list, beside those of its instances."""
 UNITS_SAVED_MAX = UNITS_PER_S * FLUSH_MS // 1_000
 UNITS_WITHOUT_END = 1 << 60
 SLICE_BYTES = 96 * 1024
-"""JSON made in a row, in about a millisecond; then the other threads have their turn."""
+"""The bytes of JSON made in a row, in about a millisecond, before other threads have their turn."""
 BYTES_PER_PART = 1_024
-"""What the making of a part costs beside its bytes."""
+"""The bytes of a slice that the making of a part costs, beside the part's own."""
 ROWS_PER_FLUSH_MAX = 2_000
 KEYS_TAKEN_MAX = 64
 SCHEMA = (
@@ -43,13 +43,16 @@ SCHEMA = (
     "CREATE TABLE IF NOT EXISTS alive (one INTEGER PRIMARY KEY CHECK (one = 1), at_ms INTEGER NOT NULL)",
 )
 ALIVE_MS = 10_000
-"""How often the time is written: the file of a cluster without changes must not look old."""
+"""The interval at which the time is written: the file of a cluster without changes must not look old."""
 
 ReadDatums = Callable[[Iterable[str]], Iterable[Datum]]
 
 
 class WarmStore:
-    """Keeps the latest datum of each key. ``changed`` comes from any thread, the rest from the naming timer's."""
+    """Keeps the latest datum of each key on disk.
+
+    ``changed`` is for any thread, ``tick`` for the naming timer's; call the rest before that starts or after it ended.
+    """
 
     def __init__(self, folder: Path, codec: InstanceListCodec, read: ReadDatums, wall_ms: Callable[[], int]) -> None:
         self._path = folder / FILE_NAME
@@ -65,7 +68,7 @@ class WarmStore:
         self._began_ms = 0
         self._now_ms = 0
         self._units = UNITS_SAVED_MAX
-        """What may be written now; below zero after a long list, and then others wait."""
+        """The units that may be written now; below zero after a long list, until time has earned them."""
         self._connection: sqlite3.Connection | None = None
         self._alive_ms = -ALIVE_MS
         self._outdated = False
@@ -142,7 +145,7 @@ class WarmStore:
         return now_ms
 
     def close(self, now_ms: int) -> None:
-        """Write the rest and close. May be called twice."""
+        """Write the lists that are still to be written, and close the file. May be called twice."""
         if self._connection is None:
             return
         self._now_ms, self._alive_ms, self._failing = now_ms, -ALIVE_MS, False
@@ -168,7 +171,10 @@ class WarmStore:
         return key
 
     def _write(self) -> Iterator[None]:
-        """Write what the units allow, in one transaction; between the parts of the work others have their turn."""
+        """Write as many changed lists as the units allow, in one transaction at the end.
+
+        Yields between parts of the work, so that other threads run.
+        """
         due: list[str] = []
         rows: list[tuple[str, bytes]] = []
         left = SLICE_BYTES

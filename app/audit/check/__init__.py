@@ -1,1 +1,1 @@
-"""The nightly check: the dumps of all members compared on Spark, and what their differences mean."""
+"""The nightly check: the dumps of all members compared on Spark, and their differences told as findings."""

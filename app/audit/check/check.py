@@ -28,9 +28,9 @@ from app.audit.format.layout import Night, NoDump, read_night
 from app.audit.report.summary import EXAMPLES_MAX, SERVICES_MAX, Summary, Verdict, now_text
 
 FEW_ROWS = 200_000
-"""Up to here it takes longer to compile an expression than to interpret it for every row, and one task is enough."""
+"""The most rows for which it takes longer to compile an expression than to interpret it, and one task is enough."""
 ROWS_PER_PARTITION = 1_500_000
-"""Of the one shuffle: some 100 MB of hashes and masks."""
+"""Rows in a partition of the one shuffle: some 100 MB of hashes and masks."""
 FINDING_SCHEMA = ", ".join(f"{name} {kind}" for name, kind in FINDING_FIELDS.items())
 
 
@@ -39,12 +39,15 @@ EXPLAINED = (explain_instances, explain_owners, explain_doubles)
 
 
 class CannotJudge(Exception):
-    """There is no verdict; the text says why."""
+    """A night can be given no verdict; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class NightCheck:
-    """What to check. ``night`` None is the latest one; ``ignored`` classes are neither counted nor kept."""
+    """The options of a check: where the dumps lie, the night (None: the latest), and classes to ignore.
+
+    Findings of ``ignored`` classes are neither counted nor kept.
+    """
 
     dumps: str
     night: str | None = None
@@ -52,10 +55,10 @@ class NightCheck:
 
 
 def judge(spark: SparkSession, check: NightCheck, results: Results) -> Summary:
-    """Compare the dumps of a night and write its findings into the staging folder of ``results``.
+    """Return the summary of a night's check; write its tables into the staging folder of ``results``.
 
     Raises:
-        CannotJudge: no two whole dumps can be compared.
+        CannotJudge: the night has no complete dump, or not at least two whole members, or too many members to compare.
     """
     started = time.monotonic()
     try:
@@ -105,7 +108,10 @@ def _compile(spark: SparkSession, compiled: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """``closer``: the rows of what was suspect and of its services; None when nothing was."""
+    """The findings of a night, before their history, and the counts of its rows.
+
+    ``closer``: the rows of the suspect keys and of their services; None when no key is suspect.
+    """
 
     evidence: Evidence
     findings: DataFrame
@@ -115,9 +121,12 @@ class _Compared:
 
 
 def _compare(spark: SparkSession, check: NightCheck, night: Night) -> _Compared:
-    """Return all findings, without history.
+    """Return all findings of a night, without history.
 
-    A file that breaks off although its hash is right costs its member the comparison, and the rest starts again.
+    A file that breaks off although its hash is right excludes its member, and the comparison starts again without it.
+
+    Raises:
+        CannotJudge: too few or too many members can be compared.
     """
     files = evidences.files_of(night)
     damaged = damaged_files(spark, check.dumps, night, files)
@@ -151,9 +160,9 @@ def _compare(spark: SparkSession, check: NightCheck, night: Night) -> _Compared:
 
 
 def _look_closer(spark: SparkSession, dumps: str, evidence: Evidence, keys: DataFrame, suspects: int) -> DataFrame:
-    """The rows of the suspects and of their services, kept.
+    """The rows of the suspect keys and of their services, persisted.
 
-    What follows are large expressions over few rows: to compile them takes longer than to interpret them, and one
+    The expressions that explain these few rows are large: to compile them takes longer than to interpret them, and one
     method of Java does not hold them.
     """
     closer = _rows_with(read_rows_of(spark, dumps, evidence, keys), keys)
@@ -183,7 +192,7 @@ def _findings(
 
 
 def _miscounted(rows: DataFrame, evidence: Evidence) -> list[dict[str, Any]]:
-    """CORRUPT for each file whose rows are not as many as its manifest says."""
+    """CORRUPT findings: one for each file with another number of rows than its manifest says."""
     counted = {
         row["name"]: row["rows"]
         for row in rows.groupBy(path_in_round("file").alias("name")).agg(F.count(F.lit(1)).alias("rows")).collect()
@@ -192,12 +201,12 @@ def _miscounted(rows: DataFrame, evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def _in_files(frame: DataFrame, rows: int) -> DataFrame:
-    """A small table is one file; a large one is as many as the tasks that make it."""
+    """The frame in a single partition, and so a single file, up to ``FEW_ROWS`` rows; a larger frame unchanged."""
     return frame.coalesce(1) if rows <= FEW_ROWS else frame
 
 
 def _summarize(spark: SparkSession, results: Results, night: Night, compared: _Compared) -> Summary:
-    """Sum up the findings that were staged, and stage what is made of them."""
+    """Return the summary of the staged findings; stage the per-service summary and the findings as JSON."""
     findings = spark.read.schema(FINDING_SCHEMA).parquet(results.staged("findings")).persist()
     by_class = findings.groupBy("finding_class", "lasting").count().collect()
     lasting = Counter({row["finding_class"]: row["count"] for row in by_class if row["lasting"]})
@@ -232,7 +241,7 @@ def _summarize(spark: SparkSession, results: Results, night: Night, compared: _C
 
 
 def _services(findings: DataFrame, closer: DataFrame | None) -> DataFrame:
-    """Services with findings, and how many of their instances clients see where most are seen."""
+    """The per-service summary: services with findings, each with the largest number of instances at a member."""
     services = (
         findings.where("service != ''")
         .groupBy("namespace", "service")
@@ -247,7 +256,7 @@ def _services(findings: DataFrame, closer: DataFrame | None) -> DataFrame:
 
 
 def verdict_line(summary: Summary) -> str:
-    """The verdict in one line: what was found where, or over how much the members agree."""
+    """The verdict in one line: findings by class or ``agreed``, the size of the comparison, and the night."""
     late = f"; {sum(summary.late.values())} late" if summary.late else ""
     size = f"{len(summary.members)} members, {summary.instances:,} instances of {summary.services:,} services"
     if not summary.findings:
@@ -259,7 +268,7 @@ def verdict_line(summary: Summary) -> str:
 
 
 def _members(night: Night) -> list[dict[str, Any]]:
-    """Each member as the last round that has it tells of it."""
+    """Each member's state, kind, version, counts and error in the last round whose manifest names it, by address."""
     members: dict[str, dict[str, Any]] = {}
     for one in night.rounds:
         for dump in one.manifest.members:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from app.audit.check.results import Results
 
 SHUFFLE_PARTITIONS = 8
-"""Until the rows are counted."""
+"""The number of partitions until the rows are counted."""
 CAUSE_CHARS_MAX = 500
 _DESCRIPTION = (
     "Compare the dumps that `rollcall dump` took of all members of a cluster, and tell whether they agree. "
@@ -105,7 +105,7 @@ def _judge(options: argparse.Namespace, results: "Results") -> Summary:
 
 
 def _on_sigterm(*_: object) -> NoReturn:
-    """End in order: Spark's processes and what lies in temporary folders would else stay."""
+    """Print that there is no verdict, and exit in order: this ends Spark's processes and removes temporary folders."""
     print("could not judge: ended by a signal", flush=True)
     sys.exit(Verdict.UNJUDGED.exit_code)
 
@@ -126,7 +126,13 @@ def _compare(options: argparse.Namespace, results: "Results", spark: "SparkSessi
 
 
 def _publish(options: argparse.Namespace, results: "Results", summary: Summary) -> str | None:
-    """Put the results in place; a night that was judged before is not replaced by one that could not be."""
+    """Put the night's results in place, remove old nights, and return the path of the report.
+
+    None, and nothing is written: an unjudged summary of an unknown night, or of one that was judged before.
+
+    Raises:
+        NotWritable: the output folder takes no files.
+    """
     from app.audit.check.results import NotWritable
     from app.audit.report.report import render
 
@@ -145,7 +151,10 @@ def _publish(options: argparse.Namespace, results: "Results", summary: Summary) 
 
 
 def _finish(options: argparse.Namespace, summary: Summary) -> int:
-    """Tell everybody who is to be told; what cannot be told changes no verdict."""
+    """Write the metrics file, post the alert, print notes and verdict; return the exit code of the verdict.
+
+    A metrics file or an alert that fails is named on stderr, and changes no exit code.
+    """
     if options.textfile:
         from app.audit.report.textfile import write
 
@@ -166,7 +175,7 @@ def _finish(options: argparse.Namespace, summary: Summary) -> int:
 
 
 def _without_verdict(options: argparse.Namespace, reason: str) -> Summary:
-    """A summary that says why; of the night asked for, else of the latest one with a dump."""
+    """The unjudged summary with a reason; of the night asked for, else of the latest night with a dump."""
     from app.audit.format.layout import nights
 
     night = options.night

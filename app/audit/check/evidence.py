@@ -1,4 +1,4 @@
-"""What a night's dump holds before any row is read: who was dumped, which files are sound, who lists whom."""
+"""The evidence of a night before any row is read: the members that were dumped, sound files, and member lists."""
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
@@ -11,12 +11,12 @@ from app.audit.format.manifest import DumpState, MemberDump, Part
 from app.audit.format.rows import FIELDS
 
 MEMBERS_MAX = 31
-"""Each member has a bit for each of two rounds in one 64-bit number, whose sign stays free."""
+"""The most members of a check: each has a bit for each of two rounds in one 64-bit number, whose sign stays free."""
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A part as it should be. ``path`` is whole, as a path of the file system."""
+    """A part with its member and round, as the manifest describes it. ``path`` is the full path in the file system."""
 
     member: str
     round: int
@@ -26,23 +26,23 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What can be compared, and what was found without reading rows."""
+    """The members and files of a night that can be compared, and the findings for which no row is read."""
 
     night: str
     run: str
     taken_at: tuple[str, ...]
-    """By round."""
+    """The moment of each round, as in its manifest."""
     members: tuple[str, ...]
-    """Those whose rows are compared: dumped in every round, all files sound."""
+    """Addresses of the members whose rows are compared: dumped in every round, all files sound."""
     folders: Mapping[str, str]
-    """The name of each such member's folder, by address."""
+    """The name of each compared member's folder, by address."""
     files: tuple[File, ...]
     findings: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 def finding(finding_class: FindingClass, lasting: bool, member: str, **values: Any) -> dict[str, Any]:
-    """A finding with the given columns, the rest null."""
+    """A finding with the given columns; of the others, the texts of its key are empty and the rest is null."""
     return dict.fromkeys(FINDING_FIELDS) | {
         "finding_class": finding_class.value,
         "lasting": lasting,
@@ -56,12 +56,12 @@ def finding(finding_class: FindingClass, lasting: bool, member: str, **values: A
 
 
 def in_round(path: str) -> str:
-    """A file's path from its round on: the same whoever names it, while schemes and slashes before it differ."""
+    """A file's path from ``taken_at=`` on, which is the same in Spark and fsspec: their schemes and slashes differ."""
     return path[path.index("taken_at=") :]
 
 
 def files_of(night: Night) -> list[File]:
-    """Every file that the manifests name."""
+    """Every file that the manifests of a night name."""
     return [
         File(member.address, one.manifest.round, f"{one.folder}/{part.path}", part)
         for one in night.rounds
@@ -71,12 +71,12 @@ def files_of(night: Night) -> list[File]:
 
 
 def weigh(night: Night, damaged: Mapping[str, str]) -> Evidence:
-    """Sort a night into what can be compared and what is a finding by itself.
+    """Return the evidence of a night: the members and files to compare, and the findings that need no rows.
 
-    ``damaged``: path of each file that is not what its manifest says, to how.
+    ``damaged``: how a file departs from its manifest, by path.
 
     Raises:
-        NoDump: fewer than two members are left, or more than can be told apart; the text says why.
+        NoDump: fewer than two members are left, or more than ``MEMBERS_MAX``; the text says why.
     """
     files = files_of(night)
     addresses = sorted({member.address for one in night.rounds for member in one.manifest.members})
@@ -109,7 +109,10 @@ def weigh(night: Night, damaged: Mapping[str, str]) -> Evidence:
 
 
 def miscounted(evidence: Evidence, counted: Mapping[str, int]) -> list[dict[str, Any]]:
-    """CORRUPT for each file whose rows, counted by its path from the round on, are not as many as the manifest says."""
+    """CORRUPT findings: one for each file with another number of rows than its manifest says.
+
+    ``counted``: the number of rows by path, from the round on (see ``in_round``).
+    """
     return [
         _corrupt(file, f"it has {rows} rows, the manifest says {file.part.rows}")
         for file in evidence.files
@@ -118,7 +121,7 @@ def miscounted(evidence: Evidence, counted: Mapping[str, int]) -> list[dict[str,
 
 
 def unknown_fields(where: str, names: Set[str]) -> list[str]:
-    """A note on those of the fields that are unknown here, if there are any."""
+    """One note that names the fields unknown here; none when all are known."""
     unknown = sorted(names - FIELDS.keys())
     return [f"{where} has fields that are unknown here and are not compared: {', '.join(unknown)}"] if unknown else []
 
@@ -152,7 +155,10 @@ def _membership(night: Night, addresses: list[str]) -> list[dict[str, Any]]:
 
 
 def _views_differ(round_: Round, one: str, other: str) -> tuple[str, str, str] | None:
-    """What the two list that the other one does not, and that as a text; None when they agree or one told nothing."""
+    """How the member lists of two members differ in a round; None when they agree, or a member told no list.
+
+    Shape: entries that only ``one`` lists, entries that only ``other`` lists, and both in a sentence.
+    """
     views = []
     for address in (one, other):
         dump = round_.manifest.member(address)

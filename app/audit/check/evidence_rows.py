@@ -14,7 +14,7 @@ from app.naming.model.keys import GROUP_SPLITTER
 
 CORRUPT = "_corrupt"
 STALE_SLACK_MS = 5_000
-"""A judge that ticks late is no finding."""
+"""A member that removes silent instances late by less than this is no finding."""
 SECOND_ROUND_BIT = 31
 ROW_SCHEMA = ", ".join(f"{name} {kind}" for name, kind in FIELDS.items()) + f", {CORRUPT} string"
 FOLDER_SCHEMA = "dump_date string, taken_at string, member string"
@@ -38,7 +38,7 @@ def small_frame(spark: SparkSession, rows: list[dict[str, Any]], schema: str) ->
 
 
 def read_rows(spark: SparkSession, root_uri: str, evidence: Evidence) -> DataFrame:
-    """All rows of the members compared.
+    """The rows of all compared members.
 
     Columns: those of ``rows.FIELDS``; ``number`` of the member, ``round`` (1, 2), ``bit`` (its own in a mask of members
     and rounds); ``bad`` for a line that is no row, with ``file`` and ``_corrupt``.
@@ -54,10 +54,11 @@ def read_rows(spark: SparkSession, root_uri: str, evidence: Evidence) -> DataFra
 
 
 def read_rows_of(spark: SparkSession, root_uri: str, evidence: Evidence, services: DataFrame) -> DataFrame:
-    """As ``read_rows``, only rows of the services whose keys are in column ``key``, and a few others.
+    """The rows of the services whose keys are in column ``key``, and a few others; columns as of ``read_rows``.
 
-    Most of the work of reading is to parse JSON: here only lines in which a plain search finds such a service, or finds
-    nothing to go by. It goes by the first name in a line; a writer that puts metadata before the names may mislead it.
+    Most of the work of reading is to parse JSON: only lines are parsed in which a plain search finds the names of such
+    a service, or no names. The search takes the first name in a line; a writer that puts metadata before the names may
+    mislead it.
     """
     lines = (
         spark.read.option("basePath", spark_path(open_root(root_uri)[1], root_uri))
@@ -78,7 +79,7 @@ def service_key(namespace: Column, service: Column) -> Column:
 
 
 def _service_key_in(line: Column) -> Column:
-    """The key of the service that a line names; null when it cannot be told without parsing."""
+    """The key of the service that a line names, found without parsing; null when that cannot tell the names."""
     plain = r'"%s":"([^"\\]+)"'
     namespace, service = (F.regexp_extract(line, plain % name, 1) for name in ("namespace", "service"))
     return F.when((namespace != "") & (service != ""), service_key(namespace, service))
@@ -109,7 +110,7 @@ def _numbered(frame: DataFrame, evidence: Evidence) -> DataFrame:
 
 
 def one_of(column: Column, values: dict[str, int]) -> Column:
-    """The number that belongs to a text; null for another one."""
+    """The number of a column's text in ``values``; null for any other text."""
     cases: Any = F
     for text, number in values.items():
         cases = cases.when(column == text, F.lit(number).cast("long"))
@@ -118,7 +119,7 @@ def one_of(column: Column, values: dict[str, int]) -> Column:
 
 
 def is_bad() -> Column:
-    """Whether a line is no row: not JSON, a value of another type, or without what its kind needs."""
+    """Whether a line is no row: not JSON, a value of another type, or without a field that its kind needs."""
     instance = F.col("kind") == RowKind.INSTANCE.value
     needed = ("layer", "cluster", "ip", "port", "ephemeral", "healthy", "enabled", "weight")
     lacks = reduce(Column.__or__, (F.col(name).isNull() for name in needed))
@@ -134,7 +135,7 @@ def is_bad() -> Column:
 
 
 def seen() -> Column:
-    """Whether clients see the row: not of what is only replicated."""
+    """Whether clients see the row's instance: not that of a datum, which is replicated only."""
     return F.col("layer") != Layer.DATUM.value
 
 
@@ -148,7 +149,7 @@ def short_name(full_name: Column) -> Column:
 
 
 def path_in_round(path: str) -> Column:
-    """A file's path, of a column, from its round on, as of ``evidence.in_round``."""
+    """A file's path from ``taken_at=`` on, as of ``evidence.in_round``; ``path`` names a column."""
     return F.regexp_extract(path, r"(taken_at=.*)$", 1)
 
 
@@ -158,6 +159,6 @@ def is_stale() -> Column:
 
 
 def metadata_text() -> Column:
-    """Metadata in one form whatever the order of its keys; null and empty are alike."""
+    """Metadata as JSON with sorted keys; ``{}`` for null and for empty metadata."""
     entries = F.sort_array(F.map_entries("metadata"))
     return F.coalesce(F.to_json(F.map_from_entries(entries)), F.lit("{}"))

@@ -1,4 +1,4 @@
-"""The closer look: what exactly is wrong with the instances that the main comparison flagged.
+"""The closer look: the findings of the instances that the main comparison flagged.
 
 Everything here is native expressions over the rows of those keys, a handful a key: at most members x rounds x layers.
 They are written as SQL, where one text is one call; as calls of Python they would be a thousand round trips.
@@ -26,7 +26,7 @@ ROUNDS = (1, 2)
 
 
 def explain_instances(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
-    """Findings of single instances, as of ``FINDING_FIELDS`` without the history columns."""
+    """Findings of single instances, with the columns of ``FINDING_FIELDS``; those of their history are null."""
     entry = F.struct(
         "number",
         "round",
@@ -70,7 +70,10 @@ def _candidate(
     found_version: str = "NULL",
     expected_version: str = "NULL",
 ) -> str:
-    """What one round alone says. The same of both rounds, versions and values, is a finding that lasts."""
+    """SQL of a candidate: a finding of one round. It lasts if both rounds have it with the same versions and values.
+
+    ``number`` and ``reference``: SQL of members' numbers; the other arguments: SQL of texts.
+    """
     texts = {
         "found": found,
         "expected": expected,
@@ -83,13 +86,13 @@ def _candidate(
 
 
 def _candidates(r: int) -> str:
-    """All that is wrong with an instance in one round."""
+    """SQL of the array of all candidates of an instance in round ``r``."""
     values = [_values(r, finding_class, column) for finding_class, column in COMPARED.items()]
     return f"concat({', '.join([_missing(r), _extra(r), *values, _drift(r), _stale(r), _twice(r)])})"
 
 
 def _wanted(r: int) -> str:
-    """Whether members should have it: the owner does, or without an owner at least half of the members do."""
+    """SQL of whether members should have an instance: its owner has it, or without an owner at least half of them."""
     voted = f"size(has_{r}) * 2 >= size(everyone)"
     return f"size(seen_{r}) > 0 AND CASE WHEN owner IS NULL THEN {voted} ELSE array_contains(has_{r}, owner) END"
 
@@ -114,14 +117,14 @@ def _extra(r: int) -> str:
 
 
 def _most(r: int, column: str) -> str:
-    """A row with the value that most members have; among as many, that of the first member."""
+    """SQL of a row with the value that most members have; of values with as many votes, that of the first member."""
     alike = f"size(filter(seen_{r}, o -> o.{column} <=> e.{column}))"
     votes = f"transform(seen_{r}, e -> named_struct('votes', {alike}, 'first', -e.number, 'entry', e))"
     return f"array_max({votes}).entry"
 
 
 def _values(r: int, finding_class: FindingClass, column: str) -> str:
-    """Members whose value departs from the owner's; without an owner, from what most of them have."""
+    """SQL of candidates: members whose value departs from the owner's or, without it, from that of most members."""
     reference = f"coalesce(owned_{r}[0], most_{column}_{r})"
     one = _candidate(
         finding_class,
@@ -136,7 +139,7 @@ def _values(r: int, finding_class: FindingClass, column: str) -> str:
 
 
 def _drift(r: int) -> str:
-    """Members in which what is replicated is not what clients see."""
+    """SQL of candidates: members whose datum, which they replicate, is not the view that their clients see."""
 
     def text(layer: Layer) -> str:
         row = f"filter(entries, e -> e.round = {r} AND e.number = m AND e.layer = '{layer}')[0]"
@@ -158,16 +161,16 @@ def _twice(r: int) -> str:
 
 
 def _text(entry: str, *, health: bool = True) -> str:
-    """An instance's values in one text; null when there is none."""
+    """SQL of an instance's values in one text; null when there is no instance."""
     names = ("healthy", "enabled", "weight", "metadata") if health else ("enabled", "weight", "metadata")
     parts = ", ' ', ".join(f"'{name}=', {entry}.{name}" for name in names)
     return f"concat({parts})"
 
 
 def _judge(found: DataFrame) -> DataFrame:
-    """One row for each thing found, in column ``one``: ``lasting`` when both rounds say the same.
+    """One row for each finding, in column ``one``; ``lasting`` when the candidates of both rounds are equal.
 
-    Of what differs otherwise, what the second round says is kept, else what the first one said.
+    Of candidates that differ, or that one round alone has, the second round's is kept, else the first round's.
     """
 
     def not_in(others: str) -> str:
@@ -186,7 +189,7 @@ def _judge(found: DataFrame) -> DataFrame:
 
 
 def _named(judged: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
-    """Judged candidates as findings."""
+    """Rows of ``_judge`` as findings, with the addresses of members in place of their numbers."""
     silent = "concat('not heard of for ', CAST(silent_ms / 1000 AS bigint), ' s')"
     columns = {
         "finding_class": "one.finding_class",
@@ -201,14 +204,14 @@ def _named(judged: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
 
 
 def owner_number(addresses: tuple[str, ...]) -> Column:
-    """The number of the member that a row names as owner; null for none of these."""
+    """The number of the member that a row names as owner; null for an owner that is none of ``addresses``."""
     return one_of(F.col("owner"), {address: number for number, address in enumerate(addresses)}).cast("int")
 
 
 def findings_of(frame: DataFrame, addresses: tuple[str, ...], columns: Mapping[str, str]) -> DataFrame:
-    """Rows as findings, by an expression for each column, in which ``names`` are the members' addresses.
+    """Rows as findings, by an SQL expression for each column, in which ``names`` is the array of members' addresses.
 
-    A column that is not given is empty where a key is a text, else null.
+    A column without an expression is empty if it is a text of the key, else null.
     """
     given = dict.fromkeys(("namespace", "service", "cluster", "ip"), "''") | dict(columns)
     return frame.withColumn("names", F.array(*[F.lit(address) for address in addresses])).selectExpr(

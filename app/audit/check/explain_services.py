@@ -1,4 +1,4 @@
-"""The closer look at what is no single instance: owners of services, one address in two services, bad rows."""
+"""The closer look beyond single instances: owners of services, one address in two services, bad rows."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -12,7 +12,7 @@ NOBODY = "CAST(array() AS array<int>)"
 
 
 def explain_owners(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
-    """OWNER: services for which several members take themselves for responsible, or none of those that are named."""
+    """OWNER findings: services that several members, or none of those named as owner, claim to own."""
     services = (
         rows.where(is_service())
         .groupBy("namespace", "service")
@@ -43,7 +43,7 @@ def explain_owners(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
 
 
 def _disputing(r: int) -> str:
-    """Numbers of the members at odds in one round, sorted; empty when one member, and one only, is responsible."""
+    """SQL of the sorted numbers of the members that disagree on a service's owner in round ``r``; empty if none do."""
     entries = f"filter(entries, e -> e.round = {r})"
     has = f"sort_array(array_distinct(transform({entries}, e -> e.number)))"
     named = f"array_distinct(filter(transform({entries}, e -> e.owner), o -> o IS NOT NULL))"
@@ -53,7 +53,7 @@ def _disputing(r: int) -> str:
 
 
 def explain_doubles(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
-    """DUPLICATE: one address in services of one name in several groups, told of every one but the first."""
+    """DUPLICATE findings: one address in services of the same name in several groups, one for each after the first."""
     address = ("namespace", "name", "cluster", "ip", "port")
     keys = (
         rows.where(~is_service() & seen())
@@ -83,7 +83,7 @@ def explain_doubles(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
 
 
 def _holding_both(r: int) -> str:
-    """Numbers of the members that show the address in ``service`` and in one before it, sorted."""
+    """SQL of the sorted numbers of members that show an address in ``service`` and in a service sorted before it."""
 
     def numbers(comparison: str) -> str:
         return f"transform(filter(entries, e -> e.round = {r} AND e.service {comparison} service), e -> e.number)"
@@ -92,7 +92,7 @@ def _holding_both(r: int) -> str:
 
 
 def explain_bad_rows(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
-    """CORRUPT: files with lines that are no rows, one finding a file."""
+    """CORRUPT findings: one for each file with lines that are no rows."""
     files = (
         rows.where("bad")
         .groupBy("number", path_in_round("file").alias("path"))

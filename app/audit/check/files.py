@@ -21,7 +21,7 @@ _IN_ROUND = re.compile(r"taken_at=[^\s\"']*?\.jsonl\.gz")
 
 
 def damaged_files(spark: SparkSession, root_uri: str, night: Night, files: list[File]) -> dict[str, str]:
-    """Files that are not what their manifests say: path to what is wrong. Their bytes are hashed where Spark runs."""
+    """Files that depart from their manifests. Shape: path to the fault, in words. Spark's executors hash the bytes."""
     filesystem, _ = open_root(root_uri)
     found: dict[str, Any] = {}
     for one in night.rounds:
@@ -52,13 +52,13 @@ def _wrong_hashes(spark: SparkSession, root_uri: str, files: list[File]) -> dict
 
 
 def unreadable_file(text: str, files: Iterable[File]) -> str | None:
-    """The path of the file that an error of Spark names, if it is one of these."""
+    """The path of the file that the text of a Spark error names; None when it is none of ``files``."""
     paths = {in_round(file.path): file.path for file in files}
     return next((paths[name] for name in _IN_ROUND.findall(text) if name in paths), None)
 
 
 def unknown_in_rows(root_uri: str, files: Iterable[File]) -> list[str]:
-    """Notes on fields that are unknown here, from the first row of each member: a newer member's dump has them all."""
+    """Notes on fields that are unknown here, from each member's first row: in a newer member's dump it has them all."""
     filesystem, _ = open_root(root_uri)
     notes: list[str] = []
     for file in files:

@@ -1,8 +1,8 @@
-"""The main comparison: one pass over all rows, one shuffle, and what is left are the keys worth a closer look.
+"""The main comparison: one pass over all rows and one shuffle, which leave the keys that are worth a closer look.
 
-A key is the hash of an instance's address or of a service; what is compared are hashes and masks of members. So a row
-weighs some 60 bytes in the shuffle whatever its metadata, and the aggregation never leaves fixed-width numbers. Two
-keys of one hash cannot hide anything: they are looked at closer, where they are told apart.
+A key is the hash of an instance's address or of a service; hashes and masks of members are compared. So a row weighs
+some 60 bytes in the shuffle whatever its metadata, and the aggregation never leaves fixed-width numbers. Two keys of
+one hash cannot hide anything: they are looked at closer, where they are told apart.
 """
 
 from dataclasses import dataclass
@@ -16,27 +16,30 @@ from app.audit.format.rows import Layer
 
 @dataclass(frozen=True, slots=True)
 class Flagged:
-    """``frame`` has one column, ``key``: of suspects and their services. The counts are known once it is computed."""
+    """The suspect keys. ``frame`` has one column, ``key``: of suspects and their services.
+
+    The counts are known once the frame is computed.
+    """
 
     frame: DataFrame
     observed: Observation
 
     def counts(self) -> dict[str, int]:
-        """Shape: rows, bad, services, instances."""
+        """Numbers of all rows, bad rows, and distinct services and instances. Shape: rows, bad, services, instances."""
         return {name: int(value or 0) for name, value in self.observed.get.items()}
 
 
 def with_key(rows: DataFrame) -> DataFrame:
-    """Rows with ``key``, by which those that must be compared with each other meet.
+    """Rows with ``key``, which is equal for rows that must be compared with each other.
 
-    Instances of one address meet under the short name of their service: another group's of that name, too.
+    Instances of one address have one key under the short name of their service: another group's of that name, too.
     """
     name = F.when(is_service(), F.col("service")).otherwise(short_name(F.col("service")))
     return rows.withColumn("key", F.xxhash64("kind", "namespace", name, "cluster", "ip", "port"))
 
 
 def flag(rows: DataFrame, addresses: tuple[str, ...]) -> Flagged:
-    """Return the keys of ``rows`` (as of ``evidence_rows.read_rows``) at which something may be wrong."""
+    """Return the keys of ``rows`` (as of ``evidence_rows.read_rows``) that may have findings."""
     observed = Observation("compared")
     keyed = with_key(rows).select(
         F.when(~F.col("bad"), F.col("key")).alias("key"),  # all that are no rows come together under null

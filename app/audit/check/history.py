@@ -1,4 +1,4 @@
-"""Since when a finding has been open: tonight's against those of the last night that was judged."""
+"""The history of findings: tonight's findings take it over from those of the last night that was judged."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 from app.audit.format.findings import FINDING_FIELDS
 
 SAME = ("finding_class", "namespace", "service", "cluster", "ip", "port", "ephemeral", "member", "reference")
-"""What makes two nights' findings one: the class, the key and who departs from whom."""
+"""The columns that are equal in two nights' findings of one fault: the class, the key, the member and its reference."""
 
 
 def with_history(findings: DataFrame, earlier: DataFrame | None, night: str, taken_at: str) -> DataFrame:

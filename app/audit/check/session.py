@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MASTER = "local[*]"
 MEMORY_MIN_MIB = 1024
 MEMORY_MAX_MIB = 8 * 1024
-"""Of the driver, when not told: half of the machine's memory between these. A local master does all its work there."""
+"""Bounds of the driver's default memory, half of the machine's. With a local master the driver does all the work."""
 
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 _LOG4J_OPTION = "-Dlog4j2.configurationFile="
@@ -32,12 +32,12 @@ _FIXED = {
     "spark.sql.adaptive.enabled": "true",
 }
 _COMPILED = "-XX:-DontCompileHugeMethods"
-"""What Spark generates for the main comparison is one method beyond 8,000 bytes, which Java would only interpret."""
+"""For the main comparison Spark generates one method beyond 8,000 bytes, which Java would else only interpret."""
 _MEMORY = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
 
 
 class NoSpark(Exception):
-    """No session can be had; the text says why, and what to install where something is missing."""
+    """No session can be had; the text says why, and names a missing package to install."""
 
 
 def open_session(
@@ -84,7 +84,7 @@ def open_session(
 
 
 def spark_environ(environ: Mapping[str, str], java_home: Path, *, is_local: bool) -> dict[str, str]:
-    """The variables to set before Spark is started; what the operator has chosen stays."""
+    """The environment variables to set before Spark starts; a local address or log that the operator chose stays."""
     changes = {
         "JAVA_HOME": str(java_home),
         "PYSPARK_PYTHON": sys.executable,
@@ -103,7 +103,7 @@ def spark_environ(environ: Mapping[str, str], java_home: Path, *, is_local: bool
 
 
 def default_memory_mib() -> int:
-    """Half of the memory that this process may use, within bounds."""
+    """Half of the memory that this process may use, from ``MEMORY_MIN_MIB`` to ``MEMORY_MAX_MIB``."""
     usable = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = group_limit(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))
     if limit is not None:
@@ -112,7 +112,7 @@ def default_memory_mib() -> int:
 
 
 def group_limit(groups: Path, root: Path) -> int | None:
-    """The least memory limit, in bytes, of the control group (version 2) of a process and of those above it."""
+    """The least memory limit, in bytes, of a process's control group (version 2) and its parents; None without one."""
     try:
         own = next(line for line in groups.read_text().splitlines() if line.startswith("0::/"))
     except (OSError, StopIteration):
@@ -162,6 +162,6 @@ def _start(master: str, app_name: str, settings: Mapping[str, str]) -> "SparkSes
 
 
 def cause_of(error: Exception) -> str:
-    """The first line of a text of Java's that tells something, else the name of the error."""
+    """The first line of a Java error's text that says more than that an error occurred, else the name of the error."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return next((line for line in lines if not line.startswith("An error occurred")), type(error).__name__)

@@ -1,4 +1,4 @@
-"""How members are reached: addresses, credentials and patience, as the commands take them."""
+"""The options by which the audit's commands reach members: addresses, credentials, time-outs and retries."""
 
 import argparse
 import os
@@ -20,23 +20,23 @@ _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
 class AccessError(Exception):
-    """What was given cannot be used; the text says what and why."""
+    """An address or option cannot be used; the text names it and says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What every call to a member has in common."""
+    """The scheme, context path, time-out, retries and credentials of every call to a member."""
 
     scheme: str = "http"
     context_path: str = CONTEXT_PATH
     timeout_s: float = 10.0
-    """Of a connection, and of each wait for more of an answer."""
+    """The time for a connection, and for each wait for more of an answer."""
     retries: int = 3
-    """For one member in one round, all its calls together."""
+    """Further tries for one member in one round, for all its calls together."""
     user: str = ""
     password: str = field(default="", repr=False)
     identity: tuple[str, str] | None = field(default=None, repr=False)
-    """A header by which real Nacos knows its members."""
+    """Name and value of the header by which real Nacos knows its members."""
 
 
 def duration_s(text: str) -> float:
@@ -48,7 +48,7 @@ def duration_s(text: str) -> float:
 
 
 def positive_duration_s(text: str) -> float:
-    """As ``duration_s``, and more than nothing."""
+    """Seconds of a duration as ``duration_s`` reads it, which must be over 0; for argparse."""
     if not (seconds := duration_s(text)):
         raise argparse.ArgumentTypeError("a time-out should be more than 0")
     return seconds
@@ -58,7 +58,7 @@ def parse_member(text: str) -> str:
     """The address of ``host[:port]``, with its port.
 
     Raises:
-        AccessError: it is none.
+        AccessError: the text is no address.
     """
     try:
         return join_address(*split_address(text.strip()))
@@ -70,7 +70,7 @@ def parse_members(text: str) -> tuple[str, ...]:
     """The addresses of a comma list, each once.
 
     Raises:
-        AccessError: one of them is none, or there is none at all.
+        AccessError: an entry is no address, or the list has no entry.
     """
     found = dict.fromkeys(parse_member(part) for part in text.split(",") if part.strip())
     if not found:
@@ -82,7 +82,7 @@ def parse_url(text: str) -> tuple[str, str, str | None]:
     """Scheme, address and context path (None where the URL has none) of ``[http[s]://]host[:port][/path]``.
 
     Raises:
-        AccessError: it is no such URL.
+        AccessError: the text is no such URL.
     """
     parts = urllib.parse.urlsplit(text if "://" in text else f"http://{text}")
     if parts.scheme not in ("http", "https") or parts.query or parts.fragment or "@" in parts.netloc:
@@ -92,7 +92,7 @@ def parse_url(text: str) -> tuple[str, str, str | None]:
 
 
 def add_access_options(parser: argparse.ArgumentParser) -> None:
-    """Add what ``access_of`` reads."""
+    """Add the options that ``access_of`` reads: time-out, retries, context path and credentials."""
     parser.add_argument(
         "--timeout", metavar="TIME", type=positive_duration_s, default=10.0, help="of a call to a member (10s)"
     )
@@ -110,10 +110,12 @@ def add_access_options(parser: argparse.ArgumentParser) -> None:
 
 
 def access_of(options: argparse.Namespace, scheme: str = "http", context_path: str | None = None) -> Access:
-    """What the options of ``add_access_options`` say; scheme and context path may come from a URL.
+    """The access that the options of ``add_access_options`` describe; ``--context-path`` goes before ``context_path``.
+
+    ``scheme`` and ``context_path``: those of a member's URL, where the command takes one.
 
     Raises:
-        AccessError: they contradict each other, or a file cannot be read.
+        AccessError: the options contradict each other or lack a password, or the password file cannot be read.
     """
     path = options.context_path if options.context_path is not None else context_path
     password = ""
@@ -159,5 +161,5 @@ def _normal_path(path: str) -> str:
 
 
 def names_of(text: Iterable[str]) -> tuple[str, ...]:
-    """The names of comma lists, each once."""
+    """The names in comma lists, each once, in their order."""
     return tuple(dict.fromkeys(name.strip() for part in text for name in part.split(",") if name.strip()))

@@ -18,10 +18,10 @@ from app.config.version import NACOS_VERSION, __version__
 T = TypeVar("T")
 AGENT = f"Rollcall-Audit:v{__version__}"
 PEER_AGENT = f"Nacos-Server:v{NACOS_VERSION}"
-"""Of calls that real Nacos takes from its members only, and answers while it is not UP."""
+"""User-Agent of calls that real Nacos takes from its members only, and answers while it is not UP."""
 LOGIN_PATH = "/v1/auth/login"
 BODY_BYTES_MAX = 512 * 1024 * 1024
-"""All instance lists of a real Nacos come in one answer: 400 bytes an instance, so a million."""
+"""The largest answer. All instance lists of a real Nacos come in one: 400 bytes an instance, so a million instances."""
 LINE_BYTES_MAX = 16 * 1024 * 1024
 PIECE_BYTES = 65_536
 ANSWER_S_MAX = 300.0
@@ -34,9 +34,9 @@ _NO_LOGIN = {404, 405, 501}
 
 
 class CallError(Exception):
-    """A member did not answer, or not what was asked for; the text says which.
+    """A call brought no answer, or an answer that cannot be used; the text says which.
 
-    ``passing``: it may with the next try.
+    ``passing``: a further try may succeed. ``retry_after_s``: the time for which the member asks to wait before it.
     """
 
     passing = True
@@ -56,17 +56,20 @@ class Refused(CallError):
 
 
 class Unusable(CallError):
-    """What the member answers is of a kind that cannot be read here, and will be so the next time."""
+    """A call that would fail again: its answer cannot be read here or is too large, or the dump was ended."""
 
     passing = False
 
 
 class OtherType(Unusable):
-    """The answer has another content type than was asked for."""
+    """The answer has another content type than the call asked for."""
 
 
 class Patience:
-    """How much of a member is waited for in one round: so many tries more, each later than the one before."""
+    """The further tries of a member in a round: ``retries`` in all, after pauses that double up to ``BACK_OFF_S_MAX``.
+
+    ``stop``: once set, pauses end and there are no more tries.
+    """
 
     def __init__(self, retries: int, stop: Event) -> None:
         self._left = retries
@@ -74,7 +77,7 @@ class Patience:
         self.stop = stop
 
     def try_again(self, error: CallError) -> bool:
-        """Wait before the next try; False when there is none left, or it would not help."""
+        """Wait, and return True for a further try; False when none is left, none would help, or ``stop`` is set."""
         if not error.passing or self._left == 0 or self.stop.is_set():
             return False
         self._left -= 1
@@ -92,9 +95,10 @@ class Answer:
     path: str
 
     def json(self) -> Any:
-        """
+        """Return the value of the JSON body.
+
         Raises:
-            CallError: it is not JSON.
+            CallError: the body is not JSON.
         """
         try:
             return orjson.loads(self.body)
@@ -103,7 +107,7 @@ class Answer:
 
 
 class MemberClient:
-    """One member. For one thread."""
+    """Calls to one member, over connections that are kept between them. For one thread."""
 
     def __init__(self, address: str, access: Access, patience: Patience) -> None:
         self.address = address
@@ -126,7 +130,11 @@ class MemberClient:
         self._session.close()
 
     def pause(self, seconds: float) -> None:
-        """Wait, unless the dump is ended."""
+        """Wait for so many seconds.
+
+        Raises:
+            Unusable: the dump was ended meanwhile.
+        """
         if self._patience.stop.wait(seconds):
             raise Unusable("the dump was ended")
 
@@ -138,10 +146,10 @@ class MemberClient:
         body: bytes | None = None,
         agent: str = AGENT,
     ) -> Answer:
-        """Ask, and ask again while there is patience.
+        """Return the answer to a GET with ``parameters`` as its query; try again as often as ``Patience`` allows.
 
         Raises:
-            CallError: no whole answer came. ``Refused``: it has another status than 200.
+            CallError: no whole answer came. ``Refused``: the answer has another status than 200.
         """
         while True:
             try:
@@ -154,11 +162,13 @@ class MemberClient:
 
     @contextlib.contextmanager
     def lines(self, path: str, content_type: str) -> Iterator[Iterator[bytes]]:
-        """The lines of a streamed answer, as they come, without their ends. A last line without an end is none.
+        """Give the lines of a streamed answer, as they come, without line ends. A last line without an end is left out.
+
+        The call is not tried again.
 
         Raises:
-            CallError: also while lines are read, when they break off.
-            OtherType: the answer is of another one.
+            CallError: no answer came, or it breaks off while its lines are read.
+            OtherType: the answer has another content type than ``content_type``.
         """
         response = self._with_login(lambda: self._open(path, None, None, AGENT))
         with contextlib.closing(response):
@@ -205,7 +215,7 @@ class MemberClient:
             raise Refused(path, response.status_code, text.decode("utf-8", "replace"), retry_after_s)
 
     def _whole(self, path: str, response: requests.Response, bytes_max: int) -> Answer:
-        """The answer of which this is the head, read to its end."""
+        """The whole answer, its body read to the end."""
         with contextlib.closing(response):
             return Answer(self._read(path, response, bytes_max), response.headers, path)
 
@@ -235,7 +245,7 @@ class MemberClient:
     # --- credentials -------------------------------------------------------------------------------
 
     def _with_login(self, call: Callable[[], T]) -> T:
-        """Call, logged in where a user was given; a token that ran out is replaced once."""
+        """The result of ``call``, made after a login where a user was given; a token that ran out is replaced once."""
         if not self._access.user:
             return call()
         fresh = self._token is None
@@ -250,7 +260,7 @@ class MemberClient:
         return call()
 
     def _log_in(self) -> None:
-        """Get a token; a member that knows no login has none to give.
+        """Get a token from the member; a member without a login is called without a token.
 
         Source: Nacos 1.4, POST /v1/auth/login, by the form; every call then has the parameter accessToken.
         """

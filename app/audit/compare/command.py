@@ -49,7 +49,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compare, print, and return the exit code."""
+    """Compare two members, print their differences, and return the exit code."""
     from app.audit.compare.input import CannotCompare, Reading
     from app.audit.compare.table import Tally
 
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
 def _differences(
     options: argparse.Namespace, reading: "Reading", stack: contextlib.ExitStack
 ) -> "tuple[str, str, Iterator[Difference]]":
-    """The addresses of both members, and their differences; what ``stack`` holds must stay open while they are read."""
+    """The addresses of both members, and their differences; keep ``stack``, which holds their rows, open meanwhile."""
     from app.audit.compare.input import CannotCompare
 
     if options.dumps is None:

@@ -1,8 +1,8 @@
 """The differences of two members, from their rows, in one process and bounded memory.
 
-Values decide, as in the nightly check: versions are told with a difference, and are none by themselves. What members
-tell of themselves (the age of a beat, the client kind) is not compared; nor is a service without instances that only
-one of them has, as members forget those each at its own time.
+Values decide, as in the nightly check: a difference is shown with its versions, and other versions alone are no
+difference. Fields about the member itself (the age of a beat, the client kind) are not compared; nor is a service
+without instances that only one member has, as each member forgets such a service at its own time.
 
 Memory: about 300 bytes for each service of both members together, and the rows of at most ``SLICE_ROWS_MAX`` in
 services that differ, or of one service when it alone has more. A dump's order does not matter; the rows are read
@@ -48,9 +48,9 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing in which the members differ; of OWNER, a service has no instance: empty texts and None.
+    """A difference in an instance, or of class OWNER in a service: then the instance's fields are empty or None.
 
-    ``a`` and ``b`` are what they hold, as text; ``lasting`` is None when there was one round only.
+    ``a`` and ``b`` are the members' values, as text; ``lasting`` is None when there was one round only.
     """
 
     finding_class: FindingClass
@@ -68,18 +68,18 @@ class Difference:
 
     @property
     def key(self) -> tuple[str, str, str, str, int, bool, str]:
-        """What it is about, in the order in which differences come."""
+        """The service and instance that differ, and the class: the order in which differences come."""
         instance = (self.cluster, self.ip, self.port or 0, bool(self.ephemeral))
         return (self.namespace, self.service, *instance, self.finding_class.value)
 
 
 def is_seen(row: Row) -> bool:
-    """Whether clients see the instance; the others are what a member replicates, and matter inside it only."""
+    """Whether clients see the row's instance; a datum is only replicated, and matters inside its member alone."""
     return row.get("layer", Layer.BOTH) != Layer.DATUM
 
 
 def compare(a: Side, b: Side, slice_rows_max: int = SLICE_ROWS_MAX) -> Iterator[Difference]:
-    """Yield the differences, by namespace, service and instance."""
+    """Yield the differences of two members, by namespace, service and instance."""
     for services in _slices(*_differing(a, b), slice_rows_max):
         held_a, held_b = _rows_of(a, services), _rows_of(b, services)
         for key in services:
@@ -143,7 +143,7 @@ def _instance_key(row: Row) -> InstanceKey:
 
 
 def _owner(key: ServiceKey, rows_a: list[Row], rows_b: list[Row]) -> Iterator[Difference]:
-    """The members name different members as responsible for the service."""
+    """Yield an OWNER difference when the members name different members as responsible for the service."""
     service_a, service_b = (
         next((row for row in rows if row["kind"] == RowKind.SERVICE and row.get("owner")), None)
         for rows in (rows_a, rows_b)
@@ -187,7 +187,7 @@ def _by_instance(rows: list[Row]) -> dict[InstanceKey, list[Row]]:
 
 
 def _presence(row: Row, lacking: Side) -> FindingClass:
-    """A ghost, when the member that lacks it is the one to decide."""
+    """EXTRA, a ghost, when the member that lacks the instance is its owner, else MISSING."""
     return FindingClass.EXTRA if row.get("owner") == lacking.address else FindingClass.MISSING
 
 
@@ -206,7 +206,7 @@ def _beyond(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _drift(rows: list[Row]) -> str:
-    """What is wrong between what the member replicates and what its clients see; empty when nothing is."""
+    """The instance's values in the datum and in the view of one member, as text; empty when they are the same."""
     by_layer = {row.get("layer", Layer.BOTH): row for row in rows}
     datum, view = by_layer.get(Layer.DATUM), by_layer.get(Layer.VIEW)
     if datum is None and view is None:
@@ -221,7 +221,7 @@ def _times(rows: list[Row]) -> str:
 
 
 def _text(row: Row, with_health: bool = True) -> str:
-    """The values of an instance."""
+    """The values of an instance as text, such as ``healthy weight 1.0``."""
     parts = ["healthy" if row["healthy"] else "unhealthy"] if with_health else []
     if not row["enabled"]:
         parts.append("disabled")
@@ -236,9 +236,10 @@ def _json(value: Any) -> str:
 
 
 def lasting(first: Iterable[Difference], second: Iterable[Difference]) -> Iterator[Difference]:
-    """Yield the differences of two rounds, each once, as the later round that shows it tells it.
+    """Yield the differences of two rounds, each once, with the values of the later round that has it.
 
-    It lasts when both show the same versions and values; a value that changed with its version is another change.
+    A difference lasts when both rounds have it with the same versions and values; a value that changed with its version
+    is another change.
     """
     merged = heapq.merge(first, second, key=lambda one: one.key)
     for _, found in groupby(merged, key=lambda one: one.key):

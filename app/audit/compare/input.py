@@ -1,4 +1,4 @@
-"""Where a comparison's rows come from: a round of a dump, or lines that were taken of a running member just now."""
+"""The rows of a comparison: those of a round of a dump, or those just taken of a running member."""
 
 import contextlib
 import gzip
@@ -25,25 +25,25 @@ _TRUTHS = ("ephemeral", "healthy", "enabled")
 
 
 class CannotCompare(Exception):
-    """There is nothing to compare; the text says why."""
+    """The members cannot be compared; the text says why."""
 
 
 @dataclass(slots=True)
 class Reading:
-    """Makes rows of packed lines, and keeps in ``notes`` where lines were none; each place is told once.
+    """Parses gzip files of lines into the rows to compare; ``notes`` names each file with lines that are no rows, once.
 
-    ``service``, a full name, and ``namespace`` are what is compared; None stands for all.
+    ``service``, a full name, and ``namespace`` bound the comparison; None is no bound.
     """
 
     service: str | None
     namespace: str | None
     has_rows: bool = False
-    """Whether there was a row of what is compared."""
+    """Whether a row of this service and namespace was read."""
     notes: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, service: str | None, namespace: str | None) -> "Reading":
-        """With a service's full name, or its short one in the default group."""
+        """A reading of one service, by its full name or its short one in the default group; of all for None."""
         return cls(compose_service_name(service, DEFAULT_GROUP) if service else None, namespace)
 
     def rows(self, raw: IO[bytes], where: str) -> Iterator[Row]:
@@ -65,7 +65,7 @@ class Reading:
 
 
 def parse_row(line: bytes) -> dict[str, Any] | None:
-    """The row, an empty one for a kind that is not known here, or None when the line is none or lacks what it needs."""
+    """The row in a line; an empty one for an unknown kind; None when the line is no row or lacks a field."""
     try:
         row = orjson.loads(line)
     except orjson.JSONDecodeError:
@@ -87,7 +87,7 @@ def parse_row(line: bytes) -> dict[str, Any] | None:
 
 
 def sides_of_night(uri: str, night: Night, a: str, b: str, reading: Reading) -> list[tuple[Side, Side]]:
-    """Both members in each round of the night in which both were dumped.
+    """The sides of both members, one pair for each round of the night in which both were dumped.
 
     Raises:
         CannotCompare: there is no such round; the text says why.
@@ -104,7 +104,8 @@ def sides_of_night(uri: str, night: Night, a: str, b: str, reading: Reading) -> 
 
 
 def _side_of_round(uri: str, one: Round, address: str, reading: Reading) -> Side:
-    """
+    """The side of a member whose rows are those of one round.
+
     Raises:
         CannotCompare: the member is not in the manifest, or gave no dump.
     """
@@ -139,7 +140,7 @@ def _opened(filesystem: Any, path: str) -> Iterator[IO[bytes]]:
 
 
 def _lines(packed: gzip.GzipFile, where: str, service: str | None) -> Iterator[bytes]:
-    """Lines, none of them so long that it fills the memory; of one service only those that name it."""
+    """Lines without their ends, of ``LINE_BYTES_MAX`` at most; with ``service``, only lines that hold this name."""
     named = None if service is None else orjson.dumps(service)
     rest = b""
     while piece := packed.read(PIECE_BYTES):
@@ -156,7 +157,7 @@ def _lines(packed: gzip.GzipFile, where: str, service: str | None) -> Iterator[b
 
 
 def _check_part(filesystem: Any, path: str, part: Part) -> None:
-    """A file that is not the one that was written says nothing about the member."""
+    """Check the sha256 of a part: a file that is not the one of the manifest says nothing about the member."""
     digest = hashlib.sha256()
     with _opened(filesystem, path) as raw:
         while piece := raw.read(PIECE_BYTES):
@@ -169,14 +170,14 @@ def _check_part(filesystem: Any, path: str, part: Part) -> None:
 
 
 def spool_writer(spool: IO[bytes]) -> gzip.GzipFile:
-    """What writes lines, packed, to a file from its beginning on, over what an attempt before left there."""
+    """A writer of gzip lines to ``spool``, which is emptied first: an earlier attempt may have left lines in it."""
     spool.seek(0)
     spool.truncate()
     return gzip.GzipFile(fileobj=spool, mode="wb", compresslevel=1, mtime=0)
 
 
 def side_of_spool(address: str, spool: IO[bytes], reading: Reading) -> Side:
-    """A member whose lines a ``spool_writer`` put into a file that can be read again from its beginning."""
+    """The side of a member whose lines a ``spool_writer`` put into ``spool``; each reading starts at its beginning."""
 
     def rows() -> Iterator[Row]:
         spool.seek(0)

@@ -20,7 +20,7 @@ from app.audit.dump.sources import take
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A member as it was given: its address, and how it is called."""
+    """A member as the command line names it: its address, and how to call it."""
 
     address: str
     access: Access
@@ -30,10 +30,10 @@ class Asked:
 def live_differences(
     options: Namespace, reading: Reading, stack: contextlib.ExitStack
 ) -> tuple[str, str, Iterator[Difference]]:
-    """Ask both members; return their addresses, as they tell them, and the differences.
+    """Ask both members; return the addresses that they give themselves, and the differences.
 
-    Their rows lie in temporary files, which ``stack`` holds. Members that differ are asked again after the gap, unless
-    that is 0; what they differ in is then told as lasting or not.
+    Their rows lie in temporary files, which ``stack`` holds. Members that differ are asked again after the gap, and
+    each difference is told as lasting or late; with a gap of 0 they are not asked again.
 
     Raises:
         AccessError: an address or option cannot be used.
@@ -77,7 +77,11 @@ def _taken(asked: tuple[Asked, Asked], reading: Reading, stack: contextlib.ExitS
 
 
 def _take(asked: Asked, spool: IO[bytes], stop: Event) -> str:
-    """Write the member's rows to the spool, and return what it calls itself, which may be nothing."""
+    """Write the member's rows to the spool; return the address that the member gives itself, empty when it gives none.
+
+    Raises:
+        CannotCompare: the member did not answer, or its rows cannot be kept.
+    """
     patience = Patience(asked.access.retries, stop)
     with contextlib.closing(MemberClient(asked.address, asked.access, patience)) as client:
         while True:

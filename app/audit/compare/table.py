@@ -10,7 +10,7 @@ import orjson
 from app.audit.compare.compare import Difference
 
 TABLE_ROWS_MAX = 1_000
-"""Shown in a table; its columns are as wide as what is in them, so they are held until all are known."""
+"""Rows of a table, which are held until all are known: a column is as wide as its widest cell."""
 CELL_WIDTH_MAX = 60
 WIDE = "WF"
 NOT_LASTING = " (late)"
@@ -35,7 +35,7 @@ def json_line(difference: Difference, a: str, b: str) -> str:
 
 @dataclass(slots=True)
 class Tally:
-    """What was shown, in numbers."""
+    """The counts of the differences that were shown: by class, late ones, and the services in which they are."""
 
     by_class: Counter[str] = field(default_factory=Counter)
     late: int = 0
@@ -57,7 +57,10 @@ class Tally:
         return self.by_class.total()
 
     def text(self) -> str:
-        """Such as ``3 differences in 2 services: MISSING 2, WEIGHT 1; 1 of them not in both rounds``."""
+        """The counts in words.
+
+        Shape: ``3 differences in 2 services: MISSING 2, WEIGHT 1; 1 of them not alike in both rounds``.
+        """
         if not self.total:
             return "no difference"
         classes = ", ".join(f"{name} {count}" for name, count in sorted(self.by_class.items()))
@@ -66,7 +69,7 @@ class Tally:
 
 
 def table(differences: Iterable[Difference], a: str, b: str) -> Iterator[str]:
-    """Lines of a table; beyond ``TABLE_ROWS_MAX`` differences only their number is told. Empty without any."""
+    """Lines of a table; differences beyond ``TABLE_ROWS_MAX`` are only counted, in its last line. Empty without any."""
     rows: list[list[str]] = []
     more = 0
     for one in differences:
@@ -102,7 +105,7 @@ def _cells(one: Difference) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    """One line of bounded width; what a terminal would act on is shown as its escape."""
+    """The text in one line of bounded width; unprintable characters, which a terminal might obey, become escapes."""
     text = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
     if _width(text) <= CELL_WIDTH_MAX:
         return text

@@ -1,4 +1,4 @@
-"""The rounds of a dump: all members at the same time, twice, and what was taken of each."""
+"""The rounds of a dump: all members at the same time, twice, and a manifest for each round."""
 
 import secrets
 import time
@@ -23,7 +23,7 @@ TICK_ROWS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A dump that is to be taken."""
+    """The options of a dump. ``gap_s``: from a round's start to the next; ``namespaces``: further ids to ask for."""
 
     addresses: tuple[str, ...]
     dump_date: str
@@ -34,18 +34,18 @@ class Plan:
 
 @dataclass(slots=True)
 class Dumped:
-    """What was written: the manifest of each round."""
+    """The manifests of the rounds that were written."""
 
     manifests: list[Manifest] = field(default_factory=list)
 
     def absent(self) -> list[tuple[int, MemberDump]]:
-        """The members that are missing in a round, with its number."""
+        """The members that did not answer, each with the number of its round."""
         return [
             (one.round, member) for one in self.manifests for member in one.members if member.state is DumpState.ABSENT
         ]
 
     def is_empty(self) -> bool:
-        """Whether no member was dumped at all."""
+        """Whether no member was dumped in any round."""
         return len(self.absent()) == sum(len(one.members) for one in self.manifests)
 
 
@@ -53,7 +53,7 @@ def listed_members(address: str, access: Access) -> tuple[str, ...]:
     """The addresses that a member lists, whatever their state.
 
     Raises:
-        CallError: it does not answer, or lists none.
+        CallError: the member does not answer, or lists no member.
     """
     with closing(MemberClient(address, access, Patience(access.retries, Event()))) as client:
         members = read_nodes(client).members
@@ -63,12 +63,12 @@ def listed_members(address: str, access: Access) -> tuple[str, ...]:
 
 
 def take_dump(plan: Plan, store: Store, progress: ProgressBar) -> Dumped:
-    """Take all rounds, each begun ``gap_s`` after the one before began, or when that ended.
+    """Take all rounds, each begun ``gap_s`` after the start of the round before, or at its end if that is later.
 
     A round that an error or the keyboard ends gets no manifest.
 
     Raises:
-        StoreError: it cannot be written.
+        StoreError: the dump cannot be written.
     """
     run = secrets.token_hex(8)
     dumped = Dumped()
@@ -111,9 +111,12 @@ def _take_round(plan: Plan, store: Store, folder: str, progress: ProgressBar) ->
 def _dump_member(
     address: str, plan: Plan, store: Store, folder: str, name: str, progress: ProgressBar, stop: Event
 ) -> MemberDump:
-    """What was taken of one member, after as many tries as it takes; never a failure of the member's.
+    """One member's part of a round, after as many tries as it takes; a member that fails is ABSENT, not an error.
 
-    Its address is what it says of itself, empty when it does not.
+    ``address`` is the one that the member gives itself, empty when it gives none.
+
+    Raises:
+        StoreError: the rows cannot be written.
     """
     patience = Patience(plan.access.retries, stop)
     began_s = time.monotonic()
@@ -140,7 +143,7 @@ def _dump_member(
 
 
 class _Counter:
-    """Passes rows on, and tells of them now and then."""
+    """Passes lines on to ``write``, and their number to ``tell`` once for every ``TICK_ROWS`` rows."""
 
     def __init__(self, write: Callable[[bytes], None], tell: Callable[[int], None]) -> None:
         self._write = write
@@ -164,7 +167,7 @@ class _Counter:
 
 
 def _by_own_address(given: Sequence[str], dumps: Sequence[MemberDump], known: dict[str, str]) -> list[MemberDump]:
-    """The dumps under the addresses by which members name each other: owners in rows are named so.
+    """The members' parts under the addresses by which members name each other: owners in rows are named so.
 
     ``known``: own addresses by given ones, of earlier rounds too, for a member that is absent now. Members that name
     themselves alike keep the addresses by which they were asked.

@@ -99,7 +99,7 @@ def _access(options: argparse.Namespace) -> tuple[Access, str | None]:
 
 
 def _tell(plan: "Plan", store: "Store", dumped: "Dumped") -> None:
-    """The folder on standard output, all else beside it."""
+    """Print the folder of the dump on standard output, counts and absent members on standard error."""
     for manifest in dumped.manifests:
         there = [one for one in manifest.members if not one.error]
         print(

@@ -1,4 +1,4 @@
-"""What real Nacos, and others that speak its API, tell of their members, namespaces, services and instances."""
+"""Calls to real Nacos, and to others that speak its API: their members, namespaces, services and instances."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from app.audit.format.rows import ClientKind, instance_row
 from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_GROUP, DEFAULT_NAMESPACE, GROUP_SPLITTER, short_name_of
 
 SERVICES_PAGE = 10_000
-"""Names with their counts, some 150 bytes each: hardly ever more than one page, and so of one moment."""
+"""Services asked for in one page, some 150 bytes each: hardly ever more than one page, and so of one moment."""
 INSTANCES_PAGE = 10_000
 PAGES_MAX = 10_000
 NAME_PASSES = 2
@@ -20,7 +20,7 @@ DELETE_TIMEOUT = "preserved.ip.delete.timeout"
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """The members as the asked one lists them, and its own address and release; empty where it does not tell."""
+    """The members that a member lists, and its own address and release; empty where the member does not tell it."""
 
     members: tuple[Seen, ...] = ()
     address: str = ""
@@ -29,7 +29,7 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An instance as an answer shows it. ``ephemeral`` None: not told."""
+    """An instance as an answer shows it. ``ephemeral`` is None where the answer does not name the kind."""
 
     cluster: str
     ip: str
@@ -48,7 +48,7 @@ class Found:
 
     @property
     def values(self) -> tuple[float, bool, Mapping[str, str | None]]:
-        """What is registered, so without what is found out."""
+        """The values that a registration sets: not the health, which a member finds out."""
         return self.weight, self.enabled, self.metadata
 
 
@@ -60,9 +60,10 @@ ShownService = dict[str, list[Found]]
 
 
 def read_nodes(client: MemberClient) -> Nodes:
-    """
+    """The member list of a member, and its own address and release.
+
     Raises:
-        CallError: no answer; one that is refused leaves its part empty.
+        CallError: no answer. A call that the member refuses leaves its part empty.
     """
     listed = [one for one in _listed_nodes(client) if isinstance(one, dict) and one.get("address")]
     members = tuple(Seen(str(one["address"]), str(one.get("state", ""))) for one in listed)
@@ -99,7 +100,7 @@ def _version(node: Mapping[str, Any]) -> str:
 
 
 def _asked(client: MemberClient, path: str, parameters: Mapping[str, str | int] | None = None) -> Any:
-    """The JSON of an answer, None where the member refuses or gives something else."""
+    """The JSON of an answer; None where the member refuses the call or answers no JSON."""
     try:
         answer = client.get(path, parameters)
     except Refused as error:
@@ -116,7 +117,7 @@ def _asked(client: MemberClient, path: str, parameters: Mapping[str, str | int] 
 
 
 def read_namespaces(client: MemberClient, wanted: Iterable[str]) -> tuple[str, ...]:
-    """The public namespace, those that are wanted, and those that the member lists."""
+    """The ids of the public namespace, of those ``wanted``, and of those that the member lists, each once."""
     listed = _data(client, "/v1/console/namespaces")
     found = [one.get("namespace") for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
     # The public one is listed without an id.
@@ -128,7 +129,7 @@ def read_names(client: MemberClient, namespace: str) -> tuple[str, ...]:
     """The full names of a namespace's services, sorted.
 
     Raises:
-        CallError: no answer, or none of this shape.
+        CallError: no answer, or one of another shape.
     """
     found: dict[str, None] = {}
     for _ in range(NAME_PASSES):
@@ -157,7 +158,7 @@ def _full_name(listed: Any) -> str:
 
 
 def read_shown(client: MemberClient, namespace: str, names: Iterable[str]) -> dict[str, ShownService]:
-    """Services with their clusters and instances, as many as the member tells in one answer; by full name.
+    """The services that the member tells in one answer, with their clusters and instances, by full name.
 
     Shape of the answer: serviceName, groupName, clusterMap {name: {hosts}}; health is ``valid``, and whether an
     instance is ephemeral is not told. Source: Nacos 1.4.1 CatalogController.listDetail.
@@ -191,8 +192,10 @@ def _hosts(cluster: str, value: Any) -> Iterator[Found]:
 def read_service(client: MemberClient, namespace: str, name: str, clusters: Iterable[str] = ()) -> ShownService | None:
     """A service with every instance that it has in its clusters; None when there is no such service (any more).
 
+    ``clusters``: their names; the member is asked for them when there are none.
+
     Raises:
-        CallError: no answer, or none of this shape.
+        CallError: no answer, or one of another shape.
     """
     names = list(clusters)
     if not names:
@@ -213,7 +216,7 @@ def read_service(client: MemberClient, namespace: str, name: str, clusters: Iter
 
 
 def _read_without_clusters(client: MemberClient, namespace: str, name: str) -> ShownService:
-    """As ``read_service``, of a member that names no clusters, and lists all for whichever is asked for.
+    """A service of a member that names no clusters, and answers all instances whichever cluster it is asked for.
 
     Source: r-nacos 0.8.8.
     """
@@ -273,10 +276,10 @@ def _unless_unknown(client: MemberClient, path: str, parameters: Mapping[str, st
 
 
 def read_instance(value: Mapping[str, Any], ephemeral: bool | None = True) -> Found:
-    """An instance of a datum or of the catalog; ``ephemeral`` is what it is when it does not say.
+    """An instance in the JSON of a datum or of the catalog; ``ephemeral`` is its kind where the JSON does not name it.
 
     Raises:
-        CallError: it has no address.
+        CallError: the JSON has no ip or port.
     """
     ip, port = value.get("ip"), _whole(value.get("port"))
     if not isinstance(ip, str) or port is None:
@@ -302,7 +305,7 @@ def read_instance(value: Mapping[str, Any], ephemeral: bool | None = True) -> Fo
 
 
 def found_row(namespace: str, service: str, found: Found, client: ClientKind | None, **rest: Any) -> dict[str, Any]:
-    """An instance as a row. ``client`` is how it is kept if it is ephemeral; ``rest`` as of ``instance_row``."""
+    """The row of an instance. ``client``: its kind if it is ephemeral; ``rest``: as of ``instance_row``."""
     ephemeral = found.ephemeral is not False
     return instance_row(
         namespace=namespace,

@@ -32,7 +32,10 @@ CARRIES_KEYS = {"UP", "SUSPICIOUS"}
 KEYS_AT_ONCE = 100
 LOOKS_AGAIN = 3
 LOOK_AGAIN_S = 0.5
-"""A datum is stored first and shown by another thread: that is behind by milliseconds, under load by more."""
+"""The wait before a further look.
+
+Nacos stores a datum first, and another thread shows it: milliseconds later, under load more.
+"""
 
 Key = tuple[str, str]
 """Namespace and full name of a service."""
@@ -41,17 +44,17 @@ EmitRow = Callable[[dict[str, Any]], None]
 
 @dataclass(slots=True)
 class Datums:
-    """Instance lists by service, and the member's own clock (wall ms) when it gave them."""
+    """Instance lists by service, and the time (wall ms) of the member's own clock when it gave them."""
 
     lists: dict[Key, list[Found]]
     clock_ms: int
 
 
 def read_datums(client: MemberClient) -> Datums | None:
-    """All instance lists of a member that replicates by datums; None for another.
+    """All instance lists of a member that replicates by datums; None for a member that does not.
 
     Raises:
-        CallError: no answer, or none of this shape.
+        CallError: no answer, or one of another shape.
     """
     try:
         answer = client.get(DATUMS_PATH, agent=PEER_AGENT)
@@ -85,7 +88,10 @@ def _decode(answer: Answer) -> Datums:
 
 
 def _clock_ms(answer: Answer) -> int:
-    """When the member answered, by its own clock: to the second, so an age may be one too young, never too old."""
+    """The time (wall ms) of an answer by the member's own clock; by ours if the answer has no Date header.
+
+    It is cut to the second: the age of a beat may be up to one second too small, never too large.
+    """
     try:
         moment = email.utils.parsedate_to_datetime(answer.headers.get("Date", ""))
     except ValueError:
@@ -98,9 +104,9 @@ def _clock_ms(answer: Answer) -> int:
 def take_datums(
     client: MemberClient, nodes: Nodes, datums: Datums, namespaces: Sequence[str], emit_row: EmitRow
 ) -> None:
-    """Rows of both layers: an instance that is the same in datum and view has one, another has one for each.
+    """Emit rows of both layers: one for an instance that is the same in datum and view, else one for each that has it.
 
-    Health is the view's: a datum's is that of the moment at which it was made.
+    In a row of both layers, health is the view's: a datum's is that of the moment at which it was made.
 
     Raises:
         CallError: the member did not answer, or answered wrongly.
@@ -144,7 +150,7 @@ def _look_again(
     shown: dict[Key, ShownService],
     clocks: dict[Key, int],
 ) -> list[Key]:
-    """Fetch datum and view of these services anew; return those that still differ."""
+    """Fetch datum and view of these services anew, into the mappings given; return the services that still differ."""
     different: list[Key] = []
     ordered = sorted(keys)
     for start in range(0, len(ordered), KEYS_AT_ONCE):
@@ -187,7 +193,10 @@ def _instances(view: ShownService | None) -> list[Found]:
 
 
 def _pairs(datum: Iterable[Found], view: Iterable[Found]) -> Iterator[tuple[Found | None, Found | None]]:
-    """The instances of both by address and cluster; should one be there twice, both are given."""
+    """Pairs of an instance in datum and view, by cluster, ip and port; None on the side that lacks the instance.
+
+    An instance that is twice on one side is in two pairs.
+    """
     sides: dict[tuple[str, str, int], tuple[list[Found], list[Found]]] = defaultdict(lambda: ([], []))
     for side, instances in enumerate((datum, view)):
         for one in instances:
@@ -198,7 +207,7 @@ def _pairs(datum: Iterable[Found], view: Iterable[Found]) -> Iterator[tuple[Foun
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What the rows of a service have in common."""
+    """The values that all rows of one service share: its key, its owner, the dumped member and that member's clock."""
 
     key: Key
     owner: str

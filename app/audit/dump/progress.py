@@ -1,4 +1,4 @@
-"""The bar that shows how far a dump is."""
+"""The progress bar of a dump."""
 
 from threading import Lock
 from typing import TextIO
@@ -25,7 +25,7 @@ class ProgressBar:
         self._members = self._done = 0
 
     def begin(self, number: int, members: int) -> None:
-        """A round begins."""
+        """Start the bar of a round of so many members."""
         with self._lock:
             self.close()
             self._members, self._done = members, 0
@@ -34,13 +34,13 @@ class ProgressBar:
             )
 
     def rows(self, count: int) -> None:
-        """So many rows more, or fewer when a member is asked anew."""
+        """Add to the number of rows; a negative count takes back those of a member that is asked anew."""
         with self._lock:
             if self._bar is not None:
                 self._bar.update(count)
 
     def member_done(self) -> None:
-        """One member is through, in whatever state."""
+        """Count one more member as done, dumped or absent."""
         with self._lock:
             self._done += 1
             if self._bar is not None:

@@ -1,4 +1,4 @@
-"""One member's state as rows, from whatever kind of member it is: that shows in what it can answer."""
+"""One member's state as rows, from Rollcall, Nacos 1.x or others: the calls that a member answers tell its kind."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,17 +15,17 @@ from app.audit.format.rows import FORMAT, RowKind, encode_row, service_row
 DUMP_PATH = "/v1/ns/operator/dump"
 NDJSON = "application/x-ndjson"
 _NOT_OURS = {400, 401, 403, 404, 405, 500, 501}
-"""What others answer to a path that they do not know, or that needs more than we have."""
+"""Statuses by which members of another kind answer a path that they do not know, or that asks for a login or right."""
 
 Emit = Callable[[bytes], object]
-"""Takes one line, with its end."""
+"""Takes one row as a line, with its end."""
 
 
 def take(client: MemberClient, namespaces: Sequence[str], emit: Emit) -> MemberDump:
-    """Give all rows of a member to ``emit``; return what else it tells, and how many rows there were.
+    """Give all rows of a member to ``emit``; return its address, kind, release, member list and counts of rows.
 
-    A failure leaves a part of them given. ``address`` is empty where the member does not tell its own; times and parts
-    are not known here. ``namespaces``: those that real Nacos may not list, as each is asked for by its name.
+    After a failure some of the rows have been given. ``address`` is empty where the member does not tell its own; times
+    and parts are not set. ``namespaces``: more ids to ask for, as real Nacos may not list them.
 
     Raises:
         CallError: the member did not answer, answered wrongly or broke off.
@@ -47,7 +47,7 @@ def take(client: MemberClient, namespaces: Sequence[str], emit: Emit) -> MemberD
 
 @dataclass(slots=True)
 class _Counted:
-    """Counts rows on their way."""
+    """Counts the rows of services and of instances on their way to ``emit``."""
 
     emit: Emit
     services: int = 0
@@ -65,7 +65,7 @@ class _Counted:
 
 
 def _take_ours(client: MemberClient, emit: Emit) -> MemberDump | None:
-    """The dump of a member of our own kind, None for another. Shape: see docs/wire.md."""
+    """The dump of a Rollcall member, its rows given to ``emit``; None for another kind. Shape: see docs/wire.md."""
     try:
         with client.lines(DUMP_PATH, NDJSON) as lines:
             return _read_dump(lines, emit)
@@ -118,14 +118,14 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 def _datums_of(client: MemberClient, nodes: Nodes) -> Datums | None:
-    """The datums of a real Nacos 1.x. Its 2.x answers too, up to 2.1, with what it held before it was upgraded."""
+    """The datums of a Nacos 1.x member, else None: Nacos 2.x up to 2.1 would answer those from before its upgrade."""
     if nodes.version and not nodes.version.startswith("1."):
         return None
     return read_datums(client)
 
 
 def _take_catalog(client: MemberClient, namespaces: Sequence[str], emit_row: Callable[[dict[str, Any]], None]) -> None:
-    """Rows of what the catalog shows: one call for each cluster that has instances, after a few for all services."""
+    """Emit the rows of the catalog: a few calls for all services, then one for each cluster with instances."""
     for namespace in namespaces:
         names = read_names(client, namespace)
         shown = read_shown(client, namespace, names)

@@ -1,4 +1,4 @@
-"""Where a dump is written: parts of bounded size, the manifest at the end, old nights removed.
+"""The store of dumps: parts of bounded size, the manifest at the end, old nights removed.
 
 Everything goes through fsspec, one call or stream at a time, so that any of its file systems will do.
 """
@@ -16,13 +16,13 @@ from app.audit.format.manifest import MANIFEST_NAME, Manifest, Part, encode_mani
 
 PART_ROWS_MAX = 100_000
 PART_BYTES_MAX = 32 * 1024 * 1024
-"""Of plain rows. A gzip file cannot be split, so a part is what one task of the check reads."""
+"""The most bytes of a part, uncompressed. A gzip file cannot be split, so one task of the check reads a whole part."""
 GZIP_LEVEL = 2
 """A third more bytes than level 6, at a third of the time."""
 
 
 class StoreError(Exception):
-    """The dump cannot be written there; the text says what failed."""
+    """The dump cannot be written; the text names the path and the failure."""
 
 
 @contextlib.contextmanager
@@ -60,18 +60,18 @@ class Store:
             self.filesystem.makedirs(path, exist_ok=True)
 
     def check_writable(self, folder: str) -> None:
-        """Make a folder; what fails here would fail after minutes."""
+        """Make a folder and try to write there: a failure shows before the members are asked, which takes minutes."""
         with _writing(folder):
             check_writable(self.filesystem, folder)
 
     def write_manifest(self, folder: str, manifest: Manifest) -> None:
-        """Put the manifest there in one step: it is either missing or whole."""
+        """Write a round's manifest in one step: the file is either missing or whole."""
         path = f"{folder}/{MANIFEST_NAME}"
         with _writing(path):
             write_whole(self.filesystem, path, encode_manifest(manifest))
 
     def remove_nights_before(self, day: date) -> list[str]:
-        """Remove the folders of older nights, and nothing else; return their dates."""
+        """Remove the folders of nights before ``day``, and nothing else; return their dates."""
         with _writing(self.uri):
             old = [night for night in nights(self.uri) if _is_before(night, day)]
             for night in old:
@@ -80,7 +80,7 @@ class Store:
 
 
 def first_kept(night: str, keep_days: int) -> date:
-    """The oldest night that stays when nights are kept for so many days before this one."""
+    """The oldest night to keep: ``keep_days`` days before ``night``."""
     day = date.fromisoformat(night)
     return day - timedelta(days=min(keep_days, (day - date.min).days))
 
@@ -93,9 +93,9 @@ def _is_before(night: str, day: date) -> bool:
 
 
 class PartWriter:
-    """The rows of one member into files of bounded size, in the folder ``name`` in a round's folder.
+    """Writes the rows of one member to files of bounded size, in the folder ``name`` in a round's folder.
 
-    Nothing of it is held in memory beyond gzip's own buffers.
+    No row is held in memory beyond gzip's own buffers.
 
     Raises (each call): StoreError.
     """
@@ -118,7 +118,7 @@ class PartWriter:
         self._begun: list[str] = []
 
     def write(self, line: bytes) -> None:
-        """Take one row with its end."""
+        """Write one row, a line with its end."""
         part = self._open
         if part is not None and (part.rows >= self._rows_max or part.plain_bytes + len(line) > self._bytes_max):
             self._finish()
@@ -129,12 +129,12 @@ class PartWriter:
             part.write(line)
 
     def close(self) -> list[Part]:
-        """Finish the last part; return all. Without a row there is none."""
+        """Finish the last part; return all parts, none when there was no row."""
         self._finish()
         return self._parts
 
     def discard(self) -> None:
-        """Remove what was written: the member counts as absent, or is asked again."""
+        """Remove the files written so far: the member counts as absent, or is asked again."""
         part, self._open = self._open, None
         with contextlib.suppress(StoreError), _writing(self._folder):
             if part is not None:
@@ -167,17 +167,17 @@ class PartWriter:
 
 
 class _Sink:
-    """What GzipFile writes to."""
+    """A file for GzipFile to write to: its bytes go to the function ``take``."""
 
     def __init__(self, take: Callable[[bytes], int]) -> None:
         self.write = take
 
     def flush(self) -> None:
-        """Each write goes through at once."""
+        """Do nothing: each write goes through at once."""
 
 
 class _OpenPart:
-    """One file while it is written: it knows the hash and the bytes of what went through it."""
+    """One part while it is written, with the hash and the number of the bytes in its file."""
 
     def __init__(self, file: Any, path: str) -> None:
         self._file = file

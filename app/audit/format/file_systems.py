@@ -1,4 +1,4 @@
-"""How the audit finds, tests and writes files on any file system of fsspec."""
+"""Finding, testing and writing the audit's files on any file system of fsspec."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from typing import Any
 import fsspec
 
 _RENAMING = {"file", "local", "hdfs", "arrow_hdfs", "webhdfs", "sftp"}
-"""File systems where a file is seen while it is written, and a rename is one step. Object stores show whole ones."""
+"""File systems that show a file while it is written, and rename in one step. Object stores show whole files only."""
 
 
 def open_root(uri: str) -> tuple[Any, str]:
@@ -17,7 +17,7 @@ def open_root(uri: str) -> tuple[Any, str]:
 
 
 def is_local(filesystem: Any) -> bool:
-    """Whether its paths are those of this machine."""
+    """Whether a file system's paths are those of this machine."""
     return bool({"file", "local"} & _protocols(filesystem))
 
 
@@ -27,7 +27,7 @@ def _protocols(filesystem: Any) -> set[str]:
 
 
 def check_writable(filesystem: Any, folder: str) -> None:
-    """Make the folder; write and remove a small file there: what fails here would fail after minutes."""
+    """Make a folder, and write and remove an empty file in it: a missing right shows here, before minutes of work."""
     probe = f"{folder}/.write-test-{os.getpid()}"
     filesystem.makedirs(folder, exist_ok=True)
     filesystem.pipe_file(probe, b"")
@@ -35,7 +35,7 @@ def check_writable(filesystem: Any, folder: str) -> None:
 
 
 def write_whole(filesystem: Any, path: str, body: bytes) -> None:
-    """Write a file in one step: who reads it meanwhile has the one of before, or none."""
+    """Write a file in one step: a reader meets the earlier file or none until then, and never a part of the new one."""
     if not _RENAMING & _protocols(filesystem):
         filesystem.pipe_file(path, body)
         return
@@ -53,7 +53,7 @@ def write_whole(filesystem: Any, path: str, body: bytes) -> None:
 
 
 def dated_folders(filesystem: Any, parent: str, key: str) -> list[str]:
-    """The dates of the folders ``key=2026-11-21`` in a folder, oldest first; none where that is missing."""
+    """The dates of the subfolders ``key=2026-11-21`` of ``parent``, oldest first; none when ``parent`` is missing."""
     if not filesystem.isdir(parent):
         return []
     names = (path.rstrip("/").rpartition("/")[2] for path in filesystem.ls(parent, detail=False))

@@ -1,4 +1,4 @@
-"""What the check finds: the classes, and the shape of a finding."""
+"""Findings of the nightly check: their classes, and the columns of findings and of the per-service summary."""
 
 from enum import StrEnum
 
@@ -13,11 +13,11 @@ class FindingClass(StrEnum):
     METADATA = "METADATA"
     ENABLED = "ENABLED"
     OWNER = "OWNER"
-    """Two members take themselves for responsible for a service, or nobody does."""
+    """Two members take themselves for responsible for a service, or no member does."""
     MEMBERSHIP = "MEMBERSHIP"
     """Two members list different members, or the same in different states."""
     DRIFT = "DRIFT"
-    """Inside one member, what is replicated and what clients see are not the same."""
+    """Inside one member, the datum that is replicated and the view that clients see are not the same."""
     STALE = "STALE"
     """The owner has not heard of the instance for longer than its delete time-out, and still has it."""
     DUPLICATE = "DUPLICATE"
@@ -50,10 +50,11 @@ FINDING_FIELDS: dict[str, str] = {
 }
 """Columns of the findings, with Spark's types. One finding for each member that departs.
 
-``lasting``: the same in both rounds; the others are LATE, counted apart. ``member`` departs from ``reference`` (its
-owner, or else the first of the majority): ``found`` there, ``expected`` here. For OWNER, ``member`` is the first of the
-members concerned and ``detail`` names all; for MEMBERSHIP the two members are a pair. ``since`` is the moment at which
-the first round of the night ``first_seen`` was taken.
+``lasting``: the finding is the same in both rounds; any other finding is late, and counted apart. ``member`` departs
+from ``reference`` (the instance's owner, or else the first member of the majority): ``found`` is the value at
+``member``, ``expected`` the value at ``reference``. For OWNER, ``member`` is the first of the members concerned and
+``detail`` names all; for MEMBERSHIP the two members are a pair. ``since`` is the moment at which the first round of the
+night ``first_seen`` was taken.
 """
 
 SERVICE_FIELDS: dict[str, str] = {

@@ -1,4 +1,6 @@
-"""Where a dump lies: ``dump_date=2026-11-21/taken_at=20261121T031500.000Z/member=10.0.0.7_8848/part-00000.jsonl.gz``.
+"""The folders of a dump.
+
+A part: ``dump_date=2026-11-21/taken_at=20261121T031500.000Z/member=10.0.0.7_8848/part-00000.jsonl.gz``.
 
 The root is a folder or any URI of fsspec (``s3://``, ``hdfs://``, ``memory://``). Names hold no colon, which Hadoop's
 paths do not take.
@@ -17,7 +19,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9.-]")
 
 
 class NoDump(Exception):
-    """There is nothing to compare; the text says what is missing."""
+    """A night has no dump that can be compared; the text says what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,10 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Night:
-    """The rounds of the latest complete run of a night, by number; and what else lay there, in words."""
+    """The rounds of a night's latest complete run, in the order of their numbers.
+
+    ``notes``: texts for the operator about the night's other runs and folders, such as those that were cut off.
+    """
 
     date: str
     rounds: list[Round]
@@ -38,7 +43,7 @@ class Night:
 
 
 def taken_at_text(wall_ms: int) -> str:
-    """The name of a moment: ``20261121T031500.000Z``."""
+    """The name of a moment in folders and manifests, in UTC: ``20261121T031500.000Z``."""
     moment = datetime.fromtimestamp(wall_ms / 1000, UTC)
     return f"{moment:%Y%m%dT%H%M%S}.{wall_ms % 1000:03d}Z"
 
@@ -48,7 +53,7 @@ def round_folder(root: str, dump_date: str, taken_at: str) -> str:
 
 
 def member_folders(addresses: Iterable[str]) -> dict[str, str]:
-    """The name of each member's folder; no two share one."""
+    """Folder names by member address, no two alike: ``member=10.0.0.7_8848`` for ``10.0.0.7:8848``."""
     folders: dict[str, str] = {}
     for address in addresses:
         name = wanted = "member=" + _UNSAFE.sub("_", address)
@@ -61,15 +66,15 @@ def member_folders(addresses: Iterable[str]) -> dict[str, str]:
 
 
 def nights(uri: str) -> list[str]:
-    """The dates under a root that have a folder, oldest first."""
+    """The dates of the nights that have a folder under a dump's root, oldest first."""
     return dated_folders(*open_root(uri), "dump_date")
 
 
 def read_night(uri: str, date: str | None = None) -> Night:
-    """Return the latest complete run of a night, of the last one for None.
+    """Return the latest complete run of a night; of the last night under the root when ``date`` is None.
 
     Raises:
-        NoDump: no such night, or no run of it is complete; the text says what was found.
+        NoDump: there is no such night, or no run of it is complete; the text names the runs that are cut off.
     """
     filesystem, root = open_root(uri)
     if date is None:

@@ -1,4 +1,4 @@
-"""The manifest of one round of a dump: what was taken of which member, and what its files must be.
+"""The manifest of one round of a dump: the answer of each member, with the rows, bytes and sha256 of its files.
 
 It is written last, so a folder without one is a dump that is under way or was cut off.
 """
@@ -23,7 +23,7 @@ class ManifestError(Exception):
 class DumpState(StrEnum):
     DUMPED = "dumped"
     ABSENT = "absent"
-    """It did not answer; its ``error`` says how."""
+    """The member did not answer; its ``error`` says how."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A member as another one lists it; ``state`` is UP, DOWN, SUSPICIOUS and so on."""
+    """A member as another member lists it; ``state`` is UP, DOWN, SUSPICIOUS and so on."""
 
     address: str
     state: str
@@ -46,7 +46,11 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class MemberDump:
-    """What was taken of one member. ``kind`` is ``rollcall``, ``nacos-1`` or ``catalog``; times are wall-clock ms."""
+    """One member's part of a round: its state, its list of members, and the files and counts of its rows.
+
+    ``kind`` is ``rollcall``, ``nacos-1`` or ``catalog``. ``taken_ms`` is the wall-clock time (ms) at which the last try
+    began, ``took_ms`` the duration (ms) of all tries.
+    """
 
     address: str
     state: DumpState
@@ -63,7 +67,7 @@ class MemberDump:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One round. Rounds of one dump share ``run``; ``round`` counts from 1 to ``rounds``."""
+    """The manifest of one round. Rounds of one dump share ``run``; ``round`` counts from 1 to ``rounds``."""
 
     run: str
     dump_date: str
@@ -84,10 +88,10 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def decode_manifest(body: bytes) -> Manifest:
-    """Read a manifest.
+    """Return the manifest in a file's bytes.
 
     Raises:
-        ManifestError: it is damaged, or of a format that is not known here.
+        ManifestError: the bytes are damaged, or of a format that is not known here.
     """
     try:
         value = orjson.loads(body)
@@ -114,7 +118,7 @@ def _first(messages: Any, path: str = "") -> str:
 
 
 class _Base(Schema):
-    """Loads what it describes: a value of the class ``made``."""
+    """A schema that loads values of the class ``made``, and ignores fields that it does not know."""
 
     made: ClassVar[type]
 

@@ -9,7 +9,7 @@ Shape, service: ``{"kind": "service", "namespace": "public", "service": "DEFAULT
 "version": "3.17.10.0.0.7:8848~f00d", "owner": "10.0.0.7:8848", "instances": 1}``, one for each service, also for one
 without instances.
 
-What a member does not tell is left out.
+A row has no field for a value that the member does not tell.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 FORMAT = 1
-"""Of rows and manifest. A reader refuses another one; a field that it does not know it names, and ignores."""
+"""The version of rows and manifest. A reader refuses any other version, and names and ignores unknown fields."""
 
 
 class RowKind(StrEnum):
@@ -28,10 +28,10 @@ class RowKind(StrEnum):
 
 
 class Layer(StrEnum):
-    """Where the member holds it: in what it replicates, in what its clients see, or alike in both.
+    """The layer of a member that holds an instance: the datum it replicates, the view of its clients, or both alike.
 
-    The two parts only in members that keep them apart, such as Nacos 1.4: an instance with a row for one layer only,
-    or with two rows that differ, has drifted there.
+    Only members that keep datum and view apart, such as Nacos 1.4, have rows of one layer: an instance with a row for
+    one layer only, or with two rows that differ, has drifted in that member.
     """
 
     DATUM = "datum"
@@ -40,7 +40,7 @@ class Layer(StrEnum):
 
 
 class ClientKind(StrEnum):
-    """How the instance is kept: by beats over HTTP, by a gRPC connection, or as a durable record."""
+    """How an instance stays registered: by beats over HTTP, by a gRPC connection, or as a durable record."""
 
     HTTP = "http"
     GRPC = "grpc"
@@ -67,11 +67,11 @@ FIELDS: dict[str, str] = {
     "client": "string",
     "instances": "bigint",
 }
-"""Every field with its type in Spark's words, in the order in which they are written.
+"""Every field of a row with its Spark type, in the order in which the fields are written.
 
 ``service`` is the full name (group@@name); ``owner`` the address of the responsible member, as the dumped member sees
-it; ``version`` that of the instance's last change, or of the service's list; ``beat_age_ms`` how long ago the instance
-was heard of, told by its owner only.
+it; ``version`` that of the instance's last change, or of the service's list; ``beat_age_ms`` the time since the
+instance was last heard of, which only its owner tells.
 """
 
 
@@ -133,5 +133,5 @@ def service_row(
 
 
 def encode_row(row: Mapping[str, Any]) -> bytes:
-    """The row as a line, with its end."""
+    """The row as a line of JSON, with its line end."""
     return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)

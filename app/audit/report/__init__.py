@@ -1,1 +1,1 @@
-"""What people and monitors read of a check: page, plots, summary, textfile, alert."""
+"""The outputs of a check, for people and monitors: page, plots, summary, textfile, alert."""

@@ -13,10 +13,10 @@ from app.audit.report.summary import Summary
 from app.config.version import __version__
 
 EXAMPLES_MAX = 20
-"""Of the findings told; the others are in the report."""
+"""Findings in an alert; the report has more."""
 
 TIMEOUT_S = 10.0
-"""For the connection, and again for the answer."""
+"""The time for the connection, and again for the answer."""
 
 BACK_OFF_S = (1.0, 4.0)
 """Waits before the second and the third try, which is the last."""
@@ -24,12 +24,12 @@ BACK_OFF_S = (1.0, 4.0)
 RETRY_AFTER_MAX_S = 30.0
 
 _PASSING = {408, 425, 429}
-"""Statuses that may be others the next time, beside those of 500 and above."""
+"""Statuses after which a further try may succeed, beside those of 500 and above."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What became of an alert. ``reason`` says why it was not delivered, without path, query and credentials."""
+    """The outcome of an alert. ``reason``: why it was not delivered, without the URL's path, query and credentials."""
 
     delivered: bool
     reason: str = ""
@@ -45,10 +45,10 @@ class _Failure:
 def post(
     url: str, summary: Summary, *, back_off_s: Sequence[float] = BACK_OFF_S, timeout_s: float = TIMEOUT_S
 ) -> Delivery:
-    """Post the summary as JSON, trying again what may pass, and return whether it was taken with a status of 2xx.
+    """Post the summary as JSON, again after failures that may pass; return whether it was taken with a status of 2xx.
 
     Shape: that of ``summary.json``, with at most ``EXAMPLES_MAX`` examples. Redirects are not followed, as they would
-    make a GET of it. User and password in the URL are sent as basic authentication.
+    turn the POST into a GET. User and password in the URL are sent as basic authentication.
     """
     try:
         where = _origin(url)

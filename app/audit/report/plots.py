@@ -1,4 +1,4 @@
-"""The plots of the report, each an ``<svg>`` element: bars that lie, one a row, and the trend over the nights."""
+"""The plots of the report, each an ``<svg>`` element: horizontal bars, and the trend over the nights."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 LABEL_CHARS_MAX = 30
 SERIES_MAX = 7
-"""Of classes that have a colour of their own in the trend; the others share one."""
+"""Classes that have a colour of their own in the trend; all further classes share one."""
 
 OTHERS = "other classes"
 _WIDTH = 430
@@ -26,7 +26,7 @@ _LEGEND = 24
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One row: a count, and in ``late`` another that is not part of it. ``whole`` is what ``label`` is short for."""
+    """One bar: a count, and ``late``, a count that follows it. ``whole``: the full name of a shortened ``label``."""
 
     label: str
     count: int
@@ -49,7 +49,7 @@ class NightPoint:
 
 
 def shorten(text: str, chars_max: int = LABEL_CHARS_MAX) -> str:
-    """The text with its middle left out when it is longer: names of one kind differ at their ends."""
+    """The text, its middle left out if it is over ``chars_max`` long: names of one kind differ at their ends."""
     if len(text) <= chars_max:
         return text
     tail = (chars_max - 1) // 2
@@ -57,7 +57,7 @@ def shorten(text: str, chars_max: int = LABEL_CHARS_MAX) -> str:
 
 
 def draw_bars(name: str, title: str, rows: Sequence[Bar], unit: tuple[str, str]) -> str:
-    """Draw the counts, the first row on top. ``unit`` is what is counted, one and many."""
+    """Return a bar chart as an ``<svg>`` element, the first row on top. ``unit``: the noun counted, one and many."""
     text = "; ".join(f"{row.name}: {_counted(row, unit)}" for row in rows)
     return draw(name, title, text, lambda: _bars(rows, unit))
 
@@ -98,7 +98,10 @@ def _bars(rows: Sequence[Bar], unit: tuple[str, str]) -> "tuple[Figure, Mapping[
 
 
 def draw_trend(name: str, title: str, nights: Sequence[NightPoint]) -> str:
-    """Draw lasting findings by class, one bar a night, and under them the late ones; oldest night first."""
+    """Return the trend as an ``<svg>`` element: lasting findings by class, one bar a night, above late ones.
+
+    ``nights``: oldest first.
+    """
     judged = [night for night in nights if night.is_judged]
     most = max(judged, key=lambda night: sum(night.findings.values()), default=None)
     text = f"{len(nights)} nights from {nights[0].night} to {nights[-1].night}, {len(judged)} of them judged. "
@@ -109,7 +112,7 @@ def draw_trend(name: str, title: str, nights: Sequence[NightPoint]) -> str:
 
 
 def series_of(nights: Sequence[NightPoint]) -> list[tuple[str, list[int]]]:
-    """Counts a night by class, the class with most findings first; the last may be all others together."""
+    """The counts of each class by night, the class with most findings first; the last may be ``OTHERS``, a sum."""
     totals: dict[str, int] = {}
     for night in nights:
         for name, count in night.findings.items():

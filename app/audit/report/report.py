@@ -22,7 +22,7 @@ NOTES_MAX = 100
 MEMBERS_MAX = 100
 PAGE_BYTES_MAX = 1_000_000
 HINT_CHARS_MAX = (300, 60, 0)
-"""Of a value that is shortened: the first of these with which the page is not too long."""
+"""Characters of a shortened value's hint: the first of these with which the page is within ``PAGE_BYTES_MAX``."""
 
 MEANINGS = {
     FindingClass.MISSING: "The owner, or at least half of the members, has the instance; the member lacks it.",
@@ -54,7 +54,7 @@ _UNIT = ("finding", "findings")
 def render(summary: Summary, earlier: Sequence[Summary]) -> str:
     """Return the page of a night; ``earlier`` are the nights before it, in any order, for the trend.
 
-    It is held to ``PAGE_BYTES_MAX`` bytes of UTF-8: where values are many and long, hints are cut, then left out.
+    The page is held to ``PAGE_BYTES_MAX`` bytes of UTF-8: where values are many and long, hints are cut, then left out.
     """
     values = _values(summary, earlier)
     page = ""
@@ -68,7 +68,7 @@ def render(summary: Summary, earlier: Sequence[Summary]) -> str:
 
 
 def _values(summary: Summary, earlier: Sequence[Summary]) -> dict[str, Any]:
-    """What the template is filled with, apart from how values are shortened."""
+    """The variables of the template, but for the functions that shorten values."""
     sign, word = _VERDICTS[summary.verdict]
     trend, trend_nothing = _trend(summary, earlier)
     names = _short_addresses(summary)
@@ -108,7 +108,7 @@ def _environment(shown: Shown) -> Environment:
 
 
 def _count(value: object) -> str:
-    """The number with commas, or nothing for what is none."""
+    """The number with commas; empty for a value that is no number."""
     return f"{value:,}" if isinstance(value, int | float) else ""
 
 
@@ -122,7 +122,7 @@ def _moment(text: str) -> str:
 
 
 def _classes(summary: Summary) -> list[tuple[str, int, int, str]]:
-    """Classes that were found, with the counts of lasting and late findings and what they mean; most lasting first."""
+    """A row for each class found: name, lasting findings, late findings, meaning; most lasting findings first."""
     names = {name for counts in (summary.findings, summary.late) for name, count in counts.items() if count}
     known: Mapping[str, str] = {one.value: meaning for one, meaning in MEANINGS.items()}
     rows = [
@@ -132,13 +132,13 @@ def _classes(summary: Summary) -> list[tuple[str, int, int, str]]:
 
 
 def _service(finding: Mapping[str, Any]) -> str:
-    """The service with its namespace, which goes without saying for the default one."""
+    """The finding's service, with its namespace unless that is the public one."""
     namespace, service = finding.get("namespace") or "public", finding.get("service") or ""
     return service if namespace == "public" or not service else f"{namespace}: {service}"
 
 
 def _instance(finding: Mapping[str, Any]) -> str:
-    """Address and cluster, as far as the finding is about an instance."""
+    """Address and cluster of the finding's instance, without the default cluster; empty if it is about no instance."""
     ip, port, cluster = finding.get("ip"), finding.get("port"), finding.get("cluster")
     if not ip:
         return ""
@@ -148,7 +148,7 @@ def _instance(finding: Mapping[str, Any]) -> str:
 
 
 def _plots(summary: Summary, names: Mapping[str, str]) -> dict[str, Markup | None]:
-    """The drawings by name, None for those that would show nothing."""
+    """The plots by name; None for a plot that would have no bars."""
     by_class = [Bar(name, count, late) for name, count, late, _ in _classes(summary)]
     by_pair = [Bar(_pair(one, names), one.get("findings") or 0, whole=_pair(one, {})) for one in summary.by_pair]
     by_service = [
@@ -166,13 +166,13 @@ def _plots(summary: Summary, names: Mapping[str, str]) -> dict[str, Markup | Non
 
 
 def _bars(name: str, title: str, rows: Iterable[Bar], unit: tuple[str, str]) -> Markup | None:
-    """The highest of these rows, drawn."""
+    """The plot of the ``BARS_MAX`` highest bars; None when all counts are 0."""
     ranked = sorted((row for row in rows if row.count or row.late), key=lambda row: (-row.count, -row.late))
     return Markup(draw_bars(name, title, ranked[:BARS_MAX], unit)) if ranked else None
 
 
 def _short_addresses(summary: Summary) -> dict[str, str]:
-    """The members' addresses without the parts at their end that all have in common."""
+    """The members' addresses without the ending that all have in common, by full address."""
     found = {one.get(part) for one in summary.by_pair for part in ("member", "reference")}
     found |= {one.get("address") for one in summary.members}
     short = {str(address): str(address) for address in found if address}
@@ -199,13 +199,13 @@ def _named(finding: Mapping[str, Any]) -> str:
 
 
 def _told(finding: Mapping[str, Any]) -> str:
-    """The finding with all that tells it from others."""
+    """The finding in one text: class, service, instance and member."""
     parts = (finding.get("finding_class"), _service(finding), _instance(finding), finding.get("member"))
     return ", ".join(str(part) for part in parts if part)
 
 
 def _trend(summary: Summary, earlier: Sequence[Summary]) -> tuple[Markup | None, str]:
-    """The last nights, drawn; or None, and why there is nothing to draw."""
+    """The plot of the last nights, and an empty text; or None, and the reason why there is no plot."""
     last = _date(summary.night)
     if last is None:
         return None, "It is not known which night this is."
@@ -223,7 +223,7 @@ def _trend(summary: Summary, earlier: Sequence[Summary]) -> tuple[Markup | None,
 
 
 def _point(night: date, summary: Summary | None) -> NightPoint:
-    """A night of the trend; one without a summary was as little judged as one that could not be."""
+    """A night of the trend; a night without a summary was not judged, like one whose verdict says so."""
     if summary is None or summary.verdict is Verdict.UNJUDGED:
         return NightPoint(night, False)
     return NightPoint(night, True, summary.findings, sum(summary.late.values()))

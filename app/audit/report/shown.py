@@ -14,17 +14,20 @@ ADDRESS_CHARS_MAX = 40
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How long a hint may be. Hundreds of findings with values of any length make the page as long as that."""
+    """Shortens values for the page. ``hint_chars_max``: how much of the whole value a hint holds, 0 for no hints.
+
+    Hundreds of findings with values of any length would else make the page as long as their values.
+    """
 
     hint_chars_max: int
 
     def short(self, value: object, chars_max: int = VALUE_CHARS_MAX) -> str | Markup:
-        """The value as text, cut in its middle when it is long; nothing for None."""
+        """The value as text, cut in its middle when it is long; empty for None."""
         text = "" if value is None else str(value)
         return text if len(text) <= chars_max else self.cut(shorten(text, chars_max), text)
 
     def cut(self, text: str, whole: str) -> str | Markup:
-        """The short text, with as much of the whole as a hint may hold."""
+        """``text``, with as much of ``whole`` as a hint may hold."""
         if not self.hint_chars_max:
             return text
         hint = whole
@@ -33,7 +36,7 @@ class Shown:
         return Markup('<span title="{}">{}</span>').format(hint, text)
 
     def address(self, names: Mapping[str, str], address: object) -> str | Markup:
-        """The member's address by its shorter name, if it has one."""
+        """The member's address in its short form of ``names``, if it has one."""
         whole = str(address or "")
         short = names.get(whole, whole)
         if short == whole:
@@ -41,7 +44,10 @@ class Shown:
         return self.cut(shorten(short, ADDRESS_CHARS_MAX), whole)
 
     def values(self, finding: Mapping[str, Any]) -> list[tuple[str, str | Markup | None, str | None]]:
-        """What was found and what was expected, each with its version; long values from where they begin to differ."""
+        """The found and the expected value of a finding; long values from where they begin to differ.
+
+        Shape: (heading, value or None, version or None).
+        """
         found, expected = str(finding.get("found") or ""), str(finding.get("expected") or "")
         start = 0
         if max(len(found), len(expected)) > VALUE_CHARS_MAX:
@@ -54,7 +60,7 @@ class Shown:
         ]
 
     def _part(self, value: object, start: int) -> str | Markup | None:
-        """The value from one place on, cut at its end."""
+        """The value from place ``start`` on, cut at its end; None for None."""
         if value is None:
             return None
         text = str(value)

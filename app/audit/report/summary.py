@@ -1,4 +1,4 @@
-"""The summary of one night's check: what its report, its alert and the next night's trend are made of.
+"""The summary of one night's check, from which its report, its alert and the trend of later nights are made.
 
 It is written last, so a night without one was not judged to its end.
 """
@@ -25,35 +25,35 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One night. Counts by class are of lasting findings in ``findings`` and of transient ones in ``late``."""
+    """The summary of one night. ``findings`` counts lasting findings by class, ``late`` transient ones."""
 
     night: str
     verdict: Verdict
     line: str
-    """The verdict in one line, with what it is about."""
+    """The verdict in one line, with counts and night, or with the reason why there is none."""
     checked_at: str = ""
     """ISO 8601, UTC."""
     took_s: float = 0.0
     run: str = ""
     taken_at: list[str] = field(default_factory=list)
-    """One a round, as in the dump: ``20261121T031500.000Z``."""
+    """The moment of each round, as in the dump: ``20261121T031500.000Z``."""
     members: list[dict[str, Any]] = field(default_factory=list)
     """Shape: address, state, kind, version, services, instances, error."""
     rows: int = 0
-    """Read, of all members and rounds."""
+    """Rows read, of all members and rounds."""
     services: int = 0
     instances: int = 0
-    """Different ones, of all members together."""
+    """``services`` and ``instances`` count distinct ones, of all members together."""
     findings: dict[str, int] = field(default_factory=dict)
     late: dict[str, int] = field(default_factory=dict)
     by_pair: list[dict[str, Any]] = field(default_factory=list)
-    """Shape: member, reference (may be null), findings. Lasting ones."""
+    """Lasting findings by pair of members. Shape: member, reference (may be null), findings."""
     by_service: list[dict[str, Any]] = field(default_factory=list)
     """The services with most findings, as in the per-service summary: namespace, service, instances, findings, late."""
     examples: list[dict[str, Any]] = field(default_factory=list)
     """Findings as in ``findings.FINDING_FIELDS``: lasting ones first, among them those open for longest."""
     notes: list[str] = field(default_factory=list)
-    """What else should be known, in words: a folder of a dump that was cut off, a field that is unknown."""
+    """Further texts for the operator, such as on a folder of a dump that was cut off, or on an unknown field."""
 
 
 def unjudged(night: str, reason: str) -> Summary:
@@ -74,7 +74,7 @@ def decode_summary(body: bytes) -> Summary:
     """Read a summary that this program wrote; a field that it does not know is left out.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the bytes are no summary.
     """
     value = json.loads(body)
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""A drawing of matplotlib's as SVG inside a page: small, accessible, in the page's colours and letters."""
+"""A matplotlib figure as SVG inside a page: small, accessible, in the page's colours and letters."""
 
 import io
 import logging
@@ -47,10 +47,10 @@ _SPACE = re.compile(r"\s+")
 
 
 def draw(name: str, title: str, text: str, plot: Callable[[], "tuple[Figure, Mapping[str, str]]"]) -> str:
-    """Return what ``plot`` draws as an ``<svg>`` element, named by ``title`` and told in words by ``text``.
+    """Return the figure of ``plot`` as an ``<svg>`` element, named by ``title`` and told in words by ``text``.
 
-    ``plot`` returns a figure, and what to show at its elements, by their gid, when a pointer rests there. Every id has
-    ``name`` in it, so that the drawings of a page share none.
+    ``plot`` returns a figure, and by gid the hint of an element, which is shown when a pointer rests there. Every id
+    has ``name`` in it, so that the drawings of a page share none.
     """
     # A service has no home to keep the list of fonts in; that costs a second a night, and is no news for its log.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
@@ -68,13 +68,13 @@ def draw(name: str, title: str, text: str, plot: Callable[[], "tuple[Figure, Map
 
 
 def plain(text: object) -> str:
-    """The text without what no drawing may hold: control characters, and marks that turn the direction of writing."""
+    """The text as a drawing may hold it: without control characters and marks that turn the direction of writing."""
     spaced = _SPACE.sub(" ", str(text))
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in spaced)
 
 
 def _describe(root: ElementTree.Element, name: str, title: str, text: str, hints: Mapping[str, str]) -> None:
-    """Make a drawing part of a page: no names of XML, ids of its own, words for those who cannot see it."""
+    """Make a drawing part of a page: tags without XML namespaces, ids of its own, title and text for screen readers."""
     _remove_idle(root)
     linked = {link for one in root.iter() for value in one.attrib.values() for link in _links(value)}
     for one in root.iter():
@@ -99,7 +99,7 @@ def _describe(root: ElementTree.Element, name: str, title: str, text: str, hints
 
 
 def _remove_idle(parent: ElementTree.Element) -> None:
-    """Take out what tells of the program, styles of the page as a whole, and the white space between elements."""
+    """Remove metadata, style sheets, empty definitions, rotations by 0, and the white space between elements."""
     for child in list(parent):
         if child.tag.rpartition("}")[2] in {"metadata", "style"}:
             parent.remove(child)
@@ -121,7 +121,7 @@ def _links(value: str) -> list[str]:
 
 
 def _restyle(value: str, name: str) -> str:
-    """The attribute with the page's colours and letters, to a tenth, with links to ids of this drawing."""
+    """The attribute with the page's colours and letters, numbers to a tenth, and links to ids of this drawing."""
     for variable, colour in COLOURS.items():
         value = value.replace(colour, f"var(--{variable})")
     value = _DECIMALS.sub(r"\1", _FAMILY.sub("", value))

@@ -12,17 +12,17 @@ from app.audit.report.summary import Summary, Verdict
 def write(path: str, summary: Summary) -> None:
     """Write the metrics, all of them or none: a reader never meets half a file.
 
-    Of a night that was not judged there are no counts, as none is known: an alert on them is silent, that on the
-    verdict is not. The exporter reads files whose name ends in ``.prom``.
+    A night that was not judged has no counts, as none is known: an alert on counts is silent, an alert on the verdict
+    is not. The exporter reads files whose name ends in ``.prom``.
 
     Raises:
-        OSError: the file cannot be written; then the one of before is still there.
+        OSError: the file cannot be written; the earlier file is then still there.
     """
     write_to_textfile(path, registry_of(summary))
 
 
 def registry_of(summary: Summary) -> CollectorRegistry:
-    """The metrics of a summary. Every verdict and every class has its series, so none ever goes missing."""
+    """The metrics of a summary. Each verdict has a series, and each class in a judged night: none ever goes missing."""
     registry = CollectorRegistry()
     verdict = Gauge("rollcall_check_verdict", "1 for the verdict of the last check", ["verdict"], registry=registry)
     for one in Verdict:

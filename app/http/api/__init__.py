@@ -1,1 +1,1 @@
-"""What every HTTP endpoint is written in: calls, replies and the table of routes."""
+"""The types of every endpoint: calls, replies and the table of routes."""

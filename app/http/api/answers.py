@@ -39,7 +39,10 @@ def rest_reply(data: Any) -> Reply:
 
 
 def rest_refusal(code: int, message: str) -> Reply:
-    """A refusal in the same shape, in status 200: Nacos answers so, and its clients look into the code."""
+    """A refusal as Nacos's core and console answer it, in status 200: clients look into the code.
+
+    Shape: code, message, data.
+    """
     return json_reply({"code": code, "message": message, "data": None})
 
 
@@ -86,7 +89,7 @@ def server_status(services: Services) -> str:
 
 
 def refuse_unless_up(call: Call, services: Services) -> Reply | None:
-    """The refusal of a naming call to a limited path, or while the node does not serve; the latter not for members.
+    """The refusal of a naming call to a limited path, or of a client's while the node does not serve; None for none.
 
     Source: Nacos 1.4.1 TrafficReviseFilter.
     """
@@ -126,8 +129,8 @@ def is_naming(path: str) -> bool:
 def elsewhere(call: Call, services: Services, service: str) -> Answer | None:
     """The answer to a write that this node must not execute; None when this node owns ``service``.
 
-    A call that a member forwarded is not forwarded again: two members that disagree would send it in a circle. Calls
-    forwarded by real Nacos 2.x are: it maps addresses to owners, not services, so that any of our members may get them.
+    A call that a member forwarded is not forwarded again: two members that disagree would send it in a circle. A call
+    that real Nacos 2.x forwarded is: it maps addresses to owners, not services, so that any of our members may get it.
     Source: Nacos 1.4.8 and 2.3.1 DistroFilter.
     """
     if refusal := _refuse_early_write(services):
@@ -178,7 +181,7 @@ def _is_from_nacos_2(call: Call, services: Services) -> bool:
 
 
 def require_member(call: Call, services: Services) -> None:
-    """Check that a call for members only comes from one.
+    """Check that the caller of a call for members only is a listed member.
 
     Raises:
         NoRight: the caller's address is not that of a listed member.

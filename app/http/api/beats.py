@@ -17,10 +17,10 @@ from app.naming.wire.datum_codec import AGE_MS_MAX
 from distro.errors import CodecError
 
 COLLECTED_MAX = 100_000
-"""For one member; beats of further instances are passed on one by one."""
+"""Beats that wait for one member; beats of further instances are passed on one by one."""
 UNKNOWN_MAX = 100_000
 BATCH_MAX = 5_000
-"""Instances in one call: so many of 100,000 beat within 200 ms. The owner reads them in a millisecond or two."""
+"""The most instances in one call: of 100,000, so many beat within 200 ms. The owner reads them in 1 to 2 ms."""
 KEEP_MS = 10_000
 """A beat that could not be sent for so long is dropped: later beats have come, or the instance is silent."""
 

@@ -27,7 +27,7 @@ CLIENT_AGENT = "rollcall-client-agent"
 WANTS_CHANGE = "rollcall-wants-change"
 """Header of a forwarded call: the answer is to carry the instance as the call left it."""
 CHANGE = "rollcall-change"
-"""Header of an answer that carries such an instance; see ``app.naming.changes``."""
+"""Header of an answer that carries the instance as the call left it; see ``app.naming.changes``."""
 
 C = TypeVar("C")
 
@@ -92,7 +92,7 @@ class Reply:
     content_type: str | None = TEXT
     headers: Mapping[str, str] = _NO_HEADERS
     stream: Iterable[bytes] | None = None
-    """In place of ``body``: chunks, sent as they are made. Its ``close``, if any, is called when the answer ends."""
+    """Chunks in place of ``body``, sent as they are made. Their ``close``, if any, is called when the answer ends."""
     head: bytes | None = field(default=None, compare=False, repr=False)
     """Status line and headers as bytes, kept by the connection that sent them first, for replies that are reused."""
 
@@ -126,7 +126,7 @@ class Services:
     """The clients that keep a gRPC connection, to this node or to another member."""
     loop_frontends: Sequence[LoopFrontend]
     loader: ConnectionLoader | None
-    """None without a gRPC frontend."""
+    """Operators' view of the gRPC connections; None without a gRPC frontend."""
     counters: ReadCounters
     wall_ms: Callable[[], int]
 

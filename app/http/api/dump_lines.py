@@ -13,26 +13,29 @@ from app.ports.http_ports import Cluster
 from distro.types import NO_VERSION, Version
 
 DUMPS_MAX = 2
-"""At a time: each occupies a thread of the HTTP frontend until its client has read it."""
+"""Dumps under way at a time: each occupies a thread of the HTTP frontend until its client has read it."""
 CHUNK_BYTES = 65_536
 
 
 class Dumps:
-    """The dumps that are under way. Thread-safe."""
+    """The places for dumps under way, ``dumps_max`` of them. Thread-safe."""
 
     def __init__(self, dumps_max: int = DUMPS_MAX) -> None:
         self._free = BoundedSemaphore(dumps_max)
 
     def begin(self, lines: Iterable[bytes]) -> "Dump | None":
-        """Return the lines as chunks, or None while ``dumps_max`` dumps are open.
+        """Return a dump of ``lines``, or None while ``dumps_max`` dumps are open.
 
-        The dump counts until its ``close`` is called.
+        The dump keeps its place until its ``close`` is called.
         """
         return Dump(lines, self._free) if self._free.acquire(blocking=False) else None
 
 
 class Dump:
-    """Lines in chunks of about ``CHUNK_BYTES``. A generator that never began would not free its place in ``close``."""
+    """A dump under way: lines in chunks of about ``CHUNK_BYTES``, and a place among ``Dumps``.
+
+    It is no generator: the ``close`` of one that never began would not free the place.
+    """
 
     def __init__(self, lines: Iterable[bytes], place: BoundedSemaphore) -> None:
         self._chunks = _chunks(lines)
@@ -42,7 +45,7 @@ class Dump:
         return self._chunks
 
     def close(self) -> None:
-        """Free the place; may be called twice."""
+        """Free the place of the dump; may be called twice."""
         place, self._place = self._place, None
         if place is not None:
             place.release()

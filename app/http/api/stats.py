@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 LAG_EVERY_S = 0.05
 LAG_LATE_MS = 20.0
-"""A loop that is later than this was kept busy by work that does not belong on it."""
+"""The largest lag of a free loop: a loop that is later was kept busy by work that does not belong on it."""
 LAGS_KEPT = 1_200
-"""One minute of measurements."""
+"""The measurements of one minute."""
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class HttpStats:
     beats_collected: int = 0
     """Beats answered from a copy, and sent to the owner in a batch."""
     loop_lag_max_ms: float = 0.0
-    """The largest lag of the loop in the last minute."""
+    """The largest lag of the loop (ms) in the last minute."""
     loop_late: int = 0
     """Measurements with a lag of more than ``LAG_LATE_MS``."""
 

@@ -1,1 +1,1 @@
-"""From the text of a call to values of the domain: parameters, schemas, and Nacos's words of refusal."""
+"""Parameters and schemas: from a call's text to values of the domain, or Nacos's words of refusal."""

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Whole(str):
-    """A complaint that is the whole answer, in Nacos's words; any other is put behind the parameter's name."""
+    """A complaint that is the whole answer, in Nacos's words; other complaints are put behind the parameter's name."""
 
     __slots__ = ()
 
@@ -47,7 +47,7 @@ def invalid(text: str) -> ErrorMessages:
 
 
 class AbsentIf(Enum):
-    """Which values count as absent: the field's default stands for them, or the complaint that it is required."""
+    """The values that count as absent: they give the field's default, or the complaint that the field is required."""
 
     NEVER = auto()
     EMPTY = auto()
@@ -62,7 +62,7 @@ class Parameter(fields.Field[T]):
     """
 
     trims: str | None = TRIMMED
-    """What is stripped from both ends, as by ``str.strip``."""
+    """The characters stripped from both ends, as of ``str.strip``."""
     absent_if = AbsentIf.BLANK
 
     def read(self, text: str) -> T:
@@ -134,7 +134,7 @@ class Threshold(Parameter[float]):
 
 
 class LoadFactor(Parameter[float]):
-    """By how much a member may have more clients than its share: 0 to ``LOAD_FACTOR_MAX``."""
+    """The part by which a member may have more clients than its share: 0 to ``LOAD_FACTOR_MAX``."""
 
     def read(self, text: str) -> float:
         factor = java_double(text)
@@ -266,7 +266,7 @@ class JsonObject(Parameter["Mapping[str, Any]"]):
 
 
 class PatternText(Parameter[NamePattern]):
-    """The part of a name that a search is for."""
+    """The pattern of a search in names; see ``parse_pattern``."""
 
     read = staticmethod(parse_pattern)
 

@@ -29,7 +29,7 @@ KEPT_CHARS_MAX = 192
 _KEPT_PARAMETERS_MAX = 16_384
 _PLAIN = bytes(set(range(0x21, 0x7F)) - set(b"+=&"))
 _SEPARATORS = frozenset(b"=&" * count + b"=" for count in range(PLAIN_PARAMETERS_MAX))
-"""The separators of plain queries by their number: all that is left of one without the characters of ``_PLAIN``."""
+"""All that plain queries have without the characters of ``_PLAIN``: their separators, for each number of parameters."""
 
 
 def is_form(method: str, content_type: str) -> bool:

@@ -33,7 +33,7 @@ _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1?[0-9]{1,2})"
 _IPV4 = re.compile(rf"(?:{_OCTET}\.){{3}}{_OCTET}")
 PORT_DIGITS_MAX = 5
 _LONG_EXPONENT = "0000000"
-"""In front of an exponent: the general parser refuses one of over nine digits, orjson reads it."""
+"""Zeros in front of an exponent: the general parser refuses one of over nine digits, orjson reads it."""
 
 
 def _quick_port(text: str | None) -> int | None:
@@ -75,7 +75,10 @@ def _metadata(text: str) -> Metadata | None:
 
 
 def quick_register(values: Mapping[str, str], ephemeral: bool) -> RegisterInstance | None:
-    """The command of a registration, or None (see the module). ``ephemeral``: the kind when the call names none."""
+    """The command of a registration; None for values that the general parser must read.
+
+    ``ephemeral``: the kind of instance when the call names none.
+    """
     get = values.get
     ip, port, service = get("ip"), _quick_port(get("port")), _service(get)
     if not ip or port is None or service is None or not _IPV4.fullmatch(ip):
@@ -110,7 +113,10 @@ def _is_of_texts(fields: Any) -> bool:
 
 
 def quick_beat(values: Mapping[str, str]) -> Beat | None:
-    """The command of a full beat whose JSON fields have the types that SDKs give them, or None (see the module)."""
+    """The command of a full beat; None for values that the general parser must read.
+
+    The fields of its JSON must have the types that SDKs give them.
+    """
     get = values.get
     text, service = get("beat"), _service(get)
     if not text or len(text) > KEPT_CHARS_MAX or service is None or _quick_port(get("port") or "0") is None:

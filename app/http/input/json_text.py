@@ -35,7 +35,7 @@ def loads_plain(text: str) -> Any:
     """Return the value of a JSON text, each number as a number.
 
     Raises:
-        ValueError: as ``loads``.
+        ValueError: no JSON, nested too deeply, or with half of a surrogate pair, which no answer could carry.
     """
     return _decode(_PLAIN_DECODER, text)
 

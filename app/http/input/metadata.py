@@ -43,7 +43,8 @@ def _java_split(text: str, separator: str) -> list[str]:
 
 
 def check_metadata_size(metadata: Metadata | None) -> None:
-    """
+    """Check the size of metadata.
+
     Raises:
         InvalidParam: keys and values together are over ``METADATA_CHARS_MAX``.
     """

@@ -9,7 +9,7 @@ _TOKEN = re.compile(r"(?P<gap>\.\*)|(?P<one>\.)|\\(?P<escaped>\W)|(?P<plain>[^\\
 
 @dataclass(frozen=True, slots=True)
 class NamePattern:
-    """Texts that must be found one after the other, each with any characters around it.
+    """Pieces that must be found in a text one after the other, with any characters before, between and after them.
 
     Each piece has a fixed length, so that a search takes one pass: a client's regular expression could run for hours,
     and stop the whole node.

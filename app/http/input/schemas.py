@@ -59,7 +59,11 @@ def load(schema: Schema, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load_parameters(schema: Schema, parameters: Parameters) -> dict[str, Any]:
-    """As ``load``, of the parameters of a call; ``serviceName`` is the full name, with its group."""
+    """Return the loaded values of a call's parameters; ``serviceName`` is read as the full name, with its group.
+
+    Raises:
+        InvalidParam: with the complaint about the first field that has one.
+    """
     values = dict(parameters.items())
     if (service := parameters.service_name()) is not None:
         values["serviceName"] = service

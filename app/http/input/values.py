@@ -7,7 +7,7 @@ from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import INT_MAX, PORT_MAX
 
 ECHO_CHARS_MAX = 1_000
-"""An error repeats so many characters of the refused value."""
+"""The most characters of a refused value that an error repeats."""
 INT_MIN = -INT_MAX - 1
 """The lowest number of Java's ``int``."""
 _INT = re.compile(r"[+-]?[0-9]{1,32}")
@@ -61,7 +61,7 @@ def java_double(text: str) -> float:
 
 
 def check_port(port: int) -> None:
-    """Real Nacos stores any Java int.
+    """Check the number of a port: real Nacos would store any Java int.
 
     Raises:
         InvalidParam: the number is no port.

@@ -18,7 +18,7 @@ from app.naming.wire.service_info import shown
 
 _SERVICE, _INSTANCES, _SERVICES = ServiceSchema(), CatalogInstancesSchema(), CatalogServicesSchema()
 NO_TIME_YET = 2**63 - 1
-"""Before a cluster's first check. Source: Nacos 1.4.1 HealthCheckTask."""
+"""The best time of a cluster before its first check. Source: Nacos 1.4.1 HealthCheckTask."""
 
 
 @route("GET", "/v1/ns/catalog/service")
@@ -54,7 +54,7 @@ def _cluster(view: ServiceView, name: str) -> dict[str, Any]:
 
 @route("GET", "/v1/ns/catalog/instances")
 def instance_list(call: Call, services: Services) -> Answer:
-    """One page of a cluster's instances, disabled ones too, with their true health. Shape: list, count (of all)."""
+    """One page of a cluster's instances, even disabled, with their true health. Shape: list, count (of all pages)."""
     values = load_parameters(_INSTANCES, call.parameters)
     namespace, service, cluster, size = values["namespace"], values["service"], values["cluster"], values["size"]
     view = services.naming.service_view(namespace, service)
@@ -140,7 +140,10 @@ def _is_at(one: Instance, address: str) -> bool:
 
 
 def _page(views: list[ServiceView], page: int, size: int) -> list[ServiceView]:
-    """A page, counted from 0. All, whatever the page, when they fit; never less than one, as in Nacos."""
+    """The services of a page, counted from 0; all of them, whatever the page, when they fit in one.
+
+    A size below 1 is taken as 1, as in Nacos.
+    """
     if size >= len(views):
         return views
     start = max(page * size, 0)
@@ -187,7 +190,7 @@ def _hosts(instances: Iterable[Instance]) -> list[dict[str, Any]]:
 
 @route("GET", "/v1/ns/catalog/rt/service")
 def check_times(call: Call, services: Services) -> Answer:
-    """How long the health checks of a service's clusters take. Shape: clusters.
+    """The times that the health checks of a service's clusters take (ms). Shape: clusters.
 
     The times stay with the member that checks: each cluster has the values that Nacos shows before its first check.
     """

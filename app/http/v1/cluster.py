@@ -37,13 +37,13 @@ def nodes(call: Call, services: Services) -> Answer:
 
 
 def members_json(services: Services, prefix: str) -> list[dict[str, Any]]:
-    """The members whose address begins with a text, each in its wire shape."""
+    """The members whose address begins with ``prefix``, each in its wire shape."""
     return [services.cluster.member_json(one) for one in services.cluster.members() if one.address.startswith(prefix)]
 
 
 @route("GET", "/v1/core/cluster/self")
 def own_member(call: Call, services: Services) -> Answer:
-    """This node as a member."""
+    """This node as a member, in the wire shape of members."""
     return rest_reply(own_json(services))
 
 
@@ -61,7 +61,7 @@ def simple_nodes(call: Call, services: Services) -> Answer:
 
 @route("GET", "/v1/core/cluster/health")
 def health(call: Call, services: Services) -> Answer:
-    """This node's own state."""
+    """The state of this node, such as ``UP``."""
     return rest_reply(services.cluster.state().value)
 
 

@@ -18,7 +18,7 @@ def is_config(path: str) -> bool:
 
 
 def not_served(call: Call) -> Reply:
-    """The answer to all other calls to a configuration server."""
+    """The answer, 501, to a call to a configuration server that this node is not."""
     return text_reply(
         501, f"this is a naming server without configurations: {call.method}:{call.uri} is not served here"
     )

@@ -1,4 +1,4 @@
-"""Probes of life and readiness, and a console's first question."""
+"""Probes of liveness and readiness, and the server's state, the first question of a console."""
 
 from app.config.version import NACOS_VERSION
 from app.http.api.answers import json_reply, text_reply
@@ -8,13 +8,13 @@ from distro.types import MemberState
 
 @route("GET", "/v1/console/health/liveness")
 def liveness(call: Call, services: Services) -> Answer:
-    """200 from any process that answers."""
+    """Answer 200: a process that answers is alive."""
     return text_reply(200, "OK")
 
 
 @route("GET", "/v1/console/health/readiness")
 def readiness(call: Call, services: Services) -> Answer:
-    """200 while this node is UP: not before it has loaded the data of the others, nor while it leaves."""
+    """Answer 200 while this node is UP, else 500, as while it loads the other members' data or leaves the cluster."""
     if services.cluster.state() is not MemberState.UP:
         return text_reply(500, "Naming is not in readiness")
     return text_reply(200, "OK")

@@ -83,7 +83,7 @@ def put_beats(call: Call, services: Services) -> Answer:
 
 @route("GET", "/v1/ns/distro/datum")
 def get_datum(call: Call, services: Services) -> Answer:
-    """The datums, as far as there are any, of the keys in the body. Shape of the body: ``{"keys": "k1,k2"}``."""
+    """The datums of the keys in the body; keys without one are left out. Shape of the body: ``{"keys": "k1,k2"}``."""
     require_member(call, services)
     body = json_text.loads_body(call.body)
     if not isinstance(body, dict):
@@ -94,13 +94,13 @@ def get_datum(call: Call, services: Services) -> Answer:
 
 @route("GET", "/v1/ns/distro/datums")
 def get_datums(call: Call, services: Services) -> Answer:
-    """All datums here. While this node loads and has none it answers 503: a peer would take none for all there are."""
+    """All datums of this node; 503 while it loads and has none: a peer would take no datums for the whole data."""
     require_member(call, services)
     return _datums(*services.replication.datums(None, call.headers, call.remote_ip, _type(call)))
 
 
 def _type(call: Call) -> str:
-    """The resource type that a member of our kind names; empty from real Nacos, which has only one."""
+    """The resource type that a Rollcall member names; empty from real Nacos, which has only one type."""
     return call.parameters.get("type") or ""
 
 

@@ -1,4 +1,4 @@
-"""Health: how a cluster's instances are checked, health set by hand, and that of this node."""
+"""Health: how a cluster's instances are checked, instances' health set by hand, and this node's own health."""
 
 from app.http.api.answers import durable_elsewhere, elsewhere, json_reply
 from app.http.api.call import OK, Answer, Call, Services, route
@@ -74,7 +74,7 @@ def _checker_of(view: ServiceView | None, service: str, cluster: str) -> HealthC
 
 @route("GET", "/v1/ns/health/server")
 def server_health(call: Call, services: Services) -> Answer:
-    """That this node answers. Shape: msg."""
+    """The answer of a node that runs, with the number of its services and its port in a text. Shape: msg."""
     count = services.naming.counts(services.cluster.responsible).services
     port = services.settings.port
     return json_reply({"msg": f"Hello! I am Nacos-Naming and healthy! total services: raft {count}, local port:{port}"})

@@ -15,7 +15,7 @@ from app.naming.wire.checksum import checksum
 from distro.clock import SystemClock
 
 FETCH_MS_MAX = 2_000
-"""For all services of one message together; the rest are fetched with the next message, 5 s later."""
+"""The time for all services of one message together; the rest are fetched with the next message, 5 s later."""
 FETCHES_MAX = 256
 _STATUSES = StatusesSchema()
 _CLOCK = SystemClock()
@@ -65,7 +65,7 @@ def receive_status(call: Call, services: Services) -> Answer:
 
 
 def _object(text: str) -> dict[str, Any]:
-    """The JSON object in a text; empty when there is none."""
+    """The JSON object in a text; empty when the text is no JSON object."""
     try:
         value = json_text.loads_plain(text)
     except ValueError:
@@ -83,7 +83,7 @@ def _digests(text: str) -> tuple[str, Mapping[str, object]]:
 
 
 def _differing(services: Services, sender: str, namespace: str, digests: Mapping[str, object]) -> Iterator[str]:
-    """The services whose health differs here, as far as the sender owns them by this node's view too."""
+    """The services whose digests differ from this node's, of those that the sender owns in this node's view, too."""
     asked = 0
     for service, digest in digests.items():
         if sender == services.cluster.self_address or services.cluster.map_srv(service) != sender:

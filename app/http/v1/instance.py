@@ -26,7 +26,7 @@ from distro.types import CAPABILITY_WRITES
 
 CODE_OK = 10_200
 CODE_NOT_FOUND = 20_404
-"""The client has to register again. Source of both: Nacos 1.4.1 NamingResponseCode."""
+"""The client has to register again. Source of ``CODE_OK``, too: Nacos 1.4.1 NamingResponseCode."""
 _VARIES = {"Vary": "Accept-Encoding"}
 _ZIPPED = {"Content-Encoding": "gzip", **_VARIES}
 
@@ -54,7 +54,7 @@ def changed(
     *,
     is_new: bool = True,
 ) -> Reply:
-    """The reply to a write. A member that forwarded the write also gets the change, in a header."""
+    """The reply to a write; a member that forwarded it also gets the instance, as the write left it, in a header."""
     if call.header(WANTS_CHANGE) is None:
         return reply
     key = operations.key_of(command)
@@ -74,7 +74,7 @@ def _keys_of(command: RegisterInstance | Beat) -> tuple[str, ...]:
 
 @route("DELETE", "/v1/ns/instance", "/v1/ns/api", hot=True)
 def deregister(call: Call, services: Services) -> Answer:
-    """Remove an instance; an unknown one is no error, nor is one of the other kind, which stays."""
+    """Remove an instance of the call's kind; an unknown one is no error, and an instance of the other kind stays."""
     command = parse_deregister(call.parameters, services.durable.switches.default_instance_ephemeral)
     if command.ephemeral:
         if other := elsewhere(call, services, command.service):
@@ -90,12 +90,12 @@ def deregister(call: Call, services: Services) -> Answer:
 
 @route("PUT", "/v1/ns/instance", "/v1/ns/api", hot=True)
 def update(call: Call, services: Services) -> Answer:
-    """Replace an instance. Only for Java SDKs since 1.0.0 must it exist; all others register with it."""
+    """Replace an instance. For Java SDKs since 1.0.0 it must exist; for other clients a missing one is registered."""
     return answer_update(call, services, parse_agent(call.client_agent).java_since_1_0)
 
 
 def answer_update(call: Call, services: Services, strict: bool) -> Answer:
-    """Replace an instance; with ``strict`` an unknown one is refused."""
+    """Replace an instance; an unknown one is refused if ``strict``, else registered."""
     command = parse_register(call.parameters, services.durable.switches.default_instance_ephemeral)
     if command.ephemeral:
         if other := elsewhere(call, services, command.service):
@@ -140,7 +140,7 @@ def beat(call: Call, services: Services) -> Answer:
 
 
 def answer_beat(call: Call, services: Services, command: Beat) -> Answer:
-    """As ``beat``, of a command that the caller has parsed."""
+    """The answer to a beat that the caller has parsed; its shape is that of ``beat``."""
     switches = services.durable.switches
     if not command.ephemeral and not _is_known(services, command):
         # As Nacos 1.4 does it: from here on the instance needs no beats.
@@ -195,7 +195,7 @@ def detail(call: Call, services: Services) -> Answer:
 
 
 def detail_fields(instance: Instance) -> dict[str, Any]:
-    """What v1 and v2 answer of one instance, behind the name of its service."""
+    """The fields of one instance in the answers of v1 and v2, which put the name of its service first."""
     return {
         "ip": instance.ip,
         "port": instance.port,
@@ -214,7 +214,7 @@ def list_instances(call: Call, services: Services) -> Answer:
 
 
 def answer_list(call: Call, services: Services, query: ListQuery) -> Answer:
-    """As ``list_instances``, of a query that the caller has parsed."""
+    """The answer to a list query that the caller has parsed; its shape is that of ``list_instances``."""
     switches, agent = services.durable.switches, parse_agent(call.agent)
     pushed = subscribe(call, services, query, agent)
     cache_ms = switches.default_push_cache_millis if pushed else switches.default_cache_millis

@@ -23,13 +23,13 @@ PATHS = ("/v1/ns/instance/metadata/batch", "/v1/ns/api/metadata/batch")
 
 @route("PUT", *PATHS)
 def put_metadata(call: Call, services: Services) -> Answer:
-    """Set metadata keys of instances; the others stay. Shape: updated, as ``ip:port:unknown:cluster:kind``."""
+    """Set metadata keys of instances; their other keys stay. Shape: updated, as ``ip:port:unknown:cluster:kind``."""
     return _change(call, services, removes=False)
 
 
 @route("DELETE", *PATHS)
 def remove_metadata(call: Call, services: Services) -> Answer:
-    """Take metadata keys out of instances, whatever their values. Shape: as for PUT."""
+    """Take metadata keys out of instances, whatever the values. Shape: updated, as ``ip:port:unknown:cluster:kind``."""
     return _change(call, services, removes=True)
 
 
@@ -106,7 +106,8 @@ def _parse_instances(text: str) -> list[_Name]:
 
 
 def _parse_instance(fields: Any) -> _Name:
-    """
+    """The name of an instance that an entry of the JSON array gives.
+
     Raises:
         ValueError, InvalidParam: no object, or a field that Java could not read.
     """

@@ -31,13 +31,13 @@ def _service_of(call: Call) -> str:
 
 @route("GET", "/v1/ns/api/srvIPXT")
 def srv_ipxt(call: Call, services: Services) -> Answer:
-    """As GET ``/instance/list``, of the service ``dom``."""
+    """The instances of the service ``dom``, as GET ``/instance/list`` answers them."""
     return answer_list(call, services, parse_list(call.parameters, _service_of(call)))
 
 
 @route("GET", "/v1/ns/api/clientBeat")
 def client_beat(call: Call, services: Services) -> Answer:
-    """As PUT ``/instance/beat``, of the service ``dom``."""
+    """Take a beat for the service ``dom``, as PUT ``/instance/beat``."""
     return answer_beat(call, services, parse_beat(call.parameters, _service_of(call)))
 
 

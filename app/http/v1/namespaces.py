@@ -1,4 +1,4 @@
-"""Namespaces as a console lists and creates them. A naming call may use one that was never created."""
+"""Namespaces as a console lists and creates them. A naming call may use a namespace that was never created."""
 
 import uuid
 from typing import Any
@@ -41,7 +41,7 @@ def _shown(one: Namespace) -> dict[str, Any]:
 
 @route("GET", PATH)
 def query_namespaces(call: Call, services: Services) -> Answer:
-    """All namespaces, the public one first; one in full with ``show=all``; or whether an id is taken."""
+    """All namespaces, the public one first; one namespace in full with ``show=all``; or whether an id is taken."""
     values = load_parameters(_QUERY, call.parameters)
     if values["check_exists"] == "true":
         return json_reply(any(one.id == values["custom"] for one in services.durable.namespaces()))
@@ -64,7 +64,7 @@ def create_namespace(call: Call, services: Services) -> Answer:
 
 
 def _own_id(services: Services) -> str:
-    """A random id that this node owns: the owner of another, to which the call goes, would make one up again."""
+    """A random id that this node owns: a call with another id would go to its owner, which would make up its own."""
     for _ in range(OWN_ID_TRIES_MAX):
         name = str(uuid.uuid4())
         if services.cluster.responsible_durable(namespace_key(name)):
@@ -74,7 +74,7 @@ def _own_id(services: Services) -> str:
 
 @route("PUT", PATH)
 def update_namespace(call: Call, services: Services) -> Answer:
-    """Rename a namespace. Shape: always true, as in Nacos, for an unknown one too."""
+    """Rename a namespace. Shape: always true, as in Nacos, even for an unknown namespace."""
     values = load_parameters(_UPDATE, call.parameters)
     if not values["id"]:
         raise InvalidParam("Parameter 'namespace' is illegal: the public namespace keeps its name")
@@ -86,7 +86,7 @@ def update_namespace(call: Call, services: Services) -> Answer:
 
 @route("DELETE", PATH)
 def remove_namespace(call: Call, services: Services) -> Answer:
-    """Remove a namespace; its services stay. Shape: always true, as in Nacos, for an unknown one too."""
+    """Remove a namespace; its services stay. Shape: always true, as in Nacos, even for an unknown namespace."""
     name = load_parameters(_REMOVE, call.parameters)["id"]
     if not name:
         return json_reply(True)

@@ -28,7 +28,7 @@ LOGGERS = {
     "naming-check": "app.background.health_checks",
     "core-cluster": "app.replication.membership",
 }
-"""Our loggers by Nacos's name. Its other names have none here, and setting their level changes nothing."""
+"""Our loggers by Nacos's name. Nacos's other names have no logger here: setting their level changes nothing."""
 LEVELS = {
     "ALL": logging.DEBUG,
     "TRACE": logging.DEBUG,
@@ -117,7 +117,8 @@ def set_log_level(call: Call, services: Services) -> Answer:
 
 
 def _set_level(name: str, level: str) -> None:
-    """
+    """Set the level of the logger for one of Nacos's names; an unknown name changes nothing.
+
     Raises:
         InvalidParam: there is no such level.
     """
@@ -129,7 +130,10 @@ def _set_level(name: str, level: str) -> None:
 
 @route("PUT", "/v1/core/ops/log")
 def set_core_log_level(call: Call, services: Services) -> Answer:
-    """As ``/v1/ns/operator/log``, from a JSON body. Shape: the status as text."""
+    """Set the level of one of this node's logs, from a JSON body; an unknown log changes nothing.
+
+    Shape: the status as text.
+    """
     body = json_text.loads_body(call.body)
     values = load(_LOG_LEVEL, body if isinstance(body, dict) else {})
     _set_level(values["name"], values["level"])

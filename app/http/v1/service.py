@@ -73,7 +73,7 @@ def remove_service(call: Call, services: Services) -> Answer:
 
 @route("PUT", "/v1/ns/service")
 def update_service(call: Call, services: Services) -> Answer:
-    """Replace a service's threshold, metadata and selector; what is not given becomes the default."""
+    """Replace a service's threshold, metadata and selector; a value that the call does not name becomes the default."""
     names, meta = load_parameters(_NEEDED, call.parameters), load_parameters(_UPDATE, call.parameters)
     namespace, service = names["namespace"], names["service"]
     if other := durable_elsewhere(call, services, service_meta_key(namespace, service)):
@@ -103,7 +103,7 @@ def query_service(call: Call, services: Services) -> Answer:
 
 
 def cluster_fields(view: ServiceView, name: str) -> dict[str, Any]:
-    """What v1 and v2 answer of a service's cluster, behind its name."""
+    """The fields of a cluster in the answers of v1 and v2, beside its name. Shape: healthChecker, metadata."""
     config = view.meta.clusters.get(name, DEFAULT_CLUSTER_CONFIG)
     return {"healthChecker": config.checker.to_json(), "metadata": shown(config.metadata)}
 
@@ -161,7 +161,10 @@ def search_names(call: Call, services: Services) -> Answer:
 def names_by_namespace(
     services: Services, namespaces: Iterable[str], pattern: NamePattern, *, responsible_only: bool
 ) -> dict[str, list[str]]:
-    """The names, without group and sorted, of the services of each namespace that a search finds."""
+    """The names, without group and sorted, of the services that a search finds, by namespace.
+
+    ``responsible_only``: only services that this node owns.
+    """
     is_ours = services.cluster.responsible
     return {
         namespace: sorted(

@@ -18,9 +18,9 @@ GO_BYTES_MAX = 4_024
 """The Go SDK reads so much of a datagram."""
 APP_CHARS_MAX = 128
 MAPPED_IPV4 = "::ffff:"
-"""How a socket for both families shows an IPv4 address."""
+"""The prefix of an IPv4 address on a socket for both families."""
 ASK_MS_MAX = 2_000
-"""For all other members together."""
+"""The time for asking all other members together."""
 ASK_ONE_MS_MAX = 1_000
 PAGE_SIZE = 2_000
 PAGES_MAX = 50
@@ -90,7 +90,7 @@ def _shown(one: Subscriber) -> Shown:
 
 
 def _of_others(services: Services, namespace: str, service: str) -> list[Shown]:
-    """The subscribers of the other members, page by page; a member that does not answer in time is left out."""
+    """The subscribers at the other members that are not DOWN, page by page; a member that answers late is left out."""
     deadline_ms = _CLOCK.monotonic_ms() + ASK_MS_MAX
     found: list[Shown] = []
     for member in services.cluster.members():

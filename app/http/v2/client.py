@@ -79,7 +79,7 @@ def subscribed(call: Call, services: Services) -> Answer:
 
 @result_route("GET", f"{PATH}/service/publisher/list")
 def publishers(call: Call, services: Services) -> Answer:
-    """The publishers of a service, at all addresses or one. Shape of data: clientId, ip, port of each instance."""
+    """The publishers of a service, or those of one address. Shape of data: clientId, ip, port of each instance."""
     require(call, "serviceName")
     namespace, name = namespace_of(call.parameters), service_of(call.parameters)
     snapshot = services.naming.snapshot(namespace, name)
@@ -125,7 +125,7 @@ def _unknown(client_id: str) -> ResultError:
 
 
 def _is_asked_for(call: Call, ip: str, port: int) -> bool:
-    """Whether an address is the one that the call names in ``ip`` and ``port``, as far as it names any."""
+    """Whether an address fits the parameters ``ip`` and ``port`` of the call; any address fits an absent one."""
     wanted_ip, wanted_port = call.parameters.optional("ip"), call.parameters.optional("port")
     return wanted_ip in ("", ip) and wanted_port in ("", str(port))
 

@@ -43,7 +43,7 @@ class ResultCode(Enum):
 
 
 class ResultError(NacosError):
-    """A refusal whose code does not follow from its class."""
+    """A refusal with a status and code of its own, where they do not follow from the class of the error."""
 
     def __init__(self, status: int, code: ResultCode, text: str) -> None:
         super().__init__(text)
@@ -97,7 +97,7 @@ def require(call: Call, *names: str) -> None:
     """Refuse a call without these parameters.
 
     Raises:
-        ResultError: the first that is missing is named.
+        ResultError: a parameter is missing or blank; the text names the first.
     """
     for name in names:
         if not (call.parameters.get(name) or "").strip():
@@ -106,7 +106,7 @@ def require(call: Call, *names: str) -> None:
 
 
 def result_route(method: str, *paths: str) -> Callable[[Endpoint], Endpoint]:
-    """As ``route``, with refusals in the envelope."""
+    """Return a decorator that adds an endpoint to the route table; refusals and other errors answer in the envelope."""
 
     def add(endpoint: Endpoint) -> Endpoint:
         @wraps(endpoint)

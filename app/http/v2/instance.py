@@ -26,7 +26,7 @@ def deregister(call: Call, services: Services) -> Answer:
 
 @result_route("PUT", PATH)
 def update(call: Call, services: Services) -> Answer:
-    """Replace an instance that is there."""
+    """Replace an existing instance; an unknown one is refused."""
     require(call, *_NEEDED)
     return wrapped(instance.answer_update(call, services, strict=True))
 

@@ -40,13 +40,13 @@ def reload_current(call: Call, services: Services) -> Answer:
 
 @route("GET", f"{PATH}/cluster")
 def cluster(call: Call, services: Services) -> Answer:
-    """The connections and load of each member; one that does not answer is only counted. Source: Nacos 2.2.3."""
+    """The connections and load of each member; a member that does not answer is only counted. Source: Nacos 2.2.3."""
     return json_reply(_loader_of(services).cluster())
 
 
 @route("GET", f"{PATH}/smartReloadCluster")
 def smart_reload(call: Call, services: Services) -> Answer:
-    """Have members with more than their share of clients send some to those with less."""
+    """Have members with more than their share of clients send some of them to members with less."""
     factor = load_parameters(_SMART, call.parameters)["factor"]
     return text_reply(200, DONE if _loader_of(services).smart_reload(factor) else NOT_DONE)
 

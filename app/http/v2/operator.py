@@ -42,7 +42,7 @@ def set_health(call: Call, services: Services) -> Answer:
 
 @result_route("GET", "/v2/ns/catalog/instances")
 def instance_list(call: Call, services: Services) -> Answer:
-    """One page of a service's instances with their true health. Shape of data: instances, count (of all)."""
+    """One page of a service's instances with their true health. Shape of data: instances, count (of all pages)."""
     require(call, "serviceName")
     values = load_parameters(_INSTANCES, call.parameters)
     view = services.naming.service_view(values["namespace"], values["service"])
@@ -60,7 +60,7 @@ def instance_list(call: Call, services: Services) -> Answer:
 
 @result_route("GET", f"{NODES}/self")
 def own_member(call: Call, services: Services) -> Answer:
-    """This node as a member."""
+    """This node as a member, in the wire shape of members."""
     return result(cluster.own_json(services))
 
 
@@ -72,5 +72,5 @@ def members(call: Call, services: Services) -> Answer:
 
 @result_route("GET", f"{NODES}/self/health")
 def own_health(call: Call, services: Services) -> Answer:
-    """This node's own state."""
+    """The state of this node, such as ``UP``."""
     return result(services.cluster.state().value)

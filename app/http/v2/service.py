@@ -57,7 +57,7 @@ def remove_service(call: Call, services: Services) -> Answer:
 
 @result_route("PUT", PATH)
 def update_service(call: Call, services: Services) -> Answer:
-    """Replace a service's threshold, metadata and selector; what is not given becomes the default."""
+    """Replace a service's threshold, metadata and selector; a value that the call does not name becomes the default."""
     view = _view(call, services)
     if other := durable_elsewhere(call, services, service_meta_key(view.namespace, view.full_name)):
         return other
