@@ -21,7 +21,6 @@ import gc
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 import traceback
@@ -74,7 +73,7 @@ def http_call(kind: str, number: int, round_: int) -> bytes:
 
 
 class NoSocket(asyncio.Transport):
-    """Counts the answers with status 200."""
+    """A transport without a socket, which counts the answers with status 200."""
 
     answers = 0
 
@@ -218,7 +217,7 @@ def work(kind: str, folder: str, port: int) -> None:
 
 def figure_of(checkout: Path, kind: str, port: int) -> float:
     """The figure of a checkout, by a process of its own."""
-    python = checkout / ".venv/bin/python"
+    python = str(checkout / ".venv/bin/python")
     with tempfile.TemporaryDirectory() as folder:
         command = [python, "-P", "-c", AS_WORKER, __file__, "--work", kind, "--folder", folder, "--port", str(port)]
         ended = subprocess.run(command, cwd=checkout, capture_output=True, text=True, timeout=120, check=False)
@@ -251,4 +250,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     with contextlib.suppress(KeyboardInterrupt):
-        sys.exit(main())
+        main()

@@ -49,6 +49,7 @@ from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.node import Node
+from scripts.bench.calls import NoSocket
 from scripts.bench.growth_sockets import measure_sockets, print_sockets
 
 GROUP = "DEFAULT_GROUP@@"
@@ -75,38 +76,6 @@ def ip_of(number: int) -> str:
 def rss_mb() -> float:
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1024**2
-
-
-class NoSocket(asyncio.Transport):
-    """Counts what is written, and looks at the first bytes of it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.answers = 0
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return ("127.0.0.1", 5) if name == "peername" else default
-
-    def write(self, data: Any) -> None:
-        self.answers += bytes(data[:15]) == b"HTTP/1.1 200 OK"
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        pass
-
-    def is_closing(self) -> bool:
-        return False
-
-    def pause_reading(self) -> None:
-        pass
-
-    def resume_reading(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-    def abort(self) -> None:
-        pass
 
 
 class Bed:
