@@ -450,7 +450,7 @@ def build_checker(domain: Domain, engine: Engine, clock: Clock) -> Checker:
 
     def on_flip(check: Check, healthy: bool) -> None:
         where, key = check.cluster, check.instance_key
-        if domain.durable.set_health(where.namespace, where.service, key, healthy):
+        if domain.durable.set_health(where.namespace, where.service, key, healthy, by_check=True):
             LOG.info("check: %s of %s is %s", key, where.service, "healthy" if healthy else "unhealthy")
 
     board = CheckBoard(random.randrange)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from app.naming.model import keys
 from app.naming.model.events import Event, InstancesChanged, Origin, RecordChanged
@@ -229,9 +230,10 @@ class DurableService:
             lambda instance: operations.patch(instance, command),
         )
 
-    def set_health(self, namespace: str, service: str, key: str, healthy: bool) -> bool:
-        """Set a persistent instance's health, by a check or by hand; False when it does not exist."""
-        return self._change(namespace, service, [key], lambda instance: replace(instance, healthy=healthy))
+    def set_health(self, namespace: str, service: str, key: str, healthy: bool, *, by_check: bool = False) -> bool:
+        """Set a persistent instance's health, by hand or ``by_check``; False when it does not exist."""
+        change = partial(replace, healthy=healthy)
+        return self._change(namespace, service, [key], change, by_check=by_check)
 
     def set_metadata(
         self, namespace: str, service: str, instance_keys: Iterable[str], change: operations.ChangeMetadata
@@ -253,7 +255,13 @@ class DurableService:
         return None
 
     def _change(
-        self, namespace: str, service: str, instance_keys: Iterable[str], change: Callable[[Instance], Instance]
+        self,
+        namespace: str,
+        service: str,
+        instance_keys: Iterable[str],
+        change: Callable[[Instance], Instance],
+        *,
+        by_check: bool = False,
     ) -> bool:
         """Change persistent instances, all in one step; False when none of them exists."""
         found = False
@@ -265,7 +273,7 @@ class DurableService:
             found = True
             return value_of(change(instance_of(old, service)))
 
-        self._put_all({persistent_key(namespace, service, key): apply for key in instance_keys})
+        self._put_all({persistent_key(namespace, service, key): apply for key in instance_keys}, by_check=by_check)
         return found
 
     # --- namespaces -----------------------------------------------------------------------------
@@ -339,9 +347,15 @@ class DurableService:
     def _put(self, key: str, change: Callable[[Value | None], Value | None]) -> bool:
         return self._put_all({key: change})
 
-    def _put_all(self, changes: Mapping[str, Callable[[Value | None], Value | None]], *, force: bool = False) -> bool:
+    def _put_all(
+        self,
+        changes: Mapping[str, Callable[[Value | None], Value | None]],
+        *,
+        force: bool = False,
+        by_check: bool = False,
+    ) -> bool:
         """Change records as ``Records.put_all``, and publish each that changed; return whether one did."""
-        changed = self._records.put_all(changes, force=force)
+        changed = self._records.put_all(changes, force=force, by_check=by_check)
         for key in changed:
             self._publish(RecordChanged(key))
         return bool(changed)

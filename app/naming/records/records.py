@@ -100,10 +100,10 @@ def record_tag(key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The state of one key. ``version`` orders states, ``changed`` is the version at which the value was last set.
+    """The state of one key. ``version`` orders states, ``changed`` is the version at which a client last set the value.
 
-    A claim raises ``version`` alone: the side of a partition that took a key over without a write must not win over a
-    side that wrote.
+    A claim and a health check raise ``version`` alone (R14): the side of a partition that took a key over, or checked
+    it, without a client's write must not win over a side that was written to.
     """
 
     key: str
@@ -197,11 +197,15 @@ class Records:
     # --- writing --------------------------------------------------------------------------------
 
     def put_all(
-        self, changes: Mapping[str, Callable[[Value | None], Value | None]], *, force: bool = False
+        self,
+        changes: Mapping[str, Callable[[Value | None], Value | None]],
+        *,
+        force: bool = False,
+        by_check: bool = False,
     ) -> list[str]:
         """Set each record to ``change(value)`` (None removes), on disk in one step; return the keys that changed.
 
-        With ``force`` a removal is written even of an unknown key.
+        With ``force`` a removal is written even of an unknown key. ``by_check``: it is no client's word (R14).
 
         Raises:
             StorageError: the write failed; nothing changed.
@@ -215,7 +219,10 @@ class Records:
                 if value == old_value and not (force and value is None):
                     continue
                 version = (old.version if old else NO_VERSION).next(self.writer)
-                written.append(Record(key, version, version, value, self._wall_ms()))
+                if by_check and old is not None:
+                    written.append(replace(old, version=version, value=value))
+                else:
+                    written.append(Record(key, version, version, value, self._wall_ms()))
             self._store(written)
             return [record.key for record in written]
 
@@ -262,16 +269,21 @@ class Records:
         return stored is None or other.changed >= stored.changed
 
     def merge(self, datum: Datum, now_ms: int) -> Merged:
-        """Merge a received record into the stored one: the later change wins (R4 for single values)."""
+        """Merge a received record into the stored one: the later change wins (R4 for single values).
+
+        Of two states of one change, which checks made, the one with the higher version wins.
+        """
         other: Record = datum.value
         with self._lock:
             stored = self._records.get(datum.key)
             stored_version = stored.version if stored else NO_VERSION
-            best = other if stored is None or other.changed > stored.changed else stored
+            is_newer = stored is None or (other.changed, datum.version) > (stored.changed, stored_version)
+            best = other if is_newer else stored
+            assert best is not None
             if best is stored and datum.version <= stored_version:
                 return Merged.NOTHING
             version, ended = max(stored_version, datum.version).next(self.writer), Merged.MADE
-            if best.changed == other.changed and datum.version > stored_version:
+            if best is other and datum.version > stored_version:
                 version, ended = datum.version, Merged.TAKEN
             self._store_received(replace(best, version=version))
             return ended

@@ -38,6 +38,11 @@ class Side:
         self.records.put_all({key: lambda _old: None if name is None else value(name)})
         return self.version(key)
 
+    def check(self, name: str, key: str = KEY) -> Version:
+        """Change the record as a health check does."""
+        self.records.put_all({key: lambda _old: value(name)}, by_check=True)
+        return self.version(key)
+
     def name(self, key: str = KEY) -> str | None:
         found = self.records.value(key)
         return None if found is None else found["name"]
@@ -87,6 +92,35 @@ class TestMerge:
         assert second.name() == "changed"
         assert first.copy_from(second)
         assert (first.name(), first.version()) == ("changed", second.version())
+
+    @pytest.mark.parametrize("word", ["changed", None])
+    def test_health_checks_do_not_win_over_a_change(self, sides: tuple[Side, Side], word: str | None) -> None:
+        first, second = sides
+        first.set(word)
+        second.records.claim(KEY, NOW_MS)
+        for number in range(3):
+            second.check(f"checked {number}")
+        assert second.version() > first.version()
+        assert second.merge(first) is Merged.MADE
+        assert second.name() == word
+        assert first.merge(second) is Merged.TAKEN
+        assert (first.name(), first.version()) == (word, second.version())
+
+    def test_a_change_is_not_replaced_by_a_checked_state_without_it(self, sides: tuple[Side, Side]) -> None:
+        first, second = sides
+        first.set("changed")
+        second.check("checked")
+        assert not first.records.is_covered(second.datum())
+        assert not first.records.apply(second.datum(), first.version(), NOW_MS)
+
+    def test_of_two_checks_of_one_change_the_higher_version_wins(self, sides: tuple[Side, Side]) -> None:
+        first, second = sides
+        first.check("checked by the first")
+        second.check("checked by the second")
+        assert second.version() > first.version()
+        assert second.merge(first) is Merged.NOTHING
+        assert first.merge(second) is Merged.TAKEN
+        assert first.name() == second.name() == "checked by the second"
 
     def test_the_owner_that_knows_more_goes_above_a_claim(self, sides: tuple[Side, Side]) -> None:
         first, second = sides
