@@ -281,7 +281,15 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain) -> Engine:
     )
     components.update(build_components(settings, clock, domain, members, cluster, links))
     components[HTTP_CLIENTS] = http_client_component(address_clients, domain.writer, components[CLIENTS])
-    receiver = DistroReceiver(domain.writer, components, protocol.mapper_of, lambda: protocol.loading, mailbox, stats)
+    receiver = DistroReceiver(
+        domain.writer,
+        components,
+        protocol.mapper_of,
+        lambda: protocol.loading,
+        mailbox,
+        stats,
+        members.is_known_writer,
+    )
     return Engine(
         stats=stats,
         protocol=protocol,

@@ -23,6 +23,8 @@ from distro.types import (
 
 RUNS_REMEMBERED = 16
 """Ended runs that are known of a member."""
+FORMER_MAX = 64
+"""Members that left the list and are remembered."""
 LOADING_REPORT_INTERVAL_MS = 500
 """From one report to the next while this node loads, so that the others learn of it soon."""
 
@@ -71,6 +73,8 @@ class MemberList:
     serving: bool = False
     """This node has loaded (R7)."""
     _round: set[str] = field(default_factory=set)
+    _former: tuple[str, ...] = ()
+    """Members that left the list, the latest last: what they wrote is claimed by others, but not at once."""
 
     def __post_init__(self) -> None:
         self.view = (self.self_address,)
@@ -103,6 +107,12 @@ class MemberList:
         peer = self._peers.get(address)
         return writer in peer.ended if peer is not None else address != self.self_address
 
+    def is_known_writer(self, writer: str) -> bool:
+        """Whether a version's ``writer`` is a run of a member that is listed, or was until lately. Any thread."""
+        address = writer.partition("~")[0]
+        known = address in self._peers or address == self.self_address or address in self._former
+        return self.standalone or known
+
     @property
     def mixed(self) -> bool:
         """Whether a member of real Nacos 1.4 is listed and has served: its rule of states then holds for all (R8)."""
@@ -127,6 +137,7 @@ class MemberList:
         """Take a new member list; return the peers that came, and those that left. This node is always a member."""
         wanted = set(addresses) - {self.self_address}
         left = [address for address in self._peers if address not in wanted]
+        self._former = (*[one for one in self._former if one not in left], *left)[-FORMER_MAX:]
         for address in left:
             del self._peers[address]
             self._round.discard(address)

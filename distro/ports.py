@@ -31,6 +31,10 @@ class DistroStore(Protocol):
         """All keys with their versions: a copy."""
         ...
 
+    def highest_own(self) -> Version:
+        """The highest version that this run gave to any key, forgotten ones too; ``NO_VERSION`` before the first."""
+        ...
+
     def tag(self, key: str) -> str:
         """What DistroMapper hashes for this key."""
         ...

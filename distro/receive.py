@@ -13,6 +13,7 @@ from distro.mapper import DistroMapper
 from distro.monitor import DistroStats
 from distro.ports import Component, Components
 from distro.types import NO_VERSION, Datum, DistroKey, Merged, Received, Resolution, Version
+from distro.version_check import VersionCheck
 
 LOG = logging.getLogger(__name__)
 TRIES_MAX = 20
@@ -83,8 +84,11 @@ class DistroReceiver:
         is_loading: Callable[[], bool],
         events: ReceiverEvents,
         stats: DistroStats,
+        is_known_writer: Callable[[str], bool],
     ) -> None:
+        """``is_known_writer``: whether a version's writer is a member that is listed, or was until lately (R10)."""
         self._own_writer = own_writer
+        self._check = VersionCheck(own_writer, components, is_known_writer)
         self._components = components
         self._mapper_of = mapper_of
         self.is_loading = is_loading
@@ -110,6 +114,7 @@ class DistroReceiver:
         for datum in datums:
             self._stats.received_keys += 1
             try:
+                self._check.check(resource_type, datum)
                 own = self._receive_one(DistroKey(resource_type, datum.key), sender, datum, now_ms, fetched)
             except CodecError as error:
                 self._stats.received_failed += 1
@@ -118,6 +123,8 @@ class DistroReceiver:
             if own is not None:
                 self._stats.received_refused += 1
                 refused[datum.key] = own
+            else:
+                self._check.accept(datum.version)
         return Received(refused, failed)
 
     def _receive_one(self, key: DistroKey, sender: str, datum: Datum, now_ms: int, fetched: bool) -> Version | None:
@@ -185,7 +192,9 @@ class DistroReceiver:
             if stored is not None and (datum.version == NO_VERSION or datum.version <= stored):
                 continue
             try:
+                self._check.check(resource_type, datum, loading=True)
                 taken += component.store.apply(self._dated(datum, stored, ""), stored, now_ms)
+                self._check.accept(datum.version)
             except CodecError as error:
                 self._stats.received_failed += 1
                 LOG.warning("%s of a snapshot cannot be taken: %s", datum.key, error)

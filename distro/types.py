@@ -39,7 +39,7 @@ class Version:
         """The version of a wire form.
 
         Raises:
-            CodecError: it is no text, a part is missing, or a number has more than ``VERSION_DIGITS_MAX`` digits.
+            CodecError: it is no text, a part is missing, or beyond its bound (R10).
         """
         if not isinstance(text, str):
             raise CodecError(f"a version is a text, not {type(text).__name__}")
@@ -48,12 +48,17 @@ class Version:
         # isdecimal() also takes digits of other scripts, and int() of a very long text is refused by Python itself.
         if not (epoch.isascii() and epoch.isdecimal() and counter.isascii() and counter.isdecimal() and writer):
             raise CodecError(f"not a version: {text[:80]!r}")
-        if len(epoch) > VERSION_DIGITS_MAX or len(counter) > VERSION_DIGITS_MAX:
-            raise CodecError(f"a version's numbers have at most {VERSION_DIGITS_MAX} digits: {text[:80]!r}")
+        if max(len(epoch), len(counter)) > VERSION_DIGITS_MAX or max(int(epoch), int(counter)) > VERSION_NUMBER_MAX:
+            raise CodecError(f"a number of this version is above {VERSION_NUMBER_MAX}: {text[:80]!r}")
+        if len(writer) > WRITER_CHARS_MAX or not writer.isprintable():
+            raise CodecError(f"the writer of a version has at most {WRITER_CHARS_MAX} printable characters: {text[:80]!r}")
         return cls(int(epoch), int(counter), writer)
 
 
-VERSION_DIGITS_MAX = 18
+VERSION_NUMBER_MAX = 2**53
+"""The highest epoch and counter (R10): far above all that members ever count to."""
+VERSION_DIGITS_MAX = len(str(VERSION_NUMBER_MAX))
+WRITER_CHARS_MAX = 200
 NO_VERSION = Version(0, 0, "")
 """Below all others: the version of an unknown key, and of a datum from real Nacos, which sends none (R8)."""
 

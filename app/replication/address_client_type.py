@@ -26,6 +26,9 @@ class HttpClientStore:
     def versions(self) -> Mapping[str, Version]:
         return {client_key(client_id): self._version for client_id in self._clients.ids()}
 
+    def highest_own(self) -> Version:
+        return self._version
+
     def tag(self, key: str) -> str:
         return tag_of(client_id_of(key))
 

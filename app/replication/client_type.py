@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 
 from app.naming.clients.client_codec import check_client_id, decode_client, encode_client, own_fields
-from app.naming.clients.client_model import ClientInfo, ClientSnapshot
-from app.naming.clients.clients import Clients
+from app.naming.clients.client_model import REVISION_MAX, ClientInfo, ClientSnapshot
+from app.naming.clients.clients import EPOCH, Clients
 from app.naming.model.keys import CLIENT_KEY_PREFIX
 from app.naming.model.nacos_errors import NacosError
 from app.naming.model.value_limits import CLIENT_TEXTS_CHARS_MAX, PORT_MAX
@@ -50,6 +50,10 @@ class ClientStore:
 
     def versions(self) -> Mapping[str, Version]:
         return {client_key(name): one for name, one in self._clients.versions().items() if one.counter}
+
+    def highest_own(self) -> Version:
+        """Above all: no datum changes a client that is connected here, and one that is not is answered by a removal."""
+        return Version(EPOCH, REVISION_MAX + 1, self._clients.writer)
 
     def tag(self, key: str) -> str:
         """The address of the member that writes the key, empty for an unknown one."""

@@ -20,6 +20,7 @@ class InstanceListStore:
         # These change nothing that a reader sees, so the registry's own methods are the store's.
         self.version = registry.version
         self.versions = registry.versions
+        self.highest_own = registry.highest_own
         self.datums = registry.datums
         self.is_covered = registry.is_covered
         self.is_forgettable = registry.is_forgettable

@@ -6,11 +6,10 @@ from typing import Any
 
 from app.config.addresses import split_address
 from app.config.version import NACOS_2_VERSION
-from distro.types import CAPABILITY_CLIENTS_ONLY, MemberState, PeerReport
+from distro.types import CAPABILITY_CLIENTS_ONLY, WRITER_CHARS_MAX, MemberState, PeerReport
 
 OWN_FIELD = "rollcall"
 """Key of our own fields, in a report's ``extendInfo`` (real Nacos keeps and ignores it) and in the answer to one."""
-WRITER_CHARS_MAX = 512
 RAFT_PORT_OFFSET = 1_000
 FIRST_WITH_CLIENTS = (2, 0)
 """Members of Nacos from this release on exchange clients, not instance lists."""

@@ -73,7 +73,7 @@ class Clients:
         keep_ms: int = 60_000,
     ) -> None:
         """``expiry_ms``: how long a copy lives unconfirmed. ``keep_ms``: how long a removal is remembered at least."""
-        self._writer = registry.writer
+        self.writer = registry.writer
         self._table = registry.table
         self._now_ms = monotonic_ms
         self._wall_ms = wall_ms
@@ -137,7 +137,7 @@ class Clients:
             if info.client_id in self._removals:
                 raise InvalidParam(f"client {info.client_id} was connected before: an id is not used twice")
             self._check_room()
-            version = Version(EPOCH, 0, self._writer)
+            version = Version(EPOCH, 0, self.writer)
             self._clients[info.client_id] = Client(info, native=True, now_ms=self._now_ms(), version=version)
 
     def disconnect(self, client_id: str) -> bool:
@@ -357,7 +357,7 @@ class Clients:
             known = self._removals.get(client_id)
             if known is not None and known.version > seen:
                 return False
-            self._remember(client_id, Version(seen.epoch, seen.counter + 1, self._writer))
+            self._remember(client_id, Version(seen.epoch, seen.counter + 1, self.writer))
         self._publish(ClientDisconnect(client_id, native=True))
         return True
 

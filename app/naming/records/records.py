@@ -151,6 +151,7 @@ class Records:
         self._on_change = on_change
         self._lock = Lock()
         self._records: dict[str, Record] = {}
+        self._highest_own = NO_VERSION
 
     tag = staticmethod(record_tag)
 
@@ -188,6 +189,10 @@ class Records:
     def versions(self) -> dict[str, Version]:
         """The versions of all records, by key."""
         return {record.key: record.version for record in list(self._records.values())}
+
+    def highest_own(self) -> Version:
+        """The highest version that this run gave to any record (R10)."""
+        return self._highest_own
 
     def datums(self, keys: Iterable[str]) -> list[Datum]:
         """The datums of the known ones of these keys; each value is a ``Record``."""
@@ -233,6 +238,8 @@ class Records:
         self._disk.write(records)
         for record in records:
             self._records[record.key] = record
+            if record.version.writer == self.writer:
+                self._highest_own = max(self._highest_own, record.version)
             self._on_change(record)
 
     def _store_received(self, record: Record) -> None:

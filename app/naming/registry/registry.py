@@ -53,6 +53,7 @@ class Registry:
         """How often the guard retained instances."""
         self._guard_ms = guard_ms
         self._slack_ms = tombstone_slack_ms
+        self._highest_own = NO_VERSION
         self._floor = NO_VERSION
         """New lists begin above it: the highest epoch among the forgotten ones."""
         self._lock = self.table.lock
@@ -230,6 +231,10 @@ class Registry:
     def versions(self) -> dict[str, Version]:
         """The versions of all lists, by datum key."""
         return {one.key: one.version for one in self.table.services() if one.version != NO_VERSION}
+
+    def highest_own(self) -> Version:
+        """The highest version that this run gave to any list (R10)."""
+        return self._highest_own
 
     def datums(self, keys: Iterable[str]) -> Iterator[Datum]:
         """The datums of the known ones of these keys, each a consistent copy made when it is asked for."""
@@ -412,8 +417,10 @@ class Registry:
                 return False
             service = self.table.open(*parsed, now_ms) if value.stored or found is None else found
             replaced.append(service.stored)
-            if version.writer == self.writer and service.version.writer != self.writer:
-                service.claimed_ms = now_ms
+            if version.writer == self.writer:
+                self._highest_own = max(self._highest_own, version)
+                if service.version.writer != self.writer:
+                    service.claimed_ms = now_ms
             self._retain(service, lost if service is known else {}, now_ms)
             service.version, service.stored, service.tombstones = version, value.stored, value.tombstones
             service.clusters = service.clusters | clusters
@@ -524,6 +531,8 @@ class Registry:
             service.claimed_ms = now_ms
             service.due_ms = 0
         service.version = version
+        if version > self._highest_own:
+            self._highest_own = version
         service.revision += 1
         service.changed_ms = now_ms
 

@@ -179,6 +179,7 @@ class SimMember:
             lambda: self.protocol.loading,
             self.mailbox,
             self.stats,
+            members.is_known_writer,
         )
         self.agent = CallAgent(self)
         self.components[INSTANCE_LIST] = Component(

@@ -16,7 +16,8 @@ from distro.mapper import DistroMapper
 from distro.monitor import DistroStats
 from distro.ports import Component
 from distro.receive import DistroReceiver, ReceiverEvents
-from distro.types import NO_VERSION, Datum, DistroKey, Version
+from distro.types import NO_VERSION, VERSION_NUMBER_MAX, Datum, DistroKey, Version
+from distro.version_check import ACCEPTED_MAX, EPOCH_HEAD_ROOM
 
 SELF, B, C = "10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848"
 ME, OTHER, THIRD = f"{SELF}~1", f"{B}~1", f"{C}~1"
@@ -63,6 +64,7 @@ class Member:
             lambda: self.loading,
             self.events,
             DistroStats(),
+            lambda writer: writer.startswith((SELF, B, C)),
         )
 
     def register(self, service: str, port: int, now_ms: int = 0) -> None:
@@ -136,7 +138,7 @@ def test_a_removal_counts_as_known_by_its_tombstone(member: Member) -> None:
     assert member.receive(C, stale) == new, "a writer that does not know of the removal cannot undo it"
 
 
-@pytest.mark.parametrize("version", [Version(1, 0, "0"), Version(9, 0, OTHER)])
+@pytest.mark.parametrize("version", [Version(0, 9, OTHER), Version(9, 0, OTHER)])
 def test_the_owner_fetches_what_another_wrote_and_merges_that(member: Member, version: Version) -> None:
     """A send may have been under way for long; only the sender's state of today is merged, higher or lower."""
     member.register(NAMES[SELF], 80)
@@ -267,3 +269,60 @@ def test_what_is_asked_for_is_served(member: Member) -> None:
     assert [one.key for one in member.receiver.serve(INSTANCE_LIST, [datum_key("public", NAMES[B]), "x"])] == [
         datum_key("public", NAMES[B])
     ]
+
+
+# --- versions that no member gave (R10) -----------------------------------------------------------
+
+
+def failure(member: Member, sent: Datum, sender: str = B) -> str | None:
+    received = member.receiver.receive(INSTANCE_LIST, sender, [sent], 10)
+    assert not received.refused
+    return received.failed.get(sent.key)
+
+
+@pytest.mark.parametrize(
+    ("version", "reason"),
+    [
+        (Version(EPOCH_HEAD_ROOM + 2, 0, OTHER), "too far above"),
+        (Version(VERSION_NUMBER_MAX, 0, OTHER), "too far above"),
+        (Version(1, ACCEPTED_MAX + 1, OTHER), "too far above"),
+        (Version(1, 1, "10.0.0.9:8848~1"), "of no member"),
+        (Version(1, 3, ME), "did not give"),
+        (Version(2, 0, ME), "did not give"),
+    ],
+)
+def test_a_version_that_no_member_gave_fails_alone(version: Version, reason: str) -> None:
+    member = Member()
+    member.register(NAMES[SELF], 80)
+    before = member.registry.versions()
+    assert before == {datum_key("public", NAMES[SELF]): Version(1, 0, ME)}
+    assert member.receive(B, datum(NAMES[B], Version(1, 0, OTHER))) is None
+    for name in (NAMES[B], NAMES[SELF], NAMES[C], "DEFAULT_GROUP@@new"):
+        assert reason in (failure(member, datum(name, version)) or "")
+    assert member.registry.versions() == before | {datum_key("public", NAMES[B]): Version(1, 0, OTHER)}
+    assert failure(member, datum(NAMES[B], Version(1, 1, OTHER))) is None, "what its writer sends next is taken"
+
+
+def test_each_accepted_epoch_makes_room_for_higher_ones() -> None:
+    member = Member()
+    for step in range(1, 4):
+        assert failure(member, datum(NAMES[B], Version(step * EPOCH_HEAD_ROOM, 0, OTHER))) is None
+    assert failure(member, datum(NAMES[C], Version(4 * EPOCH_HEAD_ROOM + 1, 0, THIRD)), C) is not None
+
+
+def test_a_state_that_this_run_gave_and_forgot_is_taken_again() -> None:
+    member = Member()
+    member.register(NAMES[B], 80)
+    [own] = member.registry.datums([datum_key("public", NAMES[B])])
+    member.registry.forget(own.key)
+    assert failure(member, own) is None
+    assert member.registry.version(own.key) == own.version
+
+
+def test_a_snapshot_may_have_any_epoch_that_has_successors() -> None:
+    member = Member()
+    member.loading = True
+    high = datum(NAMES[B], Version(ACCEPTED_MAX, 0, OTHER))
+    assert member.receiver.load(INSTANCE_LIST, [high, datum(NAMES[C], Version(ACCEPTED_MAX + 1, 0, OTHER))], 10) == 1
+    member.loading = False
+    assert member.registry.versions() == {high.key: high.version}

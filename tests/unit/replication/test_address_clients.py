@@ -81,7 +81,9 @@ class Bed:
             owned_by_writer=True,
         )
         mapper = WriterMapper.over(SELF, ())
-        return DistroReceiver(ME, {CLIENTS: part}, lambda _type: mapper, lambda: False, NoEvents(), DistroStats())
+        return DistroReceiver(
+            ME, {CLIENTS: part}, lambda _type: mapper, lambda: False, NoEvents(), DistroStats(), lambda _writer: True
+        )
 
     def tick(self, wait_ms: int = TICK_MS) -> list[str]:
         """Let time pass; return the clients of which this member is to tell."""

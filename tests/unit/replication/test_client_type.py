@@ -66,6 +66,7 @@ class Side(ReceiverEvents):
             lambda: self.loading,
             self,
             self.record,
+            lambda _writer: True,
         )
 
     def fetch(self, peer: str, keys: list[DistroKey]) -> None:

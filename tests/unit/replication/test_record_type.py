@@ -246,6 +246,7 @@ def test_a_member_loads_what_is_newer_and_keeps_what_only_it_has() -> None:
         lambda: True,
         NoEvents(),
         DistroStats(),
+        lambda writer: writer.startswith(("a:1~", "b:1~")),
     )
     receiver.load(RECORDS, peer.records.datums(keys), NOW_MS)
     assert [back.name(key) for key in keys] == ["unsent", "newer", "first"]
