@@ -67,6 +67,7 @@ from app.rpc.links.client_agent import ClientAgent
 from app.rpc.links.links import GrpcLinks
 from app.storage.record_file import RecordFile
 from app.storage.warm_log import WarmStore
+from app.writes.call_deadline import check_call_deadline
 from app.writes.member_writes import MemberWrites
 from app.writes.owner_forwarder import OwnerForwarder
 from distro.clock import SystemClock
@@ -211,7 +212,7 @@ def build_domain(settings: Settings, clock: Clock) -> Domain:
     )
     record_file = RecordFile(settings.data_dir)
     projection = Projection(registry, clock.monotonic_ms, notify.publish)
-    records = Records(writer, record_file, clock.wall_ms, projection.on_record)
+    records = Records(writer, record_file, clock.wall_ms, projection.on_record, check_call_deadline)
     codec = InstanceListCodec(clock.wall_ms)
     return Domain(
         writer=writer,
@@ -321,6 +322,7 @@ def build_components(
             "codec": codec,
             "clock": clock,
             "capabilities": cluster.capabilities,
+            "deadline": cluster.deadline,
             "body_bytes_max": settings.distro.body_bytes_max,
         }
 

@@ -3,6 +3,10 @@
 import time
 
 
+_BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Linux alone has the first."""
+
+
 def monotonic_s() -> float:
     """Monotonic time in seconds, as time-outs of Python's library have it."""
     return time.monotonic()
@@ -24,6 +28,10 @@ class SystemClock:
             return last_ms
         self._monotonic_ms = now_ms
         return now_ms
+
+    def boot_ms(self) -> int:
+        """Time that never goes back and counts while the machine sleeps, the same in all processes of the machine."""
+        return time.clock_gettime_ns(_BOOT_CLOCK) // 1_000_000
 
     def wall_ms(self) -> int:
         """Ms since 1970 by the machine's clock."""

@@ -16,6 +16,7 @@ from distro.codec import (
     gunzip_if_gzip,
     gzip_body,
 )
+from distro.deadlines import DEADLINE_HEADER
 from distro.errors import CodecError, RejectedError, TransportError
 from distro.peer_calls import call_peer, peer_session
 from distro.ports import Clock, DatumCodec
@@ -43,16 +44,21 @@ class DistroHttpAgent:
         codec: DatumCodec,
         clock: Clock,
         capabilities: Callable[[str], frozenset[str]],
+        deadline: Callable[[str, int], str],
         body_bytes_max: int,
         resource_type: str = "",
     ) -> None:
-        """``resource_type``: the type that requests name; empty for instance lists, the only one of real Nacos."""
+        """``resource_type``: the type that requests name; empty for instance lists, the only one of real Nacos.
+
+        ``deadline(peer, timeout_ms)``: the deadline of a call in the peer's clock, empty for none (R13).
+        """
         self._base_path = f"{context_path}/v1/ns"
         self._type_query = f"type={quote(resource_type)}" if resource_type else ""
         self.self_address = self_address
         self._codec = codec
         self._clock = clock
         self.capabilities = capabilities
+        self._deadline = deadline
         self.body_bytes_max = body_bytes_max
         self._session = peer_session(
             user_agent,
@@ -96,7 +102,8 @@ class DistroHttpAgent:
             RejectedError: status 4xx or 501.
             TransportError: no answer in time, or another status than 200.
         """
-        headers: dict[str, str] = {}
+        deadline = self._deadline(peer, timeout_ms)
+        headers = {DEADLINE_HEADER: deadline} if deadline else {}
         gzip_worth = body is not None and len(body) >= GZIP_FROM_BYTES and not plain
         if body is not None and gzip_worth and CAPABILITY_GZIP in self.capabilities(peer):
             body = gzip_body(body)

@@ -1,6 +1,7 @@
 """Blocking HTTP calls between members: kept connections, and a deadline for the whole call."""
 
 import socket
+import struct
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -79,6 +80,8 @@ class _DeadlineConnection(HTTPConnection):
         timeout_s = plain.gettimeout()
         limited = _DeadlineSocket(plain.family, plain.type, plain.proto, fileno=plain.detach())
         limited.settimeout(timeout_s)
+        # R13: when a call is given up, what the kernel has not sent must not be delivered a minute later.
+        limited.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.sockets.add(limited)
         return limited
 

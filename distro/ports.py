@@ -15,6 +15,10 @@ class Clock(Protocol):
         """Time that never goes back, for deadlines and ages."""
         ...
 
+    def boot_ms(self) -> int:
+        """Time that never goes back, counts while the machine sleeps, and outlives the process, for peers to refer to."""
+        ...
+
     def wall_ms(self) -> int:
         """Ms since 1970, for people and wire fields."""
         ...

@@ -174,6 +174,8 @@ class PeerReport:
     """For how long the receiver of the report is to carry no keys."""
     writer: str = ""
     """The ``Version.writer`` of the reporting member's run; empty from real Nacos."""
+    clock_ms: int | None = None
+    """The reporting member's clock when it made the report (R13); None from a member that names none."""
 
 
 class Resolution(enum.Enum):

@@ -14,6 +14,7 @@ from app.config.file_stamp import file_stamp
 from app.config.settings import SettingError, Settings
 from app.config.version import MEMBER_AGENT, NACOS_VERSION
 from app.replication.reports import OWN_FIELD, RAFT_PORT_OFFSET, is_nacos_2, nacos_2_member, parse_report
+from distro.deadlines import CallDeadlines
 from distro.errors import TransportError
 from distro.peer_calls import call_peer, peer_session
 from distro.ports import Clock
@@ -84,6 +85,7 @@ class Membership:
         self._clock = clock
         self._runtime: DistroRuntime | None = None
         self._writer = protocol.own_writer
+        self._deadlines = CallDeadlines(protocol.own_writer, clock)
         self._leaving = False
         self._ips: dict[str, frozenset[str]] = {}
         self._session = peer_session(
@@ -126,6 +128,12 @@ class Membership:
 
     def map_srv_durable(self, tag: str) -> str:
         return self._protocol.own_mapper.map_srv(tag)
+
+    def deadline(self, member: str, left_ms: int) -> str:
+        return self._deadlines.text(member, left_ms)
+
+    def is_over(self, deadline: str) -> bool:
+        return self._deadlines.is_over(deadline)
 
     def state(self) -> MemberState:
         if self._leaving:
@@ -201,6 +209,7 @@ class Membership:
             "holdMs": members.own_rejoin_delay_ms(now_ms),
             "toldHoldMs": members.rejoin_delay_for(receiver, now_ms),
             "writer": self._writer,
+            "clockMs": self._deadlines.clock_ms(),
         }
         return {**self.member_json(member), "extendInfo": {**member.extend_info, OWN_FIELD: own}}
 
@@ -227,6 +236,7 @@ class Membership:
         own = fields.get(OWN_FIELD)
         report = parse_report(own) if isinstance(own, dict) else None
         if report is not None and report.address == peer:
+            self._note_clock(report)
             return report
         known = self._protocol.members.get(peer)
         info = known.extend_info if known else {}
@@ -283,9 +293,14 @@ class Membership:
     def _take_report(self, report: PeerReport, remote_ip: str) -> bool:
         if self.sender_of(report.address, remote_ip) is None:
             return False
+        self._note_clock(report)
         if self._runtime is not None:
             self._runtime.on_report(report)
         return True
+
+    def _note_clock(self, report: PeerReport) -> None:
+        if report.clock_ms is not None and report.writer:
+            self._deadlines.note(report.address, report.writer, report.clock_ms)
 
 
 class ClusterConfWatch:

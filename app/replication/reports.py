@@ -11,6 +11,7 @@ from distro.types import CAPABILITY_CLIENTS_ONLY, WRITER_CHARS_MAX, MemberState,
 OWN_FIELD = "rollcall"
 """Key of our own fields, in a report's ``extendInfo`` (real Nacos keeps and ignores it) and in the answer to one."""
 RAFT_PORT_OFFSET = 1_000
+CLOCK_MS_MAX = 1 << 53
 FIRST_WITH_CLIENTS = (2, 0)
 """Members of Nacos from this release on exchange clients, not instance lists."""
 FIRST_THAT_NOTES_REVISIONS = (2, 3)
@@ -71,6 +72,7 @@ def parse_report(body: Mapping[str, Any]) -> PeerReport | None:
         _bounded_ms(own.get("holdMs")),
         _bounded_ms(own.get("toldHoldMs")),
         _writer(own.get("writer")),
+        _clock_ms(own.get("clockMs")),
     )
 
 
@@ -95,6 +97,10 @@ def release_of(version: object) -> tuple[int, int]:
 
 def _writer(value: object) -> str:
     return value if isinstance(value, str) and len(value) <= WRITER_CHARS_MAX else ""
+
+
+def _clock_ms(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value <= CLOCK_MS_MAX else None
 
 
 def _bounded_ms(value: object) -> int:

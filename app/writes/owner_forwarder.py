@@ -80,8 +80,8 @@ class WaitingCall(Generic[A]):
 
     __slots__ = ("_future", "_owners", "_to", "member", "request_to")
 
-    def __init__(self, owners: Owners, to: Forward, request_to: Callable[[str], bytes]) -> None:
-        """``request_to(member)``: the bytes to send."""
+    def __init__(self, owners: Owners, to: Forward, request_to: Callable[[str, str], bytes]) -> None:
+        """``request_to(member, deadline)``: the bytes to send."""
         self._owners = owners
         self._to = to
         self.request_to = request_to
@@ -122,8 +122,8 @@ class LoopForwarding(Protocol[A]):
 
     loop: asyncio.AbstractEventLoop
 
-    def request_maker(self, request: MemberRequest) -> Callable[[str], bytes]:
-        """Return a function from a member's address to the bytes for it, in Nacos's form. For any thread."""
+    def request_maker(self, request: MemberRequest) -> Callable[[str, str], bytes]:
+        """Return a function from a member's address and a deadline to the bytes, in Nacos's form. For any thread."""
         ...
 
     def forward_waiting(self, call: WaitingCall[A], left_s: float, *, hold_first: bool) -> None:

@@ -42,6 +42,9 @@ class StubCluster:
     own_state: MemberState = MemberState.UP
     others: list[Member] = field(default_factory=list)
     reports: list[tuple[Mapping[str, Any], str]] = field(default_factory=list)
+    names_deadlines: bool = False
+    over: set[str] = field(default_factory=set)
+    """The deadlines of calls that are too late."""
     on_look_up: Callable[[], None] = lambda: None
     """Called each time that the owner of a key is looked up, before it is returned."""
 
@@ -94,6 +97,12 @@ class StubCluster:
 
     def capabilities(self, address: str) -> frozenset[str]:
         return next((one.capabilities for one in self.others if one.address == address), frozenset())
+
+    def deadline(self, member: str, left_ms: int) -> str:
+        return f"{member}~1 {left_ms}" if self.names_deadlines else ""
+
+    def is_over(self, deadline: str) -> bool:
+        return deadline in self.over
 
     def state(self) -> MemberState:
         return self.own_state

@@ -133,6 +133,9 @@ class FakeServer:
     def reply_to(self, request: Request) -> Reply:
         return Reply(200, self.bodies.get(request.target, request.target))
 
+    def check_pause(self) -> None:
+        """This process never stands still."""
+
     def log_refused(self, remote_ip: str, status: int, text: str) -> None:
         self.refused.append(status)
 

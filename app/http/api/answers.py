@@ -8,8 +8,9 @@ from typing import Any
 import orjson
 
 from app.http.api.agents import is_peer, is_redirect
-from app.http.api.call import CLIENT_AGENT, DECLINE, JSON, TEXT, Answer, Call, Forward, Reply, Services
+from app.http.api.call import CLIENT_AGENT, DEADLINE, DECLINE, JSON, TEXT, Answer, Call, Forward, Reply, Services
 from app.naming.model.nacos_errors import NacosError, NoRight
+from app.writes.call_deadline import TOO_LATE
 from app.writes.ownership import durable_owner, not_serving_text
 from distro.errors import CodecError, NotInitialized
 from distro.types import CAPABILITY_CLIENTS_ONLY, MemberState
@@ -18,6 +19,8 @@ NAMING = ("/v1/ns", "/v2/ns")
 SWITCHES_PATHS = ("/v1/ns/operator/switches", "/v1/ns/ops/switches")
 _BELOW_NAMING = tuple(f"{path}/" for path in NAMING)
 INTERNAL_ERROR = Reply(500, b"caused: internal error, see the server's log")
+_TOO_LATE = Reply(503, TOO_LATE.encode(), None)
+_STOOD_STILL = Reply(503, b"server is back after it stood still, please try again later!", None)
 _UP = MemberState.UP
 """Python 3.11 needs ten times as long to look a member up in its class."""
 NOT_RESPONSIBLE = "Rollcall-Not-Responsible"
@@ -133,7 +136,7 @@ def elsewhere(call: Call, services: Services, service: str) -> Answer | None:
     that real Nacos 2.x forwarded is: it maps addresses to owners, not services, so that any of our members may get it.
     Source: Nacos 1.4.8 and 2.3.1 DistroFilter.
     """
-    if refusal := _refuse_early_write(services):
+    if refusal := refuse_untimely(call, services):
         return refusal
     if services.cluster.responsible(service):
         return None
@@ -148,7 +151,7 @@ def durable_elsewhere(call: Call, services: Services, *keys: str) -> Answer | No
     """
     if call.on_loop:
         return DECLINE
-    if refusal := _refuse_early_write(services):
+    if refusal := refuse_untimely(call, services):
         return refusal
     to = durable_owner(services.cluster, *keys)
     if to is None:
@@ -159,10 +162,30 @@ def durable_elsewhere(call: Call, services: Services, *keys: str) -> Answer | No
     return (_redirected(call, services) if passed_on else None) or to
 
 
-def _refuse_early_write(services: Services) -> Reply | None:
+def refuse_untimely(call: Call, services: Services) -> Reply | None:
+    """The refusal of a write or beat while this member does not serve, or that comes too late; None for none.
+
+    A member that forwarded the call keeps it, and asks the next owner.
+    """
     state = services.cluster.state()
-    # Members' calls, too: a member that forwarded the call keeps it, and asks the next owner.
-    return None if state is _UP else not_serving(state.value)
+    return refuse_late(call, services) if state is _UP else not_serving(state.value)
+
+
+def refuse_late(call: Call, services: Services) -> Reply | None:
+    """The refusal of a call that must not be executed any more (R13); None for none.
+
+    The member that passed it on has given it up, or it may have waited here while this process stood still.
+    """
+    deadline = call.header(DEADLINE)
+    if deadline is not None:
+        if not services.cluster.is_over(deadline):
+            return None
+        services.http.too_late += 1
+        return _TOO_LATE
+    if services.http.stood_still:
+        services.http.too_late += 1
+        return _STOOD_STILL
+    return None
 
 
 def _redirected(call: Call, services: Services) -> Reply | None:

@@ -18,12 +18,15 @@ from app.ports.http_ports import Cluster, ConnectionLoader, LoopFrontend, Pushin
 from app.ports.shared_ports import ReadCounters
 from app.writes.owner_forwarder import OwnerForwarder
 from app.writes.ownership import Forward as Forward
+from distro.deadlines import DEADLINE_HEADER
 
 TEXT = "text/plain;charset=UTF-8"
 JSON = "application/json;charset=UTF-8"
 BYTES = "application/octet-stream"
 CLIENT_AGENT = "rollcall-client-agent"
 """Header of a forwarded call: the agent string of the client, as some answers depend on it."""
+DEADLINE = DEADLINE_HEADER.lower()
+"""Header of a call of a member of our own kind: when it is too late to execute it (R13)."""
 WANTS_CHANGE = "rollcall-wants-change"
 """Header of a forwarded call: the answer is to carry the instance as the call left it."""
 CHANGE = "rollcall-change"

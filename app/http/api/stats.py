@@ -27,6 +27,10 @@ class HttpStats:
     """Beats answered from a copy, and sent to the owner in a batch."""
     loop_lag_max_ms: float = 0.0
     """The largest lag of the loop (ms) in the last minute."""
+    too_late: int = 0
+    """Writes and beats refused, because they were given up or may have waited while this process stood still."""
+    stood_still: bool = False
+    """This process went on a moment ago after it had stood still: what is read now may have waited."""
     loop_late: int = 0
     """Measurements with a lag of more than ``LAG_LATE_MS``."""
 

@@ -51,7 +51,8 @@ class BeatSender:
                 beats.put_back(owner, batch)
 
     def _ask(self, owner: str, batch: Batch, now_ms: int) -> bool:
-        request = self._forwarder.request_to_own("PUT", PATH, owner, encode_batch(batch, now_ms))
+        body = encode_batch(batch, now_ms)
+        request = self._forwarder.request_to_own("PUT", PATH, owner, body, int(ANSWER_S * 1_000))
         deadline_s = self._forwarder.loop.time() + ANSWER_S
 
         def done(result: LinkResult) -> None:

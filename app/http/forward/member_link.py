@@ -6,6 +6,9 @@ turn: one request at a time on each of a few connections.
 
 import asyncio
 import logging
+import os
+import socket
+import struct
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,6 +35,17 @@ IDLE_S = 10.0
 """A connection that was quiet for longer is not used again: Tomcat closes one after 20 s, maybe just as we send."""
 
 log = logging.getLogger(__name__)
+
+
+def reset_when_closed(opened: socket.socket | None) -> None:
+    """Have the kernel drop what is not sent when a connection is closed (R13): it would be delivered up to a minute later.
+
+    The option belongs to the connection, and so goes by any descriptor of it; that of uvloop's socket is not for us.
+    """
+    if opened is None:
+        return
+    with socket.socket(fileno=os.dup(opened.fileno())) as same:
+        same.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 @dataclass(slots=True)
@@ -160,6 +174,7 @@ class MemberLink(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        reset_when_closed(transport.get_extra_info("socket"))
         if self.closed:
             self._transport.abort()
         else:

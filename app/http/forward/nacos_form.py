@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 from app.config.settings import Settings
 from app.config.version import MEMBER_AGENT, NACOS_VERSION
-from app.http.api.call import CLIENT_AGENT
+from app.http.api.call import CLIENT_AGENT, DEADLINE
 from app.http.input.forms import URLENCODED
 from app.writes.owner_forwarder import MemberRequest
 
@@ -20,6 +20,7 @@ _NOT_COPIED = frozenset(
         "connection",
         "content-encoding",
         "content-length",
+        DEADLINE,
         "expect",
         "host",
         "keep-alive",
@@ -39,14 +40,18 @@ _NOT_EXECUTED_503 = b"server is "
 _NOT_EXECUTED_400 = b"receive invalid redirect request"
 
 
-def nacos_form(request: MemberRequest, own: Mapping[str, str]) -> Callable[[str], bytes]:
-    """Return a function from a member's address to the bytes of a call in Nacos's form; ``own``: ``own_headers``."""
+def nacos_form(request: MemberRequest, own: Mapping[str, str]) -> Callable[[str, str], bytes]:
+    """Return a function from a member's address, and the deadline for it or an empty text, to the bytes of a call.
+
+    ``own``: ``own_headers``.
+    """
     target, body = target_of(request)
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers_of(request, own).items())
     head = f"{request.method} {target} HTTP/1.1\r\n{lines}".encode("latin-1", "replace")
 
-    def to(member: str) -> bytes:
-        host = f"host: {member}\r\ncontent-length: {len(body)}\r\n\r\n"
+    def to(member: str, deadline: str) -> bytes:
+        line = f"{DEADLINE}: {deadline}\r\n" if deadline else ""
+        host = f"host: {member}\r\ncontent-length: {len(body)}\r\n{line}\r\n"
         return b"%b%b%b" % (head, host.encode("latin-1"), body)
 
     return to

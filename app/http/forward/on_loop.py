@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from app.http.api.answers import NOT_RESPONSIBLE, text_reply
-from app.http.api.call import CHANGE, CLIENT_AGENT, DECLINE, WANTS_CHANGE, Answer, Call, Forward, Reply, Services
+from app.http.api.call import CHANGE, CLIENT_AGENT, DEADLINE, DECLINE, WANTS_CHANGE, Answer, Call, Forward, Reply, Services
 from app.http.forward.member_link import LinkAnswer, LinkResult, MemberLinks, NotAnswered, NotSent
 from app.http.forward.nacos_form import member_headers, nacos_form, not_executed, own_headers
 from app.writes.owner_forwarder import BUSY, FORWARD_MS_MAX, MemberRequest, WaitingCall, silent_text
@@ -62,16 +62,17 @@ class LoopForwarder:
             self._busy(done)
             return
 
-        def request_to(member: str) -> tuple[bytes, bool]:
+        def request_to(member: str, left_ms: int) -> tuple[bytes, bool]:
+            deadline = self._cluster.deadline(member, left_ms)
             if CAPABILITY_WRITES in self._cluster.capabilities(member):
-                return self.bytes_for_own(member, call), True
-            return self.request_maker(call)(member), False
+                return self.bytes_for_own(member, call, deadline), True
+            return self.request_maker(call)(member, deadline), False
 
         find_owner = partial(self._cluster.map_srv, to.tag)
         ForwardedCall(self, find_owner, request_to, run, done, self.loop.time() + FORWARD_S_MAX).go()
 
-    def request_maker(self, request: MemberRequest) -> Callable[[str], bytes]:
-        """Return a function from a member's address to the bytes for it, in Nacos's form. For any thread."""
+    def request_maker(self, request: MemberRequest) -> Callable[[str, str], bytes]:
+        """Return a function from a member's address and a deadline to the bytes, in Nacos's form. For any thread."""
         return nacos_form(request, self._own_headers)
 
     def forward_waiting(self, waiting: WaitingCall[Reply], left_s: float, *, hold_first: bool) -> None:
@@ -80,8 +81,8 @@ class LoopForwarder:
         ``hold_first``: after a pause, as for a call that was not executed.
         """
 
-        def request_to(member: str) -> tuple[bytes, bool]:
-            return waiting.request_to(member), False
+        def request_to(member: str, left_ms: int) -> tuple[bytes, bool]:
+            return waiting.request_to(member, self._cluster.deadline(member, left_ms)), False
 
         def done(answer: Answer) -> None:
             waiting.answer(answer if isinstance(answer, Reply) else None)
@@ -139,12 +140,14 @@ class LoopForwarder:
 
     # --- bytes ---------------------------------------------------------------------------------------
 
-    def bytes_for_own(self, member: str, call: Call) -> bytes:
+    def bytes_for_own(self, member: str, call: Call, deadline: str) -> bytes:
         """Return the request for a member of our own kind: the client's own query and body."""
         target = f"{call.context_path}{call.path}".encode()
         if call.raw_query:
             target += b"?" + call.raw_query
         lines = [f"{CLIENT_AGENT}: {call.client_agent}\r\n{WANTS_CHANGE}: 1\r\n"]
+        if deadline:
+            lines.append(f"{DEADLINE}: {deadline}\r\n")
         if call.body and "content-type" in call.headers:
             lines.append(f"content-type: {call.headers['content-type']}\r\n")
         lines.append(f"content-length: {len(call.body)}\r\n\r\n")
@@ -157,10 +160,12 @@ class LoopForwarder:
             call.body,
         )
 
-    def request_to_own(self, method: str, path: str, member: str, body: bytes) -> bytes:
-        """Return a request of this member's own, for a member of our own kind."""
+    def request_to_own(self, method: str, path: str, member: str, body: bytes, left_ms: int) -> bytes:
+        """Return a request of this member's own, for a member of our own kind; it is given up after ``left_ms``."""
         context_path = self._services.settings.context_path
         head = f"{method} {context_path}{path} HTTP/1.1\r\nhost: {member}\r\ncontent-length: {len(body)}\r\n"
+        if deadline := self._cluster.deadline(member, left_ms):
+            head += f"{DEADLINE}: {deadline}\r\n"
         return b"%b%b\r\n%b" % (head.encode("latin-1"), self._member_lines, body)
 
 
@@ -185,12 +190,12 @@ class ForwardedCall:
         self,
         forwarder: LoopForwarder,
         find_owner: Callable[[], str],
-        request_to: Callable[[str], tuple[bytes, bool]],
+        request_to: Callable[[str, int], tuple[bytes, bool]],
         run: Callable[[], Answer],
         done: Answered,
         deadline_s: float,
     ) -> None:
-        """``request_to(member)``: the bytes to send, and whether they go pipelined."""
+        """``request_to(member, left_ms)``: the bytes to send, and whether they go pipelined."""
         self._forwarder = forwarder
         self._find_owner = find_owner
         self._request_to = request_to
@@ -210,7 +215,8 @@ class ForwardedCall:
         if member == forwarder._cluster.self_address:
             self._run_here()
             return
-        request, own_kind = self._request_to(member)
+        left_ms = int((self._deadline_s - forwarder.loop.time()) * 1_000)
+        request, own_kind = self._request_to(member, left_ms)
         if not forwarder.ask(member, request, self._deadline_s, self._on_result, own_kind=own_kind):
             forwarder._busy(self._done)
 

@@ -53,6 +53,10 @@ class Server(Turns, Protocol):
         """Return the reply, or None: then ``connection.reply`` or ``connection.stream_head`` is called later."""
         ...
 
+    def check_pause(self) -> None:
+        """Notice that this process stood still, and that what is read now may have waited."""
+        ...
+
     def log_refused(self, remote_ip: str, status: int, text: str) -> None:
         """Count and log a refusal."""
         ...
@@ -118,6 +122,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
+        self._server.check_pause()
         self.seen_s = self._server.now_s
         self._queue.take(data)
         if self.out:

@@ -43,6 +43,8 @@ BODY_BYTES_MAX = 8 * 1024 * 1024
 BODIES_BYTES_MAX = 512 * 1024 * 1024
 """Of the bodies of all requests under way together."""
 SWEEP_S = 1.0
+WAITED_S = 1.0
+"""After this process stood still, what is read for so long may have waited in its sockets."""
 PEER_PATHS = (DISTRO_PATH, "/v1/core/cluster/report", "/v1/ns/operator/cluster/state")
 
 log = logging.getLogger(__name__)
@@ -145,7 +147,9 @@ class HttpServer:
         self._beat_sender = BeatSender(services, self._forwarder)
         self._lag = LagMeter(self.stats)
         self.draining = False
-        self.now_s = loop.time()
+        self.now_s = self.ran_s = loop.time()
+        self._waited_until_s = 0.0
+        self._pause_s = settings.distro.pause_ms / 1_000
         self.date = b""
         self._sweep()
         self._measure_lag(self.now_s)
@@ -277,8 +281,23 @@ class HttpServer:
             connection.check_time(now_s)
 
     def _measure_lag(self, expected_s: float) -> None:
-        due_s = self._lag.next_s(expected_s, self._loop.time())
+        self.check_pause()
+        self.ran_s = now_s = self._loop.time()
+        if self.stats.stood_still and now_s >= self._waited_until_s:
+            self.stats.stood_still = False
+        due_s = self._lag.next_s(expected_s, now_s)
         self._loop.call_at(due_s, self._measure_lag, due_s)
+
+    def check_pause(self) -> None:
+        """R13: notice that this process stood still, before anything that came meanwhile is executed."""
+        now_s = self._loop.time()
+        if now_s - self.ran_s <= self._pause_s:
+            return
+        self.ran_s = now_s
+        if not self.stats.stood_still:
+            log.warning("this process stood still; writes and beats that waited are refused")
+        self.stats.stood_still = True
+        self._waited_until_s = now_s + WAITED_S
 
 
 def hot_routes(context_path: str) -> dict[tuple[bytes, bytes], Route]:

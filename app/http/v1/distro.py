@@ -7,7 +7,7 @@ from itertools import chain
 import orjson
 
 from app.http.api.agents import is_peer
-from app.http.api.answers import not_serving, require_member
+from app.http.api.answers import refuse_late, refuse_untimely, require_member
 from app.http.api.beats import take_batch
 from app.http.api.call import BYTES, DECLINE, JSON, OK, TEXT, Answer, Call, Reply, Services, route
 from app.http.input import json_text
@@ -16,7 +16,6 @@ from app.naming.model.keys import CLIENT_KEY_PREFIX, EPHEMERAL_PREFIX, parse_dat
 from app.naming.model.nacos_errors import InvalidParam
 from distro.codec import GZIP_MAGIC, gunzip_if_gzip
 from distro.errors import CodecError
-from distro.types import MemberState
 
 _SOURCE, _KEYS = SourceSchema(), KeysSchema()
 SMALL_BYTES, SMALL_ZIPPED_BYTES = 16_384, 4_096
@@ -37,6 +36,8 @@ def put_datum(call: Call, services: Services) -> Answer:
         return OK
     if call.on_loop and not _is_small_list(call.body):
         return DECLINE
+    if refusal := refuse_late(call, services):
+        return refusal
     return _received(services.replication.receive(call.body, call.headers, call.remote_ip))
 
 
@@ -68,11 +69,10 @@ def put_checksum(call: Call, services: Services) -> Answer:
 def put_beats(call: Call, services: Services) -> Answer:
     """Take the beats that a peer of our kind got for services of this node; see ``app.http.api.beats``."""
     require_member(call, services)
-    state = services.cluster.state()
-    if state is not MemberState.UP:
-        return not_serving(state.value)  # instances that are not loaded yet would count as unknown
     if call.on_loop and len(call.body) > SMALL_BYTES:
         return DECLINE
+    if refusal := refuse_untimely(call, services):
+        return refusal  # among others, instances that are not loaded yet would count as unknown
 
     def is_ours(key: str) -> bool:
         parsed = parse_datum_key(key)

@@ -144,8 +144,11 @@ class Records:
         disk: RecordDisk,
         wall_ms: Callable[[], int],
         on_change: Callable[[Record], None],
+        check_write: Callable[[], None] = lambda: None,
     ) -> None:
+        """``check_write``: called when a local write has its turn, and raises when it may not be done any more (R13)."""
         self.writer = writer
+        self._check_write = check_write
         self._disk = disk
         self._wall_ms = wall_ms
         self._on_change = on_change
@@ -214,8 +217,10 @@ class Records:
 
         Raises:
             StorageError: the write failed; nothing changed.
+            What ``check_write`` raises.
         """
         with self._lock:
+            self._check_write()
             written: list[Record] = []
             for key, change in changes.items():
                 old = self._records.get(key)

@@ -75,6 +75,9 @@ class MemberClock:
     def monotonic_ms(self) -> int:
         return self._start_ms + self._world.now_ms
 
+    def boot_ms(self) -> int:
+        return self._start_ms + self._world.now_ms
+
     def wall_ms(self) -> int:
         return self._wall_ms + self._world.now_ms
 

@@ -40,6 +40,7 @@ def agent(capabilities: frozenset[str]) -> Iterator[DistroHttpAgent]:
         codec=InstanceListCodec(clock.wall_ms),
         clock=clock,
         capabilities=lambda _: capabilities,
+        deadline=lambda _peer, _left_ms: "",
         body_bytes_max=1_000_000,
     )
     try:

@@ -38,6 +38,7 @@ def make_agent(*capabilities: str) -> InstanceListAgent:
         codec=None,
         clock=SystemClock(),
         capabilities=lambda _: frozenset(capabilities),
+        deadline=lambda _peer, _left_ms: "",
         body_bytes_max=1_000_000,
     )
 

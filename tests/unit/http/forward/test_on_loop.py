@@ -469,7 +469,7 @@ def test_requests_of_our_own_carry_our_identity() -> None:
         entry = Entry(loop, FakeNode(settings, StubCluster(standalone=False)))
         results: list[LinkResult] = []
         async with member_server() as server:
-            request = entry.forwarder.request_to_own("PUT", "/v1/x", server.address, b"{}")
+            request = entry.forwarder.request_to_own("PUT", "/v1/x", server.address, b"{}", 2_000)
             entry.forwarder.ask(server.address, request, loop.time() + 2, results.append, own_kind=True)
             await until(lambda: results)
             entry.forwarder.close()

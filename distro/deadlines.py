@@ -1,0 +1,53 @@
+"""R13: the deadline of a call in the clock of the member that is called, which refuses to execute the call later.
+
+The kernel may deliver the bytes of a connection that its sender gave up a minute late, and a process that stood still
+reads what came meanwhile. Clocks of members differ, so each names its own in its reports. When such a report arrives, the
+sender's clock shows at least what it names; a deadline by that is never later than what the caller means.
+"""
+
+from distro.ports import Clock
+
+DEADLINE_HEADER = "Rollcall-Deadline"
+"""Request header among our own kind: the text that ``CallDeadlines.text`` makes."""
+STEP_MS = 128
+"""Deadlines are rounded down to it, so that calls in a row have equal headers, which are parsed once."""
+REPORTS_KEPT = 8
+"""Of one peer. The latest of the clocks that they show counts; older ones drift."""
+
+
+class CallDeadlines:
+    """Makes deadlines for calls to peers, and reads those of calls from peers. Thread-safe."""
+
+    def __init__(self, own_writer: str, clock: Clock) -> None:
+        self._own_writer = own_writer
+        self._clock = clock
+        self._ahead: dict[str, tuple[str, tuple[int, ...]]] = {}
+        """By peer: its run, and by how much its clock was ahead of ours at least, by its last reports (ms)."""
+
+    def clock_ms(self) -> int:
+        """This member's clock, as its reports name it."""
+        return self._clock.boot_ms()
+
+    def note(self, peer: str, writer: str, clock_ms: int) -> None:
+        """Take the clock that a report names, which has just arrived from this run of the peer."""
+        run, ahead = self._ahead.get(peer, ("", ()))
+        kept = ahead if run == writer else ()
+        # A new tuple each time: other threads read the one that they found.
+        self._ahead[peer] = (writer, (*kept, clock_ms - self._clock.boot_ms())[-REPORTS_KEPT:])
+
+    def text(self, peer: str, left_ms: int) -> str:
+        """The deadline of a call that is given up after ``left_ms``; empty for a peer that named no clock.
+
+        Shape: ``run ms``; the peer's run, and its clock.
+        """
+        if (known := self._ahead.get(peer)) is None:
+            return ""
+        writer, ahead = known
+        end_ms = self._clock.boot_ms() + left_ms + max(ahead)
+        return f"{writer} {end_ms - end_ms % STEP_MS}"
+
+    def is_over(self, text: str) -> bool:
+        """Whether a call with this deadline may not be executed any more: it is late, or for another run."""
+        writer, _, end = text.rpartition(" ")
+        is_ours = writer == self._own_writer and end.isascii() and end.isdecimal() and len(end) < 20
+        return not is_ours or self._clock.boot_ms() > int(end)

@@ -1,0 +1,75 @@
+"""Deadlines of calls in the clock of the called member (R13): never later than the caller means."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distro.deadlines import REPORTS_KEPT, STEP_MS, CallDeadlines
+
+ME, PEER = "10.0.0.1:8848", "10.0.0.2:8848"
+
+
+class Clock:
+    """A member's clock, which shows ``offset_ms`` more than the world's."""
+
+    def __init__(self, offset_ms: int) -> None:
+        self.offset_ms = offset_ms
+        self.world_ms = 1_000_000
+
+    def boot_ms(self) -> int:
+        return self.world_ms + self.offset_ms
+
+    monotonic_ms = wall_ms = boot_ms
+
+
+def pair(offset_ms: int = 0) -> tuple[CallDeadlines, Clock, CallDeadlines, Clock]:
+    own, other = Clock(0), Clock(offset_ms)
+    return CallDeadlines(f"{ME}~1", own), own, CallDeadlines(f"{PEER}~1", other), other
+
+
+@given(
+    offset_ms=st.integers(-900_000, 10**9),
+    report_delays_ms=st.lists(st.integers(0, 5_000), min_size=1, max_size=2 * REPORTS_KEPT),
+    left_ms=st.integers(1, 5_000),
+    call_delay_ms=st.integers(0, 60_000),
+)
+def test_a_call_is_executed_only_before_its_caller_gives_it_up(
+    offset_ms: int, report_delays_ms: list[int], left_ms: int, call_delay_ms: int
+) -> None:
+    mine, clock, theirs, other = pair(offset_ms)
+    for delay_ms in report_delays_ms:
+        clock_ms = theirs.clock_ms()
+        clock.world_ms = other.world_ms = clock.world_ms + delay_ms
+        mine.note(PEER, f"{PEER}~1", clock_ms)
+    text = mine.text(PEER, left_ms)
+    other.world_ms += call_delay_ms
+    is_over = theirs.is_over(text)
+    if call_delay_ms > left_ms:
+        assert is_over
+    if call_delay_ms + min(report_delays_ms[-REPORTS_KEPT:]) + STEP_MS <= left_ms:
+        assert not is_over
+
+
+def test_a_peer_that_names_no_clock_gets_no_deadline() -> None:
+    mine, *_ = pair()
+    assert mine.text(PEER, 2_000) == ""
+
+
+def test_another_run_of_the_peer_has_another_clock() -> None:
+    mine, clock, theirs, other = pair(500_000)
+    mine.note(PEER, f"{PEER}~0", theirs.clock_ms())
+    for_former_run = mine.text(PEER, 2_000)
+    assert theirs.is_over(for_former_run)
+    other.offset_ms = -500_000  # its machine was started again
+    mine.note(PEER, f"{PEER}~1", theirs.clock_ms())
+    assert not theirs.is_over(mine.text(PEER, 2_000))
+    clock.world_ms = other.world_ms = clock.world_ms + 2_001
+    assert theirs.is_over(mine.text(PEER, -1))
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", f"{PEER}~1", f"{PEER}~1 ", f"{PEER}~1 x", f"{PEER}~1 -5", f"{PEER}~1 ٣", f"{PEER}~1 " + 40 * "9"]
+)
+def test_what_is_no_deadline_is_over(text: str) -> None:
+    _, _, theirs, _ = pair()
+    assert theirs.is_over(text)
