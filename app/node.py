@@ -201,7 +201,13 @@ def build_domain(settings: Settings, clock: Clock) -> Domain:
     notify = NotifyCenter()
     # A loss that nobody caused is believed when two verify rounds have not repaired it.
     guard_ms = 0 if settings.standalone else 2 * settings.distro.verify_interval_ms
-    registry = Registry(writer, settings.distro.tombstone_slack_ms, guard_ms, keep_empty=not settings.clean_empty)
+    registry = Registry(
+        writer,
+        settings.distro.tombstone_slack_ms,
+        guard_ms,
+        keep_empty=not settings.clean_empty,
+        alone=settings.standalone,
+    )
     clients = Clients(
         registry,
         clock.monotonic_ms,

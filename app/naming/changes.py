@@ -1,7 +1,7 @@
 """One change of one instance, sent with the answer to a forwarded write to the member that forwarded it.
 
 Shape: ``{"key": datum key, "id": instance key, "version": text, "instance": fields of a datum's instance}``; for a
-removal ``"age"`` and ``"keep"`` (ms) in place of ``"instance"``; neither when the text would be too long, and the
+removal ``"age"`` and ``"keep"`` (ms), and ``"unknown"`` if it is of an unknown instance, in place of ``"instance"``; neither when the text would be too long, and the
 member then waits for the owner's own send. The text is ASCII and fits a header.
 """
 
@@ -49,6 +49,8 @@ class Changes:
         elif tombstone is not None:
             fields["version"] = tombstone.version.to_text()
             whole = fields | {"age": max(now_ms - tombstone.at_ms, 0), "keep": tombstone.keep_ms}
+            if tombstone.unknown:
+                whole["unknown"] = True
         else:
             return None
         if not is_new:
@@ -108,4 +110,5 @@ def _decode(key: str, version: Version, fields: Fields, now_ms: int) -> Change:
     if not fields.has("age"):
         return Change(key, instance_key, version, None, None)
     age_ms, keep_ms = fields.whole("age", None, 0, WALL_MS_END), fields.whole("keep", None, 0, WALL_MS_END)
-    return Change(key, instance_key, version, None, Tombstone(version, now_ms - age_ms, keep_ms))
+    tombstone = Tombstone(version, now_ms - age_ms, keep_ms, fields.flag("unknown", False))
+    return Change(key, instance_key, version, None, tombstone)

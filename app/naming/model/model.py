@@ -138,6 +138,8 @@ class Tombstone:
     at_ms: int
     keep_ms: int
     """How long after ``at_ms`` the tombstone is kept."""
+    unknown: bool = False
+    """The member that took the deregistration did not know the instance (R15)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,10 +33,14 @@ NO_INSTANCES = InstanceList({}, {})
 def covers(newer: InstanceList, older: InstanceList) -> bool:
     """Whether ``newer`` has a change of the same or a later version for each instance and tombstone of ``older`` (R3).
 
-    Changes of health do not count: the owner's next health check finds them again.
+    Changes of health do not count: the owner's next health check finds them again. A tombstone counts for an instance
+    only if it removes it: an expiry, of any version, does not where a beat was heard since (R15).
     """
     for key, stored in older.stored.items():
-        if stored.client_version > _last_change(newer, key):
+        one, tombstone = newer.stored.get(key), newer.tombstones.get(key)
+        if one is not None and one.client_version >= stored.client_version:
+            continue
+        if tombstone is None or not is_removed_by(stored, tombstone):
             return False
     return all(tombstone.version <= _last_change(newer, key) for key, tombstone in older.tombstones.items())
 

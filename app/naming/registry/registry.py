@@ -4,11 +4,12 @@ A change costs the same in a service of ten and of ten thousand instances. A lis
 lock and swapped in.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 
 from app.naming.model.id_allocator import IdAllocator
 from app.naming.model.keys import parse_datum_key
-from app.naming.model.model import NEVER_MS, NOT_DUE_MS, Change, Instance, Service, StoredInstance, Tombstone
+from app.naming.model.model import DELETE_TIMEOUT_MS, NEVER_MS, NOT_DUE_MS, Change, Instance, Service, StoredInstance, Tombstone
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.registry import operations
 from app.naming.registry.guard import shown, vanished
@@ -19,6 +20,10 @@ from distro.types import NO_VERSION, Datum, Merged, Version
 
 SWAP_TRIES_MAX = 20
 TOMBSTONE_SLACK_MS = 60_000
+REMOVED_AGAIN_MS = 1_000
+"""A repeated deregistration of an unknown instance changes nothing for so long."""
+MADE_BY_REMOVAL_MAX = 10_000
+"""Services that only such deregistrations made; beyond it the oldest is forgotten."""
 TOMBSTONE_KEEP_MS_MAX = 3_600_000
 """A delete time-out may be of any length; a removal is not remembered for longer than this."""
 TOMBSTONES_PER_SERVICE_MAX = 100_000
@@ -41,17 +46,21 @@ class Registry:
         guard_ms: int = 0,
         *,
         keep_empty: bool = False,
+        alone: bool = False,
     ) -> None:
         """``writer`` names this run of this member in versions.
 
         ``guard_ms``: how long instances that vanished without a tombstone are retained; 0 for a node without peers.
-        ``keep_empty``: see ``ServiceTable``.
+        ``keep_empty``: see ``ServiceTable``. ``alone``: no peer may have an instance that this member does not know.
         """
         self.writer = writer
         self.table = ServiceTable(tombstone_slack_ms, keep_empty=keep_empty)
         self.held_back = 0
         """How often the guard retained instances."""
         self._guard_ms = guard_ms
+        self._alone = alone
+        self._made_by_removal: deque[str] = deque()
+        """Keys of services that a deregistration of an unknown instance made, the latest last."""
         self._slack_ms = tombstone_slack_ms
         self._highest_own = NO_VERSION
         self._floor = NO_VERSION
@@ -170,11 +179,14 @@ class Registry:
         return changed
 
     def remove(self, namespace: str, full_name: str, key: str, now_ms: int, beat_ms: int | None = None) -> str | None:
-        """Replace an instance by a tombstone; return the datum key, None when it was not there.
+        """Replace an instance by a tombstone; return the datum key, None when nothing changed.
 
-        With ``beat_ms``, its last beat as the health check saw it, only if no other has come since.
+        With ``beat_ms``, its last beat as the health check saw it, only if no other has come since. Without it a client
+        asks for it, and an instance that is unknown here leaves a tombstone, too: a peer may have it (R15).
         """
         with self._lock:
+            if beat_ms is None and not self._alone and not self._has(namespace, full_name, key):
+                return self._remember_removal(namespace, full_name, key, now_ms)
             service = self.table.get(namespace, full_name)
             stored = service.stored.get(key) if service else None
             if service is not None and stored is None and beat_ms is None and key in service.retained:
@@ -184,6 +196,37 @@ class Registry:
                 return None
             self._replace_by_tombstone(service, key, stored, now_ms, beat_ms)
             return service.key
+
+    def _has(self, namespace: str, full_name: str, key: str) -> bool:
+        service = self.table.get(namespace, full_name)
+        return service is not None and (key in service.stored or key in service.retained)
+
+    def _remember_removal(self, namespace: str, full_name: str, key: str, now_ms: int) -> str | None:
+        """Put a tombstone for an unknown instance; the caller holds the lock."""
+        service = self.table.get(namespace, full_name)
+        known = service.tombstones.get(key) if service is not None else None
+        if known is not None and now_ms - known.at_ms < REMOVED_AGAIN_MS:
+            return None
+        if service is None:
+            service = self.table.open_hidden(namespace, full_name, now_ms)
+            self._made_by_removal.append(service.key)
+            if len(self._made_by_removal) > MADE_BY_REMOVAL_MAX:
+                self._drop_made_by_removal(self._made_by_removal.popleft())
+        self._raise_version(service, now_ms)
+        keep_ms = DELETE_TIMEOUT_MS + self._slack_ms
+        service.tombstones.pop(key, None)  # the latest last
+        service.tombstones[key] = Tombstone(service.version, now_ms, keep_ms, unknown=known is None or known.unknown)
+        bound_tombstones(service.tombstones)
+        service.expect(now_ms + keep_ms + 1)
+        return service.key
+
+    def _drop_made_by_removal(self, key: str) -> None:
+        service = self.table.find(key)
+        if service is not None and service.hidden and not service.stored:
+            self._floor = max(self._floor, Version(service.version.epoch, 0, ""))
+            service.version, service.tombstones = NO_VERSION, {}
+            service.revision += 1
+            self.table.drop_if_bare(service)
 
     def empty(self, namespace: str, full_name: str, now_ms: int) -> str | None:
         """Replace all instances of a list by tombstones, in one change; return the datum key when there were any."""
@@ -298,6 +341,8 @@ class Registry:
             elif (known.epoch, known.writer, known.counter + 1) != (version.epoch, version.writer, version.counter):
                 return False
             assert service is not None
+            if known == NO_VERSION and tombstone is not None and tombstone.unknown:
+                service.dropped = True
             service.retained.pop(change.instance_key, None)
             service.id_allocator = None
             if stored is not None:
@@ -415,7 +460,10 @@ class Registry:
             found = self.table.find(key)
             if (found.version if found else NO_VERSION) != (expected or NO_VERSION):
                 return False
-            service = self.table.open(*parsed, now_ms) if value.stored or found is None else found
+            if found is None and not value.stored and all(one.unknown for one in value.tombstones.values()):
+                service = self.table.open_hidden(*parsed, now_ms)
+            else:
+                service = self.table.open(*parsed, now_ms) if value.stored or found is None else found
             replaced.append(service.stored)
             if version.writer == self.writer:
                 self._highest_own = max(self._highest_own, version)

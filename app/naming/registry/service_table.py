@@ -137,6 +137,13 @@ class ServiceTable:
             self._namespaces.setdefault(namespace, {})[full_name] = service
         return service
 
+    def open_hidden(self, namespace: str, full_name: str, now_ms: int) -> Service:
+        """A new service that readers do not see: nothing but removals of instances that nobody knew is in it."""
+        service = Service(namespace, full_name, now_ms, self._first_revision)
+        service.dropped = service.hidden = True
+        self._services[service.key] = service
+        return service
+
     def hide_if_dropped(self, service: Service) -> None:
         """Hide a removed service when nothing readers see is left in it; its tombstones are kept for the peers."""
         if not service.dropped or service.stored or service.persistent or service.published or service.meta is not None:

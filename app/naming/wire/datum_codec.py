@@ -1,7 +1,7 @@
 """The JSON of an instance-list datum: Nacos 1.4's fields, and ours beside them, which Nacos ignores.
 
 Shape: ``{"key", "value": {"instanceList": [instance ...]}, "timestamp": 1, "version": text, "tombstones":
-{instance key: {"version": text, "age": ms, "keep": ms}}}``; an instance carries ``"version"``, ``"said"`` (its client
+{instance key: {"version": text, "age": ms, "keep": ms, "unknown": true for R15}}}``; an instance carries ``"version"``, ``"said"`` (its client
 version) where that differs, ``"beatAge"`` (ms), and ``"heard": true`` when the sender knows that age for certain.
 Times travel as ages, because the members' clocks differ.
 """
@@ -159,7 +159,9 @@ class InstanceListCodec:
 
 
 def _encode_tombstone(tombstone: Tombstone, now_ms: int) -> dict[str, Any]:
-    return {"version": tombstone.version.to_text(), "age": max(now_ms - tombstone.at_ms, 0), "keep": tombstone.keep_ms}
+    age_ms = max(now_ms - tombstone.at_ms, 0)
+    fields = {"version": tombstone.version.to_text(), "age": age_ms, "keep": tombstone.keep_ms}
+    return fields | {"unknown": True} if tombstone.unknown else fields
 
 
 def _json(value: object, versioned: bool) -> bytes:
@@ -215,7 +217,8 @@ def _decode_tombstones(tombstones: object, now_ms: int) -> dict[str, Tombstone]:
         one = member_object(fields, "an element of 'tombstones'")
         age_ms = min(max(one.integer("age", 0), 0), AGE_MS_MAX)
         keep_ms = min(max(one.integer("keep", KEEP_MS_DEFAULT), 0), AGE_MS_MAX)
-        decoded[key] = Tombstone(Version.from_text(fields.get("version")), now_ms - age_ms, keep_ms)
+        version, unknown = Version.from_text(fields.get("version")), one.flag("unknown", False)
+        decoded[key] = Tombstone(version, now_ms - age_ms, keep_ms, unknown)
     return decoded
 
 

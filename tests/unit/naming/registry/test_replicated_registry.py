@@ -183,3 +183,74 @@ def test_what_comes_without_versions_gets_those_of_its_datum(registry: Registry)
         Version(1, 1, OTHER),
         registry.version(KEY),
     }
+
+
+# --- removals of what is unknown here (R15) -------------------------------------------------------
+
+
+def test_a_deregistration_of_an_unknown_instance_removes_it_where_it_is_known(registry: Registry) -> None:
+    """Registered on one side of a cut, deregistered on the other: after the heal it is gone."""
+    other = Registry(OTHER)
+    key = register(other, 1, 1_000)
+    assert registry.remove("public", NAME, key, 10_000) == KEY
+    [removal], [there] = list(registry.datums([KEY])), list(other.datums([KEY]))
+    assert removal.value.tombstones[key].unknown
+    assert registry.merge(there, 20_000) is not Merged.NOTHING
+    assert service_of(registry).stored == {}
+    assert other.merge(removal, 20_000) is not Merged.NOTHING
+    assert service_of(other).stored == {}
+
+
+def test_an_instance_that_beat_after_such_a_deregistration_stays(registry: Registry) -> None:
+    other = Registry(OTHER)
+    key = register(other, 1, 1_000)
+    registry.remove("public", NAME, key, 10_000)
+    register(other, 1, 10_000 + AGE_MARGIN_MS + 1)
+    assert registry.merge(next(other.datums([KEY])), 20_000) is not Merged.NOTHING
+    assert list(service_of(registry).stored) == [key]
+
+
+def test_a_deregistration_after_an_expiry_counts_from_its_own_time(registry: Registry) -> None:
+    key = register(registry, 1, 1_000)
+    registry.remove("public", NAME, key, 32_000, beat_ms=1_000)
+    assert registry.remove("public", NAME, key, 50_000) == KEY
+    tombstone = service_of(registry).tombstones[key]
+    assert (tombstone.at_ms, tombstone.unknown, tombstone.version) == (50_000, False, registry.version(KEY))
+    assert registry.remove("public", NAME, key, 50_500) is None, "it was just said"
+
+
+def test_readers_see_no_service_that_only_such_deregistrations_made(registry: Registry) -> None:
+    registry.remove("public", NAME, Instance("10.1.0.1", 1).key, 10_000)
+    other = Registry(OTHER)
+    [removal] = registry.datums([KEY])
+    assert other.apply(removal, None, 10_000)
+    for one in (registry, other):
+        assert one.table.names("public") == []
+        assert one.table.namespaces() == []
+    register(other, 2, 11_000)
+    assert other.table.names("public") == [NAME]
+
+
+def test_the_number_of_such_services_is_bounded(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.naming.registry.registry.MADE_BY_REMOVAL_MAX", 3)
+    for number in range(5):
+        registry.remove("public", f"DEFAULT_GROUP@@s{number}", Instance("10.1.0.1", 1).key, number)
+    assert sorted(registry.versions()) == [datum_key("public", f"DEFAULT_GROUP@@s{number}") for number in (2, 3, 4)]
+
+
+def test_a_member_alone_remembers_no_removal_of_what_it_does_not_know() -> None:
+    alone = Registry(ME, alone=True)
+    assert alone.remove("public", NAME, Instance("10.1.0.1", 1).key, 0) is None
+    assert alone.table.service_count() == 0
+
+
+def test_an_expiry_elsewhere_is_not_taken_for_a_later_word_where_a_beat_was_heard(registry: Registry) -> None:
+    key = register(registry, 1, 1_000)
+    other = Registry(OTHER)
+    other.apply(next(registry.datums([KEY])), None, 1_000)
+    other.remove("public", NAME, key, 32_000, beat_ms=1_000)
+    [expired] = other.datums([KEY])
+    assert expired.version > Version(1, 0, ME)
+    assert registry.is_covered(expired), "nobody heard of it"
+    register(registry, 1, 30_000)
+    assert not registry.is_covered(expired)
