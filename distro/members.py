@@ -7,12 +7,13 @@ contact. Source: Nacos 1.4.1 MemberUtil.onFail, ServerMemberManager.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from distro.config import DistroConfig
 from distro.types import (
     CAPABILITY_CLIENTS_ONLY,
     CAPABILITY_VERSIONS,
+    HeardOf,
     Member,
     MemberKind,
     MemberState,
@@ -21,6 +22,7 @@ from distro.types import (
     Report,
 )
 
+NEVER_MS = -(1 << 60)
 RUNS_REMEMBERED = 16
 """Ended runs that are known of a member."""
 FORMER_MAX = 64
@@ -48,6 +50,16 @@ class _Peer:
     """The end of the rejoin delay that it reported of itself."""
     view: tuple[str, ...] = ()
     failures: int = 0
+    answered_ms: int = 0
+    """When it last answered a report of this node; before the first answer, when it came into the list."""
+    calls: tuple[str, ...] | None = None
+    """The peers that answer its calls, by what was last heard of it (R12); None when it does not tell."""
+    heard_ms: int = NEVER_MS
+    """When it told that, by its own report or by the report of another member."""
+    cut_off: bool = False
+    """It was alive, and nobody could call it: once it can be called again it gets a rejoin delay."""
+    heard_since_ms: int | None = None
+    """Since when another member hears of it, while this node does not."""
     writer: str = ""
     """The writer of its run, by its last answer."""
     ended: tuple[str, ...] = ()
@@ -101,6 +113,54 @@ class MemberList:
         peer = self._peers.get(address)
         return peer is not None and peer.member.state in (MemberState.UP, MemberState.SUSPICIOUS)
 
+    def calls(self, now_ms: int) -> tuple[str, ...]:
+        """The peers that answer this node's calls, or did until less than the time ago that makes a peer DOWN (R12)."""
+        return tuple(sorted(address for address, peer in self._peers.items() if self._can_call(peer, now_ms)))
+
+    def heard(self, now_ms: int) -> dict[str, HeardOf]:
+        """What this node heard of each peer of our own kind, to be told in reports (R12)."""
+        return {
+            address: HeardOf(max(now_ms - peer.heard_ms, 0), peer.calls)
+            for address, peer in self._peers.items()
+            if peer.calls is not None and now_ms - peer.heard_ms < self.config.silent_down_ms
+        }
+
+    def next_hop(self, address: str, now_ms: int) -> str | None:
+        """The member to send a call for a peer to: the peer, or another one that can call it (R12); None for neither."""
+        peer = self._peers.get(address)
+        if peer is None or not peer.failures:
+            return address
+        relays = [
+            other
+            for other, one in self._peers.items()
+            if other != address and not one.failures and self._is_alive(one) and address in (one.calls or ())
+        ]
+        if relays:
+            return min(relays)
+        return address if self._can_call(peer, now_ms) else None
+
+    def _can_call(self, peer: _Peer, now_ms: int) -> bool:
+        if not peer.failures:
+            return True
+        limit_ms = self.config.refused_down_ms if peer.refused else self.config.silent_down_ms
+        return now_ms - peer.answered_ms < limit_ms
+
+    @staticmethod
+    def _is_alive(peer: _Peer) -> bool:
+        return peer.member.state in (MemberState.UP, MemberState.SUSPICIOUS)
+
+    def _is_callable(self, address: str, peer: _Peer, now_ms: int) -> bool:
+        """Whether anybody can call the peer, so that it may own keys (R12)."""
+        if self._can_call(peer, now_ms):
+            return True
+        others = (one for other, one in self._peers.items() if other != address)
+        return any(self._is_alive(one) and address in (one.calls or ()) for one in others)
+
+    def _is_called(self) -> bool:
+        """Whether anybody that is alive can call this node; also when nobody tells."""
+        alive = [peer for peer in self._peers.values() if self._is_alive(peer)]
+        return not alive or any(peer.calls is None or self.self_address in peer.calls for peer in alive)
+
     def has_left(self, writer: str) -> bool:
         """Whether the run that a version names as its ``writer`` is over, as far as known. Called from any thread."""
         address = writer.partition("~")[0]
@@ -137,13 +197,17 @@ class MemberList:
         """Take a new member list; return the peers that came, and those that left. This node is always a member."""
         wanted = set(addresses) - {self.self_address}
         left = [address for address in self._peers if address not in wanted]
+        peers = dict(self._peers)  # another one: other threads may be on this
         self._former = (*[one for one in self._former if one not in left], *left)[-FORMER_MAX:]
         for address in left:
-            del self._peers[address]
+            del peers[address]
             self._round.discard(address)
         came = sorted(wanted - self._peers.keys())
         for address in came:
-            self._peers[address] = _Peer(Member(address, MemberState.DOWN), last_ok_ms=now_ms, next_report_ms=now_ms)
+            peers[address] = _Peer(
+                Member(address, MemberState.DOWN), last_ok_ms=now_ms, next_report_ms=now_ms, answered_ms=now_ms
+            )
+        self._peers = peers
         self._update_view(now_ms)
         return came, left
 
@@ -172,7 +236,11 @@ class MemberList:
         peer.reporting = False
         if outcome is Outcome.DELIVERED and answer is not None:
             self._follow_run(peer, answer.writer)
+            peer.answered_ms, peer.failures = now_ms, 0
+            if peer.cut_off:
+                peer.cut_off, peer.rejoin_at_ms = False, now_ms + self.config.steady_ms
             self._on_contact(peer, answer, now_ms)
+            self._hear(peer, answer, now_ms)
         else:
             self._on_failure(peer, outcome, now_ms)
         self._count_round(address, outcome, now_ms)
@@ -184,8 +252,31 @@ class MemberList:
         if peer is None:
             return False
         self._on_contact(peer, report, now_ms)
+        self._hear(peer, report, now_ms)
         self._update_view(now_ms)
         return True
+
+    def _hear(self, peer: _Peer, report: PeerReport, now_ms: int) -> None:
+        """Note whom the peer can call, and what it heard of others."""
+        if report.calls is None or report.state is not MemberState.UP:
+            return
+        peer.calls, peer.heard_ms, peer.heard_since_ms = report.calls, now_ms, None
+        for address, heard in report.heard.items():
+            other = self._peers.get(address)
+            if other is None or now_ms - heard.age_ms <= other.heard_ms:
+                continue
+            other.calls, other.heard_ms = heard.calls, now_ms - heard.age_ms
+            if other.member.state is MemberState.DOWN and address in report.view:
+                self._revive(other, now_ms)
+
+    def _revive(self, peer: _Peer, now_ms: int) -> None:
+        """Count a peer that only others reach as alive, once it is clear that this node hears nothing of it itself."""
+        if peer.heard_since_ms is None:
+            peer.heard_since_ms = now_ms
+        elif now_ms - peer.heard_since_ms >= 2 * self.config.report_interval_ms:
+            peer.lost, peer.rejoin_at_ms, peer.heard_since_ms = False, 0, None
+            own_kind = peer.member.capabilities or frozenset({CAPABILITY_VERSIONS})
+            peer.member = replace(peer.member, state=MemberState.SUSPICIOUS, capabilities=own_kind)
 
     def on_pause(self, pause_ms: int, now_ms: int) -> None:
         """Add a pause of this process to all deadlines: the silence of the peers in it proves nothing (R9)."""
@@ -232,7 +323,7 @@ class MemberList:
             return
         if peer.lost:
             self._on_return(peer, report, now_ms)
-        peer.seen, peer.lost, peer.failures, peer.last_ok_ms, peer.view = True, False, 0, now_ms, report.view
+        peer.seen, peer.lost, peer.last_ok_ms, peer.view = True, False, now_ms, report.view
         peer.declared_rejoin_at_ms = now_ms + report.rejoin_delay_ms if report.rejoin_delay_ms else 0
         if report.imposed_rejoin_delay_ms and self._is_smaller_side(report):
             self._own_rejoin_at_ms = max(self._own_rejoin_at_ms, now_ms + report.imposed_rejoin_delay_ms)
@@ -285,7 +376,7 @@ class MemberList:
         if peer.member.state not in (MemberState.UP, MemberState.SUSPICIOUS):
             return
         limit_ms = self.config.refused_down_ms if peer.refused else self.config.silent_down_ms
-        if now_ms - peer.last_ok_ms >= limit_ms:
+        if now_ms - max(peer.last_ok_ms, peer.heard_ms) >= limit_ms:
             self._set_state(peer, MemberState.DOWN)
             peer.lost = peer.seen
 
@@ -312,16 +403,24 @@ class MemberList:
         view = {
             address
             for address, peer in self._peers.items()
-            if peer.member.state in (MemberState.UP, MemberState.SUSPICIOUS)
+            if self._is_alive(peer)
             and CAPABILITY_CLIENTS_ONLY not in peer.member.capabilities
-            and (mixed or (not peer.lost and max(peer.rejoin_at_ms, peer.declared_rejoin_at_ms) <= now_ms))
+            and (mixed or self._carries(address, peer, now_ms))
         }
-        if not view or mixed or self._own_rejoin_at_ms <= now_ms:
+        if not view or mixed or (self._own_rejoin_at_ms <= now_ms and self._is_called()):
             view.add(self.self_address)
         new = tuple(sorted(view))
         if new != self.view:
             self.view = new
             self.view_since_ms = now_ms
+
+
+    def _carries(self, address: str, peer: _Peer, now_ms: int) -> bool:
+        """Whether an alive peer carries keys: no rejoin delay runs, and somebody can call it (R12)."""
+        if not self._is_callable(address, peer, now_ms):
+            peer.cut_off = True
+            return False
+        return not peer.lost and max(peer.rejoin_at_ms, peer.declared_rejoin_at_ms) <= now_ms
 
 
 def _end_run(peer: _Peer, writer: str) -> None:

@@ -176,6 +176,20 @@ class PeerReport:
     """The ``Version.writer`` of the reporting member's run; empty from real Nacos."""
     clock_ms: int | None = None
     """The reporting member's clock when it made the report (R13); None from a member that names none."""
+    calls: tuple[str, ...] | None = None
+    """The peers that answer the reporting member's calls (R12); None from a member that does not tell."""
+    heard: Mapping[str, "HeardOf"] = field(default_factory=dict)
+    """What the reporting member heard of others of our own kind (R12), by address."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeardOf:
+    """What one member heard of another, by any way."""
+
+    age_ms: int
+    """How long ago the other member told it."""
+    calls: tuple[str, ...]
+    """The peers that answered the other member's calls then."""
 
 
 class Resolution(enum.Enum):

@@ -210,6 +210,12 @@ class Membership:
             "toldHoldMs": members.rejoin_delay_for(receiver, now_ms),
             "writer": self._writer,
             "clockMs": self._deadlines.clock_ms(),
+            "calls": list(members.calls(now_ms)),
+            "heard": {
+                address: {"age": one.age_ms, "calls": list(one.calls)}
+                for address, one in members.heard(now_ms).items()
+                if address != receiver
+            },
         }
         return {**self.member_json(member), "extendInfo": {**member.extend_info, OWN_FIELD: own}}
 

@@ -2,16 +2,19 @@
 
 import re
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from app.config.addresses import split_address
 from app.config.version import NACOS_2_VERSION
-from distro.types import CAPABILITY_CLIENTS_ONLY, WRITER_CHARS_MAX, MemberState, PeerReport
+from distro.types import CAPABILITY_CLIENTS_ONLY, WRITER_CHARS_MAX, HeardOf, MemberState, PeerReport
 
 OWN_FIELD = "rollcall"
 """Key of our own fields, in a report's ``extendInfo`` (real Nacos keeps and ignores it) and in the answer to one."""
 RAFT_PORT_OFFSET = 1_000
 CLOCK_MS_MAX = 1 << 53
+MEMBERS_MAX = 1_000
+"""Members in one report; further ones are passed over."""
 FIRST_WITH_CLIENTS = (2, 0)
 """Members of Nacos from this release on exchange clients, not instance lists."""
 FIRST_THAT_NOTES_REVISIONS = (2, 3)
@@ -73,6 +76,8 @@ def parse_report(body: Mapping[str, Any]) -> PeerReport | None:
         _bounded_ms(own.get("toldHoldMs")),
         _writer(own.get("writer")),
         _clock_ms(own.get("clockMs")),
+        _addresses(own.get("calls")),
+        _heard(own.get("heard")),
     )
 
 
@@ -97,6 +102,24 @@ def release_of(version: object) -> tuple[int, int]:
 
 def _writer(value: object) -> str:
     return value if isinstance(value, str) and len(value) <= WRITER_CHARS_MAX else ""
+
+
+def _addresses(value: object) -> tuple[str, ...] | None:
+    if not isinstance(value, list):
+        return None
+    return tuple(one for one in value[:MEMBERS_MAX] if isinstance(one, str))
+
+
+def _heard(value: object) -> dict[str, HeardOf]:
+    if not isinstance(value, dict):
+        return {}
+    heard = {}
+    for address, fields in islice(value.items(), MEMBERS_MAX):
+        calls = _addresses(fields.get("calls")) if isinstance(fields, dict) else None
+        age_ms = _clock_ms(fields.get("age")) if calls is not None else None
+        if calls is not None and age_ms is not None:
+            heard[address] = HeardOf(age_ms, calls)
+    return heard
 
 
 def _clock_ms(value: object) -> int | None:

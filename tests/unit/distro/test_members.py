@@ -55,12 +55,13 @@ def test_a_member_is_down_when_it_was_away_for_long_enough(
 def test_a_returned_member_waits_and_a_break_starts_its_wait_again(members: MemberList) -> None:
     members.on_report(report(C), 4_000)
     fail(members, B, Outcome.REFUSED, 4_000)
-    members.on_report(report(B, view=()), 5_000)
+    members.on_report_done(B, Outcome.DELIVERED, report(B, view=()), 5_000)
     assert members.get(B).state is MemberState.UP  # type: ignore[union-attr]
     assert members.view == (SELF, C)
     assert members.rejoin_delay_for(B, 7_000) == 8_000
     fail(members, B, Outcome.FAILED, 8_000)
     members.on_report(report(B, view=()), 9_000)
+    members.on_report_done(B, Outcome.DELIVERED, report(B, view=()), 9_500)
     for peer in (B, C):
         members.on_report(report(peer), 15_000)
     members.tick(9_000 + CONFIG.steady_ms - 1)
@@ -191,3 +192,103 @@ def test_a_run_is_over_with_its_farewell_and_all_are_when_a_member_is_not_listed
         members.on_report_done(B, Outcome.DELIVERED, report(B, writer=f"b:1~{run}"), 1_000)
     assert members.has_left("b:1~98")
     assert not members.has_left("b:1~5"), "not all are remembered"
+
+
+# --- links of which one direction fails (R12) -----------------------------------------------------
+
+
+class Cluster:
+    """Members that report to each other each ``report_interval_ms``; ``cut`` has the calls (from, to) that fail."""
+
+    def __init__(self, *addresses: str) -> None:
+        self.now_ms = 0
+        self.cut: set[tuple[str, str]] = set()
+        self.members = {address: MemberList(address, CONFIG, 0) for address in addresses}
+        for one in self.members.values():
+            one.replace(addresses, 0)
+            one.serving = True
+        self.run(CONFIG.report_interval_ms)
+
+    def report(self, address: str, receiver: str) -> PeerReport:
+        one = self.members[address]
+        return PeerReport(
+            address,
+            MemberState.UP,
+            OWN,
+            {},
+            one.view,
+            one.own_rejoin_delay_ms(self.now_ms),
+            one.rejoin_delay_for(receiver, self.now_ms),
+            f"{address}~1",
+            None,
+            one.calls(self.now_ms),
+            {name: heard for name, heard in one.heard(self.now_ms).items() if name != receiver},
+        )
+
+    def run(self, time_ms: int) -> None:
+        for _ in range(0, time_ms, CONFIG.report_interval_ms):
+            self.now_ms += CONFIG.report_interval_ms
+            for address, one in self.members.items():
+                one.tick(self.now_ms)
+                for call in one.due_reports(self.now_ms):
+                    if (address, call.peer) in self.cut:
+                        one.on_report_done(call.peer, Outcome.FAILED, None, self.now_ms)
+                        continue
+                    self.members[call.peer].on_report(self.report(address, call.peer), self.now_ms)
+                    answer = self.report(call.peer, address)
+                    one.on_report_done(call.peer, Outcome.DELIVERED, answer, self.now_ms)
+
+    def views(self) -> dict[str, tuple[str, ...]]:
+        return {address: one.view for address, one in self.members.items()}
+
+
+LONG_MS = CONFIG.silent_down_ms + 3 * CONFIG.report_interval_ms
+
+
+def test_a_member_that_nobody_can_call_loses_its_keys_in_all_views() -> None:
+    cluster = Cluster(SELF, B, C)
+    assert set(cluster.views().values()) == {(SELF, B, C)}
+    cluster.cut = {(B, SELF), (C, SELF)}
+    cluster.run(LONG_MS)
+    assert set(cluster.views().values()) == {(B, C)}
+    assert {cluster.members[one].get(SELF).state for one in (B, C)} <= {MemberState.UP, MemberState.SUSPICIOUS}  # type: ignore[union-attr]
+    cluster.run(4 * LONG_MS)
+    assert set(cluster.views().values()) == {(B, C)}, "as long as it lasts"
+    cluster.cut.clear()
+    cluster.run(CONFIG.report_interval_ms)
+    assert set(cluster.views().values()) == {(B, C)}, "its keys move back when it was steady"
+    cluster.run(CONFIG.steady_ms + 2 * CONFIG.report_interval_ms)
+    assert set(cluster.views().values()) == {(SELF, B, C)}
+
+
+def test_a_member_that_can_call_nobody_keeps_its_keys() -> None:
+    cluster = Cluster(SELF, B, C)
+    cluster.cut = {(SELF, B), (SELF, C)}
+    cluster.run(4 * LONG_MS)
+    assert set(cluster.views().values()) == {(SELF, B, C)}
+
+
+@pytest.mark.parametrize("both_ways", [True, False])
+def test_two_that_only_a_third_one_reaches_have_one_view_and_call_through_it(both_ways: bool) -> None:
+    cluster = Cluster(SELF, B, C)
+    cluster.cut = {(SELF, B), (B, SELF)} if both_ways else {(SELF, B)}
+    cluster.run(4 * LONG_MS)
+    assert set(cluster.views().values()) == {(SELF, B, C)}
+    assert cluster.members[SELF].next_hop(B, cluster.now_ms) == C
+    assert cluster.members[SELF].next_hop(C, cluster.now_ms) == C
+    assert cluster.members[C].next_hop(B, cluster.now_ms) == B
+
+
+def test_a_member_that_nobody_hears_of_is_down_for_both_sides() -> None:
+    cluster = Cluster(SELF, B, C)
+    cluster.cut = {(SELF, B), (B, SELF), (SELF, C), (C, SELF)}
+    cluster.run(LONG_MS)
+    assert cluster.views() == {SELF: (SELF,), B: (B, C), C: (B, C)}
+    assert cluster.members[SELF].next_hop(B, cluster.now_ms) is None
+
+
+def test_of_two_the_one_that_can_be_called_owns_all() -> None:
+    cluster = Cluster(SELF, B)
+    cluster.cut = {(B, SELF)}
+    cluster.run(LONG_MS)
+    assert set(cluster.views().values()) == {(B,)}

@@ -36,7 +36,7 @@ class Bed:
     def __init__(self, bounds: ClientBounds | None = None) -> None:
         self.now_ms, self.wall_ms = 1_000, 1_700_000_000_000
         self.events: list[Event] = []
-        self.registry = Registry("m:1~1")
+        self.registry = Registry("m:1~1", alone=True)
         self.naming = NamingService(self.registry, lambda: self.now_ms, self.events.append)
         self.clients = Clients(self.registry, lambda: self.now_ms, lambda: self.wall_ms, self.events.append, bounds)
 
