@@ -414,6 +414,7 @@ def build_frontends(
         loader=grpc.loader if grpc else None,
         counters=counters,
         wall_ms=clock.wall_ms,
+        monotonic_ms=clock.monotonic_ms,
     )
     return http_services, grpc
 

@@ -9,6 +9,8 @@ from distro.ports import Clock
 
 DEADLINE_HEADER = "Rollcall-Deadline"
 """Request header among our own kind: the text that ``CallDeadlines.text`` makes."""
+RELAY_HEADER = "Rollcall-Relay"
+"""Request header among our own kind: the call is for another member, which the sender cannot call itself (R12)."""
 STEP_MS = 128
 """Deadlines are rounded down to it, so that calls in a row have equal headers, which are parsed once."""
 REPORTS_KEPT = 8
@@ -48,6 +50,10 @@ class CallDeadlines:
 
     def is_over(self, text: str) -> bool:
         """Whether a call with this deadline may not be executed any more: it is late, or for another run."""
+        return self.left_ms(text) < 0
+
+    def left_ms(self, text: str) -> int:
+        """How long a call with this deadline may still be executed; below 0 when it is late, or for another run."""
         writer, _, end = text.rpartition(" ")
         is_ours = writer == self._own_writer and end.isascii() and end.isdecimal() and len(end) < 20
-        return not is_ours or self._clock.boot_ms() > int(end)
+        return int(end) - self._clock.boot_ms() if is_ours else -1

@@ -132,6 +132,12 @@ class Membership:
     def deadline(self, member: str, left_ms: int) -> str:
         return self._deadlines.text(member, left_ms)
 
+    def next_hop(self, member: str) -> str | None:
+        return self._protocol.members.next_hop(member, self._clock.monotonic_ms())
+
+    def left_ms(self, deadline: str) -> int:
+        return self._deadlines.left_ms(deadline)
+
     def is_over(self, deadline: str) -> bool:
         return self._deadlines.is_over(deadline)
 

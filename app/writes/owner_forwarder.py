@@ -12,6 +12,7 @@ from typing import Generic, Protocol, TypeVar
 
 from app.writes.ownership import Forward, Owners, not_serving_text
 from distro.clock import SystemClock
+from distro.deadlines import DEADLINE_HEADER, RELAY_HEADER
 from distro.ports import Clock
 from distro.types import MemberState
 
@@ -20,6 +21,8 @@ FORWARD_MS_MAX = 2_000
 LATE_S = 1.0
 """The loop ends a call by its deadline; the thread that waits for it waits so much longer."""
 BUSY = "too many calls wait for other members, please try another server"
+
+DEADLINE, RELAY = DEADLINE_HEADER.lower(), RELAY_HEADER.lower()
 
 R = TypeVar("R")
 """The outcome of a call that is executed here."""
@@ -78,13 +81,21 @@ class MemberRequest(Protocol):
 class WaitingCall(Generic[A]):
     """One call for whose answer a thread waits. ``wait`` is for that thread, all else for the loop's."""
 
-    __slots__ = ("_future", "_owners", "_to", "member", "request_to")
+    __slots__ = ("_future", "_owners", "_to", "hop", "is_relayed", "member", "request_to")
 
-    def __init__(self, owners: Owners, to: Forward, request_to: Callable[[str, str], bytes]) -> None:
-        """``request_to(member, deadline)``: the bytes to send."""
+    def __init__(
+        self, owners: Owners, to: Forward, request_to: Callable[[str, str], bytes], *, is_relayed: bool = False
+    ) -> None:
+        """``request_to(member, lines)``: the bytes to send, with these header lines.
+
+        ``is_relayed``: a member passed the call on that cannot call the owner itself (R12).
+        """
         self._owners = owners
         self._to = to
         self.request_to = request_to
+        self.is_relayed = is_relayed
+        self.hop = ""
+        """The member that was called last: the owner, or one that passed the call on to it."""
         self.member = ""
         """The owner that was asked last."""
         self._future: Future[A | None] = Future()
@@ -123,7 +134,7 @@ class LoopForwarding(Protocol[A]):
     loop: asyncio.AbstractEventLoop
 
     def request_maker(self, request: MemberRequest) -> Callable[[str, str], bytes]:
-        """Return a function from a member's address and a deadline to the bytes, in Nacos's form. For any thread."""
+        """Return a function from an address and header lines to the bytes, in Nacos's form. For any thread."""
         ...
 
     def forward_waiting(self, call: WaitingCall[A], left_s: float, *, hold_first: bool) -> None:
@@ -208,15 +219,18 @@ class OwnerForwarder(Generic[A]):
         over = self._over
         if over is None:
             return self._down()
-        deadline_ms = self._clock.monotonic_ms() + FORWARD_MS_MAX
+        left_ms = FORWARD_MS_MAX
+        if (deadline := request.headers.get(DEADLINE)) is not None:
+            left_ms = min(left_ms, self._owners.left_ms(deadline))
+        deadline_ms = self._clock.monotonic_ms() + left_ms
         request_to = over.request_maker(request)
         hold_first = False
         while True:
-            call = WaitingCall[A](self._owners, to, request_to)
+            call = WaitingCall[A](self._owners, to, request_to, is_relayed=RELAY in request.headers)
             answer = self._ask(over, call, (deadline_ms - self._clock.monotonic_ms()) / 1_000, hold_first)
             if answer is not None:
                 if to.durable and answer.status == HTTPStatus.OK:
-                    self._refresh(call.member, to.durable)  # so that the next read here shows what was written there
+                    self._refresh(call.hop, to.durable)  # so that the next read here shows what was written there
                 return answer
             outcome = run()
             if not isinstance(outcome, Forward):

@@ -22,6 +22,14 @@ class Owners(Protocol):
         """As ``map_srv``, among members of our own kind: the others keep durable data in their own way."""
         ...
 
+    def next_hop(self, member: str) -> str | None:
+        """The member to send a call for ``member`` to: itself, or one that can call it (R12); None for neither."""
+        ...
+
+    def left_ms(self, deadline: str) -> int:
+        """How long a member's call with this deadline may still be executed (R13); below 0 when it is late."""
+        ...
+
     def responsible_durable(self, tag: str) -> bool:
         """Whether this member owns ``tag``, by ``map_srv_durable``."""
         ...

@@ -43,6 +43,8 @@ class StubCluster:
     others: list[Member] = field(default_factory=list)
     reports: list[tuple[Mapping[str, Any], str]] = field(default_factory=list)
     names_deadlines: bool = False
+    hops: dict[str, str | None] = field(default_factory=dict)
+    """Who is called in place of a member that this one cannot call."""
     over: set[str] = field(default_factory=set)
     """The deadlines of calls that are too late."""
     on_look_up: Callable[[], None] = lambda: None
@@ -100,6 +102,12 @@ class StubCluster:
 
     def deadline(self, member: str, left_ms: int) -> str:
         return f"{member}~1 {left_ms}" if self.names_deadlines else ""
+
+    def next_hop(self, member: str) -> str | None:
+        return self.hops.get(member, member)
+
+    def left_ms(self, deadline: str) -> int:
+        return -1 if deadline in self.over else int(deadline.rpartition(" ")[2])
 
     def is_over(self, deadline: str) -> bool:
         return deadline in self.over
@@ -223,6 +231,9 @@ class FakeNode:
 
     def counters(self) -> Mapping[str, int | float]:
         return {"cpu": 0.5, "load": 1.25, "mem": 0.25, "syncSent": 3}
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
 
     def wall_ms(self) -> int:
         return 1_700_000_000_123

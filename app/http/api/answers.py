@@ -8,7 +8,19 @@ from typing import Any
 import orjson
 
 from app.http.api.agents import is_peer, is_redirect
-from app.http.api.call import CLIENT_AGENT, DEADLINE, DECLINE, JSON, TEXT, Answer, Call, Forward, Reply, Services
+from app.http.api.call import (
+    CLIENT_AGENT,
+    DEADLINE,
+    DECLINE,
+    JSON,
+    RELAY,
+    TEXT,
+    Answer,
+    Call,
+    Forward,
+    Reply,
+    Services,
+)
 from app.naming.model.nacos_errors import NacosError, NoRight
 from app.writes.call_deadline import TOO_LATE
 from app.writes.ownership import durable_owner, not_serving_text
@@ -189,7 +201,7 @@ def refuse_late(call: Call, services: Services) -> Reply | None:
 
 
 def _redirected(call: Call, services: Services) -> Reply | None:
-    if not is_redirect(call.agent) or _is_from_nacos_2(call, services):
+    if not is_redirect(call.agent) or call.header(RELAY) is not None or _is_from_nacos_2(call, services):
         return None
     message = f"receive invalid redirect request from peer {call.remote_ip}"
     return filter_error(call, 400, message, services.wall_ms(), {NOT_RESPONSIBLE: "1"})

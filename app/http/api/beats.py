@@ -111,8 +111,8 @@ TakeBeats = Callable[[str, Mapping[str, int]], list[str]]
 """Takes the beats of one service, as ages in ms by instance key; returns the instance keys that are not known."""
 
 
-def take_batch(body: bytes, take: TakeBeats, is_ours: Callable[[str], bool]) -> bytes:
-    """Apply another member's batch; return the answer. Services that this node does not own are skipped.
+def take_batch(body: bytes, take: TakeBeats) -> bytes:
+    """Apply another member's batch, ``take`` for each service; return the answer.
 
     Raises:
         CodecError: the batch cannot be read.
@@ -123,5 +123,5 @@ def take_batch(body: bytes, take: TakeBeats, is_ours: Callable[[str], bool]) -> 
     for ages in services.values():
         if not isinstance(ages, dict) or not all(type(age) is int and 0 <= age <= AGE_MS_MAX for age in ages.values()):
             raise CodecError("a service of a batch of beats is a JSON object of ages in ms")
-    unknown = {key: names for key, ages in services.items() if is_ours(key) and (names := take(key, ages))}
+    unknown = {key: names for key, ages in services.items() if (names := take(key, ages))}
     return orjson.dumps({"unknown": unknown})

@@ -51,8 +51,11 @@ class BeatSender:
                 beats.put_back(owner, batch)
 
     def _ask(self, owner: str, batch: Batch, now_ms: int) -> bool:
-        body = encode_batch(batch, now_ms)
-        request = self._forwarder.request_to_own("PUT", PATH, owner, body, int(ANSWER_S * 1_000))
+        hop = self._services.cluster.next_hop(owner)
+        if hop is None:
+            return False
+        body, left_ms = encode_batch(batch, now_ms), int(ANSWER_S * 1_000)
+        request = self._forwarder.request_to_own("PUT", PATH, hop, body, left_ms, relay=hop != owner)
         deadline_s = self._forwarder.loop.time() + ANSWER_S
 
         def done(result: LinkResult) -> None:
@@ -60,7 +63,7 @@ class BeatSender:
             self._on_result(owner, batch, result)
 
         self._in_flight.add(owner)
-        if self._forwarder.ask(owner, request, deadline_s, done, own_kind=True):
+        if self._forwarder.ask(hop, request, deadline_s, done, own_kind=True):
             return True
         self._in_flight.discard(owner)
         return False

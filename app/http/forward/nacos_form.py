@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 from app.config.settings import Settings
 from app.config.version import MEMBER_AGENT, NACOS_VERSION
-from app.http.api.call import CLIENT_AGENT, DEADLINE
+from app.http.api.call import CLIENT_AGENT, DEADLINE, RELAY
 from app.http.input.forms import URLENCODED
 from app.writes.owner_forwarder import MemberRequest
 
@@ -21,6 +21,7 @@ _NOT_COPIED = frozenset(
         "content-encoding",
         "content-length",
         DEADLINE,
+        RELAY,
         "expect",
         "host",
         "keep-alive",
@@ -41,7 +42,7 @@ _NOT_EXECUTED_400 = b"receive invalid redirect request"
 
 
 def nacos_form(request: MemberRequest, own: Mapping[str, str]) -> Callable[[str, str], bytes]:
-    """Return a function from a member's address, and the deadline for it or an empty text, to the bytes of a call.
+    """Return a function from a member's address and further header lines to the bytes of a call.
 
     ``own``: ``own_headers``.
     """
@@ -49,9 +50,8 @@ def nacos_form(request: MemberRequest, own: Mapping[str, str]) -> Callable[[str,
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers_of(request, own).items())
     head = f"{request.method} {target} HTTP/1.1\r\n{lines}".encode("latin-1", "replace")
 
-    def to(member: str, deadline: str) -> bytes:
-        line = f"{DEADLINE}: {deadline}\r\n" if deadline else ""
-        host = f"host: {member}\r\ncontent-length: {len(body)}\r\n{line}\r\n"
+    def to(member: str, lines: str) -> bytes:
+        host = f"host: {member}\r\ncontent-length: {len(body)}\r\n{lines}\r\n"
         return b"%b%b%b" % (head, host.encode("latin-1"), body)
 
     return to

@@ -11,7 +11,19 @@ from collections.abc import Callable
 from functools import partial
 
 from app.http.api.answers import NOT_RESPONSIBLE, text_reply
-from app.http.api.call import CHANGE, CLIENT_AGENT, DEADLINE, DECLINE, WANTS_CHANGE, Answer, Call, Forward, Reply, Services
+from app.http.api.call import (
+    CHANGE,
+    CLIENT_AGENT,
+    DEADLINE,
+    DECLINE,
+    RELAY,
+    WANTS_CHANGE,
+    Answer,
+    Call,
+    Forward,
+    Reply,
+    Services,
+)
 from app.http.forward.member_link import LinkAnswer, LinkResult, MemberLinks, NotAnswered, NotSent
 from app.http.forward.nacos_form import member_headers, nacos_form, not_executed, own_headers
 from app.writes.owner_forwarder import BUSY, FORWARD_MS_MAX, MemberRequest, WaitingCall, silent_text
@@ -62,17 +74,20 @@ class LoopForwarder:
             self._busy(done)
             return
 
-        def request_to(member: str, left_ms: int) -> tuple[bytes, bool]:
-            deadline = self._cluster.deadline(member, left_ms)
+        def request_to(member: str, lines: str) -> tuple[bytes, bool]:
             if CAPABILITY_WRITES in self._cluster.capabilities(member):
-                return self.bytes_for_own(member, call, deadline), True
-            return self.request_maker(call)(member, deadline), False
+                return self.bytes_for_own(member, call, lines), True
+            return self.request_maker(call)(member, lines), False
 
         find_owner = partial(self._cluster.map_srv, to.tag)
-        ForwardedCall(self, find_owner, request_to, run, done, self.loop.time() + FORWARD_S_MAX).go()
+        left_s = FORWARD_S_MAX
+        if (deadline := call.header(DEADLINE)) is not None:
+            left_s = min(left_s, self._cluster.left_ms(deadline) / 1_000)
+        is_relayed = call.header(RELAY) is not None
+        ForwardedCall(self, find_owner, request_to, run, done, self.loop.time() + left_s, is_relayed=is_relayed).go()
 
     def request_maker(self, request: MemberRequest) -> Callable[[str, str], bytes]:
-        """Return a function from a member's address and a deadline to the bytes, in Nacos's form. For any thread."""
+        """Return a function from an address and header lines to the bytes, in Nacos's form. For any thread."""
         return nacos_form(request, self._own_headers)
 
     def forward_waiting(self, waiting: WaitingCall[Reply], left_s: float, *, hold_first: bool) -> None:
@@ -81,8 +96,9 @@ class LoopForwarder:
         ``hold_first``: after a pause, as for a call that was not executed.
         """
 
-        def request_to(member: str, left_ms: int) -> tuple[bytes, bool]:
-            return waiting.request_to(member, self._cluster.deadline(member, left_ms)), False
+        def request_to(member: str, lines: str) -> tuple[bytes, bool]:
+            waiting.hop = member
+            return waiting.request_to(member, lines), False
 
         def done(answer: Answer) -> None:
             waiting.answer(answer if isinstance(answer, Reply) else None)
@@ -91,7 +107,9 @@ class LoopForwarder:
             self._busy(done)
             return
         deadline_s = self.loop.time() + left_s
-        call = ForwardedCall(self, waiting.find_owner, request_to, lambda: DECLINE, done, deadline_s)
+        call = ForwardedCall(
+            self, waiting.find_owner, request_to, lambda: DECLINE, done, deadline_s, is_relayed=waiting.is_relayed
+        )
         if hold_first:
             call._member = waiting.find_owner()
             call.hold()
@@ -140,14 +158,18 @@ class LoopForwarder:
 
     # --- bytes ---------------------------------------------------------------------------------------
 
-    def bytes_for_own(self, member: str, call: Call, deadline: str) -> bytes:
-        """Return the request for a member of our own kind: the client's own query and body."""
+    def hop_lines(self, hop: str, left_ms: int, *, relay: bool) -> str:
+        """Return the header lines of a call to a member of our own kind that is given up after ``left_ms``."""
+        deadline = self._cluster.deadline(hop, left_ms)
+        lines = f"{DEADLINE}: {deadline}\r\n" if deadline else ""
+        return f"{lines}{RELAY}: 1\r\n" if relay else lines
+
+    def bytes_for_own(self, member: str, call: Call, more: str) -> bytes:
+        """Return the request for a member of our own kind: the client's own query and body, and ``more`` headers."""
         target = f"{call.context_path}{call.path}".encode()
         if call.raw_query:
             target += b"?" + call.raw_query
-        lines = [f"{CLIENT_AGENT}: {call.client_agent}\r\n{WANTS_CHANGE}: 1\r\n"]
-        if deadline:
-            lines.append(f"{DEADLINE}: {deadline}\r\n")
+        lines = [f"{CLIENT_AGENT}: {call.client_agent}\r\n{WANTS_CHANGE}: 1\r\n{more}"]
         if call.body and "content-type" in call.headers:
             lines.append(f"content-type: {call.headers['content-type']}\r\n")
         lines.append(f"content-length: {len(call.body)}\r\n\r\n")
@@ -160,12 +182,13 @@ class LoopForwarder:
             call.body,
         )
 
-    def request_to_own(self, method: str, path: str, member: str, body: bytes, left_ms: int) -> bytes:
+    def request_to_own(
+        self, method: str, path: str, member: str, body: bytes, left_ms: int, *, relay: bool = False
+    ) -> bytes:
         """Return a request of this member's own, for a member of our own kind; it is given up after ``left_ms``."""
         context_path = self._services.settings.context_path
         head = f"{method} {context_path}{path} HTTP/1.1\r\nhost: {member}\r\ncontent-length: {len(body)}\r\n"
-        if deadline := self._cluster.deadline(member, left_ms):
-            head += f"{DEADLINE}: {deadline}\r\n"
+        head += self.hop_lines(member, left_ms, relay=relay)
         return b"%b%b\r\n%b" % (head.encode("latin-1"), self._member_lines, body)
 
 
@@ -181,6 +204,7 @@ class ForwardedCall:
         "_find_owner",
         "_forwarder",
         "_is_held",
+        "_is_relayed",
         "_member",
         "_request_to",
         "_run",
@@ -190,12 +214,17 @@ class ForwardedCall:
         self,
         forwarder: LoopForwarder,
         find_owner: Callable[[], str],
-        request_to: Callable[[str, int], tuple[bytes, bool]],
+        request_to: Callable[[str, str], tuple[bytes, bool]],
         run: Callable[[], Answer],
         done: Answered,
         deadline_s: float,
+        *,
+        is_relayed: bool,
     ) -> None:
-        """``request_to(member, left_ms)``: the bytes to send, and whether they go pipelined."""
+        """``request_to(member, lines)``: the bytes to send, with these header lines, and whether they go pipelined.
+
+        ``is_relayed``: a member passed the call on that cannot call the owner; it goes to the owner now, or nowhere.
+        """
         self._forwarder = forwarder
         self._find_owner = find_owner
         self._request_to = request_to
@@ -204,6 +233,7 @@ class ForwardedCall:
         self._member = ""
         self._deadline_s = deadline_s
         self._is_held = False
+        self._is_relayed = is_relayed
 
     def go(self) -> None:
         """Send the call to the member that owns it now; execute it here when that is this node."""
@@ -215,9 +245,13 @@ class ForwardedCall:
         if member == forwarder._cluster.self_address:
             self._run_here()
             return
+        hop = forwarder._cluster.next_hop(member)
+        if hop is None or (hop != member and self._is_relayed):
+            self.hold()
+            return
         left_ms = int((self._deadline_s - forwarder.loop.time()) * 1_000)
-        request, own_kind = self._request_to(member, left_ms)
-        if not forwarder.ask(member, request, self._deadline_s, self._on_result, own_kind=own_kind):
+        request, own_kind = self._request_to(hop, forwarder.hop_lines(hop, left_ms, relay=hop != member))
+        if not forwarder.ask(hop, request, self._deadline_s, self._on_result, own_kind=own_kind):
             forwarder._busy(self._done)
 
     def _run_here(self) -> None:
@@ -249,6 +283,8 @@ class ForwardedCall:
         if change is None:
             self._done(reply)
             return
+        if self._is_relayed:
+            reply.headers = {CHANGE: change.decode("latin-1")}
         try:
             seen = forwarder._services.naming.take_change(change)
         except CodecError as error:

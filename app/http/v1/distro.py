@@ -1,7 +1,7 @@
 """The calls of peers about datums. Taken from listed members only; standalone, from this machine."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
 
 import orjson
@@ -9,7 +9,7 @@ import orjson
 from app.http.api.agents import is_peer
 from app.http.api.answers import refuse_late, refuse_untimely, require_member
 from app.http.api.beats import take_batch
-from app.http.api.call import BYTES, DECLINE, JSON, OK, TEXT, Answer, Call, Reply, Services, route
+from app.http.api.call import BYTES, DECLINE, JSON, OK, RELAY, TEXT, Answer, Call, Reply, Services, route
 from app.http.input import json_text
 from app.http.input.schemas import KeysSchema, SourceSchema, load, load_parameters
 from app.naming.model.keys import CLIENT_KEY_PREFIX, EPHEMERAL_PREFIX, parse_datum_key
@@ -74,11 +74,21 @@ def put_beats(call: Call, services: Services) -> Answer:
     if refusal := refuse_untimely(call, services):
         return refusal  # among others, instances that are not loaded yet would count as unknown
 
-    def is_ours(key: str) -> bool:
-        parsed = parse_datum_key(key)
-        return parsed is not None and services.cluster.responsible(parsed[1])
+    is_relayed, now_ms = call.header(RELAY) is not None, services.monotonic_ms()
 
-    return Reply(200, take_batch(call.body, services.naming.take_beats, is_ours), JSON)
+    def take(key: str, ages: Mapping[str, int]) -> list[str]:
+        parsed = parse_datum_key(key)
+        if parsed is None:
+            return []
+        if services.cluster.responsible(parsed[1]):
+            return services.naming.take_beats(key, ages)
+        if is_relayed:  # R12: the sender cannot call the owner
+            owner = services.cluster.map_srv(parsed[1])
+            for instance_key, age_ms in ages.items():
+                services.beats.collect(owner, key, instance_key, now_ms - age_ms)
+        return []
+
+    return Reply(200, take_batch(call.body, take), JSON)
 
 
 @route("GET", "/v1/ns/distro/datum")

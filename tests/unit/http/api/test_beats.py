@@ -393,7 +393,7 @@ def test_a_malformed_batch_is_refused_whole(owner: Owner, body: bytes, says: str
     owner.node.now_ms += 9_000
     before_ms = owner.stored(ONE).beat_ms
     with pytest.raises(CodecError, match=says):
-        take_batch(body, owner.node.naming.take_beats, lambda _: True)
+        take_batch(body, owner.node.naming.take_beats)
     with pytest.raises(CodecError, match=says):
         put_beats(call("PUT", "/v1/ns/distro/beats", body or b" "), owner.node)
     assert owner.stored(ONE).beat_ms == before_ms
