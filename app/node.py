@@ -484,7 +484,13 @@ def beat_checks(settings: Settings, clock: Clock, domain: Domain, protocol: Dist
         now_ms = clock.monotonic_ms()
         confirmed_ms = now_ms if settings.standalone else protocol.members.confirmed_ms
         may_check = protocol.steady(now_ms) and domain.durable.switches.health_check_enabled
-        return HealthCheckGate(may_check, confirmed_ms, protocol.mapper.responsible, settings.standalone)
+        return HealthCheckGate(
+            may_check,
+            confirmed_ms,
+            protocol.mapper.responsible,
+            protocol.members.cut_off_since_ms(now_ms),
+            settings.standalone,
+        )
 
     return lambda now_ms: check.tick(now_ms, gate)
 

@@ -6,7 +6,7 @@ Nacos, its rule holds for all: DOWN at the first refusal or the failure after ``
 contact. Source: Nacos 1.4.1 MemberUtil.onFail, ServerMemberManager.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from distro.config import DistroConfig
@@ -23,10 +23,15 @@ from distro.types import (
 )
 
 NEVER_MS = -(1 << 60)
+NEVER_ANSWERED_MS = 1 << 60
 RUNS_REMEMBERED = 16
 """Ended runs that are known of a member."""
 FORMER_MAX = 64
 """Members that left the list and are remembered."""
+HALF_MS_MAX, CUT_OFF_MS_MAX = 30_000, 300_000
+"""For so long a member that hears nothing of half of the others, or of more, does not judge what these heard of."""
+PULL_INTERVAL_MS = 500
+"""From one report to the next to a peer whose own calls do not arrive."""
 LOADING_REPORT_INTERVAL_MS = 500
 """From one report to the next while this node loads, so that the others learn of it soon."""
 
@@ -52,10 +57,14 @@ class _Peer:
     failures: int = 0
     answered_ms: int = 0
     """When it last answered a report of this node; before the first answer, when it came into the list."""
-    calls: tuple[str, ...] | None = None
-    """The peers that answer its calls, by what was last heard of it (R12); None when it does not tell."""
+    called_ms: int = 0
+    """When its own report last arrived; before the first, when it came into the list."""
+    calls: Mapping[str, int] | None = None
+    """``PeerReport.calls``, by what was last heard of it (R12)."""
     heard_ms: int = NEVER_MS
     """When it told that, by its own report or by the report of another member."""
+    farewell: bool = False
+    """It reported that it leaves."""
     cut_off: bool = False
     """It was alive, and nobody could call it: once it can be called again it gets a rejoin delay."""
     heard_since_ms: int | None = None
@@ -84,6 +93,8 @@ class MemberList:
     """When a report last succeeded, or the reports to all peers had ended; -1 before, and after a pause (R9)."""
     serving: bool = False
     """This node has loaded (R7)."""
+    served: bool = False
+    """This run wrote keys (R16)."""
     _round: set[str] = field(default_factory=set)
     _former: tuple[str, ...] = ()
     """Members that left the list, the latest last: what they wrote is claimed by others, but not at once."""
@@ -113,9 +124,50 @@ class MemberList:
         peer = self._peers.get(address)
         return peer is not None and peer.member.state in (MemberState.UP, MemberState.SUSPICIOUS)
 
-    def calls(self, now_ms: int) -> tuple[str, ...]:
-        """The peers that answer this node's calls, or did until less than the time ago that makes a peer DOWN (R12)."""
-        return tuple(sorted(address for address, peer in self._peers.items() if self._can_call(peer, now_ms)))
+    def calls(self, now_ms: int) -> dict[str, int]:
+        """For how long each peer has not answered this node's calls, in ms, 0 if it answers (R12)."""
+        return {
+            address: max(now_ms - peer.answered_ms, 1) if peer.failures else 0 for address, peer in self._peers.items()
+        }
+
+    def relayed(self) -> dict[str, frozenset[str]]:
+        """The peers that this node can call, each with the alive members with which it cannot exchange anything (R12)."""
+        own = {address: one for address, one in self._peers.items() if one.calls is not None and self._is_alive(one)}
+        found = {}
+        for address, peer in own.items():
+            if peer.failures:
+                continue
+            apart = [
+                other
+                for other, one in own.items()
+                if other != address and _fails(peer.calls, other) and _fails(one.calls, address)
+            ]
+            if apart:
+                found[address] = frozenset(apart)
+        return found
+
+    def cut_off_since_ms(self, now_ms: int) -> int | None:
+        """Since when this node hears nothing of half of the members that it last saw, or more; None otherwise (R12).
+
+        A member that left, or where no process listens, is not cut off. Half is counted for ``HALF_MS_MAX`` at most,
+        and more for ``CUT_OFF_MS_MAX``: whoever is silent for longer has ended.
+        """
+        alive = 1 + sum(self._is_alive(one) for one in self._peers.values())
+        silent = [
+            max(one.last_ok_ms, one.heard_ms)
+            for one in self._peers.values()
+            if one.lost and not one.farewell and not one.refused and one.member.state is MemberState.DOWN
+        ]
+        if not silent or alive > len(silent):
+            return None
+        since_ms = min(silent)
+        limit_ms = HALF_MS_MAX if alive == len(silent) else CUT_OFF_MS_MAX
+        return since_ms if now_ms - since_ms < limit_ms else None
+
+    def is_failing(self, address: str) -> bool:
+        """Whether the peer did not answer this node's last report."""
+        peer = self._peers.get(address)
+        return peer is not None and peer.failures > 0
 
     def heard(self, now_ms: int) -> dict[str, HeardOf]:
         """What this node heard of each peer of our own kind, to be told in reports (R12)."""
@@ -133,7 +185,7 @@ class MemberList:
         relays = [
             other
             for other, one in self._peers.items()
-            if other != address and not one.failures and self._is_alive(one) and address in (one.calls or ())
+            if other != address and not one.failures and self._is_alive(one) and (one.calls or {}).get(address) == 0
         ]
         if relays:
             return min(relays)
@@ -154,12 +206,18 @@ class MemberList:
         if self._can_call(peer, now_ms):
             return True
         others = (one for other, one in self._peers.items() if other != address)
-        return any(self._is_alive(one) and address in (one.calls or ()) for one in others)
+        return any(self._is_alive(one) and self._was_answered(one.calls or {}, address) for one in others)
 
     def _is_called(self) -> bool:
         """Whether anybody that is alive can call this node; also when nobody tells."""
         alive = [peer for peer in self._peers.values() if self._is_alive(peer)]
-        return not alive or any(peer.calls is None or self.self_address in peer.calls for peer in alive)
+        return not alive or any(
+            peer.calls is None or self._was_answered(peer.calls, self.self_address) for peer in alive
+        )
+
+    def _was_answered(self, calls: Mapping[str, int], address: str) -> bool:
+        """Whether a member's calls were answered until less than the time ago that makes a silent peer DOWN."""
+        return calls.get(address, NEVER_ANSWERED_MS) < self.config.silent_down_ms
 
     def has_left(self, writer: str) -> bool:
         """Whether the run that a version names as its ``writer`` is over, as far as known. Called from any thread."""
@@ -205,7 +263,7 @@ class MemberList:
         came = sorted(wanted - self._peers.keys())
         for address in came:
             peers[address] = _Peer(
-                Member(address, MemberState.DOWN), last_ok_ms=now_ms, next_report_ms=now_ms, answered_ms=now_ms
+                Member(address, MemberState.DOWN), last_ok_ms=now_ms, next_report_ms=now_ms, answered_ms=now_ms, called_ms=now_ms
             )
         self._peers = peers
         self._update_view(now_ms)
@@ -219,7 +277,9 @@ class MemberList:
             if peer.reporting or peer.next_report_ms > now_ms:
                 continue
             peer.reporting = True
-            peer.next_report_ms = now_ms + interval_ms
+            # R12: a member that cannot call this one is told by its answers what waits for it.
+            is_pulling = peer.calls is not None and now_ms - peer.called_ms > 2 * self.config.report_interval_ms
+            peer.next_report_ms = now_ms + (min(interval_ms, PULL_INTERVAL_MS) if is_pulling else interval_ms)
             reports.append(Report(address, now_ms + self.config.report_timeout_ms))
         return reports
 
@@ -251,6 +311,7 @@ class MemberList:
         peer = self._peers.get(report.address)
         if peer is None:
             return False
+        peer.called_ms = now_ms
         self._on_contact(peer, report, now_ms)
         self._hear(peer, report, now_ms)
         self._update_view(now_ms)
@@ -308,11 +369,11 @@ class MemberList:
             state = MemberState.UP  # the rule of real Nacos: a member that answers or reports is UP
         if state is MemberState.DOWN:  # it is leaving
             self._set_state(peer, MemberState.DOWN, report)
-            peer.lost = peer.seen
+            peer.lost, peer.farewell = peer.seen, True
             if report.writer:
                 _end_run(peer, report.writer)
             return
-        peer.refused = False
+        peer.refused = peer.farewell = False
         if state is MemberState.STARTING:
             # It is loading: a member that was UP stays in the view as long as one that refuses connections.
             if peer.member.state is MemberState.DOWN:
@@ -321,7 +382,7 @@ class MemberList:
                 peer.refused = True
                 self._set_state(peer, peer.member.state, report)
             return
-        if peer.lost:
+        if peer.lost or (not peer.seen and self._served_apart(report)):
             self._on_return(peer, report, now_ms)
         peer.seen, peer.lost, peer.last_ok_ms, peer.view = True, False, now_ms, report.view
         peer.declared_rejoin_at_ms = now_ms + report.rejoin_delay_ms if report.rejoin_delay_ms else 0
@@ -333,6 +394,11 @@ class MemberList:
         """Give a member that was lost a rejoin delay, unless it is this node that was cut off."""
         if not self._is_smaller_side(report):
             peer.rejoin_at_ms = now_ms + self.config.steady_ms
+
+    def _served_apart(self, report: PeerReport) -> bool:
+        """Whether this node and a member that is new to this run both wrote keys without the other (R16)."""
+        both_served = self.serving and self.served and report.served
+        return both_served and self.self_address not in report.view and report.address not in self.view
 
     def _is_smaller_side(self, report: PeerReport) -> bool:
         """Whether this node, rather than the reporting peer, gets a rejoin delay after the two were apart.
@@ -426,3 +492,7 @@ class MemberList:
 def _end_run(peer: _Peer, writer: str) -> None:
     if writer not in peer.ended:
         peer.ended = (*peer.ended, writer)[-RUNS_REMEMBERED:]
+
+
+def _fails(calls: Mapping[str, int] | None, address: str) -> bool:
+    return (calls or {}).get(address, 0) > 0

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain, islice
 
 from distro.claims import Claims
 from distro.config import DistroConfig
@@ -12,6 +13,7 @@ from distro.monitor import DistroStats
 from distro.ports import Components
 from distro.tasks import BackOff, PeerQueue
 from distro.types import (
+    NO_VERSION,
     Action,
     DistroKey,
     Load,
@@ -28,6 +30,10 @@ from distro.types import (
 LOG = logging.getLogger(__name__)
 HEARTBEAT_MS = 500
 """The longest time between two ticks, so that a pause of the process is noticed soon after it (R9)."""
+RELAY_INTERVAL_MS = 1_000
+"""From one verify round to the next with a peer to which this node passes on what others wrote."""
+WAITING_MAX = 250
+"""Keys that one report names as waiting for its receiver."""
 AGREED_ROUNDS = 2
 """Verify rounds in which each peer must agree to drop a key (R6): in the first it may only have asked for it."""
 
@@ -54,6 +60,10 @@ class DistroProtocol:
         self._stats = stats
         self._queues: dict[str, PeerQueue] = {}
         self._claims = Claims(components, config.claim_interval_ms, now_ms)
+        self._waiting: Mapping[str, tuple[DistroKey, ...]] = {}
+        """Keys to be sent to peers that do not answer; another mapping in each tick, as other threads read it."""
+        self._relayed: Mapping[str, frozenset[str]] = {}
+        """The peers to which this node passes on what other members, that cannot reach them, wrote (R12)."""
         self._expected_ms: int | None = None
         self._leaving = False
         self.before_serving: Callable[[int], None] = lambda _now_ms: None
@@ -111,18 +121,45 @@ class DistroProtocol:
     def on_report(self, report: PeerReport, now_ms: int) -> None:
         """Take a peer's report."""
         self.members.on_report(report, now_ms)
+        self._pull(report)
         self._follow_members(now_ms)
 
     def on_report_done(self, peer: str, outcome: Outcome, answer: PeerReport | None, now_ms: int) -> None:
         """Note how a report of this node ended; ``answer`` is the peer's description of itself."""
         self.members.on_report_done(peer, outcome, answer, now_ms)
+        if answer is not None:
+            self._pull(answer)
         self._follow_members(now_ms)
+
+    def _pull(self, report: PeerReport) -> None:
+        """R12: fetch what the peer cannot send, because its calls do not arrive here."""
+        queue = self._queues.get(report.address)
+        if queue is None:
+            return
+        for resource_type, keys in report.waiting.items():
+            component = self._components.get(resource_type)
+            if component is None:
+                continue
+            for name, version in keys.items():
+                stored = component.store.version(name)
+                if stored is None or (stored.writer != version.writer or stored < version):
+                    queue.fetch[DistroKey(resource_type, name)] = None
+
+    def waiting_for(self, peer: str) -> dict[str, dict[str, Version]]:
+        """The keys that could not be sent to the peer, with their versions, by resource type. Called from any thread."""
+        found: dict[str, dict[str, Version]] = {}
+        for key in self._waiting.get(peer, ()):
+            version = self._components[key.resource_type].store.version(key.key)
+            if version is not None and self.speaks_for(key.resource_type, key.key, version):
+                found.setdefault(key.resource_type, {})[key.key] = version
+        return found
 
     def on_sync_done(self, action: SyncData, outcome: Outcome, received: Received, now_ms: int) -> None:
         """Note how a send ended: keys that did not arrive are sent again later, refused ones are fetched (R3)."""
         queue = self._free(action.peer)
         if queue is None:
             return
+        queue.in_flight = ()
         keys = [DistroKey(action.resource_type, key) for key in action.keys]
         match outcome:
             case Outcome.DELIVERED:
@@ -169,7 +206,9 @@ class DistroProtocol:
         component = self._components[action.resource_type]
         for name in received.wanted:
             version = component.store.version(name)
-            if version is None or not self.speaks_for(action.resource_type, name, version):
+            if version is None:
+                continue
+            if not self.may_send(action.resource_type, action.peer, name, version):
                 continue
             self._stats.verify_wanted += 1
             queue.tasks.add(DistroKey(action.resource_type, name), now_ms)
@@ -218,6 +257,15 @@ class DistroProtocol:
             self._finish_load(self._load, now_ms)
         if not self.loading:
             self._claim(now_ms)
+        self._waiting = {
+            peer: tuple(islice(chain(queue.in_flight, queue.tasks), WAITING_MAX))
+            for peer, queue in self._queues.items()
+            if self.members.is_failing(peer) and self._is_own_kind(peer)
+        }
+        self._relayed = self.members.relayed()
+        if not self.members.served:
+            parts = (part for part in self._components.values() if not part.owned_by_writer)
+            self.members.served = any(part.store.highest_own() != NO_VERSION for part in parts)
         for peer, queue in self._queues.items():
             if not queue.busy and (action := self._next_action(peer, queue, now_ms)) is not None:
                 queue.busy = True
@@ -256,6 +304,7 @@ class DistroProtocol:
         if (is_late or not queue.is_sync_due(now_ms)) and (verify := self._next_verify(peer, queue, now_ms)):
             return verify
         if keys := queue.take_sync(now_ms, self._config.batch_keys_max, self._config.sync_spacing_ms):
+            queue.in_flight = tuple(keys)
             self._stats.sync_sent += 1
             self._stats.sync_keys += len(keys)
             names = tuple(key.key for key in keys)
@@ -271,14 +320,21 @@ class DistroProtocol:
         if not queue.verify_types:
             if queue.verify_due_ms > now_ms:
                 return None
-            queue.verify_due_ms = now_ms + self._config.verify_interval_ms
+            interval_ms = self._config.verify_interval_ms
+            queue.verify_due_ms = now_ms + (min(interval_ms, RELAY_INTERVAL_MS) if peer in self._relayed else interval_ms)
             queue.verify_types = [name for name in self._components if self._takes(peer, name)]
             if not queue.verify_types:
                 return None
         resource_type = queue.verify_types.pop()
         self._stats.verify_sent += 1
         keys = self._owned(resource_type, now_ms, unclaimed=self._is_own_kind(peer))
+        if peer in self._relayed:
+            keys += self._of_writers(resource_type, self._relayed[peer])
         return Verify(peer, resource_type, keys, now_ms + self._config.verify_timeout_ms)
+
+    def _of_writers(self, resource_type: str, members: frozenset[str]) -> tuple[str, ...]:
+        versions = self._components[resource_type].store.versions()
+        return tuple(name for name, version in versions.items() if version.writer.partition("~")[0] in members)
 
     def _owned(self, resource_type: str, now_ms: int, *, unclaimed: bool) -> tuple[str, ...]:
         """The keys that this node owns; forgettable ones on which all peers agreed are dropped instead (R6).
@@ -313,6 +369,11 @@ class DistroProtocol:
         if component.owned_by_writer:
             return self._writer_mapper
         return self.mapper if MemberKind.NACOS_1 in component.taken_by else self.own_mapper
+
+    def may_send(self, resource_type: str, peer: str, name: str, version: Version) -> bool:
+        """Whether this node sends the key to the peer: its own, or one of a member that cannot (R12). Any thread."""
+        is_relayed = version.writer.partition("~")[0] in self._relayed.get(peer, ())
+        return is_relayed or self.speaks_for(resource_type, name, version)
 
     def speaks_for(self, resource_type: str, name: str, version: Version) -> bool:
         """Whether this run, or of types owned by writers any run of this member, wrote the version. Any thread."""

@@ -230,7 +230,7 @@ class DistroRuntime:
 
     def _sync(self, action: SyncData) -> None:
         component = self._components[action.resource_type]
-        may_send = partial(self._protocol.speaks_for, action.resource_type)
+        may_send = partial(self._protocol.may_send, action.resource_type, action.peer)
         datums = [one for one in component.store.datums(action.keys) if may_send(one.key, one.version)]
         if not datums:
             self._end(action, Outcome.DELIVERED)

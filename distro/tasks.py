@@ -1,6 +1,6 @@
 """The work that is pending for one peer: keys to send and to fetch, its next verify round, waits after failures."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from distro.types import DistroKey
@@ -20,6 +20,9 @@ class DelayTasks:
 
     def __len__(self) -> int:
         return len(self._due)
+
+    def __iter__(self) -> Iterator[DistroKey]:
+        return iter(self._due)
 
     def add(self, key: DistroKey, due_ms: int) -> None:
         """Send the key from ``due_ms`` on; nothing changes if it waits already."""
@@ -121,6 +124,8 @@ class PeerQueue:
     sync_not_before_ms: int = 0
     """The end of the spacing, or of the rest, after the last send."""
     busy: bool = False
+    in_flight: tuple[DistroKey, ...] = ()
+    """The keys of the send that is under way."""
     verify_due_ms: int = 0
     verify_types: list[str] = field(default_factory=list)
     """Resource types that the present verify round has still to send."""

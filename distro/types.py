@@ -176,10 +176,17 @@ class PeerReport:
     """The ``Version.writer`` of the reporting member's run; empty from real Nacos."""
     clock_ms: int | None = None
     """The reporting member's clock when it made the report (R13); None from a member that names none."""
-    calls: tuple[str, ...] | None = None
-    """The peers that answer the reporting member's calls (R12); None from a member that does not tell."""
+    calls: Mapping[str, int] | None = None
+    """For how long each peer has not answered the reporting member's calls, in ms, 0 if it answers (R12).
+
+    None from a member that does not tell.
+    """
     heard: Mapping[str, "HeardOf"] = field(default_factory=dict)
     """What the reporting member heard of others of our own kind (R12), by address."""
+    served: bool = False
+    """The reporting member's run wrote keys: what it has is more than it loaded from others (R16)."""
+    waiting: Mapping[str, Mapping[str, Version]] = field(default_factory=dict)
+    """The versions of keys that the reporting member could not send to the receiver (R12), by resource type and key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +195,8 @@ class HeardOf:
 
     age_ms: int
     """How long ago the other member told it."""
-    calls: tuple[str, ...]
-    """The peers that answered the other member's calls then."""
+    calls: Mapping[str, int]
+    """As ``PeerReport.calls``, at that time."""
 
 
 class Resolution(enum.Enum):

@@ -34,7 +34,7 @@ LOG = logging.getLogger(__name__)
 _STARTING, _UP = MemberState.STARTING, MemberState.UP
 """Asked for with each request; Python 3.11 looks members up in their class slowly."""
 CAPABILITIES = (CAPABILITY_VERSIONS, CAPABILITY_GZIP, CAPABILITY_WRITES)
-REPORT_BYTES_MAX = 64 * 1024
+REPORT_BYTES_MAX = 256 * 1024
 CONF_WATCH_INTERVAL_MS = 2_000
 
 
@@ -216,13 +216,18 @@ class Membership:
             "toldHoldMs": members.rejoin_delay_for(receiver, now_ms),
             "writer": self._writer,
             "clockMs": self._deadlines.clock_ms(),
-            "calls": list(members.calls(now_ms)),
+            "served": members.served,
+            "calls": members.calls(now_ms),
             "heard": {
-                address: {"age": one.age_ms, "calls": list(one.calls)}
+                address: {"age": one.age_ms, "calls": dict(one.calls)}
                 for address, one in members.heard(now_ms).items()
                 if address != receiver
             },
         }
+        if waiting := self._protocol.waiting_for(receiver):
+            own["waiting"] = {
+                name: {key: version.to_text() for key, version in keys.items()} for name, keys in waiting.items()
+            }
         return {**self.member_json(member), "extendInfo": {**member.extend_info, OWN_FIELD: own}}
 
     def report(self, peer: str, timeout_ms: int) -> PeerReport:

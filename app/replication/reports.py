@@ -7,7 +7,9 @@ from typing import Any
 
 from app.config.addresses import split_address
 from app.config.version import NACOS_2_VERSION
-from distro.types import CAPABILITY_CLIENTS_ONLY, WRITER_CHARS_MAX, HeardOf, MemberState, PeerReport
+from distro.codec import decode_versions
+from distro.errors import CodecError
+from distro.types import CAPABILITY_CLIENTS_ONLY, WRITER_CHARS_MAX, HeardOf, MemberState, PeerReport, Version
 
 OWN_FIELD = "rollcall"
 """Key of our own fields, in a report's ``extendInfo`` (real Nacos keeps and ignores it) and in the answer to one."""
@@ -76,8 +78,10 @@ def parse_report(body: Mapping[str, Any]) -> PeerReport | None:
         _bounded_ms(own.get("toldHoldMs")),
         _writer(own.get("writer")),
         _clock_ms(own.get("clockMs")),
-        _addresses(own.get("calls")),
+        _calls(own.get("calls")),
         _heard(own.get("heard")),
+        own.get("served") is True,
+        _waiting(own.get("waiting")),
     )
 
 
@@ -104,10 +108,10 @@ def _writer(value: object) -> str:
     return value if isinstance(value, str) and len(value) <= WRITER_CHARS_MAX else ""
 
 
-def _addresses(value: object) -> tuple[str, ...] | None:
-    if not isinstance(value, list):
+def _calls(value: object) -> dict[str, int] | None:
+    if not isinstance(value, dict):
         return None
-    return tuple(one for one in value[:MEMBERS_MAX] if isinstance(one, str))
+    return {name: age for name, age in islice(value.items(), MEMBERS_MAX) if _clock_ms(age) is not None}
 
 
 def _heard(value: object) -> dict[str, HeardOf]:
@@ -115,11 +119,20 @@ def _heard(value: object) -> dict[str, HeardOf]:
         return {}
     heard = {}
     for address, fields in islice(value.items(), MEMBERS_MAX):
-        calls = _addresses(fields.get("calls")) if isinstance(fields, dict) else None
+        calls = _calls(fields.get("calls")) if isinstance(fields, dict) else None
         age_ms = _clock_ms(fields.get("age")) if calls is not None else None
         if calls is not None and age_ms is not None:
             heard[address] = HeardOf(age_ms, calls)
     return heard
+
+
+def _waiting(value: object) -> dict[str, dict[str, Version]]:
+    if not isinstance(value, dict):
+        return {}
+    try:
+        return {name: decode_versions(keys) for name, keys in islice(value.items(), MEMBERS_MAX)}
+    except CodecError:
+        return {}
 
 
 def _clock_ms(value: object) -> int | None:

@@ -103,7 +103,10 @@ class Member:
     def ask_gate(self) -> HealthCheckGate:
         confirmed_ms = self.now_ms if self.confirmed_ms is None else self.confirmed_ms
         return HealthCheckGate(
-            self.may_check, confirmed_ms, lambda name: name not in self.not_ours, self.forget_unneeded
+            self.may_check,
+            confirmed_ms,
+            lambda name: name not in self.not_ours,
+            forget_unneeded=self.forget_unneeded,
         )
 
     def tick(self, check: BeatCheck | PlainCheck) -> None:

@@ -21,6 +21,8 @@ Slices = Generator[None, None, T]
 
 INTERVAL_MS = 1_000
 """From the beginning of one round to that of the next."""
+CUT_OFF_CHECK_MS = 5_000
+"""Until the next check of an instance that is not judged because this node is cut off."""
 PAUSES_REMEMBERED = 16
 UNITS_PER_SLICE = 3_000
 """A unit is the check of one instance: so many take under a millisecond."""
@@ -42,6 +44,8 @@ class HealthCheckGate:
     confirmed_ms: int
     """When a report last reached another member; the current time for a node without others."""
     responsible: Callable[[str], bool]
+    cut_off_since_ms: int | None = None
+    """Since when this node hears nothing of half of the members or more: then it does not judge what these heard of."""
     forget_unneeded: bool = False
     """This node is alone, and forgets empty lists without a peer's agreement."""
 
@@ -64,6 +68,7 @@ class BeatCheck:
         self._expire = expire
         self._expected_ms: int | None = None
         self._pauses: list[tuple[int, int]] = []
+        self._cut_off_since_ms: int | None = None
         self._forgets_unneeded = False
         self._round: Iterator[None] | None = None
         """The round under way, since ``_began_ms``; time and gate are asked anew for each of its slices."""
@@ -87,6 +92,7 @@ class BeatCheck:
             self._check_all_again()  # until now none was due for these reasons
         self._now_ms, self._may_check = now_ms, may_check
         self._responsible, self._forgets_unneeded = gate.responsible, gate.forget_unneeded
+        self._follow_cut(gate.cut_off_since_ms, now_ms)
         if self._round is None:
             self._began_ms, self._round = now_ms, self._check_round()
         self._units_left = UNITS_PER_SLICE
@@ -103,12 +109,21 @@ class BeatCheck:
             self._expected_ms = now_ms
         return self._expected_ms
 
+    def _follow_cut(self, since_ms: int | None, now_ms: int) -> None:
+        """When a cut is over, its time is no silence of the instances that beat at the other members (R12)."""
+        if since_ms is None and self._cut_off_since_ms is not None:
+            self._add_pause(now_ms, now_ms - self._cut_off_since_ms)
+        self._cut_off_since_ms = since_ms
+
     def _notice_pause(self, now_ms: int) -> None:
         if self._expected_ms is not None and now_ms - self._expected_ms > self._pause_ms:
-            self._pauses.append((now_ms, now_ms - self._expected_ms))
-            if len(self._pauses) > PAUSES_REMEMBERED:
-                del self._pauses[:-PAUSES_REMEMBERED]
-                self._check_all_again()  # the oldest pause counts as silence again
+            self._add_pause(now_ms, now_ms - self._expected_ms)
+
+    def _add_pause(self, now_ms: int, length_ms: int) -> None:
+        self._pauses.append((now_ms, length_ms))
+        if len(self._pauses) > PAUSES_REMEMBERED:
+            del self._pauses[:-PAUSES_REMEMBERED]
+            self._check_all_again()  # the oldest pause counts as silence again
 
     def _check_all_again(self) -> None:
         for service in self._table.services():
@@ -280,6 +295,7 @@ class BeatCheck:
         """The instances without a beat for too long, with their last one, and when the next of the others may be."""
         now_ms, claimed_ms = self._now_ms, service.claimed_ms
         resumed_ms = self._pauses[-1][0] if self._pauses else NEVER_MS
+        cut_off_ms = NEVER_MS if self._cut_off_since_ms is None else self._cut_off_since_ms
         late, due_ms = [], NOT_DUE_MS
         for stored in stored_instances:
             instance = stored.instance
@@ -296,7 +312,9 @@ class BeatCheck:
             end_ms = since_ms + wait_ms + 1
             if since_ms < resumed_ms:
                 end_ms += self._paused_ms(since_ms)
-            if end_ms <= now_ms:
+            if end_ms <= now_ms and beat_ms < cut_off_ms:
+                due_ms = min(due_ms, now_ms + CUT_OFF_CHECK_MS)
+            elif end_ms <= now_ms:
                 late.append((stored, beat_ms))
             elif end_ms < due_ms:
                 due_ms = end_ms

@@ -60,7 +60,7 @@ class CallAgent:
     def _sync(self, action: SyncData, done: Done) -> None:
         member = self._member
         store = member.components[action.resource_type].store
-        may_send = partial(member.protocol.speaks_for, action.resource_type)
+        may_send = partial(member.protocol.may_send, action.resource_type, action.peer)
         datums = [one for one in store.datums(action.keys) if may_send(one.key, one.version)]
         if not datums:
             member.mailbox.put(lambda one, now_ms: one.on_sync_done(action, Outcome.DELIVERED, Received(), now_ms))

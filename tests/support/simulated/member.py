@@ -283,7 +283,11 @@ class SimMember:
 
     def ask_gate(self) -> HealthCheckGate:
         protocol, now_ms = self.protocol, self.clock.monotonic_ms()
-        return HealthCheckGate(protocol.steady(now_ms), protocol.members.confirmed_ms, protocol.mapper.responsible)
+        members = protocol.members
+        cut_off_since_ms = members.cut_off_since_ms(now_ms)
+        return HealthCheckGate(
+            protocol.steady(now_ms), members.confirmed_ms, protocol.mapper.responsible, cut_off_since_ms
+        )
 
     # --- what checks ask -------------------------------------------------------------------------
 

@@ -352,13 +352,13 @@ def test_beats_do_not_touch_them(bed: Bed) -> None:
     check = BeatCheck(bed.registry, bed.events.append)
     for _ in range(60):
         bed.now_ms += 1_000
-        check.tick(bed.now_ms, lambda: HealthCheckGate(True, bed.now_ms, lambda _name: True, True))
+        check.tick(bed.now_ms, lambda: HealthCheckGate(True, bed.now_ms, lambda _name: True, forget_unneeded=True))
     assert bed.seen() == [("10.0.0.1", 80, 1.0, True)]
 
 
 def test_a_service_that_only_clients_made_stays_for_a_while_and_goes(bed: Bed) -> None:
     def look_around() -> None:
-        check.tick(bed.now_ms, lambda: HealthCheckGate(True, bed.now_ms, lambda _name: True, True))
+        check.tick(bed.now_ms, lambda: HealthCheckGate(True, bed.now_ms, lambda _name: True, forget_unneeded=True))
 
     check = BeatCheck(bed.registry, bed.events.append, pause_ms=1 << 40)
     one = bed.connect()
