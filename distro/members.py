@@ -162,7 +162,10 @@ class MemberList:
             return None
         since_ms = min(silent)
         limit_ms = HALF_MS_MAX if alive == len(silent) else CUT_OFF_MS_MAX
-        return since_ms if now_ms - since_ms < limit_ms else None
+        if now_ms - since_ms >= limit_ms:
+            return None
+        # What the others heard until the cut began may have arrived for as long as their next report would.
+        return since_ms + 2 * self.config.report_interval_ms
 
     def is_failing(self, address: str) -> bool:
         """Whether the peer did not answer this node's last report."""

@@ -3,7 +3,7 @@
 import pytest
 
 from distro.config import DistroConfig
-from distro.members import MemberList
+from distro.members import CUT_OFF_MS_MAX, HALF_MS_MAX, MemberList
 from distro.types import CAPABILITY_VERSIONS, MemberState, Outcome, PeerReport
 
 SELF, B, C = "a:1", "b:1", "c:1"
@@ -292,3 +292,51 @@ def test_of_two_the_one_that_can_be_called_owns_all() -> None:
     cluster.cut = {(B, SELF)}
     cluster.run(LONG_MS)
     assert set(cluster.views().values()) == {(B,)}
+
+
+# --- who is cut off (R12), and who waits after a cut (R16) -----------------------------------------
+
+
+def test_a_member_that_hears_nothing_of_most_others_knows_since_when() -> None:
+    cluster = Cluster(SELF, B, C)
+    cut_ms = cluster.now_ms
+    cluster.cut = {(SELF, B), (B, SELF), (SELF, C), (C, SELF)}
+    cluster.run(CONFIG.silent_down_ms - CONFIG.report_interval_ms)
+    assert cluster.members[SELF].cut_off_since_ms(cluster.now_ms) is None, "they may only be slow"
+    cluster.run(LONG_MS)
+    since_ms = cluster.members[SELF].cut_off_since_ms(cluster.now_ms)
+    assert since_ms is not None
+    assert cut_ms < since_ms <= cut_ms + 3 * CONFIG.report_interval_ms
+    for one in (B, C):
+        assert cluster.members[one].cut_off_since_ms(cluster.now_ms) is None, "two of three"
+    assert cluster.members[SELF].cut_off_since_ms(cut_ms + CUT_OFF_MS_MAX) is None, "for ever means that they ended"
+
+
+def test_half_of_the_members_counts_as_cut_off_for_a_while() -> None:
+    cluster = Cluster(SELF, B)
+    cut_ms = cluster.now_ms
+    cluster.cut = {(SELF, B), (B, SELF)}
+    cluster.run(LONG_MS)
+    for one in cluster.members.values():
+        assert one.cut_off_since_ms(cluster.now_ms) is not None
+        assert one.cut_off_since_ms(cut_ms + HALF_MS_MAX) is None
+
+
+def test_who_left_or_listens_no_more_is_not_cut_off(members: MemberList) -> None:
+    members.on_report(report(B, state=MemberState.DOWN), 0)
+    for now_ms in range(0, CONFIG.silent_down_ms + 1, CONFIG.report_interval_ms):
+        members.on_report_done(C, Outcome.REFUSED, None, now_ms)
+    assert members.view == (SELF,)
+    assert members.cut_off_since_ms(CONFIG.silent_down_ms) is None
+
+
+@pytest.mark.parametrize("served", [True, False])
+def test_a_member_that_restarted_in_a_cut_lets_the_smaller_side_wait_too(served: bool) -> None:
+    restarted = MemberList(B, CONFIG, 0)
+    restarted.replace([SELF, B, C], 0)
+    restarted.serving = restarted.served = True
+    restarted.on_report(report(C, view=(B, C)), 0)
+    assert restarted.view == (B, C)
+    restarted.on_report(report(SELF, view=(SELF,), served=served), 1_000)
+    assert restarted.view == ((B, C) if served else (SELF, B, C)), "who wrote nothing disagrees with nobody"
+    assert restarted.rejoin_delay_for(SELF, 1_000) == (CONFIG.steady_ms if served else 0)
