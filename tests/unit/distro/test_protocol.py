@@ -8,7 +8,7 @@ import pytest
 from app.naming.registry.merge import InstanceList
 from app.replication.instance_list_type import INSTANCE_LIST
 from distro.config import DistroConfig
-from distro.members import MemberList
+from distro.members import PULL_INTERVAL_MS, MemberList
 from distro.monitor import DistroStats
 from distro.protocol import HEARTBEAT_MS, DistroProtocol
 from distro.types import (
@@ -16,7 +16,9 @@ from distro.types import (
     Datum,
     DistroKey,
     Load,
+    MemberState,
     Outcome,
+    PeerReport,
     Query,
     Received,
     Report,
@@ -24,7 +26,7 @@ from distro.types import (
     Verify,
     Version,
 )
-from tests.support.engine import CONFIG, ME, OTHER, SELF, B, C, Engine
+from tests.support.engine import CONFIG, ME, OTHER, OWN_KIND, SELF, B, C, Engine
 
 
 @pytest.fixture
@@ -405,3 +407,69 @@ def test_it_never_sleeps_longer_than_a_pause_may_go_unnoticed(pair: Engine) -> N
             else:
                 pair.hear()
         pair.now_ms = max(next_ms, pair.now_ms + 1)
+
+
+# --- links of which one direction fails (R12) -----------------------------------------------------
+
+
+def tells(engine: Engine, peer: str, **fields: Any) -> PeerReport:
+    """A report of a peer of our own kind that serves."""
+    view = tuple(sorted((SELF, *engine.peers)))
+    return PeerReport(peer, MemberState.UP, OWN_KIND, {}, view, **fields)
+
+
+def test_what_cannot_be_sent_is_named_to_the_peer_until_it_has_it(pair: Engine) -> None:
+    key = pair.write(pair.service_of(SELF))
+    pair.gone.add(B)
+    send = only(pair.tick())
+    assert pair.protocol.waiting_for(B) == {}, "nothing failed yet"
+    pair.tick(CONFIG.report_interval_ms)
+    assert pair.protocol.waiting_for(B) == {INSTANCE_LIST: {key: pair.registry.version(key)}}, "also while it is sent"
+    pair.protocol.on_sync_done(send, Outcome.FAILED, Received(), pair.now_ms)
+    other = pair.write(pair.service_of(SELF) + "x")
+    pair.tick()
+    assert set(pair.protocol.waiting_for(B)[INSTANCE_LIST]) == {key, other}
+    pair.gone.clear()
+    pair.hear(B)
+    pair.tick()
+    assert pair.protocol.waiting_for(B) == {}
+
+
+def test_what_a_peer_cannot_send_is_fetched_unless_it_is_here(pair: Engine) -> None:
+    here, newer, older = Version(3, 0, OTHER), Version(3, 1, OTHER), Version(2, 9, OTHER)
+    keys = {name: pair.copy(f"DEFAULT_GROUP@@{name}", here) for name in ("same", "newer", "older")}
+    unknown = "com.alibaba.nacos.naming.iplist.ephemeral.public##DEFAULT_GROUP@@unknown"
+    waiting = {keys["same"]: here, keys["newer"]: newer, keys["older"]: older, unknown: older}
+    pair.protocol.on_report_done(B, Outcome.DELIVERED, tells(pair, B, waiting={INSTANCE_LIST: waiting}), pair.now_ms)
+    query = only([action for action in pair.tick() if not isinstance(action, Verify)])
+    assert isinstance(query, Query)
+    assert (query.peer, set(query.keys)) == (B, {keys["newer"], unknown})
+    pair.protocol.on_report_done(B, Outcome.DELIVERED, tells(pair, B, waiting={"other type": waiting}), pair.now_ms)
+
+
+def test_reports_come_often_to_a_peer_whose_own_do_not_arrive(pair: Engine) -> None:
+    pair.protocol.on_report(tells(pair, B, calls={SELF: 0}), pair.now_ms)
+    begun_ms, times = pair.now_ms, []
+    while pair.now_ms < begun_ms + 4 * CONFIG.report_interval_ms:
+        actions, next_ms = pair.protocol.tick(pair.now_ms)
+        for action in actions:
+            if isinstance(action, Report):
+                times.append(pair.now_ms)
+                answer = tells(pair, B, calls={SELF: pair.now_ms - begun_ms})
+                pair.protocol.on_report_done(B, Outcome.DELIVERED, answer, pair.now_ms)
+        pair.now_ms = max(next_ms, pair.now_ms + 1)
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    assert gaps[0] == CONFIG.report_interval_ms
+    assert gaps[-1] == PULL_INTERVAL_MS
+
+
+def test_a_member_between_two_passes_on_what_one_of_them_wrote(engine: Engine) -> None:
+    name = engine.service_of(C)
+    copy = engine.copy(name, Version(1, 0, f"{C}~1"))
+    engine.protocol.on_report(tells(engine, B, calls={SELF: 0, C: 100}), engine.now_ms)
+    engine.protocol.on_report(tells(engine, C, calls={SELF: 0, B: 100}), engine.now_ms)
+    rounds = {one.peer: one for one in engine.tick(2 * CONFIG.verify_interval_ms) if isinstance(one, Verify)}
+    assert copy in rounds[B].keys
+    assert copy not in rounds[C].keys
+    assert engine.protocol.may_send(INSTANCE_LIST, B, copy, Version(1, 0, f"{C}~1"))
+    assert not engine.protocol.may_send(INSTANCE_LIST, C, copy, Version(1, 0, f"{C}~1"))
