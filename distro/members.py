@@ -266,7 +266,11 @@ class MemberList:
         came = sorted(wanted - self._peers.keys())
         for address in came:
             peers[address] = _Peer(
-                Member(address, MemberState.DOWN), last_ok_ms=now_ms, next_report_ms=now_ms, answered_ms=now_ms, called_ms=now_ms
+                Member(address, MemberState.DOWN),
+                last_ok_ms=now_ms,
+                next_report_ms=now_ms,
+                answered_ms=now_ms,
+                called_ms=now_ms,
             )
         self._peers = peers
         self._update_view(now_ms)
@@ -482,7 +486,6 @@ class MemberList:
         if new != self.view:
             self.view = new
             self.view_since_ms = now_ms
-
 
     def _carries(self, address: str, peer: _Peer, now_ms: int) -> bool:
         """Whether an alive peer carries keys: no rejoin delay runs, and somebody can call it (R12)."""

@@ -321,7 +321,9 @@ class DistroProtocol:
             if queue.verify_due_ms > now_ms:
                 return None
             interval_ms = self._config.verify_interval_ms
-            queue.verify_due_ms = now_ms + (min(interval_ms, RELAY_INTERVAL_MS) if peer in self._relayed else interval_ms)
+            queue.verify_due_ms = now_ms + (
+                min(interval_ms, RELAY_INTERVAL_MS) if peer in self._relayed else interval_ms
+            )
             queue.verify_types = [name for name in self._components if self._takes(peer, name)]
             if not queue.verify_types:
                 return None

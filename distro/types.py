@@ -51,7 +51,9 @@ class Version:
         if max(len(epoch), len(counter)) > VERSION_DIGITS_MAX or max(int(epoch), int(counter)) > VERSION_NUMBER_MAX:
             raise CodecError(f"a number of this version is above {VERSION_NUMBER_MAX}: {text[:80]!r}")
         if len(writer) > WRITER_CHARS_MAX or not writer.isprintable():
-            raise CodecError(f"the writer of a version has at most {WRITER_CHARS_MAX} printable characters: {text[:80]!r}")
+            raise CodecError(
+                f"the writer of a version has at most {WRITER_CHARS_MAX} printable characters: {text[:80]!r}"
+            )
         return cls(int(epoch), int(counter), writer)
 
 

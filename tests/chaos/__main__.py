@@ -33,7 +33,10 @@ def main() -> int:
             return 2
         command = in_own_namespace(["-m", "tests.chaos", *sys.argv[1:]])
         os.execvp(command[0], command)
-    print(f"{'scenario':18}" + "".join(f"{kind:>12}" for kind in KINDS) + "   agree s  refused  no answer  20404", flush=True)
+    print(
+        f"{'scenario':18}" + "".join(f"{kind:>12}" for kind in KINDS) + "   agree s  refused  no answer  20404",
+        flush=True,
+    )
     broken = 0
     for name in options.names or SCENARIOS:
         for number in range(options.runs):

@@ -110,7 +110,9 @@ def _check_words(history: History, times: Times, sample: Sample, keys: Iterable[
         seen = sample.hosts.get(key.ip)
         mark = seen.mark if seen is not None else None
         if own_read and sample.begun_s > last.ended_s + OWN_READ_S and not _is_fair(history, key, sample, last, mark):
-            found.unseen.setdefault(key, f"{_where(sample)} lists {mark}, acknowledged {last.mark} at {last.ended_s:.1f}")
+            found.unseen.setdefault(
+                key, f"{_where(sample)} lists {mark}, acknowledged {last.mark} at {last.ended_s:.1f}"
+            )
         if (settled or before) and mark not in allowed:
             _note(history, key, sample, mark, allowed, found)
 

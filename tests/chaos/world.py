@@ -111,7 +111,9 @@ def play(faults: Faults, amounts: Amounts, seed: int, command: Path | None, log:
                 cluster.start()
                 log("members serve")
                 with _health_checked_ips(amounts.two_sided) as ips:
-                    return asyncio.run(_play(World(network, cluster, Load([], amounts, seed)), faults, amounts, seed, ips))
+                    return asyncio.run(
+                        _play(World(network, cluster, Load([], amounts, seed)), faults, amounts, seed, ips)
+                    )
             finally:
                 cluster.end()
         finally:

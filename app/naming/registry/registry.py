@@ -9,7 +9,16 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from app.naming.model.id_allocator import IdAllocator
 from app.naming.model.keys import parse_datum_key
-from app.naming.model.model import DELETE_TIMEOUT_MS, NEVER_MS, NOT_DUE_MS, Change, Instance, Service, StoredInstance, Tombstone
+from app.naming.model.model import (
+    DELETE_TIMEOUT_MS,
+    NEVER_MS,
+    NOT_DUE_MS,
+    Change,
+    Instance,
+    Service,
+    StoredInstance,
+    Tombstone,
+)
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.registry import operations
 from app.naming.registry.guard import shown, vanished

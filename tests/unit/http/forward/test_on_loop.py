@@ -9,7 +9,20 @@ from urllib.parse import urlencode
 import pytest
 
 from app.http.api.answers import NOT_RESPONSIBLE
-from app.http.api.call import CHANGE, CLIENT_AGENT, DECLINE, OK, ROUTES, WANTS_CHANGE, Answer, Call, Forward, Reply
+from app.http.api.call import (
+    CHANGE,
+    CLIENT_AGENT,
+    DEADLINE,
+    DECLINE,
+    OK,
+    RELAY,
+    ROUTES,
+    WANTS_CHANGE,
+    Answer,
+    Call,
+    Forward,
+    Reply,
+)
 from app.http.forward import member_link
 from app.http.forward import on_loop as forwarding
 from app.http.forward.member_link import JAVA_LINKS, LinkResult, NotSent
@@ -692,5 +705,116 @@ def test_nothing_is_sent_to_a_member_whose_name_cannot_be_resolved(caplog: pytes
         await until(lambda: results)
         assert results == [NotSent()]
         entry.forwarder.close()
+
+    run_loop(main)
+
+
+# --- deadlines (R13), and members that cannot be called (R12) ------------------------------------------
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+def test_the_owner_is_told_until_when_the_call_may_be_executed(waiting: bool) -> None:
+    async def main(loop: SkippingLoop) -> None:
+        entry = Entry(loop)
+        entry.cluster.names_deadlines = True
+        refusals = [NOT_UP, answer()]
+        async with member_server(lambda _: refusals.pop(0)) as server:
+            entry.owned_by(server)
+            if waiting:
+                one = WaitingCall[Reply](entry.cluster, TO, entry.forwarder.request_maker(call()))
+                entry.forwarder.forward_waiting(one, FORWARD_S_MAX, hold_first=False)
+                await until(one._future.done)
+            else:
+                await entry.answered(call(rollcall_deadline=f"{SELF}~1 1500"))
+            entry.forwarder.close()
+        first, second = (asked.headers[DEADLINE] for asked in server.received)
+        assert first == f"{server.address}~1 {2_000 if waiting else 1_500}", "of a relayed call what is left of its own"
+        assert int(second.split()[1]) < int(first.split()[1]), "the second try has less time left"
+
+    run_loop(main)
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+def test_a_call_for_a_member_that_cannot_be_called_goes_through_another_one(waiting: bool) -> None:
+    async def main(loop: SkippingLoop) -> None:
+        entry = Entry(loop)
+        async with member_server() as owner, member_server() as relay:
+            entry.owned_by(owner, relay)
+            entry.cluster.hops = {owner.address: relay.address}
+            if waiting:
+                one = WaitingCall[Reply](entry.cluster, TO, entry.forwarder.request_maker(call()))
+                entry.forwarder.forward_waiting(one, FORWARD_S_MAX, hold_first=False)
+                await until(one._future.done)
+                assert (one.member, one.hop) == (owner.address, relay.address)
+            else:
+                assert await entry.status() == 200
+            entry.forwarder.close()
+        assert owner.received == []
+        assert [asked.headers.get(RELAY) for asked in relay.received] == ["1"]
+
+    run_loop(main)
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+def test_a_call_that_was_passed_on_once_goes_to_its_owner_or_nowhere(waiting: bool) -> None:
+    async def main(loop: SkippingLoop) -> None:
+        entry = Entry(loop)
+        relayed = call(rollcall_relay="1", rollcall_wants_change="1", user_agent="Nacos-Server:1.4.8")
+        change = [("content-type", "text/plain"), (CHANGE, '{"key":"k","id":"i","version":"1.0.a:1~1"}')]
+        async with member_server(lambda _: answer(headers=change)) as owner, member_server() as relay:
+            entry.owned_by(owner, relay)
+            if waiting:
+                one = WaitingCall[Reply](entry.cluster, TO, entry.forwarder.request_maker(relayed), is_relayed=True)
+                entry.forwarder.forward_waiting(one, FORWARD_S_MAX, hold_first=False)
+                await until(one._future.done)
+            else:
+                told = await entry.answered(relayed)
+                assert isinstance(told, Reply)
+                assert told.headers == {CHANGE: change[1][1]}, "for the member that passed it on"
+            assert [asked.headers.get(RELAY) for asked in owner.received] == [None]
+            entry.cluster.hops = {owner.address: relay.address}
+            if not waiting:
+                assert (await entry.answered(relayed)).status == 503  # type: ignore[union-attr]
+            entry.forwarder.close()
+        assert relay.received == []
+
+    run_loop(main)
+
+
+def test_without_a_way_to_the_owner_nothing_is_sent_and_the_client_gets_a_503() -> None:
+    async def main(loop: SkippingLoop) -> None:
+        entry = Entry(loop)
+        async with member_server() as owner:
+            entry.owned_by(owner)
+            entry.cluster.hops = {owner.address: None}
+            entry.forward()
+            loop.skip(FORWARD_S_MAX / 2)
+            await turns(5)
+            assert entry.told == []
+            assert (await_status := await until(lambda: entry.told))
+            assert await_status[0].status == 503  # type: ignore[union-attr]
+            assert owner.received == []
+            entry.forwarder.close()
+
+    run_loop(main)
+
+
+def test_a_connection_that_is_given_up_is_reset() -> None:
+    """Closed in order, the kernel would deliver what it has not sent for up to a minute."""
+
+    async def main(loop: SkippingLoop) -> None:
+        entry = Entry(loop)
+        resets: list[Exception | None] = []
+        async with member_server(silent) as owner:
+            entry.owned_by(owner)
+            entry.forward()
+            await owner.wait_for(1)
+            [link] = owner.links
+            lost = link.connection_lost
+            link.connection_lost = lambda error: (resets.append(error), lost(error))  # type: ignore[method-assign,assignment,func-returns-value]
+            loop.skip(FORWARD_S_MAX)
+            await until(lambda: resets)
+            entry.forwarder.close()
+        assert isinstance(resets[0], ConnectionResetError)
 
     run_loop(main)
