@@ -10,6 +10,8 @@ SETTLE_S = 8.0
 """After the heal, and after a word, members have so long until each lists it."""
 OWN_READ_S = 1.0
 """After its answer, the member that acknowledged a word has so long until it lists it."""
+MERGE_S = 4.0
+"""After the heal, members have so long until they know of the beats that the other side heard."""
 LIVES_S = 12.0
 """An instance whose last acknowledged beat is not older is to be listed, and healthy. (Time-outs are 15 and 30 s.)"""
 
@@ -26,7 +28,16 @@ class Times:
         """Whether two words were said on two sides of the cut."""
         if not all(self.cut_s <= word.ended_s and word.begun_s <= self.healed_s for word in (one, other)):
             return False
-        return not any({one.member, other.member} <= side for side in self.sides) and bool(self.sides)
+        return not self._are_together(one.member, other.member)
+
+    def _are_together(self, one: int, other: int) -> bool:
+        return not self.sides or any({one, other} <= side for side in self.sides)
+
+    def may_hear(self, member: int, heard_by: set[int], at_s: float) -> bool:
+        """Whether a member can know of beats that these members heard in the last seconds before ``at_s``."""
+        if not self.cut_s <= at_s <= self.healed_s + MERGE_S:
+            return True
+        return any(self._are_together(member, other) for other in heard_by)
 
 
 @dataclass(slots=True)
@@ -68,22 +79,23 @@ def check(history: History, times: Times, end_s: float) -> Found:
         by_service[key.service].append(key)
     for sample in history.samples:
         if sample.hosts is not None:
-            _check_lasting(history, sample, by_service[sample.service], found)
+            _check_lasting(history, times, sample, by_service[sample.service], found)
             _check_words(history, times, sample, by_service[sample.service], found)
     found.unknown_beats = sum(len(history.beats[key].unknown_s) for key in history.lasting)
     found.differing = differing([one for one in history.samples if one.begun_s >= end_s])
     return found
 
 
-def _check_lasting(history: History, sample: Sample, keys: Iterable[Key], found: Found) -> None:
+def _check_lasting(history: History, times: Times, sample: Sample, keys: Iterable[Key], found: Found) -> None:
     assert sample.hosts is not None
-    expected = [
-        key
-        for key in keys
-        if key in history.lasting
-        and history.lasting[key] + SETTLE_S < sample.begun_s
-        and history.beats[key].silent_since(sample.begun_s) < LIVES_S
-    ]
+    begun_s = sample.begun_s
+    expected = []
+    for key in keys:
+        if key not in history.lasting or history.lasting[key] + SETTLE_S >= begun_s:
+            continue
+        heard_by = history.beats[key].heard_by(begun_s - LIVES_S, begun_s)
+        if heard_by and times.may_hear(sample.member, heard_by, begun_s):
+            expected.append(key)
     if expected and not sample.hosts:
         found.empty.setdefault(sample.service, _where(sample))
     for key in expected:

@@ -63,12 +63,23 @@ class Beats:
     """The beats of one instance that were acknowledged, by their end, and those answered with "unknown instance"."""
 
     acknowledged_s: list[float] = field(default_factory=list)
+    members: list[int] = field(default_factory=list)
+    """Who acknowledged each."""
     unknown_s: list[float] = field(default_factory=list)
+
+    def acknowledge(self, member: int, at_s: float) -> None:
+        """Note that a member acknowledged a beat, or a registration."""
+        self.acknowledged_s.append(at_s)
+        self.members.append(member)
 
     def silent_since(self, at_s: float) -> float:
         """How long before ``at_s`` the last acknowledged beat was."""
         index = bisect_left(self.acknowledged_s, at_s)
         return at_s - self.acknowledged_s[index - 1] if index else float("inf")
+
+    def heard_by(self, since_s: float, at_s: float) -> set[int]:
+        """The members that acknowledged a beat between the two times."""
+        return set(self.members[bisect_left(self.acknowledged_s, since_s) : bisect_left(self.acknowledged_s, at_s)])
 
 
 @dataclass(slots=True)

@@ -137,7 +137,7 @@ class Load:
         self.history.words[key].append(word)
         if outcome is Outcome.DONE and not key.durable:
             if mark is not None:
-                self.history.beats[key].acknowledged_s.append(word.ended_s)
+                self.history.beats[key].acknowledge(member, word.ended_s)
                 self._metadata[key] = mark
         return outcome is Outcome.DONE
 
@@ -185,7 +185,7 @@ class Load:
             await self._write(key, member, self._metadata[key])
             return True
         if answer:
-            self.history.beats[key].acknowledged_s.append(time.monotonic())
+            self.history.beats[key].acknowledge(member, time.monotonic())
             return True
         self._alive[key] = (member + 1) % len(self._addresses)
         return False

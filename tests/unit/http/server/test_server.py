@@ -362,3 +362,32 @@ def test_stop_cuts_what_is_left() -> None:
             assert gate.calls == THREADS, "none is begun any more"
 
     run_loop(main)
+
+
+# --- after this process stood still (R13) ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noticed_by", ["bytes", "timer"])
+def test_what_waited_while_the_process_stood_still_is_not_executed(noticed_by: str) -> None:
+    async def main(loop: SkippingLoop) -> None:
+        with served() as one:
+            wire = one.connect()
+            loop.skip(1.9)
+            wire.send(request(REGISTER, "POST"))
+            assert wire.statuses() == [200], "a second or two is a busy machine"
+            await turns(3)
+            loop.skip(40.0)
+            if noticed_by == "timer":
+                await turns(3)
+            late = one.connect()
+            late.send(request(REGISTER.replace("10.0.0.1", "10.0.0.2"), "POST"))
+            assert late.statuses() == [503]
+            late.send(request(LIST))
+            assert b'"ip":"10.0.0.1"' in late.bodies()[1]
+            for _ in range(30):
+                loop.skip(0.05)
+                await turns(3)
+            late.send(request(REGISTER.replace("10.0.0.1", "10.0.0.3"), "POST"))
+            assert late.statuses() == [503, 200, 200]
+
+    run_loop(main)
