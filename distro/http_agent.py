@@ -58,7 +58,7 @@ class DistroHttpAgent:
         self._codec = codec
         self._clock = clock
         self.capabilities = capabilities
-        self._deadline = deadline
+        self.deadline = deadline
         self.body_bytes_max = body_bytes_max
         self._session = peer_session(
             user_agent,
@@ -102,7 +102,7 @@ class DistroHttpAgent:
             RejectedError: status 4xx or 501.
             TransportError: no answer in time, or another status than 200.
         """
-        deadline = self._deadline(peer, timeout_ms)
+        deadline = self.deadline(peer, timeout_ms)
         headers = {DEADLINE_HEADER: deadline} if deadline else {}
         gzip_worth = body is not None and len(body) >= GZIP_FROM_BYTES and not plain
         if body is not None and gzip_worth and CAPABILITY_GZIP in self.capabilities(peer):

@@ -34,10 +34,6 @@ class Cluster(MemberDirectory, Owners, Protocol):
         """The deadline to send with a call to a member, which is given up after ``left_ms``; empty for none (R13)."""
         ...
 
-    def is_over(self, deadline: str) -> bool:
-        """Whether a call of a member with this deadline may not be executed any more (R13)."""
-        ...
-
     def receive_report(self, body: Mapping[str, Any], remote_ip: str) -> dict[str, Any]:
         """Take a peer's report. Returns the fields of the answer: ``{code, message, data}``."""
         ...

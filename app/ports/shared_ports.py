@@ -25,3 +25,7 @@ class MemberDirectory(Protocol):
     def is_listed(self, remote_ip: str) -> bool:
         """Whether peers may call from ``remote_ip``: a listed member's address; when standalone, any loopback one."""
         ...
+
+    def is_over(self, deadline: str) -> bool:
+        """Whether a call of a member with this deadline may not be executed any more (R13)."""
+        ...

@@ -99,7 +99,8 @@ class ClientAgent:
             done(received)
 
     async def _received(self, peer: str, operation: DataOperation, content: bytes, timeout_s: float) -> Received:
-        body = encode_request(operation, peer, "", content)
+        deadline = self._http.deadline(peer, int(timeout_s * 1_000))
+        body = encode_request(operation, peer, "", content, deadline)
         answer = content_of(await self._links.request(peer, REQUEST, body, timeout_s))
         try:
             return decode_received(answer)

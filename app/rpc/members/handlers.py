@@ -23,6 +23,7 @@ from app.rpc.wire.distro_payload import (
     packed,
     success,
 )
+from app.writes.call_deadline import TOO_LATE
 from distro.errors import CodecError, NotInitialized
 from distro.types import DataOperation
 
@@ -82,6 +83,8 @@ class MemberHandlers:
 
     async def _of_own_kind(self, member: str, call: DistroCall) -> Answer:
         content = call.content
+        if call.deadline and self._cluster.is_over(call.deadline):
+            return failure(TOO_LATE)
         match call.operation:
             case DataOperation.CHANGE:
                 answer = await self._run(len(content), lambda: self._receiver.take_frame(member, content))

@@ -2,7 +2,7 @@
 
 Shape: ``DistroDataRequest {"dataOperation", "distroData": {"distroKey": {"resourceKey", "resourceType",
 "targetServer"}, "type", "content": base64}, "module": "cluster"}``; ``DistroDataResponse {resultCode ...,
-"distroData"}``. To real Nacos each request is one client: its sync data, or its id and revision. To our own kind it is
+"distroData"}``; between our own kind also ``"rollcallDeadline"`` (R13). To real Nacos each request is one client: its sync data, or its id and revision. To our own kind it is
 a frame ``{key: datum}`` of any number of them, or ``{key: version}``; gzip when that is shorter.
 """
 
@@ -35,15 +35,21 @@ class DistroCall(NamedTuple):
     resource_type: str
     resource_key: str
     content: bytes
+    deadline: str
+    """When a call of a member of our own kind is too late (R13); empty for none."""
 
 
-def encode_request(operation: DataOperation, peer: str, resource_key: str, content: bytes | None) -> bytes:
-    """The JSON of a request; ``content`` None leaves it out."""
+def encode_request(
+    operation: DataOperation, peer: str, resource_key: str, content: bytes | None, deadline: str = ""
+) -> bytes:
+    """The JSON of a request; ``content`` None leaves it out, and so does an empty ``deadline``."""
     key = {"resourceKey": resource_key, "resourceType": CLIENTS, "targetServer": peer}
     data: dict[str, Any] = {"distroKey": key, "type": operation.value}
     if content is not None:
         data["content"] = base64.b64encode(content).decode()
     fields = {"headers": {}, "dataOperation": operation.value, "distroData": data, "module": "cluster"}
+    if deadline:
+        fields["rollcallDeadline"] = deadline
     if operation is DataOperation.SNAPSHOT:
         del fields["distroData"]
     return orjson.dumps(fields)
@@ -67,6 +73,7 @@ def decode_request(fields: Fields) -> DistroCall:
         key.text("resourceType", CLIENTS if operation is DataOperation.SNAPSHOT else ""),
         key.text("resourceKey", chars_max=RESOURCE_KEY_CHARS_MAX),
         data.data("content"),
+        fields.text("rollcallDeadline"),
     )
 
 

@@ -274,6 +274,10 @@ class SimMember:
             members.own_rejoin_delay_ms(now_ms),
             members.rejoin_delay_for(receiver, now_ms),
             self.writer,
+            calls=members.calls(now_ms),
+            heard={address: one for address, one in members.heard(now_ms).items() if address != receiver},
+            served=members.served,
+            waiting=self.protocol.waiting_for(receiver),
         )
 
     def _check_beats(self) -> None:
