@@ -11,6 +11,7 @@ from contextlib import closing
 
 from app.naming.health.checks import Check, CheckBoard, CheckedCluster, CheckResult
 from app.naming.model.meta import HealthChecker
+from app.naming.model.nacos_errors import StorageError
 from app.naming.model.switches import SwitchDomain
 from app.naming.model.value_limits import PORT_MAX
 from distro.clock import monotonic_s
@@ -40,7 +41,7 @@ class Checker:
         switches: Callable[[], SwitchDomain],
         clock: Clock,
     ) -> None:
-        """``on_flip`` gets the check that changes an instance's health, and the new health."""
+        """``on_flip`` gets the check that changes an instance's health, and the new health; it may raise StorageError."""
         self._board = board
         self._clusters = clusters
         self._is_healthy = is_healthy
@@ -49,6 +50,9 @@ class Checker:
         self._clock = clock
         self._lock = threading.Lock()
         self._waiting = 0
+        self.unwritten = 0
+        """Changes of health that the disk refused: the instance's next checks find them again."""
+        self._disk_refuses = False
         self._pool: ThreadPoolExecutor | None = None
         self._stopped = False
 
@@ -89,7 +93,20 @@ class Checker:
         with self._lock:
             flips = self._board.on_result(check, result, now_ms - begun_ms, healthy, now_ms, self._switches())
         if flips and not self._stopped:
-            self._on_flip(check, not healthy)
+            self._flip(check, not healthy)
+
+    def _flip(self, check: Check, healthy: bool) -> None:
+        try:
+            self._on_flip(check, healthy)
+        except StorageError as error:
+            self.unwritten += 1
+            if not self._disk_refuses:
+                LOG.error("health found by checks waits for the disk, and is found again until then: %s", error)
+            self._disk_refuses = True
+            return
+        if self._disk_refuses:
+            LOG.info("health found by checks is written again")
+            self._disk_refuses = False
 
     def stop(self) -> None:
         """End the pool; running checks end within their time-outs, of 2 s at most. May be called twice."""

@@ -14,6 +14,7 @@ from app.background.health_checks import Checker, make_check
 from app.naming.health.checks import Check, CheckBoard, CheckedCluster, CheckResult, ClusterKey
 from app.naming.model.meta import TCP_CHECKER, ClusterConfig, HealthChecker, health_checker
 from app.naming.model.model import Instance
+from app.naming.model.nacos_errors import StorageError
 from app.naming.model.switches import SwitchDomain
 from distro.clock import SystemClock
 from tests.support.processes import eventually, free_ports
@@ -177,6 +178,7 @@ class Rig:
         self.config = ClusterConfig(checker)
         self.switches = SwitchDomain()
         self.flips: list[tuple[str, bool]] = []
+        self.disk_is_full = False
         self.now_ms = 0
         self.checker = Checker(
             CheckBoard(lambda bound: 0),
@@ -192,6 +194,8 @@ class Rig:
 
     def _flip(self, check: Check, healthy: bool) -> None:
         assert self.instance is not None
+        if self.disk_is_full:
+            raise StorageError("the disk is full")
         self.flips.append((check.instance_key, healthy))
         self.instance = replace(self.instance, healthy=healthy)
 
@@ -213,6 +217,21 @@ class TestChecker:
             eventually(lambda: rig.ticked_until(True))
         rig.checker.stop()
         assert rig.flips[:2] == [(rig.instance.key, False), (rig.instance.key, True)]
+
+    def test_a_disk_that_refuses_is_said_once_and_the_health_is_written_when_it_takes_it(
+        self, closed_port: int, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        rig = Rig(closed_port)
+        rig.disk_is_full = True
+        with caplog.at_level("INFO", "app.background.health_checks"):
+            eventually(lambda: rig.tick() or rig.checker.unwritten >= 3)
+            assert rig.flips == []
+            rig.disk_is_full = False
+            eventually(lambda: rig.ticked_until(False))
+            rig.checker.stop()
+        assert [record.levelname for record in caplog.records] == ["ERROR", "INFO"]
+        assert "disk" in caplog.records[0].message
+        assert not any(record.exc_info for record in caplog.records)
 
     def test_nothing_is_checked_while_the_switch_is_off(self, closed_port: int) -> None:
         rig = Rig(closed_port)
