@@ -2,7 +2,6 @@
 
 import time
 
-
 _BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Linux alone has the first."""
 

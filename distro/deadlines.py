@@ -1,7 +1,7 @@
 """R13: the deadline of a call in the clock of the member that is called, which refuses to execute the call later.
 
 The kernel may deliver the bytes of a connection that its sender gave up a minute late, and a process that stood still
-reads what came meanwhile. Clocks of members differ, so each names its own in its reports. When such a report arrives, the
+reads what came meanwhile. Clocks of members differ, so each names its own in its reports. When a report arrives, the
 sender's clock shows at least what it names; a deadline by that is never later than what the caller means.
 """
 

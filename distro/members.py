@@ -131,7 +131,7 @@ class MemberList:
         }
 
     def relayed(self) -> dict[str, frozenset[str]]:
-        """The peers that this node can call, each with the alive members with which it cannot exchange anything (R12)."""
+        """The peers that this node can call, each with the alive members that it cannot exchange anything with (R12)."""
         own = {address: one for address, one in self._peers.items() if one.calls is not None and self._is_alive(one)}
         found = {}
         for address, peer in own.items():
@@ -181,7 +181,7 @@ class MemberList:
         }
 
     def next_hop(self, address: str, now_ms: int) -> str | None:
-        """The member to send a call for a peer to: the peer, or another one that can call it (R12); None for neither."""
+        """The member to send a call for a peer to: itself, or another one that can call it (R12); None for neither."""
         peer = self._peers.get(address)
         if peer is None or not peer.failures:
             return address

@@ -146,7 +146,7 @@ class DistroProtocol:
                     queue.fetch[DistroKey(resource_type, name)] = None
 
     def waiting_for(self, peer: str) -> dict[str, dict[str, Version]]:
-        """The keys that could not be sent to the peer, with their versions, by resource type. Called from any thread."""
+        """The keys that could not be sent to the peer, with their versions, by resource type. Any thread."""
         found: dict[str, dict[str, Version]] = {}
         for key in self._waiting.get(peer, ()):
             version = self._components[key.resource_type].store.version(key.key)

@@ -41,7 +41,7 @@ class Checker:
         switches: Callable[[], SwitchDomain],
         clock: Clock,
     ) -> None:
-        """``on_flip`` gets the check that changes an instance's health, and the new health; it may raise StorageError."""
+        """``on_flip`` gets a check and the health that it found. It may raise StorageError."""
         self._board = board
         self._clusters = clusters
         self._is_healthy = is_healthy

@@ -1,8 +1,9 @@
 """One change of one instance, sent with the answer to a forwarded write to the member that forwarded it.
 
 Shape: ``{"key": datum key, "id": instance key, "version": text, "instance": fields of a datum's instance}``; for a
-removal ``"age"`` and ``"keep"`` (ms), and ``"unknown"`` if it is of an unknown instance, in place of ``"instance"``; neither when the text would be too long, and the
-member then waits for the owner's own send. The text is ASCII and fits a header.
+removal ``"age"`` and ``"keep"`` (ms) in place of ``"instance"``, and ``"unknown"`` if nobody here knew the instance;
+none of these when the text would be too long, and the member then waits for the owner's own send. The text is ASCII and
+fits a header.
 """
 
 from collections.abc import Callable

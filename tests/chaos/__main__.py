@@ -1,11 +1,8 @@
 """Play scenarios: ``python -m tests.chaos``, or some by name: ``python -m tests.chaos split bridge --runs 3``."""
 
 import argparse
-import json
 import os
 import sys
-import time
-from dataclasses import asdict
 from pathlib import Path
 
 from tests.chaos.load import Amounts

@@ -1,4 +1,4 @@
-"""What clients were told, and what they saw: the words of each key and the lists of each member. Times in s, monotonic."""
+"""What clients were told, and what they saw: the words of each key, and the lists of each member. Monotonic s."""
 
 from bisect import bisect_left
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Small HTTP calls of clients, apart from the project's own code: one connection a call, and a time-out for all of it."""
+"""HTTP calls of clients, apart from the project's own code: one connection a call, and a time-out for all of it."""
 
 import asyncio
 import http.client

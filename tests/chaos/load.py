@@ -135,10 +135,9 @@ class Load:
             outcome, text = Outcome.UNKNOWN, str(error)
         word = Word(mark, member, begun_s, time.monotonic(), outcome, text)
         self.history.words[key].append(word)
-        if outcome is Outcome.DONE and not key.durable:
-            if mark is not None:
-                self.history.beats[key].acknowledge(member, word.ended_s)
-                self._metadata[key] = mark
+        if outcome is Outcome.DONE and not key.durable and mark is not None:
+            self.history.beats[key].acknowledge(member, word.ended_s)
+            self._metadata[key] = mark
         return outcome is Outcome.DONE
 
     async def _write_until_done(self, key: Key, mark: str | None) -> int | None:

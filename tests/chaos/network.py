@@ -4,7 +4,6 @@ All of it lies in a network namespace of this process's own (``in_own_namespace`
 changes and nothing is left when the process ends.
 """
 
-import ctypes
 import os
 import shutil
 import subprocess
@@ -19,7 +18,6 @@ PORTS = (PORT, PORT + 1_000, PORT + 1_001)
 INSIDE = "ROLLCALL_CHAOS_INSIDE"
 """The variable that says that this process runs in its own namespaces."""
 CALL_S = 20.0
-PR_SET_PDEATHSIG, SIGKILL = 1, 9
 
 
 class Unable(Exception):
@@ -86,10 +84,6 @@ class Place:
         return ["nsenter", "--net", "--target", str(self.holder.pid), "--", *command]
 
 
-def _die_with_parent() -> None:
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, SIGKILL)
-
-
 class Network:
     """The namespaces of ``count`` members, which reach each other and this process."""
 
@@ -104,8 +98,8 @@ class Network:
 
     def _add(self, number: int) -> None:
         ip, outside = f"10.77.0.{10 + number}", f"member{number}"
-        command = ["unshare", "--net", "--", "sleep", "infinity"]
-        holder = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent)
+        # It ends with this process, whose end of the pipe it waits for.
+        holder = subprocess.Popen(["unshare", "--net", "--", "cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
         place = Place(ip, holder)
         self.places.append(place)
         own = os.readlink("/proc/self/ns/net")

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 def reset_when_closed(opened: socket.socket | None) -> None:
-    """Have the kernel drop what is not sent when a connection is closed (R13): it would be delivered up to a minute later.
+    """Have the kernel drop what is unsent when a connection is closed (R13), which it would deliver a minute later.
 
     The option belongs to the connection, and so goes by any descriptor of it; that of uvloop's socket is not for us.
     """

@@ -146,7 +146,7 @@ class Records:
         on_change: Callable[[Record], None],
         check_write: Callable[[], None] = lambda: None,
     ) -> None:
-        """``check_write``: called when a local write has its turn, and raises when it may not be done any more (R13)."""
+        """``check_write``: called when a local write has its turn; raises when it may not be done any more (R13)."""
         self.writer = writer
         self._check_write = check_write
         self._disk = disk

@@ -1,8 +1,8 @@
 """The JSON of an instance-list datum: Nacos 1.4's fields, and ours beside them, which Nacos ignores.
 
 Shape: ``{"key", "value": {"instanceList": [instance ...]}, "timestamp": 1, "version": text, "tombstones":
-{instance key: {"version": text, "age": ms, "keep": ms, "unknown": true for R15}}}``; an instance carries ``"version"``, ``"said"`` (its client
-version) where that differs, ``"beatAge"`` (ms), and ``"heard": true`` when the sender knows that age for certain.
+{instance key: {"version": text, "age": ms, "keep": ms}}}``; a tombstone of R15 carries ``"unknown": true``, an instance
+``"version"``, ``"said"`` (its client version) where that differs, ``"beatAge"`` (ms), and ``"heard": true`` when the sender knows that age for certain.
 Times travel as ages, because the members' clocks differ.
 """
 

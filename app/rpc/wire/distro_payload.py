@@ -1,9 +1,10 @@
 """The calls in which members send each other clients over gRPC: the requests of Nacos 2.x, and their answers.
 
 Shape: ``DistroDataRequest {"dataOperation", "distroData": {"distroKey": {"resourceKey", "resourceType",
-"targetServer"}, "type", "content": base64}, "module": "cluster"}``; ``DistroDataResponse {resultCode ...,
-"distroData"}``; between our own kind also ``"rollcallDeadline"`` (R13). To real Nacos each request is one client: its sync data, or its id and revision. To our own kind it is
-a frame ``{key: datum}`` of any number of them, or ``{key: version}``; gzip when that is shorter.
+"targetServer"}, "type", "content": base64}, "module": "cluster"}``, between our own kind with ``"rollcallDeadline"``
+(R13); ``DistroDataResponse {resultCode ..., "distroData"}``. To real Nacos each request is one client: its sync data, or
+its id and revision. To our own kind it is a frame ``{key: datum}`` of any number of them, or ``{key: version}``; gzip
+when that is shorter.
 """
 
 import base64
