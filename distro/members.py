@@ -63,6 +63,8 @@ class _Peer:
     """``PeerReport.calls``, by what was last heard of it (R12)."""
     heard_ms: int = NEVER_MS
     """When it told that, by its own report or by the report of another member."""
+    said_farewell: bool = False
+    """A report in its name said that it leaves; its answer to the next report decides."""
     farewell: bool = False
     """It reported that it leaves."""
     cut_off: bool = False
@@ -319,6 +321,10 @@ class MemberList:
         if peer is None:
             return False
         peer.called_ms = now_ms
+        if report.state is MemberState.DOWN and self._is_alive(peer) and not peer.failures:
+            # Whoever says so may be another: the member itself is asked, and believed.
+            peer.said_farewell, peer.next_report_ms = True, now_ms
+            return True
         self._on_contact(peer, report, now_ms)
         self._hear(peer, report, now_ms)
         self._update_view(now_ms)
@@ -380,7 +386,7 @@ class MemberList:
             if report.writer:
                 _end_run(peer, report.writer)
             return
-        peer.refused = peer.farewell = False
+        peer.refused = peer.farewell = peer.said_farewell = False
         if state is MemberState.STARTING:
             # It is loading: a member that was UP stays in the view as long as one that refuses connections.
             if peer.member.state is MemberState.DOWN:
@@ -432,6 +438,12 @@ class MemberList:
         peer.failures += 1
         peer.refused = outcome is Outcome.REFUSED
         state = peer.member.state
+        if peer.said_farewell:
+            peer.said_farewell, peer.farewell, peer.lost = False, True, peer.seen
+            if peer.writer:
+                _end_run(peer, peer.writer)
+            self._set_state(peer, MemberState.DOWN)
+            return
         if self.mixed:
             down = peer.refused or peer.failures > self.config.fail_access_max
             if state is not MemberState.DOWN:

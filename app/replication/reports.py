@@ -15,6 +15,8 @@ OWN_FIELD = "rollcall"
 """Key of our own fields, in a report's ``extendInfo`` (real Nacos keeps and ignores it) and in the answer to one."""
 RAFT_PORT_OFFSET = 1_000
 CLOCK_MS_MAX = 1 << 53
+DELAY_MS_MAX = 30_000
+"""The longest rejoin delay that a report can tell of, or impose."""
 MEMBERS_MAX = 1_000
 """Members in one report; further ones are passed over."""
 FIRST_WITH_CLIENTS = (2, 0)
@@ -140,4 +142,4 @@ def _clock_ms(value: object) -> int | None:
 
 
 def _bounded_ms(value: object) -> int:
-    return min(max(value, 0), 600_000) if isinstance(value, int) and not isinstance(value, bool) else 0
+    return min(max(value, 0), DELAY_MS_MAX) if isinstance(value, int) and not isinstance(value, bool) else 0

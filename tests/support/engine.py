@@ -120,7 +120,8 @@ class Engine:
     def leave(self, peer: str) -> None:
         """The peer says that it goes, and answers no more."""
         self.gone.add(peer)
-        self.protocol.on_report(PeerReport(peer, MemberState.DOWN, OWN_KIND), self.now_ms)
+        farewell = PeerReport(peer, MemberState.DOWN, OWN_KIND)
+        self.protocol.on_report_done(peer, Outcome.DELIVERED, farewell, self.now_ms)
 
     def service_of(self, owner: str, *, without: str = "", before: str = "") -> str:
         """The name of a service whose owner this is when ``without`` is not there; ``before``: and with all there."""

@@ -87,7 +87,28 @@ def test_a_member_that_starts_for_too_long_is_out(members: MemberList) -> None:
 
 def test_one_that_says_that_it_leaves_is_out_at_once(members: MemberList) -> None:
     members.on_report(report(B, state=MemberState.DOWN), 100)
+    assert B in [call.peer for call in members.due_reports(100)], "it is asked itself"
+    members.on_report_done(B, Outcome.DELIVERED, report(B, state=MemberState.DOWN), 101)
     assert members.view == (SELF, C)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.REFUSED, Outcome.FAILED])
+def test_one_that_said_so_and_does_not_answer_any_more_is_out_at_once(members: MemberList, outcome: Outcome) -> None:
+    members.on_report(report(B, state=MemberState.DOWN), 100)
+    fail(members, B, outcome, 101)
+    assert members.view == (SELF, C)
+    fail(members, C, outcome, 101)
+    assert members.view == (SELF, C), "the other one said nothing"
+
+
+def test_nobody_is_out_because_of_what_another_says_in_its_name(members: MemberList) -> None:
+    members.on_report_done(B, Outcome.DELIVERED, report(B, writer="b:1~1"), 50)
+    members.on_report(report(B, state=MemberState.DOWN, writer="b:1~1"), 100)
+    assert members.view == (SELF, B, C)
+    members.on_report_done(B, Outcome.DELIVERED, report(B, writer="b:1~1"), 101)
+    assert members.view == (SELF, B, C)
+    assert not members.has_left("b:1~1")
+    assert fail(members, B, Outcome.FAILED, 200) is MemberState.SUSPICIOUS, "that is forgotten"
 
 
 def test_who_did_not_notice_was_away_itself(members: MemberList) -> None:
@@ -183,7 +204,7 @@ def test_a_run_is_over_when_an_answer_names_another(members: MemberList) -> None
 
 
 def test_a_run_is_over_with_its_farewell_and_all_are_when_a_member_is_not_listed(members: MemberList) -> None:
-    members.on_report(report(B, state=MemberState.DOWN, writer="b:1~1"), 1_000)
+    members.on_report_done(B, Outcome.DELIVERED, report(B, state=MemberState.DOWN, writer="b:1~1"), 1_000)
     assert members.has_left("b:1~1")
     assert not members.has_left("b:1~2")
     members.replace([SELF, B], 1_000)
@@ -323,7 +344,7 @@ def test_half_of_the_members_counts_as_cut_off_for_a_while() -> None:
 
 
 def test_who_left_or_listens_no_more_is_not_cut_off(members: MemberList) -> None:
-    members.on_report(report(B, state=MemberState.DOWN), 0)
+    members.on_report_done(B, Outcome.DELIVERED, report(B, state=MemberState.DOWN), 0)
     for now_ms in range(0, CONFIG.silent_down_ms + 1, CONFIG.report_interval_ms):
         members.on_report_done(C, Outcome.REFUSED, None, now_ms)
     assert members.view == (SELF,)
