@@ -19,20 +19,23 @@ PART_BYTES = 128 * 1024
 """The least size of a part of a frame, plain."""
 ZIPPED_PART_BYTES = 16 * 1024
 """The least size of a part of a frame, as gzip."""
+RATIO_MAX, RATIO_FREE = 200, 1024 * 1024
+"""Instance lists shrink to a twenty-fifth, with equal metadata to a hundredth; a thousandth is made to do harm."""
 GZIP_LEVEL = 1
 """Among members on one network level 1 costs least in all, packing and sending: docs/benchmarks.md."""
 
 
 def gunzip_if_gzip(body: bytes, size_max: int) -> bytes:
-    """The plain bytes of a peer's body, at most ``size_max`` of them.
+    """The plain bytes of a peer's body: at most ``size_max``, and ``RATIO_MAX`` times its length from ``RATIO_FREE`` on.
 
     The magic decides, not Content-Encoding: Nacos 1.4 sends that header over plain JSON.
     Source: Nacos 1.4.1 NamingProxy.syncData.
 
     Raises:
-        CodecError: broken gzip, cut short, or longer than ``size_max``.
+        CodecError: broken gzip, cut short, or longer than that.
     """
     plain, whole = body, True
+    size_max = min(size_max, unpacked_max(body))
     if body.startswith(GZIP_MAGIC):
         decoder = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
         try:
@@ -42,6 +45,11 @@ def gunzip_if_gzip(body: bytes, size_max: int) -> bytes:
     if len(plain) > size_max or not whole:
         raise CodecError(f"body of {len(body)} bytes is cut short or over {size_max} bytes plain")
     return plain
+
+
+def unpacked_max(body: bytes) -> int:
+    """The most bytes that a body may unpack to: its length, unless it is gzip."""
+    return max(RATIO_MAX * len(body), RATIO_FREE) if body.startswith(GZIP_MAGIC) else len(body)
 
 
 def gzip_body(plain: bytes) -> bytes:
