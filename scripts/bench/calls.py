@@ -237,9 +237,12 @@ def main() -> None:
     options = parser.parse_args()
     if options.work:
         work(options.work, options.folder, options.port)
+    kinds = options.kinds.split(",")
+    if unknown := set(kinds) - {*HTTP_KINDS, *RPC_KINDS}:
+        parser.error(f"argument --kinds: there is no {', '.join(sorted(unknown))}")
     checkouts = [HERE] + ([options.other.resolve()] if options.other else [])
     print(f"{'CPU-us per call':16}" + "".join(f"{one.name:>12}" for one in checkouts) + "       ratio")
-    for kind in options.kinds.split(","):
+    for kind in kinds:
         best = dict.fromkeys(checkouts, float("inf"))
         for turn in range(options.turns):
             for checkout in checkouts if turn % 2 else reversed(checkouts):

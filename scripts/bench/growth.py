@@ -51,7 +51,9 @@ from app.naming.service import NamingService
 from app.node import Node
 from scripts.bench.calls import NoSocket
 from scripts.bench.growth_sockets import measure_sockets, print_sockets
+from scripts.support.arguments import names_of
 
+PARTS = ["requests", "sockets", "million"]
 GROUP = "DEFAULT_GROUP@@"
 HELD = (100, 10_000, 100_000)
 HOSTS = 10
@@ -321,21 +323,21 @@ def measure_million(instances: int) -> dict[str, dict[str, float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=7)
-    parser.add_argument("--parts", default="requests,sockets,million")
+    parser.add_argument("--parts", type=names_of(PARTS), default=PARTS, help=f"of {','.join(PARTS)} (all)")
     parser.add_argument("--seconds", type=int, default=3, help="of each run of the part sockets")
     parser.add_argument("--instances", type=int, default=1_000_000)
     parser.add_argument("--out", type=Path, help="where to write the figures as JSON")
     options = parser.parse_args()
     figures: dict[str, Any] = {}
-    if "requests" in options.parts.split(","):
+    if "requests" in options.parts:
         rows = measure_requests(options.turns)
         print_rows(rows)
         figures["requests"] = {row.name: row.best_us for row in rows}
-    if "sockets" in options.parts.split(","):
+    if "sockets" in options.parts:
         socket_rows = measure_sockets(HELD, options.seconds, options.turns)
         print_sockets(socket_rows)
         figures["sockets"] = {row.stored: row.best_us for row in socket_rows}
-    if "million" in options.parts.split(","):
+    if "million" in options.parts:
         figures["million"] = measure_million(options.instances)
         for name, found in figures["million"].items():
             print(f"{name}: " + ", ".join(f"{key} {value:,.1f}" for key, value in found.items()))

@@ -1,4 +1,4 @@
-"""The part ``sockets`` of ``bench_growth.py``: what a request costs a node that holds more, under the load of wrk."""
+"""The part ``sockets`` of ``growth.py``: what a request costs a node that holds more, under the load of wrk."""
 
 import contextlib
 import http.client

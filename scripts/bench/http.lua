@@ -1,5 +1,5 @@
--- What wrk sends for bench_http.py: one mode a run, one line of JSON at its end.
---   wrk -t1 -c32 -d3s -s bench_http.lua http://127.0.0.1:8848 -- MODE THREADS SERVICES HOSTS [gzip] [java] [check]
+-- What wrk sends for http.py: one mode a run, one line of JSON at its end.
+--   wrk -t1 -c32 -d3s -s http.lua http://127.0.0.1:8848 -- MODE THREADS SERVICES HOSTS [gzip] [java] [check]
 --   register    the same instances again and again
 --   change      as above, each time with other metadata
 --   beat        light beats
@@ -32,7 +32,7 @@ local function encoded(text)
   return (text:gsub("[^%w%-%._%*]", function(byte) return string.format("%%%02X", byte:byte()) end))
 end
 
--- The same names and addresses as in bench_load.py, which registers them beforehand.
+-- The same names and addresses as in load.py, which registers them beforehand.
 local function service_of(mode, hosts, number)
   return (mode == "change" and "changed-" or "bench-") .. hosts .. "-" .. number
 end

@@ -21,7 +21,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from scripts.bench.idle import cpu_s
@@ -40,6 +40,7 @@ from scripts.bench.report import (
     plot,
     tables,
 )
+from scripts.support.arguments import names_of
 
 PEERS = ("nacos", "rnacos")
 TAIL_S = 0.5
@@ -157,8 +158,8 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--modes", type=_modes, default=list(MODES.values()), help=f"of {','.join(MODES)} (all)")
     parser.add_argument("--connections", type=_counts, default=[32, 500], help="32,500 unless said")
-    parser.add_argument("--places", type=_words(PLACES), default=list(PLACES), help=f"of {','.join(PLACES)} (all)")
-    parser.add_argument("--peers", type=_words((*PEERS, "none")), default=list(PEERS), help="of nacos,rnacos or none")
+    parser.add_argument("--places", type=names_of(PLACES), default=list(PLACES), help=f"of {','.join(PLACES)} (all)")
+    parser.add_argument("--peers", type=names_of((*PEERS, "none")), default=list(PEERS), help="of nacos,rnacos or none")
     parser.add_argument("--rnacos", type=lambda text: Path(text).absolute(), metavar="PATH", help="r-nacos's program")
     parser.add_argument("--other", type=lambda text: Path(text).absolute(), metavar="PATH", help=OTHER_HELP)
     parser.add_argument("--seconds", type=int, default=6, help=f"of each measured run (6), at most {RUN_S_MAX}")
@@ -188,18 +189,8 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _words(known: Collection[str]) -> Callable[[str], list[str]]:
-    def parse(text: str) -> list[str]:
-        words = text.split(",")
-        if unknown := [word for word in words if word not in known]:
-            raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(known)}")
-        return words
-
-    return parse
-
-
 def _modes(text: str) -> list[Mode]:
-    return [MODES[word] for word in _words(MODES)(text)]
+    return [MODES[word] for word in names_of(MODES)(text)]
 
 
 def _counts(text: str) -> list[int]:

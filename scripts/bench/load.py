@@ -1,4 +1,4 @@
-"""The load of ``bench_http.py``: its modes, the instances that they need, and one run of wrk."""
+"""The load of ``http.py``: its modes, the instances that they need, and one run of wrk."""
 
 import http.client
 import json

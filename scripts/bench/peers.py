@@ -1,4 +1,4 @@
-"""The servers that ``bench_http.py`` measures, each started on loopback and stopped at the end. Linux only."""
+"""The servers that ``http.py`` measures, each started on loopback and stopped at the end. Linux only."""
 
 import contextlib
 import http.client

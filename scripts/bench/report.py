@@ -1,4 +1,4 @@
-"""What ``bench_http.py`` says: medians of turns, ratios, tables, JSON and a plot."""
+"""What ``http.py`` says: medians of turns, ratios, tables, JSON and a plot."""
 
 import os
 import platform

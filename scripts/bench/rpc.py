@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.bench.idle import cpu_s, pss_mb
+from scripts.support.arguments import names_of
 from scripts.support.member_processes import COMMAND, CONTEXT_PATH, MemberProcess, local_members
 from tests.support.sdk_client import SdkClient
 
@@ -319,7 +320,7 @@ def alone(port: int, folder: Path, command: Path) -> Iterator[MemberProcess]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", type=lambda text: text.split(","), default=PARTS)
+    parser.add_argument("--parts", type=names_of(PARTS), default=PARTS, help=f"of {','.join(PARTS)} (all)")
     parser.add_argument("--changes", type=int, default=300)
     parser.add_argument("--cuts", type=int, default=30)
     parser.add_argument("--publishers", type=int, default=9)

@@ -1,6 +1,6 @@
 """What disturbs a node while its beats are timed; each kind in a process of its own, with a low priority.
 
-``KINDS`` lists them. For ``drill_latency.py``.
+``KINDS`` lists them. For ``latency.py``.
 """
 
 import collections

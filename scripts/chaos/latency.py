@@ -29,6 +29,7 @@ from urllib.parse import urlencode
 
 from distro.mapper import DistroMapper
 from scripts.chaos.disturbers import Disturber, disturbing
+from scripts.support.arguments import names_of
 from scripts.support.beat_load import Beaten, Figures, InstanceLoad, beating, figures
 from scripts.support.member_processes import CONTEXT_PATH, MemberProcess, local_members
 
@@ -263,16 +264,9 @@ def _tell(course: Course, beaten: Beaten) -> None:
 # --- the command -----------------------------------------------------------------------------------
 
 
-def _cases(text: str) -> list[str]:
-    names = text.split(",")
-    if unknown := set(names) - CASES.keys():
-        raise argparse.ArgumentTypeError(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
-    return names
-
-
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--cases", type=_cases, default=list(CASES), help=f"of {','.join(CASES)} (all)")
+    parser.add_argument("--cases", type=names_of(CASES), default=list(CASES), help=f"of {','.join(CASES)} (all)")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each stretch, calm or disturbed (10)")
     parser.add_argument("--turns", type=int, default=3, help="of calm and disturbed (3)")
     parser.add_argument("--rate", type=int, default=300, help="beats a second (300)")

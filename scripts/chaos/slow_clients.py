@@ -1,6 +1,6 @@
 """Clients that take their time, until the node ends their connections; each returns in a word how that went.
 
-For ``drill_sockets.py`` and its test.
+For ``sockets.py`` and its test.
 """
 
 import asyncio

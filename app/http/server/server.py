@@ -251,9 +251,10 @@ class HttpServer:
         pool = self._pool_of(connection, request)
         run = WsgiRun(self._app, connection, request, self._loop.call_soon_threadsafe)
         environ = make_environ(connection, request, self._address)
+        self.stats.pooled += 1  # before its thread runs, as the call may read it
         if pool.put(lambda: run.run(environ)):
-            self.stats.pooled += 1
             return None
+        self.stats.pooled -= 1
         self.stats.pool_full += 1
         return text_reply(503, "too many requests are under way, please try another server")
 

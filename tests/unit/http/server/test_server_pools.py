@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.http.server.server import BUSY_INTERVAL_S, READ_THREADS
+from app.http.server.server import BUSY_INTERVAL_S, READ_THREADS, Pool
 from tests.support.fake_node import FakeNode, make_settings
 from tests.support.loops import SkippingLoop, run_loop, until
 from tests.support.served import served
@@ -91,5 +91,32 @@ def test_threads_change_sooner_while_a_pool_works() -> None:
                 gate.opened.set()
             await until(lambda: sys.getswitchinterval() == usual_s)
             await until(lambda: all(wire.received for wire in wires))
+
+    run_loop(main)
+
+
+def test_a_call_is_counted_before_its_thread_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the metrics leave out the very call that asks for them, when its thread is the quicker one."""
+    one_node, counted, answered = FakeNode(), list[int](), threading.Event()
+    put = Pool.put
+
+    def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        counted.append(one_node.http.pooled)
+        answered.set()
+        start_response("200 OK", [("Content-Length", "0")])
+        return []
+
+    def put_and_await(pool: Pool, job: Callable[[], None]) -> bool:
+        taken = put(pool, job)
+        assert answered.wait(60)
+        return taken
+
+    async def main(_: SkippingLoop) -> None:
+        monkeypatch.setattr(Pool, "put", put_and_await)
+        with served(one_node, app) as one:
+            wire = one.connect()
+            wire.send(request("/metrics"))
+            await until(lambda: wire.received)
+            assert counted == [1]
 
     run_loop(main)
