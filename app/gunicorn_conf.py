@@ -54,7 +54,10 @@ logconfig_dict = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {
-        "line": {"format": f"%(asctime)s %(levelname)s {_SETTINGS.port} %(name)s: %(message)s"},
+        "line": {
+            "()": "app.process.log_lines.LineFormatter",
+            "fmt": f"%(asctime)s %(levelname)s {_SETTINGS.port} %(name)s: %(message)s",
+        },
     },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "stream": "ext://sys.stderr"}},
     "root": {"level": _SETTINGS.log_level, "handlers": ["stderr"]},

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from app.background.health_checks import Checker
+from app.background.health_log import log_health, log_health_check
 from app.background.notify import NotifyCenter
 from app.background.push_udp import UdpPusher
 from app.background.timers import NamingTimer, Tick
@@ -27,6 +28,7 @@ from app.naming.model.events import (
     ClientChanged,
     ClientDisconnect,
     HealthChanged,
+    HealthChecked,
     InstancesChanged,
     Origin,
     RecordChanged,
@@ -253,13 +255,10 @@ def subscribe(domain: Domain, engine: Engine, push: UdpPusher) -> None:
     on(InstancesChanged, on_instances)
     on(RecordChanged, lambda event: engine.send(RECORDS, event.key))
     on(ServiceChanged, lambda event: push.changed(event.namespace, event.service))
-    on(HealthChanged, _log_health)
+    on(HealthChanged, log_health)
+    on(HealthChecked, log_health_check)
     on(ClientChanged, lambda event: engine.send(CLIENTS, client_key(event.client_id)))
     on(ClientDisconnect, on_disconnect)
-
-
-def _log_health(event: HealthChanged) -> None:
-    LOG.info("instance %s of %s is %s: no beat came in time", event.instance, event.key, event.what)
 
 
 # --- the engine ----------------------------------------------------------------------------------

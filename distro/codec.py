@@ -26,7 +26,7 @@ GZIP_LEVEL = 1
 
 
 def gunzip_if_gzip(body: bytes, size_max: int) -> bytes:
-    """The plain bytes of a peer's body: at most ``size_max``, and ``RATIO_MAX`` times its length from ``RATIO_FREE`` on.
+    """The plain bytes of a peer's body: at most ``size_max``; above ``RATIO_FREE`` ``RATIO_MAX`` times its length.
 
     The magic decides, not Content-Encoding: Nacos 1.4 sends that header over plain JSON.
     Source: Nacos 1.4.1 NamingProxy.syncData.

@@ -133,7 +133,7 @@ class MemberList:
         }
 
     def relayed(self) -> dict[str, frozenset[str]]:
-        """The peers that this node can call, each with the alive members that it cannot exchange anything with (R12)."""
+        """The peers that this node can call, each with the alive members that it cannot exchange with (R12)."""
         own = {address: one for address, one in self._peers.items() if one.calls is not None and self._is_alive(one)}
         found = {}
         for address, peer in own.items():

@@ -16,7 +16,7 @@ class Clock(Protocol):
         ...
 
     def boot_ms(self) -> int:
-        """Time that never goes back, counts while the machine sleeps, and outlives the process: for deadlines of peers."""
+        """Time that never goes back, counts while the machine sleeps, and outlives the process; dates peers' calls."""
         ...
 
     def wall_ms(self) -> int:

@@ -13,6 +13,7 @@ import orjson
 
 from app.naming.model.events import Event, InstancesChanged, Origin
 from app.naming.model.json_fields import Fields, member_object, parse_json
+from app.naming.model.keys import parse_datum_key
 from app.naming.model.model import Change, Tombstone
 from app.naming.model.value_limits import WALL_MS_END
 from app.naming.registry.registry import Registry
@@ -103,8 +104,11 @@ def _fields(text: bytes) -> tuple[str, Version, Fields]:
 
 def _decode(key: str, version: Version, fields: Fields, now_ms: int) -> Change:
     instance_key, instance = fields.required("id"), fields.value("instance")
+    names = parse_datum_key(key)
+    if names is None:
+        raise CodecError(f"field 'key' of a change is not that of an ephemeral instance list: {key[:200]!r}")
     if instance is not None:
-        stored = decode_stored(instance, now_ms)
+        stored = decode_stored(instance, *names, now_ms)
         if stored.instance.key != instance_key or stored.version != version:
             raise CodecError("field 'instance' of a change is another one")
         return Change(key, instance_key, version, stored, None)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from app.naming.changes import Changes
 from app.naming.model import keys
 from app.naming.model.events import Event, InstancesChanged, Origin
+from app.naming.model.instance_check import is_legal_address
 from app.naming.model.model import (
     BEAT_INTERVAL_MS,
     PRESERVED_BEAT_INTERVAL,
@@ -90,9 +91,13 @@ class NamingService:
         return [one.instance for one in ([stored] if stored else list(service.stored.values()))]
 
     def deregister(self, command: operations.DeregisterInstance) -> bool:
-        """Remove an instance; return whether it existed."""
-        key = operations.key_of(command)
-        removed = self._registry.remove(command.namespace, command.service, key, self._now_ms())
+        """Remove an instance; return whether that changed anything.
+
+        One that is unknown here leaves a tombstone (R15), unless no member can have it.
+        """
+        if not is_legal_address(command.namespace, command.service, command.cluster, command.ip, command.port):
+            return False
+        removed = self._registry.remove(command.namespace, command.service, operations.key_of(command), self._now_ms())
         self._changed(removed)
         return removed is not None
 

@@ -16,6 +16,7 @@ from distro.types import NO_VERSION, Version
 
 names = st.text("aB3-_.", min_size=1, max_size=5)
 texts = st.text(st.characters(codec="utf-8"), max_size=8)
+printable = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Zl", "Zp")), max_size=8)
 keys = st.tuples(st.sampled_from(["public", "dev"]), st.builds("{}@@{}".format, names, names))
 weights = st.one_of(st.sampled_from([0.0, 0.01, 1.0, 2.0, 10_000.0]), st.floats(0.01, 10_000))
 commands = st.builds(
@@ -28,7 +29,7 @@ commands = st.builds(
     healthy=st.booleans(),
     enabled=st.booleans(),
     metadata=st.dictionaries(texts | st.sampled_from(RESERVED_METADATA), texts | st.none(), max_size=3),
-    instance_id=texts,
+    instance_id=printable,
 )
 versions = st.just(NO_VERSION) | st.builds(
     Version, st.integers(1, 9), st.integers(0, 1 << 40), st.sampled_from(["m:1~1", "10.0.0.1:8848~a1"])

@@ -1,6 +1,7 @@
 """The bytes between members: what is written is read again, and bad bytes are nothing but a CodecError."""
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -22,20 +23,20 @@ NOW_MS, ELSEWHERE_MS = 5_000_000, 77_000
 BYTES_MAX = 1 << 20
 VERSIONS = st.builds(Version, st.integers(1, 50), st.integers(0, 50), st.sampled_from(["a:1~1", "b:1~2"]))
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=12)
+PRINTABLE = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Zl", "Zp")), max_size=12)
 METADATA = st.one_of(st.none(), st.dictionaries(TEXTS, st.one_of(st.none(), TEXTS), max_size=3))
 INSTANCES = st.builds(
     Instance,
     ip=st.from_regex(r"10\.0\.0\.[0-9]{1,2}", fullmatch=True),
     port=st.integers(1, 65_535),
     cluster_name=st.sampled_from(["DEFAULT", "c-1"]),
-    service_name=st.just("DEFAULT_GROUP@@orders"),
     weight=st.one_of(st.just(0.0), st.floats(0.01, 10_000.0)),
     healthy=st.booleans(),
     enabled=st.booleans(),
     marked=st.booleans(),
     metadata=METADATA,
-    app=st.one_of(st.none(), TEXTS),
-    instance_id=st.one_of(st.none(), TEXTS),
+    app=st.one_of(st.none(), PRINTABLE),
+    instance_id=st.one_of(st.none(), PRINTABLE),
 )
 
 
@@ -55,8 +56,12 @@ TOMBSTONES = st.builds(
 def datums(draw: st.DrawFn) -> Datum:
     stored = {one.instance.key: one for one in draw(st.lists(stored_instances(), max_size=4))}
     tombstones = draw(st.dictionaries(st.from_regex(r"10\.0\.1\.[0-9]:80:unknown:DEFAULT", fullmatch=True), TOMBSTONES))
-    name = draw(st.sampled_from(["orders", "a.b", "x_y"]))
-    return Datum(datum_key("public", f"DEFAULT_GROUP@@{name}"), draw(VERSIONS), InstanceList(stored, tombstones))
+    full_name = f"DEFAULT_GROUP@@{draw(st.sampled_from(['orders', 'a.b', 'x_y']))}"
+    for one in stored.values():
+        one.instance = replace(one.instance, service_name=full_name)
+    parts = [one.version for one in stored.values()] + [one.version for one in tombstones.values()]
+    version = max([draw(VERSIONS), *parts])
+    return Datum(datum_key("public", full_name), version, InstanceList(stored, tombstones))
 
 
 def moved(stored: StoredInstance) -> tuple[object, ...]:

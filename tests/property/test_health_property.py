@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.naming.health import beat_check as health
 from app.naming.health.beat_check import PAUSES_REMEMBERED, BeatCheck, HealthCheckGate
-from app.naming.model.events import Event, HealthChanged, InstancesChanged, Origin, ServiceChanged
+from app.naming.model.events import Event, HealthChanged, HealthChecked, InstancesChanged, Origin, ServiceChanged
 from app.naming.model.keys import datum_key
 from app.naming.model.model import Change, Instance, Service, StoredInstance, Tombstone
 from app.naming.registry.merge import InstanceList
@@ -65,7 +65,7 @@ class PlainCheck:
             self.publish(InstancesChanged(service.key, Origin.PEER))
 
     def check(self, service: Service, now_ms: int) -> None:
-        changed = False
+        changes = 0
         for key, stored in list(service.stored.items()):
             since_ms = max(stored.beat_ms, service.claimed_ms)
             silent_ms = now_ms - since_ms - sum(length for at_ms, length in self.pauses if since_ms < at_ms)
@@ -73,15 +73,16 @@ class PlainCheck:
                 continue
             if silent_ms > stored.instance.delete_timeout_ms and self.expire:
                 if self.registry.remove(service.namespace, service.full_name, key, now_ms, stored.beat_ms):
-                    self.publish(HealthChanged(service.key, key, "removed"))
-                    changed = True
+                    changes += 1
+                    self.publish(HealthChanged(service.key, key, "removed", changes))
             elif silent_ms > stored.instance.beat_timeout_ms and self.registry.set_health(
                 service, key, False, now_ms, stored.beat_ms
             ):
-                self.publish(HealthChanged(service.key, key, "unhealthy"))
-                changed = True
-        if changed:
+                changes += 1
+                self.publish(HealthChanged(service.key, key, "unhealthy", changes))
+        if changes:
             self.publish(InstancesChanged(service.key, Origin.LOCAL))
+            self.publish(HealthChecked(service.key, changes))
 
 
 @dataclass

@@ -37,7 +37,7 @@ class Sources(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.turn = 0
-        self.registry = Registry("m:1~1")
+        self.registry = Registry("m:1~1", alone=True)
         self.naming = NamingService(self.registry, self.now, lambda _event: None)
         self.clients = Clients(self.registry, self.now, self.now, lambda _event: None)
         self.registered: dict[str, dict[str, Registered]] = {HTTP: {}, DURABLE: {}}

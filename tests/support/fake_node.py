@@ -219,7 +219,7 @@ class FakeNode:
 
     def __post_init__(self) -> None:
         writer = f"{SELF}~1"
-        registry = Registry(writer)
+        registry = Registry(writer, alone=self.settings.standalone)
         self.naming = NamingService(registry, self._monotonic_ms, self.events.append)
         self.clients = Clients(registry, self._monotonic_ms, self.wall_ms, self.events.append)
         projection = Projection(registry, self._monotonic_ms, self.events.append)

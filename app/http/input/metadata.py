@@ -2,9 +2,9 @@
 
 from app.http.input import json_text
 from app.http.input.values import ECHO_CHARS_MAX
+from app.naming.model.instance_check import check_metadata_size
 from app.naming.model.model import Metadata
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.model.value_limits import METADATA_CHARS_MAX
 
 
 def parse_metadata(text: str) -> Metadata | None:
@@ -40,13 +40,3 @@ def _java_split(text: str, separator: str) -> list[str]:
     while text and parts and not parts[-1]:
         parts.pop()
     return parts
-
-
-def check_metadata_size(metadata: Metadata | None) -> None:
-    """Check the size of metadata.
-
-    Raises:
-        InvalidParam: keys and values together are over ``METADATA_CHARS_MAX``.
-    """
-    if metadata and sum(len(key) + len(value or "") for key, value in metadata.items()) > METADATA_CHARS_MAX:
-        raise InvalidParam(f"Param 'metadata' is illegal, the param length should not exceed {METADATA_CHARS_MAX}.")

@@ -4,7 +4,7 @@ import re
 
 from app.naming.model.caller_texts import TRIMMED
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.model.value_limits import INT_MAX, PORT_MAX
+from app.naming.model.value_limits import INT_MAX
 
 ECHO_CHARS_MAX = 1_000
 """The most characters of a refused value that an error repeats."""
@@ -58,13 +58,3 @@ def java_double(text: str) -> float:
         raise InvalidParam(f'For input string: "{text[:ECHO_CHARS_MAX]}"')
     # Adding 0 turns the -0.0 that "-0" makes into 0.0.
     return float(found[1] + found[2]) + 0.0
-
-
-def check_port(port: int) -> None:
-    """Check the number of a port: real Nacos would store any Java int.
-
-    Raises:
-        InvalidParam: the number is no port.
-    """
-    if not 0 <= port <= PORT_MAX:
-        raise InvalidParam(f"Param 'port' is illegal, it should be a number from 0 to {PORT_MAX}.")

@@ -7,9 +7,9 @@ from typing import Any
 from app.http.api.answers import durable_elsewhere, elsewhere, json_reply
 from app.http.api.call import Answer, Call, Reply, Services, route
 from app.http.input import json_text
-from app.http.input.metadata import check_metadata_size
 from app.http.input.schemas import MetadataBatchSchema, load_parameters
 from app.http.input.values import java_int, lenient_bool
+from app.naming.model.instance_check import check_metadata_size
 from app.naming.model.keys import DEFAULT_CLUSTER
 from app.naming.model.model import Instance
 from app.naming.model.nacos_errors import InvalidParam

@@ -17,17 +17,15 @@ from app.naming.clients.client_model import (
     ClientBounds,
     ClientState,
     ServiceKey,
-    check_address,
-    check_metadata,
     is_client_id,
     is_persistent_id,
 )
+from app.naming.model.instance_check import check_instance
 from app.naming.model.json_fields import Fields, member_object, parse_json
 from app.naming.model.keys import (
     DEFAULT_CLUSTER,
     DEFAULT_NAMESPACE,
     GROUP_SPLITTER,
-    check_names,
     check_service_format,
     simple_instance_id,
 )
@@ -280,14 +278,7 @@ def _instance(info: object, key: ServiceKey) -> Instance:
         for name, value in data.items()
         if name not in RESERVED_NAMES and value is not None
     }
-    try:
-        check_service_format(key[1])
-        check_names(key[1], cluster, key[0])
-        check_address(ip, port)
-        check_metadata(metadata)
-    except InvalidParam as error:
-        raise CodecError(error.text) from error
-    return Instance(
+    one = Instance(
         ip=ip,
         port=port,
         cluster_name=cluster,
@@ -299,6 +290,12 @@ def _instance(info: object, key: ServiceKey) -> Instance:
         app="DEFAULT",
         instance_id=custom_id or simple_instance_id(ip, port, cluster, key[1]),
     )
+    try:
+        check_service_format(key[1])
+        check_instance(one, key[0], key[1])
+    except InvalidParam as error:
+        raise CodecError(error.text) from error
+    return one
 
 
 def _text(value: Any) -> str:

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from app.naming.model.keys import CLUSTER_NAME, check_names
+from app.naming.model.instance_check import check_instance
+from app.naming.model.keys import CLUSTER_NAME
 from app.naming.model.model import (
     NO_METADATA,
     PRESERVED_BEAT_INTERVAL,
@@ -14,7 +15,7 @@ from app.naming.model.model import (
     Publication,
 )
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.model.value_limits import INSTANCE_ID_CHARS_MAX, INT_MAX, IP_CHARS_MAX, METADATA_CHARS_MAX, PORT_MAX
+from app.naming.model.value_limits import INSTANCE_ID_CHARS_MAX, INT_MAX
 from app.naming.registry import operations
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.shared import Shared
@@ -150,17 +151,15 @@ def instance_of(command: RegisterInstance, number: Number, shared: Shared) -> In
     Raises:
         InvalidParam: a name, the address or the weight is not allowed.
     """
-    check_names(command.service, command.cluster, command.namespace)
-    check_address(command.ip, command.port)
     if len(command.instance_id) > INSTANCE_ID_CHARS_MAX:
         raise InvalidParam(
             f"Param 'instanceId' is illegal, the param length should not exceed {INSTANCE_ID_CHARS_MAX}."
         )
     metadata = plain_metadata(command.metadata)
-    check_metadata(metadata)
     # The application is the client's, and not told to peers with its instances.
     asked = command._replace(ephemeral=True, metadata=metadata, app=RegisterInstance._field_defaults["app"])
     made = operations.register(None, asked, (), shared)
+    check_instance(made, command.namespace, command.service)
     if command.instance_id:
         return replace(made, instance_id=command.instance_id)
     if operations.is_numbered(made.metadata):
@@ -176,18 +175,6 @@ def instances_of(commands: Iterable[RegisterInstance], number: Number, shared: S
     """
     made = [instance_of(command, number, shared) for command in commands]
     return {one.key: one for one in made}
-
-
-def check_address(ip: str, port: int) -> None:
-    """Refuse an ip or a port that cannot be one.
-
-    Raises:
-        InvalidParam: names the field.
-    """
-    if not ip or len(ip) > IP_CHARS_MAX or not ip.isprintable() or " " in ip:
-        raise InvalidParam(f"Param 'ip' is illegal, it is empty, too long or not printable: {ip[:IP_CHARS_MAX]!r}")
-    if not 0 <= port <= PORT_MAX:
-        raise InvalidParam(f"Param 'port' is illegal, it should be between 0 and {PORT_MAX}: {port}")
 
 
 def check_legal(command: RegisterInstance) -> None:
@@ -207,16 +194,6 @@ def check_legal(command: RegisterInstance) -> None:
         raise InvalidParam(
             f"Instance 'clusterName' should be characters with only 0-9a-zA-Z-. (current: {command.cluster[:512]})"
         )
-
-
-def check_metadata(metadata: Metadata) -> None:
-    """Refuse more metadata than an instance may have.
-
-    Raises:
-        InvalidParam: names the field.
-    """
-    if sum(len(name) + len(text or "") for name, text in metadata.items()) > METADATA_CHARS_MAX:
-        raise InvalidParam(f"Param 'metadata' is illegal, the param length should not exceed {METADATA_CHARS_MAX}.")
 
 
 def is_client_id(text: str) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
-from app.naming.model.events import Event, HealthChanged, InstancesChanged, Origin, ServiceChanged
+from app.naming.model.events import Event, HealthChanged, HealthChecked, InstancesChanged, Origin, ServiceChanged
 from app.naming.model.model import NEVER_MS, NOT_DUE_MS, Service, StoredInstance
 from app.naming.registry.registry import Registry
 from distro.types import NO_VERSION
@@ -237,20 +237,22 @@ class BeatCheck:
         due_ms = since_ms + service.shortest_timeout_ms + 1
         if due_ms > self._now_ms:
             return due_ms
-        due_ms, changed = NOT_DUE_MS, False
+        due_ms, changed, changes = NOT_DUE_MS, False, 0
         for late, next_ms in (
             yield from self._in_slices(service, lambda stored_instances: self._late(service, stored_instances))
         ):
             due_ms = min(due_ms, next_ms)
             for stored, beat_ms in late:
-                if self._may_check and self._act(service, stored, beat_ms):
-                    changed = True
+                if self._may_check and self._act(service, stored, beat_ms, changes + 1):
+                    changed, changes = True, changes + 1
                 else:
                     due_ms = self._now_ms  # it beat just now, or this process paused meanwhile
                 if self._is_full(UNITS_PER_CHANGE):
                     changed = self._tell(service, changed)
                     yield
         self._tell(service, changed)
+        if changes:
+            self._publish(HealthChecked(service.key, changes))
         return due_ms
 
     def _tell(self, service: Service, changed: bool) -> bool:
@@ -320,8 +322,11 @@ class BeatCheck:
                 due_ms = end_ms
         return late, due_ms
 
-    def _act(self, service: Service, stored: StoredInstance, beat_ms: int) -> bool:
-        """Make a silent instance unhealthy or remove it, unless it beat after ``beat_ms``; return whether it did so."""
+    def _act(self, service: Service, stored: StoredInstance, beat_ms: int, number: int) -> bool:
+        """Make a silent instance unhealthy or remove it, unless it beat after ``beat_ms``; return whether it did so.
+
+        ``number``: as in ``HealthChanged``.
+        """
         now_ms, instance = self._now_ms, stored.instance
         key, silent_ms = instance.key, self._silent_ms(service, beat_ms, now_ms)
         if silent_ms > instance.delete_timeout_ms and self._expire:
@@ -333,7 +338,7 @@ class BeatCheck:
             )
             what = "unhealthy"
         if done:
-            self._publish(HealthChanged(service.key, key, what))
+            self._publish(HealthChanged(service.key, key, what, number))
         return done
 
 

@@ -43,6 +43,16 @@ class HealthChanged:
     key: str
     instance: str
     what: str
+    number: int = 1
+    """Which of the instances that one round changes in this service it is, from 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealthChecked:
+    """One round of the health check has changed so many instances of a service."""
+
+    key: str
+    changes: int
 
 
 @value
@@ -73,6 +83,7 @@ Event = (
     | RecordChanged
     | ServiceChanged
     | HealthChanged
+    | HealthChecked
     | ClientChanged
     | ClientDisconnect
     | ServiceSubscribed

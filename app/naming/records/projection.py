@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from app.naming.model.events import Event, ServiceChanged
+from app.naming.model.instance_check import check_instance, check_metadata_size, check_port
 from app.naming.model.json_fields import FROM_RECORD, Fields
-from app.naming.model.keys import check_service_chars
+from app.naming.model.keys import check_namespace, check_service_chars
 from app.naming.model.meta import metadata_of, service_meta
 from app.naming.model.model import Instance
 from app.naming.model.nacos_errors import InvalidParam
@@ -18,6 +19,7 @@ from app.naming.records.records import NamespaceKey, PersistentKey, Record, Serv
 from app.naming.registry.operations import clamp_weight
 from app.naming.registry.registry import Registry
 
+NAMESPACE_TEXT_CHARS_MAX = 65_536
 STATUS_DELAY_MS = 1_000
 """Real Nacos reads the status every 5 s, so that calls under way when it is set still get their answer."""
 
@@ -73,21 +75,30 @@ def check_record(key: str, value: Mapping[str, Any] | None) -> None:
         InvalidParam: the key is of no kind of record, or the value does not fit its kind.
     """
     match records.parse_record_key(key):
-        case ServiceMetaKey(full_name=name):
+        case ServiceMetaKey(namespace, name):
+            check_namespace(namespace)
             check_service_chars(name)
             if value is not None:
-                service_meta(value)
-        case PersistentKey(full_name=name, instance_key=instance_key):
+                meta = service_meta(value)
+                check_metadata_size(meta.metadata)
+                for cluster in meta.clusters.values():
+                    check_port(cluster.check_port)
+                    check_metadata_size(cluster.metadata)
+        case PersistentKey(namespace, name, instance_key):
+            check_namespace(namespace)
             check_service_chars(name)
-            if value is not None and instance_of(value, name).key != instance_key:
-                raise InvalidParam("the persistent instance is another than its key names")
+            if value is not None:
+                one = instance_of(value, name)
+                check_instance(one, namespace, name)
+                if one.key != instance_key:
+                    raise InvalidParam("the persistent instance is another than its key names")
         case SwitchesKey():
             from_json(value or {}, SwitchDomain())
         case NamespaceKey():
             if value is not None:
                 fields = Fields(value, FROM_RECORD, " of a namespace")
                 for name in ("name", "description"):
-                    fields.required(name)
+                    fields.required(name, NAMESPACE_TEXT_CHARS_MAX)
         case None:
             raise InvalidParam(f"not the key of a durable record: {key[:200]!r}")
 

@@ -1,20 +1,22 @@
 """The JSON of an instance-list datum: Nacos 1.4's fields, and ours beside them, which Nacos ignores.
 
 Shape: ``{"key", "value": {"instanceList": [instance ...]}, "timestamp": 1, "version": text, "tombstones":
-{instance key: {"version": text, "age": ms, "keep": ms}}}``; a tombstone of R15 carries ``"unknown": true``, an instance
-``"version"``, ``"said"`` (its client version) where that differs, ``"beatAge"`` (ms), and ``"heard": true`` when the sender knows that age for certain.
-Times travel as ages, because the members' clocks differ.
+{instance key: {"version": text, "age": ms, "keep": ms}}}``; a tombstone of R15 carries ``"unknown": true``. Of
+an instance our fields are ``"version"``, ``"said"`` (its client version) where that differs, ``"beatAge"`` (ms), and
+``"heard": true`` when the sender knows that age for certain. Times travel as ages, because the members' clocks differ.
 """
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
 import orjson
 
+from app.naming.model.instance_check import check_instance
 from app.naming.model.json_fields import member_object
-from app.naming.model.keys import DEFAULT_CLUSTER, SERVICE_NAME, parse_datum_key
+from app.naming.model.keys import DEFAULT_CLUSTER, check_namespace, check_service_chars, parse_datum_key
 from app.naming.model.model import (
     NEVER_MS,
     PRESERVED_ID_GENERATOR,
@@ -23,12 +25,15 @@ from app.naming.model.model import (
     StoredInstance,
     Tombstone,
 )
+from app.naming.model.nacos_errors import InvalidParam
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import clamp_weight
 from app.naming.wire.checksum import instance_list_checksum
 from distro.errors import CodecError
 from distro.types import NO_VERSION, Datum, Version
 
+INSTANCE_KEY_CHARS_MAX = 1_024
+"""More than the longest address and cluster make."""
 AGE_MS_MAX = 10 * 365 * 86_400_000
 KEEP_MS_DEFAULT = 90_000
 ENTRIES_PER_PART = 100
@@ -136,9 +141,9 @@ class InstanceListCodec:
         parsed = parse_datum_key(key)
         if parsed is None:
             raise CodecError(f"not an ephemeral instance list: {key[:200]!r}")
-        full_name = parsed[1]
-        if not SERVICE_NAME.fullmatch(full_name):
-            raise CodecError(f"dom name can only have these characters: 0-9a-zA-Z-._:, current: {full_name[:200]}")
+        with refused_as_datum():
+            check_namespace(parsed[0])
+            check_service_chars(parsed[1])
         if body.get("key", key) != key:
             raise CodecError(f"field 'key' differs from the key it stands under: {key[:200]!r}")
         value = body.get("value")
@@ -148,9 +153,13 @@ class InstanceListCodec:
         version = Version.from_text(body["version"]) if "version" in body else NO_VERSION
         stored: dict[str, StoredInstance] = {}
         for fields in listed:
-            one = decode_stored(fields, now_ms)
+            one = decode_stored(fields, *parsed, now_ms)
             stored[one.instance.key] = one
-        return Datum(key, version, InstanceList(stored, _decode_tombstones(body.get("tombstones"), now_ms)))
+        tombstones = _decode_tombstones(body.get("tombstones"), now_ms)
+        inner = [one.version for one in stored.values()] + [one.version for one in tombstones.values()]
+        if max(inner, default=NO_VERSION) > version:
+            raise CodecError(f"field 'version' of a part of {key[:200]!r} is above that of the whole")
+        return Datum(key, version, InstanceList(stored, tombstones))
 
     def checksum(self, datum: Datum) -> str:
         """The checksum that Nacos 1.4 computes of the datum."""
@@ -178,8 +187,17 @@ def _escape(found: re.Match[str]) -> str:
     return "".join(f"\\u{int.from_bytes(units[i : i + 2]):04x}" for i in range(0, len(units), 2))
 
 
-def decode_stored(fields: Any, now_ms: int) -> StoredInstance:
-    """An instance of a datum; its fields are checked one by one.
+@contextmanager
+def refused_as_datum() -> Iterator[None]:
+    """Raise what the checks of registrations refuse as CodecError: it came from a member."""
+    try:
+        yield
+    except InvalidParam as error:
+        raise CodecError(error.text) from error
+
+
+def decode_stored(fields: Any, namespace: str, full_name: str, now_ms: int) -> StoredInstance:
+    """An ephemeral instance of a service's datum; its fields are checked as those of a registration are.
 
     Raises:
         CodecError: names the field that is wrong.
@@ -199,6 +217,10 @@ def decode_stored(fields: Any, now_ms: int) -> StoredInstance:
         app=read.text_or_none("app"),
         instance_id=read.text_or_none("instanceId"),
     )
+    if not instance.ephemeral:
+        raise CodecError("field 'ephemeral' of an instance is false under the key of an ephemeral list")
+    with refused_as_datum():
+        check_instance(instance, namespace, full_name)
     version = Version.from_text(fields["version"]) if "version" in fields else NO_VERSION
     client_version = Version.from_text(fields["said"]) if "said" in fields else version
     beat_ms = now_ms - min(max(read.integer("beatAge", 0), 0), AGE_MS_MAX)
@@ -214,6 +236,8 @@ def _decode_tombstones(tombstones: object, now_ms: int) -> dict[str, Tombstone]:
         raise CodecError("field 'tombstones' is not an object")
     decoded = {}
     for key, fields in tombstones.items():
+        if len(key) > INSTANCE_KEY_CHARS_MAX or not key.isprintable():
+            raise CodecError(f"a key of field 'tombstones' is that of no instance: {key[:200]!r}")
         one = member_object(fields, "an element of 'tombstones'")
         age_ms = min(max(one.integer("age", 0), 0), AGE_MS_MAX)
         keep_ms = min(max(one.integer("keep", KEEP_MS_DEFAULT), 0), AGE_MS_MAX)

@@ -2,9 +2,9 @@
 
 Shape: ``DistroDataRequest {"dataOperation", "distroData": {"distroKey": {"resourceKey", "resourceType",
 "targetServer"}, "type", "content": base64}, "module": "cluster"}``, between our own kind with ``"rollcallDeadline"``
-(R13); ``DistroDataResponse {resultCode ..., "distroData"}``. To real Nacos each request is one client: its sync data, or
-its id and revision. To our own kind it is a frame ``{key: datum}`` of any number of them, or ``{key: version}``; gzip
-when that is shorter.
+(R13); ``DistroDataResponse {resultCode ..., "distroData"}``. To real Nacos each request is one client: its sync data,
+or its id and revision. To our own kind it is a frame ``{key: datum}`` of any number of them, or ``{key: version}``;
+gzip when that is shorter.
 """
 
 import base64

@@ -7,7 +7,7 @@ import pytest
 
 from app.naming.health import beat_check as health
 from app.naming.health.beat_check import PAUSES_REMEMBERED, BeatCheck, HealthCheckGate
-from app.naming.model.events import Event, HealthChanged
+from app.naming.model.events import Event, HealthChanged, HealthChecked
 from app.naming.model.keys import datum_key
 from app.naming.model.model import Change, Instance, Service, StoredInstance
 from app.naming.registry.merge import InstanceList
@@ -411,3 +411,12 @@ def test_a_round_that_fails_is_begun_again(sliced: TimedCheck, monkeypatch: pyte
             finish(sliced)
     finish(sliced)
     assert sliced.unhealthy() == set(TEN)
+
+
+def test_changes_are_numbered_by_service_and_round(checker: TimedCheck) -> None:
+    for number in range(12):
+        checker.register(f"10.1.0.{number}")
+    checker.run(checker.now_ms + 20_000)
+    told = [one for one in checker.events if isinstance(one, HealthChanged | HealthChecked)]
+    assert [one.number for one in told if isinstance(one, HealthChanged)] == list(range(1, 13))
+    assert told[-1] == HealthChecked(KEY, 12)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from app.naming.model.events import Event, ServiceChanged
-from app.naming.model.meta import ServiceMeta
+from app.naming.model.meta import ClusterConfig, ServiceMeta
 from app.naming.model.model import Instance
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.switches import SwitchDomain
@@ -20,6 +20,7 @@ NAME = "g@@s"
 META = service_meta_key("ns", NAME)
 ONE = Instance("10.0.0.1", 80, "c1", NAME, ephemeral=False, metadata={"k": "v", "none": None}, app="a", instance_id="i")
 KEY = persistent_key("ns", NAME, ONE.key)
+LONG = Instance("10.0.0.1", 80, "c1", NAME, ephemeral=False, metadata={"k": "v" * 65_536})
 
 
 class World:
@@ -165,6 +166,12 @@ def test_an_instance_with_a_wrong_field_is_refused_by_its_name(name: str, wrong:
         (persistent_key("ns", NAME, "other"), value_of(ONE)),
         (SWITCHES_KEY, {"checkTimes": "x"}),
         (namespace_key("x"), {"name": "n"}),
+        (namespace_key("x"), {"name": "n", "description": "d" * 65_537}),
+        (service_meta_key("n" * 513, NAME), None),
+        (META, ServiceMeta(metadata={"k": "v" * 65_536}).to_json()),
+        (META, ServiceMeta(clusters={"c": ClusterConfig(check_port=65_536)}).to_json()),
+        (META, ServiceMeta(clusters={"c": ClusterConfig(metadata={"k": "v" * 65_536})}).to_json()),
+        (persistent_key("ns", NAME, LONG.key), value_of(LONG)),
     ],
 )
 def test_what_could_not_be_shown_is_refused(key: str, value: dict[str, Any] | None) -> None:

@@ -1,0 +1,59 @@
+"""The checks of an instance's values, the same for each way in: HTTP, gRPC, members' datums, clients and records."""
+
+from app.naming.model.caller_texts import APP_CHARS_MAX, check_ip, check_text
+from app.naming.model.keys import check_names
+from app.naming.model.model import Instance, Metadata
+from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.value_limits import METADATA_CHARS_MAX, PORT_MAX
+
+STORED_ID_CHARS_MAX = 2_048
+"""Of an instance id: one that is made of the longest address and names is longer than clients may ask for."""
+
+
+def check_instance(one: Instance, namespace: str, full_name: str) -> None:
+    """Refuse an instance of the service ``full_name`` that no client could register, or that would harm readers.
+
+    Raises:
+        InvalidParam: names the field.
+    """
+    check_names(full_name, one.cluster_name, namespace)
+    if one.service_name and one.service_name != full_name:
+        raise InvalidParam(f"Param 'serviceName' is illegal, it should be that of the instance's service: {full_name}")
+    check_ip(one.ip)
+    check_port(one.port)
+    if one.app:
+        check_text("app", one.app, APP_CHARS_MAX)
+    if one.instance_id:
+        check_text("instanceId", one.instance_id, STORED_ID_CHARS_MAX)
+    check_metadata_size(one.metadata)
+
+
+def is_legal_address(namespace: str, full_name: str, cluster: str, ip: str, port: int) -> bool:
+    """Whether an instance at this address can be registered in that service."""
+    try:
+        check_names(full_name, cluster, namespace)
+        check_ip(ip)
+        check_port(port)
+    except InvalidParam:
+        return False
+    return True
+
+
+def check_port(port: int) -> None:
+    """Check the number of a port: real Nacos would store any Java int.
+
+    Raises:
+        InvalidParam: the number is no port.
+    """
+    if not 0 <= port <= PORT_MAX:
+        raise InvalidParam(f"Param 'port' is illegal, it should be a number from 0 to {PORT_MAX}.")
+
+
+def check_metadata_size(metadata: Metadata | None) -> None:
+    """Check the size of metadata.
+
+    Raises:
+        InvalidParam: keys and values together are over ``METADATA_CHARS_MAX``.
+    """
+    if metadata and sum([len(name) + len(text or "") for name, text in metadata.items()]) > METADATA_CHARS_MAX:
+        raise InvalidParam(f"Param 'metadata' is illegal, the param length should not exceed {METADATA_CHARS_MAX}.")
