@@ -61,6 +61,7 @@ from app.replication.client_type import (
 from app.replication.health_report import InstanceListAgent
 from app.replication.http_peers import NodeReplication
 from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
+from app.replication.large_bodies import LargeBodies
 from app.replication.membership import ClusterConfWatch, Membership
 from app.replication.record_type import RECORDS, RecordCodec
 from app.replication.warm_start import WarmStart
@@ -296,6 +297,7 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain) -> Engine:
         stats,
         members.is_known_writer,
     )
+    bodies = LargeBodies(config.body_bytes_max)
     return Engine(
         stats=stats,
         protocol=protocol,
@@ -303,10 +305,8 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain) -> Engine:
         components=components,
         cluster=cluster,
         links=links,
-        replication=NodeReplication(receiver, components, cluster, clock, config.body_bytes_max),
-        client_receiver=ClientReceiver(
-            receiver, domain.clients, address_clients, clock, cluster.capabilities, config.body_bytes_max
-        ),
+        replication=NodeReplication(receiver, components, cluster, clock, bodies),
+        client_receiver=ClientReceiver(receiver, domain.clients, address_clients, clock, cluster.capabilities, bodies),
         client_expiry=ClientExpiry(domain.clients, members.has_left, config.pause_ms),
         address_clients=address_clients,
         send=send,

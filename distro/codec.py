@@ -48,8 +48,10 @@ def gunzip_if_gzip(body: bytes, size_max: int) -> bytes:
 
 
 def unpacked_max(body: bytes) -> int:
-    """The most bytes that a body may unpack to: its length, unless it is gzip."""
-    return max(RATIO_MAX * len(body), RATIO_FREE) if body.startswith(GZIP_MAGIC) else len(body)
+    """The most bytes that a body may unpack to: its length; of gzip the length that it ends with, within the ratio."""
+    if not body.startswith(GZIP_MAGIC):
+        return len(body)
+    return min(max(RATIO_MAX * len(body), RATIO_FREE), int.from_bytes(body[-4:], "little"))
 
 
 def gzip_body(plain: bytes) -> bytes:

@@ -17,13 +17,13 @@ from app.naming.clients.clients import Clients
 from app.naming.model.json_fields import parse_json
 from app.replication.address_clients import HttpClients
 from app.replication.client_type import CLIENTS, ClientCodec, client_key, member_of
+from app.replication.large_bodies import LargeBodies
 from distro.codec import (
     decode_frame,
     decode_keys,
     decode_versions,
     encode_frame,
     encode_received,
-    gunzip_if_gzip,
     json_object,
 )
 from distro.errors import CodecError
@@ -42,14 +42,14 @@ class ClientReceiver:
         http_clients: HttpClients,
         clock: Clock,
         capabilities: Callable[[str], frozenset[str]],
-        body_bytes_max: int,
+        bodies: LargeBodies,
     ) -> None:
         self._receiver = receiver
         self._clients = clients
         self._http_clients = http_clients
         self._clock = clock
         self._capabilities = capabilities
-        self._body_bytes_max = body_bytes_max
+        self._bodies = bodies
         self._codec = ClientCodec()
 
     # --- our own kind -----------------------------------------------------------------------------
@@ -62,8 +62,9 @@ class ClientReceiver:
             NotInitialized: this member has not loaded yet.
         """
         now_ms = self._clock.monotonic_ms()
-        datums, failed = decode_frame(self._plain(content), self._codec, now_ms)
-        received = self._receiver.receive(CLIENTS, sender, datums, now_ms)
+        with self._bodies.unpacked(content) as plain:
+            datums, failed = decode_frame(plain, self._codec, now_ms)
+            received = self._receiver.receive(CLIENTS, sender, datums, now_ms)
         return encode_received(Received(received.refused, failed | dict(received.failed)))
 
     def verify_frame(self, sender: str, content: bytes) -> bytes:
@@ -72,7 +73,8 @@ class ClientReceiver:
         Raises:
             CodecError, NotInitialized: as above.
         """
-        versions = decode_versions(json_object(self._plain(content)))
+        with self._bodies.unpacked(content) as plain:
+            versions = decode_versions(json_object(plain))
         return encode_received(self._receiver.verify(CLIENTS, sender, versions, self._clock.monotonic_ms()))
 
     def query_frame(self, content: bytes) -> bytes:
@@ -81,12 +83,10 @@ class ClientReceiver:
         Raises:
             CodecError: the content cannot be read.
         """
-        keys = decode_keys(parse_json(self._plain(content), "the content"), "the content")
+        with self._bodies.unpacked(content) as plain:
+            keys = decode_keys(parse_json(plain, "the content"), "the content")
         datums = self._receiver.serve(CLIENTS, keys)
         return encode_frame(datums, self._codec, self._clock.monotonic_ms(), versioned=True)
-
-    def _plain(self, content: bytes) -> bytes:
-        return gunzip_if_gzip(content, self._body_bytes_max)
 
     # --- real Nacos -------------------------------------------------------------------------------
 

@@ -3,13 +3,14 @@
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import TypeVar
 
 from app.naming.model.keys import CLIENT_KEY_PREFIX, EPHEMERAL_PREFIX, parse_datum_key
 from app.naming.records.records import parse_record_key
 from app.replication.client_type import CLIENTS
 from app.replication.instance_list_type import INSTANCE_LIST
+from app.replication.large_bodies import LargeBodies
 from app.replication.membership import Membership
 from app.replication.record_type import RECORDS
 from distro.codec import (
@@ -18,7 +19,6 @@ from distro.codec import (
     encode_entries,
     encode_received,
     frame_parts,
-    gunzip_if_gzip,
     gzip_parts,
     json_object,
 )
@@ -31,6 +31,8 @@ from distro.types import Datum, Received, Version
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 REFRESH_TIMEOUT_MS = 1_000
+KEYS_SHOWN, KEY_CHARS_SHOWN = 10, 200
+"""Of the keys that could not be taken, in the answer to real Nacos, which only logs it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class NodeReplication:
     components: Components
     membership: Membership
     clock: Clock
-    body_bytes_max: int
+    bodies: LargeBodies
 
     def receive(self, body: bytes, headers: Mapping[str, str], remote_ip: str) -> bytes:
         """Take the datums of ``{key: datum}``; return ``ok``, to a member of our own kind the refused and failed keys.
@@ -51,7 +53,10 @@ class NodeReplication:
             NotInitialized: this member has not loaded yet (R7).
         """
         sender = self.membership.sender_of(headers.get(MEMBER_HEADER.lower()), remote_ip)
-        frame = json_object(gunzip_if_gzip(body, self.body_bytes_max))
+        with self.bodies.unpacked(body) as plain:
+            return self._receive_frame(json_object(plain), sender, remote_ip)
+
+    def _receive_frame(self, frame: Mapping[str, object], sender: str | None, remote_ip: str) -> bytes:
         refused: dict[str, Version] = {}
         failed: dict[str, str] = {}
         for resource_type, entries in _by_type(frame).items():
@@ -68,7 +73,9 @@ class NodeReplication:
         if failed:
             if len(frame) == 1:
                 raise CodecError(*failed.values())  # as real Nacos: who sent one key knows which it was
-            raise CodecError("; ".join(f"{key}: {reason}" for key, reason in failed.items()))
+            shown = [f"{key[:KEY_CHARS_SHOWN]}: {reason}" for key, reason in islice(failed.items(), KEYS_SHOWN)]
+            more = [f"and {len(failed) - KEYS_SHOWN} more keys"] if len(failed) > KEYS_SHOWN else []
+            raise CodecError("; ".join([*shown, *more]))
         return b"ok"
 
     def _receive_type(
@@ -100,7 +107,12 @@ class NodeReplication:
             CodecError: the body cannot be read, or its type is unknown.
             NotInitialized: this member has not loaded yet.
         """
-        plain = gunzip_if_gzip(body, self.body_bytes_max)
+        with self.bodies.unpacked(body) as plain:
+            return self._verify_plain(plain, source, headers, remote_ip, resource_type)
+
+    def _verify_plain(
+        self, plain: bytes, source: str, headers: Mapping[str, str], remote_ip: str, resource_type: str
+    ) -> bytes:
         sender = self.membership.sender_of(headers.get(MEMBER_HEADER.lower()), remote_ip)
         now_ms = self.clock.monotonic_ms()
         if sender is not None and sender == source:

@@ -14,6 +14,7 @@ from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
 from app.replication.http_peers import NodeReplication
 from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
+from app.replication.large_bodies import LargeBodies
 from distro.config import DistroConfig
 from distro.members import MemberList
 from distro.monitor import DistroStats
@@ -192,7 +193,7 @@ class SimMember:
         )
         names: Any = PeerNames(self)
         self.peer_frontend = PeerFrontend(
-            self, NodeReplication(self.receiver, self.components, names, clock, config.body_bytes_max)
+            self, NodeReplication(self.receiver, self.components, names, clock, LargeBodies(config.body_bytes_max))
         )
         self.client_receiver = ClientReceiver(self)
         self.beat_check = self.beat_check_class(self.registry, self._publish, pause_ms=config.pause_ms)

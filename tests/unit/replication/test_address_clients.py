@@ -19,6 +19,7 @@ from app.replication.address_clients import GONE_MS, LOOK_MS, TICK_MS, HttpClien
 from app.replication.client_receiver import ClientReceiver
 from app.replication.client_type import CLIENTS, ClientCodec, ClientStore, client_key
 from app.replication.instance_list_type import INSTANCE_LIST
+from app.replication.large_bodies import LargeBodies
 from distro.errors import CodecError
 from distro.mapper import DistroMapper, WriterMapper
 from distro.monitor import DistroStats
@@ -62,7 +63,7 @@ class Bed:
             on_new=lambda client_id: self.clients.forget(client_id, absent=True),
         )
         self.node = ClientReceiver(
-            self._receiver(), self.clients, self.index, self, lambda _member: frozenset(), 1_000_000
+            self._receiver(), self.clients, self.index, self, lambda _member: frozenset(), LargeBodies(1_000_000)
         )
         self.tick()
 
