@@ -237,6 +237,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.work:
         work(options.work, options.folder, options.port)
+    # Not by names_of: each worker runs this file among the modules of the checkout that it measures, which may lack it.
     kinds = options.kinds.split(",")
     if unknown := set(kinds) - {*HTTP_KINDS, *RPC_KINDS}:
         parser.error(f"argument --kinds: there is no {', '.join(sorted(unknown))}")
