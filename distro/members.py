@@ -30,6 +30,8 @@ FORMER_MAX = 64
 """Members that left the list and are remembered."""
 HALF_MS_MAX, CUT_OFF_MS_MAX = 30_000, 300_000
 """For so long a member that hears nothing of half of the others, or of more, does not judge what these heard of."""
+REPORT_LOST_MS = 10_000
+"""So long after its deadline a report is given up, though its end was not told."""
 PULL_INTERVAL_MS = 500
 """From one report to the next to a peer whose own calls do not arrive."""
 LOADING_REPORT_INTERVAL_MS = 500
@@ -42,8 +44,8 @@ class _Peer:
     last_ok_ms: int
     """The last contact in which it served; before the first, when it came into the list."""
     next_report_ms: int
-    reporting: bool = False
-    """A report to it is under way."""
+    reporting_until_ms: int = 0
+    """A report to it is under way, and over at this time whatever becomes of it; 0 between reports."""
     refused: bool = False
     seen: bool = False
     """It has served since it came into the list."""
@@ -283,9 +285,9 @@ class MemberList:
         reports = []
         interval_ms = self.config.report_interval_ms if self.serving else LOADING_REPORT_INTERVAL_MS
         for address, peer in self._peers.items():
-            if peer.reporting or peer.next_report_ms > now_ms:
+            if peer.reporting_until_ms > now_ms or peer.next_report_ms > now_ms:
                 continue
-            peer.reporting = True
+            peer.reporting_until_ms = now_ms + self.config.report_timeout_ms + REPORT_LOST_MS
             # R12: a member that cannot call this one is told by its answers what waits for it.
             is_pulling = peer.calls is not None and now_ms - peer.called_ms > 2 * self.config.report_interval_ms
             peer.next_report_ms = now_ms + (min(interval_ms, PULL_INTERVAL_MS) if is_pulling else interval_ms)
@@ -302,7 +304,7 @@ class MemberList:
         peer = self._peers.get(address)
         if peer is None:
             return
-        peer.reporting = False
+        peer.reporting_until_ms = 0
         if outcome is Outcome.DELIVERED and answer is not None:
             self._follow_run(peer, answer.writer)
             peer.answered_ms, peer.failures = now_ms, 0
@@ -356,6 +358,8 @@ class MemberList:
         """Add a pause of this process to all deadlines: the silence of the peers in it proves nothing (R9)."""
         for peer in self._peers.values():
             peer.last_ok_ms += pause_ms
+            if peer.reporting_until_ms:
+                peer.reporting_until_ms += pause_ms
             peer.rejoin_at_ms += pause_ms
         self.confirmed_ms = -1
         self._round.clear()
@@ -370,8 +374,8 @@ class MemberList:
         self._update_view(now_ms)
 
     def next_due_ms(self) -> int | None:
-        """When the next report is due; None when one is under way to every peer."""
-        return min((peer.next_report_ms for peer in self._peers.values() if not peer.reporting), default=None)
+        """When the next report is due; None without a peer."""
+        return min((max(peer.next_report_ms, peer.reporting_until_ms) for peer in self._peers.values()), default=None)
 
     # --- the machine -----------------------------------------------------------------------------
 

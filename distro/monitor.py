@@ -22,6 +22,8 @@ class DistroStats:
     verify_wanted: int = 0
     """Keys that a peer asked for in its answer to a verify round, and that were sent to it."""
     query_keys: int = 0
+    calls_lost: int = 0
+    """Calls to peers whose end was not told long after their deadline."""
     claims: int = 0
     forgotten: int = 0
     inbox_dropped: int = 0

@@ -15,6 +15,7 @@ from distro.tasks import BackOff, PeerQueue
 from distro.types import (
     NO_VERSION,
     Action,
+    DataCall,
     DistroKey,
     Load,
     MemberKind,
@@ -34,6 +35,8 @@ RELAY_INTERVAL_MS = 1_000
 """From one verify round to the next with a peer to which this node passes on what others wrote."""
 WAITING_MAX = 250
 """Keys that one report names as waiting for its receiver."""
+CALL_LOST_MS = 10_000
+"""So long after its deadline a call is given up, though its end was not told."""
 AGREED_ROUNDS = 2
 """Verify rounds in which each peer must agree to drop a key (R6): in the first it may only have asked for it."""
 
@@ -65,6 +68,8 @@ class DistroProtocol:
         self._relayed: Mapping[str, frozenset[str]] = {}
         """The peers to which this node passes on what other members, that cannot reach them, wrote (R12)."""
         self._expected_ms: int | None = None
+        self._resumed_ms = now_ms
+        """The end of the last pause: calls that were under way end soon after it."""
         self._leaving = False
         self.before_serving: Callable[[int], None] = lambda _now_ms: None
         """Called with the monotonic ms when a load is over, before this member answers: data on disk may be added."""
@@ -156,7 +161,7 @@ class DistroProtocol:
 
     def on_sync_done(self, action: SyncData, outcome: Outcome, received: Received, now_ms: int) -> None:
         """Note how a send ended: keys that did not arrive are sent again later, refused ones are fetched (R3)."""
-        queue = self._free(action.peer)
+        queue = self._free(action)
         if queue is None:
             return
         queue.in_flight = ()
@@ -183,7 +188,7 @@ class DistroProtocol:
 
     def on_verify_done(self, action: Verify, outcome: Outcome, received: Received, now_ms: int) -> None:
         """Note how a verify round ended: fetch what the peer has and this node lacks, send what the peer asked for."""
-        queue = self._free(action.peer)
+        queue = self._free(action)
         if queue is None:
             return
         if outcome is not Outcome.DELIVERED:
@@ -217,7 +222,7 @@ class DistroProtocol:
 
     def on_query_done(self, action: Query, outcome: Outcome, versions: Mapping[str, Version], now_ms: int) -> None:
         """Note how a query ended; the peer gets keys whose version here is above that of the datum that came (R4)."""
-        queue = self._free(action.peer)
+        queue = self._free(action)
         if queue is None:
             return
         if outcome is not Outcome.DELIVERED:
@@ -233,15 +238,30 @@ class DistroProtocol:
 
     def on_load_done(self, action: Load, outcome: Outcome, keys: Iterable[str] | None, now_ms: int) -> None:
         """Note how the fetch of a snapshot ended; ``keys`` are its keys, None from a peer that is itself loading."""
-        self._free(action.peer)
-        if self._load is not None:
+        if self._free(action) is not None and self._load is not None:
             self._load.on_done(action, outcome, keys, now_ms)
 
-    def _free(self, peer: str) -> PeerQueue | None:
-        queue = self._queues.get(peer)
-        if queue is not None:
-            queue.busy = False
+    def _free(self, action: DataCall) -> PeerQueue | None:
+        """The queue of the peer that the call was made to; None when the peer left, or the call was given up."""
+        queue = self._queues.get(action.peer)
+        if queue is None or queue.call is not action:
+            return None
+        queue.call = None
         return queue
+
+    def _give_up(self, action: DataCall, now_ms: int) -> None:
+        """Take a call for failed that did not end long after its deadline, so that its peer gets data again."""
+        self._stats.calls_lost += 1
+        LOG.error("%s to %s did not end in time", type(action).__name__, action.peer)
+        match action:
+            case SyncData():
+                self.on_sync_done(action, Outcome.FAILED, Received(), now_ms)
+            case Verify():
+                self.on_verify_done(action, Outcome.FAILED, Received(), now_ms)
+            case Query():
+                self.on_query_done(action, Outcome.FAILED, {}, now_ms)
+            case Load():
+                self.on_load_done(action, Outcome.FAILED, None, now_ms)
 
     # --- time ------------------------------------------------------------------------------------
 
@@ -267,8 +287,10 @@ class DistroProtocol:
             parts = (part for part in self._components.values() if not part.owned_by_writer)
             self.members.served = any(part.store.highest_own() != NO_VERSION for part in parts)
         for peer, queue in self._queues.items():
-            if not queue.busy and (action := self._next_action(peer, queue, now_ms)) is not None:
-                queue.busy = True
+            if queue.call is not None and now_ms - max(queue.call.deadline_ms, self._resumed_ms) >= CALL_LOST_MS:
+                self._give_up(queue.call, now_ms)
+            if queue.call is None and (action := self._next_action(peer, queue, now_ms)) is not None:
+                queue.call = action
                 actions.append(action)
         self._expected_ms = self._next_due_ms(now_ms)
         return actions, self._expected_ms
@@ -281,6 +303,7 @@ class DistroProtocol:
         if late_ms <= self._config.pause_ms:
             return
         self._stats.pauses += 1
+        self._resumed_ms = now_ms
         LOG.warning("this process did not run for %d ms; deadlines move, reports come first", late_ms)
         self.members.on_pause(late_ms, now_ms)
         if late_ms >= self._config.tombstone_slack_ms and self._queues:
@@ -290,7 +313,7 @@ class DistroProtocol:
             for peer in self._queues:
                 self._load.add(peer, now_ms)
 
-    def _next_action(self, peer: str, queue: PeerQueue, now_ms: int) -> Action | None:
+    def _next_action(self, peer: str, queue: PeerQueue, now_ms: int) -> DataCall | None:
         if self._load is not None:
             if self.members.kind(peer) is MemberKind.NACOS_2:
                 self._load.leave_out(peer, MemberKind.NACOS_2)  # one that has not reported yet may be of our kind
@@ -451,10 +474,10 @@ class DistroProtocol:
         elif (claim_ms := self._claims.next_due_ms(now_ms, steady=self.steady(now_ms))) is not None:
             due.append(claim_ms)
         for queue in self._queues.values():
-            if not (queue.busy or self.loading) and queue.reachable:
+            if queue.call is None and not self.loading and queue.reachable:
                 due.append(queue.next_due_ms(now_ms))
         return max(min(due), now_ms)
 
     def pending(self) -> int:
         """How many keys are to be sent to reachable peers, and calls under way: what a stopping node waits for."""
-        return sum(len(queue.tasks) + queue.busy for queue in self._queues.values() if queue.reachable)
+        return sum(len(queue.tasks) + (queue.call is not None) for queue in self._queues.values() if queue.reachable)

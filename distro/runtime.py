@@ -52,6 +52,8 @@ class DistroRuntime:
         self._config = config
         self._workers: dict[str, PeerWorker] = {}
         self._report_workers: dict[str, PeerWorker] = {}
+        self._finished: list[PeerWorker] = []
+        """Those of members that left, which may still make a call."""
         self._idle = threading.Event()
         self._draining = False
         self._thread = threading.Thread(target=self._run, name="distro-timer", daemon=False)
@@ -62,7 +64,12 @@ class DistroRuntime:
 
     def replace_members(self, addresses: tuple[str, ...]) -> None:
         """Take a new member list. Returns at once."""
-        self._mailbox.put(lambda protocol, now_ms: protocol.replace_members(addresses, now_ms), urgent=True)
+
+        def replace(protocol: DistroProtocol, now_ms: int) -> None:
+            protocol.replace_members(addresses, now_ms)
+            self._finish_workers(frozenset(addresses))
+
+        self._mailbox.put(replace, urgent=True)
 
     def on_report(self, report: PeerReport) -> None:
         """Take a peer's report. Returns at once."""
@@ -88,7 +95,7 @@ class DistroRuntime:
         self._mailbox.close()
         if self._thread.ident is not None:
             self._thread.join(max(end_s - monotonic_s(), 0.1))
-        workers = [*self._workers.values(), *self._report_workers.values()]
+        workers = [*self._workers.values(), *self._report_workers.values(), *self._finished]
         for worker in workers:
             worker.finish()
         ended = [worker.join(max(end_s - monotonic_s(), 0.1)) for worker in workers]
@@ -140,7 +147,10 @@ class DistroRuntime:
         protocol = self._protocol
         now_ms = self._clock.monotonic_ms()
         for event in events:
-            event(protocol, now_ms)
+            try:
+                event(protocol, now_ms)
+            except Exception:
+                LOG.exception("an event of the engine failed in an unforeseen way; the others go on")
         for key in keys:
             protocol.sync(key, now_ms)
         actions, next_ms = protocol.tick(now_ms)
@@ -156,6 +166,15 @@ class DistroRuntime:
         if action.peer not in workers:
             workers[action.peer] = PeerWorker(f"distro-{kind}-{action.peer}")
         return workers[action.peer]
+
+    def _finish_workers(self, listed: frozenset[str]) -> None:
+        """Let the threads of members that left the list end, each with the call that it makes."""
+        self._finished = [worker for worker in self._finished if not worker.join(0)]
+        for workers in (self._workers, self._report_workers):
+            for peer in workers.keys() - listed:
+                worker = workers.pop(peer)
+                worker.finish()
+                self._finished.append(worker)
 
     # --- on the peers' threads ---------------------------------------------------------------------
 

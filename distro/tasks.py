@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from distro.types import DistroKey
+from distro.types import DataCall, DistroKey
 
 
 class DelayTasks:
@@ -123,7 +123,8 @@ class PeerQueue:
     fetch_not_before_ms: int = 0
     sync_not_before_ms: int = 0
     """The end of the spacing, or of the rest, after the last send."""
-    busy: bool = False
+    call: DataCall | None = None
+    """The call of data that is under way."""
     in_flight: tuple[DistroKey, ...] = ()
     """The keys of the send that is under way."""
     verify_due_ms: int = 0

@@ -299,4 +299,5 @@ class Report:
     deadline_ms: int
 
 
-Action = SyncData | Verify | Query | Load | Report
+DataCall = SyncData | Verify | Query | Load
+Action = DataCall | Report

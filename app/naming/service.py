@@ -13,6 +13,7 @@ from app.naming.model.model import (
     PRESERVED_BEAT_INTERVAL,
     Instance,
     Metadata,
+    Service,
     ServiceSnapshot,
     ServiceView,
     StoredInstance,
@@ -133,6 +134,8 @@ class NamingService:
             self._changed(put)
             return BeatAnswer(_interval_ms(command.metadata, interval_ms), known=True, is_new=put is not None)
         stored.beat_ms = stored.last_confirmed_ms = now_ms
+        if service.stored.get(key) is not stored:
+            return self.beat(command, interval_ms)  # it was replaced meanwhile
         if stored.usual:
             return _known(interval_ms)
         healed = not stored.instance.healthy and self._registry.set_health(service, key, True, now_ms)
@@ -155,6 +158,7 @@ class NamingService:
         if not collect(service.key, key, now_ms):
             return None
         stored.beat_ms = stored.last_confirmed_ms = now_ms  # should this member become the owner
+        _carry_on(service, key, stored)
         return _interval_ms(stored.instance.metadata, 0)
 
     def take_beats(self, datum_key: str, ages_ms: Mapping[str, int]) -> list[str]:
@@ -171,6 +175,7 @@ class NamingService:
             beat_ms = now_ms - age_ms
             if beat_ms > stored.beat_ms:
                 stored.beat_ms = stored.last_confirmed_ms = beat_ms
+                _carry_on(service, key, stored)
             if not stored.instance.healthy and age_ms < stored.instance.beat_timeout_ms:
                 healed = self._registry.set_health(service, key, True, now_ms) or healed
         if healed:
@@ -307,3 +312,10 @@ def _interval_ms(metadata: Metadata | None, default_ms: int) -> int:
     if metadata and PRESERVED_BEAT_INTERVAL in metadata:
         return preserved_ms(metadata, PRESERVED_BEAT_INTERVAL, BEAT_INTERVAL_MS)
     return default_ms
+
+
+def _carry_on(service: Service, key: str, beaten: StoredInstance) -> None:
+    """Give the beat of an instance to the one that replaced it while the beat was written, if one did."""
+    while (stored := service.stored.get(key)) is not beaten and stored is not None:
+        stored.carry_beat(beaten)
+        beaten = stored

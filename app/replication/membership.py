@@ -1,7 +1,6 @@
 """Reports between members: their JSON, who may send them, and where the list of members comes from."""
 
 import logging
-import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,6 +12,7 @@ from app.config.cluster_conf import parse_members
 from app.config.file_stamp import file_stamp
 from app.config.settings import SettingError, Settings
 from app.config.version import MEMBER_AGENT, NACOS_VERSION
+from app.replication.member_ips import MemberIps
 from app.replication.reports import OWN_FIELD, RAFT_PORT_OFFSET, is_nacos_2, nacos_2_member, parse_report
 from distro.deadlines import CallDeadlines
 from distro.errors import TransportError
@@ -36,14 +36,6 @@ _STARTING, _UP = MemberState.STARTING, MemberState.UP
 CAPABILITIES = (CAPABILITY_VERSIONS, CAPABILITY_GZIP, CAPABILITY_WRITES)
 REPORT_BYTES_MAX = 256 * 1024
 CONF_WATCH_INTERVAL_MS = 2_000
-
-
-def resolve(host: str) -> frozenset[str]:
-    """The IP addresses of a listed host; none when it does not resolve now."""
-    try:
-        return frozenset(str(info[4][0]) for info in socket.getaddrinfo(host.strip("[]"), None))
-    except OSError:
-        return frozenset()
 
 
 def plain_ip(text: str) -> str:
@@ -87,7 +79,7 @@ class Membership:
         self._writer = protocol.own_writer
         self._deadlines = CallDeadlines(protocol.own_writer, clock)
         self._leaving = False
-        self._ips: dict[str, frozenset[str]] = {}
+        self._ips = MemberIps()
         self._session = peer_session(
             MEMBER_AGENT,
             {"Content-Type": "application/json;charset=UTF-8", "Nacos-Server": NACOS_VERSION, **headers},
@@ -100,7 +92,7 @@ class Membership:
 
     def take_list(self, addresses: tuple[str, ...]) -> None:
         """Take a new member list, at the start or when the file changed."""
-        self._ips = {address: resolve(split_address(address)[0]) for address in addresses}
+        self._ips.replace(addresses)
         if self._runtime is not None and not self.standalone:
             self._runtime.replace_members(addresses)
             if self._calls is not None:
@@ -114,6 +106,7 @@ class Membership:
 
     def close(self) -> None:
         self._session.close()
+        self._ips.close()
 
     # --- what frontends ask ----------------------------------------------------------------------
 
@@ -164,13 +157,13 @@ class Membership:
         ip = plain_ip(remote_ip)
         if self.standalone:
             return is_loopback(ip)
-        return any(ip in ips for ips in self._ips.values())
+        return self._ips.is_of_any(ip)
 
     def sender_of(self, named: str | None, remote_ip: str) -> str | None:
         """The listed peer that a call or a report names as its sender, if it comes from its address; else None."""
         if named is None or self._protocol.members.get(named) is None:
             return None
-        return named if plain_ip(remote_ip) in self._ips.get(named, frozenset()) else None
+        return named if self._ips.is_of(named, plain_ip(remote_ip)) else None
 
     def java_peers_at(self, remote_ip: str) -> list[str]:
         """The listed members at an address that are not known to be of our kind."""
@@ -178,7 +171,7 @@ class Membership:
         return [
             member.address
             for member in self._protocol.members.peers()
-            if CAPABILITY_VERSIONS not in member.capabilities and ip in self._ips.get(member.address, frozenset())
+            if CAPABILITY_VERSIONS not in member.capabilities and ip in self._ips.of(member.address)
         ]
 
     def nacos_at(self, remote_ip: str) -> str:

@@ -7,7 +7,8 @@ from app.naming.health.beat_check import BeatCheck
 from app.naming.model.model import Service, StoredInstance
 from distro.protocol import DistroProtocol
 from distro.receive import DistroReceiver
-from distro.types import Action, Datum, DistroKey, Merged, Received, Verify, Version
+from distro.tasks import PeerQueue
+from distro.types import Action, DataCall, Datum, DistroKey, Merged, Received, Verify, Version
 from tests.support.simulated.member import SimMember, WatchedRegistry
 
 NEVER_MS = 1 << 60
@@ -52,8 +53,11 @@ class NoVersions(NoVerify):
 class ManyInFlightProtocol(NoVerifyProtocol):
     def tick(self, now_ms: int) -> tuple[list[Action], int]:
         for queue in self._queues.values():
-            queue.busy = False
+            queue.call = None
         return super().tick(now_ms)
+
+    def _free(self, action: DataCall) -> PeerQueue | None:
+        return self._queues.get(action.peer)
 
 
 class ManyInFlight(NoVersions):

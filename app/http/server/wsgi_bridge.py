@@ -74,18 +74,19 @@ class WsgiRun:
 
     def run(self, environ: dict[str, Any]) -> None:
         """Call the application, and have the connection send the reply."""
+        result: Iterable[bytes] = ()
         try:
             result = self._app(environ, self._start_response)
+            reply = Reply(self._code, b"" if self._is_stream() else self._whole(result), None, head=self._head())
         except Exception:
-            # The application answers its own failures; this one is of the code around it.
+            # The application answers its own failures; this one is of the code around it, or of a head it cannot have.
             log.exception("%s %s failed", environ["REQUEST_METHOD"], ascii(environ["RAW_URI"]))
             self._on_loop(self._connection.reply, INTERNAL_ERROR)
-            return
-        try:
+        else:
             if self._is_stream():
-                self._stream(result)
+                self._stream(reply, result)
             else:
-                self._on_loop(self._connection.reply, Reply(self._code, self._whole(result), None, head=self._head()))
+                self._on_loop(self._connection.reply, reply)
         finally:
             if (close := getattr(result, "close", None)) is not None:
                 close()
@@ -115,10 +116,10 @@ class WsgiRun:
         lines = [status_line(self._code), *(f"{name}: {value}\r\n" for name, value in headers)]
         return "".join(lines).encode("latin-1")
 
-    def _stream(self, parts: Iterable[bytes]) -> None:
-        """Send part after part, each when the client has taken those before it."""
+    def _stream(self, head: Reply, parts: Iterable[bytes]) -> None:
+        """Send the head and part after part, each when the client has taken those before it."""
         connection = self._connection
-        self._on_loop(connection.stream_head, Reply(self._code, b"", None, head=self._head()))
+        self._on_loop(connection.stream_head, head)
         whole = False
         try:
             for part in parts:

@@ -119,6 +119,16 @@ class StoredInstance:
         changed = replace(self.instance, healthy=healthy)
         return StoredInstance(changed, version, self.beat_ms, self.client_version, self.last_confirmed_ms)
 
+    def carry_beat(self, old: "StoredInstance") -> None:
+        """Take the beat of the instance that this one replaced: it may have come after this one was made.
+
+        Who writes a beat looks afterwards whether the instance is still stored; between the two none is lost.
+        """
+        if old.beat_ms > self.beat_ms:
+            self.beat_ms = old.beat_ms
+        if old.last_confirmed_ms > self.last_confirmed_ms:
+            self.last_confirmed_ms = old.last_confirmed_ms
+
     @property
     def shortest_timeout_ms(self) -> int:
         """The time without a beat after which the health check first changes it."""

@@ -144,7 +144,8 @@ class Registry:
             if beat_ms is not None and stored.beat_ms != beat_ms:
                 return False
             self._raise_version(service, now_ms)
-            service.stored[key] = stored.with_health(healthy, service.version)
+            service.stored[key] = changed = stored.with_health(healthy, service.version)
+            changed.carry_beat(stored)
             wait_ms = stored.shortest_timeout_ms if healthy else stored.instance.delete_timeout_ms
             service.expect(max(stored.beat_ms, service.claimed_ms) + wait_ms + 1)
             return True
@@ -181,7 +182,8 @@ class Registry:
                     wanted = healthy[f"{stored.instance.ip}:{stored.instance.port}"]
                     if stored.instance.healthy is wanted:
                         continue
-                    service.stored[key] = stored.with_health(wanted, stored.version)
+                    service.stored[key] = flipped_one = stored.with_health(wanted, stored.version)
+                    flipped_one.carry_beat(stored)
                     changed = True
                     service.revision += 1
                     service.due_ms = 0
@@ -360,6 +362,8 @@ class Registry:
                 stored.last_confirmed_ms = old.last_confirmed_ms if old else NEVER_MS
                 stored.beat_ms = max(stored.beat_ms, old.beat_ms) if old else stored.beat_ms
                 service.stored[change.instance_key] = stored
+                if old is not None:
+                    stored.carry_beat(old)
                 service.tombstones.pop(change.instance_key, None)
                 service.clusters.add(stored.instance.cluster_name)
                 service.shortest_timeout_ms = min(service.shortest_timeout_ms, stored.shortest_timeout_ms)
@@ -493,6 +497,10 @@ class Registry:
                 swapped = swap({})
         else:
             swapped = self.table.with_consistent_copy(known, lambda: vanished(shown(known), value), swap)
+        for key, old in replaced[0].items() if replaced else ():
+            new = value.stored.get(key)
+            if new is not None and new is not old:
+                new.carry_beat(old)
         free_in_steps(replaced)
         return swapped
 

@@ -1,9 +1,12 @@
 """Who is there: timings, holds, and which side of a separation returns to the other."""
 
+import sys
+import threading
+
 import pytest
 
 from distro.config import DistroConfig
-from distro.members import CUT_OFF_MS_MAX, HALF_MS_MAX, MemberList
+from distro.members import CUT_OFF_MS_MAX, HALF_MS_MAX, REPORT_LOST_MS, MemberList
 from distro.types import CAPABILITY_VERSIONS, MemberState, Outcome, PeerReport
 
 SELF, B, C = "a:1", "b:1", "c:1"
@@ -177,6 +180,23 @@ def test_reports_go_to_all_in_turn_and_one_at_a_time(members: MemberList) -> Non
     assert members.due_reports(10_000) == [], "those under way are waited for"
     members.on_report_done(B, Outcome.DELIVERED, report(B), 100)
     assert [one.peer for one in members.due_reports(CONFIG.report_interval_ms)] == [B]
+
+
+def test_a_report_that_never_ends_is_sent_again(members: MemberList) -> None:
+    members.due_reports(0)
+    end_ms = CONFIG.report_timeout_ms + REPORT_LOST_MS
+    assert members.due_reports(end_ms - 1) == []
+    assert members.next_due_ms() == end_ms
+    assert [one.peer for one in members.due_reports(end_ms)] == [B, C]
+
+
+def test_a_report_from_before_a_pause_is_waited_for_after_it(members: MemberList) -> None:
+    members.due_reports(0)
+    members.on_pause(60_000, 60_000)
+    assert members.due_reports(60_000) == []
+    members.on_report_done(B, Outcome.DELIVERED, report(B), 60_100)
+    members.report_all_now(60_100)
+    assert [one.peer for one in members.due_reports(60_100)] == [B]
 
 
 def test_who_is_not_listed_changes_nothing(members: MemberList) -> None:
@@ -361,3 +381,37 @@ def test_a_member_that_restarted_in_a_cut_lets_the_smaller_side_wait_too(served:
     restarted.on_report(report(SELF, view=(SELF,), served=served), 1_000)
     assert restarted.view == ((B, C) if served else (SELF, B, C)), "who wrote nothing disagrees with nobody"
     assert restarted.rejoin_delay_for(SELF, 1_000) == (CONFIG.steady_ms if served else 0)
+
+
+def test_other_threads_read_the_list_while_it_changes(members: MemberList) -> None:
+    """A reader meets the list before a change or after it, never within one."""
+    done, failed = threading.Event(), list[Exception]()
+    crowd = [f"d{number}:1" for number in range(50)]
+
+    def read() -> None:
+        try:
+            while not done.is_set():
+                assert {one.address for one in members.peers()} >= {B, C}
+                assert members.calls(0).keys() >= {B, C}
+                members.heard(0)
+                members.relayed()
+                members.next_hop(B, 0)
+                assert members.mixed is False
+        except Exception as error:
+            failed.append(error)
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for one in readers:
+            one.start()
+        for number in range(1_000):
+            members.replace([SELF, B, C, *crowd[number % 50 :]], number)
+            members.tick(number)
+    finally:
+        done.set()
+        for one in readers:
+            one.join(60)
+        sys.setswitchinterval(interval_s)
+    assert not failed

@@ -10,7 +10,7 @@ from app.replication.instance_list_type import INSTANCE_LIST
 from distro.config import DistroConfig
 from distro.members import PULL_INTERVAL_MS, MemberList
 from distro.monitor import DistroStats
-from distro.protocol import HEARTBEAT_MS, DistroProtocol
+from distro.protocol import CALL_LOST_MS, HEARTBEAT_MS, DistroProtocol
 from distro.types import (
     Action,
     Datum,
@@ -473,3 +473,29 @@ def test_a_member_between_two_passes_on_what_one_of_them_wrote(engine: Engine) -
     assert copy not in rounds[C].keys
     assert engine.protocol.may_send(INSTANCE_LIST, B, copy, Version(1, 0, f"{C}~1"))
     assert not engine.protocol.may_send(INSTANCE_LIST, C, copy, Version(1, 0, f"{C}~1"))
+
+
+def test_a_call_that_never_ends_is_given_up_and_its_late_end_is_nobodys(pair: Engine) -> None:
+    key = pair.write(pair.service_of(SELF))
+    lost = only(pair.tick())
+    assert pair.tick(lost.deadline_ms + CALL_LOST_MS - 1 - pair.now_ms) == [], "one call of data at a time"
+    again = only(pair.tick(CONFIG.retry_delay_ms + 1))
+    while isinstance(again, Verify):
+        pair.verify_all([again])
+        again = only(pair.tick(10_000))
+    assert (type(again), again.keys) == (SyncData, (key,))
+    assert pair.stats.calls_lost == 1
+    pair.protocol.on_sync_done(lost, Outcome.DELIVERED, Received(), pair.now_ms)
+    assert pair.tick() == [], "the second one is still under way"
+    pair.protocol.on_sync_done(again, Outcome.DELIVERED, Received(), pair.now_ms)
+    assert pair.stats.sync_delivered == 1
+
+
+def test_a_call_from_before_a_pause_ends_soon_after_it(pair: Engine) -> None:
+    pair.write(pair.service_of(SELF))
+    sent_before = only(pair.tick())
+    pair.now_ms += 40_000
+    pair.protocol.tick(pair.now_ms)
+    assert (pair.stats.pauses, pair.stats.calls_lost) == (1, 0)
+    pair.protocol.on_sync_done(sent_before, Outcome.FAILED, Received(), pair.now_ms)
+    assert pair.stats.sync_failed == 1

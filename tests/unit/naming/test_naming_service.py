@@ -1,12 +1,18 @@
 """NamingService: what an update needs, and what a beat brings back."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
+from app.naming.model.model import StoredInstance
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.registry import operations
+from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import Beat, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
+from distro.types import Datum, Version
 from tests.support.fake_node import FakeNode
 
 SERVICE = "DEFAULT_GROUP@@orders"
@@ -83,3 +89,90 @@ def test_a_beat_is_answered_with_the_interval_of_its_instance(
     naming.register(register()._replace(metadata={"preserved.heart.beat.interval": text} if text else {"zone": "a"}))
     answer = naming.beat(Beat(SERVICE, "10.0.0.1", 8080), 7_000)
     assert (answer.interval_ms, answer.known) == (interval_ms, True)
+
+
+# --- beats that come while an instance is replaced ----------------------------------------------------
+
+
+class Meanwhile(StoredInstance):
+    """A stored instance that something replaces in the moment in which a beat is written."""
+
+    __slots__ = ("replace",)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        if name == "beat_ms" and (replace := getattr(self, "replace", None)) is not None:
+            self.replace = None
+            replace()
+
+
+class Timed:
+    """A service with one instance, whose time the test moves."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000
+        self.registry = Registry("127.0.0.1:8848~1")
+        self.naming = NamingService(self.registry, lambda: self.now_ms, lambda _event: None)
+        self.naming.register(register())
+        self.service = next(iter(self.registry.table.services()))
+        [self.key] = self.service.stored
+        self.now_ms = 6_000
+
+    @property
+    def stored(self) -> StoredInstance:
+        return self.service.stored[self.key]
+
+    def replace_during_beat(self) -> None:
+        old = self.stored
+        one = Meanwhile(old.instance, old.version, old.beat_ms)
+        one.replace = lambda: self.registry.set_health(self.service, self.key, not old.instance.healthy, self.now_ms)
+        self.service.stored[self.key] = one
+
+    def beat(self) -> None:
+        self.naming.beat(Beat(SERVICE, "10.0.0.1", 8080))
+
+    def beat_of_copy(self) -> None:
+        assert self.naming.beat_of_copy(Beat(SERVICE, "10.0.0.1", 8080), lambda *_: True) is not None
+
+    def take_beats(self) -> None:
+        assert self.naming.take_beats(self.service.key, {self.key: 0}) == []
+
+
+@pytest.mark.parametrize("beat", [Timed.beat, Timed.beat_of_copy, Timed.take_beats])
+def test_a_beat_is_not_lost_when_its_instance_is_replaced_meanwhile(beat: Callable[[Timed], None]) -> None:
+    timed = Timed()
+    timed.replace_during_beat()
+    beat(timed)
+    assert not isinstance(timed.stored, Meanwhile)
+    assert (timed.stored.beat_ms, timed.stored.last_confirmed_ms) == (6_000, 6_000)
+
+
+def test_a_beat_of_an_instance_that_is_removed_meanwhile_is_one_of_an_unknown_instance() -> None:
+    timed = Timed()
+    timed.replace_during_beat()
+    timed.stored.replace = lambda: timed.registry.remove("public", SERVICE, timed.key, 6_000)  # type: ignore[attr-defined]
+    assert not timed.naming.beat(Beat(SERVICE, "10.0.0.1", 8080)).known
+
+
+def test_a_beat_between_the_making_of_a_state_and_its_storing_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    timed = Timed()
+    with_health, swap = StoredInstance.with_health, Registry._swap
+
+    def made(old: StoredInstance, healthy: bool, version: Version) -> StoredInstance:
+        new = with_health(old, healthy, version)
+        old.beat_ms = old.last_confirmed_ms = 6_000
+        return new
+
+    monkeypatch.setattr(StoredInstance, "with_health", made)
+    timed.registry.set_health(timed.service, timed.key, False, 6_000)
+    assert (timed.stored.beat_ms, timed.stored.last_confirmed_ms) == (6_000, 6_000)
+
+    def swapped(registry: Registry, *args: Any) -> bool:
+        timed.stored.beat_ms = timed.stored.last_confirmed_ms = 7_000
+        return swap(registry, *args)
+
+    monkeypatch.setattr(Registry, "_swap", swapped)
+    received = StoredInstance(timed.stored.instance, Version(9, 0, "b:1~1"), 2_000)
+    datum = Datum(timed.service.key, Version(9, 0, "b:1~1"), InstanceList({timed.key: received}, {}))
+    assert timed.registry.apply(datum, timed.service.version, 7_000)
+    assert (timed.stored.beat_ms, timed.stored.last_confirmed_ms) == (7_000, 7_000)

@@ -245,3 +245,15 @@ def test_a_loop_that_has_ended_is_nobody_to_tell(headers: list[tuple[str, str]])
     wire = run(answering("200 OK", headers, parts), POOLED, closed)
     assert wire.received == b""
     assert parts.closed == 1
+
+
+@pytest.mark.parametrize("length", [[("Content-Length", "2")], []])
+@pytest.mark.parametrize(("status", "header"), [("200 OK", "杭"), ("no status", "x")])
+def test_a_head_that_cannot_be_sent_is_answered_500(
+    length: list[tuple[str, str]], status: str, header: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    parts = Parts([b"ab"])
+    wire = run(answering(status, [*length, ("X-A", header)], parts), POOLED + request("/next"))
+    assert wire.statuses() == [500, 200]
+    assert parts.closed == 1
+    assert "/pool" in caplog.text

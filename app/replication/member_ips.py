@@ -1,0 +1,104 @@
+"""The IP addresses that the calls of listed members come from; host names are resolved in the background."""
+
+import ipaddress
+import logging
+import socket
+import threading
+from collections.abc import Callable, Mapping
+
+from app.config.addresses import split_address
+
+LOG = logging.getLogger(__name__)
+RESOLVE_INTERVAL_S = 30.0
+"""From one look-up of all names to the next: a pod that is made anew has another address."""
+RETRY_S = 1.0
+"""The least time between two look-ups, when a name has no address yet or a call came from an unknown one."""
+Resolve = Callable[[str], frozenset[str]]
+
+
+class MemberIps:
+    """The addresses by member. Thread-safe; ``replace`` and reads never wait for a look-up.
+
+    A name that cannot be resolved any more keeps the addresses that it had.
+    """
+
+    def __init__(self, resolve: Resolve | None = None) -> None:
+        """``resolve(host)``: the addresses of a name; it may take long, and raises OSError without an answer."""
+        self._resolve = resolve or look_up
+        self._by_member: Mapping[str, frozenset[str]] = {}
+        """Another mapping with each change, as other threads read it."""
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._end = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def replace(self, addresses: tuple[str, ...]) -> None:
+        """Take a new member list: IP addresses count at once, names as soon as they are resolved."""
+        with self._lock:
+            known = self._by_member
+            self._by_member = {one: literal(one) or known.get(one, frozenset()) for one in addresses}
+            if self._thread is None and not self._end.is_set() and self._names():
+                self._thread = threading.Thread(target=self._run, name="member-names", daemon=True)
+                self._thread.start()
+        self._wake.set()
+
+    def of(self, member: str) -> frozenset[str]:
+        """The addresses of a listed member; empty for others, and while its name has none."""
+        return self._by_member.get(member, frozenset())
+
+    def is_of(self, member: str, ip: str) -> bool:
+        """Whether it is an address of this listed member; if not, names are looked up again soon."""
+        return ip in self.of(member) or self._unknown()
+
+    def is_of_any(self, ip: str) -> bool:
+        """Whether it is an address of any listed member; if not, names are looked up again soon."""
+        return any(ip in ips for ips in self._by_member.values()) or self._unknown()
+
+    def _unknown(self) -> bool:
+        self._wake.set()
+        return False
+
+    def close(self) -> None:
+        """End the thread, which nobody waits for: a look-up may take long."""
+        self._end.set()
+        self._wake.set()
+
+    def _names(self) -> list[str]:
+        return [one for one in self._by_member if literal(one) is None]
+
+    def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            found = {one: self._addresses(one) for one in self._names()}
+            with self._lock:
+                self._by_member = {one: found.get(one, ips) for one, ips in self._by_member.items()}
+            if self._end.wait(RETRY_S):
+                return
+            if all(self._by_member.values()):
+                self._wake.wait(RESOLVE_INTERVAL_S)
+
+    def _addresses(self, member: str) -> frozenset[str]:
+        host, known = split_address(member)[0], self.of(member)
+        try:
+            return self._resolve(host) or known
+        except (OSError, UnicodeError) as error:
+            LOG.debug("%s is not resolved: %s", host, error)
+            return known
+
+
+def literal(member: str) -> frozenset[str] | None:
+    """The IP address in a member's address; None for a host name."""
+    host = split_address(member)[0]
+    try:
+        return frozenset({str(ipaddress.ip_address(host))})
+    except ValueError:
+        return None
+
+
+def look_up(host: str) -> frozenset[str]:
+    """The addresses of a host name, by the system's resolver.
+
+    Raises:
+        OSError: it has none, or the resolver does not answer.
+    """
+    return frozenset(str(info[4][0]) for info in socket.getaddrinfo(host, None))
