@@ -280,6 +280,7 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain) -> Engine:
         if not settings.standalone:
             mailbox.sync(DistroKey(resource_type, key))
 
+    domain.clients.is_handing_over = members.is_handing_over
     address_clients = HttpClients(
         protocol,
         domain.registry,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from distro.config import DistroConfig
 from distro.ports import Components
-from distro.types import DistroKey, Load, MemberKind, Outcome
+from distro.types import FinishLoad, Load, MemberKind, Outcome
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class SnapshotLoad:
         self._components = components
         self._since_ms = now_ms
         self._calls: dict[tuple[str, str], _Call] = {}
-        self._seen: set[DistroKey] | None = set() if again else None
+        self._known: dict[str, set[str]] | None = {} if again else None
 
     def add(self, peer: str, now_ms: int) -> None:
         """Ask this peer for its snapshots."""
@@ -74,8 +74,8 @@ class SnapshotLoad:
         call.busy = False
         if outcome is Outcome.DELIVERED and keys is not None:
             call.loaded = True
-            if self._seen is not None:
-                self._seen.update(DistroKey(action.resource_type, key) for key in keys)
+            if self._known is not None:
+                self._known.setdefault(action.resource_type, set()).update(keys)
             return
         call.due_ms = now_ms + self._config.load_retry_delay_ms
         call.refused = outcome is Outcome.REFUSED
@@ -105,12 +105,6 @@ class SnapshotLoad:
         """The peers that gave a snapshot."""
         return sorted({peer for (peer, _), call in self._calls.items() if call.loaded})
 
-    def drop_what_is_gone(self, now_ms: int) -> None:
-        """After a load for a second time: forget the keys that were in no peer's snapshot, where any peer gave one."""
-        if self._seen is None:
-            return
-        for name in {name for (_, name), call in self._calls.items() if call.loaded}:
-            component = self._components[name]
-            for key in component.store.versions():
-                if DistroKey(name, key) not in self._seen:
-                    component.store.forget(key, now_ms, absent=True)
+    def end(self) -> FinishLoad:
+        """The action that ends the load."""
+        return FinishLoad(self._known)

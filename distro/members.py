@@ -34,6 +34,8 @@ REPORT_LOST_MS = 10_000
 """So long after its deadline a report is given up, though its end was not told."""
 PULL_INTERVAL_MS = 500
 """From one report to the next to a peer whose own calls do not arrive."""
+HANDOVER_MS = 30_000
+"""For so long after the end of a member's run others keep the clients that were connected to it (R17)."""
 LOADING_REPORT_INTERVAL_MS = 500
 """From one report to the next while this node loads, so that the others learn of it soon."""
 
@@ -99,6 +101,12 @@ class MemberList:
     """This node has loaded (R7)."""
     served: bool = False
     """This run wrote keys (R16)."""
+    own_writer: str = ""
+    """The writer of this run, once its protocol is made."""
+    _handing_over: Mapping[str, int] = field(default_factory=dict)
+    """Writers of runs that are over, with the end of the hand-over of their clients. Replaced, never changed."""
+    _own_handover_ms: int = 0
+    """The end of the hand-over of the clients of this member's former runs."""
     _round: set[str] = field(default_factory=set)
     _former: tuple[str, ...] = ()
     """Members that left the list, the latest last: what they wrote is claimed by others, but not at once."""
@@ -106,6 +114,7 @@ class MemberList:
     def __post_init__(self) -> None:
         self.view = (self.self_address,)
         self.view_since_ms = self.now_ms
+        self._own_handover_ms = self.now_ms + HANDOVER_MS
 
     # --- what others read ------------------------------------------------------------------------
 
@@ -227,10 +236,37 @@ class MemberList:
         return calls.get(address, NEVER_ANSWERED_MS) < self.config.silent_down_ms
 
     def has_left(self, writer: str) -> bool:
-        """Whether the run that a version names as its ``writer`` is over, as far as known. Called from any thread."""
+        """Whether the run that a version names as its ``writer`` is over, as far as known, and the hand-over too (R17).
+
+        Called from any thread.
+        """
+        return self._is_over(writer) and not self.is_handing_over(writer)
+
+    def is_handing_over(self, writer: str) -> bool:
+        """Whether a run is over, and its clients are still kept until they are back elsewhere (R17). Any thread."""
+        if self._is_former(writer):
+            return self._own_handover_ms > 0
+        return writer in self._handing_over
+
+    def _is_over(self, writer: str) -> bool:
         address = writer.partition("~")[0]
         peer = self._peers.get(address)
-        return writer in peer.ended if peer is not None else address != self.self_address
+        return writer in peer.ended if peer is not None else address != self.self_address or self._is_former(writer)
+
+    def _is_former(self, writer: str) -> bool:
+        is_own = bool(self.own_writer) and writer.partition("~")[0] == self.self_address
+        return is_own and writer != self.own_writer
+
+    def _end_run(self, peer: _Peer, writer: str, now_ms: int) -> None:
+        if writer not in peer.ended:
+            peer.ended = (*peer.ended, writer)[-RUNS_REMEMBERED:]
+            self._handing_over = {**self._handing_over, writer: now_ms + HANDOVER_MS}
+
+    def _end_handovers(self, now_ms: int) -> None:
+        if self._own_handover_ms <= now_ms:
+            self._own_handover_ms = 0
+        if any(end_ms <= now_ms for end_ms in self._handing_over.values()):
+            self._handing_over = {one: end_ms for one, end_ms in self._handing_over.items() if end_ms > now_ms}
 
     def is_known_writer(self, writer: str) -> bool:
         """Whether a version's ``writer`` is a run of a member that is listed, or was until lately. Any thread."""
@@ -265,7 +301,9 @@ class MemberList:
         peers = dict(self._peers)  # another one: other threads may be on this
         self._former = (*[one for one in self._former if one not in left], *left)[-FORMER_MAX:]
         for address in left:
-            del peers[address]
+            peer = peers.pop(address)
+            if peer.writer:
+                self._end_run(peer, peer.writer, now_ms)
             self._round.discard(address)
         came = sorted(wanted - self._peers.keys())
         for address in came:
@@ -306,7 +344,7 @@ class MemberList:
             return
         peer.reporting_until_ms = 0
         if outcome is Outcome.DELIVERED and answer is not None:
-            self._follow_run(peer, answer.writer)
+            self._follow_run(peer, answer.writer, now_ms)
             peer.answered_ms, peer.failures = now_ms, 0
             if peer.cut_off:
                 peer.cut_off, peer.rejoin_at_ms = False, now_ms + self.config.steady_ms
@@ -361,13 +399,17 @@ class MemberList:
             if peer.reporting_until_ms:
                 peer.reporting_until_ms += pause_ms
             peer.rejoin_at_ms += pause_ms
+        self._handing_over = {one: end_ms + pause_ms for one, end_ms in self._handing_over.items()}
+        if self._own_handover_ms:
+            self._own_handover_ms += pause_ms
         self.confirmed_ms = -1
         self._round.clear()
         self.view_since_ms = now_ms
         self.report_all_now(now_ms)
 
     def tick(self, now_ms: int) -> None:
-        """Let time pass: silent members go DOWN, rejoin delays end."""
+        """Let time pass: silent members go DOWN, rejoin delays and hand-overs end."""
+        self._end_handovers(now_ms)
         if not self.mixed:
             for peer in self._peers.values():
                 self._check_silence(peer, now_ms)
@@ -388,7 +430,7 @@ class MemberList:
             self._set_state(peer, MemberState.DOWN, report)
             peer.lost, peer.farewell = peer.seen, True
             if report.writer:
-                _end_run(peer, report.writer)
+                self._end_run(peer, report.writer, now_ms)
             return
         peer.refused = peer.farewell = peer.said_farewell = False
         if state is MemberState.STARTING:
@@ -429,13 +471,12 @@ class MemberList:
         ours, theirs = self.view, report.view or (report.address,)
         return (len(ours), theirs) < (len(theirs), ours)
 
-    @staticmethod
-    def _follow_run(peer: _Peer, writer: str) -> None:
+    def _follow_run(self, peer: _Peer, writer: str, now_ms: int) -> None:
         """Note the run in an answer; the one before it is over. A report may be late, from a run that is over."""
         if not writer or writer == peer.writer:
             return
         if peer.writer:
-            _end_run(peer, peer.writer)
+            self._end_run(peer, peer.writer, now_ms)
         peer.writer = writer
 
     def _on_failure(self, peer: _Peer, outcome: Outcome, now_ms: int) -> None:
@@ -445,7 +486,7 @@ class MemberList:
         if peer.said_farewell:
             peer.said_farewell, peer.farewell, peer.lost = False, True, peer.seen
             if peer.writer:
-                _end_run(peer, peer.writer)
+                self._end_run(peer, peer.writer, now_ms)
             self._set_state(peer, MemberState.DOWN)
             return
         if self.mixed:
@@ -509,11 +550,6 @@ class MemberList:
             peer.cut_off = True
             return False
         return not peer.lost and max(peer.rejoin_at_ms, peer.declared_rejoin_at_ms) <= now_ms
-
-
-def _end_run(peer: _Peer, writer: str) -> None:
-    if writer not in peer.ended:
-        peer.ended = (*peer.ended, writer)[-RUNS_REMEMBERED:]
 
 
 def _fails(calls: Mapping[str, int] | None, address: str) -> bool:

@@ -67,8 +67,11 @@ class DistroStore(Protocol):
         """
         ...
 
-    def claim(self, key: str, now_ms: int) -> bool:
-        """Become the writer of a key and restart its deadlines (R2); return False if it is gone or already ours."""
+    def claim_all(self, keys: Collection[str], now_ms: int) -> list[str]:
+        """Become the writer of keys and restart their deadlines (R2); return those that another wrote before.
+
+        What readers see stays, so nobody is told of it (R11).
+        """
         ...
 
     def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:

@@ -17,6 +17,8 @@ from distro.types import (
     Action,
     DataCall,
     DistroKey,
+    FinishLoad,
+    Forget,
     Load,
     MemberKind,
     Outcome,
@@ -57,12 +59,15 @@ class DistroProtocol:
         self.mapper = self.own_mapper = DistroMapper.over(members.self_address, members.view, members.standalone)
         self._writer_mapper = WriterMapper.over(members.self_address, (), members.standalone)
         self._load: SnapshotLoad | None = None if members.standalone else SnapshotLoad(config, components, now_ms)
-        self.own_writer = own_writer
+        self.own_writer = members.own_writer = own_writer
         self._config = config
         self._components = components
         self._stats = stats
         self._queues: dict[str, PeerQueue] = {}
-        self._claims = Claims(components, config.claim_interval_ms, now_ms)
+        self._claims = Claims(config.claim_interval_ms, now_ms)
+        self._finishing: FinishLoad | None = None
+        self._forgetting: dict[DistroKey, None] = {}
+        """Keys to be forgotten, in the order of verify rounds."""
         self._waiting: Mapping[str, tuple[DistroKey, ...]] = {}
         """Keys to be sent to peers that do not answer; another mapping in each tick, as other threads read it."""
         self._relayed: Mapping[str, frozenset[str]] = {}
@@ -72,7 +77,10 @@ class DistroProtocol:
         """The end of the last pause: calls that were under way end soon after it."""
         self._leaving = False
         self.before_serving: Callable[[int], None] = lambda _now_ms: None
-        """Called with the monotonic ms when a load is over, before this member answers: data on disk may be added."""
+        """Called with the monotonic ms when a load is over, before this member answers: data on disk may be added.
+
+        On the thread of the local actions (R11).
+        """
         members.serving = not self.loading
 
     @property
@@ -241,6 +249,34 @@ class DistroProtocol:
         if self._free(action) is not None and self._load is not None:
             self._load.on_done(action, outcome, keys, now_ms)
 
+    def on_load_finished(self, action: FinishLoad, now_ms: int) -> None:
+        """Note that what ends a load is done: this member is UP, unless it loads again meanwhile."""
+        if self._finishing is not action:
+            return
+        self._load = self._finishing = None
+        self.members.serving = True
+        self.members.report_all_now(now_ms)
+        for queue in self._queues.values():
+            queue.verify_due_ms = now_ms
+        LOG.info("this member is UP")
+
+    def on_claim_done(self, claimed: list[DistroKey], now_ms: int, *, unfinished: bool) -> None:
+        """Send the keys that were claimed; ``unfinished``: there are more to examine."""
+        self._claims.on_done(unfinished=unfinished)
+        for key in claimed:
+            self._stats.claims += 1
+            self.sync(key, now_ms)
+        if claimed:
+            LOG.info("took over %d keys", len(claimed))
+
+    def on_claim_failed(self, now_ms: int) -> None:
+        """Note that keys could not be examined, for a reason that nobody foresaw."""
+        self._claims.on_failed(now_ms)
+
+    def on_forget_done(self, forgotten: int) -> None:
+        """Count the keys that were forgotten."""
+        self._stats.forgotten += forgotten
+
     def _free(self, action: DataCall) -> PeerQueue | None:
         """The queue of the peer that the call was made to; None when the peer left, or the call was given up."""
         queue = self._queues.get(action.peer)
@@ -273,10 +309,12 @@ class DistroProtocol:
         self.members.tick(now_ms)
         self._follow_members(now_ms)
         actions: list[Action] = [*self.members.due_reports(now_ms)]
-        if self._load is not None and self._load.is_over(now_ms, self.members.is_reachable):
-            self._finish_load(self._load, now_ms)
-        if not self.loading:
-            self._claim(now_ms)
+        if self._load is not None and not self._finishing and self._load.is_over(now_ms, self.members.is_reachable):
+            self._finishing = self._load.end()
+            actions.append(self._finishing)
+            LOG.info("loaded from %s", ", ".join(self._load.loaded_from()) or "nobody, as no member had data")
+        if self.steady(now_ms) and (claim := self._claims.next_action(self.members.view_since_ms, now_ms)):
+            actions.append(claim)
         self._waiting = {
             peer: tuple(islice(chain(queue.in_flight, queue.tasks), WAITING_MAX))
             for peer, queue in self._queues.items()
@@ -292,6 +330,9 @@ class DistroProtocol:
             if queue.call is None and (action := self._next_action(peer, queue, now_ms)) is not None:
                 queue.call = action
                 actions.append(action)
+        if self._forgetting:
+            actions.append(Forget(tuple(self._forgetting)))
+            self._forgetting = {}
         self._expected_ms = self._next_due_ms(now_ms)
         return actions, self._expected_ms
 
@@ -309,12 +350,14 @@ class DistroProtocol:
         if late_ms >= self._config.tombstone_slack_ms and self._queues:
             # The peers may have forgotten removals made meanwhile: only a new load shows what is gone.
             self.members.serving = False
-            self._load = SnapshotLoad(self._config, self._components, now_ms, again=True)
+            self._load, self._finishing = SnapshotLoad(self._config, self._components, now_ms, again=True), None
             for peer in self._queues:
                 self._load.add(peer, now_ms)
 
     def _next_action(self, peer: str, queue: PeerQueue, now_ms: int) -> DataCall | None:
         if self._load is not None:
+            if self._finishing:
+                return None
             if self.members.kind(peer) is MemberKind.NACOS_2:
                 self._load.leave_out(peer, MemberKind.NACOS_2)  # one that has not reported yet may be of our kind
             return self._load.next_call(peer, now_ms)
@@ -376,8 +419,7 @@ class DistroProtocol:
             key = DistroKey(resource_type, name)
             forgettable = own and component.store.is_forgettable(name, now_ms)
             if forgettable and all(queue.agreed.get(key, 0) >= AGREED_ROUNDS for queue in reachable):
-                component.store.forget(name, now_ms)
-                self._stats.forgotten += 1
+                self._forgetting[key] = None
                 for queue in self._queues.values():
                     queue.agreed.pop(key, None)
                 continue
@@ -408,16 +450,6 @@ class DistroProtocol:
 
     def _is_own_kind(self, peer: str) -> bool:
         return self.members.kind(peer) is MemberKind.OWN
-
-    def _finish_load(self, load: SnapshotLoad, now_ms: int) -> None:
-        load.drop_what_is_gone(now_ms)
-        self.before_serving(now_ms)
-        self._load = None
-        self.members.serving = True
-        self.members.report_all_now(now_ms)
-        for queue in self._queues.values():
-            queue.verify_due_ms = now_ms
-        LOG.info("loaded from %s; this member is UP", ", ".join(load.loaded_from()) or "nobody, as no member had data")
 
     # --- ownership -------------------------------------------------------------------------------
 
@@ -451,18 +483,8 @@ class DistroProtocol:
             and (members.confirmed_ms >= 0 or not self._queues)
         )
 
-    def _claim(self, now_ms: int) -> None:
-        """R2: become the writer of keys that are ours by a steady view, some in each tick."""
-        if not self.steady(now_ms):
-            return
-        claimed = self._claims.tick(self.members.view_since_ms, now_ms, self._is_responsible)
-        for key in claimed:
-            self._stats.claims += 1
-            self.sync(key, now_ms)
-        if claimed:
-            LOG.info("took over %d keys", len(claimed))
-
-    def _is_responsible(self, key: DistroKey) -> bool:
+    def is_responsible(self, key: DistroKey) -> bool:
+        """Whether the key is this node's by the present view. Called from any thread."""
         return self.mapper_of(key.resource_type).responsible(self._components[key.resource_type].store.tag(key.key))
 
     def _next_due_ms(self, now_ms: int) -> int:
@@ -471,7 +493,8 @@ class DistroProtocol:
             due.append(report_ms)
         if self._load is not None:
             due.append(self._load.next_due_ms(now_ms))
-        elif (claim_ms := self._claims.next_due_ms(now_ms, steady=self.steady(now_ms))) is not None:
+        view_since_ms, steady = self.members.view_since_ms, self.steady(now_ms)
+        if (claim_ms := self._claims.next_due_ms(view_since_ms, now_ms, steady=steady)) is not None:
             due.append(claim_ms)
         for queue in self._queues.values():
             if queue.call is None and not self.loading and queue.reachable:

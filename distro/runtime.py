@@ -8,14 +8,16 @@ from functools import partial
 from distro.clock import monotonic_s
 from distro.config import DistroConfig
 from distro.errors import CodecError, NotInitialized, RejectedError, TransportError
+from distro.local_actions import LocalActions
 from distro.mailbox import Event, Mailbox, PeerWorker
 from distro.ports import Clock, Components, MemberAgent
 from distro.protocol import DistroProtocol
 from distro.receive import DistroReceiver
 from distro.types import (
-    Action,
+    Call,
     DistroKey,
     Load,
+    LocalAction,
     MemberKind,
     Outcome,
     PeerReport,
@@ -52,6 +54,8 @@ class DistroRuntime:
         self._config = config
         self._workers: dict[str, PeerWorker] = {}
         self._report_workers: dict[str, PeerWorker] = {}
+        self._local_actions = LocalActions(protocol, components)
+        self._local: PeerWorker | None = None
         self._finished: list[PeerWorker] = []
         """Those of members that left, which may still make a call."""
         self._idle = threading.Event()
@@ -95,7 +99,8 @@ class DistroRuntime:
         self._mailbox.close()
         if self._thread.ident is not None:
             self._thread.join(max(end_s - monotonic_s(), 0.1))
-        workers = [*self._workers.values(), *self._report_workers.values(), *self._finished]
+        local = [] if self._local is None else [self._local]
+        workers = [*self._workers.values(), *self._report_workers.values(), *self._finished, *local]
         for worker in workers:
             worker.finish()
         ended = [worker.join(max(end_s - monotonic_s(), 0.1)) for worker in workers]
@@ -155,12 +160,29 @@ class DistroRuntime:
             protocol.sync(key, now_ms)
         actions, next_ms = protocol.tick(now_ms)
         for action in actions:
-            self._worker_of(action).put(partial(self._execute, action))
+            if isinstance(action, LocalAction):
+                self._local_worker().put(partial(self._execute_here, action))
+            else:
+                self._worker_of(action).put(partial(self._execute, action))
         if self._draining and protocol.pending() == 0:
             self._idle.set()
         return max(next_ms - self._clock.monotonic_ms(), 0) / 1_000
 
-    def _worker_of(self, action: Action) -> PeerWorker:
+    def _local_worker(self) -> PeerWorker:
+        """The thread of what calls no peer, and would hold up this one (R11)."""
+        if self._local is None:
+            self._local = PeerWorker("distro-local")
+        return self._local
+
+    def _execute_here(self, action: LocalAction) -> None:
+        try:
+            event = self._local_actions.run(action, self._clock.monotonic_ms())
+        except Exception:
+            LOG.exception("%s failed in an unforeseen way", type(action).__name__)
+            event = self._local_actions.failed(action)
+        self._mailbox.put(event, urgent=True)
+
+    def _worker_of(self, action: Call) -> PeerWorker:
         """The peer's thread for reports or for data: two, as a long send must not make this member look dead."""
         workers, kind = (self._report_workers, "report") if isinstance(action, Report) else (self._workers, "peer")
         if action.peer not in workers:
@@ -178,7 +200,7 @@ class DistroRuntime:
 
     # --- on the peers' threads ---------------------------------------------------------------------
 
-    def _execute(self, action: Action) -> None:
+    def _execute(self, action: Call) -> None:
         """Make the call; however it ends, its end is put into the mailbox."""
         try:
             match action:
@@ -198,12 +220,12 @@ class DistroRuntime:
             LOG.exception("%s failed in an unforeseen way", action)
             self._end(action, Outcome.FAILED)
 
-    def _left_ms(self, action: Action) -> int:
+    def _left_ms(self, action: Call) -> int:
         return max(action.deadline_ms - self._clock.monotonic_ms(), 1)
 
     def _end(
         self,
-        action: Action,
+        action: Call,
         outcome: Outcome,
         *,
         received: Received | None = None,
@@ -228,7 +250,7 @@ class DistroRuntime:
 
         self._mailbox.put(event, urgent=True)
 
-    def _fail(self, action: Action, error: TransportError) -> None:
+    def _fail(self, action: Call, error: TransportError) -> None:
         if isinstance(error, RejectedError):
             outcome = Outcome.REJECTED
         else:

@@ -1,7 +1,7 @@
 """The values that the engine passes around: keys, versions, members, and the calls to make. All are immutable."""
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -300,4 +300,38 @@ class Report:
 
 
 DataCall = SyncData | Verify | Query | Load
-Action = DataCall | Report
+Call = DataCall | Report
+
+
+# --- actions that call no peer: work that would hold up the protocol's thread (R11)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Become the writer of keys that are this node's (R2), some of those that are left to examine."""
+
+    view_since_ms: int
+    """The view by which keys are claimed."""
+    keys: tuple[DistroKey, ...]
+    """Single keys to examine besides."""
+    all_keys: bool
+    """Begin with all keys: the view is another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Drop keys that all peers agreed to forget (R6)."""
+
+    keys: tuple[DistroKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FinishLoad:
+    """End a load (R7): drop what no peer has any more, and add what only the own disk has."""
+
+    known: Mapping[str, Set[str]] | None
+    """Of each resource type that a peer gave, the keys in any snapshot; None in a first load, which drops nothing."""
+
+
+LocalAction = Claim | Forget | FinishLoad
+Action = Call | LocalAction

@@ -1,6 +1,6 @@
 """The resource type of clients by address: sent only to members of real Nacos since 2.0, and taken from nobody."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from app.naming.clients.client_model import ClientSnapshot
 from app.replication.address_clients import HttpClients, tag_of
@@ -53,8 +53,8 @@ class HttpClientStore:
     def merge(self, datum: Datum, now_ms: int) -> Merged:
         return Merged.NOTHING
 
-    def claim(self, key: str, now_ms: int) -> bool:
-        return False
+    def claim_all(self, keys: Collection[str], now_ms: int) -> list[str]:
+        return []
 
     def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:
         """Forget nothing: the instance lists say which clients there are."""

@@ -86,11 +86,11 @@ class ClientStore:
     def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
         client_id, snapshot = _parts(datum)
         if snapshot.state is not None:
-            if member_of(datum.version) == self._self_address:
-                # It was connected to an earlier run of this member: no connection outlives its process.
+            has_left = self._has_left(datum.version.writer)
+            if has_left and member_of(datum.version) == self._self_address:
+                # It was connected to an earlier run of this member, and had its time to come back (R17).
                 self._clients.add_tombstone(client_id, datum.version)
-                return True
-            if self._has_left(datum.version.writer):
+            if has_left:
                 return True
         try:
             return self._clients.take(snapshot, client_id, expected)
@@ -104,9 +104,9 @@ class ClientStore:
             return Merged.MADE
         return Merged.NOTHING
 
-    def claim(self, key: str, now_ms: int) -> bool:
-        """Never: a connection does not move (R2)."""
-        return False
+    def claim_all(self, keys: Collection[str], now_ms: int) -> list[str]:
+        """None: a connection does not move (R2)."""
+        return []
 
     def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:
         self._clients.forget(client_id_of(key), absent=absent)

@@ -1,6 +1,6 @@
 """The resource type of ephemeral instance lists, one datum a service. Its codec is in app.naming.wire.datum_codec."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from app.naming.model.events import Event, InstancesChanged, Origin
 from app.naming.model.keys import parse_datum_key
@@ -24,12 +24,14 @@ class InstanceListStore:
         self.datums = registry.datums
         self.is_covered = registry.is_covered
         self.is_forgettable = registry.is_forgettable
-        self.claim = registry.claim
 
     def tag(self, key: str) -> str:
         """The full service name: the namespace does not count for the owner."""
         parsed = parse_datum_key(key)
         return parsed[1] if parsed else key
+
+    def claim_all(self, keys: Collection[str], now_ms: int) -> list[str]:
+        return [key for key in keys if self._registry.claim(key, now_ms)]
 
     def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
         applied = self._registry.apply(datum, expected, now_ms)

@@ -96,9 +96,11 @@ class GrpcFrontend:
         self._rounds = asyncio.get_running_loop().create_task(self._check())
 
     def leave(self) -> None:
-        """Ask all clients to connect to another member, as this node stops."""
-        for one in self.connections:
-            self.dispatcher.reset(one)
+        """Ask all clients to connect to other members, evenly, as this node stops; what they publish stays (R17)."""
+        self.dispatcher.leaving = True
+        targets = self.loader.targets()
+        for number, one in enumerate(one for one in self.connections if one.is_sdk):
+            self.dispatcher.reset(one, targets[number % len(targets)] if targets else None)
 
     async def stop(self) -> None:
         """End all connections, and close the ports. May be called twice."""

@@ -2,6 +2,7 @@
 
 from app.naming.model.model import BEAT_INTERVAL_MS, DELETE_TIMEOUT_MS
 from distro.config import DistroConfig
+from distro.members import HANDOVER_MS
 from tests.support.simulated import faults
 from tests.support.simulated.connections import ConnectedMember, Connections
 from tests.support.simulated.member import SimMember
@@ -65,6 +66,6 @@ def clients_agree(seed: int, *, member_class: type[ConnectedMember] = ConnectedM
     faults.plan(world, FAULTS_MS, world.between(2, 16))
     world.run(FAULTS_MS)
     world.heal()
-    world.run(LIFE_MS // 2 + settle_ms(world.config))
+    world.run(LIFE_MS // 2 + settle_ms(world.config) + HANDOVER_MS)
     connections.check_quiet()
     return world

@@ -11,7 +11,7 @@ from app.naming.clients.client_model import ClientSnapshot
 from app.naming.clients.clients import Clients
 from app.naming.registry.operations import RegisterInstance
 from app.replication.client_type import client_key
-from distro.members import MemberList
+from distro.members import HANDOVER_MS, MemberList
 from distro.types import DistroKey, Version
 from tests.simulation.scenarios import clients_agree
 from tests.support.simulated.checker import Broken
@@ -68,24 +68,74 @@ def test_a_connection_that_ends_is_gone_everywhere_at_once() -> None:
     assert not any(SERVICES[0] in other.shown() for other in connections.members())
 
 
-def test_copies_go_when_their_member_says_farewell() -> None:
+def test_copies_stay_for_a_while_when_their_member_says_farewell() -> None:
     world, connections = calm_world()
     member, client_id = connected(world, connections)
     member.leave()
-    world.run(2_000)
+    world.run(HANDOVER_MS - 1_000)
+    assert len(list(connections.copies(client_id))) == 2
+    assert all(SERVICES[0] in other.shown() for other in connections.members())
+    world.run(4_000)
     assert not list(connections.copies(client_id))
 
 
-def test_copies_go_when_their_member_has_restarted() -> None:
+@pytest.mark.parametrize("orderly", [True, False])
+def test_copies_stay_for_a_while_when_their_member_has_restarted(orderly: bool) -> None:
+    """The member that restarted takes them, too: nobody ever misses what its clients publish."""
     world, connections = calm_world()
     member, client_id = connected(world, connections)
-    world.kill(member)
-    world.run(100)
+    if orderly:
+        member.leave()
+        world.run(3_000)
+    else:
+        world.kill(member)
+        world.run(100)
     world.start(member)
     world.run(5_000)
     assert member.serving
+    assert len(list(connections.copies(client_id))) == 3
+    assert all(SERVICES[0] in other.shown() for other in connections.members())
+    world.run(HANDOVER_MS)
     assert not list(connections.copies(client_id))
     connections.check_quiet()
+
+
+def test_a_client_that_is_back_elsewhere_has_the_last_word() -> None:
+    """What it says at the other member counts for the copy, too, which else would outlive its deregistration."""
+    world, connections = calm_world()
+    member, old_id = connected(world, connections)
+    member.connections.batch_register(old_id, "public", SERVICES[1], [ONE, ONE._replace(port=81)])
+    world.run(200)
+    member.leave()
+    world.run(3_000)
+    new_member = world.members[world.addresses[1]]
+    assert isinstance(new_member, ConnectedMember)
+    new_id = connections.connect(new_member)
+    assert new_id is not None
+    for service in SERVICES[:2]:
+        new_member.connections.register(new_id, ONE._replace(service=service))
+        world.run(200)
+        new_member.connections.deregister(new_id, "public", service)
+        world.run(200)
+    for one in connections.members():
+        assert SERVICES[0] not in one.shown()
+        assert [key for key, *_ in one.shown()[SERVICES[1]]] == ["10.9.1.1:81:unknown:DEFAULT"]
+
+
+def test_a_client_that_came_back_before_its_member_was_known_to_leave() -> None:
+    world, connections = calm_world()
+    member, old_id = connected(world, connections)
+    later, new_id = connected_to_two(world, connections)
+    world.run(200)
+    member.leave()
+    world.run(3_000)
+    for one in connections.members():
+        copy = one.connections.client(old_id)
+        assert copy is not None
+        assert ("public", SERVICES[0]) not in copy.published
+    later.connections.deregister(new_id, "public", SERVICES[0])
+    world.run(200)
+    assert not any(SERVICES[0] in one.shown() for one in connections.members())
 
 
 def test_copies_go_when_their_member_is_listed_no_more() -> None:
@@ -95,7 +145,9 @@ def test_copies_go_when_their_member_is_listed_no_more() -> None:
     for other in connections.members():
         left = [one for one in world.addresses if one != member.address]
         other.mailbox.put(lambda protocol, now_ms, left=left: protocol.replace_members(left, now_ms))
-    world.run(1_100)
+    world.run(HANDOVER_MS - 1_000)
+    assert len(list(connections.copies(client_id))) == 2
+    world.run(4_000)
     assert not list(connections.copies(client_id))
 
 
@@ -159,7 +211,7 @@ def test_a_member_removes_the_clients_that_it_forgot_itself() -> None:
     snapshot = type(snapshot)(old, snapshot.info, snapshot.state)
     holder.connections.forget(client_id)
     assert holder.connections.take(snapshot, client_id, holder.connections.version(client_id))
-    world.run(12_000)
+    world.run(HANDOVER_MS + 12_000)
     assert not list(connections.copies(client_id))
 
 

@@ -9,6 +9,7 @@ from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
 from distro.config import DistroConfig
+from distro.local_actions import LocalActions
 from distro.mapper import DistroMapper
 from distro.members import MemberList
 from distro.monitor import DistroStats
@@ -21,6 +22,7 @@ from distro.types import (
     Datum,
     DistroKey,
     Load,
+    LocalAction,
     MemberState,
     Outcome,
     PeerReport,
@@ -63,6 +65,7 @@ class Engine:
         members = MemberList(SELF, config, self.now_ms)
         components = {INSTANCE_LIST: Component(store, nothing, nothing), **(more or {})}
         self.protocol = DistroProtocol(members, ME, config, components, self.stats, self.now_ms)
+        self.local = LocalActions(self.protocol, components)
         self.protocol.replace_members([SELF, *peers], self.now_ms)
 
     def hear(self, *peers: str) -> None:
@@ -78,14 +81,19 @@ class Engine:
         end_ms = self.now_ms + wait_ms
         while True:
             actions, next_ms = self.protocol.tick(self.now_ms)
+            ended = [self.local.run(action, self.now_ms) for action in actions if isinstance(action, LocalAction)]
+            for event in ended:
+                event(self.protocol, self.now_ms)
             for action in actions:
                 if isinstance(action, Report) and action.peer in self.gone:
                     self.protocol.on_report_done(action.peer, Outcome.REFUSED, None, self.now_ms)
                 elif isinstance(action, Report):
                     self.hear(action.peer)
-            calls: list[Action] = [action for action in actions if not isinstance(action, Report)]
-            if calls or self.now_ms >= end_ms:
+            calls: list[Action] = [action for action in actions if not isinstance(action, Report | LocalAction)]
+            if calls or (self.now_ms >= end_ms and not ended):
                 return calls
+            if ended:
+                continue
             self.now_ms = min(max(next_ms, self.now_ms + 1), end_ms)
 
     def load(self) -> None:

@@ -6,7 +6,7 @@ sent on, and lives as long as the client's member goes on to confirm it.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 
 from app.naming.clients.client_model import (
@@ -73,6 +73,8 @@ class Clients:
         keep_ms: int = 60_000,
     ) -> None:
         """``expiry_ms``: how long a copy lives unconfirmed. ``keep_ms``: how long a removal is remembered at least."""
+        self.is_handing_over: Callable[[str], bool] = lambda _writer: False
+        """Whether a ``writer``, one member's run, is over, and its clients come back elsewhere (R17)."""
         self.writer = registry.writer
         self._table = registry.table
         self._now_ms = monotonic_ms
@@ -377,6 +379,7 @@ class Clients:
         ``late_ms``: how long this process did not run, so that no copy could be confirmed. Removals that the members
         have not agreed to forget go when all copies that could bring their clients back have expired.
         """
+        self._drop_what_is_back()
         left = {writer for writer in self._copy_writers.copy() if has_left(writer)}
         if not (late_ms or left) and now_ms < self._expiry_due_ms:
             return []
@@ -397,6 +400,8 @@ class Clients:
             if events:
                 dropped.append(client_id)
                 self._publish_all(events)
+            if writer in left and self._is_of_this_member(writer):
+                self.add_tombstone(client_id, client.version)
         with self._lock:
             self._copy_writers = writers  # the next search for expired copies adds that of a copy made meanwhile
         for client_id, removal in self._removals.older_than(self._expiry_ms, now_ms):
@@ -404,6 +409,24 @@ class Clients:
                 if self._removals.get(client_id) is removal:
                     self._removals.discard(client_id)
         return dropped
+
+    def _drop_what_is_back(self) -> None:
+        """Take out of copies of runs that are over what other clients publish now (R17)."""
+        with self._lock:
+            over = self._over_writers()
+        if not over:
+            return
+        for client in list(self._clients.values()):
+            if client.native or client.version.writer not in over:
+                continue
+            for key in list(client.published):
+                with self._lock:
+                    changed = key in client.published and self._drop_instances(client, key, self._present(key, over))
+                if changed:
+                    self._publish(ServiceChanged(*key))
+
+    def _is_of_this_member(self, writer: str) -> bool:
+        return writer.partition("~")[0] == self.writer.partition("~")[0]
 
     def _publish_all(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -431,6 +454,43 @@ class Clients:
         client.version = Version(EPOCH, client.revision, client.version.writer)
 
     def _put(self, client: Client, key: ServiceKey, publication: Publication) -> None:
+        self._store(client, key, publication)
+        over = self._over_writers()
+        if over and client.version.writer not in over:
+            for other in self._handed_over(key, over):
+                self._drop_instances(other, key, publication.instances.keys())
+
+    def _over_writers(self) -> set[str]:
+        """The writers of copies whose runs are over, while their clients come back (R17)."""
+        return {writer for writer in self._copy_writers if self.is_handing_over(writer)}
+
+    def _handed_over(self, key: ServiceKey, over: set[str]) -> list[Client]:
+        """The copies of runs that are over that publish a service."""
+        service = self._table.get(*key)
+        found = [self._clients.get(one) for one in list(service.published or ())] if service is not None else []
+        return [one for one in found if one is not None and not one.native and one.version.writer in over]
+
+    def _present(self, key: ServiceKey, over: set[str]) -> set[str]:
+        """The keys of the instances of a service that clients of runs that go on publish."""
+        service = self._table.get(*key)
+        published = (service.published or {}) if service is not None else {}
+        clients = ((self._clients.get(client_id), publication) for client_id, publication in published.items())
+        going_on = [part for client, part in clients if client is not None and client.version.writer not in over]
+        return {instance_key for part in going_on for instance_key in part.instances}
+
+    def _drop_instances(self, client: Client, key: ServiceKey, instance_keys: Collection[str]) -> bool:
+        """Take instances that are back elsewhere out of a copy's publication; return whether any was in it."""
+        publication = client.published[key]
+        left = {one: instance for one, instance in publication.instances.items() if one not in instance_keys}
+        if len(left) == len(publication.instances):
+            return False
+        if left:
+            self._store(client, key, replace(publication, instances=left))
+        else:
+            self._take_back(client, key)
+        return True
+
+    def _store(self, client: Client, key: ServiceKey, publication: Publication) -> None:
         old = client.published.get(key)
         client.instances += len(publication.instances) - (len(old.instances) if old else 0)
         client.published[key] = publication

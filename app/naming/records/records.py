@@ -5,7 +5,7 @@ through ``RecordDisk``, on its disk; the engine replicates them as its second re
 instance lists.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, Protocol
@@ -237,7 +237,12 @@ class Records:
             return [record.key for record in written]
 
     def _store(self, records: list[Record]) -> None:
-        """Write to the disk, then to memory. The caller holds the lock."""
+        """Write to the disk, then to memory, and tell of the changes. The caller holds the lock."""
+        self._keep(records)
+        for record in records:
+            self._on_change(record)
+
+    def _keep(self, records: list[Record]) -> None:
         if not records:
             return
         self._disk.write(records)
@@ -245,7 +250,6 @@ class Records:
             self._records[record.key] = record
             if record.version.writer == self.writer:
                 self._highest_own = max(self._highest_own, record.version)
-            self._on_change(record)
 
     def _store_received(self, record: Record) -> None:
         """``_store`` for what peers send: a disk that takes nothing fails the key, which is then sent again.
@@ -300,20 +304,20 @@ class Records:
             self._store_received(replace(best, version=version))
             return ended
 
-    def claim(self, key: str, now_ms: int) -> bool:
-        """Become the writer of a record that another member wrote (R2); return whether that changed its version.
+    def claim_all(self, keys: Collection[str], now_ms: int) -> list[str]:
+        """Become the writer of records that another member wrote (R2), on disk in one step; return their keys.
 
-        A record that the disk refuses is claimed with the next view of the members, or by its next change.
+        Readers see nothing of it. Records that the disk refuses are claimed with the next view of the members, or by
+        their next change.
         """
         with self._lock:
-            stored = self._records.get(key)
-            if stored is None or stored.version.writer == self.writer:
-                return False
+            found = [stored for key in keys if (stored := self._records.get(key)) is not None]
+            others = [one for one in found if one.version.writer != self.writer]
             try:
-                self._store([replace(stored, version=stored.version.next(self.writer))])
+                self._keep([replace(one, version=one.version.next(self.writer)) for one in others])
             except StorageError:
-                return False
-            return True
+                return []
+            return [one.key for one in others]
 
     def is_forgettable(self, key: str, now_ms: int) -> bool:
         """Whether a record is a removal older than ``KEEP_REMOVED_MS`` (R6)."""

@@ -90,6 +90,12 @@ class Rebalancer:
             lambda: self._reload(sorted(self._sdk(), key=lambda one: one.opened_ms)[max(count, 0) :], redirect)
         )
 
+    def targets(self) -> list[tuple[str, int]]:
+        """The HTTP addresses of the members that serve, but this one, for the clients of a node that stops."""
+        cluster = self._services.cluster
+        serving = [one.address for one in cluster.members() if one.state is MemberState.UP]
+        return [split_address(one) for one in serving if one != cluster.self_address]
+
     # --- all members -----------------------------------------------------------------------------
 
     def cluster(self) -> dict[str, Any]:

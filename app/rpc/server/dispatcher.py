@@ -69,6 +69,8 @@ class Dispatcher:
         """Called with client id, request id and success for each answer of a client to a request of this node."""
         self.on_gone: Callable[[str], None] = lambda _client_id: None
         """Called with the client id of each registered connection that ended."""
+        self.leaving = False
+        """This node stops: clients whose connections end go to other members, and nothing of them is removed (R17)."""
         self._routes: dict[str, GrpcRoute] = {HEALTH_CHECK: GrpcRoute(_healthy, "HealthCheckResponse")}
 
     def add(self, routes: Mapping[str, GrpcRoute]) -> None:
@@ -211,9 +213,10 @@ class Dispatcher:
         connection.offer(wire.encode_json("ClientDetectionRequest", fields))
 
     def ended(self, connection: Connection) -> None:
-        """Remove a connection whose stream ended, and with it all that its client published."""
+        """Remove a connection whose stream ended, and with it all that its client published, unless this node stops."""
         if self._connections.forget(connection):
-            self._clients.disconnect(connection.id)
+            if not self.leaving:
+                self._clients.disconnect(connection.id)
             self.on_gone(connection.id)
             LOG.debug("connection %s is gone", connection.id)
 

@@ -12,7 +12,7 @@ from app.replication.http_peers import NodeReplication
 from distro.codec import decode_frame, decode_received, encode_frame, gunzip_if_gzip, gzip_body
 from distro.errors import CodecError, NotInitialized
 from distro.http_agent import GZIP_FROM_BYTES, MEMBER_HEADER
-from distro.types import Action, Load, Outcome, PeerReport, Query, Received, Report, SyncData, Verify
+from distro.types import Call, Load, Outcome, PeerReport, Query, Received, Report, SyncData, Verify
 from tests.support.simulated.network import Reply
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class CallAgent:
     def __init__(self, member: SimMember) -> None:
         self._member = member
 
-    def execute(self, action: Action, done: Done) -> None:
+    def execute(self, action: Call, done: Done) -> None:
         """Make the call; ``done`` when it ended, after the protocol's event was put."""
         match action:
             case Report():
@@ -43,7 +43,7 @@ class CallAgent:
             case Load():
                 self._load(action, done)
 
-    def _call(self, action: Action, serve: Callable[[SimMember, Reply], None], on_done: Reply) -> None:
+    def _call(self, action: Call, serve: Callable[[SimMember, Reply], None], on_done: Reply) -> None:
         member = self._member
         left_ms = max(action.deadline_ms - member.clock.monotonic_ms(), 1)
         member.world.network.call(member, action.peer, serve, left_ms, on_done)

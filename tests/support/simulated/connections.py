@@ -50,6 +50,7 @@ class ConnectedMember(SimMember):
             keep_ms=config.tombstone_slack_ms,
         )
         has_left = self.protocol.members.has_left
+        self.connections.is_handing_over = self.protocol.members.is_handing_over
         store = self.store_class(self.connections, self.address, has_left)
         self.components[CLIENTS] = Component(
             store,

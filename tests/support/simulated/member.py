@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from app.naming.health.beat_check import BeatCheck, HealthCheckGate
@@ -16,6 +17,7 @@ from app.replication.http_peers import NodeReplication
 from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
 from app.replication.large_bodies import LargeBodies
 from distro.config import DistroConfig
+from distro.local_actions import LocalActions
 from distro.members import MemberList
 from distro.monitor import DistroStats
 from distro.ports import Component
@@ -24,8 +26,9 @@ from distro.receive import DistroReceiver, ReceiverEvents
 from distro.types import (
     CAPABILITY_GZIP,
     CAPABILITY_VERSIONS,
-    Action,
+    Call,
     DistroKey,
+    LocalAction,
     MemberState,
     PeerReport,
     Report,
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
 CAPABILITIES = frozenset({CAPABILITY_VERSIONS, CAPABILITY_GZIP})
 WAKE_MS_MAX = 1
 """How long an event waits until the protocol's thread has woken up."""
+LOCAL_MS_MAX = 3
+"""How long a local action takes: a slice of claims on a disk, for example."""
 RUNS_OF_A_CLOCK_MS = 1_000_000_000
 """Monotonic clocks start anywhere, so that one which travels is noticed."""
 
@@ -158,7 +163,8 @@ class SimMember:
         self._waiting.clear()
         self._turn_at_ms: int | None = None
         self._turn_number = 0
-        self._calls: dict[tuple[str, bool], deque[Action]] = {}
+        self._calls: dict[tuple[str, bool], deque[Call]] = {}
+        self._local_end_ms = 0
         self.clock = MemberClock(self.world, self.world.between(1, RUNS_OF_A_CLOCK_MS), self._wall_skew_ms)
         self.writer = f"{self.address}~{self.run}"
         self._build()
@@ -185,6 +191,7 @@ class SimMember:
             self.stats,
             members.is_known_writer,
         )
+        self.local_actions = LocalActions(self.protocol, self.components)
         self.agent = CallAgent(self)
         self.components[INSTANCE_LIST] = Component(
             InstanceListStore(self.registry, self._publish),
@@ -346,17 +353,26 @@ class SimMember:
         if protocol.loading != loading:
             self.world.trace(self.address, f"is {'loading' if protocol.loading else 'UP'}")
         for action in actions:
-            self._put(action)
+            if isinstance(action, LocalAction):
+                end_ms = max(self.world.now_ms, self._local_end_ms) + self.world.between(0, LOCAL_MS_MAX)
+                self._local_end_ms = end_ms
+                self._in_run(end_ms - self.world.now_ms, partial(self._execute_here, action))
+            else:
+                self._put(action)
         self._turn_by(self.world.now_ms + max(next_ms - now_ms, 0))
 
-    def _put(self, action: Action) -> None:
+    def _execute_here(self, action: LocalAction) -> None:
+        """On a thread of its own, one after the other."""
+        self.mailbox.put(self.local_actions.run(action, self.clock.monotonic_ms()))
+
+    def _put(self, action: Call) -> None:
         """One queue of calls a peer for data and one for reports, each with one call at a time."""
         calls = self._calls.setdefault((action.peer, isinstance(action, Report)), deque())
         calls.append(action)
         if len(calls) == 1 or self.parallel_calls:
             self.agent.execute(action, lambda: self._next(calls, action))
 
-    def _next(self, calls: deque[Action], ended: Action) -> None:
+    def _next(self, calls: deque[Call], ended: Call) -> None:
         calls.remove(ended)
         if calls and not self.parallel_calls:
             action = calls[0]

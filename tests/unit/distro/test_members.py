@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from distro.config import DistroConfig
-from distro.members import CUT_OFF_MS_MAX, HALF_MS_MAX, REPORT_LOST_MS, MemberList
+from distro.members import CUT_OFF_MS_MAX, HALF_MS_MAX, HANDOVER_MS, REPORT_LOST_MS, MemberList
 from distro.types import CAPABILITY_VERSIONS, MemberState, Outcome, PeerReport
 
 SELF, B, C = "a:1", "b:1", "c:1"
@@ -217,7 +217,12 @@ def test_a_run_is_over_when_an_answer_names_another(members: MemberList) -> None
     assert not members.has_left("b:1~0")
     answer("")
     answer("b:1~2")
+    assert not members.has_left("b:1~1")
+    assert members.is_handing_over("b:1~1")
+    assert not members.is_handing_over("b:1~2")
+    hand_over(members, 1_000)
     assert members.has_left("b:1~1")
+    assert not members.is_handing_over("b:1~1")
     assert not members.has_left("b:1~2")
     assert not members.has_left("c:1~1")
     assert not members.has_left("a:1~1"), "this member knows its own runs"
@@ -225,14 +230,43 @@ def test_a_run_is_over_when_an_answer_names_another(members: MemberList) -> None
 
 def test_a_run_is_over_with_its_farewell_and_all_are_when_a_member_is_not_listed(members: MemberList) -> None:
     members.on_report_done(B, Outcome.DELIVERED, report(B, state=MemberState.DOWN, writer="b:1~1"), 1_000)
+    assert not members.has_left("b:1~1")
+    hand_over(members, 1_000)
     assert members.has_left("b:1~1")
     assert not members.has_left("b:1~2")
-    members.replace([SELF, B], 1_000)
+    members.on_report_done(C, Outcome.DELIVERED, report(C, writer="c:1~1"), 32_000)
+    members.replace([SELF, B], 32_000)
+    assert members.has_left("c:1~0"), "nobody knew it"
+    assert not members.has_left("c:1~1")
+    hand_over(members, 32_000)
     assert members.has_left("c:1~1")
     for run in range(100):
-        members.on_report_done(B, Outcome.DELIVERED, report(B, writer=f"b:1~{run}"), 1_000)
+        members.on_report_done(B, Outcome.DELIVERED, report(B, writer=f"b:1~{run}"), 70_000)
+    hand_over(members, 70_000)
     assert members.has_left("b:1~98")
     assert not members.has_left("b:1~5"), "not all are remembered"
+
+
+def hand_over(members: MemberList, since_ms: int) -> None:
+    """Let the hand-over of clients that began then end; a pause within it does not count (R9, R17)."""
+    members.tick(since_ms + HANDOVER_MS - 1)
+    members.on_pause(10_000, since_ms + HANDOVER_MS + 9_999)
+    members.tick(since_ms + HANDOVER_MS + 9_999)
+    assert members.is_handing_over("b:1~1") or members.is_handing_over("c:1~1") or members.is_handing_over("b:1~98")
+    members.tick(since_ms + HANDOVER_MS + 10_000)
+
+
+def test_former_runs_of_this_member_are_over_a_while_after_its_start(members: MemberList) -> None:
+    assert not members.has_left("a:1~1"), "without an own writer nobody knows"
+    members.own_writer = "a:1~2"
+    assert members.is_handing_over("a:1~1")
+    assert not members.is_handing_over("a:1~2")
+    members.tick(HANDOVER_MS - 1)
+    assert not members.has_left("a:1~1")
+    members.tick(HANDOVER_MS)
+    assert members.has_left("a:1~1")
+    assert not members.is_handing_over("a:1~1")
+    assert not members.has_left("a:1~2")
 
 
 # --- links of which one direction fails (R12) -----------------------------------------------------

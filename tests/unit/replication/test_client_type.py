@@ -153,7 +153,7 @@ def test_a_verify_round_confirms_and_finds_what_differs(a: Side, b: Side) -> Non
 
 def test_what_its_member_does_not_list_is_asked_for_and_buried(a: Side, b: Side) -> None:
     b.receive(a)
-    again = Side(A, run="2")
+    again = Side(A, run="2", has_left=lambda writer: writer == f"{A}~1")
     assert b.verify(again).refused == {KEY: Version(1, 1, f"{A}~1")}
     assert b.ports() == [80], "absence alone removes nothing"
     again.receive(b, fetched=True)
@@ -167,11 +167,28 @@ def test_a_loading_member_buries_its_last_run_and_takes_the_others(a: Side, b: S
     b.receive(a)
     b.connect("other")
     b.clients.register("other", ONE._replace(port=90))
-    again = Side(A, run="2")
+    again = Side(A, run="2", has_left=lambda writer: writer == f"{A}~1")
     again.loading = True
     again.receiver.load(CLIENTS, b.sent(), 0)
     assert again.ports() == [90]
     assert again.clients.is_removed(ID)
+
+
+def test_a_restarted_member_keeps_its_last_runs_clients_until_their_time_is_over(a: Side, b: Side) -> None:
+    """They come back elsewhere (R17): the peers keep their copies, and the member takes them as copies, too."""
+    b.receive(a)
+    again = Side(A, run="2")
+    again.clients.is_handing_over = lambda writer: writer == f"{A}~1"
+    again.receive(b, fetched=True)
+    assert again.ports() == [80]
+    assert not again.clients.is_removed(ID)
+    assert again.clients.expire(again.now_ms, lambda _writer: False) == []
+    assert again.clients.expire(again.now_ms, lambda writer: writer == f"{A}~1") == [ID]
+    assert again.ports() == []
+    assert again.clients.is_removed(ID)
+    assert again.events[-1] == ClientDisconnect(ID, True), "which is to be sent"
+    assert b.receive(again) == Received()
+    assert b.ports() == []
 
 
 def test_a_snapshot_with_one_that_cannot_be_taken_is_taken_but_for_that(a: Side) -> None:
@@ -203,8 +220,8 @@ def test_nobody_has_a_say_in_the_client_of_another(a: Side, b: Side) -> None:
     assert a.fetches == [(B, [DistroKey(CLIENTS, KEY)])]
     a.receive(b, fetched=True)
     assert a.ports() == [80]
-    assert not a.store.claim(KEY, 0)
-    assert not b.store.claim(KEY, 0)
+    assert not a.store.claim_all([KEY], 0)
+    assert not b.store.claim_all([KEY], 0)
 
 
 def test_nobody_brings_a_client_back_that_is_gone(a: Side, b: Side) -> None:
@@ -212,7 +229,7 @@ def test_nobody_brings_a_client_back_that_is_gone(a: Side, b: Side) -> None:
     b.receive(a)
     for port in (81, 82, 83):
         a.clients.register(ID, ONE._replace(port=port))
-    again = Side(A, run="2")
+    again = Side(A, run="2", has_left=lambda writer: writer == f"{A}~1")
     again.receive(b)
     b.receive(again)
     assert b.store.version(KEY) == Version(1, 2, f"{A}~2")

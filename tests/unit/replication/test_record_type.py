@@ -86,7 +86,7 @@ class TestMerge:
     def test_a_claim_alone_does_not_win_over_a_change(self, sides: tuple[Side, Side]) -> None:
         first, second = sides
         first.set("changed")
-        assert second.records.claim(KEY, NOW_MS)
+        assert second.records.claim_all([KEY], NOW_MS)
         assert second.version() > first.version()
         assert second.merge(first) is Merged.MADE
         assert second.name() == "changed"
@@ -97,7 +97,7 @@ class TestMerge:
     def test_health_checks_do_not_win_over_a_change(self, sides: tuple[Side, Side], word: str | None) -> None:
         first, second = sides
         first.set(word)
-        second.records.claim(KEY, NOW_MS)
+        second.records.claim_all([KEY], NOW_MS)
         for number in range(3):
             second.check(f"checked {number}")
         assert second.version() > first.version()
@@ -124,7 +124,7 @@ class TestMerge:
 
     def test_the_owner_that_knows_more_goes_above_a_claim(self, sides: tuple[Side, Side]) -> None:
         first, second = sides
-        second.records.claim(KEY, NOW_MS)
+        second.records.claim_all([KEY], NOW_MS)
         first.set("changed")
         assert first.merge(second) is Merged.MADE
         assert first.name() == "changed"
@@ -132,7 +132,7 @@ class TestMerge:
 
     def test_a_removal_is_a_change_like_others(self, sides: tuple[Side, Side]) -> None:
         first, second = sides
-        second.records.claim(KEY, NOW_MS)
+        second.records.claim_all([KEY], NOW_MS)
         second.set(None)
         first.set("changed")
         first.merge(second)
@@ -153,7 +153,7 @@ class TestMerge:
         first.set("first")
         second.set("second")
         if first_wins:
-            first.records.claim(KEY, NOW_MS)
+            first.records.claim_all([KEY], NOW_MS)
             first.merge(second)
             first.set("first again")
         assert first.merge(second) is not Merged.MADE or second.copy_from(first)
@@ -174,7 +174,7 @@ class TestApply:
         """A member ended before it sent its last change; the others' claim has the higher version when it loads."""
         first, second = sides
         first.set("acknowledged, never sent")
-        second.records.claim(KEY, NOW_MS)
+        second.records.claim_all([KEY], NOW_MS)
         returned = Side("a:1~2", first.disk)
         assert not returned.copy_from(second)
         assert returned.name() == "acknowledged, never sent"
@@ -189,7 +189,7 @@ class TestApply:
             second.copy_from(first)
         with pytest.raises(CodecError, match="disk is full"):
             second.merge(first)
-        assert not second.records.claim(KEY, NOW_MS)
+        assert not second.records.claim_all([KEY], NOW_MS)
         assert (second.name(), second.version()) == ("common", before)
         second.disk.full = False
         assert second.copy_from(first)
@@ -235,7 +235,7 @@ def test_a_member_loads_what_is_newer_and_keeps_what_only_it_has() -> None:
         peer.copy_from(old, key)
     old.set("unsent", keys[0])
     for key in keys:
-        peer.records.claim(key, NOW_MS)
+        peer.records.claim_all([key], NOW_MS)
     peer.set("newer", keys[1])
     back = Side("a:1~2", old.disk)
     component = Component(back.records, RecordCodec(), agent=None)  # type: ignore[arg-type]
