@@ -9,7 +9,7 @@ FORMATTER = LineFormatter("%(levelname)s %(name)s: %(message)s")
 
 
 def line(message: str, *args: object) -> str:
-    return FORMATTER.format(logging.LogRecord("app.x", logging.INFO, "x.py", 1, message, args, None))
+    return FORMATTER.format(logging.LogRecord("app.x", logging.INFO, "x", 1, message, args, None))
 
 
 def test_a_printable_message_is_as_it_was() -> None:
@@ -26,7 +26,7 @@ def test_a_traceback_keeps_its_lines() -> None:
     try:
         raise ValueError("odd")
     except ValueError:
-        record = logging.LogRecord("app.x", logging.ERROR, "x.py", 1, "failed", (), sys.exc_info())
+        record = logging.LogRecord("app.x", logging.ERROR, "x", 1, "failed", (), sys.exc_info())
     lines = FORMATTER.format(record).splitlines()
     assert lines[:2] == ["ERROR app.x: failed", "Traceback (most recent call last):"]
     assert lines[-1] == "ValueError: odd"
