@@ -491,7 +491,7 @@ class DistroProtocol:
         due = [now_ms + HEARTBEAT_MS]
         if (report_ms := self.members.next_due_ms()) is not None:
             due.append(report_ms)
-        if self._load is not None:
+        if self._load is not None and not self._finishing:
             due.append(self._load.next_due_ms(now_ms))
         view_since_ms, steady = self.members.view_since_ms, self.steady(now_ms)
         if (claim_ms := self._claims.next_due_ms(view_since_ms, now_ms, steady=steady)) is not None:
