@@ -417,6 +417,8 @@ class DistroProtocol:
             if not (own or unclaimed) or not self.mapper_of(resource_type).responsible(component.store.tag(name)):
                 continue
             key = DistroKey(resource_type, name)
+            if key in self._forgetting:
+                continue
             forgettable = own and component.store.is_forgettable(name, now_ms)
             if forgettable and all(queue.agreed.get(key, 0) >= AGREED_ROUNDS for queue in reachable):
                 self._forgetting[key] = None

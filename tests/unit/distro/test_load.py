@@ -4,7 +4,7 @@ import pytest
 
 from distro.config import DistroConfig
 from distro.load import SnapshotLoad
-from distro.types import Load, MemberKind, Outcome
+from distro.types import FinishLoad, Load, MemberKind, Outcome
 
 CONFIG = DistroConfig()
 B, C = "b:1", "c:1"
@@ -120,30 +120,22 @@ def test_what_is_made_here_of_other_data_is_loaded_from_nobody() -> None:
     assert is_over(load, 0, B)
 
 
-class Kept(Anything):
-    """Its own store, with one key."""
-
-    def __init__(self, *kinds: MemberKind) -> None:
-        super().__init__(*kinds)
-        self.store = self
-        self.keys = {"k"}
-
-    def versions(self) -> set[str]:
-        return set(self.keys)
-
-    def forget(self, key: str, now_ms: int, *, absent: bool) -> None:
-        assert absent
-        self.keys.remove(key)
-
-
 def test_after_a_load_made_again_what_no_peer_holds_goes_but_only_of_what_a_peer_gave() -> None:
-    lists, clients = Kept(), Kept(MemberKind.OWN, MemberKind.NACOS_2)
-    parts = {"lists": lists, "clients": clients}
+    """A resource type that no peer gave is not in the action that ends the load, so nothing of it goes."""
+    parts = {"lists": Anything(), "clients": Anything(MemberKind.OWN, MemberKind.NACOS_2)}
     load = SnapshotLoad(CONFIG, parts, 0, again=True)  # type: ignore[arg-type]
     load.add(B, 0)
     load.leave_out(B, MemberKind.NACOS_2)
     call = load.next_call(B, 0)
     assert call is not None
-    load.on_done(call, Outcome.DELIVERED, [], 100)
-    load.drop_what_is_gone(100)
-    assert (lists.keys, clients.keys) == ({"k"}, set())
+    load.on_done(call, Outcome.DELIVERED, ["k"], 100)
+    assert load.end() == FinishLoad({"clients": {"k"}})
+
+
+def test_a_first_load_drops_nothing() -> None:
+    load = SnapshotLoad(CONFIG, {"lists": Anything()}, 0)  # type: ignore[dict-item]
+    load.add(B, 0)
+    call = load.next_call(B, 0)
+    assert call is not None
+    load.on_done(call, Outcome.DELIVERED, ["k"], 100)
+    assert load.end() == FinishLoad(None)

@@ -1,0 +1,150 @@
+"""Claims, forgetting and the end of a load, as they are done beside the engine's thread."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from distro import claims
+from distro.claims import Claimer, Claims
+from distro.local_actions import LocalActions
+from distro.ports import Component
+from distro.types import Claim, DistroKey, FinishLoad, Forget, MemberKind
+from tests.support.engine import B, Engine
+
+
+class KeyStore:
+    """A store of key names, that says what was done with them."""
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        self.keys = list(keys)
+        self.claimed: list[list[str]] = []
+        self.absent: set[bool] = set()
+        self.needed: set[str] = set()
+
+    def versions(self) -> list[str]:
+        return list(self.keys)
+
+    def claim_all(self, keys: list[str], _now_ms: int) -> list[str]:
+        self.claimed.append(keys)
+        return keys
+
+    def is_forgettable(self, key: str, _now_ms: int) -> bool:
+        return key not in self.needed
+
+    def forget(self, key: str, _now_ms: int, *, absent: bool = False) -> None:
+        self.absent.add(absent)
+        self.keys.remove(key)
+
+
+def component(store: KeyStore, **fields: bool) -> Component:
+    return Component(store, None, None, taken_by=frozenset({MemberKind.OWN}), **fields)  # type: ignore[arg-type]
+
+
+def all_of(view_since_ms: int = 0) -> Claim:
+    return Claim(view_since_ms, (), all_keys=True)
+
+
+def yes() -> bool:
+    return True
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 5, 8, 9])
+def test_a_claim_of_all_keys_reaches_each_key_once_in_slices(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "SLICE_KEYS", 4)
+    store = KeyStore(f"k{number}" for number in range(count))
+    claimer = Claimer({"t": component(store)})
+    action, sizes, unfinished = all_of(), [], True
+    while unfinished:
+        claimed, unfinished = claimer.run(action, 0, yes, lambda _key: True)
+        action = Claim(0, (), all_keys=False)
+        sizes.append(len(claimed))
+    assert set(sizes[:-1]) <= {4}
+    assert [key for keys in store.claimed for key in keys] == store.keys
+
+
+def test_a_claim_leaves_out_keys_of_others_and_types_owned_by_their_writers() -> None:
+    lists, clients = KeyStore(["mine", "theirs"]), KeyStore(["client"])
+    claimer = Claimer({"t": component(lists), "c": component(clients, owned_by_writer=True)})
+    claimed, unfinished = claimer.run(all_of(), 0, yes, lambda key: key.key != "theirs")
+    assert (claimed, unfinished) == ([DistroKey("t", "mine")], False)
+    assert clients.claimed in ([], [[]])
+
+
+def test_keys_wait_while_the_view_of_a_claim_is_not_steady() -> None:
+    store = KeyStore(["a", "b"])
+    claimer = Claimer({"t": component(store)})
+    assert claimer.run(all_of(), 0, lambda: False, lambda _key: True) == ([], True)
+    assert store.claimed == []
+    claimed, unfinished = claimer.run(Claim(0, (), all_keys=False), 0, yes, lambda _key: True)
+    assert ([key.key for key in claimed], unfinished) == (["a", "b"], False)
+
+
+def test_one_claim_is_under_way_at_a_time_and_a_failed_one_begins_again_later() -> None:
+    counted = Claims(1_000, 0)
+    assert counted.next_action(7, 0) == all_of(7)
+    assert counted.next_action(8, 0) is None
+    assert counted.next_due_ms(8, 0, steady=True) is None
+    counted.on_failed(100)
+    assert counted.next_action(8, 1_099) is None
+    assert counted.next_due_ms(8, 200, steady=True) == 1_100
+    assert counted.next_action(8, 1_100) == all_of(8)
+    counted.on_done(unfinished=False)
+    assert counted.next_action(8, 1_100) is None
+    assert counted.next_due_ms(8, 1_100, steady=True) is None
+
+
+def test_single_keys_are_examined_once_in_an_interval() -> None:
+    counted, key = Claims(1_000, 0), DistroKey("t", "k")
+    counted.next_action(0, 0)
+    counted.on_done(unfinished=False)
+    counted.later(key)
+    assert counted.next_due_ms(0, 0, steady=False) is None
+    assert counted.next_due_ms(0, 0, steady=True) == 0
+    assert counted.next_action(0, 0) == Claim(0, (key,), all_keys=False)
+    counted.on_done(unfinished=False)
+    counted.later(key)
+    assert counted.next_action(0, 999) is None
+    assert counted.next_due_ms(0, 5, steady=True) == 1_000
+    assert counted.next_action(0, 1_000) == Claim(0, (key,), all_keys=False)
+
+
+@pytest.fixture
+def engine() -> Engine:
+    made = Engine(B)
+    made.load()
+    return made
+
+
+def actions_over(engine: Engine, **stores: KeyStore) -> LocalActions:
+    return LocalActions(engine.protocol, {name: component(store) for name, store in stores.items()})
+
+
+def test_only_what_may_be_forgotten_still_is(engine: Engine) -> None:
+    """A key may have been written between the decision and the deed."""
+    store = KeyStore(["old", "written"])
+    store.needed.add("written")
+    event = actions_over(engine, t=store).run(Forget((DistroKey("t", "old"), DistroKey("t", "written"))), 0)
+    event(engine.protocol, 0)
+    assert store.keys == ["written"]
+    assert store.absent == {False}
+    assert engine.stats.forgotten == 1
+
+
+def test_the_end_of_a_second_load_drops_what_no_peer_has_of_the_types_that_a_peer_gave(engine: Engine) -> None:
+    given, not_given = KeyStore(["kept", "gone"]), KeyStore(["k"])
+    served = []
+    engine.protocol.before_serving = served.append
+    actions_over(engine, lists=given, clients=not_given).run(FinishLoad({"lists": {"kept"}}), 77)
+    assert (given.keys, not_given.keys) == (["kept"], ["k"])
+    assert given.absent == {True}
+    assert served == [77]
+
+
+def test_a_load_that_cannot_be_ended_properly_ends_all_the_same() -> None:
+    engine = Engine(B)
+    engine.hear()
+    action = FinishLoad(None)
+    engine.protocol._finishing = action
+    engine.local.failed(action)(engine.protocol, engine.now_ms)
+    assert not engine.protocol.loading
+    assert engine.protocol.members.serving
