@@ -25,6 +25,23 @@ CHANGE_BYTES_MAX = 4_096
 """Of the whole text."""
 
 
+class TakenChange:
+    """A change that an owner told: of the instance list with this datum ``key``."""
+
+    __slots__ = ("_try", "key")
+
+    def __init__(self, key: str, attempt: Callable[[], bool] | None) -> None:
+        """``attempt`` applies the change, or returns False; None for a change that is known."""
+        self.key = key
+        self._try = attempt
+
+    def is_known(self) -> bool:
+        """Whether the list here has the change; one that overtook another is tried again, and fits after that."""
+        if self._try is not None and self._try():
+            self._try = None
+        return self._try is None
+
+
 class Changes:
     """Encodes the changes of this member's lists, and applies changes that an owner encoded. Thread-safe."""
 
@@ -61,20 +78,18 @@ class Changes:
         texts = (to_ascii(orjson.dumps(one)).replace(b"\x7f", b"\\u007f") for one in (whole, fields))
         return next((text for text in texts if len(text) <= CHANGE_BYTES_MAX), None)
 
-    def take_change(self, text: bytes) -> Callable[[], bool]:
-        """Apply a change (R5) if it follows the version stored here; return a function that tells if it is known here.
-
-        Until then each call of that function tries again: a change that overtook another one fits after it.
+    def take_change(self, text: bytes) -> "TakenChange":
+        """Apply a change (R5) if it follows the version stored here; return what tells whether it is known here.
 
         Raises:
             CodecError: the text cannot be read.
         """
         fields = _fields(text)
         if self._is_known(*fields[:2]):
-            return _known
-        is_known = partial(self._try, _decode(*fields, self._now_ms()))
-        is_known()
-        return is_known
+            return TakenChange(fields[0], None)
+        taken = TakenChange(fields[0], partial(self._try, _decode(*fields, self._now_ms())))
+        taken.is_known()
+        return taken
 
     def _is_known(self, key: str, version: Version) -> bool:
         stored = self._registry.version(key)
@@ -90,10 +105,6 @@ class Changes:
             return False
         self._publish(InstancesChanged(change.key, Origin.PEER))
         return True
-
-
-def _known() -> bool:
-    return True
 
 
 def _fields(text: bytes) -> tuple[str, Version, Fields]:

@@ -61,8 +61,8 @@ class Replication(Protocol):
         """The datums of ``keys``, of all for None, as JSON in parts; and whether that is gzip, if the peer takes it."""
         ...
 
-    def refresh(self, peer: str, keys: tuple[str, ...]) -> None:
-        """Fetch from ``peer`` the durable records that it has just written."""
+    def refresh(self, peer: str, keys: tuple[str, ...], timeout_ms: int) -> bool:
+        """Fetch from ``peer`` the datums of keys that it has just written; False when that fails."""
         ...
 
 

@@ -157,18 +157,22 @@ class NodeReplication:
             raise CodecError(f"Parameter 'type' is illegal: {name[:100]!r} is no resource type")
         return name or INSTANCE_LIST
 
-    def refresh(self, peer: str, keys: tuple[str, ...]) -> None:
-        """Fetch records that the peer has just written, so that the next read here shows them.
+    def refresh(self, peer: str, keys: tuple[str, ...], timeout_ms: int) -> bool:
+        """Fetch datums that the peer has just written, so that the next read here shows them; False on a failure.
 
-        A failure is not the caller's: the write was done, and the peer's own send brings it.
+        ``timeout_ms``: for each resource type.
         """
         for resource_type, entries in _by_type(dict.fromkeys(keys)).items():
             component = self.components[resource_type]
             try:
-                datums = component.agent.query(peer, tuple(entries), REFRESH_TIMEOUT_MS)
-                self.receiver.receive(resource_type, peer, datums, self.clock.monotonic_ms())
+                datums = component.agent.query(peer, tuple(entries), min(timeout_ms, REFRESH_TIMEOUT_MS))
+                received = self.receiver.receive(resource_type, peer, datums, self.clock.monotonic_ms(), fetched=True)
             except DistroError as error:
                 LOG.info("a write at %s shows here only when it is sent: %s", peer, error)
+                return False
+            if received.failed:
+                return False
+        return True
 
 
 def _by_type(entries: Mapping[str, T]) -> dict[str, dict[str, T]]:

@@ -20,6 +20,8 @@ FORWARD_MS_MAX = 2_000
 """For the whole call, with the waits for another owner. Source: Nacos 1.4.8, its read time-out."""
 LATE_S = 1.0
 """The loop ends a call by its deadline; the thread that waits for it waits so much longer."""
+REFRESH_TRIES, REFRESH_MS_MIN = 2, 100
+"""For records that the owner has written, and the time for each try when that of the call is over."""
 BUSY = "too many calls wait for other members, please try another server"
 
 DEADLINE, RELAY = DEADLINE_HEADER.lower(), RELAY_HEADER.lower()
@@ -33,6 +35,11 @@ log = logging.getLogger(__name__)
 def silent_text(member: str) -> str:
     """The text of the 503 for a call that ``member`` may or may not have executed, or that no owner took in time."""
     return f"the responsible member {member} does not answer, please try another server"
+
+
+def unseen_text(member: str) -> str:
+    """The text of the 503 for a call that ``member`` executed, of which this node could not get the outcome in time."""
+    return f"the responsible member {member} has executed this, but it cannot be read here yet, please try again"
 
 
 class MemberAnswer(Protocol):
@@ -156,6 +163,8 @@ class ForwardStats:
     """Calls given up: no owner answered in time."""
     forward_busy: int = 0
     """Calls refused at once, because too many others were under way."""
+    forward_unseen: int = 0
+    """Calls that the owner executed and that were not acknowledged, as their outcome could not be fetched in time."""
 
 
 class OwnerForwarder(Generic[A]):
@@ -168,11 +177,13 @@ class OwnerForwarder(Generic[A]):
         self,
         owners: Owners,
         waiting_max: int,
-        refresh: Callable[[str, tuple[str, ...]], None],
+        refresh: Callable[[str, tuple[str, ...], int], bool],
         refuse: Callable[[int, str], A],
         clock: Clock | None = None,
     ) -> None:
-        """``refresh(member, keys)`` fetches durable records from the member that has just written them.
+        """``refresh(member, keys, timeout_ms)`` fetches durable records from the member that has just written them.
+
+        It returns whether they came.
 
         ``refuse(status, text)`` makes an answer of this node's own.
         """
@@ -229,13 +240,22 @@ class OwnerForwarder(Generic[A]):
             call = WaitingCall[A](self._owners, to, request_to, is_relayed=RELAY in request.headers)
             answer = self._ask(over, call, (deadline_ms - self._clock.monotonic_ms()) / 1_000, hold_first)
             if answer is not None:
-                if to.durable and answer.status == HTTPStatus.OK:
-                    self._refresh(call.hop, to.durable)  # so that the next read here shows what was written there
+                if to.durable and answer.status == HTTPStatus.OK and not self._refreshed(call.hop, to, deadline_ms):
+                    self.stats.forward_unseen += 1
+                    return self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, unseen_text(call.member))
                 return answer
             outcome = run()
             if not isinstance(outcome, Forward):
                 return outcome
             hold_first = True
+
+    def _refreshed(self, member: str, to: Forward, deadline_ms: int) -> bool:
+        """Fetch what was written there, so that the next read here shows it; return whether that was done."""
+        for _ in range(REFRESH_TRIES):
+            left_ms = max(deadline_ms - self._clock.monotonic_ms(), REFRESH_MS_MIN)
+            if self._refresh(member, to.durable, left_ms):
+                return True
+        return False
 
     def _ask(self, over: LoopForwarding[A], call: WaitingCall[A], left_s: float, hold_first: bool) -> A | None:
         def begin() -> None:

@@ -139,8 +139,12 @@ class StubReplication:
     ) -> bytes:
         return self._take(source, body)
 
-    def refresh(self, peer: str, keys: tuple[str, ...]) -> None:
+    refresh_fails: bool = False
+
+    def refresh(self, peer: str, keys: tuple[str, ...], timeout_ms: int) -> bool:
+        assert timeout_ms > 0
         self.refreshed.append((peer, keys))
+        return not self.refresh_fails
 
     def datums(
         self, keys: list[str] | None, headers: Mapping[str, str], remote_ip: str, resource_type: str = ""

@@ -1,13 +1,15 @@
 """The one forwarder: passes calls on to the member that owns them, from the event loop, and never executes one twice.
 
 A hot call goes to a member of our own kind as it came, pipelined. The owner's answer brings the changed instance, which
-is applied here before the client is answered, so that the client reads its own write here at once. A call for which a
-thread waits, and every call to real Nacos, goes in Nacos's form, one at a time on a connection.
+is applied here before the client is answered, so that the client reads its own write here at once; if it does not fit
+the list here, and the owner's send does not come, the owner is asked for the list. A call for which a thread waits, and
+every call to real Nacos, goes in Nacos's form, one at a time on a connection.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from app.http.api.answers import NOT_RESPONSIBLE, text_reply
@@ -26,7 +28,15 @@ from app.http.api.call import (
 )
 from app.http.forward.member_link import LinkAnswer, LinkResult, MemberLinks, NotAnswered, NotSent
 from app.http.forward.nacos_form import member_headers, nacos_form, not_executed, own_headers
-from app.writes.owner_forwarder import BUSY, FORWARD_MS_MAX, MemberRequest, WaitingCall, silent_text
+from app.naming.changes import TakenChange
+from app.writes.owner_forwarder import (
+    BUSY,
+    FORWARD_MS_MAX,
+    MemberRequest,
+    WaitingCall,
+    silent_text,
+    unseen_text,
+)
 from distro.errors import CodecError
 from distro.types import CAPABILITY_WRITES
 
@@ -35,10 +45,13 @@ HOLD_S = 0.05
 """How long a call that was not executed waits before its owner is looked up and asked again."""
 EXPIRE_S = 0.1
 HELD_MAX = 4_096
-CHANGE_SEEN_S = 0.3
-"""How long an answer waits for the owner's datum when its change is not the next version of the datum here."""
+ASK_AFTER_S = 0.1
+"""How long an answer waits for the owner's send when its change does not fit; then the datum is fetched."""
 LOOK_S = 0.002
 """The first pause between two looks whether that datum has come; each further one is half as long again."""
+FETCHES_MAX = 64
+"""Datums that are fetched, or wait for that."""
+FETCH_THREADS = 2
 _NOT_RESPONSIBLE = NOT_RESPONSIBLE.lower().encode()
 _CHANGE = CHANGE.encode()
 
@@ -62,6 +75,9 @@ class LoopForwarder:
         self._in_turn: dict[str, MemberLinks] = {}
         """Apart: a pipelined call would wait behind one that the owner writes to its disk."""
         self._held = 0
+        self._fetching: set[tuple[str, str]] = set()
+        """Members with the keys of datums that are fetched from them."""
+        self._pool = ThreadPoolExecutor(FETCH_THREADS, thread_name_prefix="http-datums")
         self._expiring: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -139,6 +155,24 @@ class LoopForwarder:
         for links in (*self._pipelined.values(), *self._in_turn.values()):
             links.close()
         self._pipelined, self._in_turn = {}, {}
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def fetch_datum(self, member: str, key: str, deadline_s: float) -> None:
+        """Fetch a datum from a member by ``deadline_s``, beside the loop; no more than one call for it at a time."""
+        at = (member, key)
+        if self._closed or at in self._fetching or len(self._fetching) >= FETCHES_MAX:
+            return
+
+        def fetch() -> None:
+            left_ms = int((deadline_s - self.loop.time()) * 1_000)
+            if left_ms > 0:
+                self._services.replication.refresh(member, (key,), left_ms)
+
+        def fetched(_future: object) -> None:
+            self._fetching.discard(at)
+
+        self._fetching.add(at)
+        self.loop.run_in_executor(self._pool, fetch).add_done_callback(fetched)
 
     def _forget_removed(self) -> None:
         known = {one.address for one in self._cluster.members()}
@@ -203,6 +237,7 @@ class ForwardedCall:
         "_done",
         "_find_owner",
         "_forwarder",
+        "_hop",
         "_is_held",
         "_is_relayed",
         "_member",
@@ -230,7 +265,7 @@ class ForwardedCall:
         self._request_to = request_to
         self._run = run
         self._done = done
-        self._member = ""
+        self._member = self._hop = ""
         self._deadline_s = deadline_s
         self._is_held = False
         self._is_relayed = is_relayed
@@ -246,6 +281,7 @@ class ForwardedCall:
             self._run_here()
             return
         hop = forwarder._cluster.next_hop(member)
+        self._hop = hop or ""
         if hop is None or (hop != member and self._is_relayed):
             self.hold()
             return
@@ -286,21 +322,27 @@ class ForwardedCall:
         if self._is_relayed:
             reply.headers = {CHANGE: change.decode("latin-1")}
         try:
-            seen = forwarder._services.naming.take_change(change)
+            taken = forwarder._services.naming.take_change(change)
         except CodecError as error:
             log.warning("the change in an answer of %s cannot be read: %s", self._member, error)
-            seen = None
-        if seen is None or seen():
             self._done(reply)
             return
-        self._wait(seen, reply, forwarder.loop.time() + CHANGE_SEEN_S, LOOK_S)
+        self._wait(taken, reply, forwarder.loop.time() + ASK_AFTER_S, LOOK_S)
 
-    def _wait(self, seen: Callable[[], bool], reply: Reply, until_s: float, wait_s: float) -> None:
-        """Answer as soon as ``seen`` says that the owner's datum has come, at the latest at ``until_s``."""
-        if seen() or self._forwarder.loop.time() >= until_s:
+    def _wait(self, taken: TakenChange, reply: Reply, ask_s: float, wait_s: float) -> None:
+        """Answer as soon as the change is known here; from ``ask_s`` on its datum is fetched, until the deadline."""
+        if taken.is_known():
             self._done(reply)
             return
-        self._forwarder.loop.call_later(wait_s, self._wait, seen, reply, until_s, wait_s * 1.5)
+        loop = self._forwarder.loop
+        now_s = loop.time()
+        if now_s >= self._deadline_s:
+            self._forwarder.stats.forward_unseen += 1
+            self._done(text_reply(503, unseen_text(self._member)))
+            return
+        if now_s >= ask_s:
+            self._forwarder.fetch_datum(self._hop, taken.key, self._deadline_s)
+        loop.call_later(min(wait_s, self._deadline_s - now_s), self._wait, taken, reply, ask_s, wait_s * 1.5)
 
     def hold(self) -> None:
         """Look for the owner again after ``HOLD_S``, as nobody executed the call; give up after the deadline."""

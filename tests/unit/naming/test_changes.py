@@ -1,7 +1,6 @@
 """Single changes of an owner, taken over one by one: never out of order, never in part, and then as the whole datum."""
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.naming.changes import CHANGE_BYTES_MAX
+from app.naming.changes import CHANGE_BYTES_MAX, TakenChange
 from app.naming.model.events import Event, InstancesChanged, Origin
 from app.naming.model.keys import datum_key
 from app.naming.model.meta import ServiceMeta
@@ -145,7 +144,7 @@ def test_changes_in_order_make_what_the_whole_datum_makes(steps: list[tuple[Any,
         if change is not None:
             assert all(0x20 <= byte < 0x7F for byte in change), "it goes into a header"
             assert len(change) <= CHANGE_BYTES_MAX
-            assert copy.naming.take_change(change)()
+            assert copy.naming.take_change(change).is_known()
             assert copy.state() == owner.state()
         for side in (owner, copy, whole):
             side.now_ms += wait_ms
@@ -179,13 +178,13 @@ def test_changes_in_any_order_are_never_applied_in_part(
         held_at[owner.state()[0]] = owner.state()
         if change is not None:
             made.append(change)
-    looks: list[Callable[[], bool]] = []
+    looks: list[TakenChange] = []
     version = copy.state()[0]
     for what, number in deliveries:
         if what == "take" and made:
             looks.append(copy.naming.take_change(made[number % len(made)]))
         elif what == "look" and looks:
-            looks[number % len(looks)]()
+            looks[number % len(looks)].is_known()
         elif what == "sync" and number < 3:
             copy.take_whole(owner)
         assert copy.state() == held_at[copy.state()[0]]
@@ -193,7 +192,7 @@ def test_changes_in_any_order_are_never_applied_in_part(
         version = copy.state()[0]
     copy.take_whole(owner)
     assert copy.state() == owner.state()
-    assert all(look() for look in looks)
+    assert all(look.is_known() for look in looks)
 
 
 # --- single cases -------------------------------------------------------------------------------------
@@ -201,7 +200,7 @@ def test_changes_in_any_order_are_never_applied_in_part(
 
 def test_the_first_change_of_an_unknown_key_is_taken() -> None:
     owner, copy = sides()
-    assert copy.naming.take_change(owner.register("10.0.0.1"))()
+    assert copy.naming.take_change(owner.register("10.0.0.1")).is_known()
     assert copy.state() == owner.state()
     assert copy.shown() == {"10.0.0.1"}
     assert copy.events == [InstancesChanged(KEY, Origin.PEER)]
@@ -211,13 +210,13 @@ def test_a_later_change_of_an_unknown_key_is_not_taken() -> None:
     owner, copy = sides()
     first, second = owner.register("10.0.0.1"), owner.register("10.0.0.2")
     look = copy.naming.take_change(second)
-    assert not look()
+    assert not look.is_known()
     assert copy.state() == (NO_VERSION, {}, {})
     assert copy.events == []
     # When the one before it has come after all, it fits.
-    assert copy.naming.take_change(first)()
+    assert copy.naming.take_change(first).is_known()
     assert copy.shown() == {"10.0.0.1"}
-    assert look()
+    assert look.is_known()
     assert copy.state() == owner.state()
     assert len(copy.events) == 2
 
@@ -227,7 +226,7 @@ def test_the_first_change_of_an_owner_that_once_forgot_the_key_is_not_taken() ->
     owner, copy = sides()
     owner.register("10.0.0.1")
     owner.registry.forget(KEY)
-    assert not copy.naming.take_change(owner.register("10.0.0.2"))()
+    assert not copy.naming.take_change(owner.register("10.0.0.2")).is_known()
     assert copy.shown() == set()
 
 
@@ -236,7 +235,7 @@ def test_a_gap_is_not_jumped() -> None:
     copy.naming.take_change(owner.register("10.0.0.1"))
     owner.register("10.0.0.2")
     before = copy.state()
-    assert not copy.naming.take_change(owner.register("10.0.0.3"))()
+    assert not copy.naming.take_change(owner.register("10.0.0.3")).is_known()
     assert copy.state() == before
 
 
@@ -245,7 +244,7 @@ def test_what_is_known_is_not_taken_again() -> None:
     first = owner.register("10.0.0.1")
     second = owner.deregister("10.0.0.1")
     for change in (first, second, first, second, first):
-        assert copy.naming.take_change(change)()
+        assert copy.naming.take_change(change).is_known()
     assert copy.state() == owner.state()
     assert copy.shown() == set()
     assert len(copy.events) == 2
@@ -257,7 +256,7 @@ def test_another_writers_state_is_not_touched() -> None:
     change = owner.register("10.0.0.2")
     assert copy.registry.claim(KEY, copy.now_ms)
     before = copy.state()
-    assert copy.naming.take_change(change)(), "what is held here is newer"
+    assert copy.naming.take_change(change).is_known(), "what is held here is newer"
     assert copy.state() == before
 
 
@@ -265,7 +264,7 @@ def test_a_write_that_changed_nothing_is_known_at_once() -> None:
     owner, copy = sides()
     copy.naming.take_change(owner.register("10.0.0.1"))
     copy.naming.take_change(owner.register("10.0.0.2"))
-    assert copy.naming.take_change(owner.register("10.0.0.1"))()
+    assert copy.naming.take_change(owner.register("10.0.0.1")).is_known()
     assert len(copy.events) == 2
 
 
@@ -283,9 +282,9 @@ def test_of_a_change_that_is_too_long_only_the_version_is_told(length: int) -> N
     assert len(change) <= CHANGE_BYTES_MAX
     look = copy.naming.take_change(change)
     fits = length < CHANGE_BYTES_MAX
-    assert ("instance" in orjson.loads(change)) is look() is fits
+    assert ("instance" in orjson.loads(change)) is look.is_known() is fits
     copy.take_whole(owner)
-    assert look()
+    assert look.is_known()
     assert copy.state() == owner.state()
 
 
@@ -305,11 +304,11 @@ def test_a_removed_service_is_seen_again() -> None:
     for side in (owner, copy):
         side.registry.table.set_meta(NS, TAG, ServiceMeta(), side.now_ms)
     for change in (owner.register("10.0.0.1"), owner.deregister("10.0.0.1")):
-        assert copy.naming.take_change(change)()
+        assert copy.naming.take_change(change).is_known()
     for side in (owner, copy):
         side.registry.table.set_meta(NS, TAG, None, side.now_ms)
         assert side.naming.service_view(NS, TAG) is None
-    assert copy.naming.take_change(owner.register("10.0.0.1"))()
+    assert copy.naming.take_change(owner.register("10.0.0.1")).is_known()
     assert copy.shown() == owner.shown() == {"10.0.0.1"}
     assert copy.naming.list_services(NS, None) == owner.naming.list_services(NS, None) == [TAG]
 
@@ -318,10 +317,10 @@ def test_a_removed_service_is_hidden_with_its_last_instance() -> None:
     owner, copy = sides()
     for side in (owner, copy):
         side.registry.table.set_meta(NS, TAG, ServiceMeta(), side.now_ms)
-    assert copy.naming.take_change(owner.register("10.0.0.1"))()
+    assert copy.naming.take_change(owner.register("10.0.0.1")).is_known()
     copy.registry.table.set_meta(NS, TAG, None, copy.now_ms)
     assert copy.shown() == {"10.0.0.1"}
-    assert copy.naming.take_change(owner.deregister("10.0.0.1"))()
+    assert copy.naming.take_change(owner.deregister("10.0.0.1")).is_known()
     assert copy.naming.service_view(NS, TAG) is None
 
 
@@ -338,7 +337,7 @@ def test_what_was_heard_here_is_not_forgotten() -> None:
         side.now_ms += 5_000
     assert copy.naming.beat_of_copy(Beat(TAG, "10.0.0.1", 80), lambda *_: True) == 0
     owner.naming.set_health(NS, TAG, key, False)  # no beat came to it since
-    assert copy.naming.take_change(owner.change("10.0.0.1"))()
+    assert copy.naming.take_change(owner.change("10.0.0.1")).is_known()
     assert not stored[key].instance.healthy
     assert stored[key].beat_ms == stored[key].last_confirmed_ms == copy.now_ms
 

@@ -43,7 +43,7 @@ class Forwarder:
         self,
         cluster: StubCluster,
         settings: Settings | None = None,
-        refresh: Callable[[str, tuple[str, ...]], None] | None = None,
+        refresh: Callable[[str, tuple[str, ...], int], bool] | None = None,
     ) -> None:
         self._exit = ExitStack()
         settings = settings or make_settings()
@@ -103,7 +103,7 @@ def call(query: str = "serviceName=a", form: dict[str, str] | None = None, **hea
     return Call("POST", "/v1/ns/instance", query.encode(), {"content-type": FORM} | headers, body, "10.9.9.9")
 
 
-def no_refresh(member: str, keys: tuple[str, ...]) -> None:
+def no_refresh(member: str, keys: tuple[str, ...], timeout_ms: int) -> bool:
     raise AssertionError("nothing durable was written")
 
 
@@ -390,13 +390,41 @@ def test_what_a_durable_write_changed_is_fetched_before_the_answer(
     cluster: StubCluster, make_forwarder: MakeForwarder, answer: Given, fetches: bool
 ) -> None:
     fetched: list[tuple[str, tuple[str, ...]]] = []
-    forwarder = make_forwarder(make_settings(), lambda member, keys: fetched.append((member, keys)))
+
+    def refresh(member: str, keys: tuple[str, ...], timeout_ms: int) -> bool:
+        assert 0 < timeout_ms <= owner_forwarder.FORWARD_MS_MAX
+        fetched.append((member, keys))
+        return True
+
+    forwarder = make_forwarder(make_settings(), refresh)
     with tiny_server(lambda _: answer) as server:
         own(cluster, server)
         status = forwarder.forward(call(), Forward("t", ("key",)), not_here).status
         forwarder.close()
     assert status == answer.status
     assert fetched == ([(server.address, ("key",))] if fetches else []), "a refused write changed nothing"
+
+
+@pytest.mark.parametrize(("failures", "status"), [(1, 200), (99, 503)])
+def test_a_durable_write_that_cannot_be_read_here_is_not_acknowledged(
+    cluster: StubCluster, make_forwarder: MakeForwarder, failures: int, status: int
+) -> None:
+    tries: list[str] = []
+
+    def refresh(member: str, keys: tuple[str, ...], timeout_ms: int) -> bool:
+        tries.append(member)
+        return len(tries) > failures
+
+    forwarder = make_forwarder(make_settings(), refresh)
+    with tiny_server(lambda _: Given()) as server:
+        own(cluster, server)
+        reply = forwarder.forward(call(), Forward("t", ("key",)), not_here)
+        forwarder.close()
+    assert reply.status == status
+    assert tries == [server.address] * 2
+    if status == 503:
+        assert reply.body.decode() == owner_forwarder.unseen_text(server.address)
+    assert forwarder.stats.forward_unseen == (status == 503)
 
 
 # --- the end of the loop --------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from app.http.api.answers import NOT_RESPONSIBLE
+from app.http.api.answers import NOT_RESPONSIBLE, text_reply
 from app.http.api.call import (
     CHANGE,
     CLIENT_AGENT,
@@ -26,13 +26,13 @@ from app.http.api.call import (
 from app.http.forward import member_link
 from app.http.forward import on_loop as forwarding
 from app.http.forward.member_link import JAVA_LINKS, LinkResult, NotSent
-from app.http.forward.on_loop import CHANGE_SEEN_S, FORWARD_S_MAX, LoopForwarder
+from app.http.forward.on_loop import ASK_AFTER_S, FORWARD_S_MAX, LoopForwarder
 from app.http.server.reply_head import head_of
 from app.naming.model.events import Origin
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
-from app.writes.owner_forwarder import ForwardStats, WaitingCall
+from app.writes.owner_forwarder import ForwardStats, WaitingCall, unseen_text
 from distro.types import CAPABILITY_WRITES, Datum, Member, MemberState
 from tests.support import views
 from tests.support.fake_node import SELF, FakeNode, StubCluster, make_settings
@@ -583,7 +583,7 @@ def test_an_answer_whose_change_does_not_fit_waits_for_the_owners_send() -> None
             owner.answer(Asked("POST", "/nacos/v1/ns/instance?serviceName=a&ip=10.0.0.1&port=80", {}, b"", server))  # type: ignore[arg-type]
             entry.forward(register("10.0.0.2"))
             await until(lambda: entry.stats.forward_answered)
-            loop.skip(CHANGE_SEEN_S / 2)
+            loop.skip(ASK_AFTER_S / 2)
             await turns(5)
             assert not entry.told
             assert entry.hosts() == set(), "a change is never applied without those before it"
@@ -595,20 +595,49 @@ def test_an_answer_whose_change_does_not_fit_waits_for_the_owners_send() -> None
     run_loop(main)
 
 
-def test_an_answer_does_not_wait_for_ever_for_the_owners_send() -> None:
+def test_when_the_owners_send_does_not_come_its_list_is_fetched_before_the_answer() -> None:
     async def main(loop: SkippingLoop) -> None:
         entry, owner = Entry(loop), Owner()
+
+        def fetch(peer: str, keys: tuple[str, ...], timeout_ms: int) -> bool:
+            assert (peer, keys) == (server.address, (KEY,))
+            assert 0 < timeout_ms <= FORWARD_S_MAX * 1_000
+            return entry.node.naming._registry.apply(owner.datum, None, entry.node.now_ms)
+
+        entry.node.replication.refresh = fetch  # type: ignore[method-assign]
         async with member_server(owner.answer) as server:
             entry.owned_by(server)
             owner.answer(Asked("POST", "/nacos/v1/ns/instance?serviceName=a&ip=10.0.0.1&port=80", {}, b"", server))  # type: ignore[arg-type]
             entry.forward(register("10.0.0.2"))
             await until(lambda: entry.stats.forward_answered)
-            loop.skip(CHANGE_SEEN_S * 0.8)
-            await turns(5)
             assert not entry.told
-            loop.skip(CHANGE_SEEN_S * 0.2)
+            loop.skip(ASK_AFTER_S * 2)
             await until(lambda: entry.told)
             assert entry.told == [Reply(200, b"ok", OK.content_type)]
+            assert entry.listed == [{"10.0.0.1", "10.0.0.2"}]
+            entry.forwarder.close()
+
+    run_loop(main)
+
+
+def test_what_cannot_be_read_here_by_the_deadline_is_not_acknowledged() -> None:
+    async def main(loop: SkippingLoop) -> None:
+        entry, owner = Entry(loop), Owner()
+        entry.node.replication.refresh_fails = True
+        async with member_server(owner.answer) as server:
+            entry.owned_by(server)
+            owner.answer(Asked("POST", "/nacos/v1/ns/instance?serviceName=a&ip=10.0.0.1&port=80", {}, b"", server))  # type: ignore[arg-type]
+            for ip in ("10.0.0.2", "10.0.0.3"):
+                entry.forward(register(ip))
+            await until(lambda: entry.stats.forward_answered == 2)
+            loop.skip(ASK_AFTER_S * 2)
+            await until(lambda: entry.node.replication.refreshed)
+            assert not entry.told
+            loop.skip(FORWARD_S_MAX)
+            await until(lambda: len(entry.told) == 2)
+            assert entry.told == [text_reply(503, unseen_text(server.address))] * 2
+            assert entry.stats.forward_unseen == 2
+            assert set(entry.node.replication.refreshed) == {(server.address, (KEY,))}
             entry.forwarder.close()
 
     run_loop(main)
