@@ -17,19 +17,23 @@ RECORDS = "rollcall.records"
 
 
 class RecordCodec:
-    """DatumCodec of records. Shape: ``{"key", "version", "changed", "value", "changedMs"}``; value null: removed."""
+    """DatumCodec of records. Shape: ``{"key", "version", "changed", "value", "changedMs", "changedAge"}``.
+
+    A null value is a removal; ``changedAge`` (ms) is missing where it is not known.
+    """
 
     def encode(self, datum: Datum, now_ms: int, versioned: bool) -> bytes:
         record: Record = datum.value
-        return orjson.dumps(
-            {
-                "key": datum.key,
-                "version": datum.version.to_text(),
-                "changed": record.changed.to_text(),
-                "value": record.value,
-                "changedMs": record.changed_wall_ms,
-            }
-        )
+        fields = {
+            "key": datum.key,
+            "version": datum.version.to_text(),
+            "changed": record.changed.to_text(),
+            "value": record.value,
+            "changedMs": record.changed_wall_ms,
+        }
+        if record.changed_ms is not None:
+            fields["changedAge"] = max(now_ms - record.changed_ms, 0)
+        return orjson.dumps(fields)
 
     def decode(self, key: str, body: Mapping[str, Any], now_ms: int) -> Datum:
         """The record of a JSON object.
@@ -45,7 +49,8 @@ class RecordCodec:
             check_record(key, value)
         except InvalidParam as error:
             raise CodecError(error.text) from error
-        return Datum(key, version, Record(key, version, changed, value, wall_ms))
+        changed_ms = now_ms - fields.whole("changedAge", None, 0, WALL_MS_END - 1) if fields.has("changedAge") else None
+        return Datum(key, version, Record(key, version, changed, value, wall_ms, changed_ms))
 
     def checksum(self, datum: Datum) -> str:
         """Never asked for: real Nacos does not get records."""

@@ -1,16 +1,19 @@
 """R4: merging two states of a service, whichever they are."""
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from app.naming.model.model import NEVER_MS, Instance, StoredInstance, Tombstone
-from app.naming.registry.merge import AGE_MARGIN_MS, InstanceList, covers, merge
+from app.naming.model.value_limits import AGE_MARGIN_MS
+from app.naming.registry.merge import InstanceList, covers, merge
 from distro.types import Version
 
 KEYS = ("a", "b", "c")
 ALL = sorted(Version(epoch, counter, writer) for epoch in (1, 2, 3) for counter in (0, 1, 2) for writer in "xyz")
 SAID = {version: ALL[(7 * at + 3) % (at + 1)] for at, version in enumerate(ALL)}
 """A version says what it is of: here, which registration a change of health left as it was."""
+SAID_AT_MS = {version: (5 * at % 7) * AGE_MARGIN_MS // 2 for at, version in enumerate(ALL)}
+"""When the client's change of each version was made: two sides of a partition count apart from time."""
 VERSIONS = st.sampled_from(ALL)
 TIMES = st.integers(0, 6).map(lambda step: step * AGE_MARGIN_MS // 2)
 """So close that the margin decides as often as not."""
@@ -24,7 +27,8 @@ def stored_instances(draw: st.DrawFn) -> StoredInstance:
     changed, beat_ms = draw(VERSIONS), draw(TIMES)
     client_version = SAID[changed]
     instance = Instance("10.0.0.1", 80, metadata={"said": client_version.to_text()}, healthy=changed.counter % 2 == 0)
-    return StoredInstance(instance, changed, beat_ms, client_version, draw(st.sampled_from([beat_ms, NEVER_MS])))
+    confirmed_ms = draw(st.sampled_from([beat_ms, NEVER_MS]))
+    return StoredInstance(instance, changed, beat_ms, client_version, confirmed_ms, SAID_AT_MS[client_version])
 
 
 @st.composite
@@ -77,6 +81,12 @@ def test_what_one_side_covers_is_not_made_anew(ours: InstanceList, theirs: Insta
         assert merge(ours, theirs, ABOVE).version_summary != ours.version_summary
 
 
+def last(words: list[Version]) -> Version:
+    """The latest one, the highest of those whose times have no order."""
+    latest_ms = max(SAID_AT_MS[word] for word in words)
+    return max(word for word in words if latest_ms - SAID_AT_MS[word] <= AGE_MARGIN_MS)
+
+
 @given(states(), states())
 def test_the_last_word_of_the_client_is_never_lost(ours: InstanceList, theirs: InstanceList) -> None:
     both = merge(ours, theirs, ABOVE)
@@ -84,17 +94,32 @@ def test_the_last_word_of_the_client_is_never_lost(ours: InstanceList, theirs: I
         words = [stored.client_version for state in (ours, theirs) if (stored := state.stored.get(key))]
         gone = [tombstone.version for state in (ours, theirs) if (tombstone := state.tombstones.get(key))]
         if words and not gone:
-            assert both.stored[key].instance.metadata == {"said": max(words).to_text()}
+            assert both.stored[key].instance.metadata == {"said": last(words).to_text()}
         if gone and not words:
-            assert both.tombstones[key].version == max(gone)
+            at_ms = max(one.at_ms for state in (ours, theirs) if (one := state.tombstones.get(key)))
+            assert abs(both.tombstones[key].at_ms - at_ms) <= AGE_MARGIN_MS
+            assert both.tombstones[key].version in (max(gone), ABOVE)
         assert (key in both.stored) + (key in both.tombstones) == bool(words or gone)
 
 
 @given(stored_instances(), tombstones())
-def test_time_speaks_against_the_versions_only_when_it_is_sure(stored: StoredInstance, tombstone: Tombstone) -> None:
-    """A removal that is the later word holds unless the instance certainly lived after it; and the other way round."""
+def test_versions_decide_only_where_the_times_have_no_order(stored: StoredInstance, tombstone: Tombstone) -> None:
+    """The later word holds, whatever its version; a beat that was certainly heard after a removal undoes it."""
+    assume(stored.client_version != tombstone.version)  # one version is of one change
     alive = "a" in merge(InstanceList({"a": stored}, {}), InstanceList({}, {"a": tombstone}), ABOVE).stored
-    if tombstone.version > stored.client_version:
-        assert alive == (stored.last_confirmed_ms > tombstone.at_ms + AGE_MARGIN_MS)
+    since_ms = stored.changed_ms - tombstone.at_ms
+    if stored.last_confirmed_ms - tombstone.at_ms > AGE_MARGIN_MS or since_ms > AGE_MARGIN_MS:
+        assert alive
+    elif since_ms < -AGE_MARGIN_MS:
+        assert not alive
     else:
-        assert alive == (stored.beat_ms >= tombstone.at_ms - AGE_MARGIN_MS)
+        assert alive == (stored.client_version > tombstone.version)
+
+
+@given(stored_instances(), stored_instances())
+def test_the_side_of_the_later_beat_knows_the_health(mine: StoredInstance, other: StoredInstance) -> None:
+    both = merge(InstanceList({"a": mine}, {}), InstanceList({"a": other}, {}), ABOVE).stored["a"]
+    if mine.beat_ms != other.beat_ms:
+        later = mine if mine.beat_ms > other.beat_ms else other
+        assert both.instance.healthy == later.instance.healthy
+    assert both.beat_ms == max(mine.beat_ms, other.beat_ms)

@@ -86,17 +86,18 @@ NOT_DUE_MS = 1 << 60
 
 
 class StoredInstance:
-    """An instance in a member's list, with its last beat (monotonic ms) and the versions of its last changes.
+    """An instance in a member's list, with its last beat (monotonic ms) and its last changes.
 
     ``beat_ms`` is written without the lock: one word, the last beat wins. ``version`` is that of the last change,
-    ``client_version`` that of the last change by its client or an operator, not by a health check.
+    ``client_version`` that of the last change by its client or an operator, not by a health check, and ``changed_ms``
+    the time of that: two sides of a partition count versions apart, so the later word is found by time (R14).
     ``last_confirmed_ms`` is the last time at which the instance lived for certain: a received ``beat_ms`` may be too
     late by the time it was under way, which a health check counts in the instance's favour, but a removal does not.
 
     There are a million of these: only what each beat needs is kept, the rest is computed from the instance.
     """
 
-    __slots__ = ("beat_ms", "client_version", "instance", "last_confirmed_ms", "usual", "version")
+    __slots__ = ("beat_ms", "changed_ms", "client_version", "instance", "last_confirmed_ms", "usual", "version")
 
     def __init__(
         self,
@@ -105,19 +106,23 @@ class StoredInstance:
         beat_ms: int,
         client_version: Version | None = None,
         last_confirmed_ms: int | None = None,
+        changed_ms: int | None = None,
     ) -> None:
         self.instance = instance
         self.version = version
         self.client_version = version if client_version is None else client_version
         self.beat_ms = beat_ms
         self.last_confirmed_ms = beat_ms if last_confirmed_ms is None else last_confirmed_ms
+        self.changed_ms = beat_ms if changed_ms is None else changed_ms
         self.usual = instance.healthy and not (instance.metadata and PRESERVED_BEAT_INTERVAL in instance.metadata)
         """Healthy and with the default beat interval: then a beat needs nothing else of the instance."""
 
     def with_health(self, healthy: bool, version: Version) -> "StoredInstance":
         """The instance with another health, as of ``version``; its beats and its client's last change stay."""
         changed = replace(self.instance, healthy=healthy)
-        return StoredInstance(changed, version, self.beat_ms, self.client_version, self.last_confirmed_ms)
+        return StoredInstance(
+            changed, version, self.beat_ms, self.client_version, self.last_confirmed_ms, self.changed_ms
+        )
 
     def carry_beat(self, old: "StoredInstance") -> None:
         """Take the beat of the instance that this one replaced: it may have come after this one was made.

@@ -12,3 +12,5 @@ INT_MAX = (1 << 31) - 1
 """The largest number of Java's ``int``."""
 WALL_MS_END = 1 << 53
 """No time of a wall clock is as large: from here on a double does not hold every whole number."""
+AGE_MARGIN_MS = 500
+"""How far a time that another member told may be off, as ages travel: two that differ by less have no order."""

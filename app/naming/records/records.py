@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from app.naming.model.keys import NAMESPACE_SPLITTER, SERVICE_META_PREFIX
 from app.naming.model.nacos_errors import StorageError
 from app.naming.model.switches import SWITCH_DOMAIN_NAME
+from app.naming.model.value_limits import AGE_MARGIN_MS
 from distro.errors import CodecError
 from distro.types import NO_VERSION, Datum, Merged, Version
 
@@ -112,7 +113,22 @@ class Record:
     value: Value | None
     """None for a removal."""
     changed_wall_ms: int
-    """When the value was set, by the clock of the member that set it: shown, and used only to forget old removals."""
+    """When the value was set, by the wall clock of the member that set it: shown, and to forget old removals."""
+    changed_ms: int | None = None
+    """That time by this member's monotonic clock; None where it is not known. It travels as an age."""
+
+    def is_later_than(self, other: "Record") -> bool:
+        """Whether this value was set after the other one, by time; by ``changed`` where the times have no order (R14).
+
+        The versions of two sides of a partition are counted apart.
+        """
+        if self.changed == other.changed:
+            return False
+        if self.changed_ms is not None and other.changed_ms is not None:
+            apart_ms = self.changed_ms - other.changed_ms
+            if abs(apart_ms) > AGE_MARGIN_MS:
+                return apart_ms > 0
+        return self.changed > other.changed
 
 
 class RecordDisk(Protocol):
@@ -143,6 +159,7 @@ class Records:
         writer: str,
         disk: RecordDisk,
         wall_ms: Callable[[], int],
+        monotonic_ms: Callable[[], int],
         on_change: Callable[[Record], None],
         check_write: Callable[[], None] = lambda: None,
     ) -> None:
@@ -151,6 +168,7 @@ class Records:
         self._check_write = check_write
         self._disk = disk
         self._wall_ms = wall_ms
+        self._monotonic_ms = monotonic_ms
         self._on_change = on_change
         self._lock = Lock()
         self._records: dict[str, Record] = {}
@@ -160,7 +178,9 @@ class Records:
 
     def read_disk(self) -> int:
         """Load all records from the disk; return their number."""
-        for record in self._disk.read_all():
+        now_ms, wall_ms = self._monotonic_ms(), self._wall_ms()
+        for read in self._disk.read_all():
+            record = replace(read, changed_ms=now_ms - max(wall_ms - read.changed_wall_ms, 0))
             self._records[record.key] = record
             self._on_change(record)
         return len(self._records)
@@ -232,7 +252,7 @@ class Records:
                 if by_check and old is not None:
                     written.append(replace(old, version=version, value=value))
                 else:
-                    written.append(Record(key, version, version, value, self._wall_ms()))
+                    written.append(Record(key, version, version, value, self._wall_ms(), self._monotonic_ms()))
             self._store(written)
             return [record.key for record in written]
 
@@ -282,7 +302,7 @@ class Records:
         """Whether a received record's change of the value is at least as late as the stored record's (R3)."""
         other: Record = datum.value
         stored = self._records.get(datum.key)
-        return stored is None or other.changed >= stored.changed
+        return stored is None or (other.changed >= stored.changed and not stored.is_later_than(other))
 
     def merge(self, datum: Datum, now_ms: int) -> Merged:
         """Merge a received record into the stored one: the later change wins (R4 for single values).
@@ -292,17 +312,25 @@ class Records:
         other: Record = datum.value
         with self._lock:
             stored = self._records.get(datum.key)
-            stored_version = stored.version if stored else NO_VERSION
-            is_newer = stored is None or (other.changed, datum.version) > (stored.changed, stored_version)
-            best = other if is_newer else stored
-            assert best is not None
-            if best is stored and datum.version <= stored_version:
+            if stored is None:
+                self._store_received(replace(other, version=datum.version))
+                return Merged.TAKEN
+            if stored.changed == other.changed:
+                best, rest = (other, stored) if datum.version > stored.version else (stored, other)
+            else:
+                best, rest = (other, stored) if other.is_later_than(stored) else (stored, other)
+            highest = max(stored.version, datum.version)
+            if best.changed < rest.changed:  # by time, against the versions: it gets one above both
+                version = highest.next(self.writer)
+                self._store_received(replace(best, version=version, changed=version))
+                return Merged.MADE
+            if best is other and datum.version == highest:
+                self._store_received(replace(best, version=highest))
+                return Merged.TAKEN
+            if best is stored and stored.version == highest:
                 return Merged.NOTHING
-            version, ended = max(stored_version, datum.version).next(self.writer), Merged.MADE
-            if best is other and datum.version > stored_version:
-                version, ended = datum.version, Merged.TAKEN
-            self._store_received(replace(best, version=version))
-            return ended
+            self._store_received(replace(best, version=highest.next(self.writer)))
+            return Merged.MADE
 
     def claim_all(self, keys: Collection[str], now_ms: int) -> list[str]:
         """Become the writer of records that another member wrote (R2), on disk in one step; return their keys.

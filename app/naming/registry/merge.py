@@ -1,13 +1,11 @@
 """R4: two states of one service become one, per instance, so that nothing acknowledged on either side is lost."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from app.naming.model.model import StoredInstance, Tombstone
+from app.naming.model.model import NEVER_MS, StoredInstance, Tombstone
+from app.naming.model.value_limits import AGE_MARGIN_MS
 from distro.types import NO_VERSION, Version
-
-AGE_MARGIN_MS = 3_000
-"""How far the age of a received beat may be off by the time it was under way. Source: the time-out of a query."""
 
 VersionSummary = tuple[Mapping[str, Version], Mapping[str, Version]]
 """The versions of a list's instances, and of its tombstones, by instance key."""
@@ -33,16 +31,25 @@ NO_INSTANCES = InstanceList({}, {})
 def covers(newer: InstanceList, older: InstanceList) -> bool:
     """Whether ``newer`` has a change of the same or a later version for each instance and tombstone of ``older`` (R3).
 
-    Changes of health do not count: the owner's next health check finds them again. A tombstone counts for an instance
-    only if it removes it: an expiry, of any version, does not where a beat was heard since (R15).
+    A tombstone counts for an instance only if it removes it: an expiry, of any version, does not where a beat was heard
+    since (R15); nor does an instance's bad health where ``older`` has a later beat. Other changes of health do not
+    count: the owner's next health check finds them again.
     """
     for key, stored in older.stored.items():
         one, tombstone = newer.stored.get(key), newer.tombstones.get(key)
         if one is not None and one.client_version >= stored.client_version:
+            if _is_later(stored, one) or _is_wrongly_ill(one, stored):
+                return False
             continue
         if tombstone is None or not is_removed_by(stored, tombstone):
             return False
     return all(tombstone.version <= _last_change(newer, key) for key, tombstone in older.tombstones.items())
+
+
+def _is_wrongly_ill(one: StoredInstance, other: StoredInstance) -> bool:
+    """Whether ``other`` has a beat that whoever found ``one`` unhealthy did not hear."""
+    is_ill = other.instance.healthy and not one.instance.healthy
+    return is_ill and other.last_confirmed_ms > one.beat_ms + AGE_MARGIN_MS
 
 
 def _last_change(state: InstanceList, key: str) -> Version:
@@ -53,12 +60,12 @@ def _last_change(state: InstanceList, key: str) -> Version:
 def is_removed_by(stored: StoredInstance, tombstone: Tombstone) -> bool:
     """Whether one side's tombstone removes the instance that the other side stores (R4).
 
-    The higher version wins, unless times contradict it, since two sides of a partition count versions apart: an
-    instance with a confirmed beat after the removal stays, and one without a beat since before the removal goes.
+    The later word holds, by time, since two sides of a partition count versions apart; the higher version, where the
+    times have no order. An instance with a confirmed beat after the removal stays.
     """
-    if tombstone.version > stored.client_version:
-        return stored.last_confirmed_ms <= tombstone.at_ms + AGE_MARGIN_MS
-    return stored.beat_ms < tombstone.at_ms - AGE_MARGIN_MS
+    if max(stored.changed_ms, stored.last_confirmed_ms) > tombstone.at_ms + AGE_MARGIN_MS:
+        return False
+    return stored.changed_ms < tombstone.at_ms - AGE_MARGIN_MS or tombstone.version > stored.client_version
 
 
 def merge(ours: InstanceList, theirs: InstanceList, version: Version) -> InstanceList:
@@ -70,8 +77,7 @@ def merge(ours: InstanceList, theirs: InstanceList, version: Version) -> Instanc
     tombstones = dict(ours.tombstones)
     for key, tombstone in theirs.tombstones.items():
         known = tombstones.get(key)
-        if known is None or known.version < tombstone.version:
-            tombstones[key] = tombstone
+        tombstones[key] = tombstone if known is None else _later_removal(known, tombstone, version)
     for key in (*ours.stored, *[key for key in theirs.stored if key not in ours.stored]):
         one = _newer(ours.stored.get(key), theirs.stored.get(key), version)
         found = tombstones.get(key)
@@ -85,25 +91,51 @@ def merge(ours: InstanceList, theirs: InstanceList, version: Version) -> Instanc
     return InstanceList(stored, tombstones)
 
 
+def _later_removal(mine: Tombstone, other: Tombstone, version: Version) -> Tombstone:
+    """The tombstone of the higher version, under ``version`` if the other one is of a later removal."""
+    best, rest = (mine, other) if mine.version >= other.version else (other, mine)
+    if rest.at_ms <= best.at_ms + AGE_MARGIN_MS:
+        return best
+    return Tombstone(version, rest.at_ms, max(mine.keep_ms, other.keep_ms), rest.unknown)
+
+
 def _newer(mine: StoredInstance | None, other: StoredInstance | None, version: Version) -> StoredInstance:
     """The attributes of the client's later change, with the health found by the side of the later beat."""
     if mine is None or other is None:
         one = mine or other
         assert one is not None, "a key of the union is on one side at least"
         return _as_of(one, version) if one.version == NO_VERSION else one  # from a member without versions
-    mine_is_best = (mine.client_version, mine.beat_ms, mine.version) >= (
-        other.client_version,
-        other.beat_ms,
-        other.version,
-    )
-    best, rest = (mine, other) if mine_is_best else (other, mine)
+    best, rest = (mine, other) if _is_best(mine, other) else (other, mine)
     beat_ms, last_confirmed_ms = max(mine.beat_ms, other.beat_ms), max(mine.last_confirmed_ms, other.last_confirmed_ms)
-    if best is mine and mine.version >= other.version:
+    instance, changed, client_version = best.instance, best.version, best.client_version
+    if instance.healthy != rest.instance.healthy and rest.beat_ms > best.beat_ms:
+        instance, changed = replace(instance, healthy=rest.instance.healthy), version
+    if client_version < rest.client_version:
+        changed = client_version = version
+    elif changed < rest.version:
+        changed = version
+    if best is mine and changed == mine.version:
         mine.beat_ms, mine.last_confirmed_ms = beat_ms, last_confirmed_ms
         return mine
-    changed = best.version if best.version >= rest.version else version
-    return StoredInstance(best.instance, changed, beat_ms, best.client_version, last_confirmed_ms)
+    return StoredInstance(instance, changed, beat_ms, client_version, last_confirmed_ms, best.changed_ms)
+
+
+def _is_later(mine: StoredInstance, other: StoredInstance) -> bool:
+    """Whether the last change by the client is that of ``mine``, and not of ``other``."""
+    if mine.client_version == other.client_version:
+        return False
+    if abs(mine.changed_ms - other.changed_ms) > AGE_MARGIN_MS:
+        return mine.changed_ms > other.changed_ms
+    return mine.client_version > other.client_version
+
+
+def _is_best(mine: StoredInstance, other: StoredInstance) -> bool:
+    """Whether ``mine`` has the client's last change; of one change, the later beat or the later finding of health."""
+    if mine.client_version != other.client_version:
+        return _is_later(mine, other)
+    return (mine.beat_ms, mine.version) >= (other.beat_ms, other.version)
 
 
 def _as_of(stored: StoredInstance, version: Version) -> StoredInstance:
-    return StoredInstance(stored.instance, version, stored.beat_ms, version, stored.last_confirmed_ms)
+    changed_ms = stored.beat_ms if stored.changed_ms == NEVER_MS else stored.changed_ms
+    return StoredInstance(stored.instance, version, stored.beat_ms, version, stored.last_confirmed_ms, changed_ms)

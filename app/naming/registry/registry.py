@@ -321,14 +321,17 @@ class Registry:
             old = known.get(key)
             if stored.version == NO_VERSION:  # from a member without versions
                 stored.version = stored.client_version = datum.version
+                stored.changed_ms = stored.beat_ms
             if old is None:
                 stored.last_confirmed_ms = NEVER_MS
                 self._shared.settle(stored)
                 continue
             stored.last_confirmed_ms = old.last_confirmed_ms
             stored.beat_ms = max(stored.beat_ms, old.beat_ms)
-            if stored.version == old.version and stored.client_version == old.client_version:
-                stored.version, stored.client_version = old.version, old.client_version
+            if stored.client_version == old.client_version:
+                stored.changed_ms = old.changed_ms  # not later by the time that the copy was under way
+                if stored.version == old.version:
+                    stored.version, stored.client_version = old.version, old.client_version
             if stored.instance == old.instance:
                 stored.instance = old.instance  # with its JSON, once rendered for readers
             else:
@@ -540,7 +543,7 @@ class Registry:
     def _put(self, service: Service, key: str, instance: Instance, now_ms: int) -> str | None:
         old = service.stored.get(key)
         if old is not None:
-            old.beat_ms = old.last_confirmed_ms = now_ms  # a registration counts as a beat, changed or not
+            old.beat_ms = old.last_confirmed_ms = old.changed_ms = now_ms  # it counts as a beat, changed or not
             if old.instance == instance:
                 return None
         self._raise_version(service, now_ms)

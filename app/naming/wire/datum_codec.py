@@ -2,8 +2,9 @@
 
 Shape: ``{"key", "value": {"instanceList": [instance ...]}, "timestamp": 1, "version": text, "tombstones":
 {instance key: {"version": text, "age": ms, "keep": ms}}}``; a tombstone of R15 carries ``"unknown": true``. Of
-an instance our fields are ``"version"``, ``"said"`` (its client version) where that differs, ``"beatAge"`` (ms), and
-``"heard": true`` when the sender knows that age for certain. Times travel as ages, because the members' clocks differ.
+an instance our fields are ``"version"``, ``"said"`` (its client version) where that differs, ``"beatAge"`` (ms),
+``"saidAge"`` (ms, of its client's last change) where that differs, and ``"heard": true`` when the sender knows the age
+of the beat for certain. Times travel as ages, because the members' clocks differ.
 """
 
 import re
@@ -91,6 +92,8 @@ def encode_stored(stored: StoredInstance, now_ms: int, wall_ms: int, versioned: 
     if stored.client_version != stored.version:
         fields["said"] = stored.client_version.to_text()
     fields["beatAge"] = age_ms
+    if stored.changed_ms != stored.beat_ms:
+        fields["saidAge"] = min(max(now_ms - stored.changed_ms, 0), AGE_MS_MAX)
     if stored.last_confirmed_ms == stored.beat_ms:
         fields["heard"] = True
     return fields
@@ -224,9 +227,11 @@ def decode_stored(fields: Any, namespace: str, full_name: str, now_ms: int) -> S
     version = Version.from_text(fields["version"]) if "version" in fields else NO_VERSION
     client_version = Version.from_text(fields["said"]) if "said" in fields else version
     beat_ms = now_ms - min(max(read.integer("beatAge", 0), 0), AGE_MS_MAX)
-    return StoredInstance(
-        instance, version, beat_ms, client_version, beat_ms if read.flag("heard", False) else NEVER_MS
-    )
+    confirmed_ms = beat_ms if read.flag("heard", False) else NEVER_MS
+    changed_ms = now_ms - min(max(read.integer("saidAge", now_ms - beat_ms), 0), AGE_MS_MAX)
+    if version == NO_VERSION:
+        changed_ms = NEVER_MS  # real Nacos tells no time
+    return StoredInstance(instance, version, beat_ms, client_version, confirmed_ms, changed_ms)
 
 
 def _decode_tombstones(tombstones: object, now_ms: int) -> dict[str, Tombstone]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from app.naming.model.model import BEAT_INTERVAL_MS, DELETE_TIMEOUT_MS, Service, Tombstone
-from app.naming.registry.merge import AGE_MARGIN_MS
+from app.naming.model.value_limits import AGE_MARGIN_MS
 from distro.types import NO_VERSION, Version
 from tests.support.simulated.clients import CALL_MS_MAX, SimClient, Wish
 from tests.support.simulated.frontend import Kind, Write

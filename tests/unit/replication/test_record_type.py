@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from app.naming.model.value_limits import AGE_MARGIN_MS
 from app.naming.records.records import KEEP_REMOVED_MS, Record, Records, namespace_key, persistent_key, service_meta_key
 from app.replication.record_type import RECORDS, RecordCodec
 from distro.errors import CodecError
@@ -27,11 +28,11 @@ def value(name: str) -> dict[str, str]:
 class Side:
     """One member's records, with the engine's view of them."""
 
-    def __init__(self, writer: str, disk: MemoryDisk | None = None) -> None:
+    def __init__(self, writer: str, disk: MemoryDisk | None = None, wall_ms: int = 1_700_000_000_000) -> None:
         self.disk = disk or MemoryDisk()
-        self.wall_ms = 1_700_000_000_000
+        self.wall_ms = wall_ms
         self.changes: list[Record] = []
-        self.records = Records(writer, self.disk, lambda: self.wall_ms, self.changes.append)
+        self.records = Records(writer, self.disk, lambda: self.wall_ms, lambda: self.wall_ms, self.changes.append)
         self.records.read_disk()
 
     def set(self, name: str | None, key: str = KEY) -> Version:
@@ -82,6 +83,35 @@ class TestMerge:
         assert first.merge(second) is Merged.TAKEN
         assert (first.name(), first.version()) == ("second", second.version())
         assert second.merge(first) is Merged.NOTHING
+
+    @pytest.mark.parametrize("word", ["later", None])
+    def test_of_two_sides_changes_the_later_one_holds_whatever_its_version(
+        self, sides: tuple[Side, Side], word: str | None
+    ) -> None:
+        first, second = sides
+        for number in range(3):  # a new epoch, and more changes in it
+            second.set(f"second {number}")
+        first.wall_ms += AGE_MARGIN_MS + 1
+        first.set(word)
+        assert first.version() < second.version()
+        assert not first.records.is_covered(second.datum())
+        assert second.merge(first) is Merged.MADE
+        assert second.name() == word
+        assert first.records.is_covered(second.datum())
+        assert first.merge(second) is Merged.TAKEN
+        assert (first.name(), first.version()) == (word, second.version())
+        assert second.merge(first) is Merged.NOTHING
+
+    def test_a_change_that_was_read_from_the_disk_keeps_its_time(self, sides: tuple[Side, Side]) -> None:
+        first, second = sides
+        second.set("early")
+        second.set("early again")
+        first.wall_ms += AGE_MARGIN_MS + 1
+        first.set("later")
+        begun_again = Side("a:1~2", first.disk, first.wall_ms + 60_000)
+        assert not begun_again.records.is_covered(second.datum())
+        assert second.merge(begun_again) is Merged.MADE
+        assert second.name() == "later"
 
     def test_a_claim_alone_does_not_win_over_a_change(self, sides: tuple[Side, Side]) -> None:
         first, second = sides
@@ -277,8 +307,9 @@ class TestCodec:
             ),
         ],
     )
-    def test_a_record_travels_whole(self, key: str, stored: dict[str, Any] | None) -> None:
-        record = Record(key, Version(3, 1, "a:1~2"), Version(2, 7, "b:1~1"), stored, 1_700_000_000_123)
+    @pytest.mark.parametrize("changed_ms", [None, NOW_MS, NOW_MS - 5_000])
+    def test_a_record_travels_whole(self, key: str, stored: dict[str, Any] | None, changed_ms: int | None) -> None:
+        record = Record(key, Version(3, 1, "a:1~2"), Version(2, 7, "b:1~1"), stored, 1_700_000_000_123, changed_ms)
         assert self.round_trip(record) == record
 
     @pytest.mark.parametrize(
@@ -294,6 +325,8 @@ class TestCodec:
             ("changedMs", "1"),
             ("changedMs", True),
             ("changedMs", 1 << 60),
+            ("changedAge", -1),
+            ("changedAge", "1"),
         ],
     )
     def test_what_could_not_be_read_later_is_refused_now(self, field: str, wrong: object) -> None:

@@ -78,7 +78,7 @@ class TestKeeps:
 class TestFull:
     def test_all_or_none_of_a_change(self, file: RecordFile) -> None:
         file.write([record("a", 1, named("1"))])
-        big = [record("a", 2, named("2")), record("b", 2, named("x" * 100_000))]
+        big = [record("a", 2, named("2")), record("b", 2, named("x" * 60_000))]
         with full_disk(file), pytest.raises(StorageError, match=r"does not take the change: database or disk is full"):
             file.write(big)
         assert list(file.read_all()) == [record("a", 1, named("1"))]
@@ -87,10 +87,10 @@ class TestFull:
 
     def test_memory_is_not_ahead_of_the_disk(self, file: RecordFile) -> None:
         changes: list[Record] = []
-        records = Records("a:1~1", file, lambda: 1, changes.append)
+        records = Records("a:1~1", file, lambda: 1, lambda: 1, changes.append)
         records.put_all({"rollcall.namespace.a": lambda _old: named("a")})
         with full_disk(file), pytest.raises(StorageError) as raised:
-            records.put_all({"rollcall.namespace.a": lambda _old: named("x" * 100_000)})
+            records.put_all({"rollcall.namespace.a": lambda _old: named("x" * 60_000)})
         assert raised.value.status == 507
         assert records.value("rollcall.namespace.a") == named("a")
         assert [change.value for change in changes] == [named("a")]

@@ -10,7 +10,7 @@ from tests.support.memory_disk import MemoryDisk
 
 def test_a_write_that_is_over_changes_nothing() -> None:
     disk = MemoryDisk()
-    records = Records("a:1~1", disk, lambda: 1, lambda _record: None, check_call_deadline)
+    records = Records("a:1~1", disk, lambda: 1, lambda: 1, lambda _record: None, check_call_deadline)
     over = False
     with executing_until(lambda: over):
         assert records.put_all({"a": lambda _old: {"x": 1}}) == ["a"]

@@ -39,7 +39,7 @@ class Member:
         writer = f"a:1~{run}"
         self.registry = Registry(writer)
         projection = Projection(self.registry, lambda: 0, self.events.append)
-        self.records = Records(writer, self.disk, lambda: 1_000, projection.on_record)
+        self.records = Records(writer, self.disk, lambda: 1_000, lambda: 1_000, projection.on_record)
         self.durable = DurableService(self.records, projection, self.registry, lambda: 0, self.events.append)
         self.records.read_disk()
 

@@ -36,7 +36,7 @@ class Kept:
         self.disk = disk or MemoryDisk()
         self.told: list[Record] = []
         self.now_ms = 1_000
-        self.records = Records(writer, self.disk, lambda: self.now_ms, self.told.append)
+        self.records = Records(writer, self.disk, lambda: self.now_ms, lambda: self.now_ms, self.told.append)
 
     def put(self, key: str, value: Value | None) -> list[str]:
         return self.records.put_all({key: lambda _: value})
@@ -92,7 +92,7 @@ def test_a_change_is_on_disk_told_and_read() -> None:
     kept = Kept()
     assert kept.put("a", {"x": 1}) == ["a"]
     version = NO_VERSION.next(WRITER)
-    record = Record("a", version, version, {"x": 1}, 1_000)
+    record = Record("a", version, version, {"x": 1}, 1_000, 1_000)
     assert kept.told == [record]
     assert kept.disk.records == {"a": record}
     assert kept.records.value("a") == {"x": 1}

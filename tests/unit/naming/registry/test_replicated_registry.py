@@ -6,7 +6,8 @@ import pytest
 
 from app.naming.model.keys import datum_key
 from app.naming.model.model import NEVER_MS, Instance, Service, StoredInstance, Tombstone
-from app.naming.registry.merge import AGE_MARGIN_MS, InstanceList
+from app.naming.model.value_limits import AGE_MARGIN_MS
+from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from distro.types import NO_VERSION, Datum, Merged, Version
@@ -199,6 +200,35 @@ def test_a_deregistration_of_an_unknown_instance_removes_it_where_it_is_known(re
     assert service_of(registry).stored == {}
     assert other.merge(removal, 20_000) is not Merged.NOTHING
     assert service_of(other).stored == {}
+
+
+@pytest.mark.parametrize(("apart_ms", "holds"), [(AGE_MARGIN_MS + 1, "later"), (0, "higher")])
+def test_of_two_sides_words_the_later_one_holds_whatever_its_version(
+    registry: Registry, apart_ms: int, holds: str
+) -> None:
+    """The sides of a partition count versions apart; where times have no order, the version decides."""
+    other = Registry(OTHER)
+    for number in range(3):
+        register(other, 1, 10_000, word=f"{number}")
+    register(other, 1, 10_000, word="higher")
+    key = register(registry, 1, 10_000 + apart_ms, word="later")
+    theirs = next(other.datums([KEY]))
+    assert registry.is_covered(theirs) is (holds == "higher")
+    assert registry.merge(theirs, 20_000) is not Merged.NOTHING or holds == "higher"
+    assert service_of(registry).stored[key].instance.metadata == {"word": holds}
+    assert other.is_covered(next(registry.datums([KEY])))
+
+
+def test_an_instance_that_beats_here_is_not_taken_for_ill(registry: Registry) -> None:
+    """Whoever found it ill heard no beat; the state is refused, so that its sender fetches what is known here."""
+    key = register(registry, 1, 0)
+    ours = service_of(registry).stored[key]
+    ours.beat_ms = ours.last_confirmed_ms = 20_000
+    ill = StoredInstance(replace(ours.instance, healthy=False), Version(2, 5, OTHER), 1_000, ours.client_version)
+    datum = received(Version(2, 5, OTHER), ill)
+    assert not registry.is_covered(datum)
+    ours.beat_ms = ours.last_confirmed_ms = 1_000
+    assert registry.is_covered(datum)
 
 
 def test_an_instance_that_beat_after_such_a_deregistration_stays(registry: Registry) -> None:
