@@ -221,7 +221,15 @@ def build_domain(settings: Settings, clock: Clock) -> Domain:
     )
     record_file = RecordFile(settings.data_dir)
     projection = Projection(registry, clock.monotonic_ms, notify.publish)
-    records = Records(writer, record_file, clock.wall_ms, clock.monotonic_ms, projection.on_record, check_call_deadline)
+    records = Records(
+        writer,
+        record_file,
+        clock.wall_ms,
+        clock.monotonic_ms,
+        projection.on_record,
+        check_call_deadline,
+        alone=settings.standalone,
+    )
     codec = InstanceListCodec(clock.wall_ms)
     return Domain(
         writer=writer,

@@ -1,5 +1,7 @@
 """R13: the deadline of a call in the clock of the member that is called, which refuses to execute the call later.
 
+And the other way round: when a call was sent, for the ages in it, which count from then.
+
 The kernel may deliver the bytes of a connection that its sender gave up a minute late, and a process that stood still
 reads what came meanwhile. Clocks of members differ, so each names its own in its reports. When a report arrives, the
 sender's clock shows at least what it names; a deadline by that is never later than what the caller means.
@@ -11,6 +13,10 @@ DEADLINE_HEADER = "Rollcall-Deadline"
 """Request header among our own kind: the text that ``CallDeadlines.text`` makes."""
 RELAY_HEADER = "Rollcall-Relay"
 """Request header among our own kind: the call is for another member, which the sender cannot call itself (R12)."""
+CLOCK_HEADER = "Rollcall-Clock"
+"""Request header of datums among our own kind: the sender's clock, in ms, when it made them."""
+UNDER_WAY_MS_MAX = 30_000
+"""A call that seems to have been under way for longer is dated so long ago: no member waits so long for an answer."""
 STEP_MS = 128
 """Deadlines are rounded down to it, so that calls in a row have equal headers, which are parsed once."""
 REPORTS_KEPT = 8
@@ -47,6 +53,19 @@ class CallDeadlines:
         writer, ahead = known
         end_ms = self._clock.boot_ms() + left_ms + max(ahead)
         return f"{writer} {end_ms - end_ms % STEP_MS}"
+
+    def sent_ms(self, peer: str, text: str | None) -> int:
+        """When a peer's call was sent, by our monotonic clock; ``text`` is the peer's clock at that time.
+
+        Never later than now, and never earlier than it was but for the drift of the clocks; now for a peer that named
+        no clock.
+        """
+        now_ms = self._clock.monotonic_ms()
+        known = self._ahead.get(peer)
+        if known is None or text is None or not (text.isascii() and text.isdecimal() and len(text) < 20):
+            return now_ms
+        age_ms = self._clock.boot_ms() - (int(text) - max(known[1]))
+        return now_ms - min(max(age_ms, 0), UNDER_WAY_MS_MAX)
 
     def is_over(self, text: str) -> bool:
         """Whether a call with this deadline may not be executed any more: it is late, or for another run."""

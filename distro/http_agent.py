@@ -16,7 +16,7 @@ from distro.codec import (
     gunzip_if_gzip,
     gzip_body,
 )
-from distro.deadlines import DEADLINE_HEADER
+from distro.deadlines import CLOCK_HEADER, DEADLINE_HEADER
 from distro.errors import CodecError, RejectedError, TransportError
 from distro.peer_calls import call_peer, peer_session
 from distro.ports import Clock, DatumCodec
@@ -106,7 +106,7 @@ class DistroHttpAgent:
             TransportError: no answer in time, or another status than 200.
         """
         deadline = self.deadline(peer, timeout_ms)
-        headers = {DEADLINE_HEADER: deadline} if deadline else {}
+        headers = {DEADLINE_HEADER: deadline, CLOCK_HEADER: str(self._clock.boot_ms())} if deadline else {}
         gzip_worth = body is not None and len(body) >= GZIP_FROM_BYTES and not plain
         if body is not None and gzip_worth and CAPABILITY_GZIP in self.capabilities(peer):
             body = gzip_body(body)

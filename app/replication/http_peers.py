@@ -22,6 +22,7 @@ from distro.codec import (
     gzip_parts,
     json_object,
 )
+from distro.deadlines import CLOCK_HEADER
 from distro.errors import CodecError, DistroError, NotInitialized
 from distro.http_agent import GZIP_FROM_BYTES, MEMBER_HEADER
 from distro.ports import Clock, Components
@@ -53,15 +54,17 @@ class NodeReplication:
             NotInitialized: this member has not loaded yet (R7).
         """
         sender = self.membership.sender_of(headers.get(MEMBER_HEADER.lower()), remote_ip)
+        # The ages in the body count from when it was sent: it may have waited in a socket of this process.
+        sent_ms = self.membership.sent_ms(sender or "", headers.get(CLOCK_HEADER.lower()))
         with self.bodies.unpacked(body) as plain:
-            return self._receive_frame(json_object(plain), sender, remote_ip)
+            return self._receive_frame(json_object(plain), sender, remote_ip, sent_ms)
 
-    def _receive_frame(self, frame: Mapping[str, object], sender: str | None, remote_ip: str) -> bytes:
+    def _receive_frame(self, frame: Mapping[str, object], sender: str | None, remote_ip: str, sent_ms: int) -> bytes:
         refused: dict[str, Version] = {}
         failed: dict[str, str] = {}
         for resource_type, entries in _by_type(frame).items():
             if sender is not None or resource_type == INSTANCE_LIST:
-                for part in self._receive_type(resource_type, entries, sender, remote_ip):
+                for part in self._receive_type(resource_type, entries, sender, remote_ip, sent_ms):
                     refused.update(part.refused)
                     failed.update(part.failed)
         if sender is not None:
@@ -79,11 +82,11 @@ class NodeReplication:
         return b"ok"
 
     def _receive_type(
-        self, resource_type: str, entries: Mapping[str, object], sender: str | None, remote_ip: str
+        self, resource_type: str, entries: Mapping[str, object], sender: str | None, remote_ip: str, sent_ms: int
     ) -> Iterator[Received]:
         """Take the datums of one type; yield the receiver's answers, after one with the keys that cannot be read."""
         now_ms = self.clock.monotonic_ms()
-        datums, failed = decode_entries(entries, self.components[resource_type].codec, now_ms)
+        datums, failed = decode_entries(entries, self.components[resource_type].codec, sent_ms)
         yield Received(failed=failed)
         if sender is not None:
             yield self.receiver.receive(resource_type, sender, datums, now_ms)

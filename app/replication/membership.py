@@ -131,6 +131,10 @@ class Membership:
     def left_ms(self, deadline: str) -> int:
         return self._deadlines.left_ms(deadline)
 
+    def sent_ms(self, member: str, clock: str | None) -> int:
+        """When a call of ``member`` was sent, by our monotonic clock; ``clock``: what its ``CLOCK_HEADER`` says."""
+        return self._deadlines.sent_ms(member, clock)
+
     def is_over(self, deadline: str) -> bool:
         return self._deadlines.is_over(deadline)
 

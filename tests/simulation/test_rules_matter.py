@@ -26,7 +26,8 @@ CASES = [
     pytest.param(rules.owner_dies_while_it_sends, SimMember, without.NoCoverage, id="hand-over, take only what covers"),
     pytest.param(rules.sides_go_apart, SimMember, without.NoMerge, id="hand-over, owner merges"),
     pytest.param(rules.copy_waits_in_a_paused_member, SimMember, without.CopiesProveLife, id="a copy proves no life"),
-    pytest.param(rules.copies_come_late, SimMember, without.LateCopiesCount, id="hand-over, owner fetches"),
+    pytest.param(rules.copies_come_late, without.Undated, without.LateCopiesCount, id="hand-over, owner fetches"),
+    pytest.param(rules.copy_waits_in_a_paused_member, SimMember, without.Undated, id="R13, ages count from the send"),
 ]
 
 

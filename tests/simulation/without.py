@@ -9,7 +9,7 @@ from distro.protocol import DistroProtocol
 from distro.receive import DistroReceiver
 from distro.tasks import PeerQueue
 from distro.types import Action, DataCall, Datum, DistroKey, Merged, Received, Verify, Version
-from tests.support.simulated.member import SimMember, WatchedRegistry
+from tests.support.simulated.member import PeerNames, SimMember, WatchedRegistry
 
 NEVER_MS = 1 << 60
 
@@ -162,8 +162,19 @@ class CredulousRegistry(WatchedRegistry):
         return super()._swap(key, expected, version, value, now_ms)
 
 
-class CopiesProveLife(SimMember):
-    """What a copy says of the last beat outweighs a removal, though the copy may have been under way for long."""
+class UndatedNames(PeerNames):
+    def sent_ms(self, _member: str, clock: str | None) -> int:
+        return self._member.clock.monotonic_ms()
+
+
+class Undated(SimMember):
+    """The ages in a copy count from its arrival, though it may have been under way for long."""
+
+    names_class = UndatedNames
+
+
+class CopiesProveLife(Undated):
+    """What such a copy says of the last beat outweighs a removal."""
 
     registry_class = CredulousRegistry
 
@@ -189,7 +200,7 @@ class NoFetchReceiver(DistroReceiver):
         return super().receive(resource_type, sender, datums, now_ms, fetched=True)
 
 
-class LateCopiesCount(SimMember):
+class LateCopiesCount(Undated):
     """The owner merges what arrives, though it may have been under way for long."""
 
     receiver_class = NoFetchReceiver

@@ -227,7 +227,9 @@ class FakeNode:
         self.naming = NamingService(registry, self._monotonic_ms, self.events.append)
         self.clients = Clients(registry, self._monotonic_ms, self.wall_ms, self.events.append)
         projection = Projection(registry, self._monotonic_ms, self.events.append)
-        records = Records(writer, self.disk, self.wall_ms, self._monotonic_ms, projection.on_record)
+        records = Records(
+            writer, self.disk, self.wall_ms, self._monotonic_ms, projection.on_record, alone=self.settings.standalone
+        )
         self.durable = DurableService(records, projection, registry, self._monotonic_ms, self.events.append)
 
     def _monotonic_ms(self) -> int:

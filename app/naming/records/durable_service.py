@@ -1,7 +1,7 @@
 """DurableService: the operations on durable records. Each is on disk before it returns."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -201,12 +201,9 @@ class DurableService:
         self, command: operations.RegisterInstance | operations.Beat, change: Callable[[Value | None], Value]
     ) -> None:
         keys.check_names(command.service, command.cluster, command.namespace)
-        self._put_all(
-            {
-                service_meta_key(command.namespace, command.service): lambda old: old or NO_META.to_json(),
-                persistent_key(command.namespace, command.service, operations.key_of(command)): change,
-            }
-        )
+        key = persistent_key(command.namespace, command.service, operations.key_of(command))
+        meta_key = service_meta_key(command.namespace, command.service)
+        self._put_all({meta_key: lambda old: old or NO_META.to_json(), key: change}, said=[key])
 
     def _ids(self, namespace: str, service: str) -> list[str | None]:
         found = self._table.get(namespace, service)
@@ -215,7 +212,7 @@ class DurableService:
     def deregister(self, command: operations.DeregisterInstance) -> None:
         """Remove a persistent instance; an unknown one is no error."""
         key = persistent_key(command.namespace, command.service, operations.key_of(command))
-        self._put(key, lambda _old: None)
+        self._put_all({key: lambda _old: None}, said=[key])
 
     def patch(self, command: operations.PatchInstance) -> bool:
         """Change attributes of a persistent instance; False when it does not exist.
@@ -351,11 +348,12 @@ class DurableService:
         self,
         changes: Mapping[str, Callable[[Value | None], Value | None]],
         *,
+        said: Collection[str] = (),
         force: bool = False,
         by_check: bool = False,
     ) -> bool:
         """Change records as ``Records.put_all``, and publish each that changed; return whether one did."""
-        changed = self._records.put_all(changes, force=force, by_check=by_check)
+        changed = self._records.put_all(changes, said=said, force=force, by_check=by_check)
         for key in changed:
             self._publish(RecordChanged(key))
         return bool(changed)

@@ -5,7 +5,9 @@ through ``RecordDisk``, on its disk; the engine replicates them as its second re
 instance lists.
 """
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, Protocol
@@ -23,6 +25,11 @@ NAMESPACE_PREFIX = "rollcall.namespace."
 SWITCHES_KEY = SERVICE_META_PREFIX + SWITCH_DOMAIN_NAME
 KEEP_REMOVED_MS = 7 * 86_400_000
 """How long a removal is kept: a member that was away for less cannot bring a removed record back."""
+
+SAID_AGAIN_MS = 1_000
+"""A client that says the same again within this time repeats a call."""
+UNKNOWN_REMOVED_MAX = 10_000
+"""Removals of keys that nobody knew: anybody may send any number of them."""
 
 Value = Mapping[str, Any]
 
@@ -162,8 +169,13 @@ class Records:
         monotonic_ms: Callable[[], int],
         on_change: Callable[[Record], None],
         check_write: Callable[[], None] = lambda: None,
+        *,
+        alone: bool = False,
     ) -> None:
-        """``check_write``: called when a local write has its turn; raises when it may not be done any more (R13)."""
+        """``check_write``: called when a local write has its turn; raises when it may not be done any more (R13).
+
+        ``alone``: without peers, for whom alone words that change nothing are kept.
+        """
         self.writer = writer
         self._check_write = check_write
         self._disk = disk
@@ -173,6 +185,9 @@ class Records:
         self._lock = Lock()
         self._records: dict[str, Record] = {}
         self._highest_own = NO_VERSION
+        self._alone = alone
+        self._unknown_removed: deque[Record] = deque()
+        """Removals of keys that were unknown, the oldest first."""
 
     tag = staticmethod(record_tag)
 
@@ -228,12 +243,16 @@ class Records:
         self,
         changes: Mapping[str, Callable[[Value | None], Value | None]],
         *,
+        said: Collection[str] = (),
         force: bool = False,
         by_check: bool = False,
     ) -> list[str]:
         """Set each record to ``change(value)`` (None removes), on disk in one step; return the keys that changed.
 
-        With ``force`` a removal is written even of an unknown key. ``by_check``: it is no client's word (R14).
+        ``said``: keys that a client named. Its word is kept even if it changes nothing here, as another side of a
+        partition may have heard another one before it (R14, R15); but not if the same was said just before.
+
+        With ``force`` a removal is written even of an unknown key. ``by_check``: it is no client's word.
 
         Raises:
             StorageError: the write failed; nothing changed.
@@ -246,7 +265,8 @@ class Records:
                 old = self._records.get(key)
                 old_value = old.value if old else None
                 value = change(old_value)
-                if value == old_value and not (force and value is None):
+                counts = (force and value is None) or (key in said and self._counts(old))
+                if value == old_value and not counts:
                     continue
                 version = (old.version if old else NO_VERSION).next(self.writer)
                 if by_check and old is not None:
@@ -254,7 +274,24 @@ class Records:
                 else:
                     written.append(Record(key, version, version, value, self._wall_ms(), self._monotonic_ms()))
             self._store(written)
+            self._bound_unknown([one for one in written if one.value is None and one.version.counter == 0])
             return [record.key for record in written]
+
+    def _counts(self, old: Record | None) -> bool:
+        """Whether a word that changes nothing is kept."""
+        if self._alone:
+            return False
+        return old is None or old.changed_ms is None or self._monotonic_ms() - old.changed_ms >= SAID_AGAIN_MS
+
+    def _bound_unknown(self, removals: list[Record]) -> None:
+        """Forget the oldest removals of keys that nobody knew, once there are too many."""
+        self._unknown_removed += [one for one in removals if one.version.epoch == 1]
+        while len(self._unknown_removed) > UNKNOWN_REMOVED_MAX:
+            oldest = self._unknown_removed.popleft()
+            if self._records.get(oldest.key) is oldest:
+                with suppress(StorageError):
+                    self._disk.delete([oldest.key])
+                    del self._records[oldest.key]
 
     def _store(self, records: list[Record]) -> None:
         """Write to the disk, then to memory, and tell of the changes. The caller holds the lock."""

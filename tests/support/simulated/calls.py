@@ -10,6 +10,7 @@ import orjson
 
 from app.replication.http_peers import NodeReplication
 from distro.codec import decode_frame, decode_received, encode_frame, gunzip_if_gzip, gzip_body
+from distro.deadlines import CLOCK_HEADER
 from distro.errors import CodecError, NotInitialized
 from distro.http_agent import GZIP_FROM_BYTES, MEMBER_HEADER
 from distro.types import Call, Load, Outcome, PeerReport, Query, Received, Report, SyncData, Verify
@@ -80,7 +81,8 @@ class CallAgent:
             member.mailbox.put(lambda one, now_ms: one.on_sync_done(action, outcome, received, now_ms))
             done()
 
-        self._call(action, lambda peer, reply: peer.peer_frontend.receive(body, sender, reply), end)
+        sent_ms = member.world.now_ms
+        self._call(action, lambda peer, reply: peer.peer_frontend.receive(body, sender, sent_ms, reply), end)
 
     def _verify(self, action: Verify, done: Done) -> None:
         member = self._member
@@ -154,8 +156,9 @@ class PeerFrontend:
         self._member.mailbox.put(lambda protocol, now_ms: protocol.on_report(report, now_ms))
         reply(Outcome.DELIVERED, self._member.own_report(report.address))
 
-    def receive(self, body: bytes, sender: str, reply: Reply) -> None:
-        self._answer(reply, lambda headers, ip: self._replication.receive(body, headers, ip), sender)
+    def receive(self, body: bytes, sender: str, sent_ms: int, reply: Reply) -> None:
+        clock = {CLOCK_HEADER.lower(): str(sent_ms)}
+        self._answer(reply, lambda headers, ip: self._replication.receive(body, headers | clock, ip), sender)
 
     def verify(self, body: bytes, sender: str, kind: str, reply: Reply) -> None:
         self._answer(reply, lambda headers, ip: self._replication.verify(body, sender, headers, ip, kind), sender)

@@ -119,6 +119,27 @@ class Mailbox(ReceiverEvents):
         return taken
 
 
+class PeerNames:
+    """What the HTTP frontend asks of the membership: here all members are of our kind, each at an IP of its own."""
+
+    def __init__(self, member: SimMember) -> None:
+        self._member = member
+
+    def sender_of(self, named: str | None, remote_ip: str) -> str | None:
+        return named if named is not None and named.partition(":")[0] == remote_ip else None
+
+    def java_peers_at(self, _remote_ip: str) -> list[str]:
+        return []
+
+    def sent_ms(self, _member: str, clock: str | None) -> int:
+        """``clock``: the world's time, in place of what reports tell of the sender's clock."""
+        assert clock is not None
+        return self._member.clock.monotonic_ms() - (self._member.world.now_ms - int(clock))
+
+    def map_srv(self, tag: str) -> str:
+        return self._member.protocol.mapper.map_srv(tag)
+
+
 class SimMember:
     """One member's process. Its address lasts; ``start`` makes everything else anew, as after a kill.
 
@@ -129,6 +150,7 @@ class SimMember:
     protocol_class: type[DistroProtocol] = DistroProtocol
     receiver_class: type[DistroReceiver] = DistroReceiver
     beat_check_class: type[BeatCheck] = BeatCheck
+    names_class: type[PeerNames] = PeerNames
     parallel_calls = False
     """Calls to one peer do not wait for each other."""
 
@@ -198,7 +220,7 @@ class SimMember:
             codec,
             self.agent,  # type: ignore[arg-type]  # it answers by call-back; only this module calls it
         )
-        names: Any = PeerNames(self)
+        names: Any = self.names_class(self)
         self.peer_frontend = PeerFrontend(
             self, NodeReplication(self.receiver, self.components, names, clock, LargeBodies(config.body_bytes_max))
         )
@@ -377,19 +399,3 @@ class SimMember:
         if calls and not self.parallel_calls:
             action = calls[0]
             self.agent.execute(action, lambda: self._next(calls, action))
-
-
-class PeerNames:
-    """What the HTTP frontend asks of the membership: here all members are of our kind, each at an IP of its own."""
-
-    def __init__(self, member: SimMember) -> None:
-        self._member = member
-
-    def sender_of(self, named: str | None, remote_ip: str) -> str | None:
-        return named if named is not None and named.partition(":")[0] == remote_ip else None
-
-    def java_peers_at(self, _remote_ip: str) -> list[str]:
-        return []
-
-    def map_srv(self, tag: str) -> str:
-        return self._member.protocol.mapper.map_srv(tag)

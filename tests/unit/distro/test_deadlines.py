@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distro.deadlines import REPORTS_KEPT, STEP_MS, CallDeadlines
+from distro.deadlines import REPORTS_KEPT, STEP_MS, UNDER_WAY_MS_MAX, CallDeadlines
 
 ME, PEER = "10.0.0.1:8848", "10.0.0.2:8848"
 
@@ -73,3 +73,29 @@ def test_another_run_of_the_peer_has_another_clock() -> None:
 def test_what_is_no_deadline_is_over(text: str) -> None:
     _, _, theirs, _ = pair()
     assert theirs.is_over(text)
+
+
+@given(
+    offset_ms=st.integers(-900_000, 10**9),
+    report_delay_ms=st.integers(0, 5_000),
+    call_delay_ms=st.integers(0, 60_000),
+)
+def test_a_call_is_dated_when_it_was_sent(offset_ms: int, report_delay_ms: int, call_delay_ms: int) -> None:
+    mine, clock, theirs, other = pair(offset_ms)
+    clock_ms = theirs.clock_ms()
+    clock.world_ms = other.world_ms = clock.world_ms + report_delay_ms
+    mine.note(PEER, f"{PEER}~1", clock_ms)
+    sent_ms, text = clock.monotonic_ms(), str(theirs.clock_ms())
+    clock.world_ms += call_delay_ms
+    dated_ms = mine.sent_ms(PEER, text)
+    assert sent_ms <= dated_ms <= clock.monotonic_ms() or call_delay_ms > UNDER_WAY_MS_MAX
+    assert dated_ms <= max(sent_ms + report_delay_ms, clock.monotonic_ms() - UNDER_WAY_MS_MAX)
+    assert clock.monotonic_ms() - dated_ms <= UNDER_WAY_MS_MAX
+
+
+@pytest.mark.parametrize("text", [None, "", "x", "-5", "9" * 30, "\u0665"])
+def test_a_call_without_a_readable_clock_is_dated_now(text: str | None) -> None:
+    mine, clock, theirs, _ = pair()
+    mine.note(PEER, f"{PEER}~1", theirs.clock_ms())
+    assert mine.sent_ms(PEER, text) == clock.monotonic_ms()
+    assert mine.sent_ms("10.0.0.9:1", "1") == clock.monotonic_ms()

@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.naming.model.nacos_errors import InvalidParam, StorageError
+from app.naming.records import records
 from app.naming.records.records import (
     NAMESPACE_PREFIX,
+    SAID_AGAIN_MS,
     SWITCHES_KEY,
     NamespaceKey,
     PersistentKey,
@@ -32,11 +34,14 @@ WRITER = "a:1~1"
 class Kept:
     """Records, what they told of their changes, and a clock."""
 
-    def __init__(self, disk: MemoryDisk | None = None, writer: str = WRITER) -> None:
+    def __init__(self, disk: MemoryDisk | None = None, writer: str = WRITER, *, alone: bool = False) -> None:
         self.disk = disk or MemoryDisk()
         self.told: list[Record] = []
         self.now_ms = 1_000
-        self.records = Records(writer, self.disk, lambda: self.now_ms, lambda: self.now_ms, self.told.append)
+        self.records = Records(writer, self.disk, self.clock_ms, self.clock_ms, self.told.append, alone=alone)
+
+    def clock_ms(self) -> int:
+        return self.now_ms
 
     def put(self, key: str, value: Value | None) -> list[str]:
         return self.records.put_all({key: lambda _: value})
@@ -196,3 +201,45 @@ def test_what_is_forgotten_was_never_there() -> None:
     assert kept.records.version("a") is None
     assert not kept.disk.records
     assert [record.value for record in kept.told] == [{"x": 1}, None]
+
+
+# --- words that change nothing ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [{"x": 1}, None])
+def test_what_a_client_says_again_counts_from_then(value: Value | None) -> None:
+    """The other side of a partition may have heard something else in between."""
+    kept = Kept()
+    kept.put("a", {"x": 1})
+    kept.put("a", value)
+    first = kept.records.version("a")
+    kept.now_ms += SAID_AGAIN_MS - 1
+    assert kept.records.put_all({"a": lambda _: value}, said=["a"]) == [], "a call that is repeated"
+    assert kept.records.put_all({"a": lambda _: value}) == []
+    kept.now_ms += 1
+    assert kept.records.put_all({"a": lambda _: value}, said=["a"]) == ["a"]
+    record = kept.disk.records["a"]
+    assert (record.value, record.changed, record.changed_ms) == (value, record.version, kept.now_ms)
+    assert first is not None
+    assert record.version > first
+
+
+def test_a_removal_of_an_unknown_key_is_kept_if_a_client_asked_for_it() -> None:
+    kept = Kept()
+    assert kept.records.put_all({"a": lambda _: None}, said=["a"]) == ["a"]
+    assert kept.disk.records["a"].value is None
+    alone = Kept(alone=True)
+    assert alone.records.put_all({"a": lambda _: None}, said=["a"]) == []
+    assert not alone.disk.records
+
+
+def test_removals_of_unknown_keys_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "UNKNOWN_REMOVED_MAX", 3)
+    kept = Kept()
+    for name in ("a", "b", "c", "d", "e"):
+        kept.records.put_all({name: lambda _: None}, said=[name])
+        if name == "a":
+            kept.put("a", {"x": 1})
+            kept.put("a", None)
+    assert sorted(kept.disk.records) == ["a", "c", "d", "e"], "a was there meanwhile"
+    assert sorted(kept.records.versions()) == sorted(kept.disk.records)
