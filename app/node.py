@@ -497,6 +497,7 @@ def beat_checks(settings: Settings, clock: Clock, domain: Domain, protocol: Dist
             confirmed_ms,
             protocol.mapper.responsible,
             protocol.members.cut_off_since_ms(now_ms),
+            protocol.members.returned_ms,
             settings.standalone,
         )
 

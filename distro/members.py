@@ -34,6 +34,8 @@ REPORT_LOST_MS = 10_000
 """So long after its deadline a report is given up, though its end was not told."""
 PULL_INTERVAL_MS = 500
 """From one report to the next to a peer whose own calls do not arrive."""
+RETURNS_MS = 60_000
+"""A member that comes and goes puts off checks of beats once in this time."""
 HANDOVER_MS = 30_000
 """For so long after the end of a member's run others keep the clients that were connected to it (R17)."""
 LOADING_REPORT_INTERVAL_MS = 500
@@ -101,6 +103,8 @@ class MemberList:
     """This node has loaded (R7)."""
     served: bool = False
     """This run wrote keys (R16)."""
+    returned_ms: int = NEVER_MS
+    """When a member that had been DOWN for this node served again (R12); of several in ``RETURNS_MS`` the first."""
     own_writer: str = ""
     """The writer of this run, once its protocol is made."""
     _handing_over: Mapping[str, int] = field(default_factory=dict)
@@ -443,6 +447,8 @@ class MemberList:
             return
         if peer.lost or (not peer.seen and self._served_apart(report)):
             self._on_return(peer, report, now_ms)
+            if now_ms - self.returned_ms >= RETURNS_MS:
+                self.returned_ms = now_ms
         peer.seen, peer.lost, peer.last_ok_ms, peer.view = True, False, now_ms, report.view
         peer.declared_rejoin_at_ms = now_ms + report.rejoin_delay_ms if report.rejoin_delay_ms else 0
         if report.imposed_rejoin_delay_ms and self._is_smaller_side(report):

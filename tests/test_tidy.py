@@ -24,6 +24,7 @@ FUNCTION_LINES_MAX = 60
 THREAD_OWNERS = {
     "distro/runtime.py",
     "distro/mailbox.py",
+    "app/replication/member_ips.py",
     "app/background/timers.py",
     "app/background/push_udp.py",
     "app/rpc/server/grpc_server.py",

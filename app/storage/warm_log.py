@@ -39,9 +39,11 @@ BYTES_PER_PART = 1_024
 ROWS_PER_FLUSH_MAX = 2_000
 KEYS_TAKEN_MAX = 64
 SCHEMA = (
-    "CREATE TABLE IF NOT EXISTS datum (key TEXT PRIMARY KEY, body BLOB NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS datum (key TEXT PRIMARY KEY, body BLOB NOT NULL, at_ms INTEGER)",
     "CREATE TABLE IF NOT EXISTS alive (one INTEGER PRIMARY KEY CHECK (one = 1), at_ms INTEGER NOT NULL)",
 )
+ADD_TIME = "ALTER TABLE datum ADD COLUMN at_ms INTEGER"
+"""Each list has its time (wall clock, ms), but in files of earlier releases: there it is the file's last one."""
 ALIVE_MS = 10_000
 """The interval at which the time is written: the file of a cluster without changes must not look old."""
 
@@ -75,7 +77,7 @@ class WarmStore:
         self._failing = False
 
     def load(self, age_ms_max: int, now_ms: int) -> Iterator[Datum]:
-        """The datums of the last run, if not older than ``age_ms_max``; beats are as old as when they were written.
+        """The datums of the last run, if not older than ``age_ms_max``; ages count from when they were written.
 
         A file that cannot be read is renamed, and none are returned.
         """
@@ -84,17 +86,20 @@ class WarmStore:
         try:
             with closing(sqlite3.connect(self._path)) as connection:
                 alive = connection.execute("SELECT at_ms FROM alive").fetchone()
-                rows = connection.execute("SELECT key, body FROM datum").fetchall()
+                at = "at_ms" if _has_times(connection) else "NULL"
+                rows = connection.execute(f"SELECT key, body, {at} FROM datum").fetchall()
         except sqlite3.Error as error:
             self._set_aside(str(error))
             return
-        if alive is None or type(alive[0]) is not int or alive[0] < self._wall_ms() - age_ms_max:
+        wall_ms = self._wall_ms()
+        if alive is None or type(alive[0]) is not int or alive[0] < wall_ms - age_ms_max:
             LOG.info("%s is too old, its %d instance lists are not used", self._path, len(rows))
             self._outdated = True
             return
-        for key, body in rows:
+        for key, body, at_ms in rows:
+            written_ms = now_ms - max(wall_ms - (at_ms if type(at_ms) is int else alive[0]), 0)
             try:
-                datum = self._codec.decode(key, orjson.loads(zlib.decompress(body)), now_ms)
+                datum = self._codec.decode(key, orjson.loads(zlib.decompress(body)), written_ms)
             except (CodecError, orjson.JSONDecodeError, zlib.error, TypeError) as error:
                 LOG.warning("%s: the list %r cannot be read and is left out: %s", self._path, str(key)[:200], error)
                 continue
@@ -116,6 +121,8 @@ class WarmStore:
             self._connection.execute("PRAGMA synchronous = OFF")
             for statement in SCHEMA:
                 self._connection.execute(statement)
+            if not _has_times(self._connection):
+                self._connection.execute(ADD_TIME)
             if self._outdated:  # or the next note of this run's life would make them look fresh
                 self._connection.execute("DELETE FROM datum")
         except sqlite3.Error as error:
@@ -176,25 +183,25 @@ class WarmStore:
         Yields between parts of the work, so that other threads run.
         """
         due: list[str] = []
-        rows: list[tuple[str, bytes]] = []
+        rows: list[tuple[str, bytes, int]] = []
         left = SLICE_BYTES
         while self._units > 0 and len(due) < ROWS_PER_FLUSH_MAX and (key := self._next_key()) is not None:
             due.append(key)
             self._units -= UNITS_PER_LIST
             for datum in self._read([key]):
                 self._units -= len(datum.value.stored) + len(datum.value.tombstones)
-                packer, packed = zlib.compressobj(1), []
+                packer, packed, wall_ms = zlib.compressobj(1), [], self._wall_ms()
                 for part in self._codec.encode_parts(datum, self._now_ms, versioned=True):
                     packed.append(packer.compress(part))
                     left -= len(part) + BYTES_PER_PART
                     if left <= 0:
                         yield
                         left = SLICE_BYTES
-                rows.append((key, b"".join([*packed, packer.flush()])))
+                rows.append((key, b"".join([*packed, packer.flush()]), wall_ms))
         if due or self._now_ms - self._alive_ms >= ALIVE_MS:
             self._commit(due, rows)
 
-    def _commit(self, due: list[str], rows: list[tuple[str, bytes]]) -> None:
+    def _commit(self, due: list[str], rows: list[tuple[str, bytes, int]]) -> None:
         assert self._connection is not None, "nothing is written without one"
         self._alive_ms = self._now_ms
         gone = [(key,) for key in set(due) - {row[0] for row in rows}]
@@ -202,7 +209,7 @@ class WarmStore:
             with self._connection as connection:  # commits, or rolls back
                 connection.execute("BEGIN")
                 connection.execute("INSERT OR REPLACE INTO alive VALUES (1, ?)", (self._wall_ms(),))
-                connection.executemany("INSERT OR REPLACE INTO datum VALUES (?, ?)", rows)
+                connection.executemany("INSERT OR REPLACE INTO datum (key, body, at_ms) VALUES (?, ?, ?)", rows)
                 connection.executemany("DELETE FROM datum WHERE key = ?", gone)
         except sqlite3.Error as error:
             if not self._failing:  # logged once, not twice a second
@@ -212,3 +219,7 @@ class WarmStore:
                 self._dirty.update(dict.fromkeys(due))
             return
         self._failing = False
+
+
+def _has_times(connection: sqlite3.Connection) -> bool:
+    return any(row[1] == "at_ms" for row in connection.execute("PRAGMA table_info(datum)"))

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TypeVar
 
 from app.naming.model.events import Event, HealthChanged, HealthChecked, InstancesChanged, Origin, ServiceChanged
-from app.naming.model.model import NEVER_MS, NOT_DUE_MS, Service, StoredInstance
+from app.naming.model.model import BEAT_INTERVAL_MS, NEVER_MS, NOT_DUE_MS, Service, StoredInstance
 from app.naming.registry.registry import Registry
 from distro.types import NO_VERSION
 
@@ -23,6 +23,8 @@ INTERVAL_MS = 1_000
 """From the beginning of one round to that of the next."""
 CUT_OFF_CHECK_MS = 5_000
 """Until the next check of an instance that is not judged because this node is cut off."""
+RETURN_MS = BEAT_INTERVAL_MS + INTERVAL_MS
+"""After the return of a member, the beats that are sent to it need so long until they are known here."""
 PAUSES_REMEMBERED = 16
 UNITS_PER_SLICE = 3_000
 """A unit is the check of one instance: so many take under a millisecond."""
@@ -46,6 +48,8 @@ class HealthCheckGate:
     responsible: Callable[[str], bool]
     cut_off_since_ms: int | None = None
     """Since when this node hears nothing of half of the members or more: then it does not judge what these heard of."""
+    returned_ms: int = NEVER_MS
+    """When a member came back that this node had not heard: what beats there is not judged before it could tell."""
     forget_unneeded: bool = False
     """This node is alone, and forgets empty lists without a peer's agreement."""
 
@@ -69,6 +73,7 @@ class BeatCheck:
         self._expected_ms: int | None = None
         self._pauses: list[tuple[int, int]] = []
         self._cut_off_since_ms: int | None = None
+        self._returned_ms = NEVER_MS
         self._forgets_unneeded = False
         self._round: Iterator[None] | None = None
         """The round under way, since ``_began_ms``; time and gate are asked anew for each of its slices."""
@@ -93,6 +98,7 @@ class BeatCheck:
         self._now_ms, self._may_check = now_ms, may_check
         self._responsible, self._forgets_unneeded = gate.responsible, gate.forget_unneeded
         self._follow_cut(gate.cut_off_since_ms, now_ms)
+        self._returned_ms = gate.returned_ms
         if self._round is None:
             self._began_ms, self._round = now_ms, self._check_round()
         self._units_left = UNITS_PER_SLICE
@@ -298,6 +304,7 @@ class BeatCheck:
         now_ms, claimed_ms = self._now_ms, service.claimed_ms
         resumed_ms = self._pauses[-1][0] if self._pauses else NEVER_MS
         cut_off_ms = NEVER_MS if self._cut_off_since_ms is None else self._cut_off_since_ms
+        may_tell_ms = self._returned_ms + RETURN_MS
         late, due_ms = [], NOT_DUE_MS
         for stored in stored_instances:
             instance = stored.instance
@@ -316,6 +323,8 @@ class BeatCheck:
                 end_ms += self._paused_ms(since_ms)
             if end_ms <= now_ms and beat_ms < cut_off_ms:
                 due_ms = min(due_ms, now_ms + CUT_OFF_CHECK_MS)
+            elif end_ms <= now_ms < may_tell_ms and beat_ms < self._returned_ms:
+                due_ms = min(due_ms, may_tell_ms)
             elif end_ms <= now_ms:
                 late.append((stored, beat_ms))
             elif end_ms < due_ms:

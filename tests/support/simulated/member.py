@@ -320,7 +320,11 @@ class SimMember:
         members = protocol.members
         cut_off_since_ms = members.cut_off_since_ms(now_ms)
         return HealthCheckGate(
-            protocol.steady(now_ms), members.confirmed_ms, protocol.mapper.responsible, cut_off_since_ms
+            protocol.steady(now_ms),
+            members.confirmed_ms,
+            protocol.mapper.responsible,
+            cut_off_since_ms,
+            members.returned_ms,
         )
 
     # --- what checks ask -------------------------------------------------------------------------

@@ -74,6 +74,30 @@ def test_the_next_run_has_what_was_there(tmp_path: Path, first: Run) -> None:
     assert [datum.version for datum in datums] == [first.registry.version(datum.key) for datum in datums]
 
 
+def test_times_count_from_when_a_list_was_written(tmp_path: Path, first: Run) -> None:
+    """A removal that was told to others since then is later than what the file tells."""
+    changed_ms = first.now_ms - FLUSH_MS
+    first.tick(9_000)
+    again = Run(tmp_path, first.wall_ms + 60_000)
+    again.now_ms = first.now_ms + 60_000  # a clock that went on with the wall's, to compare
+    for datum in again.load():
+        assert [one.changed_ms for one in datum.value.stored.values()] == [changed_ms]
+
+
+def test_the_file_of_an_earlier_release_is_read_and_goes_on(tmp_path: Path, first: Run) -> None:
+    first.store.close(first.now_ms)
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
+        connection.execute("ALTER TABLE datum DROP COLUMN at_ms")
+    second = Run(tmp_path, first.wall_ms)
+    assert len(second.load()) == 3
+    second.store.open()
+    second.register(SERVICES[0], "10.0.1.1")
+    second.tick()
+    second.store.close(second.now_ms)
+    third = Run(tmp_path, second.wall_ms)
+    assert ips(third.load()) == [{"10.0.1.1"}, {"10.0.0.1"}, {"10.0.0.2"}]
+
+
 def test_removals_are_remembered(tmp_path: Path, first: Run) -> None:
     first.remove(SERVICES[1], "10.0.0.1")
     first.tick()

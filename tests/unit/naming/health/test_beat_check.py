@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from app.naming.health import beat_check as health
-from app.naming.health.beat_check import PAUSES_REMEMBERED, BeatCheck, HealthCheckGate
+from app.naming.health.beat_check import PAUSES_REMEMBERED, RETURN_MS, BeatCheck, HealthCheckGate
 from app.naming.model.events import Event, HealthChanged, HealthChecked
 from app.naming.model.keys import datum_key
-from app.naming.model.model import Change, Instance, Service, StoredInstance
+from app.naming.model.model import NEVER_MS, PRESERVED_BEAT_TIMEOUT, Change, Instance, Service, StoredInstance
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
@@ -30,12 +30,15 @@ class TimedCheck:
         self.now_ms = 0
         self.may_check = True
         self.responsible = True
+        self.returned_ms = NEVER_MS
         self.confirmed_ms: int | None = None
         """None: reports get through all the time."""
 
     def ask_gate(self) -> HealthCheckGate:
         confirmed_ms = self.now_ms if self.confirmed_ms is None else self.confirmed_ms
-        return HealthCheckGate(self.may_check, confirmed_ms, lambda _name: self.responsible)
+        return HealthCheckGate(
+            self.may_check, confirmed_ms, lambda _name: self.responsible, returned_ms=self.returned_ms
+        )
 
     def run(self, until_ms: int) -> None:
         while self.now_ms + 1_000 <= until_ms:
@@ -420,3 +423,24 @@ def test_changes_are_numbered_by_service_and_round(checker: TimedCheck) -> None:
     told = [one for one in checker.events if isinstance(one, HealthChanged | HealthChecked)]
     assert [one.number for one in told if isinstance(one, HealthChanged)] == list(range(1, 13))
     assert told[-1] == HealthChecked(KEY, 12)
+
+
+def test_after_the_return_of_a_member_the_beats_that_it_hears_have_time_to_come(checker: TimedCheck) -> None:
+    checker.register("10.1.0.1")
+    checker.register("10.1.0.2")
+    checker.run(14_000)
+    checker.returned_ms = 14_000
+    checker.run(14_000 + RETURN_MS - 1_000)
+    assert checker.changes() == []
+    checker.beat("10.1.0.1")
+    checker.run(14_000 + RETURN_MS + 1_000)
+    assert checker.unhealthy() == {"10.1.0.2"}
+
+
+def test_who_beat_since_the_return_is_checked_as_ever(checker: TimedCheck) -> None:
+    checker.register(**{PRESERVED_BEAT_TIMEOUT: "2000"})
+    checker.returned_ms = 1_000
+    checker.run(2_000)
+    checker.beat("10.1.0.1")
+    checker.run(RETURN_MS)
+    assert checker.unhealthy() == {"10.1.0.1"}
