@@ -7,7 +7,7 @@ from itertools import chain, islice
 from typing import TypeVar
 
 from app.naming.model.keys import CLIENT_KEY_PREFIX, EPHEMERAL_PREFIX, parse_datum_key
-from app.naming.records.records import parse_record_key
+from app.naming.records.record_keys import parse_record_key
 from app.replication.client_type import CLIENTS
 from app.replication.instance_list_type import INSTANCE_LIST
 from app.replication.large_bodies import LargeBodies

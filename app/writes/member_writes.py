@@ -11,7 +11,7 @@ from app.naming.model.caller_texts import APP_CHARS_MAX, TRIMMED, check_ip, chec
 from app.naming.model.keys import DEFAULT_NAMESPACE, check_service_format
 from app.naming.model.nacos_errors import NacosError, Unavailable
 from app.naming.records.durable_service import DurableService
-from app.naming.records.records import persistent_key, service_meta_key
+from app.naming.records.record_keys import persistent_key, service_meta_key
 from app.naming.registry import operations
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.writes.owner_forwarder import OwnerForwarder

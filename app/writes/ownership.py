@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from app.naming.records.records import record_tag
+from app.naming.records.record_keys import record_tag
 from distro.types import MemberState
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from app.naming.records.records import namespace_key
+from app.naming.records.record_keys import namespace_key
 from distro.mapper import DistroMapper
 from distro.types import Version
 from tests.cluster.conftest import StartCluster

@@ -18,7 +18,7 @@ from app.http.input.params import (
 )
 from app.http.v1.subscribers import subscribe
 from app.naming.model.model import Instance
-from app.naming.records.records import persistent_key, service_meta_key
+from app.naming.records.record_keys import persistent_key, service_meta_key
 from app.naming.registry import operations
 from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstance, RegisterInstance
 from app.naming.wire.service_info import QUICK_HOSTS_MAX, Variant, shown, unknown_service

@@ -13,7 +13,7 @@ from app.naming.model.instance_check import check_metadata_size
 from app.naming.model.keys import DEFAULT_CLUSTER
 from app.naming.model.model import Instance
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.records.records import persistent_key
+from app.naming.records.record_keys import persistent_key
 from app.naming.registry.operations import ChangeMetadata, change_metadata
 
 EPHEMERAL, PERSIST = "ephemeral", "persist"

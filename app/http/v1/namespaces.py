@@ -16,7 +16,7 @@ from app.naming.model.caller_texts import TRIMMED
 from app.naming.model.keys import DEFAULT_NAMESPACE
 from app.naming.model.nacos_errors import InvalidParam, Unavailable
 from app.naming.records.durable_service import Namespace
-from app.naming.records.records import namespace_key
+from app.naming.records.record_keys import namespace_key
 
 PATH = "/v1/console/namespaces"
 QUOTA = 200

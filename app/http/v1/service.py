@@ -22,7 +22,7 @@ from app.naming.model.keys import check_service_format, group_of, short_name_of
 from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG, ServiceMeta
 from app.naming.model.model import ServiceView
 from app.naming.model.nacos_errors import InvalidParam, NacosError, NotFound
-from app.naming.records.records import service_meta_key
+from app.naming.records.record_keys import service_meta_key
 from app.naming.wire.checksum import checksum
 from app.naming.wire.service_info import shown
 

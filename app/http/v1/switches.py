@@ -3,7 +3,7 @@
 from app.http.api.answers import SWITCHES_PATHS, durable_elsewhere, json_reply
 from app.http.api.call import OK, Answer, Call, Services, route
 from app.http.input.schemas import SwitchBatchSchema, SwitchSchema, load, load_parameters
-from app.naming.records.records import SWITCHES_KEY
+from app.naming.records.record_keys import SWITCHES_KEY
 
 BATCH = "batch"
 _SWITCH, _BATCH = SwitchSchema(), SwitchBatchSchema()

@@ -8,7 +8,7 @@ from app.http.v1 import service
 from app.http.v2.envelope import ResultCode, ResultError, require, result, result_route, wrapped
 from app.naming.model.keys import group_of, short_name_of
 from app.naming.model.model import ServiceView
-from app.naming.records.records import service_meta_key
+from app.naming.records.record_keys import service_meta_key
 from app.naming.wire.service_info import shown
 
 PATH = "/v2/ns/service"

@@ -12,16 +12,14 @@ from app.naming.model.model import Instance
 from app.naming.model.nacos_errors import InvalidParam, NotFound
 from app.naming.model.switches import ENTRIES, SwitchDomain, from_json, update
 from app.naming.records.projection import Projection, instance_of, value_of
-from app.naming.records.records import (
+from app.naming.records.record_keys import (
     NAMESPACE_PREFIX,
     SWITCHES_KEY,
-    Record,
-    Records,
-    Value,
     namespace_key,
     persistent_key,
     service_meta_key,
 )
+from app.naming.records.records import Record, Records, Value
 from app.naming.registry import operations
 from app.naming.registry.registry import Registry
 from app.naming.registry.shared import Shared

@@ -14,8 +14,8 @@ from app.naming.model.meta import metadata_of, service_meta
 from app.naming.model.model import Instance
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.switches import SwitchDomain, from_json
-from app.naming.records import records
-from app.naming.records.records import NamespaceKey, PersistentKey, Record, ServiceMetaKey, SwitchesKey
+from app.naming.records.record_keys import NamespaceKey, PersistentKey, ServiceMetaKey, SwitchesKey, parse_record_key
+from app.naming.records.records import Record
 from app.naming.registry.operations import clamp_weight
 from app.naming.registry.registry import Registry
 
@@ -53,7 +53,7 @@ class Projection:
 
     def on_record(self, record: Record) -> None:
         """Apply a record that was read, written or removed. Its value was checked before it was stored."""
-        match records.parse_record_key(record.key):
+        match parse_record_key(record.key):
             case ServiceMetaKey(namespace, name):
                 meta = None if record.value is None else service_meta(record.value)
                 self._table.set_meta(namespace, name, meta, self._now_ms())
@@ -74,7 +74,7 @@ def check_record(key: str, value: Mapping[str, Any] | None) -> None:
     Raises:
         InvalidParam: the key is of no kind of record, or the value does not fit its kind.
     """
-    match records.parse_record_key(key):
+    match parse_record_key(key):
         case ServiceMetaKey(namespace, name):
             check_namespace(namespace)
             check_service_chars(name)

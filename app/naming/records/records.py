@@ -12,17 +12,12 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, Protocol
 
-from app.naming.model.keys import NAMESPACE_SPLITTER, SERVICE_META_PREFIX
 from app.naming.model.nacos_errors import StorageError
-from app.naming.model.switches import SWITCH_DOMAIN_NAME
 from app.naming.model.value_limits import AGE_MARGIN_MS
+from app.naming.records.record_keys import record_tag
 from distro.errors import CodecError
 from distro.types import NO_VERSION, Datum, Merged, Version
 
-PERSISTENT_PREFIX = "rollcall.instance."
-"""Not Nacos's prefix: with it a namespace called "ephemeral." would make the key of an ephemeral list."""
-NAMESPACE_PREFIX = "rollcall.namespace."
-SWITCHES_KEY = SERVICE_META_PREFIX + SWITCH_DOMAIN_NAME
 KEEP_REMOVED_MS = 7 * 86_400_000
 """How long a removal is kept: a member that was away for less cannot bring a removed record back."""
 
@@ -32,78 +27,6 @@ UNKNOWN_REMOVED_MAX = 10_000
 """Removals of keys that nobody knew: anybody may send any number of them."""
 
 Value = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceMetaKey:
-    """The key of a service's description."""
-
-    namespace: str
-    full_name: str
-
-
-@dataclass(frozen=True, slots=True)
-class PersistentKey:
-    """The key of a persistent instance."""
-
-    namespace: str
-    full_name: str
-    instance_key: str
-
-
-@dataclass(frozen=True, slots=True)
-class NamespaceKey:
-    """The key of a namespace that was created."""
-
-    namespace: str
-
-
-@dataclass(frozen=True, slots=True)
-class SwitchesKey:
-    """The key of the switches."""
-
-
-RecordKey = ServiceMetaKey | PersistentKey | NamespaceKey | SwitchesKey
-
-
-def service_meta_key(namespace: str, full_name: str) -> str:
-    """The record key of a service's description."""
-    return f"{SERVICE_META_PREFIX}{namespace}{NAMESPACE_SPLITTER}{full_name}"
-
-
-def persistent_key(namespace: str, full_name: str, instance_key: str) -> str:
-    """The record key of a persistent instance."""
-    return NAMESPACE_SPLITTER.join((PERSISTENT_PREFIX + namespace, full_name, instance_key))
-
-
-def namespace_key(namespace: str) -> str:
-    """The record key of a namespace."""
-    return NAMESPACE_PREFIX + namespace
-
-
-def parse_record_key(key: str) -> RecordKey | None:
-    """The parts of a record key, None for any other text."""
-    if key == SWITCHES_KEY:
-        return SwitchesKey()
-    if key.startswith(NAMESPACE_PREFIX):
-        name = key.removeprefix(NAMESPACE_PREFIX)
-        return NamespaceKey(name) if name else None
-    if key.startswith(SERVICE_META_PREFIX):
-        parts = key.removeprefix(SERVICE_META_PREFIX).split(NAMESPACE_SPLITTER)
-        return ServiceMetaKey(*parts) if len(parts) == 2 and all(parts) else None
-    if key.startswith(PERSISTENT_PREFIX):
-        parts = key.removeprefix(PERSISTENT_PREFIX).split(NAMESPACE_SPLITTER, 2)
-        return PersistentKey(*parts) if len(parts) == 3 and all(parts) else None
-    return None
-
-
-def record_tag(key: str) -> str:
-    """The text that decides a record's owner: the service's name, so that all of a service has one, or the key."""
-    match parse_record_key(key):
-        case ServiceMetaKey(full_name=name) | PersistentKey(full_name=name):
-            return name
-        case _:
-            return key
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from app.naming.model.value_limits import AGE_MARGIN_MS
-from app.naming.records.records import KEEP_REMOVED_MS, Record, Records, namespace_key, persistent_key, service_meta_key
+from app.naming.records.record_keys import namespace_key, persistent_key, service_meta_key
+from app.naming.records.records import KEEP_REMOVED_MS, Record, Records
 from app.replication.record_type import RECORDS, RecordCodec
 from distro.errors import CodecError
 from distro.mapper import DistroMapper

@@ -10,7 +10,8 @@ import pytest
 
 from app.config.settings_keys import SettingError
 from app.naming.model.nacos_errors import StorageError
-from app.naming.records.records import Record, Records, namespace_key
+from app.naming.records.record_keys import namespace_key
+from app.naming.records.records import Record, Records
 from app.storage.record_file import FILE_NAME, RecordFile
 from distro.types import Version
 

@@ -10,7 +10,7 @@ from app.http.api.answers import text_reply
 from app.http.api.call import OK, Answer, Call, Forward, Reply
 from app.http.v1 import instance
 from app.naming.model.nacos_errors import InvalidParam, NacosError, Unavailable
-from app.naming.records.records import persistent_key, service_meta_key
+from app.naming.records.record_keys import persistent_key, service_meta_key
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.writes.member_writes import MemberWrites, NotWritten, WriteRequest
 from app.writes.owner_forwarder import MemberRequest, OwnerForwarder

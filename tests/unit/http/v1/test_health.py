@@ -7,7 +7,7 @@ from flask.testing import FlaskClient
 
 from app.http.factory import create_app
 from app.naming.model.events import InstancesChanged
-from app.naming.records.records import persistent_key, service_meta_key
+from app.naming.records.record_keys import persistent_key, service_meta_key
 from tests.support.fake_node import PEER, FakeNode, make_settings
 
 INSTANCE = "/nacos/v1/ns/instance"

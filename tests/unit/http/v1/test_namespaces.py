@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from app.naming.records.records import namespace_key
+from app.naming.records.record_keys import namespace_key
 from tests.support.fake_node import PEER, FakeNode
 
 NAMESPACES = "/nacos/v1/console/namespaces"

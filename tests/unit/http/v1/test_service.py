@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from app.naming.records.records import persistent_key, service_meta_key
+from app.naming.records.record_keys import persistent_key, service_meta_key
 from tests.support.fake_node import PEER, FakeNode
 
 SERVICE = "/nacos/v1/ns/service"

@@ -8,7 +8,7 @@ from flask.testing import FlaskClient
 
 from app.http.factory import create_app
 from app.naming.records.projection import STATUS_DELAY_MS
-from app.naming.records.records import SWITCHES_KEY
+from app.naming.records.record_keys import SWITCHES_KEY
 from distro.types import MemberState
 from tests.support.fake_node import PEER, FakeNode
 

@@ -16,7 +16,8 @@ from app.naming.model.nacos_errors import InvalidParam, NotFound, StorageError
 from app.naming.model.switches import SwitchDomain
 from app.naming.records.durable_service import DurableService, Namespace
 from app.naming.records.projection import Projection
-from app.naming.records.records import SWITCHES_KEY, Records, namespace_key, persistent_key, service_meta_key
+from app.naming.records.record_keys import SWITCHES_KEY, namespace_key, persistent_key, service_meta_key
+from app.naming.records.records import Records
 from app.naming.registry.operations import Beat, ChangeMetadata, DeregisterInstance, PatchInstance, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.registry.union import view_of

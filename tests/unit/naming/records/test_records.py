@@ -8,23 +8,20 @@ from hypothesis import strategies as st
 
 from app.naming.model.nacos_errors import InvalidParam, StorageError
 from app.naming.records import records
-from app.naming.records.records import (
+from app.naming.records.record_keys import (
     NAMESPACE_PREFIX,
-    SAID_AGAIN_MS,
     SWITCHES_KEY,
     NamespaceKey,
     PersistentKey,
-    Record,
-    Records,
     ServiceMetaKey,
     SwitchesKey,
-    Value,
     namespace_key,
     parse_record_key,
     persistent_key,
     record_tag,
     service_meta_key,
 )
+from app.naming.records.records import SAID_AGAIN_MS, Record, Records, Value
 from distro.types import NO_VERSION
 from tests.support.memory_disk import MemoryDisk
 
