@@ -6,10 +6,13 @@ Nacos, its rule holds for all: DOWN at the first refusal or the failure after ``
 contact. Source: Nacos 1.4.1 MemberUtil.onFail, ServerMemberManager.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from distro import reachability
 from distro.config import DistroConfig
+from distro.member_runs import MemberRuns
+from distro.peer_state import NEVER_MS, PeerState
 from distro.types import (
     CAPABILITY_CLIENTS_ONLY,
     CAPABILITY_VERSIONS,
@@ -22,65 +25,14 @@ from distro.types import (
     Report,
 )
 
-NEVER_MS = -(1 << 60)
-NEVER_ANSWERED_MS = 1 << 60
-RUNS_REMEMBERED = 16
-"""Ended runs that are known of a member."""
-FORMER_MAX = 64
-"""Members that left the list and are remembered."""
-HALF_MS_MAX, CUT_OFF_MS_MAX = 30_000, 300_000
-"""For so long a member that hears nothing of half of the others, or of more, does not judge what these heard of."""
 REPORT_LOST_MS = 10_000
 """So long after its deadline a report is given up, though its end was not told."""
 PULL_INTERVAL_MS = 500
 """From one report to the next to a peer whose own calls do not arrive."""
 RETURNS_MS = 60_000
 """A member that comes and goes puts off checks of beats once in this time."""
-HANDOVER_MS = 30_000
-"""For so long after the end of a member's run others keep the clients that were connected to it (R17)."""
 LOADING_REPORT_INTERVAL_MS = 500
 """From one report to the next while this node loads, so that the others learn of it soon."""
-
-
-@dataclass(slots=True)
-class _Peer:
-    member: Member
-    last_ok_ms: int
-    """The last contact in which it served; before the first, when it came into the list."""
-    next_report_ms: int
-    reporting_until_ms: int = 0
-    """A report to it is under way, and over at this time whatever becomes of it; 0 between reports."""
-    refused: bool = False
-    seen: bool = False
-    """It has served since it came into the list."""
-    lost: bool = False
-    """It served, then went DOWN: on its return it gets a rejoin delay."""
-    rejoin_at_ms: int = 0
-    """The end of the rejoin delay that this node gave it."""
-    declared_rejoin_at_ms: int = 0
-    """The end of the rejoin delay that it reported of itself."""
-    view: tuple[str, ...] = ()
-    failures: int = 0
-    answered_ms: int = 0
-    """When it last answered a report of this node; before the first answer, when it came into the list."""
-    called_ms: int = 0
-    """When its own report last arrived; before the first, when it came into the list."""
-    calls: Mapping[str, int] | None = None
-    """``PeerReport.calls``, by what was last heard of it (R12)."""
-    heard_ms: int = NEVER_MS
-    """When it told that, by its own report or by the report of another member."""
-    said_farewell: bool = False
-    """A report in its name said that it leaves; its answer to the next report decides."""
-    farewell: bool = False
-    """It reported that it leaves."""
-    cut_off: bool = False
-    """It was alive, and nobody could call it: once it can be called again it gets a rejoin delay."""
-    heard_since_ms: int | None = None
-    """Since when another member hears of it, while this node does not."""
-    writer: str = ""
-    """The writer of its run, by its last answer."""
-    ended: tuple[str, ...] = ()
-    """Writers of its runs that are over, the latest last."""
 
 
 @dataclass(slots=True)
@@ -91,7 +43,7 @@ class MemberList:
     config: DistroConfig
     now_ms: int
     standalone: bool = False
-    _peers: dict[str, _Peer] = field(default_factory=dict)
+    _peers: dict[str, PeerState] = field(default_factory=dict)
     _own_rejoin_at_ms: int = 0
     view: tuple[str, ...] = ()
     """Addresses of the members that carry keys, sorted."""
@@ -105,20 +57,14 @@ class MemberList:
     """This run wrote keys (R16)."""
     returned_ms: int = NEVER_MS
     """When a member that had been DOWN for this node served again (R12); of several in ``RETURNS_MS`` the first."""
-    own_writer: str = ""
-    """The writer of this run, once its protocol is made."""
-    _handing_over: Mapping[str, int] = field(default_factory=dict)
-    """Writers of runs that are over, with the end of the hand-over of their clients. Replaced, never changed."""
-    _own_handover_ms: int = 0
-    """The end of the hand-over of the clients of this member's former runs."""
+    runs: MemberRuns = field(init=False)
+    """Which runs of members are over."""
     _round: set[str] = field(default_factory=set)
-    _former: tuple[str, ...] = ()
-    """Members that left the list, the latest last: what they wrote is claimed by others, but not at once."""
 
     def __post_init__(self) -> None:
         self.view = (self.self_address,)
         self.view_since_ms = self.now_ms
-        self._own_handover_ms = self.now_ms + HANDOVER_MS
+        self.runs = MemberRuns(self.self_address, self.now_ms)
 
     # --- what others read ------------------------------------------------------------------------
 
@@ -143,140 +89,43 @@ class MemberList:
 
     def calls(self, now_ms: int) -> dict[str, int]:
         """For how long each peer has not answered this node's calls, in ms, 0 if it answers (R12)."""
-        return {
-            address: max(now_ms - peer.answered_ms, 1) if peer.failures else 0 for address, peer in self._peers.items()
-        }
+        return reachability.unanswered_ms(self._peers, now_ms)
 
     def relayed(self) -> dict[str, frozenset[str]]:
         """The peers that this node can call, each with the alive members that it cannot exchange with (R12)."""
-        own = {address: one for address, one in self._peers.items() if one.calls is not None and self._is_alive(one)}
-        found = {}
-        for address, peer in own.items():
-            if peer.failures:
-                continue
-            apart = [
-                other
-                for other, one in own.items()
-                if other != address and _fails(peer.calls, other) and _fails(one.calls, address)
-            ]
-            if apart:
-                found[address] = frozenset(apart)
-        return found
+        return reachability.relayed(self._peers)
 
     def cut_off_since_ms(self, now_ms: int) -> int | None:
-        """Since when this node hears nothing of half of the members that it last saw, or more; None otherwise (R12).
+        """Since when this node hears nothing of half of the members that it last saw, or more; None otherwise (R12)."""
+        return reachability.cut_off_since_ms(self._peers, self.config, now_ms)
 
-        A member that left, or where no process listens, is not cut off. Half is counted for ``HALF_MS_MAX`` at most,
-        and more for ``CUT_OFF_MS_MAX``: whoever is silent for longer has ended.
-        """
-        alive = 1 + sum(self._is_alive(one) for one in self._peers.values())
-        silent = [
-            max(one.last_ok_ms, one.heard_ms)
-            for one in self._peers.values()
-            if one.lost and not one.farewell and not one.refused and one.member.state is MemberState.DOWN
-        ]
-        if not silent or alive > len(silent):
-            return None
-        since_ms = min(silent)
-        limit_ms = HALF_MS_MAX if alive == len(silent) else CUT_OFF_MS_MAX
-        if now_ms - since_ms >= limit_ms:
-            return None
-        # What the others heard until the cut began may have arrived for as long as their next report would.
-        return since_ms + 2 * self.config.report_interval_ms
+    def heard(self, now_ms: int) -> dict[str, HeardOf]:
+        """What this node heard of each peer of our own kind, to be told in reports (R12)."""
+        return reachability.heard_of(self._peers, self.config, now_ms)
+
+    def next_hop(self, address: str, now_ms: int) -> str | None:
+        """The member to send a call for a peer to: itself, or another one that can call it (R12); None for neither."""
+        return reachability.next_hop(self._peers, address, self.config, now_ms)
 
     def is_failing(self, address: str) -> bool:
         """Whether the peer did not answer this node's last report."""
         peer = self._peers.get(address)
         return peer is not None and peer.failures > 0
 
-    def heard(self, now_ms: int) -> dict[str, HeardOf]:
-        """What this node heard of each peer of our own kind, to be told in reports (R12)."""
-        return {
-            address: HeardOf(max(now_ms - peer.heard_ms, 0), peer.calls)
-            for address, peer in self._peers.items()
-            if peer.calls is not None and now_ms - peer.heard_ms < self.config.silent_down_ms
-        }
-
-    def next_hop(self, address: str, now_ms: int) -> str | None:
-        """The member to send a call for a peer to: itself, or another one that can call it (R12); None for neither."""
-        peer = self._peers.get(address)
-        if peer is None or not peer.failures:
-            return address
-        relays = [
-            other
-            for other, one in self._peers.items()
-            if other != address and not one.failures and self._is_alive(one) and (one.calls or {}).get(address) == 0
-        ]
-        if relays:
-            return min(relays)
-        return address if self._can_call(peer, now_ms) else None
-
-    def _can_call(self, peer: _Peer, now_ms: int) -> bool:
-        if not peer.failures:
-            return True
-        limit_ms = self.config.refused_down_ms if peer.refused else self.config.silent_down_ms
-        return now_ms - peer.answered_ms < limit_ms
-
-    @staticmethod
-    def _is_alive(peer: _Peer) -> bool:
-        return peer.member.state in (MemberState.UP, MemberState.SUSPICIOUS)
-
-    def _is_callable(self, address: str, peer: _Peer, now_ms: int) -> bool:
-        """Whether anybody can call the peer, so that it may own keys (R12)."""
-        if self._can_call(peer, now_ms):
-            return True
-        others = (one for other, one in self._peers.items() if other != address)
-        return any(self._is_alive(one) and self._was_answered(one.calls or {}, address) for one in others)
-
-    def _is_called(self) -> bool:
-        """Whether anybody that is alive can call this node; also when nobody tells."""
-        alive = [peer for peer in self._peers.values() if self._is_alive(peer)]
-        return not alive or any(
-            peer.calls is None or self._was_answered(peer.calls, self.self_address) for peer in alive
-        )
-
-    def _was_answered(self, calls: Mapping[str, int], address: str) -> bool:
-        """Whether a member's calls were answered until less than the time ago that makes a silent peer DOWN."""
-        return calls.get(address, NEVER_ANSWERED_MS) < self.config.silent_down_ms
-
     def has_left(self, writer: str) -> bool:
         """Whether the run that a version names as its ``writer`` is over, as far as known, and the hand-over too (R17).
 
         Called from any thread.
         """
-        return self._is_over(writer) and not self.is_handing_over(writer)
+        return self.runs.has_left(writer)
 
     def is_handing_over(self, writer: str) -> bool:
         """Whether a run is over, and its clients are still kept until they are back elsewhere (R17). Any thread."""
-        if self._is_former(writer):
-            return self._own_handover_ms > 0
-        return writer in self._handing_over
-
-    def _is_over(self, writer: str) -> bool:
-        address = writer.partition("~")[0]
-        peer = self._peers.get(address)
-        return writer in peer.ended if peer is not None else address != self.self_address or self._is_former(writer)
-
-    def _is_former(self, writer: str) -> bool:
-        is_own = bool(self.own_writer) and writer.partition("~")[0] == self.self_address
-        return is_own and writer != self.own_writer
-
-    def _end_run(self, peer: _Peer, writer: str, now_ms: int) -> None:
-        if writer not in peer.ended:
-            peer.ended = (*peer.ended, writer)[-RUNS_REMEMBERED:]
-            self._handing_over = {**self._handing_over, writer: now_ms + HANDOVER_MS}
-
-    def _end_handovers(self, now_ms: int) -> None:
-        if self._own_handover_ms <= now_ms:
-            self._own_handover_ms = 0
-        if any(end_ms <= now_ms for end_ms in self._handing_over.values()):
-            self._handing_over = {one: end_ms for one, end_ms in self._handing_over.items() if end_ms > now_ms}
+        return self.runs.is_handing_over(writer)
 
     def is_known_writer(self, writer: str) -> bool:
         """Whether a version's ``writer`` is a run of a member that is listed, or was until lately. Any thread."""
-        address = writer.partition("~")[0]
-        known = address in self._peers or address == self.self_address or address in self._former
-        return self.standalone or known
+        return self.standalone or self.runs.is_known(writer)
 
     @property
     def mixed(self) -> bool:
@@ -303,15 +152,13 @@ class MemberList:
         wanted = set(addresses) - {self.self_address}
         left = [address for address in self._peers if address not in wanted]
         peers = dict(self._peers)  # another one: other threads may be on this
-        self._former = (*[one for one in self._former if one not in left], *left)[-FORMER_MAX:]
         for address in left:
-            peer = peers.pop(address)
-            if peer.writer:
-                self._end_run(peer, peer.writer, now_ms)
+            del peers[address]
             self._round.discard(address)
         came = sorted(wanted - self._peers.keys())
+        self.runs.replace(came, left, now_ms)
         for address in came:
-            peers[address] = _Peer(
+            peers[address] = PeerState(
                 Member(address, MemberState.DOWN),
                 last_ok_ms=now_ms,
                 next_report_ms=now_ms,
@@ -348,7 +195,7 @@ class MemberList:
             return
         peer.reporting_until_ms = 0
         if outcome is Outcome.DELIVERED and answer is not None:
-            self._follow_run(peer, answer.writer, now_ms)
+            self.runs.follow(address, answer.writer, now_ms)
             peer.answered_ms, peer.failures = now_ms, 0
             if peer.cut_off:
                 peer.cut_off, peer.rejoin_at_ms = False, now_ms + self.config.steady_ms
@@ -365,7 +212,7 @@ class MemberList:
         if peer is None:
             return False
         peer.called_ms = now_ms
-        if report.state is MemberState.DOWN and self._is_alive(peer) and not peer.failures:
+        if report.state is MemberState.DOWN and peer.is_alive and not peer.failures:
             # Whoever says so may be another: the member itself is asked, and believed.
             peer.said_farewell, peer.next_report_ms = True, now_ms
             return True
@@ -374,7 +221,7 @@ class MemberList:
         self._update_view(now_ms)
         return True
 
-    def _hear(self, peer: _Peer, report: PeerReport, now_ms: int) -> None:
+    def _hear(self, peer: PeerState, report: PeerReport, now_ms: int) -> None:
         """Note whom the peer can call, and what it heard of others."""
         if report.calls is None or report.state is not MemberState.UP:
             return
@@ -387,7 +234,7 @@ class MemberList:
             if other.member.state is MemberState.DOWN and address in report.view:
                 self._revive(other, now_ms)
 
-    def _revive(self, peer: _Peer, now_ms: int) -> None:
+    def _revive(self, peer: PeerState, now_ms: int) -> None:
         """Count a peer that only others reach as alive, once it is clear that this node hears nothing of it itself."""
         if peer.heard_since_ms is None:
             peer.heard_since_ms = now_ms
@@ -403,9 +250,7 @@ class MemberList:
             if peer.reporting_until_ms:
                 peer.reporting_until_ms += pause_ms
             peer.rejoin_at_ms += pause_ms
-        self._handing_over = {one: end_ms + pause_ms for one, end_ms in self._handing_over.items()}
-        if self._own_handover_ms:
-            self._own_handover_ms += pause_ms
+        self.runs.on_pause(pause_ms)
         self.confirmed_ms = -1
         self._round.clear()
         self.view_since_ms = now_ms
@@ -413,7 +258,7 @@ class MemberList:
 
     def tick(self, now_ms: int) -> None:
         """Let time pass: silent members go DOWN, rejoin delays and hand-overs end."""
-        self._end_handovers(now_ms)
+        self.runs.tick(now_ms)
         if not self.mixed:
             for peer in self._peers.values():
                 self._check_silence(peer, now_ms)
@@ -425,7 +270,7 @@ class MemberList:
 
     # --- the machine -----------------------------------------------------------------------------
 
-    def _on_contact(self, peer: _Peer, report: PeerReport, now_ms: int) -> None:
+    def _on_contact(self, peer: PeerState, report: PeerReport, now_ms: int) -> None:
         state = report.state
         own_kind = CAPABILITY_VERSIONS in report.capabilities
         if not own_kind or state is MemberState.SUSPICIOUS:
@@ -434,7 +279,7 @@ class MemberList:
             self._set_state(peer, MemberState.DOWN, report)
             peer.lost, peer.farewell = peer.seen, True
             if report.writer:
-                self._end_run(peer, report.writer, now_ms)
+                self.runs.end(report.address, now_ms, report.writer)
             return
         peer.refused = peer.farewell = peer.said_farewell = False
         if state is MemberState.STARTING:
@@ -455,7 +300,7 @@ class MemberList:
             self._own_rejoin_at_ms = max(self._own_rejoin_at_ms, now_ms + report.imposed_rejoin_delay_ms)
         self._set_state(peer, MemberState.UP, report)
 
-    def _on_return(self, peer: _Peer, report: PeerReport, now_ms: int) -> None:
+    def _on_return(self, peer: PeerState, report: PeerReport, now_ms: int) -> None:
         """Give a member that was lost a rejoin delay, unless it is this node that was cut off."""
         if not self._is_smaller_side(report):
             peer.rejoin_at_ms = now_ms + self.config.steady_ms
@@ -477,22 +322,13 @@ class MemberList:
         ours, theirs = self.view, report.view or (report.address,)
         return (len(ours), theirs) < (len(theirs), ours)
 
-    def _follow_run(self, peer: _Peer, writer: str, now_ms: int) -> None:
-        """Note the run in an answer; the one before it is over. A report may be late, from a run that is over."""
-        if not writer or writer == peer.writer:
-            return
-        if peer.writer:
-            self._end_run(peer, peer.writer, now_ms)
-        peer.writer = writer
-
-    def _on_failure(self, peer: _Peer, outcome: Outcome, now_ms: int) -> None:
+    def _on_failure(self, peer: PeerState, outcome: Outcome, now_ms: int) -> None:
         peer.failures += 1
         peer.refused = outcome is Outcome.REFUSED
         state = peer.member.state
         if peer.said_farewell:
             peer.said_farewell, peer.farewell, peer.lost = False, True, peer.seen
-            if peer.writer:
-                self._end_run(peer, peer.writer, now_ms)
+            self.runs.end(peer.member.address, now_ms)
             self._set_state(peer, MemberState.DOWN)
             return
         if self.mixed:
@@ -508,7 +344,7 @@ class MemberList:
             peer.lost = True  # not steady: its rejoin delay begins again with the next contact
         self._check_silence(peer, now_ms)
 
-    def _check_silence(self, peer: _Peer, now_ms: int) -> None:
+    def _check_silence(self, peer: PeerState, now_ms: int) -> None:
         if peer.member.state not in (MemberState.UP, MemberState.SUSPICIOUS):
             return
         limit_ms = self.config.refused_down_ms if peer.refused else self.config.silent_down_ms
@@ -516,7 +352,7 @@ class MemberList:
             self._set_state(peer, MemberState.DOWN)
             peer.lost = peer.seen
 
-    def _set_state(self, peer: _Peer, state: MemberState, report: PeerReport | None = None) -> None:
+    def _set_state(self, peer: PeerState, state: MemberState, report: PeerReport | None = None) -> None:
         old = peer.member
         peer.member = Member(
             old.address,
@@ -539,24 +375,26 @@ class MemberList:
         view = {
             address
             for address, peer in self._peers.items()
-            if self._is_alive(peer)
+            if peer.is_alive
             and CAPABILITY_CLIENTS_ONLY not in peer.member.capabilities
             and (mixed or self._carries(address, peer, now_ms))
         }
-        if not view or mixed or (self._own_rejoin_at_ms <= now_ms and self._is_called()):
+        if (
+            not view
+            or mixed
+            or (
+                self._own_rejoin_at_ms <= now_ms and reachability.is_called(self._peers, self.self_address, self.config)
+            )
+        ):
             view.add(self.self_address)
         new = tuple(sorted(view))
         if new != self.view:
             self.view = new
             self.view_since_ms = now_ms
 
-    def _carries(self, address: str, peer: _Peer, now_ms: int) -> bool:
+    def _carries(self, address: str, peer: PeerState, now_ms: int) -> bool:
         """Whether an alive peer carries keys: no rejoin delay runs, and somebody can call it (R12)."""
-        if not self._is_callable(address, peer, now_ms):
+        if not reachability.is_callable(self._peers, address, self.config, now_ms):
             peer.cut_off = True
             return False
         return not peer.lost and max(peer.rejoin_at_ms, peer.declared_rejoin_at_ms) <= now_ms
-
-
-def _fails(calls: Mapping[str, int] | None, address: str) -> bool:
-    return (calls or {}).get(address, 0) > 0

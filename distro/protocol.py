@@ -59,7 +59,7 @@ class DistroProtocol:
         self.mapper = self.own_mapper = DistroMapper.over(members.self_address, members.view, members.standalone)
         self._writer_mapper = WriterMapper.over(members.self_address, (), members.standalone)
         self._load: SnapshotLoad | None = None if members.standalone else SnapshotLoad(config, components, now_ms)
-        self.own_writer = members.own_writer = own_writer
+        self.own_writer = members.runs.own_writer = own_writer
         self._config = config
         self._components = components
         self._stats = stats

@@ -17,6 +17,7 @@ MODULE_LINES_MAX = 400
 WHOLE = {
     "app/naming/clients/clients.py": "one lock's steps: each change of a client, by its connection or by a peer",
     "app/node.py": "how a node is put together, one function for each of its parts",
+    "distro/protocol.py": "one thread's decisions: each event and each tick, over the same queues",
     "app/naming/registry/registry.py": "one lock's steps: each change of an instance list, local or a peer's",
 }
 """Longer modules that tell one story, and which."""

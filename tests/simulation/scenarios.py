@@ -2,7 +2,7 @@
 
 from app.naming.model.model import BEAT_INTERVAL_MS, DELETE_TIMEOUT_MS
 from distro.config import DistroConfig
-from distro.members import HANDOVER_MS
+from distro.member_runs import HANDOVER_MS
 from tests.support.simulated import faults
 from tests.support.simulated.connections import ConnectedMember, Connections
 from tests.support.simulated.member import SimMember

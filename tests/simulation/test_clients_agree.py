@@ -11,7 +11,8 @@ from app.naming.clients.client_model import ClientSnapshot
 from app.naming.clients.clients import Clients
 from app.naming.registry.operations import RegisterInstance
 from app.replication.client_type import client_key
-from distro.members import HANDOVER_MS, MemberList
+from distro.member_runs import HANDOVER_MS
+from distro.members import MemberList
 from distro.types import DistroKey, Version
 from tests.simulation.scenarios import clients_agree
 from tests.support.simulated.checker import Broken

@@ -6,7 +6,9 @@ import threading
 import pytest
 
 from distro.config import DistroConfig
-from distro.members import CUT_OFF_MS_MAX, HALF_MS_MAX, HANDOVER_MS, REPORT_LOST_MS, MemberList
+from distro.member_runs import HANDOVER_MS
+from distro.members import REPORT_LOST_MS, MemberList
+from distro.reachability import CUT_OFF_MS_MAX, HALF_MS_MAX
 from distro.types import CAPABILITY_VERSIONS, MemberState, Outcome, PeerReport
 
 SELF, B, C = "a:1", "b:1", "c:1"
@@ -258,7 +260,7 @@ def hand_over(members: MemberList, since_ms: int) -> None:
 
 def test_former_runs_of_this_member_are_over_a_while_after_its_start(members: MemberList) -> None:
     assert not members.has_left("a:1~1"), "without an own writer nobody knows"
-    members.own_writer = "a:1~2"
+    members.runs.own_writer = "a:1~2"
     assert members.is_handing_over("a:1~1")
     assert not members.is_handing_over("a:1~2")
     members.tick(HANDOVER_MS - 1)

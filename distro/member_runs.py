@@ -1,0 +1,94 @@
+"""MemberRuns: which runs of members are over, and until when the clients of such a run are handed over (R17)."""
+
+from collections.abc import Iterable, Mapping
+
+HANDOVER_MS = 30_000
+"""For so long after the end of a member's run others keep the clients that were connected to it."""
+RUNS_REMEMBERED = 16
+"""Ended runs that are known of a member."""
+FORMER_MAX = 64
+"""Members that left the list and are remembered."""
+
+
+class MemberRuns:
+    """The runs of listed members, named as versions' writers (``address~run``). Times are monotonic ms.
+
+    One thread changes it; any may ask ``is_known``, ``has_left`` and ``is_handing_over``.
+    """
+
+    def __init__(self, self_address: str, now_ms: int) -> None:
+        self.own_writer = ""
+        """The writer of this run, once its protocol is made."""
+        self._self_address = self_address
+        self._writers: dict[str, str] = {}
+        """The writer of each listed peer's run, by its last answer."""
+        self._ended: Mapping[str, tuple[str, ...]] = {}
+        """Of each listed peer, the writers of its runs that are over, the latest last. Replaced, never changed."""
+        self._former: tuple[str, ...] = ()
+        """Members that left the list, the latest last: what they wrote is claimed by others, but not at once."""
+        self._handing_over: Mapping[str, int] = {}
+        """Writers of runs that are over, with the end of the hand-over of their clients. Replaced, never changed."""
+        self._own_handover_ms = now_ms + HANDOVER_MS
+        """The end of the hand-over of the clients of this member's former runs; 0 once it is over."""
+
+    def is_known(self, writer: str) -> bool:
+        """Whether it is a run of a member that is listed, or was until lately."""
+        address = writer.partition("~")[0]
+        return address in self._ended or address == self._self_address or address in self._former
+
+    def has_left(self, writer: str) -> bool:
+        """Whether a run is over, as far as known, and the hand-over of its clients too."""
+        return self._is_over(writer) and not self.is_handing_over(writer)
+
+    def is_handing_over(self, writer: str) -> bool:
+        """Whether a run is over, and its clients are still kept until they are back elsewhere."""
+        if self._is_former(writer):
+            return self._own_handover_ms > 0
+        return writer in self._handing_over
+
+    def _is_over(self, writer: str) -> bool:
+        address = writer.partition("~")[0]
+        ended = self._ended.get(address)
+        return writer in ended if ended is not None else address != self._self_address or self._is_former(writer)
+
+    def _is_former(self, writer: str) -> bool:
+        is_own = bool(self.own_writer) and writer.partition("~")[0] == self._self_address
+        return is_own and writer != self.own_writer
+
+    def replace(self, came: Iterable[str], left: Iterable[str], now_ms: int) -> None:
+        """Follow the member list: all runs of who left are over."""
+        for address in left:
+            self.end(address, now_ms)
+            self._writers.pop(address, None)
+        gone = list(left)
+        self._former = (*[one for one in self._former if one not in gone], *gone)[-FORMER_MAX:]
+        kept = {address: ended for address, ended in self._ended.items() if address not in gone}
+        self._ended = kept | dict.fromkeys(came, ())
+
+    def follow(self, address: str, writer: str, now_ms: int) -> None:
+        """Note the run in a peer's answer; the one before it is over. (A report may be late, from a run that is.)"""
+        if not writer or writer == self._writers.get(address):
+            return
+        self.end(address, now_ms)
+        self._writers[address] = writer
+
+    def end(self, address: str, now_ms: int, writer: str = "") -> None:
+        """Note that a peer's run is over, that of its last answer unless said."""
+        writer = writer or self._writers.get(address, "")
+        ended = self._ended.get(address, ())
+        if writer and writer not in ended:
+            self._ended = {**self._ended, address: (*ended, writer)[-RUNS_REMEMBERED:]}
+            self._handing_over = {**self._handing_over, writer: now_ms + HANDOVER_MS}
+
+    def on_pause(self, pause_ms: int) -> None:
+        """Add a pause of this process to the ends of all hand-overs (R9)."""
+        self._handing_over = {one: end_ms + pause_ms for one, end_ms in self._handing_over.items()}
+        if self._own_handover_ms:
+            self._own_handover_ms += pause_ms
+
+    def tick(self, now_ms: int) -> None:
+        """End the hand-overs whose time is over."""
+        if self._own_handover_ms <= now_ms:
+            self._own_handover_ms = 0
+        if any(end_ms <= now_ms for end_ms in self._handing_over.values()):
+            self._handing_over = {one: end_ms for one, end_ms in self._handing_over.items() if end_ms > now_ms}
