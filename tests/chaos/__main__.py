@@ -106,7 +106,10 @@ def _play(scenario: Scenario, seed: int, options: argparse.Namespace, folder: Pa
         shutil.rmtree(own)
     _print(scenario.name, result, options.verbose)
     figures = {name: value for name, value in asdict(result).items() if name != "found"}
-    breaches = {kind.value: found for kind, found in result.found.breaches.items()}
+    breaches = {
+        kind.value: {subject: str(breach) for subject, breach in found.items()}
+        for kind, found in result.found.breaches.items()
+    }
     return {**figures, "took_s": time.monotonic() - began_s, "breaches": breaches}
 
 
@@ -122,8 +125,8 @@ def _print(name: str, result: Result, verbose: bool) -> None:
     )
     if verbose:
         for kind, found in result.found.breaches.items():
-            for subject, text in list(found.items())[:SHOWN_MAX]:
-                print(f"    {kind.value} {subject}: {text}", flush=True)
+            for subject, breach in list(found.items())[:SHOWN_MAX]:
+                print(f"    {kind.value} {subject}: {breach}", flush=True)
         if result.found.count():
             print(f"    the fault was from {result.cut_s:.1f} to {result.healed_s:.1f}", flush=True)
 

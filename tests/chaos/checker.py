@@ -76,14 +76,25 @@ class Times:
 
 
 @dataclass(slots=True)
+class Breach:
+    """What was seen first, and when it was seen last."""
+
+    text: str
+    until_s: float
+
+    def __str__(self) -> str:
+        return f"{self.text}; seen until {self.until_s:.1f}"
+
+
+@dataclass(slots=True)
 class Found:
-    """The breaches, by kind and then by key or service: what was seen first."""
+    """The breaches, by kind and then by key or service."""
 
-    breaches: dict[Kind, dict[str, str]] = field(default_factory=lambda: {kind: {} for kind in Kind})
+    breaches: dict[Kind, dict[str, Breach]] = field(default_factory=lambda: {kind: {} for kind in Kind})
 
-    def note(self, kind: Kind, subject: Key | str, text: str) -> None:
-        """Note a breach, unless there is one of this kind and subject."""
-        self.breaches[kind].setdefault(str(subject), text)
+    def note(self, kind: Kind, subject: Key | str, at_s: float, text: str) -> None:
+        """Note what was seen at a time; of each kind and subject the first counts."""
+        self.breaches[kind].setdefault(str(subject), Breach(text, at_s)).until_s = at_s
 
     def count(self) -> int:
         """The number of breaches of all kinds."""
@@ -104,9 +115,9 @@ def check(history: History, times: Times) -> Found:
                 if key not in history.lasting:
                     _check_words(history, times, sample, sample.hosts, key, found)
     for service, text in differing(history.last).items():
-        found.note(Kind.DIFFERING, service, text)
+        found.note(Kind.DIFFERING, service, history.last[-1].ended_s, text)
     if agreed_after_s(history, times.healed_s) is None:
-        found.note(Kind.NEVER_AGREED, "all", "not until the end of the run")
+        found.note(Kind.NEVER_AGREED, "all members", history.samples[-1].ended_s, "differed until the end")
     return found
 
 
@@ -116,13 +127,13 @@ def _check_lasting(
     since_s = sample.begun_s - SETTLE_S
     expected = [key for key in keys if beat_all_the_time(history.beats[key], times, sample, since_s)]
     if expected and not hosts:
-        found.note(Kind.EMPTY, sample.service, _where(sample))
+        found.note(Kind.EMPTY, sample.service, sample.begun_s, _where(sample))
     for key in expected:
         seen = hosts.get(key.ip)
         if seen is None:
-            found.note(Kind.MISSING, key, _where(sample))
+            found.note(Kind.MISSING, key, sample.begun_s, _where(sample))
         elif not seen.healthy:
-            found.note(Kind.UNHEALTHY, key, _where(sample))
+            found.note(Kind.UNHEALTHY, key, sample.begun_s, _where(sample))
 
 
 def beat_all_the_time(beats: Sequence[Beat], times: Times, sample: Sample, since_s: float) -> bool:
@@ -165,9 +176,9 @@ def _check_words(
     if beats := history.beats.get(key):
         text += f"; the last beat at member {beats[-1].member}, heard from {beats[-1].begun_s:.1f}"
     if last.outcome is Outcome.DONE and last.member == sample.member:
-        found.note(Kind.UNSEEN, key, text)
+        found.note(Kind.UNSEEN, key, sample.begun_s, text)
     if _is_settled(last, times, sample):
-        found.note(_kind(key, mark, allowed), key, text)
+        found.note(_kind(key, mark, allowed), key, sample.begun_s, text)
 
 
 def _is_settled(last: Word, times: Times, sample: Sample) -> bool:
