@@ -8,7 +8,7 @@ import signal
 import sys
 import tempfile
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -90,7 +90,7 @@ def _play(scenario: Scenario, seed: int, options: argparse.Namespace, folder: Pa
         return {"skipped": reason}
     amounts, pace = (BRIEF_AMOUNTS, BRIEF) if options.brief else (Amounts(), Pace())
     if options.lasting is not None:
-        amounts = Amounts(**{**asdict(amounts), "lasting": options.lasting})
+        amounts = replace(amounts, lasting=options.lasting)
     own = Path(tempfile.mkdtemp(prefix=f"{scenario.name}-{seed}-", dir=folder))
     began_s = time.monotonic()
     try:

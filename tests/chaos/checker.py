@@ -117,7 +117,7 @@ def check(history: History, times: Times) -> Found:
     for service, text in differing(history.last).items():
         found.note(Kind.DIFFERING, service, history.last[-1].ended_s, text)
     if agreed_after_s(history, times.healed_s) is None:
-        found.note(Kind.NEVER_AGREED, "all members", history.samples[-1].ended_s, "differed until the end")
+        found.note(Kind.NEVER_AGREED, "all members", times.healed_s, "not the same until the end")
     return found
 
 

@@ -20,7 +20,6 @@ BEAT_S = 5.0
 SAMPLE_S = 0.5
 SAMPLE_TIMEOUT_S = 1.0
 CHURN_S = 0.1
-CHURN_LIVES_S = (2.0, 9.0)
 SAME_KEY_S = 4.0
 """From one word about an instance of two sides to the next: beats and removals are compared by time, to the second."""
 TRIES = 30
@@ -38,6 +37,8 @@ class Amounts:
     lasting: int = 500
     lasting_services: int = 40
     churn_services: int = 4
+    churn_lives_s: tuple[float, float] = (2.0, 9.0)
+    """From the registration of an instance that comes and goes to its deregistration: the least and the most."""
     two_sided: int = 24
     """Ephemeral instances that both sides write, and as many persistent ones."""
     two_sided_services: int = 6
@@ -257,7 +258,7 @@ class Load:
         if member is None:
             return
         self._beat_from(key, member)
-        await asyncio.sleep(self._random.uniform(*CHURN_LIVES_S))
+        await asyncio.sleep(self._random.uniform(*self._amounts.churn_lives_s))
         async with self._turns[key]:
             self._stop_beats(key)
             await self._write_until_done(key, None)

@@ -184,7 +184,9 @@ class Network:
 
     def end(self) -> None:
         """End the namespaces, and leave this process's own as it was."""
-        for place in self.places:
+        for number, place in enumerate(self.places):
+            # The kernel ends a namespace in its time, and the next run's links have the same names.
+            run("ip", "link", "del", f"member{number}")
             place.holder.kill()
             place.holder.wait()
         run("ip", "link", "del", "br0")

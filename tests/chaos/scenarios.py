@@ -270,7 +270,8 @@ async def unhealed(world: World) -> None:
 @scenario(is_proof=True)
 async def amnesia(world: World) -> None:
     """A proof: all members are killed, and lose all that they wrote to their disks."""
-    world.cut({0}, {1}, {2})
+    world.load.writing.clear()
+    world.cut(set(EVERYBODY))
     for member in world.cluster.members:
         member.kill()
         member.forget_all()

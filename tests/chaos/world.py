@@ -36,9 +36,11 @@ class Pace:
     """From the end of the churn until the last lists are compared: longer than a life, and the time to settle."""
 
 
-BRIEF = Pace(before_s=SETTLE_S + 1.0, cut_s=12.0, pause_s=12.0, after_s=SETTLE_S + 2.0, last_s=10.0)
+BRIEF = Pace(before_s=5.0, cut_s=12.0, pause_s=12.0, after_s=SETTLE_S + 2.0, last_s=6.0)
 """Longer than it takes until silent members are DOWN, and than a word takes to settle; no instance expires."""
-BRIEF_AMOUNTS = Amounts(lasting=40, lasting_services=10, churn_services=2, two_sided=12, two_sided_services=3)
+BRIEF_AMOUNTS = Amounts(
+    lasting=40, lasting_services=10, churn_services=2, churn_lives_s=(1.0, 5.0), two_sided=12, two_sided_services=3
+)
 
 
 @dataclass(slots=True)
