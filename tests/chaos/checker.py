@@ -130,10 +130,9 @@ def _check_lasting(
         found.note(Kind.EMPTY, sample.service, sample.begun_s, _where(sample))
     for key in expected:
         seen = hosts.get(key.ip)
-        if seen is None:
-            found.note(Kind.MISSING, key, sample.begun_s, _where(sample))
-        elif not seen.healthy:
-            found.note(Kind.UNHEALTHY, key, sample.begun_s, _where(sample))
+        if seen is None or not seen.healthy:
+            kind = Kind.MISSING if seen is None else Kind.UNHEALTHY
+            found.note(kind, key, sample.begun_s, _where(sample) + _tell_beats(history.beats[key], sample))
 
 
 def beat_all_the_time(beats: Sequence[Beat], times: Times, sample: Sample, since_s: float) -> bool:
@@ -172,9 +171,8 @@ def _check_words(
         since_s = max(last.ended_s, sample.begun_s - SETTLE_S)
         if not beat_all_the_time(history.beats[key], times, sample, since_s):
             return
-    text = f"{_where(sample)} lists {mark}, allowed are {', '.join(map(str, allowed))}; {_tell(words)}"
-    if beats := history.beats.get(key):
-        text += f"; the last beat at member {beats[-1].member}, heard from {beats[-1].begun_s:.1f}"
+    text = f"{_where(sample)} lists {mark}, allowed are {', '.join(map(str, allowed))}"
+    text += _tell_words(words) + _tell_beats(history.beats.get(key, ()), sample)
     if last.outcome is Outcome.DONE and last.member == sample.member:
         found.note(Kind.UNSEEN, key, sample.begun_s, text)
     if _is_settled(last, times, sample):
@@ -265,7 +263,12 @@ def _where(sample: Sample) -> str:
     return f"member {sample.member} at {sample.begun_s:.1f}"
 
 
-def _tell(words: Sequence[Word]) -> str:
+def _tell_words(words: Sequence[Word]) -> str:
     """The last words, which explain most breaches."""
-    said = [f"{one.mark} at member {one.member}, {one.outcome.value} at {one.ended_s:.1f}" for one in words[-2:]]
-    return f"the last words are {' and '.join(said)}"
+    said = [f"{one.mark} at member {one.member} {one.outcome.value} at {one.ended_s:.1f}" for one in words[-2:]]
+    return f"; the last words: {', '.join(said)}"
+
+
+def _tell_beats(beats: Sequence[Beat], sample: Sample) -> str:
+    heard = [f"at member {one.member} at {one.begun_s:.1f}" for one in beats if one.ended_s < sample.begun_s]
+    return f"; the last beats: {', '.join(heard[-2:])}" if heard else ""
