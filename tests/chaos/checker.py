@@ -10,6 +10,9 @@ from tests.chaos.history import Beat, History, Key, Outcome, Sample, Seen, Word
 
 SETTLE_S = 8.0
 """After the heal, and after a word, members have so long until each lists it."""
+OWN_READ_S = 1.0
+"""After its answer, the member that acknowledged a word has so long until it lists it. It is to do so at once, but what
+the owner's answer fails to bring comes with its next send; see ``Found.late_reads``."""
 MERGE_S = 4.0
 """After the heal, members have so long until they know of the beats that the other side heard."""
 LIVES_S = 12.0
@@ -28,7 +31,7 @@ class Kind(Enum):
     EMPTY = "empty"
     """The list of a service was empty, although instances of it beat."""
     UNSEEN = "unseen"
-    """The member that acknowledged a word did not list it in its next answer, or no longer."""
+    """The member that acknowledged a word did not list it soon after, or no longer."""
     RESURRECTED = "resurrected"
     """An ephemeral instance was removed, and is listed."""
     FORGOTTEN = "forgotten"
@@ -91,6 +94,8 @@ class Found:
     """The breaches, by kind and then by key or service."""
 
     breaches: dict[Kind, dict[str, Breach]] = field(default_factory=lambda: {kind: {} for kind in Kind})
+    late_reads: set[Word] = field(default_factory=set)
+    """Words that the member that acknowledged them did not list at once. No breach, within ``OWN_READ_S``."""
 
     def note(self, kind: Kind, subject: Key | str, at_s: float, text: str) -> None:
         """Note what was seen at a time; of each kind and subject the first counts."""
@@ -174,7 +179,10 @@ def _check_words(
     text = f"{_where(sample)} lists {mark}, allowed are {', '.join(map(str, allowed))}"
     text += _tell_words(words) + _tell_beats(history.beats.get(key, ()), sample)
     if last.outcome is Outcome.DONE and last.member == sample.member:
-        found.note(Kind.UNSEEN, key, sample.begun_s, text)
+        if sample.begun_s > last.ended_s + OWN_READ_S:
+            found.note(Kind.UNSEEN, key, sample.begun_s, text)
+        else:
+            found.late_reads.add(last)
     if _is_settled(last, times, sample):
         found.note(_kind(key, mark, allowed), key, sample.begun_s, text)
 

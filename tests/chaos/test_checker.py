@@ -6,7 +6,7 @@ from typing import Self
 
 import pytest
 
-from tests.chaos.checker import MERGE_S, SETTLE_S, Kind, Times, agreed_after_s, check
+from tests.chaos.checker import MERGE_S, OWN_READ_S, SETTLE_S, Kind, Times, agreed_after_s, check
 from tests.chaos.history import Beat, History, Key, Outcome, Sample, Seen, Word
 
 CUT_S, HEALED_S = 100.0, 125.0
@@ -152,21 +152,28 @@ def test_a_member_between_two_sides_knows_of_both() -> None:
 
 
 def test_the_member_that_took_a_word_does_not_list_it() -> None:
-    assert Story().said("m1", 0, 110.0).saw(0, 110.2, None).kinds() == {Kind.UNSEEN}
-    assert Story().said("m1", 0, 110.0).saw(0, 110.2, "m1").kinds() == set()
+    assert Story().said("m1", 0, 110.0).saw(0, 110.2 + OWN_READ_S, None).kinds() == {Kind.UNSEEN}
+    assert Story().said("m1", 0, 110.0).saw(0, 110.2 + OWN_READ_S, "m1").kinds() == set()
+
+
+def test_the_member_that_took_a_word_lists_it_late() -> None:
+    def late_reads(at_s: float, mark: str | None) -> int:
+        story = Story().said("m1", 0, 110.0).saw(0, at_s, mark)
+        assert story.kinds() == set()
+        return len(check(story.history, story.times).late_reads)
+
+    assert late_reads(110.2, None) == 1
+    assert late_reads(110.2, "m1") == 0
+    assert late_reads(110.05, None) == 0, "asked before the answer"
 
 
 def test_another_member_than_took_the_word_has_its_time() -> None:
-    assert Story().said("m1", 1, 110.0).saw(2, 110.2, None).kinds() == set()
-
-
-def test_a_list_that_was_asked_for_before_the_answer() -> None:
-    assert Story().said("m1", 0, 110.0).saw(0, 110.05, None).kinds() == set()
+    assert Story().said("m1", 1, 110.0).saw(2, 110.2 + OWN_READ_S, None).kinds() == set()
 
 
 @pytest.mark.parametrize("outcome", [REFUSED, UNKNOWN])
 def test_a_word_that_was_not_acknowledged_need_not_be_seen(outcome: Outcome) -> None:
-    assert Story().said("m1", 0, 110.0, outcome).saw(0, 110.2, None).kinds() == set()
+    assert Story().said("m1", 0, 110.0, outcome).saw(0, 112.0, None).kinds() == set()
     assert Story().said("m1", 0, 110.0, outcome).saw(0, SETTLED_S, "m1").kinds() == set()
 
 
