@@ -24,7 +24,7 @@ SHOWN_MAX = 5
 HEAD = (
     f"{'scenario':16}"
     + "".join(f"{kind.value:>12}" for kind in Kind)
-    + f"{'agree s':>9}{'refused':>10}{'no answer':>11}{'20404':>7}{'own late':>10}{'late s':>8}"
+    + f"{'agree s':>9}{'refused':>10}{'no answer':>11}{'20404':>7}{'late s':>8}"
 )
 
 
@@ -106,7 +106,6 @@ def _play(scenario: Scenario, seed: int, options: argparse.Namespace, folder: Pa
         shutil.rmtree(own)
     _print(scenario.name, result, options.verbose)
     figures = {name: value for name, value in asdict(result).items() if name != "found"}
-    figures["late_reads"] = len(result.found.late_reads)
     breaches = {
         kind.value: {subject: str(breach) for subject, breach in found.items()}
         for kind, found in result.found.breaches.items()
@@ -120,7 +119,7 @@ def _print(name: str, result: Result, verbose: bool) -> None:
         f"{name:16}"
         + "".join(f"{len(found):12}" for found in result.found.breaches.values())
         + f"{agreed:>9}{result.refused:5}/{result.words:<4}{result.unanswered:11}{result.unknown_beats:7}"
-        + f"{len(result.found.late_reads):10}{result.late_s:8.1f}"
+        + f"{result.late_s:8.1f}"
         + (f"  {result.tracebacks} tracebacks" if result.tracebacks else ""),
         flush=True,
     )

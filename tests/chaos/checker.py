@@ -10,15 +10,14 @@ from tests.chaos.history import Beat, History, Key, Outcome, Sample, Seen, Word
 
 SETTLE_S = 8.0
 """After the heal, and after a word, members have so long until each lists it."""
-OWN_READ_S = 1.0
-"""After its answer, the member that acknowledged a word has so long until it lists it. It is to do so at once, but what
-the owner's answer fails to bring comes with its next send; see ``Found.late_reads``."""
 MERGE_S = 4.0
 """After the heal, members have so long until they know of the beats that the other side heard."""
 LIVES_S = 12.0
 """An instance whose last acknowledged beat is not older is to be listed, and healthy. (Time-outs are 15 and 30 s.)"""
-SPREAD_S = 1.0
-"""Beats and words of so long before the cut reached every member; a cut takes a moment to begin and to end."""
+SPREAD_S = 3.0
+"""Beats and words of so long before the cut reached every member: the time-out of a send. A cut takes a moment, too."""
+ORDER_S = 1.0
+"""Of what is said on two sides of a cut within so long of each other, members need not know which was later."""
 
 
 class Kind(Enum):
@@ -31,7 +30,7 @@ class Kind(Enum):
     EMPTY = "empty"
     """The list of a service was empty, although instances of it beat."""
     UNSEEN = "unseen"
-    """The member that acknowledged a word did not list it soon after, or no longer."""
+    """The member that acknowledged a word did not list it in its next answer, or no longer."""
     RESURRECTED = "resurrected"
     """An ephemeral instance was removed, and is listed."""
     FORGOTTEN = "forgotten"
@@ -59,9 +58,9 @@ class Times:
         """Whether two members reached each other during the fault."""
         return not self.sides or any({one, other} <= side for side in self.sides)
 
-    def apart(self, one: Word, other: Word) -> bool:
-        """Whether two words were said on two sides of the cut."""
-        if not all(self.cut_s <= word.ended_s and word.begun_s <= self.healed_s for word in (one, other)):
+    def apart(self, one: Word | Beat, other: Word | Beat) -> bool:
+        """Whether two words or beats were said on two sides of the cut."""
+        if not all(self.cut_s <= said.ended_s and said.begun_s <= self.healed_s for said in (one, other)):
             return False
         return not self.together(one.member, other.member)
 
@@ -94,8 +93,6 @@ class Found:
     """The breaches, by kind and then by key or service."""
 
     breaches: dict[Kind, dict[str, Breach]] = field(default_factory=lambda: {kind: {} for kind in Kind})
-    late_reads: set[Word] = field(default_factory=set)
-    """Words that the member that acknowledged them did not list at once. No breach, within ``OWN_READ_S``."""
 
     def note(self, kind: Kind, subject: Key | str, at_s: float, text: str) -> None:
         """Note what was seen at a time; of each kind and subject the first counts."""
@@ -168,8 +165,8 @@ def _check_words(
     mark = seen.mark if seen is not None else None
     if mark == last.mark or sample.begun_s <= last.ended_s:
         return
-    allowed = allowed_marks(words, known, times, key.durable)
-    if mark in allowed:
+    allowed = allowed_marks(words, known, times)
+    if mark in allowed or _is_unordered(history.beats.get(key, ()), last, times):
         return
     if mark is None and not key.durable:
         # Without beats an ephemeral instance expires.
@@ -179,10 +176,7 @@ def _check_words(
     text = f"{_where(sample)} lists {mark}, allowed are {', '.join(map(str, allowed))}"
     text += _tell_words(words) + _tell_beats(history.beats.get(key, ()), sample)
     if last.outcome is Outcome.DONE and last.member == sample.member:
-        if sample.begun_s > last.ended_s + OWN_READ_S:
-            found.note(Kind.UNSEEN, key, sample.begun_s, text)
-        else:
-            found.late_reads.add(last)
+        found.note(Kind.UNSEEN, key, sample.begun_s, text)
     if _is_settled(last, times, sample):
         found.note(_kind(key, mark, allowed), key, sample.begun_s, text)
 
@@ -205,21 +199,25 @@ def _kind(key: Key, mark: str | None, allowed: Sequence[str | None]) -> Kind:
     return Kind.RESURRECTED if set(allowed) == {None} else Kind.WRONG
 
 
-def allowed_marks(words: Sequence[Word], known: Sequence[Word], times: Times, durable: bool) -> list[str | None]:
+def allowed_marks(words: Sequence[Word], known: Sequence[Word], times: Times) -> list[str | None]:
     """The marks that a list may show once all is settled: those of words after which nobody was told of a later one.
 
     A word that was not acknowledged may have been executed, until another is acknowledged. Those of ``words`` that are
-    not in ``known`` may have reached the reader. Of a durable record either side's last word may stay when both were
-    said apart from each other.
+    not in ``known`` may have reached the reader. Of two sides' words the later one counts, unless they have no order.
     """
     done = [word for word in known if word.outcome is Outcome.DONE]
     allowed: list[str | None] = [] if done else [None]
     for word in words:
-        both = durable and word.outcome is Outcome.DONE
-        later = (one for one in done if one.begun_s >= word.ended_s)
-        if not any(not (both and times.apart(word, one)) for one in later):
+        if not any(one.begun_s >= word.ended_s + (ORDER_S if times.apart(word, one) else 0.0) for one in done):
             allowed.append(word.mark)
     return allowed
+
+
+def _is_unordered(beats: Sequence[Beat], last: Word, times: Times) -> bool:
+    """Whether a removal came so soon after a beat beyond the cut that the instance may live on."""
+    return last.mark is None and any(
+        times.apart(beat, last) and last.begun_s < beat.ended_s + ORDER_S for beat in reversed(beats[-2:])
+    )
 
 
 def differing(samples: Iterable[Sample]) -> dict[str, str]:

@@ -14,6 +14,7 @@ from tests.chaos.network import unable
 
 ROOT = Path(__file__).resolve().parents[2]
 HANG_S = 300.0
+SHOWN_MAX = 10
 
 pytestmark = [pytest.mark.chaos, pytest.mark.flaky(reruns=1)]
 
@@ -39,8 +40,11 @@ def play(name: str, folder: Path) -> tuple[int, dict[str, Any]]:
 def test_no_word_is_undone(name: str, tmp_path: Path) -> None:
     code, run = play(name, tmp_path)
     assert "failed" not in run, run["failed"]
-    breaches = {kind: found for kind, found in run["breaches"].items() if found}
-    assert not breaches, f"of {run['words']} words; clients were {run['late_s']:.1f} s late; logs in {tmp_path}"
+    breaches = [
+        f"{kind} {subject}: {text}" for kind, found in run["breaches"].items() for subject, text in found.items()
+    ]
+    told = "\n".join(breaches[:SHOWN_MAX])
+    assert not breaches, f"{told}\nof {run['words']} words; clients were {run['late_s']:.1f} s late; logs in {tmp_path}"
     assert code == 0
     assert run["words"] > 100, "there was load"
 
