@@ -215,9 +215,8 @@ def allowed_marks(words: Sequence[Word], known: Sequence[Word], times: Times) ->
 
 def _is_unordered(beats: Sequence[Beat], last: Word, times: Times) -> bool:
     """Whether a removal came so soon after a beat beyond the cut that the instance may live on."""
-    return last.mark is None and any(
-        times.apart(beat, last) and last.begun_s < beat.ended_s + ORDER_S for beat in reversed(beats[-2:])
-    )
+    near = [beat for beat in beats[-2:] if last.begun_s < beat.ended_s + ORDER_S]
+    return last.mark is None and any(times.apart(beat, last) for beat in near)
 
 
 def differing(samples: Iterable[Sample]) -> dict[str, str]:
