@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from tests.chaos.history import Beat, History, Key, Outcome, Sample, Seen, Word
@@ -18,6 +18,11 @@ SPREAD_S = 3.0
 """Beats and words of so long before the cut reached every member: the time-out of a send. A cut takes a moment, too."""
 ORDER_S = 1.0
 """Of what is said on two sides of a cut within so long of each other, members need not know which was later."""
+
+WARM_S = 5.0
+"""Of ephemeral instances the last so many seconds may be lost when all members that know of them are killed."""
+KILL_S = 1.0
+"""It takes so long at most to kill the members."""
 
 
 class Kind(Enum):
@@ -53,6 +58,9 @@ class Times:
     healed_s: float
     sides: tuple[frozenset[int], ...] = ()
     """Members of one side reach each other unharmed; a member may be of several. None: all reach all, badly."""
+    killed_s: float = 0.0
+    killed: frozenset[int] = frozenset()
+    """The members that were killed during the fault, and when: just before the first of them."""
 
     def together(self, one: int, other: int) -> bool:
         """Whether two members reached each other during the fault."""
@@ -63,6 +71,16 @@ class Times:
         if not all(self.cut_s <= said.ended_s and said.begun_s <= self.healed_s for said in (one, other)):
             return False
         return not self.together(one.member, other.member)
+
+    def may_be_lost(self, word: Word) -> bool:
+        """Whether all members that knew of a word were killed before one can have written it to its disk."""
+        knew = frozenset[int]().union(*[side for side in self.sides if word.member in side])
+        return (
+            knew <= self.killed
+            and bool(knew)
+            and self.killed_s - WARM_S < word.ended_s
+            and (word.begun_s < self.killed_s + KILL_S)
+        )
 
     def may_know(self, sample: Sample, beat: Beat) -> bool:
         """Whether the reader can know of a beat: not of those beyond the cut, until ``MERGE_S`` after the heal."""
@@ -157,6 +175,8 @@ def _check_words(
     history: History, times: Times, sample: Sample, hosts: Mapping[str, Seen], key: Key, found: Found
 ) -> None:
     words = [word for word in history.words[key] if word.begun_s <= sample.ended_s]
+    if not key.durable:
+        words = [replace(word, outcome=Outcome.UNKNOWN) if times.may_be_lost(word) else word for word in words]
     known = [word for word in words if times.must_know(sample, word)]
     if not known:
         return

@@ -4,7 +4,7 @@ import asyncio
 import json
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 
 from tests.chaos import wall_clock
 from tests.chaos.cluster import Cluster, Member
@@ -148,19 +148,14 @@ async def slow(world: World) -> None:
 # --- processes ----------------------------------------------------------------------------------------
 
 
-def _restart(members: Iterable[Member]) -> None:
-    for member in members:
-        member.kill()
-    for member in members:
-        member.start()
-
-
 async def _restart_in_cut(world: World, numbers: list[int]) -> None:
     world.cut({0}, {1, 2})
     world.network.split([0], [1, 2])
     await asyncio.sleep(world.pace.cut_s * 0.4)
     members = [world.cluster.members[number] for number in numbers]
-    _restart(members)
+    world.kill(members)
+    for member in members:
+        member.start()
     await asyncio.sleep(world.pace.cut_s * 0.6)
     world.healed()
     for member in members:

@@ -6,7 +6,7 @@ from typing import Self
 
 import pytest
 
-from tests.chaos.checker import MERGE_S, ORDER_S, SETTLE_S, Kind, Times, agreed_after_s, check
+from tests.chaos.checker import MERGE_S, ORDER_S, SETTLE_S, WARM_S, Kind, Times, agreed_after_s, check
 from tests.chaos.history import Beat, History, Key, Outcome, Sample, Seen, Word
 
 CUT_S, HEALED_S = 100.0, 125.0
@@ -265,6 +265,19 @@ def test_a_word_beyond_the_cut_may_be_known_or_not() -> None:
     story = Story().said("m1", 0, 80.0).said("m2", 0, 104.0).said("m3", 1, 108.0)
     assert story.saw(0, 118.0, "m2").saw(0, 118.0, "m3").kinds() == set()
     assert story.saw(0, 118.0, "m1").kinds() == {Kind.UNSEEN, Kind.WRONG}
+
+
+def test_a_word_of_the_moment_before_all_that_knew_of_it_were_killed() -> None:
+    def story(removed_s: float, killed: set[int]) -> Story:
+        told = Story(times=Times(CUT_S, HEALED_S, APART.sides, killed_s=110.0, killed=frozenset(killed)))
+        return told.said("m1", 1, 80.0).said(None, 1, removed_s).saw(1, 120.0, "m1")
+
+    assert story(109.5, {1, 2}).kinds() == set()
+    assert story(109.5, {1}).kinds() == {Kind.UNSEEN, Kind.RESURRECTED}, "the third member knew of it"
+    assert story(109.5 - WARM_S, {1, 2}).kinds() == {Kind.UNSEEN, Kind.RESURRECTED}, "it was on the disk"
+    told = story(109.5, {1, 2})
+    lost = Story(durable().key, told.times).said("m1", 1, 80.0).said("m2", 1, 109.5)
+    assert lost.saw(1, 120.0, "m1").kinds() == {Kind.UNSEEN, Kind.DURABLE}, "records are written before the answer"
 
 
 # --- words of persistent instances ----------------------------------------------------------------------

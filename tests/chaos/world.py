@@ -4,12 +4,12 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.chaos.checker import SETTLE_S, Found, Times, agreed_after_s, check, differing
-from tests.chaos.cluster import Cluster
+from tests.chaos.cluster import Cluster, Member
 from tests.chaos.history import Outcome
 from tests.chaos.load import Amounts, Load
 from tests.chaos.network import Network, run
@@ -55,6 +55,15 @@ class World:
     sides: tuple[frozenset[int], ...] = ()
     cut_s: float = 0.0
     healed_s: float = 0.0
+    killed_s: float = 0.0
+    killed: frozenset[int] = frozenset()
+
+    def kill(self, members: Collection[Member]) -> None:
+        """Kill members, all in one moment, as far as that goes."""
+        self.killed_s = time.monotonic()
+        self.killed = frozenset(member.number for member in members)
+        for member in members:
+            member.kill()
 
     def cut(self, *sides: set[int]) -> None:
         """The fault begins. ``sides``: members of one side reach each other unharmed; none: all reach all, badly."""
@@ -188,7 +197,7 @@ def _result(world: World) -> Result:
     history = world.load.history
     words = [word for said in history.words.values() for word in said if word.ended_s >= world.cut_s]
     return Result(
-        check(history, Times(world.cut_s, world.healed_s, world.sides)),
+        check(history, Times(world.cut_s, world.healed_s, world.sides, world.killed_s, world.killed)),
         agreed_after_s(history, world.healed_s),
         len(words),
         sum(word.outcome is Outcome.REFUSED for word in words),
