@@ -38,6 +38,20 @@ need_ensurepip() {
     return 1
 }
 
+# What tests of members in network namespaces call. Where it is missing and cannot be installed, they are skipped.
+want_namespace_tools() {
+    local tool
+    for tool in ip nft; do
+        command -v "$tool" >/dev/null 2>&1 && continue
+        if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+            say "installing iproute2 and nftables, which cut the networks of members in tests"
+            apt-get update -qq >&2 || true
+            DEBIAN_FRONTEND=noninteractive apt-get install -y -qq iproute2 nftables >&2 || true
+        fi
+        return 0
+    done
+}
+
 # bootstrap EXTRA: install the project, with the extra unless that is empty, if .venv does not hold it as it is now.
 bootstrap() {
     local extra=$1 venv=$root/.venv python wanted stamp

@@ -1,63 +1,134 @@
 """Play scenarios: ``python -m tests.chaos``, or some by name: ``python -m tests.chaos split bridge --runs 3``."""
 
 import argparse
+import json
 import os
+import shutil
+import signal
 import sys
+import tempfile
+import time
+from dataclasses import asdict, replace
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
+from tests.chaos.checker import Kind
 from tests.chaos.load import Amounts
-from tests.chaos.network import INSIDE, in_own_namespace, unable
+from tests.chaos.network import FOLDER, Unable, run_in_own_namespaces, unable
 from tests.chaos.scenarios import SCENARIOS
-from tests.chaos.world import Result, play
+from tests.chaos.world import BRIEF, BRIEF_AMOUNTS, Pace, Result, Scenario, play
 
-KINDS = ("missing", "unhealthy", "empty", "unseen", "resurrected", "forgotten", "durable", "wrong", "differing")
+SHOWN_MAX = 5
+"""Breaches of a kind that ``--verbose`` prints."""
+HEAD = (
+    f"{'scenario':16}"
+    + "".join(f"{kind.value:>12}" for kind in Kind)
+    + f"{'agree s':>9}{'refused':>10}{'no answer':>11}{'20404':>7}{'late s':>8}"
+)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.chaos", description=__doc__, epilog="The exit code is 1 after a breach or a failure."
+    )
+    parser.add_argument("names", nargs="*", metavar="scenario", help="all that are no proofs, unless said")
+    parser.add_argument("--list", action="store_true", help="tell which scenarios there are, and play none")
+    parser.add_argument("--runs", type=int, default=1, help="play each so many times")
+    parser.add_argument("--seed", type=int, default=1, help="of the first run; the next has the next")
+    parser.add_argument("--lasting", type=int, help="instances that beat all the time (500; 40 when brief)")
+    parser.add_argument("--brief", action="store_true", help="shorter times and less load")
+    parser.add_argument("--rollcall", type=Path, help="another rollcall than this environment's")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures and breaches to a file")
+    parser.add_argument("--logs", type=Path, metavar="FOLDER", help="keep the members' logs of each run there")
+    parser.add_argument("--verbose", action="store_true", help="print breaches")
+    options = parser.parse_args()
+    if missing := [name for name in options.names if name not in SCENARIOS]:
+        parser.error(f"no scenario is called {', '.join(missing)}")
+    return options
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="scenario", help=", ".join(SCENARIOS))
-    parser.add_argument("--runs", type=int, default=1)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--lasting", type=int, default=500)
-    parser.add_argument("--rollcall", type=Path, help="another rollcall than this environment's")
-    parser.add_argument("--verbose", action="store_true", help="print each breach")
-    options = parser.parse_args()
-    if unknown := [name for name in options.names if name not in SCENARIOS]:
-        parser.error(f"no scenario is called {', '.join(unknown)}")
-    if not os.environ.get(INSIDE):
-        if reason := unable():
-            print(reason, file=sys.stderr)
-            return 2
-        command = in_own_namespace(["-m", "tests.chaos", *sys.argv[1:]])
-        os.execvp(command[0], command)
-    print(
-        f"{'scenario':18}" + "".join(f"{kind:>12}" for kind in KINDS) + "   agree s  refused  no answer  20404",
-        flush=True,
-    )
-    broken = 0
-    for name in options.names or SCENARIOS:
-        for number in range(options.runs):
-            amounts = Amounts(lasting=options.lasting)
-            result = play(SCENARIOS[name], amounts, options.seed + number, options.rollcall, lambda text: None)
-            _print(name, result, options.verbose)
-            broken += any(result.found.counts().values())
-    return 1 if broken else 0
+    """Play what the command line says, in namespaces of our own; return the exit code."""
+    options = _options()
+    if options.list:
+        for one in SCENARIOS.values():
+            print(f"{one.name:16} {one.about}")
+        return 0
+    if FOLDER in os.environ:
+        return _play_all(options, Path(os.environ[FOLDER]))
+    if reason := unable():
+        print(reason, file=sys.stderr)
+        return 2
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        return run_in_own_namespaces(["-m", "tests.chaos", *sys.argv[1:]])
+    except KeyboardInterrupt:
+        return 130
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _play_all(options: argparse.Namespace, folder: Path) -> int:
+    print(HEAD, flush=True)
+    scenarios = [SCENARIOS[name] for name in options.names] or [one for one in SCENARIOS.values() if not one.is_proof]
+    runs: list[dict[str, Any]] = []
+    for scenario in scenarios:
+        for seed in range(options.seed, options.seed + options.runs):
+            runs.append({"scenario": scenario.name, "seed": seed, **_play(scenario, seed, options, folder)})
+            if options.json is not None:
+                options.json.write_text(json.dumps(runs, indent=1))
+    return 1 if any(run.get("failed") or any(run.get("breaches", {}).values()) for run in runs) else 0
+
+
+def _play(scenario: Scenario, seed: int, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Play a scenario once and print a line. Shape: a result's fields, or ``{"skipped": why}``, ``{"failed": why}``."""
+    if scenario.unable is not None and (reason := scenario.unable()):
+        print(f"{scenario.name:16} skipped: {reason}", flush=True)
+        return {"skipped": reason}
+    amounts, pace = (BRIEF_AMOUNTS, BRIEF) if options.brief else (Amounts(), Pace())
+    if options.lasting is not None:
+        amounts = replace(amounts, lasting=options.lasting)
+    own = Path(tempfile.mkdtemp(prefix=f"{scenario.name}-{seed}-", dir=folder))
+    began_s = time.monotonic()
+    try:
+        result = play(scenario, pace, amounts, seed, options.rollcall, own)
+    except (RuntimeError, Unable) as error:
+        print(f"{scenario.name:16} failed: {error}", flush=True)
+        return {"failed": str(error)}
+    finally:
+        if options.logs is not None:
+            options.logs.mkdir(parents=True, exist_ok=True)
+            for log in own.glob("*.log"):
+                shutil.copy(log, options.logs / f"{scenario.name}-{seed}-{log.name}")
+        shutil.rmtree(own)
+    _print(scenario.name, result, options.verbose)
+    figures = {name: value for name, value in asdict(result).items() if name != "found"}
+    breaches = {
+        kind.value: {subject: str(breach) for subject, breach in found.items()}
+        for kind, found in result.found.breaches.items()
+    }
+    return {**figures, "took_s": time.monotonic() - began_s, "breaches": breaches}
 
 
 def _print(name: str, result: Result, verbose: bool) -> None:
-    counts = result.found.counts()
     agreed = "never" if result.agreed_s is None else f"{result.agreed_s:.1f}"
     print(
-        f"{name:18}"
-        + "".join(f"{counts[kind]:12}" for kind in KINDS)
-        + f"{agreed:>10}{result.refused:6}/{result.words}{result.unknown:8}{result.found.unknown_beats:8}"
+        f"{name:16}"
+        + "".join(f"{len(found):12}" for found in result.found.breaches.values())
+        + f"{agreed:>9}{result.refused:5}/{result.words:<4}{result.unanswered:11}{result.unknown_beats:7}"
+        + f"{result.late_s:8.1f}"
         + (f"  {result.tracebacks} tracebacks" if result.tracebacks else ""),
         flush=True,
     )
     if verbose:
-        for kind in KINDS:
-            for key, text in list(getattr(result.found, kind).items())[:5]:
-                print(f"    {kind} {key}: {text} (cut at {result.cut_s:.1f})", flush=True)
+        for kind, found in result.found.breaches.items():
+            for subject, breach in list(found.items())[:SHOWN_MAX]:
+                print(f"    {kind.value} {subject}: {breach}", flush=True)
+        if result.found.count():
+            print(f"    the fault was from {result.cut_s:.1f} to {result.healed_s:.1f}", flush=True)
 
 
 if __name__ == "__main__":

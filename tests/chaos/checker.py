@@ -1,19 +1,53 @@
 """Were words undone? Compares what members list with what they acknowledged; knows nothing of how they work."""
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
 
-from tests.chaos.history import History, Key, Outcome, Sample, Seen, Word
+from tests.chaos.history import Beat, History, Key, Outcome, Sample, Seen, Word
 
 SETTLE_S = 8.0
 """After the heal, and after a word, members have so long until each lists it."""
-OWN_READ_S = 1.0
-"""After its answer, the member that acknowledged a word has so long until it lists it."""
 MERGE_S = 4.0
 """After the heal, members have so long until they know of the beats that the other side heard."""
 LIVES_S = 12.0
 """An instance whose last acknowledged beat is not older is to be listed, and healthy. (Time-outs are 15 and 30 s.)"""
+SPREAD_S = 3.0
+"""Beats and words of so long before the cut reached every member: the time-out of a send. A cut takes a moment, too."""
+ORDER_S = 1.0
+"""Of what is said on two sides of a cut within so long of each other, members need not know which was later."""
+
+WARM_S = 5.0
+"""Of ephemeral instances the last so many seconds may be lost when all members that know of them are killed."""
+KILL_S = 1.0
+"""It takes so long at most to kill the members."""
+
+
+class Kind(Enum):
+    """What a breach is."""
+
+    MISSING = "missing"
+    """An instance that beat was not listed."""
+    UNHEALTHY = "unhealthy"
+    """An instance that beat was listed unhealthy."""
+    EMPTY = "empty"
+    """The list of a service was empty, although instances of it beat."""
+    UNSEEN = "unseen"
+    """The member that acknowledged a word did not list it in its next answer, or no longer."""
+    RESURRECTED = "resurrected"
+    """An ephemeral instance was removed, and is listed."""
+    FORGOTTEN = "forgotten"
+    """An ephemeral instance was registered and beat, and is not listed."""
+    DURABLE = "durable"
+    """A persistent instance is not as its last acknowledged word says."""
+    WRONG = "wrong"
+    """An ephemeral instance is listed with other metadata than the last acknowledged."""
+    DIFFERING = "differing"
+    """Members list a service differently at the end."""
+    NEVER_AGREED = "never"
+    """At no time after the heal did all members begin to list the same, for good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,185 +57,243 @@ class Times:
     cut_s: float
     healed_s: float
     sides: tuple[frozenset[int], ...] = ()
+    """Members of one side reach each other unharmed; a member may be of several. None: all reach all, badly."""
+    killed_s: float = 0.0
+    killed: frozenset[int] = frozenset()
+    """The members that were killed during the fault, and when: just before the first of them."""
 
-    def apart(self, one: Word, other: Word) -> bool:
-        """Whether two words were said on two sides of the cut."""
-        if not all(self.cut_s <= word.ended_s and word.begun_s <= self.healed_s for word in (one, other)):
-            return False
-        return not self._are_together(one.member, other.member)
-
-    def _are_together(self, one: int, other: int) -> bool:
+    def together(self, one: int, other: int) -> bool:
+        """Whether two members reached each other during the fault."""
         return not self.sides or any({one, other} <= side for side in self.sides)
 
-    def may_hear(self, member: int, heard_by: set[int], at_s: float) -> bool:
-        """Whether a member can know of beats that these members heard in the last seconds before ``at_s``."""
-        if not self.cut_s <= at_s <= self.healed_s + MERGE_S:
+    def apart(self, one: Word | Beat, other: Word | Beat) -> bool:
+        """Whether two words or beats were said on two sides of the cut."""
+        if not all(self.cut_s <= said.ended_s and said.begun_s <= self.healed_s for said in (one, other)):
+            return False
+        return not self.together(one.member, other.member)
+
+    def may_be_lost(self, word: Word) -> bool:
+        """Whether all members that knew of a word were killed before one can have written it to its disk."""
+        knew = frozenset[int]().union(*[side for side in self.sides if word.member in side])
+        return (
+            knew <= self.killed
+            and bool(knew)
+            and self.killed_s - WARM_S < word.ended_s
+            and (word.begun_s < self.killed_s + KILL_S)
+        )
+
+    def may_know(self, sample: Sample, beat: Beat) -> bool:
+        """Whether the reader can know of a beat: not of those beyond the cut, until ``MERGE_S`` after the heal."""
+        if beat.ended_s < self.cut_s - SPREAD_S or not self.cut_s <= sample.begun_s <= self.healed_s + MERGE_S:
             return True
-        return any(self._are_together(member, other) for other in heard_by)
+        return self.together(sample.member, beat.member)
+
+    def must_know(self, sample: Sample, word: Word) -> bool:
+        """Whether the reader is to learn of a word in time: not of those beyond the cut, until the heal."""
+        if word.begun_s < self.cut_s - SPREAD_S or sample.ended_s >= self.healed_s - SPREAD_S:
+            return True
+        return self.together(sample.member, word.member)
+
+
+@dataclass(slots=True)
+class Breach:
+    """What was seen first, and when it was seen last."""
+
+    text: str
+    until_s: float
+
+    def __str__(self) -> str:
+        return f"{self.text}; seen until {self.until_s:.1f}"
 
 
 @dataclass(slots=True)
 class Found:
-    """The breaches, by kind: each names the key and what was seen."""
+    """The breaches, by kind and then by key or service."""
 
-    missing: dict[Key, str] = field(default_factory=dict)
-    """Instances that beat and were not listed."""
-    unhealthy: dict[Key, str] = field(default_factory=dict)
-    """Instances that beat and were listed unhealthy."""
-    empty: dict[str, str] = field(default_factory=dict)
-    """Services with such instances whose list was empty."""
-    unseen: dict[Key, str] = field(default_factory=dict)
-    """Keys of which the member that acknowledged a word did not list it."""
-    resurrected: dict[Key, str] = field(default_factory=dict)
-    """Ephemeral instances that were removed, and were listed after the time to settle."""
-    forgotten: dict[Key, str] = field(default_factory=dict)
-    """Ephemeral instances that were registered and beat, and were not listed after the time to settle."""
-    durable: dict[Key, str] = field(default_factory=dict)
-    """Persistent instances that were not as their last acknowledged word says."""
-    wrong: dict[Key, str] = field(default_factory=dict)
-    """Ephemeral instances that were listed with other metadata than the last acknowledged."""
-    differing: dict[str, str] = field(default_factory=dict)
-    """Services that members listed differently at the end."""
-    unknown_beats: int = 0
-    """Beats of lasting instances that were answered with "unknown instance"."""
+    breaches: dict[Kind, dict[str, Breach]] = field(default_factory=lambda: {kind: {} for kind in Kind})
 
-    def counts(self) -> dict[str, int]:
-        """The number of keys by kind."""
-        kinds = ("missing", "unhealthy", "empty", "unseen", "resurrected", "forgotten", "durable", "wrong", "differing")
-        return {kind: len(getattr(self, kind)) for kind in kinds}
+    def note(self, kind: Kind, subject: Key | str, at_s: float, text: str) -> None:
+        """Note what was seen at a time; of each kind and subject the first counts."""
+        self.breaches[kind].setdefault(str(subject), Breach(text, at_s)).until_s = at_s
+
+    def count(self) -> int:
+        """The number of breaches of all kinds."""
+        return sum(map(len, self.breaches.values()))
 
 
-def check(history: History, times: Times, end_s: float) -> Found:
-    """Return the breaches in a run that ended at ``end_s``."""
+def check(history: History, times: Times) -> Found:
+    """Return the breaches in a run."""
     found = Found()
     by_service: dict[str, list[Key]] = defaultdict(list)
     for key in history.words:
         by_service[key.service].append(key)
     for sample in history.samples:
         if sample.hosts is not None:
-            _check_lasting(history, times, sample, by_service[sample.service], found)
-            _check_words(history, times, sample, by_service[sample.service], found)
-    found.unknown_beats = sum(len(history.beats[key].unknown_s) for key in history.lasting)
-    found.differing = differing([one for one in history.samples if one.begun_s >= end_s])
+            keys = by_service[sample.service]
+            _check_lasting(history, times, sample, sample.hosts, [key for key in keys if key in history.lasting], found)
+            for key in keys:
+                if key not in history.lasting:
+                    _check_words(history, times, sample, sample.hosts, key, found)
+    for service, text in differing(history.last).items():
+        found.note(Kind.DIFFERING, service, history.last[-1].ended_s, text)
+    if agreed_after_s(history, times.healed_s) is None:
+        found.note(Kind.NEVER_AGREED, "all members", times.healed_s, "not the same until the end")
     return found
 
 
-def _check_lasting(history: History, times: Times, sample: Sample, keys: Iterable[Key], found: Found) -> None:
-    assert sample.hosts is not None
-    begun_s = sample.begun_s
-    expected = []
-    for key in keys:
-        if key not in history.lasting or history.lasting[key] + SETTLE_S >= begun_s:
-            continue
-        heard_by = history.beats[key].heard_by(begun_s - LIVES_S, begun_s)
-        if heard_by and times.may_hear(sample.member, heard_by, begun_s):
-            expected.append(key)
-    if expected and not sample.hosts:
-        found.empty.setdefault(sample.service, _where(sample))
-    for key in expected:
-        seen = sample.hosts.get(key.ip)
-        if seen is None:
-            found.missing.setdefault(key, _where(sample))
-        elif not seen.healthy:
-            found.unhealthy.setdefault(key, _where(sample))
-
-
-def _check_words(history: History, times: Times, sample: Sample, keys: Iterable[Key], found: Found) -> None:
-    assert sample.hosts is not None
-    for key in keys:
-        if key in history.lasting:
-            continue
-        words = [word for word in history.words[key] if word.begun_s <= sample.ended_s]
-        if not words:
-            continue
-        allowed = allowed_marks(words, times, key.durable)
-        last = words[-1]
-        settled = sample.begun_s > max(last.ended_s, times.healed_s) + SETTLE_S
-        before = sample.begun_s < times.cut_s and sample.begun_s > last.ended_s + SETTLE_S
-        own_read = last.outcome is Outcome.DONE and last.member == sample.member
-        seen = sample.hosts.get(key.ip)
-        mark = seen.mark if seen is not None else None
-        if own_read and sample.begun_s > last.ended_s + OWN_READ_S and not _is_fair(history, key, sample, last, mark):
-            found.unseen.setdefault(
-                key, f"{_where(sample)} lists {mark}, acknowledged {last.mark} at {last.ended_s:.1f}"
-            )
-        if (settled or before) and mark not in allowed:
-            _note(history, key, sample, mark, allowed, found)
-
-
-def _is_fair(history: History, key: Key, sample: Sample, last: Word, mark: str | None) -> bool:
-    """Whether the member may list ``mark`` after it acknowledged ``last``, the last word of all."""
-    if mark == last.mark:
-        return True
-    # Without beats an ephemeral instance expires.
-    return mark is None and not key.durable and history.beats[key].silent_since(sample.begun_s) >= LIVES_S
-
-
-def _note(
-    history: History, key: Key, sample: Sample, mark: str | None, allowed: Sequence[str | None], found: Found
+def _check_lasting(
+    history: History, times: Times, sample: Sample, hosts: Mapping[str, Seen], keys: Iterable[Key], found: Found
 ) -> None:
+    since_s = sample.begun_s - SETTLE_S
+    expected = [key for key in keys if beat_all_the_time(history.beats[key], times, sample, since_s)]
+    if expected and not hosts:
+        found.note(Kind.EMPTY, sample.service, sample.begun_s, _where(sample))
+    for key in expected:
+        seen = hosts.get(key.ip)
+        if seen is None or not seen.healthy:
+            kind = Kind.MISSING if seen is None else Kind.UNHEALTHY
+            found.note(kind, key, sample.begun_s, _where(sample) + _tell_beats(history.beats[key], sample))
+
+
+def beat_all_the_time(beats: Sequence[Beat], times: Times, sample: Sample, since_s: float) -> bool:
+    """Whether beats that the reader can know of were heard from ``since_s`` until the sample, without a long silence.
+
+    By the worst case: each was heard at its call's beginning, and the list was made at the end of the sample's call.
+    """
+    next_s = sample.ended_s
+    for beat in reversed(beats[: bisect_left(beats, sample.begun_s, key=lambda beat: beat.ended_s)]):
+        if times.may_know(sample, beat):
+            if next_s - beat.begun_s > LIVES_S:
+                return False
+            next_s = beat.ended_s
+            if next_s <= since_s:
+                return True
+    return False
+
+
+def _check_words(
+    history: History, times: Times, sample: Sample, hosts: Mapping[str, Seen], key: Key, found: Found
+) -> None:
+    words = [word for word in history.words[key] if word.begun_s <= sample.ended_s]
+    if not key.durable:
+        words = [replace(word, outcome=Outcome.UNKNOWN) if times.may_be_lost(word) else word for word in words]
+    known = [word for word in words if times.must_know(sample, word)]
+    if not known:
+        return
+    last = known[-1]
+    seen = hosts.get(key.ip)
+    mark = seen.mark if seen is not None else None
+    if mark == last.mark or sample.begun_s <= last.ended_s:
+        return
+    allowed = allowed_marks(words, known, times)
+    if mark in allowed or _is_unordered(history.beats.get(key, ()), last, times):
+        return
+    if mark is None and not key.durable:
+        # Without beats an ephemeral instance expires.
+        since_s = max(last.ended_s, sample.begun_s - SETTLE_S)
+        if not beat_all_the_time(history.beats[key], times, sample, since_s):
+            return
     text = f"{_where(sample)} lists {mark}, allowed are {', '.join(map(str, allowed))}"
+    text += _tell_words(words) + _tell_beats(history.beats.get(key, ()), sample)
+    if last.outcome is Outcome.DONE and last.member == sample.member:
+        found.note(Kind.UNSEEN, key, sample.begun_s, text)
+    if _is_settled(last, times, sample):
+        found.note(_kind(key, mark, allowed), key, sample.begun_s, text)
+
+
+def _is_settled(last: Word, times: Times, sample: Sample) -> bool:
+    """Whether the reader had its time to learn of the last word that it must know of."""
+    if sample.begun_s <= last.ended_s + SETTLE_S:
+        return False
+    if last.ended_s + SETTLE_S < times.cut_s or sample.begun_s > times.healed_s + SETTLE_S:
+        return True
+    # Within a side, whose members reach each other unharmed, words travel during the cut too.
+    return bool(times.sides) and times.cut_s <= last.begun_s and sample.ended_s < times.healed_s - SPREAD_S
+
+
+def _kind(key: Key, mark: str | None, allowed: Sequence[str | None]) -> Kind:
     if key.durable:
-        found.durable.setdefault(key, text)
-    elif mark is None:
-        if history.beats[key].silent_since(sample.begun_s) < LIVES_S:
-            found.forgotten.setdefault(key, text)
-    elif set(allowed) == {None}:
-        found.resurrected.setdefault(key, text)
-    else:
-        found.wrong.setdefault(key, text)
+        return Kind.DURABLE
+    if mark is None:
+        return Kind.FORGOTTEN
+    return Kind.RESURRECTED if set(allowed) == {None} else Kind.WRONG
 
 
-def allowed_marks(words: Sequence[Word], times: Times, durable: bool) -> list[str | None]:
+def allowed_marks(words: Sequence[Word], known: Sequence[Word], times: Times) -> list[str | None]:
     """The marks that a list may show once all is settled: those of words after which nobody was told of a later one.
 
-    A word that was not acknowledged may have been executed, until another is acknowledged. Of a durable record either
-    side's last word may stay when both were said apart from each other.
+    A word that was not acknowledged may have been executed, until another is acknowledged. Those of ``words`` that are
+    not in ``known`` may have reached the reader. Of two sides' words the later one counts, unless they have no order.
     """
-    done = [word for word in words if word.outcome is Outcome.DONE]
+    done = [word for word in known if word.outcome is Outcome.DONE]
     allowed: list[str | None] = [] if done else [None]
     for word in words:
-        both = durable and word.outcome is Outcome.DONE
-        later = (one for one in done if one.begun_s >= word.ended_s)
-        if not any(not (both and times.apart(word, one)) for one in later):
+        if not any(one.begun_s >= word.ended_s + (ORDER_S if times.apart(word, one) else 0.0) for one in done):
             allowed.append(word.mark)
     return allowed
 
 
+def _is_unordered(beats: Sequence[Beat], last: Word, times: Times) -> bool:
+    """Whether a removal came so soon after a beat beyond the cut that the instance may live on."""
+    near = [beat for beat in beats[-2:] if last.begun_s < beat.ended_s + ORDER_S]
+    return last.mark is None and any(times.apart(beat, last) for beat in near)
+
+
 def differing(samples: Iterable[Sample]) -> dict[str, str]:
-    """The services whose last lists differ between members."""
-    last: dict[str, dict[int, dict[str, Seen] | None]] = defaultdict(dict)
+    """The services of which these samples, one a member, are not all equal, and what they differ in."""
+    by_service: dict[str, list[Sample]] = defaultdict(list)
     for sample in samples:
-        last[sample.service][sample.member] = None if sample.hosts is None else dict(sample.hosts)
+        by_service[sample.service].append(sample)
     found = {}
-    for service, lists in last.items():
-        shown = list(lists.values())
-        if any(one != shown[0] for one in shown):
-            names = {ip for one in shown for ip in one or ()}
-            unlike = [ip for ip in sorted(names) if len({(one or {}).get(ip) for one in shown}) > 1]
-            found[service] = f"{len(unlike)} instances, such as {unlike[:3]}"
+    for service, lists in by_service.items():
+        if silent := [one.member for one in lists if one.hosts is None]:
+            found[service] = f"no list by members {silent}"
+        elif any(one.hosts != lists[0].hosts for one in lists):
+            ips = {ip for one in lists for ip in one.hosts or ()}
+            unlike = sorted(ip for ip in ips if len({(one.hosts or {}).get(ip) for one in lists}) > 1)
+            shown = {one.member: (one.hosts or {}).get(unlike[0]) for one in lists}
+            found[service] = f"{len(unlike)} instances, such as {unlike[0]}: {shown}"
     return found
 
 
 def agreed_after_s(history: History, healed_s: float) -> float | None:
-    """How long after the heal all members list the same of the services that do not churn, and go on to; None: never.
+    """How long after the heal each member first listed what all list at the end, and went on to; None: never.
 
-    By rounds of lists; a round lies between two lists of one member and service.
+    Without services whose instances come and go. Of persistent instances their health does not count: checks change it.
     """
-    rounds: dict[tuple[int, str], list[Sample]] = defaultdict(list)
+    durable = {key.service for key in history.words if key.durable}
+    last: dict[tuple[int, str], dict[str, Seen | str]] = {}
+    for sample in history.last:
+        if sample.service not in history.churning and sample.hosts is not None:
+            last[sample.member, sample.service] = _told(sample.hosts, sample.service in durable)
+    if {service for service in differing(history.last) if service not in history.churning}:
+        return None
+    first: dict[tuple[int, str], float] = {}
     for sample in history.samples:
-        if sample.begun_s >= healed_s and sample.service not in history.churning:
-            rounds[sample.member, sample.service].append(sample)
-    count = min((len(found) for found in rounds.values()), default=0)
-    since: float | None = None
-    for number in range(count):
-        lists = [found[number] for found in rounds.values()]
-        if differing(lists):
-            since = None
-        elif since is None:
-            since = max(one.ended_s for one in lists) - healed_s
-    return since
+        end = sample.member, sample.service
+        if sample.begun_s < healed_s or sample.hosts is None or end not in last:
+            continue
+        if _told(sample.hosts, sample.service in durable) != last[end]:
+            first.pop(end, None)
+        else:
+            first.setdefault(end, sample.ended_s)
+    return max(first.values()) - healed_s if first and first.keys() == last.keys() else None
+
+
+def _told(hosts: Mapping[str, Seen], durable: bool) -> dict[str, Seen | str]:
+    return {ip: seen.mark if durable else seen for ip, seen in hosts.items()}
 
 
 def _where(sample: Sample) -> str:
     return f"member {sample.member} at {sample.begun_s:.1f}"
+
+
+def _tell_words(words: Sequence[Word]) -> str:
+    """The last words, which explain most breaches."""
+    said = [f"{one.mark} at member {one.member} {one.outcome.value} at {one.ended_s:.1f}" for one in words[-2:]]
+    return f"; the last words: {', '.join(said)}"
+
+
+def _tell_beats(beats: Sequence[Beat], sample: Sample) -> str:
+    heard = [f"at member {one.member} at {one.begun_s:.1f}" for one in beats if one.ended_s < sample.begun_s]
+    return f"; the last beats: {', '.join(heard[-2:])}" if heard else ""

@@ -2,17 +2,19 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 import psutil
 
 from tests.chaos.http import call_blocking
 from tests.chaos.network import PORT, Network, Place, run
+from tests.chaos.wall_clock import WallClock
 from tests.support.processes import clean_environ
 
 READY_S = 60.0
@@ -24,18 +26,28 @@ DISK_BYTES = 24 * 1024 * 1024
 class Member:
     """One member. ``start`` and ``kill`` may be called any number of times."""
 
-    def __init__(self, number: int, place: Place, folder: Path, command: Path, environ: Mapping[str, str]) -> None:
+    def __init__(self, number: int, place: Place, folder: Path, command: Path) -> None:
         self.number = number
         self.address = f"{place.ip}:{PORT}"
         self.log = folder / f"member{number}.log"
         self.data = folder / f"member{number}.data"
         self.conf = folder / f"member{number}.conf"
+        self.wall_clock: WallClock | None = None
+        """The member's own, see ``own_wall_clock``."""
+        self._folder = folder
         self._place = place
         self._command = command
-        self._environ = {**clean_environ(), **environ}
+        self.environ = {**clean_environ(), "nacos.server.ip": place.ip, "rollcall.announce": "false"}
+        """Of its processes, from the next start on."""
         self._process: subprocess.Popen[bytes] | None = None
         self.data.mkdir()
         self.conf.mkdir()
+
+    def list_members(self, addresses: Iterable[str]) -> None:
+        """Write the member list, which a running member reads in its time."""
+        written = self.conf / "cluster.conf.new"
+        written.write_text("".join(f"{address}\n" for address in addresses))
+        written.replace(self.conf / "cluster.conf")
 
     def start(self) -> None:
         """Start the processes; see ``wait_ready``."""
@@ -43,7 +55,7 @@ class Member:
         command = self._place.enter(*serve, "--data", str(self.data), "--conf", str(self.conf))
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                command, env=self._environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0
+                command, env=self.environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0
             )
 
     def is_ready(self) -> bool:
@@ -109,48 +121,43 @@ class Member:
         """Give the bytes back that ``fill_disk`` took."""
         (self.data / "filler").unlink()
 
+    def own_wall_clock(self) -> None:
+        """Give the member a wall clock of its own that can jump. Before its start."""
+        self.wall_clock = WallClock(self._folder)
+        self.environ |= self.wall_clock.environ
+
+    def forget_all(self) -> None:
+        """Empty the data folder of a member that does not run."""
+        shutil.rmtree(self.data)
+        self.data.mkdir()
+
     def tracebacks(self) -> int:
         """How many unforeseen errors the log tells of."""
-        return self.log.read_bytes().count(b"Traceback (most recent call last)")
+        return self.log.read_bytes().count(b"Traceback (most recent call last)") if self.log.exists() else 0
 
 
 class Cluster:
-    """The members of a network, which list each other."""
+    """The members of a network. The first ``listed`` of them list each other and are started by ``start``."""
 
-    def __init__(
-        self, network: Network, folder: Path, command: Path | None = None, environ: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, network: Network, folder: Path, listed: int, command: Path | None = None) -> None:
         """``command``: the ``rollcall`` to run, this environment's own unless said."""
         own = Path(sys.executable).with_name("rollcall")
-        addresses = ",".join(f"{place.ip}:{PORT}" for place in network.places)
-        self.network = network
-        self.members = [
-            Member(
-                number,
-                place,
-                folder,
-                command or own,
-                {
-                    "nacos.member.list": addresses,
-                    "nacos.server.ip": place.ip,
-                    "rollcall.announce": "false",
-                    **(environ or {}),
-                },
-            )
-            for number, place in enumerate(network.places)
-        ]
+        self.members = [Member(number, place, folder, command or own) for number, place in enumerate(network.places)]
+        self.listed = self.members[:listed]
+        """The members that are in the lists of the others."""
 
     def start(self) -> None:
-        """Start all members, and return when they serve."""
-        for member in self.members:
+        """Start the listed members, and return when they serve."""
+        addresses = [member.address for member in self.listed]
+        for member in self.listed:
+            member.list_members(addresses)
             member.start()
-        for member in self.members:
+        for member in self.listed:
             member.wait_ready()
 
     def end(self) -> None:
         """End all members by force."""
         for member in self.members:
-            member.signal(signal.SIGCONT)
             member.kill()
             if os.path.ismount(member.data):
                 run("umount", "--lazy", str(member.data))

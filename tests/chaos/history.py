@@ -1,6 +1,5 @@
 """What clients were told, and what they saw: the words of each key, and the lists of each member. Monotonic s."""
 
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,6 +25,9 @@ class Key:
     ip: str
     durable: bool = False
 
+    def __str__(self) -> str:
+        return f"{self.service} {self.ip}"
+
 
 @dataclass(frozen=True, slots=True)
 class Word:
@@ -37,6 +39,16 @@ class Word:
     ended_s: float
     outcome: Outcome
     text: str = ""
+    """What a refusal said, or why there was no answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """A beat or registration that a member acknowledged; it was heard between the two times."""
+
+    member: int
+    begun_s: float
+    ended_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,38 +71,22 @@ class Sample:
 
 
 @dataclass(slots=True)
-class Beats:
-    """The beats of one instance that were acknowledged, by their end, and those answered with "unknown instance"."""
-
-    acknowledged_s: list[float] = field(default_factory=list)
-    members: list[int] = field(default_factory=list)
-    """Who acknowledged each."""
-    unknown_s: list[float] = field(default_factory=list)
-
-    def acknowledge(self, member: int, at_s: float) -> None:
-        """Note that a member acknowledged a beat, or a registration."""
-        self.acknowledged_s.append(at_s)
-        self.members.append(member)
-
-    def silent_since(self, at_s: float) -> float:
-        """How long before ``at_s`` the last acknowledged beat was."""
-        index = bisect_left(self.acknowledged_s, at_s)
-        return at_s - self.acknowledged_s[index - 1] if index else float("inf")
-
-    def heard_by(self, since_s: float, at_s: float) -> set[int]:
-        """The members that acknowledged a beat between the two times."""
-        return set(self.members[bisect_left(self.acknowledged_s, since_s) : bisect_left(self.acknowledged_s, at_s)])
-
-
-@dataclass(slots=True)
 class History:
-    """All words and lists of a run."""
+    """All words and lists of a run.
+
+    The client of a key says one thing at a time: its words and beats are in the order in which they began, and none
+    begins before the one before it ended.
+    """
 
     words: dict[Key, list[Word]] = field(default_factory=lambda: defaultdict(list))
-    beats: dict[Key, Beats] = field(default_factory=lambda: defaultdict(Beats))
+    beats: dict[Key, list[Beat]] = field(default_factory=lambda: defaultdict(list))
+    """Those that were acknowledged."""
+    unknown_beats: int = 0
+    """Beats of lasting instances that were answered with "unknown instance"."""
     samples: list[Sample] = field(default_factory=list)
-    lasting: dict[Key, float] = field(default_factory=dict)
-    """Keys that beat all the time, with the end of their registration."""
+    last: list[Sample] = field(default_factory=list)
+    """The lists of all members at the end of the run, when nothing is said or changes any more."""
+    lasting: set[Key] = field(default_factory=set)
+    """Instances that beat from their registration to the end of the run."""
     churning: set[str] = field(default_factory=set)
-    """Services whose instances come and go until the end of the run."""
-    faults: list[tuple[float, str]] = field(default_factory=list)
+    """Services whose instances come and go until near the end of the run."""

@@ -1,7 +1,7 @@
 """The clients of a run: instances that last, that come and go, and that two sides of a cut write; and their readers.
 
 Clients reach every member all the time: only members are cut off from each other. A client goes to another member when
-one does not answer or refuses, as SDKs do.
+one does not answer or refuses, as SDKs do. It says one thing at a time: a removal begins when the last beat has ended.
 """
 
 import asyncio
@@ -9,24 +9,25 @@ import contextlib
 import json
 import random
 import time
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 
-from tests.chaos.history import History, Key, Outcome, Sample, Seen, Word
-from tests.chaos.http import call
+from tests.chaos.history import Beat, History, Key, Outcome, Sample, Seen, Word
+from tests.chaos.http import CLIENT_TIMEOUT_S, call
 
 BEAT_S = 5.0
 SAMPLE_S = 0.5
 SAMPLE_TIMEOUT_S = 1.0
 CHURN_S = 0.1
-CHURN_LIVES_S = (2.0, 9.0)
-WRITE_S = 0.15
-"""From one word about the keys of two sides to the next."""
 SAME_KEY_S = 4.0
-"""From one word about an ephemeral instance to the next: beats and removals are compared by time, to the second."""
+"""From one word about an instance of two sides to the next: beats and removals are compared by time, to the second."""
 TRIES = 30
+RETRY_S = 0.2
+LAST_TRIES = 3
 UNKNOWN_INSTANCE = 20_404
 PORT = 8080
+TICK_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,27 +37,40 @@ class Amounts:
     lasting: int = 500
     lasting_services: int = 40
     churn_services: int = 4
+    churn_lives_s: tuple[float, float] = (2.0, 9.0)
+    """From the registration of an instance that comes and goes to its deregistration: the least and the most."""
     two_sided: int = 24
     """Ephemeral instances that both sides write, and as many persistent ones."""
     two_sided_services: int = 6
 
 
 class Load:
-    """Runs in one event loop. ``addresses`` are the members'; ``rng`` decides who calls whom."""
+    """The clients and readers, in one event loop. ``seed`` decides who calls whom, and when."""
 
-    def __init__(self, addresses: Sequence[str], amounts: Amounts, seed: int) -> None:
+    def __init__(
+        self, addresses: Sequence[str], members: Iterable[int], durable_ips: Sequence[str], amounts: Amounts, seed: int
+    ) -> None:
+        """``members``: those of ``addresses`` that clients know; ``durable_ips``: of the persistent instances."""
         self.history = History()
         self.writing = asyncio.Event()
         """While set, the keys of two sides are written."""
-        self.durable_ips: list[str] = []
+        self.late_s = 0.0
+        """How late these clients were at most: figures of a machine that is too busy mean little."""
         self._addresses = addresses
+        self._members = list(members)
+        self._durable_ips = durable_ips
         self._amounts = amounts
         self._random = random.Random(seed)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._marks = 0
-        self._alive: dict[Key, int] = {}
-        """Ephemeral keys whose clients beat, with their member."""
+        self._readers: dict[int, asyncio.Task[None]] = {}
+        self._beating: dict[Key, asyncio.Task[None]] = {}
+        self._turns: dict[Key, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """Held while a key's client says something."""
+        self._member_of: dict[Key, int] = {}
+        """Where a client's beats go."""
         self._metadata: dict[Key, str] = {}
+        self._errors: list[BaseException] = []
+        self._marks = 0
         self._ips = 0
         self._services: list[str] = []
         self._stopping = False
@@ -65,50 +79,79 @@ class Load:
 
     async def begin(self) -> None:
         """Register what lasts, and begin everything else but writes of two sides."""
-        lasting = [
-            Key(f"lasting-{number % self._amounts.lasting_services}", self._new_ip())
-            for number in range(self._amounts.lasting)
-        ]
+        amounts = self._amounts
+        lasting = [Key(f"lasting-{n % amounts.lasting_services}", self._new_ip()) for n in range(amounts.lasting)]
+        self.history.lasting.update(lasting)
         gate = asyncio.Semaphore(20)
 
-        async def register(number: int, key: Key) -> None:
+        async def register(key: Key) -> None:
             async with gate:
-                member = number % len(self._addresses)
-                while not await self._write(key, member, self._new_mark()):
-                    member = (member + 1) % len(self._addresses)
-                self.history.lasting[key] = time.monotonic()
-                self._beat_from(key, member)
+                member = await self._write_until_done(key, self._new_mark())
+            if member is None:
+                raise RuntimeError(f"no member took {key}: {self.history.words[key][-1].text}")
+            self._beat_from(key, member)
 
-        await asyncio.gather(*[register(number, key) for number, key in enumerate(lasting)])
-        self._services = sorted({key.service for key in lasting})
-        two_sided = [f"two-sided-{number}" for number in range(self._amounts.two_sided_services)]
-        durable = [f"durable-{number}" for number in range(self._amounts.two_sided_services)]
-        churning = [f"churn-{number}" for number in range(self._amounts.churn_services)]
+        await asyncio.gather(*map(register, lasting))
+        two_sided = [f"two-sided-{number}" for number in range(amounts.two_sided_services)]
+        durable = [f"durable-{number}" for number in range(amounts.two_sided_services)]
+        churning = [f"churn-{number}" for number in range(amounts.churn_services)]
         self.history.churning = set(churning)
-        self._services += [*two_sided, *durable, *churning]
-        keys = [Key(two_sided[number % len(two_sided)], self._new_ip()) for number in range(self._amounts.two_sided)]
-        durable_ips = self.durable_ips or [self._new_ip() for _ in range(self._amounts.two_sided)]
-        keys += [Key(durable[number % len(durable)], ip, durable=True) for number, ip in enumerate(durable_ips)]
+        self._services = [*sorted({key.service for key in lasting}), *two_sided, *durable, *churning]
+        keys = [Key(two_sided[number % len(two_sided)], self._new_ip()) for number in range(amounts.two_sided)]
+        keys += [Key(durable[number % len(durable)], ip, durable=True) for number, ip in enumerate(self._durable_ips)]
         for key in keys:
             self._begin(self._write_now_and_then(key))
-        for number in range(len(self._addresses)):
-            self._begin(self._read(number))
+        for number in self._members:
+            self._readers[number] = self._begin(self._read(number))
         self._begin(self._churn(churning))
+        self._begin(self._watch_the_time())
 
-    def _begin(self, work: "asyncio._CoroutineLike[None]") -> None:
+    def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._errors.append(error)
+
+    def join(self, number: int) -> None:
+        """Let clients know of a further member, which serves."""
+        self._members.append(number)
+        self._readers[number] = self._begin(self._read(number))
+
+    def stop_reading(self, number: int) -> None:
+        """Look at the lists of a member no more: it is to leave. Clients go on calling it."""
+        self._readers.pop(number).cancel()
+
+    def leave(self, number: int) -> None:
+        """Let clients know that a member is gone, which is no longer read."""
+        self._members.remove(number)
 
     def stop_churn(self) -> None:
         """Begin no further lives; those begun end in their time."""
         self._stopping = True
 
     async def end(self) -> None:
-        """End all clients."""
-        for task in list(self._tasks):
+        """End all clients.
+
+        Raises:
+            BaseException: what ended one of them before.
+        """
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._errors:
+            raise self._errors[0]
+
+    async def _watch_the_time(self) -> None:
+        while True:
+            due_s = time.monotonic() + TICK_S
+            await asyncio.sleep(TICK_S)
+            self.late_s = max(self.late_s, time.monotonic() - due_s)
 
     def _new_ip(self) -> str:
         self._ips += 1
@@ -118,76 +161,90 @@ class Load:
         self._marks += 1
         return f"m{self._marks}"
 
-    # --- calls ----------------------------------------------------------------------------------------
+    def _after(self, member: int) -> int:
+        """The next of the members that clients know."""
+        if member not in self._members:
+            return self._random.choice(self._members)
+        return self._members[(self._members.index(member) + 1) % len(self._members)]
 
-    async def _write(self, key: Key, member: int, mark: str | None, method: str = "") -> bool:
+    # --- words ----------------------------------------------------------------------------------------
+
+    async def _write(self, key: Key, member: int, mark: str | None) -> bool:
         parameters = {"serviceName": key.service, "ip": key.ip, "port": PORT}
         parameters["ephemeral"] = "false" if key.durable else "true"
         if mark is not None:
             parameters["metadata"] = json.dumps({"mark": mark})
         begun_s = time.monotonic()
-        method = method or ("DELETE" if mark is None else "POST")
+        outcome, text = Outcome.UNKNOWN, "the run ended"
         try:
-            status, body = await call(self._addresses[member], method, "/instance", parameters)
+            status, body = await call(
+                self._addresses[member], "DELETE" if mark is None else "POST", "/instance", parameters
+            )
             outcome = Outcome.DONE if status == 200 else Outcome.REFUSED
             text = "" if status == 200 else f"{status} {body[:120]!r}"
         except OSError as error:
-            outcome, text = Outcome.UNKNOWN, str(error)
-        word = Word(mark, member, begun_s, time.monotonic(), outcome, text)
-        self.history.words[key].append(word)
+            text = str(error)
+        finally:
+            word = Word(mark, member, begun_s, time.monotonic(), outcome, text)
+            self.history.words[key].append(word)
         if outcome is Outcome.DONE and not key.durable and mark is not None:
-            self.history.beats[key].acknowledge(member, word.ended_s)
+            self.history.beats[key].append(Beat(member, begun_s, word.ended_s))
             self._metadata[key] = mark
         return outcome is Outcome.DONE
 
     async def _write_until_done(self, key: Key, mark: str | None) -> int | None:
         """Write through one member after the other, as an SDK does; return the one that acknowledged it."""
-        member = self._random.randrange(len(self._addresses))
+        member = self._random.choice(self._members)
         for _ in range(TRIES):
             if await self._write(key, member, mark):
                 return member
-            member = (member + 1) % len(self._addresses)
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(RETRY_S)
+            member = self._after(member)
         return None
 
     # --- beats ----------------------------------------------------------------------------------------
 
     def _beat_from(self, key: Key, member: int) -> None:
-        self._alive[key] = member
-        self._begin(self._beat(key))
+        self._member_of[key] = member
+        if key not in self._beating:
+            self._beating[key] = self._begin(self._beat(key))
+
+    def _stop_beats(self, key: Key) -> None:
+        """End the beats of a key, in its client's turn: none is under way."""
+        if (task := self._beating.pop(key, None)) is not None:
+            task.cancel()
 
     async def _beat(self, key: Key) -> None:
         await asyncio.sleep(self._random.uniform(0, BEAT_S))
-        while key in self._alive:
+        while True:
             began_s = time.monotonic()
-            for _ in self._addresses:
-                if key not in self._alive or await self._beat_once(key):
-                    break
+            async with self._turns[key]:
+                for _ in range(len(self._members)):
+                    if await self._beat_once(key):
+                        break
+                    self._member_of[key] = self._after(self._member_of[key])
             await asyncio.sleep(max(began_s + BEAT_S - time.monotonic(), 0))
 
     async def _beat_once(self, key: Key) -> bool:
-        member = self._alive[key]
-        beat = {"ip": key.ip, "port": PORT, "serviceName": f"DEFAULT_GROUP@@{key.service}", "cluster": "DEFAULT"}
-        beat |= {"weight": 1.0, "metadata": {"mark": self._metadata[key]}, "scheduled": True, "period": 5_000}
+        """Whether the member answered. An instance that it does not know is registered again, once."""
+        member = self._member_of[key]
         parameters = {"serviceName": key.service, "ip": key.ip, "port": PORT}
         if self._random.random() < 0.3:
+            beat = {"ip": key.ip, "port": PORT, "serviceName": f"DEFAULT_GROUP@@{key.service}", "cluster": "DEFAULT"}
+            beat |= {"weight": 1.0, "metadata": {"mark": self._metadata[key]}, "scheduled": True, "period": 5_000}
             parameters["beat"] = json.dumps(beat)
+        begun_s = time.monotonic()
         try:
             status, body = await call(self._addresses[member], "PUT", "/instance/beat", parameters)
             answer = json.loads(body) if status == 200 else {}
         except (OSError, ValueError):
-            answer = {}
-        if key not in self._alive:
-            return True
+            return False
         if answer.get("code") == UNKNOWN_INSTANCE:
-            self.history.beats[key].unknown_s.append(time.monotonic())
-            await self._write(key, member, self._metadata[key])
-            return True
+            self.history.unknown_beats += key in self.history.lasting
+            return await self._write(key, member, self._metadata[key])
         if answer:
-            self.history.beats[key].acknowledge(member, time.monotonic())
-            return True
-        self._alive[key] = (member + 1) % len(self._addresses)
-        return False
+            self.history.beats[key].append(Beat(member, begun_s, time.monotonic()))
+        return bool(answer)
 
     # --- those that come and go -----------------------------------------------------------------------
 
@@ -201,9 +258,10 @@ class Load:
         if member is None:
             return
         self._beat_from(key, member)
-        await asyncio.sleep(self._random.uniform(*CHURN_LIVES_S))
-        self._alive.pop(key, None)
-        await self._write_until_done(key, None)
+        await asyncio.sleep(self._random.uniform(*self._amounts.churn_lives_s))
+        async with self._turns[key]:
+            self._stop_beats(key)
+            await self._write_until_done(key, None)
 
     async def _write_now_and_then(self, key: Key) -> None:
         """Write a key through any member while that is wanted; nothing that is refused is tried again."""
@@ -211,18 +269,17 @@ class Load:
         present = False
         while True:
             await self.writing.wait()
-            member = self._random.randrange(len(self._addresses))
-            if present and self._random.random() < 0.4:
-                self._alive.pop(key, None)
-                if await self._write(key, member, None):
-                    present = False
-                elif not key.durable:
-                    # The client goes on living until somebody takes its word.
-                    self._beat_from(key, member)
-            elif await self._write(key, member, self._new_mark()):
-                if not key.durable and key not in self._alive:
-                    self._beat_from(key, member)
-                present = True
+            async with self._turns[key]:
+                member = self._random.choice(self._members)
+                if present and self._random.random() < 0.4:
+                    # Who is not told that it is removed goes on living.
+                    if await self._write(key, member, None):
+                        self._stop_beats(key)
+                        present = False
+                elif await self._write(key, member, self._new_mark()):
+                    present = True
+                    if not key.durable:
+                        self._beat_from(key, member)
             await asyncio.sleep(SAME_KEY_S * self._random.uniform(1, 1.5))
 
     # --- readers --------------------------------------------------------------------------------------
@@ -231,21 +288,34 @@ class Load:
         while True:
             began_s = time.monotonic()
             for service in self._services:
-                await self._read_one(member, service)
-                if self.history.samples[-1].hosts is None:
+                sample = await self._read_one(member, service, SAMPLE_TIMEOUT_S)
+                self.history.samples.append(sample)
+                if sample.hosts is None:
                     await asyncio.sleep(SAMPLE_S / 10)
             await asyncio.sleep(max(began_s + SAMPLE_S - time.monotonic(), 0))
 
-    async def _read_one(self, member: int, service: str) -> None:
+    async def _read_one(self, member: int, service: str, timeout_s: float) -> Sample:
         begun_s = time.monotonic()
         hosts: dict[str, Seen] | None = None
         with contextlib.suppress(OSError, ValueError, KeyError):
             status, body = await call(
-                self._addresses[member], "GET", "/instance/list", {"serviceName": service}, SAMPLE_TIMEOUT_S
+                self._addresses[member], "GET", "/instance/list", {"serviceName": service}, timeout_s
             )
             if status == 200:
                 hosts = {
                     one["ip"]: Seen((one.get("metadata") or {}).get("mark", ""), bool(one["healthy"]))
                     for one in json.loads(body)["hosts"]
                 }
-        self.history.samples.append(Sample(member, service, begun_s, time.monotonic(), hosts))
+        return Sample(member, service, begun_s, time.monotonic(), hosts)
+
+    async def read_last(self) -> list[Sample]:
+        """The list of each service at each member, one after the other; a member that gives none is asked again."""
+        samples = []
+        for service in self._services:
+            for member in self._members:
+                for _ in range(LAST_TRIES):
+                    sample = await self._read_one(member, service, CLIENT_TIMEOUT_S)
+                    if sample.hosts is not None:
+                        break
+                samples.append(sample)
+        return samples

@@ -1,22 +1,28 @@
 """Network namespaces: one a member, joined by a bridge, with cuts at the receiver. Linux only, see ``unable``.
 
-All of it lies in a network namespace of this process's own (``in_own_namespace``), so that nothing on the machine
-changes and nothing is left when the process ends.
+All of it lies in namespaces of a process's own (``run_in_own_namespaces``): nothing on the machine changes, and when
+the first process in them ends, however it does, the kernel ends all others, their networks and mounts.
 """
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+import psutil
+
 DRIVER_IP = "10.77.0.1"
+CHECKED_NETWORK = "10.77.1.0/24"
+"""Addresses of this process, which members reach through it."""
 PORT = 8848
 PORTS = (PORT, PORT + 1_000, PORT + 1_001)
-INSIDE = "ROLLCALL_CHAOS_INSIDE"
-"""The variable that says that this process runs in its own namespaces."""
+FOLDER = "ROLLCALL_CHAOS_FOLDER"
+"""The variable that says that a process runs in namespaces of its own, and which folder is for its files."""
 CALL_S = 20.0
 
 
@@ -28,7 +34,7 @@ def unable() -> str:
     """Why no run is possible here; empty when one is."""
     if sys.platform != "linux":
         return "network namespaces need Linux"
-    for tool in ("ip", "nft", "unshare", "nsenter"):
+    for tool in ("ip", "nft", "unshare", "nsenter", "setpriv", "mount"):
         if shutil.which(tool) is None:
             return f"{tool} is not installed"
     script = "ip link add br0 type bridge && ip link add v0 type veth peer name v1 && nft add table inet cuts"
@@ -38,12 +44,37 @@ def unable() -> str:
 
 def _unshare() -> list[str]:
     own_user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    return ["unshare", *own_user, "--net", "--mount", "--"]
+    own = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    return ["setpriv", "--pdeathsig", "KILL", "--", "unshare", *own_user, *own, "--"]
 
 
-def in_own_namespace(arguments: Sequence[str]) -> list[str]:
-    """The command that runs a Python command line of this checkout in namespaces of its own."""
-    return [*_unshare(), "env", f"{INSIDE}=1", sys.executable, *arguments]
+def run_in_own_namespaces(arguments: Sequence[str]) -> int:
+    """Run a Python command line of this checkout in namespaces of its own; return its exit code.
+
+    An exception here, as Ctrl-C raises it, ends all processes in them.
+    """
+    with tempfile.TemporaryDirectory(prefix="rollcall-chaos-") as folder:
+        # The shell is the first process, and takes in those that lost their parents.
+        first = ["sh", "-c", '"$@"; exit $?', "sh", "env", f"{FOLDER}={folder}"]
+        process = subprocess.Popen(
+            [*_unshare(), *first, sys.executable, *arguments], stdin=subprocess.DEVNULL, process_group=0
+        )
+        try:
+            return process.wait()
+        finally:
+            _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End namespaces by their first process, and return when all processes in them are gone."""
+    if process.poll() is None:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for first in psutil.Process(process.pid).children():
+                first.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(CALL_S)
+        process.kill()
+        process.wait()
 
 
 def run(*command: str, text: str | None = None) -> str:
@@ -111,6 +142,7 @@ class Network:
         run(*place.enter("ip", "addr", "add", f"{ip}/24", "dev", "eth0"))
         run(*place.enter("ip", "link", "set", "eth0", "up"))
         run(*place.enter("ip", "link", "set", "lo", "up"))
+        run(*place.enter("ip", "route", "add", CHECKED_NETWORK, "via", DRIVER_IP))
 
     # --- cuts -----------------------------------------------------------------------------------------
 
@@ -151,7 +183,10 @@ class Network:
         run(*place.enter("nft", "-f", "-"), text=text)
 
     def end(self) -> None:
-        """End the namespaces."""
-        for place in self.places:
+        """End the namespaces, and leave this process's own as it was."""
+        for number, place in enumerate(self.places):
+            # The kernel ends a namespace in its time, and the next run's links have the same names.
+            run("ip", "link", "del", f"member{number}")
             place.holder.kill()
             place.holder.wait()
+        run("ip", "link", "del", "br0")

@@ -38,7 +38,9 @@ def _device_of(place: Place) -> int:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         command = place.enter(sys.executable, "-c", "from tests.chaos.slow_link import open_device; open_device()")
-        ended = subprocess.run(command, stdin=theirs, capture_output=True, text=True, timeout=OPEN_S, check=False)
+        ended = subprocess.run(
+            command, stdin=theirs.fileno(), capture_output=True, text=True, timeout=OPEN_S, check=False
+        )
         if ended.returncode:
             raise Unable(f"no TUN device: {ended.stderr.strip()[-300:]}")
         _, [device], _, _ = socket.recv_fds(ours, 1, 1)

@@ -2,26 +2,45 @@
 
 import asyncio
 import contextlib
-import tempfile
+import random
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from tests.chaos.checker import Found, Times, agreed_after_s, check
-from tests.chaos.cluster import Cluster
+from tests.chaos.checker import SETTLE_S, Found, Times, agreed_after_s, check, differing
+from tests.chaos.cluster import Cluster, Member
 from tests.chaos.history import Outcome
 from tests.chaos.load import Amounts, Load
-from tests.chaos.network import DRIVER_IP, Network, run
+from tests.chaos.network import Network, run
 
-MEMBERS = 3
-BEFORE_S = 12.0
-"""From the start of the load to the fault: longer than a word takes to settle."""
-AFTER_S = 25.0
-"""From the heal to the end of the churn: longer than the time to settle, and than an expiry's delay."""
-LAST_S = 6.0
-"""From the end of the churn until the last lists are compared."""
 SWITCH_HEALTH_S = 3.0
+CHECKED_PORT = 8080
+LAST_ROUNDS, LAST_PAUSE_S = 3, 1.0
+"""Members that still differ at the end are asked again, as no two are asked in the same moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long the parts of a run take."""
+
+    before_s: float = 12.0
+    """From the start of the load to the fault: longer than a word takes to settle."""
+    cut_s: float = 25.0
+    """Longer than it takes until silent members are DOWN, and than an instance that nobody hears of is healthy."""
+    pause_s: float = 40.0
+    """Longer than an instance lives that nobody hears of."""
+    after_s: float = 25.0
+    """From the heal to the end of the churn: longer than the time to settle, and than an expiry's delay."""
+    last_s: float = 16.0
+    """From the end of the churn until the last lists are compared: longer than a life, and the time to settle."""
+
+
+BRIEF = Pace(before_s=5.0, cut_s=12.0, pause_s=12.0, after_s=SETTLE_S + 2.0, last_s=6.0)
+"""Longer than it takes until silent members are DOWN, and than a word takes to settle; no instance expires."""
+BRIEF_AMOUNTS = Amounts(
+    lasting=40, lasting_services=10, churn_services=2, churn_lives_s=(1.0, 5.0), two_sided=12, two_sided_services=3
+)
 
 
 @dataclass(slots=True)
@@ -31,24 +50,49 @@ class World:
     network: Network
     cluster: Cluster
     load: Load
+    pace: Pace
+    random: random.Random
     sides: tuple[frozenset[int], ...] = ()
     cut_s: float = 0.0
     healed_s: float = 0.0
+    killed_s: float = 0.0
+    killed: frozenset[int] = frozenset()
+
+    def kill(self, members: Collection[Member]) -> None:
+        """Kill members, all in one moment, as far as that goes."""
+        self.killed_s = time.monotonic()
+        self.killed = frozenset(member.number for member in members)
+        for member in members:
+            member.kill()
 
     def cut(self, *sides: set[int]) -> None:
-        """The fault begins, and the keys of two sides are written; ``sides`` are those that cannot talk."""
+        """The fault begins. ``sides``: members of one side reach each other unharmed; none: all reach all, badly."""
         self.sides = tuple(map(frozenset, sides))
         self.cut_s = time.monotonic()
-        self.load.writing.set()
 
     def healed(self) -> None:
-        """All faults are over."""
+        """All faults are over, and the keys of two sides are no longer written."""
         self.load.writing.clear()
         self.network.heal()
         self.healed_s = time.monotonic()
 
 
-Faults = Callable[[World], Awaitable[None]]
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A fault, or several."""
+
+    name: str
+    faults: Callable[[World], Awaitable[None]]
+    about: str
+    members: int = 3
+    listed: int = 3
+    """How many of the members are there from the beginning."""
+    prepare: Callable[[Cluster], None] | None = None
+    """What is done before the members start."""
+    unable: Callable[[], str] | None = None
+    """Why this scenario is not possible here; empty when it is."""
+    is_proof: bool = False
+    """Whether breaches are wanted: it shows that they are found."""
 
 
 @dataclass(slots=True)
@@ -59,25 +103,32 @@ class Result:
     agreed_s: float | None
     """From the heal until all members listed the same, and went on to; None: never."""
     words: int
+    """Words since the fault began."""
     refused: int
-    """Words that were answered and not acknowledged."""
-    unknown: int
-    """Words without an answer in time."""
+    """Those that were answered and not acknowledged."""
+    unanswered: int
+    """Those without an answer in time."""
+    unknown_beats: int
+    """Beats of lasting instances that were answered with "unknown instance"."""
     tracebacks: int
-    cut_s: float = field(default=0.0)
+    """Unforeseen errors in the logs of all members."""
+    late_s: float
+    """How late the clients were at most."""
+    cut_s: float
+    healed_s: float
 
 
 @contextlib.contextmanager
-def _health_checked_ips(count: int) -> Iterator[list[str]]:
+def _checked_ips(count: int) -> Iterator[list[str]]:
     """Addresses of this process's namespace, for persistent instances, whose health a check of the members finds."""
     ips = [f"10.77.1.{number + 1}" for number in range(count)]
     for ip in ips:
-        run("ip", "addr", "add", f"{ip}/32", "dev", "br0")
+        run("ip", "addr", "add", f"{ip}/32", "dev", "lo")
     try:
         yield ips
     finally:
         for ip in ips:
-            run("ip", "addr", "del", f"{ip}/32", "dev", "br0")
+            run("ip", "addr", "del", f"{ip}/32", "dev", "lo")
 
 
 async def _switch_health(ips: list[str], until: asyncio.Event) -> None:
@@ -89,65 +140,71 @@ async def _switch_health(ips: list[str], until: asyncio.Event) -> None:
     turn = 0
     while not until.is_set():
         turn += 1
-        servers = [await asyncio.start_server(serve, ip, 8080) for ip in ips[turn % 2 :: 2]]
+        servers = [await asyncio.start_server(serve, ip, CHECKED_PORT) for ip in ips[turn % 2 :: 2]]
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(until.wait(), SWITCH_HEALTH_S)
         for server in servers:
             server.close()
 
 
-def play(faults: Faults, amounts: Amounts, seed: int, command: Path | None, log: Callable[[str], None]) -> Result:
-    """Run a scenario once; needs a namespace of this process's own."""
-    with tempfile.TemporaryDirectory(prefix="rollcall-chaos-") as folder:
-        network = Network(MEMBERS)
+def play(scenario: Scenario, pace: Pace, amounts: Amounts, seed: int, command: Path | None, folder: Path) -> Result:
+    """Run a scenario once, in namespaces of this process's own; ``folder`` takes the members' files.
+
+    Raises:
+        RuntimeError: a member did not serve in time.
+        Unable: the machine does not allow what the scenario needs.
+    """
+    network = Network(scenario.members)
+    try:
+        cluster = Cluster(network, folder, scenario.listed, command)
         try:
-            for place in network.places:
-                run(*place.enter("ip", "route", "add", "10.77.1.0/24", "via", DRIVER_IP))
-            cluster = Cluster(network, Path(folder), command)
-            try:
-                prepare = getattr(faults, "prepare", None)
-                if prepare is not None:
-                    prepare(cluster)
-                cluster.start()
-                log("members serve")
-                with _health_checked_ips(amounts.two_sided) as ips:
-                    return asyncio.run(
-                        _play(World(network, cluster, Load([], amounts, seed)), faults, amounts, seed, ips)
-                    )
-            finally:
-                cluster.end()
+            if scenario.prepare is not None:
+                scenario.prepare(cluster)
+            cluster.start()
+            with _checked_ips(amounts.two_sided) as ips:
+                addresses = [member.address for member in cluster.members]
+                load = Load(addresses, range(scenario.listed), ips, amounts, seed)
+                return asyncio.run(_play(World(network, cluster, load, pace, random.Random(seed)), scenario, ips))
         finally:
-            network.end()
-            run("ip", "link", "del", "br0")
+            cluster.end()
+    finally:
+        network.end()
 
 
-async def _play(world: World, faults: Faults, amounts: Amounts, seed: int, ips: list[str]) -> Result:
-    load = world.load = Load([member.address for member in world.cluster.members], amounts, seed)
-    load.durable_ips = ips
+async def _play(world: World, scenario: Scenario, ips: list[str]) -> Result:
+    load = world.load
     over = asyncio.Event()
     switching = asyncio.create_task(_switch_health(ips, over))
     await load.begin()
     load.writing.set()
-    await asyncio.sleep(BEFORE_S)
-    await faults(world)
+    await asyncio.sleep(world.pace.before_s)
+    await scenario.faults(world)
     over.set()
     await switching
-    await asyncio.sleep(AFTER_S)
+    await asyncio.sleep(world.pace.after_s)
     load.stop_churn()
-    await asyncio.sleep(LAST_S + max(0.0, 10.0))
-    end_s = time.monotonic()
-    await asyncio.sleep(2.0)
+    await asyncio.sleep(world.pace.last_s)
+    for _ in range(LAST_ROUNDS):
+        load.history.last = await load.read_last()
+        if not differing(load.history.last):
+            break
+        await asyncio.sleep(LAST_PAUSE_S)
     await load.end()
-    history = load.history
-    times = Times(world.cut_s, world.healed_s, world.sides)
-    words = [word for said in history.words.values() for word in said]
-    during = [word for word in words if world.cut_s <= word.ended_s]
+    return _result(world)
+
+
+def _result(world: World) -> Result:
+    history = world.load.history
+    words = [word for said in history.words.values() for word in said if word.ended_s >= world.cut_s]
     return Result(
-        check(history, times, end_s),
+        check(history, Times(world.cut_s, world.healed_s, world.sides, world.killed_s, world.killed)),
         agreed_after_s(history, world.healed_s),
-        len(during),
-        sum(word.outcome is Outcome.REFUSED for word in during),
-        sum(word.outcome is Outcome.UNKNOWN for word in during),
+        len(words),
+        sum(word.outcome is Outcome.REFUSED for word in words),
+        sum(word.outcome is Outcome.UNKNOWN for word in words),
+        history.unknown_beats,
         sum(member.tracebacks() for member in world.cluster.members),
+        world.load.late_s,
         world.cut_s,
+        world.healed_s,
     )

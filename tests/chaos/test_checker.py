@@ -1,0 +1,383 @@
+"""The checker finds each kind of breach in a small history, and none in its innocent twin."""
+
+import random
+from dataclasses import dataclass, field
+from typing import Self
+
+import pytest
+
+from tests.chaos.checker import MERGE_S, ORDER_S, SETTLE_S, WARM_S, Kind, Times, agreed_after_s, check
+from tests.chaos.history import Beat, History, Key, Outcome, Sample, Seen, Word
+
+CUT_S, HEALED_S = 100.0, 125.0
+SETTLED_S = HEALED_S + SETTLE_S + 1
+"""When everything said before the heal is known to all."""
+APART = Times(CUT_S, HEALED_S, (frozenset({0}), frozenset({1, 2})))
+KEY = Key("orders", "10.0.0.1")
+TAKES_S = 0.1
+"""A call."""
+DONE, REFUSED, UNKNOWN = Outcome
+
+
+@dataclass
+class Story:
+    """A history of one key, in the order of its telling, with members 0 | 1, 2 apart from 100 to 125 s."""
+
+    key: Key = KEY
+    times: Times = APART
+    history: History = field(default_factory=History)
+
+    def said(
+        self, mark: str | None, member: int, at_s: float, outcome: Outcome = DONE, takes_s: float = TAKES_S
+    ) -> Self:
+        """Tell of a word, and of the beat that an acknowledged registration is."""
+        word = Word(mark, member, at_s, at_s + takes_s, outcome)
+        self.history.words[self.key].append(word)
+        if outcome is DONE and mark is not None:
+            self.history.beats[self.key].append(Beat(member, word.begun_s, word.ended_s))
+        return self
+
+    def beat(self, member: int, first_s: float, last_s: float) -> Self:
+        """Tell of beats each 5 s that a member acknowledged."""
+        count = int((last_s - first_s) / 5) + 1
+        times_s = [first_s + 5 * number for number in range(count)]
+        self.history.beats[self.key] += [Beat(member, at_s, at_s + TAKES_S) for at_s in times_s]
+        return self
+
+    def lasts(self) -> Self:
+        """The key is one of those that beat all the time."""
+        self.history.lasting.add(self.key)
+        return self
+
+    def saw(self, member: int, at_s: float, mark: str | None, healthy: bool = True, others: int = 1) -> Self:
+        """Tell of a list, with so many other instances in it."""
+        self.history.samples.append(self._sample(member, at_s, mark, healthy, others))
+        return self
+
+    def ended_with(self, *marks: str | None) -> Self:
+        """Tell of the last lists, at 200 s, of members 0 and so on."""
+        self.history.last += [self._sample(member, 200.0, mark, True, 1) for member, mark in enumerate(marks)]
+        return self
+
+    def _sample(self, member: int, at_s: float, mark: str | None, healthy: bool, others: int) -> Sample:
+        hosts = {f"10.0.9.{number}": Seen("m0", True) for number in range(others)}
+        if mark is not None:
+            hosts[self.key.ip] = Seen(mark, healthy)
+        return Sample(member, self.key.service, at_s, at_s + TAKES_S, hosts)
+
+    def kinds(self) -> set[Kind]:
+        """The kinds of breaches that the checker finds; of agreement only where the last lists are told."""
+        found = {kind for kind, breaches in check(self.history, self.times).breaches.items() if breaches}
+        return found if self.history.last else found - {Kind.NEVER_AGREED}
+
+
+def durable() -> Story:
+    return Story(key=Key("orders", "10.0.0.1", durable=True))
+
+
+def lasting(member: int = 1, until_s: float = 200.0) -> Story:
+    """An instance that beats at one member from 80 s on."""
+    return Story().said("m1", member, 80.0).beat(member, 85.0, until_s).lasts()
+
+
+# --- instances that beat all the time -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("member", [0, 1, 2])
+def test_an_instance_that_beats_is_missing(member: int) -> None:
+    assert lasting().saw(member, 95.0, None).kinds() == {Kind.MISSING}
+    assert lasting().saw(member, 95.0, "m1").kinds() == set()
+
+
+def test_an_instance_that_beats_is_unhealthy() -> None:
+    assert lasting().saw(2, 95.0, "m1", healthy=False).kinds() == {Kind.UNHEALTHY}
+
+
+def test_a_list_is_empty() -> None:
+    assert lasting().saw(2, 95.0, None, others=0).kinds() == {Kind.MISSING, Kind.EMPTY}
+    assert lasting(until_s=90.0).saw(2, 199.0, None, others=0).kinds() == set()
+
+
+def test_an_instance_whose_last_beat_is_long_ago_may_go() -> None:
+    assert lasting(until_s=150.0).saw(2, 161.0, None).kinds() == {Kind.MISSING}
+    assert lasting(until_s=150.0).saw(2, 163.0, None).kinds() == set()
+
+
+def test_a_beat_that_is_not_yet_answered_proves_nothing() -> None:
+    story = lasting(until_s=150.0)
+    story.history.beats[story.key].append(Beat(1, 160.0, 163.5))
+    assert story.saw(2, 163.3, None).kinds() == set()
+
+
+def test_a_beat_was_heard_as_early_as_its_call_began() -> None:
+    """And a list may have been made as late as its call ended."""
+    story = lasting(until_s=150.0)
+    story.history.beats[story.key].append(Beat(1, 155.0, 158.0))
+    assert story.saw(2, 166.8, None).kinds() == {Kind.MISSING}
+    assert lasting(until_s=155.0).saw(2, 166.95, None).kinds() == set()
+
+
+def test_an_instance_that_was_silent_has_its_time_to_come_back() -> None:
+    def story() -> Story:
+        return Story().said("m1", 1, 20.0).beat(1, 80.0, 200.0).lasts()
+
+    assert story().saw(2, 87.0, None).kinds() == set()
+    assert story().saw(2, 89.0, None).kinds() == {Kind.MISSING}
+
+
+def test_beats_beyond_the_cut_are_not_known() -> None:
+    assert lasting(member=1).saw(0, 115.0, "m1", healthy=False).kinds() == set()
+    assert lasting(member=0).saw(0, 115.0, "m1", healthy=False).kinds() == {Kind.UNHEALTHY}
+    assert lasting(member=1).saw(2, 115.0, "m1", healthy=False).kinds() == {Kind.UNHEALTHY}
+
+
+def test_beats_of_before_the_cut_are_known_beyond_it() -> None:
+    assert lasting(member=1).saw(0, 105.0, None).kinds() == {Kind.MISSING}
+
+
+def test_beats_beyond_the_cut_are_known_soon_after_the_heal() -> None:
+    assert lasting(member=1).saw(0, HEALED_S + MERGE_S - 0.5, None).kinds() == set()
+    assert lasting(member=1).saw(0, HEALED_S + MERGE_S + 0.5, None).kinds() == {Kind.MISSING}
+
+
+def test_a_member_between_two_sides_knows_of_both() -> None:
+    story = lasting(member=1).saw(2, 115.0, None)
+    story.times = Times(CUT_S, HEALED_S, (frozenset({0, 2}), frozenset({1, 2})))
+    assert story.kinds() == {Kind.MISSING}
+    story.history.samples.clear()
+    assert story.saw(0, 115.0, None).kinds() == set()
+
+
+# --- words of ephemeral instances -----------------------------------------------------------------------
+
+
+def test_the_member_that_took_a_word_does_not_list_it() -> None:
+    assert Story().said("m1", 0, 110.0).saw(0, 110.2, None).kinds() == {Kind.UNSEEN}
+    assert Story().said("m1", 0, 110.0).saw(0, 110.2, "m1").kinds() == set()
+
+
+def test_a_list_that_was_asked_for_before_the_answer() -> None:
+    assert Story().said("m1", 0, 110.0).saw(0, 110.05, None).kinds() == set()
+
+
+def test_another_member_than_took_the_word_has_its_time() -> None:
+    assert Story().said("m1", 1, 110.0).saw(2, 110.2, None).kinds() == set()
+
+
+@pytest.mark.parametrize("outcome", [REFUSED, UNKNOWN])
+def test_a_word_that_was_not_acknowledged_need_not_be_seen(outcome: Outcome) -> None:
+    assert Story().said("m1", 0, 110.0, outcome).saw(0, 112.0, None).kinds() == set()
+    assert Story().said("m1", 0, 110.0, outcome).saw(0, SETTLED_S, "m1").kinds() == set()
+
+
+def test_a_later_word_is_under_way() -> None:
+    assert Story().said("m1", 0, 110.0).said(None, 1, 114.0, takes_s=2.0).saw(0, 115.0, None).kinds() == set()
+
+
+def test_a_removed_instance_is_back() -> None:
+    story = Story().said("m1", 1, 80.0).said(None, 0, 110.0)
+    assert story.saw(1, SETTLED_S, "m1").kinds() == {Kind.RESURRECTED}
+    story.history.samples.clear()
+    assert story.saw(1, SETTLED_S - 2, "m1").kinds() == set()
+
+
+@pytest.mark.parametrize("outcome", [REFUSED, UNKNOWN])
+def test_a_removal_that_was_not_acknowledged_undoes_nothing(outcome: Outcome) -> None:
+    story = Story().said("m1", 1, 80.0).beat(1, 85.0, 200.0).said(None, 0, 110.0, outcome)
+    assert story.saw(1, SETTLED_S, "m1").saw(1, SETTLED_S, None).kinds() == set()
+
+
+@pytest.mark.parametrize("outcome", [REFUSED, UNKNOWN])
+def test_a_registration_without_acknowledgement_after_a_removal(outcome: Outcome) -> None:
+    story = Story().said("m1", 1, 80.0).said(None, 0, 110.0).said("m2", 1, 115.0, outcome)
+    assert story.saw(1, SETTLED_S, "m2").saw(1, SETTLED_S, None).kinds() == set()
+    assert story.saw(1, SETTLED_S, "m1").kinds() == {Kind.WRONG}
+
+
+@pytest.mark.parametrize("outcome", [REFUSED, UNKNOWN])
+def test_a_word_without_acknowledgement_is_not_executed_after_a_later_one(outcome: Outcome) -> None:
+    story = Story().said("m1", 1, 80.0).said("m2", 0, 110.0, outcome, takes_s=3.0).said(None, 1, 115.0)
+    assert story.saw(2, SETTLED_S, "m2").kinds() == {Kind.RESURRECTED}
+
+
+def test_an_instance_that_beats_is_forgotten() -> None:
+    assert Story().said("m1", 0, 110.0).beat(0, 115.0, 200.0).saw(1, SETTLED_S, None).kinds() == {Kind.FORGOTTEN}
+    assert Story().said("m1", 0, 110.0).beat(0, 115.0, 120.0).saw(1, SETTLED_S, None).kinds() == set(), "it expired"
+
+
+def test_another_instance_than_the_last_is_listed() -> None:
+    story = Story().said("m1", 0, 80.0).said("m2", 0, 85.0)
+    assert story.saw(1, 95.0, "m1").kinds() == {Kind.WRONG}
+    story.history.samples.clear()
+    assert story.saw(1, 95.0, "m2").kinds() == set()
+
+
+def test_the_later_word_wins_whatever_the_side() -> None:
+    story = Story().said("m1", 0, 110.0).said("m2", 1, 116.0)
+    assert story.saw(0, SETTLED_S, "m1").kinds() == {Kind.WRONG}
+    story.history.samples.clear()
+    assert story.saw(0, SETTLED_S, "m2").kinds() == set()
+
+
+@pytest.mark.parametrize("kept", ["m1", "m2"])
+def test_two_words_of_one_moment_and_two_sides_have_no_order(kept: str) -> None:
+    assert Story().said("m1", 0, 110.0).said("m2", 1, 110.0 + ORDER_S).saw(2, SETTLED_S, kept).kinds() == set()
+    assert durable().said("m1", 0, 110.0).said("m2", 1, 110.0 + ORDER_S).saw(2, SETTLED_S, kept).kinds() == set()
+
+
+def test_on_one_side_they_have() -> None:
+    assert Story().said("m1", 1, 110.0).said("m2", 2, 110.2).saw(2, SETTLED_S, "m1").kinds() == {
+        Kind.UNSEEN,
+        Kind.WRONG,
+    }
+
+
+def test_a_removal_right_after_a_beat_beyond_the_cut() -> None:
+    def kinds(beat_s: float, member: int) -> set[Kind]:
+        story = Story().said("m1", member, 80.0).beat(member, beat_s, beat_s).said(None, 2, 115.0)
+        return story.saw(1, SETTLED_S, "m1").kinds()
+
+    assert kinds(115.0 - ORDER_S, 0) == set()
+    assert kinds(114.5 - ORDER_S, 0) == {Kind.RESURRECTED}
+    assert kinds(115.0 - ORDER_S, 1) == {Kind.RESURRECTED}, "on one side that is no excuse"
+
+
+def test_a_word_is_undone_in_the_moments_after_the_heal() -> None:
+    story = Story().said("m1", 0, 110.0).said("m2", 1, 116.0)
+    assert story.saw(1, HEALED_S + 1, "m1").kinds() == {Kind.UNSEEN}
+
+
+def test_words_travel_within_a_side_during_the_cut() -> None:
+    def story(reader: int) -> Story:
+        return Story().said("m1", 1, 80.0).said(None, 1, 105.0).saw(reader, 105.2 + SETTLE_S, "m1")
+
+    assert story(2).kinds() == {Kind.RESURRECTED}
+    assert story(0).kinds() == set()
+
+
+def test_words_need_not_travel_while_all_links_are_bad() -> None:
+    story = Story(times=Times(CUT_S, HEALED_S)).said("m1", 1, 80.0).said(None, 1, 105.0).saw(2, 115.0, "m1")
+    assert story.kinds() == set()
+
+
+def test_a_word_beyond_the_cut_may_be_known_or_not() -> None:
+    """As of links that come and go."""
+    story = Story().said("m1", 0, 80.0).said("m2", 0, 104.0).said("m3", 1, 108.0)
+    assert story.saw(0, 118.0, "m2").saw(0, 118.0, "m3").kinds() == set()
+    assert story.saw(0, 118.0, "m1").kinds() == {Kind.UNSEEN, Kind.WRONG}
+
+
+def test_a_word_of_the_moment_before_all_that_knew_of_it_were_killed() -> None:
+    def story(removed_s: float, killed: set[int]) -> Story:
+        told = Story(times=Times(CUT_S, HEALED_S, APART.sides, killed_s=110.0, killed=frozenset(killed)))
+        return told.said("m1", 1, 80.0).said(None, 1, removed_s).saw(1, 120.0, "m1")
+
+    assert story(109.5, {1, 2}).kinds() == set()
+    assert story(109.5, {1}).kinds() == {Kind.UNSEEN, Kind.RESURRECTED}, "the third member knew of it"
+    assert story(109.5 - WARM_S, {1, 2}).kinds() == {Kind.UNSEEN, Kind.RESURRECTED}, "it was on the disk"
+    told = story(109.5, {1, 2})
+    lost = Story(durable().key, told.times).said("m1", 1, 80.0).said("m2", 1, 109.5)
+    assert lost.saw(1, 120.0, "m1").kinds() == {Kind.UNSEEN, Kind.DURABLE}, "records are written before the answer"
+
+
+# --- words of persistent instances ----------------------------------------------------------------------
+
+
+def test_a_persistent_instance_is_lost() -> None:
+    assert durable().said("m1", 1, 110.0).saw(2, SETTLED_S, None).kinds() == {Kind.DURABLE}
+    assert durable().said("m1", 1, 110.0).saw(2, SETTLED_S, "m1").kinds() == set()
+
+
+def test_a_removed_persistent_instance_is_back() -> None:
+    assert durable().said("m1", 1, 80.0).said(None, 1, 90.0).saw(2, SETTLED_S, "m1").kinds() == {Kind.DURABLE}
+
+
+@pytest.mark.parametrize("sides", [(0, 1), (1, 0), (2, 1), (1, 1)])
+def test_of_a_persistent_instance_the_later_word_wins_whatever_the_side(sides: tuple[int, int]) -> None:
+    one, other = sides
+    story = durable().said("m1", one, 110.0).said("m2", other, 116.0)
+    assert story.saw(2, SETTLED_S, "m2").kinds() == set()
+    assert story.saw(2, SETTLED_S, "m1").kinds() == {Kind.DURABLE}
+
+
+def test_of_a_persistent_instance_a_word_of_before_the_cut_is_undone() -> None:
+    assert durable().said("m1", 0, 90.0).said("m2", 1, 116.0).saw(2, SETTLED_S, "m1").kinds() == {Kind.DURABLE}
+
+
+def test_a_persistent_instance_of_which_no_word_was_acknowledged() -> None:
+    story = durable().said("m1", 0, 110.0, UNKNOWN).said("m2", 1, 116.0, UNKNOWN)
+    assert story.saw(0, SETTLED_S, None).saw(0, SETTLED_S, "m1").saw(0, SETTLED_S, "m2").kinds() == set()
+    assert story.saw(0, SETTLED_S, "m3").kinds() == {Kind.DURABLE}
+
+
+# --- the end --------------------------------------------------------------------------------------------
+
+
+def test_members_differ_at_the_end() -> None:
+    def story(*marks: str | None) -> Story:
+        told = Story().said("m1", 0, 80.0).beat(0, 85.0, 200.0).ended_with(*marks)
+        for member in range(len(marks)):
+            told.saw(member, 130.0, "m1")
+        return told
+
+    assert story("m1", "m1", "m1").kinds() == set()
+    assert story("m1", None, "m1").kinds() == {Kind.DIFFERING, Kind.NEVER_AGREED}
+
+
+def test_a_member_gives_no_list_at_the_end() -> None:
+    story = Story().said("m1", 0, 80.0).beat(0, 85.0, 200.0).saw(0, 130.0, "m1").saw(1, 130.0, "m1")
+    assert story.ended_with("m1", "m1").kinds() == set()
+    story.history.last.append(Sample(2, "orders", 200.0, 203.0, None))
+    assert story.kinds() == {Kind.DIFFERING, Kind.NEVER_AGREED}
+
+
+def test_the_time_until_members_agree_ends_with_the_last_list_of_another_kind() -> None:
+    story = Story().said("m1", 0, 80.0).ended_with("m1", "m1")
+    for at_s, mine, theirs in ((126.0, "m1", "m1"), (127.0, "m1", None), (128.0, "m1", "m1"), (129.0, "m1", "m1")):
+        story.saw(0, at_s, mine).saw(1, at_s, theirs)
+    assert agreed_after_s(story.history, HEALED_S) == pytest.approx(128.0 + TAKES_S - HEALED_S)
+
+
+# --- at random ------------------------------------------------------------------------------------------
+
+
+def play_at_random(seed: int, forgets: bool) -> Story:
+    """Members that share one memory, and a client of it: each call takes effect at some time of it, or not at all.
+
+    With ``forgets`` that memory loses the last acknowledged word after the heal.
+    """
+    rng = random.Random(seed)
+    story = Story(key=Key("orders", "10.0.0.1", durable=rng.random() < 0.5))
+    effects: list[tuple[float, str | None]] = [(0.0, None)]
+    now_s, number = 60.0, 0
+    while now_s < HEALED_S:
+        number += 1
+        takes_s = rng.uniform(0.01, 3.0)
+        outcome = rng.choice([DONE, DONE, DONE, REFUSED, UNKNOWN])
+        mark = rng.choice([None, f"m{number}"])
+        if outcome is DONE or rng.random() < 0.5:
+            effects.append((now_s + rng.uniform(0, takes_s), mark))
+        story.said(mark, rng.randrange(3), now_s, outcome, takes_s)
+        now_s += takes_s + rng.uniform(4, 6)
+    story.said("last", 1, now_s)
+    effects.append((now_s + TAKES_S / 2, "last"))
+    if forgets:
+        effects.append((now_s + TAKES_S, effects[0][1]))
+    story.beat(1, now_s + TAKES_S + 0.1, 170.0)
+    for _ in range(300):
+        begun_s = rng.uniform(60, 165)
+        made_s = begun_s + rng.uniform(0, TAKES_S)
+        _, mark = max((effect for effect in effects if effect[0] <= made_s), key=lambda effect: effect[0])
+        story.saw(rng.randrange(3), begun_s, mark)
+    return story
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_members_that_forget_nothing_are_not_blamed(seed: int) -> None:
+    assert play_at_random(seed, forgets=False).kinds() == set()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_members_that_forget_a_word_are_blamed(seed: int) -> None:
+    story = play_at_random(seed, forgets=True)
+    assert story.kinds() == {Kind.UNSEEN, Kind.DURABLE if story.key.durable else Kind.FORGOTTEN}
