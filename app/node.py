@@ -4,7 +4,7 @@ import logging
 import random
 import secrets
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -289,6 +289,13 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain) -> Engine:
             mailbox.sync(DistroKey(resource_type, key))
 
     domain.clients.is_handing_over = members.is_handing_over
+
+    def take_beats(key: str, ages_ms: Mapping[str, int]) -> None:
+        parsed = parse_datum_key(key)
+        if parsed is not None and cluster.responsible(parsed[1]):
+            domain.naming.take_beats(key, ages_ms)
+
+    cluster.take_beats = take_beats
     address_clients = HttpClients(
         protocol,
         domain.registry,
@@ -406,6 +413,8 @@ def build_frontends(
         )
         grpc = GrpcFrontend(rpc_services, settings.rpc, domain.notify.subscribe)
         counters.add(grpc.counters)
+    beats = BeatCollector()
+    engine.cluster.waiting_beats = lambda peer: beats.told_to(peer, clock.monotonic_ms())
     http_services = Services(
         settings=settings,
         naming=domain.naming,
@@ -415,7 +424,7 @@ def build_frontends(
         replication=engine.replication,
         forwarder=forwarder,
         dumps=Dumps(),
-        beats=BeatCollector(),
+        beats=beats,
         http=http,
         clients=domain.clients,
         loop_frontends=(grpc,) if grpc else (),

@@ -82,12 +82,17 @@ class SnapshotLoad:
         call.rejected = outcome is Outcome.REJECTED
         call.empty_handed = outcome is Outcome.DELIVERED
 
-    def is_over(self, now_ms: int, is_reachable: Callable[[str], bool]) -> bool:
+    def is_over(
+        self,
+        now_ms: int,
+        is_reachable: Callable[[str], bool],
+        is_unlisting: Callable[[str], bool] = lambda _peer: False,
+    ) -> bool:
         """Whether this load need not wait for any peer.
 
         It waits until each peer gave its snapshots, is itself loading, or has refused connections until
-        ``load_refused_ms``; from ``load_wait_ms_max`` on only for peers that are reachable and know the call; never
-        beyond ``load_timeout_ms``.
+        ``load_refused_ms``; from ``load_wait_ms_max`` on only for peers that are reachable and know the call, and for
+        those that do not list this member yet; never beyond ``load_timeout_ms``.
         """
         waited_ms = now_ms - self._since_ms
         if waited_ms >= self._config.load_timeout_ms:
@@ -98,7 +103,7 @@ class SnapshotLoad:
             if not (call.loaded or call.empty_handed or (call.refused and waited_ms >= self._config.load_refused_ms))
         ]
         if waited_ms >= self._config.load_wait_ms_max:
-            return not any(is_reachable(peer) and not call.rejected for peer, call in waiting)
+            return not any(is_unlisting(peer) or (is_reachable(peer) and not call.rejected) for peer, call in waiting)
         return not waiting
 
     def loaded_from(self) -> list[str]:

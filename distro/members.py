@@ -127,6 +127,17 @@ class MemberList:
         """Whether a version's ``writer`` is a run of a member that is listed, or was until lately. Any thread."""
         return self.standalone or self.runs.is_known(writer)
 
+    def is_unlisting(self, address: str) -> bool:
+        """Whether the peer answers that this node is not in its member list."""
+        peer = self._peers.get(address)
+        return peer is not None and peer.unlisting
+
+    @property
+    def is_unlisted(self) -> bool:
+        """Whether all peers that answer say that this node is not in their lists: what is written here goes nowhere."""
+        peers = self._peers.values()
+        return any(peer.unlisting for peer in peers) and not any(not peer.failures and peer.seen for peer in peers)
+
     @property
     def mixed(self) -> bool:
         """Whether a member of real Nacos 1.4 is listed and has served: its rule of states then holds for all (R8)."""
@@ -194,6 +205,8 @@ class MemberList:
         if peer is None:
             return
         peer.reporting_until_ms = 0
+        if outcome in (Outcome.DELIVERED, Outcome.REJECTED):
+            peer.unlisting = outcome is Outcome.REJECTED
         if outcome is Outcome.DELIVERED and answer is not None:
             self.runs.follow(address, answer.writer, now_ms)
             peer.answered_ms, peer.failures = now_ms, 0

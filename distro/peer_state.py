@@ -20,6 +20,8 @@ class PeerState:
     reporting_until_ms: int = 0
     """A report to it is under way, and over at this time whatever becomes of it; 0 between reports."""
     refused: bool = False
+    unlisting: bool = False
+    """It answered the last report that this node is not in its list."""
     seen: bool = False
     """It has served since it came into the list."""
     lost: bool = False

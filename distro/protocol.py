@@ -75,7 +75,7 @@ class DistroProtocol:
         self._expected_ms: int | None = None
         self._resumed_ms = now_ms
         """The end of the last pause: calls that were under way end soon after it."""
-        self._leaving = False
+        self._leaving = self._is_unlisted = False
         self.before_serving: Callable[[int], None] = lambda _now_ms: None
         """Called with the monotonic ms when a load is over, before this member answers: data on disk may be added.
 
@@ -309,7 +309,7 @@ class DistroProtocol:
         self.members.tick(now_ms)
         self._follow_members(now_ms)
         actions: list[Action] = [*self.members.due_reports(now_ms)]
-        if self._load is not None and not self._finishing and self._load.is_over(now_ms, self.members.is_reachable):
+        if self._load is not None and not self._finishing and self._is_loaded(self._load, now_ms):
             self._finishing = self._load.end()
             actions.append(self._finishing)
             LOG.info("loaded from %s", ", ".join(self._load.loaded_from()) or "nobody, as no member had data")
@@ -335,6 +335,9 @@ class DistroProtocol:
             self._forgetting = {}
         self._expected_ms = self._next_due_ms(now_ms)
         return actions, self._expected_ms
+
+    def _is_loaded(self, load: SnapshotLoad, now_ms: int) -> bool:
+        return load.is_over(now_ms, self.members.is_reachable, self.members.is_unlisting)
 
     def _notice_pause(self, now_ms: int) -> None:
         """R9: a late tick shows that this process stood still. The deadlines move by the delay, reports come first."""
@@ -464,6 +467,10 @@ class DistroProtocol:
         if own != self.own_mapper.servers:
             self.own_mapper = DistroMapper.over(self.members.self_address, own, self.members.standalone)
             self._claims.recheck_all()
+        if self.members.is_unlisted != self._is_unlisted:
+            self._is_unlisted = self.members.is_unlisted
+            if self._is_unlisted:
+                LOG.warning("no member that answers has this one in its list: it takes no calls of clients")
         for peer, queue in self._queues.items():
             reachable = self.members.is_reachable(peer)
             if reachable == queue.reachable:

@@ -189,6 +189,8 @@ class PeerReport:
     """The reporting member's run wrote keys: what it has is more than it loaded from others (R16)."""
     waiting: Mapping[str, Mapping[str, Version]] = field(default_factory=dict)
     """The versions of keys that the reporting member could not send to the receiver (R12), by resource type and key."""
+    beats: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Ages in ms of beats that it could not send to the receiver (R12), by datum and instance key."""
 
 
 @dataclass(frozen=True, slots=True)

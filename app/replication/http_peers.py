@@ -173,7 +173,7 @@ class NodeReplication:
             except DistroError as error:
                 LOG.info("a write at %s shows here only when it is sent: %s", peer, error)
                 return False
-            if received.failed:
+            if received.failed or received.refused:
                 return False
         return True
 

@@ -15,7 +15,7 @@ from app.config.version import MEMBER_AGENT, NACOS_VERSION
 from app.replication.member_ips import MemberIps
 from app.replication.reports import OWN_FIELD, RAFT_PORT_OFFSET, is_nacos_2, nacos_2_member, parse_report
 from distro.deadlines import CallDeadlines
-from distro.errors import TransportError
+from distro.errors import RejectedError, TransportError
 from distro.peer_calls import call_peer, peer_session
 from distro.ports import Clock
 from distro.protocol import DistroProtocol
@@ -79,6 +79,10 @@ class Membership:
         self._writer = protocol.own_writer
         self._deadlines = CallDeadlines(protocol.own_writer, clock)
         self._leaving = False
+        self.waiting_beats: Callable[[str], Mapping[str, Mapping[str, int]]] = lambda _peer: {}
+        """Hands out the beats that could not be sent to a peer, as ages in ms by datum and instance key (R12)."""
+        self.take_beats: Callable[[str, Mapping[str, int]], object] = lambda _key, _ages_ms: None
+        """Takes the beats of one datum that a peer could not send to this member."""
         self._ips = MemberIps()
         self._session = peer_session(
             MEMBER_AGENT,
@@ -139,6 +143,10 @@ class Membership:
         return self._deadlines.is_over(deadline)
 
     def state(self) -> MemberState:
+        """As clients are told: also DOWN while the others do not list this member, as nothing here reaches them."""
+        return MemberState.DOWN if self._protocol.members.is_unlisted else self._own_state()
+
+    def _own_state(self) -> MemberState:
         if self._leaving:
             return MemberState.DOWN
         return _STARTING if self._protocol.loading else _UP
@@ -200,7 +208,7 @@ class Membership:
             "raftPort": str(port - RAFT_PORT_OFFSET),
             "version": NACOS_VERSION,
         }
-        return Member(self.self_address, self.state(), frozenset(CAPABILITIES), info)
+        return Member(self.self_address, self._own_state(), frozenset(CAPABILITIES), info)
 
     def _own_report(self, receiver: str) -> dict[str, Any]:
         """This member's report to ``receiver``."""
@@ -221,6 +229,8 @@ class Membership:
                 if address != receiver
             },
         }
+        if members.is_failing(receiver) and (beats := self.waiting_beats(receiver)):
+            own["beats"] = beats
         if waiting := self._protocol.waiting_for(receiver):
             own["waiting"] = {
                 name: {key: version.to_text() for key, version in keys.items()} for name, keys in waiting.items()
@@ -248,9 +258,13 @@ class Membership:
         if status != 200 or code not in (0, 200):
             raise TransportError(f"POST {url}: status {status}, code {code}")
         own = fields.get(OWN_FIELD)
+        if isinstance(own, dict) and own.get("listed") is False:
+            raise RejectedError(f"POST {url}: this member is not in the list there")
         report = parse_report(own) if isinstance(own, dict) else None
         if report is not None and report.address == peer:
             self._note_clock(report)
+            for key, ages_ms in report.beats.items():
+                self.take_beats(key, ages_ms)
             return report
         known = self._protocol.members.get(peer)
         info = known.extend_info if known else {}
@@ -288,7 +302,8 @@ class Membership:
         if report is None:
             return {"code": 400, "message": "Node information is illegal", "data": None}
         if not self._take_report(report, remote_ip):
-            return {"code": 200, "message": None, "data": "false"}
+            own = {OWN_FIELD: {"listed": False}} if CAPABILITY_VERSIONS in report.capabilities else {}
+            return {"code": 200, "message": None, "data": "false", **own}
         answer: dict[str, Any] = {"code": 200, "message": None, "data": "true"}
         if CAPABILITY_VERSIONS in report.capabilities:
             answer[OWN_FIELD] = self._own_report(report.address)

@@ -19,6 +19,8 @@ DELAY_MS_MAX = 30_000
 """The longest rejoin delay that a report can tell of, or impose."""
 MEMBERS_MAX = 1_000
 """Members in one report; further ones are passed over."""
+BEATS_MAX = 10_000
+"""Services with beats in one report, and instances of one; further ones are passed over."""
 FIRST_WITH_CLIENTS = (2, 0)
 """Members of Nacos from this release on exchange clients, not instance lists."""
 FIRST_THAT_NOTES_REVISIONS = (2, 3)
@@ -84,6 +86,7 @@ def parse_report(body: Mapping[str, Any]) -> PeerReport | None:
         _heard(own.get("heard")),
         own.get("served") is True,
         _waiting(own.get("waiting")),
+        _beats(own.get("beats")),
     )
 
 
@@ -135,6 +138,16 @@ def _waiting(value: object) -> dict[str, dict[str, Version]]:
         return {name: decode_versions(keys) for name, keys in islice(value.items(), MEMBERS_MAX)}
     except CodecError:
         return {}
+
+
+def _beats(value: object) -> dict[str, dict[str, int]]:
+    if not isinstance(value, dict):
+        return {}
+    return {
+        key: {name: age for name, age in islice(ages.items(), BEATS_MAX) if _clock_ms(age) is not None}
+        for key, ages in islice(value.items(), BEATS_MAX)
+        if isinstance(ages, dict)
+    }
 
 
 def _clock_ms(value: object) -> int | None:

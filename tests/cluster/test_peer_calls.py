@@ -80,6 +80,22 @@ class TestStrangers:
         assert (answer.status, answer.json()["data"]) == (200, "false")
         assert three.members[0].client.states() == before
 
+    def test_a_member_of_our_kind_learns_that_it_is_not_listed(self, three: ClusterProcesses) -> None:
+        report = {"ip": "127.0.0.1", "port": 1, "state": "UP", "address": "127.0.0.1:1"}
+        report["extendInfo"] = {"rollcall": {"capabilities": ["versions"]}}
+        headers = {"User-Agent": "Nacos-Server:1.4.8", "Content-Type": "application/json"}
+        body = json.dumps(report).encode()
+        answer = three.members[0].client.call("POST", "/v1/core/cluster/report", body, headers)
+        assert answer.json() == {"code": 200, "message": None, "data": "false", "rollcall": {"listed": False}}
+
+    def test_too_many_wrong_keys_are_not_all_named(self, three: ClusterProcesses) -> None:
+        """Real Nacos, the one caller of another kind, logs the text of a refusal whole."""
+        body = {KEY + f"wrong-{number}": {"value": {"instanceList": 1}} for number in range(50)}
+        answer = put_datum(three.members[0].client, json.dumps(body).encode())
+        assert answer.status == 400
+        assert answer.body.count(b"wrong-") <= 2 * 10
+        assert b"and 40 more keys" in answer.body
+
 
 class TestBodies:
     @pytest.mark.parametrize(

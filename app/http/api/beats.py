@@ -29,7 +29,7 @@ Batch = dict[tuple[str, str], int]
 
 
 class BeatCollector:
-    """The beats that wait to be sent, by owner. Thread-safe; ``take`` and ``put_back`` are for the loop.
+    """The beats that wait to be sent, by owner. Thread-safe; ``take`` and ``put_back`` are for the loop alone.
 
     The lock keeps a batch unchanged while it is read: between the making of an iterator and its use another thread may
     run.
@@ -73,6 +73,15 @@ class BeatCollector:
                     taken.append((owner, told))
         return taken
 
+    def told_to(self, owner: str, now_ms: int) -> dict[str, dict[str, int]]:
+        """Hand out the beats that wait for an owner that fetches them (R12): ages in ms by datum and instance key."""
+        with self._lock:
+            batch = self._batches.get(owner, {})
+            beats = {entry: batch.pop(entry) for entry in list(islice(batch, BATCH_MAX))}
+            if not batch:
+                self._batches.pop(owner, None)
+        return ages_of({entry: at_ms for entry, at_ms in beats.items() if now_ms - at_ms < KEEP_MS}, now_ms)
+
     def put_back(self, owner: str, batch: Batch) -> None:
         """Take back a batch that did not reach its owner; a newer beat of the same instance stays."""
         with self._lock:
@@ -99,12 +108,17 @@ class BeatCollector:
             self._unknown.update(entries)
 
 
-def encode_batch(batch: Batch, now_ms: int) -> bytes:
-    """Return the JSON of a batch, with ages in place of times."""
+def ages_of(batch: Batch, now_ms: int) -> dict[str, dict[str, int]]:
+    """Return the ages in ms of a batch's beats, by datum and instance key."""
     ages: dict[str, dict[str, int]] = {}
     for (key, instance_key), at_ms in batch.items():
         ages.setdefault(key, {})[instance_key] = max(now_ms - at_ms, 0)
-    return orjson.dumps(ages)
+    return ages
+
+
+def encode_batch(batch: Batch, now_ms: int) -> bytes:
+    """Return the JSON of a batch, with ages in place of times."""
+    return orjson.dumps(ages_of(batch, now_ms))
 
 
 TakeBeats = Callable[[str, Mapping[str, int]], list[str]]

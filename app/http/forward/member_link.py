@@ -132,8 +132,8 @@ class MemberLink(asyncio.Protocol):
 
     def _flush(self) -> None:
         self._flushing = False
-        if self._transport is None or self.closed or not self._unsent:
-            return
+        if self._transport is None or self.closed or self._transport.is_closing() or not self._unsent:
+            return  # ``connection_lost`` is about to be called, and answers those that wait
         unsent, self._unsent = self._unsent, []
         self.used_s = self._loop.time()
         self._sent.extend(unsent)

@@ -139,3 +139,13 @@ def test_a_first_load_drops_nothing() -> None:
     assert call is not None
     load.on_done(call, Outcome.DELIVERED, ["k"], 100)
     assert load.end() == FinishLoad(None)
+
+
+def test_a_peer_that_does_not_list_this_member_yet_is_waited_for(load: SnapshotLoad) -> None:
+    """Operators change the lists of one member after the other; to serve nothing meanwhile would empty the SDKs."""
+    end(load, B, Outcome.REJECTED, None, 100)
+    end(load, C, Outcome.REFUSED, None, 100)
+    late_ms = CONFIG.load_wait_ms_max
+    assert load.is_over(late_ms, lambda _peer: False)
+    assert not load.is_over(late_ms, lambda _peer: False, lambda peer: peer == B)
+    assert load.is_over(CONFIG.load_timeout_ms, lambda _peer: False, lambda peer: peer == B)

@@ -451,3 +451,23 @@ def test_other_threads_read_the_list_while_it_changes(members: MemberList) -> No
             one.join(60)
         sys.setswitchinterval(interval_s)
     assert not failed
+
+
+def test_who_is_in_nobodys_list_is_told_so_by_all_that_answer(members: MemberList) -> None:
+    members.on_report_done(B, Outcome.DELIVERED, report(B), 1_000)
+    members.on_report_done(C, Outcome.REJECTED, None, 1_000)
+    assert (members.is_unlisting(B), members.is_unlisting(C)) == (False, True)
+    assert not members.is_unlisted, "lists change at one member after the other"
+    members.on_report_done(B, Outcome.FAILED, None, 3_000)
+    assert members.is_unlisted, "nobody that answers lists it"
+    members.on_report_done(C, Outcome.FAILED, None, 3_000)
+    assert members.is_unlisted, "no answer tells nothing new"
+    members.on_report_done(C, Outcome.DELIVERED, report(C), 5_000)
+    assert not members.is_unlisted
+    assert not members.is_unlisting("d:1")
+
+
+def test_silence_alone_does_not_mean_that_nobody_lists_this_member(members: MemberList) -> None:
+    for peer in (B, C):
+        fail(members, peer, Outcome.FAILED, 1_000)
+    assert not members.is_unlisted

@@ -49,3 +49,14 @@ def test_this_member_as_nacos_2_sees_it_reads_back() -> None:
     for one in (first, later):
         del one["extendInfo"]["lastRefreshTime"]
     assert first == later, "any other difference would count as a change at each report"
+
+
+def test_beats_that_could_not_be_sent_are_read_as_far_as_they_are_sound() -> None:
+    own = {"beats": {"key": {"one": 5, "two": -1, "three": "4", "four": True}, "other": [1], "empty": {}}}
+    parsed = parse_report({"ip": "10.0.0.1", "port": 8848, "extendInfo": {OWN_FIELD: own}})
+    assert parsed is not None
+    assert parsed.beats == {"key": {"one": 5}, "empty": {}}
+    for wrong in (None, [], "x", 5):
+        parsed = parse_report({"ip": "10.0.0.1", "port": 8848, "extendInfo": {OWN_FIELD: {"beats": wrong}}})
+        assert parsed is not None
+        assert parsed.beats == {}

@@ -641,3 +641,15 @@ def test_a_node_without_others_has_nobody_to_tell() -> None:
         forwarder.close()
 
     run_loop(main)
+
+
+def test_beats_that_wait_are_handed_to_an_owner_that_asks() -> None:
+    """R12: it can call this member, which cannot call it."""
+    collector = BeatCollector()
+    collector.collect(PEER, KEY, ONE, 1_000)
+    collector.collect(PEER, KEY, TWO, 2_000 + KEEP_MS)
+    collector.collect("10.0.0.9:8848", KEY, ONE, 1_500)
+    assert collector.told_to("10.0.0.8:8848", 3_000) == {}
+    assert collector.told_to(PEER, 3_000 + KEEP_MS) == {KEY: {TWO: 1_000}}, "without those that are too old"
+    assert collector.told_to(PEER, 3_000 + KEEP_MS) == {}, "each once"
+    assert [owner for owner, _ in collector.take(1_600)] == ["10.0.0.9:8848"]
