@@ -24,7 +24,7 @@ from typing import Any
 
 import orjson
 
-from scripts.chaos.real_clients import REAL, RealClient, installed
+from scripts.chaos.real_clients import INSTALLERS, Caller, callers, installed
 from scripts.chaos.rolling_load import PORT, planned
 from scripts.support.arguments import add_rollcall, names_of
 from scripts.support.grpc_clients import CALL_TIMEOUT_S, FAULTS, SDK_OFFSET
@@ -35,9 +35,11 @@ from scripts.support.verdicts import Absences, Measured, table
 from tests.support.sdk_client import SdkClient, hosts_of
 
 MEMBERS = 3
-WHOLE_TIMEOUT_S = 60.0
+WHOLE_TIMEOUT_S = 120.0
 LIST_TIMEOUT_S = 2.0
 REOPEN_S = 0.2
+DUBBO_OFFSET = 5
+"""From the first member's port to that of Dubbo's provider."""
 TRACEBACK = "Traceback (most recent call last)"
 KINDS = ("grpc", "http")
 EXAMPLES = 6
@@ -57,8 +59,7 @@ class Findings:
 
 def kind_of(service: str) -> str:
     """Whose instances a service has."""
-    kind = service.split("-")[1]
-    return kind if kind in KINDS else "real"
+    return next((kind for kind in KINDS if service.startswith(f"rolling-{kind}-")), "real")
 
 
 class Readers:
@@ -75,15 +76,13 @@ class Readers:
         """Count from now on."""
         self.found, self._begun_s = Findings(), time.monotonic()
 
-    async def whole(self) -> bool:
-        """Whether each member lists all over HTTP."""
-        before = Findings()
+    async def lacking(self) -> str:
+        """Member and service of the first list that lacks something, with what it has; empty if there is none."""
         for member in self._http:
-            for service in self._expected:
-                if (hosts := await self._over_http(member, service)) is None or self._expected[service] - hosts.keys():
-                    return False
-                before.lists["http"] += 1
-        return True
+            for service, expected in self._expected.items():
+                if (hosts := await self._over_http(member, service)) is None or expected - hosts.keys():
+                    return f"{member.address} lists of {service} {len(hosts or ())} instead of {len(expected)}"
+        return ""
 
     async def watch_http(self, member: MemberProcess) -> None:
         """Read all lists again and again."""
@@ -174,7 +173,7 @@ def loads(options: argparse.Namespace, members: Sequence[MemberProcess]) -> Iter
             load.kill()
 
 
-def expected_of(options: argparse.Namespace, real: Iterable[RealClient]) -> dict[str, set[str]]:
+def expected_of(options: argparse.Namespace, real: Iterable[Caller]) -> dict[str, set[str]]:
     """What is live all the time, by service."""
     expected = collections.defaultdict(set)
     for kind in KINDS:
@@ -194,13 +193,14 @@ async def drill(options: argparse.Namespace, members: Sequence[MemberProcess], f
     addresses = [member.address for member in members]
     environments = installed(options.real)
     with ExitStack() as stack:
-        real = [stack.enter_context(RealClient(name, one, folder, addresses)) for name, one in environments.items()]
+        made = callers(environments, folder, addresses, options.port + DUBBO_OFFSET)
+        real = [stack.enter_context(caller) for caller in made]
         begun_s = time.monotonic()
         running = stack.enter_context(loads(options, members))
         readers = Readers(members, expected_of(options, real), options.poll_ms / 1_000)
-        while not await readers.whole():
-            if time.monotonic() - begun_s > 2 * WHOLE_TIMEOUT_S:
-                raise RuntimeError("a cluster at rest does not list all")
+        while lacking := await readers.lacking():
+            if time.monotonic() - begun_s > WHOLE_TIMEOUT_S:
+                raise RuntimeError(f"a cluster at rest does not list all: {lacking}")
             await asyncio.sleep(REOPEN_S)
         print(f"all instances are listed everywhere {time.monotonic() - begun_s:.1f} s after the first", flush=True)
         pool = stack.enter_context(ThreadPoolExecutor(max(len(real), 1)))
@@ -280,8 +280,8 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--grpc", type=int, default=2_000, help="clients of gRPC, an instance each (2000)")
     parser.add_argument("--http", type=int, default=5_000, help="instances that beat over HTTP (5000)")
-    parser.add_argument("--services", type=int, default=50, help="of each of both (50)")
-    parser.add_argument("--real", type=names_of(REAL), default=list(REAL), help=f"SDKs, of {','.join(REAL)} (all)")
+    parser.add_argument("--services", type=int, default=100, help="of each of both (100)")
+    parser.add_argument("--real", type=names_of(INSTALLERS), default=list(INSTALLERS))
     parser.add_argument("--no-real", dest="real", action="store_const", const=[], help="no real SDK")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--beat-s", type=float, default=5.0, help="between two beats of an instance (5)")

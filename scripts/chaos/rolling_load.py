@@ -79,6 +79,9 @@ async def _grpc(instances: Sequence[tuple[str, str]], ports: Sequence[int]) -> N
         batch = clients[start : start + AT_ONCE]
         tasks += [asyncio.create_task(client.live()) for client in batch]
         await asyncio.gather(*(client.registered.wait() for client in batch))
+    # Not before: each of those that come later would be pushed to all of its service.
+    for start in range(0, len(clients), AT_ONCE):
+        await asyncio.gather(*(client.subscribe() for client in clients[start : start + AT_ONCE]))
     await _say("ready")
     await _told()
     seen.append(pushes)
@@ -101,11 +104,12 @@ async def _http(instances: Sequence[tuple[str, str]], ports: Sequence[int], beat
     beats: collections.Counter[str] = collections.Counter()
     members = [Http(f"127.0.0.1:{port}") for port in ports]
     clients = HttpInstances(members, beat_s, lambda outcome: beats.update([outcome]))
+    tasks = []
     for start in range(0, len(instances), AT_ONCE):
-        batch = enumerate(instances[start : start + AT_ONCE], start)
+        batch = list(enumerate(instances[start : start + AT_ONCE], start))
         registered = await asyncio.gather(*(clients.register(*one, number) for number, one in batch))
         assert all(registered), "a healthy cluster takes every registration"
-    tasks = [asyncio.create_task(clients.live(*one, number)) for number, one in enumerate(instances)]
+        tasks += [asyncio.create_task(clients.live(*one, number)) for number, one in batch]
     await _say("ready")
     await _told()
     beats.clear()

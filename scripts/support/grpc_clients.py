@@ -103,10 +103,11 @@ class GrpcInstance:
         self._connection: _Connection | None = None
         self._unknown_s = 0.0
         """Since when no member knows its instance by its own word; 0 when one does."""
+        self._subscribed = False
         self.registered = asyncio.Event()
 
     async def live(self) -> None:
-        """Be connected, published and subscribed, whatever becomes of the members."""
+        """Be connected, published and, once ``subscribe`` was called, subscribed, whatever becomes of the members."""
         try:
             self._connection = await self._connect(None)
             await self._publish(self._connection)
@@ -150,10 +151,17 @@ class GrpcInstance:
                 await asyncio.sleep(min(RETRY_S * turn, RETRY_S_MAX))
         raise AssertionError("a count does not end")
 
+    async def subscribe(self) -> None:
+        """Listen to the service from now on."""
+        self._subscribed = True
+        assert self._connection is not None, "it is connected"
+        await self._connection.subscribe(self._service)
+
     async def _publish(self, connection: _Connection) -> None:
-        registered = await connection.register(self._service, self._ip, 8080, healthy=True, enabled=True, weight=1.0)
-        subscribed = await connection.subscribe(self._service)
-        if registered["resultCode"] != 200 or subscribed["resultCode"] != 200:
+        answers = [await connection.register(self._service, self._ip, 8080)]
+        if self._subscribed:
+            answers.append(await connection.subscribe(self._service))
+        if any(answer["resultCode"] != 200 for answer in answers):
             raise TimeoutError("refused")
 
     async def _until_over(self, connection: _Connection) -> None:
