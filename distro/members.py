@@ -34,8 +34,11 @@ REPORT_LOST_MS = 10_000
 """So long after its deadline a report is given up, though its end was not told."""
 PULL_INTERVAL_MS = 500
 """From one report to the next to a peer whose own calls do not arrive."""
-HANDOVER_MS = 30_000
-"""For so long after the end of a member's run others keep the clients that were connected to it (R17)."""
+HANDOVER_MS = 40_000
+"""For so long after the end of a member's run others keep the clients that were connected to it (R17).
+
+The SDKs for Python publish anew up to 35 s later: each 30 s they look for what they have to repeat.
+"""
 LOADING_REPORT_INTERVAL_MS = 500
 """From one report to the next while this node loads, so that the others learn of it soon."""
 

@@ -105,7 +105,7 @@ def test_one_without_that_port_is_told_over_http(make_cluster: StartCluster) -> 
 
 
 def test_clients_of_a_member_that_stops_have_time_to_connect_elsewhere(make_cluster: StartCluster) -> None:
-    """One that is cut while it connects to another member moves once more, and what it published there is gone (R17)."""
+    """One that is cut while it connects elsewhere moves once more, and what it published there is gone (R17)."""
     cluster = make_cluster(2, FAST)
     cluster.start()
     stopping, other = cluster.members

@@ -305,6 +305,8 @@ class TestCodec:
         "key",
         [
             "rollcall.namespace.",
+            "rollcall.namespace.dev\nforged line",
+            f"rollcall.namespace.{'a' * 129}",
             "com.alibaba.nacos.naming.domains.meta.public",
             "com.alibaba.nacos.naming.iplist.ephemeral.public##g@@s",
             "com.alibaba.nacos.naming.iplist.public##g@@s",
