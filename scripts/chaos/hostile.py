@@ -59,7 +59,6 @@ class Drill:
         self._options = options
         self._lists = [f"known-{number}" for number in range(KNOWN_LISTS)]
         self._records = [f"durable-{number}" for number in range(KNOWN_RECORDS)]
-        self._rss_mb = 0.0
 
     async def run(self) -> list[Measured]:
         """Do all of it; return what was measured."""
