@@ -14,6 +14,7 @@ import asyncio
 import collections
 import itertools
 import json
+import subprocess
 import sys
 import tempfile
 import time
@@ -58,6 +59,7 @@ class Drill:
         self._http = {member: Http(member.address) for member in members}
         self._options = options
         self._lists = [f"known-{number}" for number in range(KNOWN_LISTS)]
+        self._known = Scene([member.address for member in members], {}, {})
         self._records = [f"durable-{number}" for number in range(KNOWN_RECORDS)]
 
     async def run(self) -> list[Measured]:
@@ -114,12 +116,21 @@ class Drill:
     # --- attacks ---------------------------------------------------------------------------------
 
     async def _scene(self) -> Scene:
-        """What a peer is told of all that is held, as an attacker of the same machine can read it, too."""
+        """What a peer is told of all that is held, as an attacker of the same machine can read it, too.
+
+        As it was before, if the members do not answer any more.
+        """
         first, second = self._members[:2]
-        held = []
-        for kind in ("", f"?type={RECORDS_TYPE}"):
-            held.append(await asyncio.to_thread(fetch, first.address, DATUMS + kind, second.address))
-        return Scene([member.address for member in self._members], held[0], held[1])
+        try:
+            lists, records = [
+                await asyncio.to_thread(fetch, first.address, DATUMS + kind, second.address)
+                for kind in ("", f"?type={RECORDS_TYPE}")
+            ]
+        except (OSError, RuntimeError) as error:
+            print(f"a peer is not told what is held: {error}", flush=True)
+        else:
+            self._known = Scene([member.address for member in self._members], lists, records)
+        return self._known
 
     async def _attack(self, shots: Callable[[Scene, str, str], Iterator[Any]]) -> collections.Counter[str]:
         """Send each member all shots of a group, in the name of another."""
@@ -183,7 +194,7 @@ class Drill:
 
     async def _restarted(self) -> list[Measured]:
         """Whether all members end, start, and have what they had."""
-        codes = [await asyncio.to_thread(member.stop) for member in self._members]
+        codes = [await asyncio.to_thread(_stop, member) for member in self._members]
         begun_s = time.monotonic()
         try:
             await self._start()
@@ -247,6 +258,15 @@ class Drill:
             Measured("lines in the logs that came from outside", sum(line.startswith(FORGED) for line in lines), 0),
             Measured("longest line of a log, characters", max(map(len, lines), default=0)),
         ]
+
+
+def _stop(member: MemberProcess) -> int:
+    """End a member, by force if it does not end in order; return its exit code, -1 for the latter."""
+    try:
+        return member.stop()
+    except subprocess.TimeoutExpired:
+        member.kill_all()
+        return -1
 
 
 def told(answers: collections.Counter[str]) -> str:
