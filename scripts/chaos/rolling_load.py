@@ -101,6 +101,7 @@ async def _grpc(instances: Sequence[tuple[str, str]], ports: Sequence[int]) -> N
 
 
 async def _http(instances: Sequence[tuple[str, str]], ports: Sequence[int], beat_s: float) -> None:
+    raise_own_limit(len(instances) * len(ports) + FILES_SPARE)  # kept connections, when all members are slow
     beats: collections.Counter[str] = collections.Counter()
     members = [Http(f"127.0.0.1:{port}") for port in ports]
     clients = HttpInstances(members, beat_s, lambda outcome: beats.update([outcome]))

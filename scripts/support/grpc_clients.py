@@ -26,6 +26,8 @@ REDO_S = 3.0
 NamingGrpcRedoService."""
 CALL_TIMEOUT_S = 3.0
 SET_UP_TIMEOUT_S = 6.0
+CONNECTING_MAX = 50
+"""Clients of one process that connect at the same time: on a busy machine all at once would end by their time-outs."""
 RETRY_S = 0.1
 """After all members refused, longer each time. Source: Nacos 2.5.1 RpcClient.reconnect."""
 RETRY_S_MAX = 5.0
@@ -39,12 +41,13 @@ Info = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Outages:
-    """For how long clients had no connection, or one that did not know them, in s."""
+    """For how long the clients of a process had no connection, or one that did not know them, in s."""
 
     connected_s: list[float] = field(default_factory=list)
     """From being asked to go, or from the end of a connection, to having another."""
     known_s: list[float] = field(default_factory=list)
     """The same, to having published again there."""
+    connecting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONNECTING_MAX))
 
 
 class _Connection(SdkClient):
@@ -144,7 +147,9 @@ class GrpcInstance:
             if port is None:
                 port = self._ports[next(self._turns) % len(self._ports)]
             connection = _Connection(port + SDK_OFFSET, self._on_push)
-            if await self._attempt(connection.open(), SET_UP_TIMEOUT_S) and not connection.over.is_set():
+            async with self._outages.connecting:
+                opened = await self._attempt(connection.open(), SET_UP_TIMEOUT_S)
+            if opened and not connection.over.is_set():
                 return connection
             await connection.close()
             if turn and not turn % len(self._ports):
