@@ -18,6 +18,8 @@ on_starting
 when_ready
 post_worker_init
 worker_exit
+# ... and the formatter of log lines by its path in `logconfig_dict`.
+LineFormatter
 
 # gunicorn finds the worker by its path in `worker_class`, and calls it by the names and parameters of its base class.
 LoopWorker
@@ -123,6 +125,9 @@ _.forward_answered
 _.forward_held
 _.forward_failed
 _.forward_busy
+_.forward_unseen
+_.too_late
+_.calls_lost
 
 # Counters that are in no metric, and that tests read.
 _.overrun

@@ -147,8 +147,10 @@ class Node:
         self._warm_start = WarmStart(self.domain.registry, claims=settings.standalone)
         self.engine.protocol.before_serving = self._warm_start.fill
         push = build_push(self.domain, clock)
-        self.services, grpc = build_frontends(settings, clock, self.domain, self.engine, push)
+        counters = Counters()
+        self.services, grpc = build_frontends(settings, clock, self.domain, self.engine, push, counters)
         self.background = build_background(settings, clock, self.domain, self.engine, push, grpc)
+        counters.add(lambda: {"checks_unwritten": self.background.checker.unwritten})
         subscribe(self.domain, self.engine, push)
         self._lock = DataLock(settings.data_dir)
 
@@ -382,21 +384,25 @@ def build_components(
 
 
 def build_frontends(
-    settings: Settings, clock: Clock, domain: Domain, engine: Engine, push: UdpPusher
+    settings: Settings, clock: Clock, domain: Domain, engine: Engine, push: UdpPusher, counters: Counters
 ) -> tuple[Services, GrpcFrontend | None]:
-    """Make all that the HTTP frontend uses, and the gRPC frontend; None when there is to be none."""
+    """Make all that the HTTP frontend uses, and the gRPC frontend; None when there is to be none.
+
+    ``counters`` gets those of all parts.
+    """
     # Half of the HTTP threads at most wait for other members; the others go on answering reads.
     waiting_max = max(1, settings.http_threads // 2)
     forwarder = OwnerForwarder(engine.cluster, waiting_max, engine.replication.refresh, text_reply)
     http = HttpStats()
-    counters = Counters(
+    for source in (
         ProcessLoad().read,
         partial(asdict, engine.stats),
         partial(asdict, forwarder.stats),
         partial(asdict, http),
         lambda: {"lists_held_back": domain.registry.held_back},
         partial(asdict, domain.notify.stats),
-    )
+    ):
+        counters.add(source)
     grpc = None
     if settings.rpc is not None:
         rpc_services = RpcServices(

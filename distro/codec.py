@@ -59,18 +59,20 @@ def gzip_body(plain: bytes) -> bytes:
     return gzip.compress(plain, GZIP_LEVEL, mtime=0)
 
 
-def json_object(body: bytes) -> dict[str, Any]:
-    """The JSON object of a body.
+def json_object(body: bytes, names_max: int | None = None) -> dict[str, Any]:
+    """The JSON object of a body, with at most so many names.
 
     Raises:
-        CodecError: it is not JSON, or not an object.
+        CodecError: it is not JSON, not an object, or has more names; of a long body no further ones are read then.
     """
     try:
-        value = orjson.loads(body) if len(body) <= SLICED_FROM_BYTES else loads_sliced(body)
+        value = orjson.loads(body) if len(body) <= SLICED_FROM_BYTES else loads_sliced(body, names_max)
     except ValueError as error:
         raise CodecError(f"the body is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise CodecError("the body is not a JSON object")
+    if names_max is not None and len(value) > names_max:
+        raise CodecError(f"the body has more than {names_max} names")
     return value
 
 

@@ -2,8 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 
-HANDOVER_MS = 30_000
-"""For so long after the end of a member's run others keep the clients that were connected to it."""
+HANDOVER_MS = 40_000
+"""For so long after the end of a member's run others keep the clients that were connected to it.
+
+The SDKs for Python publish anew up to 35 s later: each 30 s they look for what they have to repeat.
+"""
 RUNS_REMEMBERED = 16
 """Ended runs that are known of a member."""
 FORMER_MAX = 64

@@ -13,6 +13,7 @@ from distro import reachability
 from distro.config import DistroConfig
 from distro.member_runs import MemberRuns
 from distro.peer_state import NEVER_MS, PeerState
+from distro.rejoin import is_smaller_side
 from distro.types import (
     CAPABILITY_CLIENTS_ONLY,
     CAPABILITY_VERSIONS,
@@ -129,14 +130,12 @@ class MemberList:
 
     def is_unlisting(self, address: str) -> bool:
         """Whether the peer answers that this node is not in its member list."""
-        peer = self._peers.get(address)
-        return peer is not None and peer.unlisting
+        return (peer := self._peers.get(address)) is not None and peer.unlisting
 
     @property
     def is_unlisted(self) -> bool:
         """Whether all peers that answer say that this node is not in their lists: what is written here goes nowhere."""
-        peers = self._peers.values()
-        return any(peer.unlisting for peer in peers) and not any(not peer.failures and peer.seen for peer in peers)
+        return reachability.is_unlisted(self._peers)
 
     @property
     def mixed(self) -> bool:
@@ -309,31 +308,19 @@ class MemberList:
                 self.returned_ms = now_ms
         peer.seen, peer.lost, peer.last_ok_ms, peer.view = True, False, now_ms, report.view
         peer.declared_rejoin_at_ms = now_ms + report.rejoin_delay_ms if report.rejoin_delay_ms else 0
-        if report.imposed_rejoin_delay_ms and self._is_smaller_side(report):
+        if report.imposed_rejoin_delay_ms and is_smaller_side(self.self_address, self.view, report):
             self._own_rejoin_at_ms = max(self._own_rejoin_at_ms, now_ms + report.imposed_rejoin_delay_ms)
         self._set_state(peer, MemberState.UP, report)
 
     def _on_return(self, peer: PeerState, report: PeerReport, now_ms: int) -> None:
         """Give a member that was lost a rejoin delay, unless it is this node that was cut off."""
-        if not self._is_smaller_side(report):
+        if not is_smaller_side(self.self_address, self.view, report):
             peer.rejoin_at_ms = now_ms + self.config.steady_ms
 
     def _served_apart(self, report: PeerReport) -> bool:
         """Whether this node and a member that is new to this run both wrote keys without the other (R16)."""
         both_served = self.serving and self.served and report.served
         return both_served and self.self_address not in report.view and report.address not in self.view
-
-    def _is_smaller_side(self, report: PeerReport) -> bool:
-        """Whether this node, rather than the reporting peer, gets a rejoin delay after the two were apart.
-
-        A side that kept the other in its view was itself away, and gets it. If neither did, the smaller view gets it;
-        of views of one size that without the first address. Both sides decide alike, from the same two views.
-        """
-        they_have_us, we_have_them = self.self_address in report.view, report.address in self.view
-        if they_have_us != we_have_them:
-            return we_have_them
-        ours, theirs = self.view, report.view or (report.address,)
-        return (len(ours), theirs) < (len(theirs), ours)
 
     def _on_failure(self, peer: PeerState, outcome: Outcome, now_ms: int) -> None:
         peer.failures += 1

@@ -98,6 +98,12 @@ def is_called(peers: Peers, self_address: str, config: DistroConfig) -> bool:
     return not alive or any(peer.calls is None or _was_answered(peer.calls, self_address, config) for peer in alive)
 
 
+def is_unlisted(peers: Peers) -> bool:
+    """Whether all peers that answer say that this node is not in their lists."""
+    found = peers.values()
+    return any(peer.unlisting for peer in found) and not any(not peer.failures and peer.seen for peer in found)
+
+
 def _was_answered(calls: Mapping[str, int], address: str, config: DistroConfig) -> bool:
     """Whether a member's calls were answered until less than the time ago that makes a silent peer DOWN."""
     return calls.get(address, NEVER_ANSWERED_MS) < config.silent_down_ms

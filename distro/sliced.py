@@ -28,15 +28,15 @@ def _refuse_constant(name: str) -> Any:
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
-def loads_sliced(body: bytes) -> Any:
-    """The value of a JSON text in UTF-8.
+def loads_sliced(body: bytes, names_max: int | None = None) -> Any:
+    """The value of a JSON text in UTF-8. ``names_max``: of each object near the top, as many as there may be.
 
     Raises:
-        ValueError: it is not JSON, is nested too deeply, or contains half of a surrogate pair.
+        ValueError: it is not JSON, is nested too deeply, contains half of a surrogate pair, or has more names.
     """
     text = body.decode()
     try:
-        value, end = _value(text, _skip(text, 0), WALKED_DEPTH, checked="\\u" in text)
+        value, end = _value(text, _skip(text, 0), WALKED_DEPTH, checked="\\u" in text, names_max=names_max)
     except IndexError:
         raise ValueError("it ends early") from None
     except RecursionError:
@@ -52,20 +52,20 @@ def _skip(text: str, at: int) -> int:
     return found.end()
 
 
-def _value(text: str, at: int, depth: int, *, checked: bool) -> tuple[Any, int]:
+def _value(text: str, at: int, depth: int, *, checked: bool, names_max: int | None) -> tuple[Any, int]:
     """The value that begins at ``at``, and its end. ``checked``: the text has escapes, perhaps half surrogate pairs."""
     char = text[at]
     if depth and char == "{":
-        return _object(text, at, depth, checked=checked)
+        return _object(text, at, depth, checked=checked, names_max=names_max)
     if depth and char == "[":
-        return _array(text, at, depth, checked=checked)
+        return _array(text, at, depth, checked=checked, names_max=names_max)
     value, end = _DECODER.raw_decode(text, at)
     if checked:
         _check_text(value)
     return value, end
 
 
-def _object(text: str, at: int, depth: int, *, checked: bool) -> tuple[dict[str, Any], int]:
+def _object(text: str, at: int, depth: int, *, checked: bool, names_max: int | None) -> tuple[dict[str, Any], int]:
     fields: dict[str, Any] = {}
     at = _skip(text, at + 1)
     if text[at] == "}":
@@ -79,20 +79,22 @@ def _object(text: str, at: int, depth: int, *, checked: bool) -> tuple[dict[str,
         at = _skip(text, at)
         if text[at] != ":":
             raise ValueError(f"a colon is missing at character {at}")
-        fields[name], at = _value(text, _skip(text, at + 1), depth - 1, checked=checked)
+        fields[name], at = _value(text, _skip(text, at + 1), depth - 1, checked=checked, names_max=names_max)
+        if names_max is not None and len(fields) > names_max:
+            raise ValueError(f"an object has more than {names_max} names")
         at = _skip(text, at)
         if text[at] == "}":
             return fields, at + 1
         at = _after_comma(text, at)
 
 
-def _array(text: str, at: int, depth: int, *, checked: bool) -> tuple[list[Any], int]:
+def _array(text: str, at: int, depth: int, *, checked: bool, names_max: int | None) -> tuple[list[Any], int]:
     values: list[Any] = []
     at = _skip(text, at + 1)
     if text[at] == "]":
         return values, at + 1
     while True:
-        value, at = _value(text, at, depth - 1, checked=checked)
+        value, at = _value(text, at, depth - 1, checked=checked, names_max=names_max)
         values.append(value)
         at = _skip(text, at)
         if text[at] == "]":

@@ -36,7 +36,10 @@ class VersionCheck:
         if version == NO_VERSION:  # from real Nacos, which has none (R8)
             return
         if version.writer == self._own_writer:
-            if version > self._components[resource_type].store.highest_own():
+            store = self._components[resource_type].store
+            # What this run gave to a key is stored here, but for a key that was forgotten.
+            stored = store.version(datum.key)
+            if version > (stored if stored is not None else store.highest_own()):
                 raise CodecError(f"field 'version' is of this run, which did not give it: {version.to_text()}")
         elif not self._is_known_writer(version.writer):
             raise CodecError(f"field 'version' is of no member: {version.to_text()}")

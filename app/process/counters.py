@@ -9,8 +9,8 @@ Source = Callable[[], Mapping[str, int | float]]
 class Counters:
     """Reads all sources at each call. Sources are added before the node starts; any thread may call."""
 
-    def __init__(self, *sources: Source) -> None:
-        self._sources = list(sources)
+    def __init__(self) -> None:
+        self._sources: list[Source] = []
 
     def add(self, source: Source) -> None:
         """Read one more source from now on."""

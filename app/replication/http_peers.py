@@ -32,6 +32,10 @@ from distro.types import Datum, Received, Version
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 REFRESH_TIMEOUT_MS = 1_000
+FRAME_KEYS_MAX = 100_000
+"""Of datums in one call; members send as many at most, by a setting, and 1,000 by default."""
+FAILED_TOLD_MAX = 1_000
+"""Of the keys that could not be taken, in the answer to a member of our kind, which only logs them, too."""
 KEYS_SHOWN, KEY_CHARS_SHOWN = 10, 200
 """Of the keys that could not be taken, in the answer to real Nacos, which only logs it."""
 
@@ -57,7 +61,7 @@ class NodeReplication:
         # The ages in the body count from when it was sent: it may have waited in a socket of this process.
         sent_ms = self.membership.sent_ms(sender or "", headers.get(CLOCK_HEADER.lower()))
         with self.bodies.unpacked(body) as plain:
-            return self._receive_frame(json_object(plain), sender, remote_ip, sent_ms)
+            return self._receive_frame(json_object(plain, FRAME_KEYS_MAX), sender, remote_ip, sent_ms)
 
     def _receive_frame(self, frame: Mapping[str, object], sender: str | None, remote_ip: str, sent_ms: int) -> bytes:
         refused: dict[str, Version] = {}
@@ -68,7 +72,7 @@ class NodeReplication:
                     refused.update(part.refused)
                     failed.update(part.failed)
         if sender is not None:
-            return encode_received(Received(refused, failed))
+            return encode_received(Received(refused, dict(islice(failed.items(), FAILED_TOLD_MAX))))
         if not frame:
             if self.membership.java_peers_at(remote_ip):
                 return b"ok"  # real Nacos sends an empty map when its keys vanished, and repeats it until it is taken

@@ -26,6 +26,12 @@ from distro.clock import SystemClock
 LOG = logging.getLogger(__name__)
 LIMIT_RULE_PATH = ("loader", "limitRule")
 """Below the data folder. Source: Nacos 2.0, below its home."""
+MOVE_S = 2.0
+"""How long clients that were asked to connect to another member have for it.
+
+SDKs do so before they end the old connection. One that is cut meanwhile moves once more, from its new member (R17).
+"""
+MOVE_POLL_S = 0.02
 
 
 class GrpcFrontend:
@@ -71,6 +77,8 @@ class GrpcFrontend:
         ]
         self._now_ms = now_ms
         self._rounds: asyncio.Task[None] | None = None
+        self._moving = False
+        """Clients were asked to connect to other members, as this node stops."""
 
     def _on_instances(self, event: InstancesChanged) -> None:
         if parsed := parse_datum_key(event.key):
@@ -99,11 +107,13 @@ class GrpcFrontend:
         """Ask all clients to connect to other members, evenly, as this node stops; what they publish stays (R17)."""
         self.dispatcher.leaving = True
         targets = self.loader.targets()
+        self._moving = bool(targets)
         for number, one in enumerate(one for one in self.connections if one.is_sdk):
             self.dispatcher.reset(one, targets[number % len(targets)] if targets else None)
 
     async def stop(self) -> None:
-        """End all connections, and close the ports. May be called twice."""
+        """End all connections, and close the ports, when clients have gone to other members. May be called twice."""
+        await self._let_clients_move()
         if self._rounds is not None:
             self._rounds.cancel()
         self._pusher.stop()
@@ -115,6 +125,14 @@ class GrpcFrontend:
         await asyncio.gather(*(server.stop() for server in self._servers))
         self._naming.stop()
         self._members.stop()
+
+    async def _let_clients_move(self) -> None:
+        """Wait until no client is left of those that were asked to go, for ``MOVE_S`` at most."""
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + MOVE_S
+        while self._moving and self.connections.sdk_count and loop.time() < end_s:
+            await asyncio.sleep(MOVE_POLL_S)
+        self._moving = False
 
     def _send_away(self, connection: Connection) -> None:
         self.dispatcher.reset(connection, connection.redirect)

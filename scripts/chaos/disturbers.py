@@ -11,20 +11,18 @@ import itertools
 import json
 import os
 import select
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.wire.datum_codec import InstanceListCodec
 from distro.codec import GZIP_LEVEL, encode_frame
+from scripts.support.load_process import LoadProcess
 
-ROOT = Path(__file__).resolve().parents[2]
 API = "/nacos/v1"
 NICE = 10
 BULK = 10_000
@@ -38,7 +36,6 @@ POLLERS = 4
 WRITERS = 8
 CALL_TIMEOUT_S = 60.0
 READ_BYTES = 1 << 20
-STARTED_TIMEOUT_S = 180.0
 PATIENT = {"preserved.heart.beat.timeout": "86400000", "preserved.ip.delete.timeout": "86400000", "zone": "a"}
 """They do not beat."""
 PAGES = (
@@ -58,47 +55,11 @@ Turn = Callable[[http.client.HTTPConnection, Counts], None]
 """One call, or a few, on a connection of its own; what came of it is counted."""
 
 
-class Disturber:
+class Disturber(LoadProcess):
     """The process, as the drill sees it."""
 
     def __init__(self, kind: str, address: str, *words: str) -> None:
-        command = [sys.executable, "-m", "scripts.chaos.disturbers", kind, address, *words]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-        self.kind = kind
-
-    def wait_ready(self) -> None:
-        """Return when it has made what it needs."""
-        self._say_read("ready")
-
-    def go(self) -> None:
-        self._write("go")
-
-    def halt(self) -> dict[str, float]:
-        """Have it stop for now; return what it did since ``go``."""
-        self._write("halt")
-        done: dict[str, float] = json.loads(self._read())
-        return done
-
-    def kill(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.communicate()
-
-    def _say_read(self, wanted: str) -> None:
-        said = self._read()
-        if said != wanted:
-            raise RuntimeError(f"{self.kind} says {said!r} instead of {wanted}")
-
-    def _write(self, word: str) -> None:
-        assert self._process.stdin is not None, "a pipe"
-        self._process.stdin.write(word + "\n")
-        self._process.stdin.flush()
-
-    def _read(self) -> str:
-        assert self._process.stdout is not None, "a pipe"
-        if not select.select([self._process.stdout], [], [], STARTED_TIMEOUT_S)[0]:
-            raise RuntimeError(f"{self.kind} is silent")
-        return self._process.stdout.readline().strip()
+        super().__init__("scripts.chaos.disturbers", kind, address, *words)
 
 
 @contextlib.contextmanager

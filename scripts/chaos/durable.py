@@ -17,7 +17,8 @@ from pathlib import Path
 
 import orjson
 
-from scripts.chaos.failover import Http
+from scripts.support.arguments import add_rollcall
+from scripts.support.http_clients import Http
 from scripts.support.member_processes import MemberProcess, local_members
 
 TRIES_MAX = 200
@@ -169,6 +170,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--writers", type=int, default=8)
     parser.add_argument("--rate-s", type=float, default=5.0)
     parser.add_argument("--port", type=int, default=24_848)
+    add_rollcall(parser)
     parser.add_argument("--logs", type=Path, help="folder for the members' logs and data")
     return parser.parse_args()
 
@@ -179,7 +181,7 @@ def main() -> int:
     folder = options.logs or Path(tempfile.mkdtemp(prefix="rollcall-drill-"))
     folder.mkdir(parents=True, exist_ok=True)
     print(f"logs of the members: {folder.absolute()}", flush=True)
-    with local_members(3, options.port, folder) as members:
+    with local_members(3, options.port, folder, command=options.rollcall) as members:
         return 0 if asyncio.run(Drill(members, options).run()) else 1
 
 

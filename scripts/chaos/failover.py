@@ -10,80 +10,30 @@ import argparse
 import asyncio
 import collections
 import itertools
-import random
 import signal
 import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 import orjson
 
-from scripts.support.member_processes import CONTEXT_PATH, MemberProcess, local_members
+from scripts.support.arguments import add_rollcall
+from scripts.support.http_clients import Http, HttpInstances
+from scripts.support.member_processes import MemberProcess, local_members
 
-CLIENT_TIMEOUT_S = 3.0
-"""Of one try of a client. Source: the default of the official Python SDK."""
 WRITE_LIMIT_S = 3.0
 EQUAL_LIMIT_S = 10.0
 WRITE_PERIOD_S = 0.2
 WRITERS = 4
 WRITTEN = "10.200.0.1:8080"
 """The instance that is changed all the time in each of the victim's services."""
-NOT_FOUND = 20_404
-SILENT = 0
-"""Stands for a status where no answer came."""
 
 Lists = dict[str, dict[str, Any]]
 """What one member lists: service to instance (``ip:port``) to host."""
-
-
-class Http:
-    """Kept connections to one member; a call that meets a connection just closed is made again on a new one."""
-
-    def __init__(self, address: str) -> None:
-        host, _, port = address.rpartition(":")
-        self._host, self._port = host, int(port)
-        self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
-
-    async def call(
-        self, method: str, path: str, timeout_s: float = CLIENT_TIMEOUT_S, agent: str = "", **parameters: object
-    ) -> tuple[int, bytes]:
-        """Return status and body; status ``SILENT`` without an answer."""
-        target = f"{CONTEXT_PATH}{path}?{urlencode(parameters)}"
-        head = (
-            f"{method} {target} HTTP/1.1\r\nHost: {self._host}:{self._port}\r\n"
-            f"User-Agent: {agent or 'drill'}\r\nContent-Length: 0\r\n\r\n"
-        ).encode()
-        try:
-            async with asyncio.timeout(timeout_s):
-                while self._idle:
-                    with suppress(OSError, EOFError):
-                        return await self._exchange(*self._idle.pop(), head)
-                return await self._exchange(*await asyncio.open_connection(self._host, self._port), head)
-        except (OSError, EOFError):
-            return SILENT, b""
-
-    async def _exchange(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes
-    ) -> tuple[int, bytes]:
-        kept = False
-        try:
-            writer.write(head)
-            fields = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower().split("\r\n")
-            length = next(int(line[15:]) for line in fields if line.startswith("content-length:"))
-            body = await reader.readexactly(length)
-            kept = "connection: close" not in fields
-            return int(fields[0].split()[1]), body
-        finally:
-            if kept:
-                self._idle.append((reader, writer))
-            else:
-                writer.close()
 
 
 @dataclass
@@ -107,6 +57,10 @@ class Drill:
     def __init__(self, members: list[MemberProcess], options: argparse.Namespace) -> None:
         self._options = options
         self._http = {member: Http(member.address) for member in members}
+        # The count changes with each scenario, the clients stay.
+        self._clients = HttpInstances(
+            list(self._http.values()), options.beat_s, lambda outcome: self.found.beats.update([outcome])
+        )
         self._victim = members[options.victim - 1]
         self._survivors = [member for member in members if member is not self._victim]
         self._members = [self._victim, *self._survivors]
@@ -122,37 +76,6 @@ class Drill:
         self.found = Findings()
 
     # --- clients ---------------------------------------------------------------------------------
-
-    async def _anywhere(self, start: int, method: str, path: str, **parameters: object) -> tuple[int, bytes]:
-        """The first answer 200 of any member, from the ``start``-th on; the last one when none gives it."""
-        answer = SILENT, b""
-        for turn in range(len(self._members)):
-            member = self._members[(start + turn) % len(self._members)]
-            answer = await self._http[member].call(method, path, **parameters)
-            if answer[0] == 200:
-                break
-        return answer
-
-    async def _register(self, service: str, ip: str, start: int) -> bool:
-        status, _ = await self._anywhere(start, "POST", "/v1/ns/instance", serviceName=service, ip=ip, port=8080)
-        return status == 200
-
-    async def _live(self, service: str, ip: str, number: int) -> None:
-        """An instance that is registered already, beating for ever."""
-        await asyncio.sleep(random.random() * self._options.beat_s)
-        for start in itertools.count(number):
-            begun_s = time.monotonic()
-            status, body = await self._anywhere(
-                start, "PUT", "/v1/ns/instance/beat", serviceName=service, ip=ip, port=8080
-            )
-            if status != 200:
-                self.found.beats["taken by no member"] += 1
-            elif orjson.loads(body)["code"] == NOT_FOUND:
-                self.found.beats["answered 20404, registered again"] += 1
-                await self._register(service, ip, start)
-            else:
-                self.found.beats["taken"] += 1
-            await asyncio.sleep(max(0.0, self._options.beat_s - (time.monotonic() - begun_s)))
 
     async def _write(self, services: list[str]) -> None:
         """Change something of the victim's services again and again, through one survivor or the other."""
@@ -258,11 +181,11 @@ class Drill:
             member.start()
         for member in self._members:
             await asyncio.to_thread(member.wait_ready)
-        registered = [await self._register(service, ip, number) for service, ip, number in self._instances]
+        registered = [await self._clients.register(service, ip, number) for service, ip, number in self._instances]
         assert all(registered), "a healthy cluster takes every registration"
         equal_s = await self._until(self._all_equal, EQUAL_LIMIT_S)
         print(f"registered {len(registered)} instances; all lists equal after {equal_s:.2f} s", flush=True)
-        tasks = [asyncio.create_task(self._live(*instance)) for instance in self._instances]
+        tasks = [asyncio.create_task(self._clients.live(*instance)) for instance in self._instances]
         tasks += [asyncio.create_task(self._watch(member)) for member in self._survivors]
         try:
             good = [await self._scenario(name) for name in self._options.scenarios]
@@ -363,6 +286,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--settle-s", type=float, default=35.0, help="watched after a return: more than silence allows")
     parser.add_argument("--victim", type=int, choices=(1, 2, 3), default=1, help="which of the three, by port")
     parser.add_argument("--port", type=int, default=21_848)
+    add_rollcall(parser)
     parser.add_argument("--logs", type=Path, help="folder for the members' logs")
     options = parser.parse_args()
     options.scenarios = options.scenarios or ["worker", "member", "pause"]
@@ -377,7 +301,7 @@ def main() -> int:
     folder = options.logs or Path(tempfile.mkdtemp(prefix="rollcall-drill-"))
     folder.mkdir(parents=True, exist_ok=True)
     print(f"logs of the members: {folder.absolute()}", flush=True)
-    with local_members(3, options.port, folder) as members:
+    with local_members(3, options.port, folder, command=options.rollcall) as members:
         return 0 if asyncio.run(Drill(members, options).run()) else 1
 
 

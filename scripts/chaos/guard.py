@@ -23,7 +23,8 @@ from typing import Any
 
 import orjson
 
-from scripts.chaos.failover import NOT_FOUND, Http
+from scripts.support.arguments import add_rollcall
+from scripts.support.http_clients import Http, HttpInstances
 from scripts.support.member_processes import MemberProcess, local_members
 
 JAVA_AGENT = "Nacos-Java-Client:v1.4.8"
@@ -122,6 +123,10 @@ class Drill:
     def __init__(self, members: list[MemberProcess], options: argparse.Namespace) -> None:
         self.members = members
         self.http = {member: Http(member.address) for member in members}
+        # The count changes with each scenario, the clients stay.
+        self._clients = HttpInstances(
+            list(self.http.values()), options.beat_s, lambda outcome: self.found.beats.update([outcome])
+        )
         self.found = Findings()
         self._options = options
         self._begun_s = time.monotonic()
@@ -148,37 +153,6 @@ class Drill:
             at_s = round(time.monotonic() - self._begun_s, 2)
             self.found.bad.append((at_s, where, service, healthy, expected))
 
-    # --- clients ---------------------------------------------------------------------------------
-
-    async def _anywhere(self, start: int, method: str, path: str, **parameters: object) -> tuple[int, bytes]:
-        answer = 0, b""
-        for turn in range(len(self.members)):
-            member = self.members[(start + turn) % len(self.members)]
-            answer = await self.http[member].call(method, path, **parameters)
-            if answer[0] == 200:
-                break
-        return answer
-
-    async def _register(self, service: str, ip: str, start: int) -> bool:
-        status, _ = await self._anywhere(start, "POST", "/v1/ns/instance", serviceName=service, ip=ip, port=8080)
-        return status == 200
-
-    async def _live(self, service: str, ip: str, number: int) -> None:
-        await asyncio.sleep(random.random() * self._options.beat_s)
-        for start in itertools.count(number):
-            begun_s = time.monotonic()
-            status, body = await self._anywhere(
-                start, "PUT", "/v1/ns/instance/beat", serviceName=service, ip=ip, port=8080
-            )
-            if status != 200:
-                self.found.beats["taken by no member"] += 1
-            elif orjson.loads(body)["code"] == NOT_FOUND:
-                self.found.beats["answered 20404, registered again"] += 1
-                await self._register(service, ip, start)
-            else:
-                self.found.beats["taken"] += 1
-            await asyncio.sleep(max(0.0, self._options.beat_s - (time.monotonic() - begun_s)))
-
     # --- scenarios -------------------------------------------------------------------------------
 
     async def run(self) -> bool:
@@ -189,10 +163,10 @@ class Drill:
         registered = 0
         for start in range(0, len(self._instances), REGISTERED_AT_ONCE):
             batch = self._instances[start : start + REGISTERED_AT_ONCE]
-            registered += sum(await asyncio.gather(*(self._register(*instance) for instance in batch)))
+            registered += sum(await asyncio.gather(*(self._clients.register(*instance) for instance in batch)))
         assert registered == len(self._instances), "a healthy cluster takes every registration"
         await self._until(self._all_whole, 30)
-        tasks = [asyncio.create_task(self._live(*instance)) for instance in self._instances]
+        tasks = [asyncio.create_task(self._clients.live(*instance)) for instance in self._instances]
         tasks += [asyncio.create_task(one.poll(self._options.poll_s)) for one in self._subscribers]
         try:
             good = [await self._scenario(name) for name in self._options.scenarios]
@@ -268,10 +242,10 @@ class Drill:
             watchers = [Subscriber(self, member, [service]) for member in range(len(self.members))]
             for one in watchers:
                 await one.open()
-            assert await self._register(service, "10.250.0.1", number)
+            assert await self._clients.register(service, "10.250.0.1", number)
             await self._until(lambda w=watchers, s=service: _all_show(w, s, 1), 5)  # type: ignore[misc]
             begun_s = time.monotonic()
-            status, _ = await self._anywhere(
+            status, _ = await self._clients.anywhere(
                 number, "DELETE", "/v1/ns/instance", serviceName=service, ip="10.250.0.1", port=8080
             )
             assert status == 200
@@ -337,6 +311,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--settle-s", type=float, default=35.0, help="watched afterwards: more than silence allows")
     parser.add_argument("--removals", type=int, default=10)
     parser.add_argument("--port", type=int, default=22_848)
+    add_rollcall(parser)
     parser.add_argument("--logs", type=Path, help="folder for the members' logs")
     options = parser.parse_args()
     options.scenarios = options.scenarios or names
@@ -351,7 +326,7 @@ def main() -> int:
     folder = options.logs or Path(tempfile.mkdtemp(prefix="rollcall-drill-"))
     folder.mkdir(parents=True, exist_ok=True)
     print(f"logs of the members: {folder.absolute()}", flush=True)
-    with local_members(3, options.port, folder) as members:
+    with local_members(3, options.port, folder, command=options.rollcall) as members:
         return 0 if asyncio.run(Drill(members, options).run()) else 1
 
 

@@ -54,7 +54,7 @@ WAY = (
     Step("distro.runtime:DistroRuntime._sync", "sync_data", "the peer's worker reads the datum as it is now"),
     Step("distro.http_agent:DistroHttpAgent.sync_data", "call", "encoded, gzipped, PUT"),
     Step("app.http.v1.distro:put_datum", "receive", "at the peer: PUT /distro/datum"),
-    Step("app.replication.http_peers:NodeReplication.receive", "_receive_type", "decoded key by key"),
+    Step("app.replication.http_peers:NodeReplication.receive", "_receive_frame", "decoded key by key"),
     Step("distro.receive:DistroReceiver._receive_one", "resolve", "the version decides"),
     Step("app.replication.instance_list_type:InstanceListStore.apply", "apply", "to the registry there"),
     Step("app.naming.registry.registry:Registry.apply", "", "the list is swapped in, and pushed"),

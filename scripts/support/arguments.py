@@ -1,7 +1,10 @@
-"""Types of argparse that the scripts share."""
+"""Arguments that the scripts share, and their types."""
 
 import argparse
 from collections.abc import Callable, Collection
+from pathlib import Path
+
+from scripts.support.member_processes import COMMAND
 
 
 def names_of(known: Collection[str]) -> Callable[[str], list[str]]:
@@ -19,3 +22,8 @@ def names_of(known: Collection[str]) -> Callable[[str], list[str]]:
         return names
 
     return parse
+
+
+def add_rollcall(parser: argparse.ArgumentParser) -> None:
+    """Take ``--rollcall PATH``, the command that the members run, to compare another release."""
+    parser.add_argument("--rollcall", type=Path, default=COMMAND, help="the command of the members, of any release")

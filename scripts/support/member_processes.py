@@ -53,6 +53,8 @@ class MemberProcess:
         self._environ = {**clean_environ(), "rollcall.announce": "false", **(settings or {})}
         if members:
             self._environ["nacos.member.list"] = members
+        if command != COMMAND:
+            self._environ.pop("PYTHONPATH", None)  # or another release would run our modules
         self._command = [str(command), "serve", "--port", str(port), "--data", str(folder / f"{port}.data")]
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None

@@ -193,6 +193,14 @@ class TestStarting:
             member.stop()
 
 
+def test_of_many_keys_that_failed_some_are_told(three: ClusterProcesses) -> None:
+    """A short body of keys alone would else be answered with many times its size."""
+    target, sender, _ = three.members
+    body = json.dumps({f"{KEY}failed-{number}": {} for number in range(3_000)}).encode()
+    answer = put_datum(target.client, gzip.compress(body), GZIP | {"Rollcall-Member": sender.address})
+    assert (answer.status, len(answer.json()["failed"])) == (200, 1_000)
+
+
 def test_a_standalone_node_calls_nobody(make_cluster: StartCluster) -> None:
     with Mute() as mute:
         [member] = make_cluster(1, {"nacos.standalone": "true"})

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import pytest
+
 from tests.cluster.conftest import StartCluster
 from tests.support.certificates import make_certificate, needs_openssl, tls_settings
 from tests.support.nacos_peer import CLUSTER_LABELS, CLUSTER_OFFSET, distro
@@ -100,3 +102,28 @@ def test_one_without_that_port_is_told_over_http(make_cluster: StartCluster) -> 
 
     run_client(main)
     assert "Traceback" not in without.log_text()
+
+
+def test_clients_of_a_member_that_stops_have_time_to_connect_elsewhere(make_cluster: StartCluster) -> None:
+    """One that is cut while it connects elsewhere moves once more, and what it published there is gone (R17)."""
+    cluster = make_cluster(2, FAST)
+    cluster.start()
+    stopping, other = cluster.members
+
+    async def main() -> None:
+        async with sdk_of(stopping) as old, sdk_of(other) as new:
+            await old.set_up()
+            await old.register("moving", "10.0.0.1")
+            await soon(lambda: cluster.all_list("moving", {"10.0.0.1:80"}))
+            stopped = asyncio.create_task(asyncio.to_thread(stopping.stop))
+            [reset] = await old.wait(lambda: old.of_type("ConnectResetRequest"))
+            assert reset.json()["serverPort"] == str(port_of(other))
+            with pytest.raises(TimeoutError):
+                await old.wait(lambda: old.ended, timeout_s=1.0)
+            await new.set_up()
+            await new.register("moving", "10.0.0.1")
+            await old.close()
+            await stopped
+            assert other.client.hosts("moving").keys() == {"10.0.0.1:80"}
+
+    run_client(main)

@@ -19,6 +19,7 @@ from tests.support.processes import clean_environ
 
 PROGRAMS = Path(__file__).with_name("programs")
 JAVA_SOURCES = ("pom.xml", "src/main/java/JavaClient.java")
+DUBBO_SOURCES = ("pom.xml", "src/main/java/DubboClient.java", "src/main/java/Greeter.java")
 GO_SOURCES = ("go.mod", "go.sum", "lines/lines.go", "http/main.go", "grpc/main.go")
 PYTHON_SDK = "nacos-sdk-python==0.1.17"
 JAVA_SDK, JAVA_2_SDK, JAVA_3_SDK = "1.4.8", "2.5.1", "3.1.1"
@@ -100,19 +101,32 @@ def install_java(version: str = JAVA_SDK) -> Environment:
     Raises:
         NotInstallable: java or mvn is missing, or mvn could not get it.
     """
+    return _java_with("java", JAVA_SOURCES, version, "JavaClient")
+
+
+def install_dubbo() -> Environment:
+    """Dubbo with nacos-client, compiled into our program: a provider or a consumer.
+
+    Raises:
+        NotInstallable: as above.
+    """
+    return _java_with("dubbo", DUBBO_SOURCES, JAVA_2_SDK, "DubboClient")
+
+
+def _java_with(name: str, sources: Sequence[str], version: str, program: str) -> Environment:
     java, maven = shutil.which("java"), shutil.which("mvn")
     if java is None or maven is None:
         raise NotInstallable("java or mvn is not in the path")
 
     def fill(folder: Path) -> None:
-        _copy(PROGRAMS / "java", JAVA_SOURCES, folder)
+        _copy(PROGRAMS / name, sources, folder)
         chosen = f"-Dnacos.client.version={version}"
         _run([maven, "--batch-mode", "--quiet", chosen, "compile", "dependency:copy-dependencies"], folder)
 
-    folder = _cached("java", version + _texts(PROGRAMS / "java", JAVA_SOURCES), fill) / "target"
+    folder = _cached(name, version + _texts(PROGRAMS / name, sources), fill) / "target"
     # The library's logs and caches go to the home folder, which Java does not take from HOME.
     options = ("-Duser.home=.", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-    return Environment((java, *options, "-cp", f"{folder / 'classes'}:{folder / 'dependency'}/*", "JavaClient"))
+    return Environment((java, *options, "-cp", f"{folder / 'classes'}:{folder / 'dependency'}/*", program))
 
 
 def install_go(program: str = "http") -> Environment:

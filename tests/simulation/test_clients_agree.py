@@ -139,6 +139,56 @@ def test_a_client_that_came_back_before_its_member_was_known_to_leave() -> None:
     assert not any(SERVICES[0] in one.shown() for one in connections.members())
 
 
+def handed_over(world: World, connections: Connections) -> tuple[ConnectedMember, str, list[ConnectedMember]]:
+    """The first member left, its client has published at the second; those two, and the members that go on."""
+    member, _ = connected(world, connections)
+    member.leave()
+    world.run(3_000)
+    later, new_id = connected_to_two(world, connections)
+    world.run(200)
+    return later, new_id, [one for one in connections.members() if one is not member]
+
+
+def test_a_client_that_moves_once_more_is_not_missed_meanwhile() -> None:
+    world, connections = calm_world()
+    later, new_id, left = handed_over(world, connections)
+    connections.end(later, new_id)
+    world.run(2_000)
+    assert all(SERVICES[0] in one.shown() for one in left)
+    last = world.members[world.addresses[2]]
+    assert isinstance(last, ConnectedMember)
+    last_id = connections.connect(last)
+    assert last_id is not None
+    last.connections.register(last_id, ONE)
+    world.run(3_000)
+    assert all(SERVICES[0] in one.shown() for one in left)
+    last.connections.deregister(last_id, "public", SERVICES[0])
+    world.run(200)
+    assert not any(SERVICES[0] in one.shown() for one in left)
+    # What else it had published goes with the hand-over.
+    world.run(HANDOVER_MS)
+    assert not list(connections.copies(new_id))
+
+
+def test_a_client_that_moves_twice_to_one_member_is_known_by_its_last_word() -> None:
+    world, connections = calm_world()
+    later, new_id, left = handed_over(world, connections)
+    connections.end(later, new_id)
+    _, last_id = connected_to_two(world, connections)
+    later.connections.deregister(last_id, "public", SERVICES[0])
+    world.run(200)
+    assert not any(SERVICES[0] in one.shown() for one in left)
+
+
+def test_a_client_that_ends_after_its_move_is_gone_when_the_hand_over_is_over() -> None:
+    world, connections = calm_world()
+    later, new_id, left = handed_over(world, connections)
+    connections.end(later, new_id)
+    world.run(HANDOVER_MS)
+    assert not list(connections.copies(new_id))
+    assert not any(SERVICES[0] in one.shown() for one in left)
+
+
 def test_copies_go_when_their_member_is_listed_no_more() -> None:
     world, connections = calm_world()
     member, client_id = connected(world, connections)

@@ -85,16 +85,26 @@ class SdkClient:
         abilities: Mapping[str, bool] | None = None,
     ) -> str:
         """Check the server, open the stream and introduce oneself; return the connection's id when that counts."""
+        connection_id = await self.introduce(client_ip, labels, abilities)
+        while not self.ended and (await self.call("HealthCheckRequest"))["@type"] != "HealthCheckResponse":
+            await asyncio.sleep(0)
+        return connection_id
+
+    async def introduce(
+        self,
+        client_ip: str = "",
+        labels: Mapping[str, str] = SETUP_LABELS,
+        abilities: Mapping[str, bool] | None = None,
+    ) -> str:
+        """The same without asking whether it counts; a server that is told abilities says so on the stream."""
         checked = await self.call("ServerCheckRequest")
+        connection_id: str = checked["connectionId"]
         self._stream = self._open()
         self._reader = asyncio.get_running_loop().create_task(self._read())
         body: dict[str, Any] = {"clientVersion": "Nacos-Raw-Client:v2.0", "labels": labels}
         if abilities is not None:
             body["abilityTable"] = abilities
         await self.write("ConnectionSetupRequest", orjson.dumps(body), client_ip)
-        while not self.ended and (await self.call("HealthCheckRequest"))["@type"] != "HealthCheckResponse":
-            await asyncio.sleep(0)
-        connection_id: str = checked["connectionId"]
         return connection_id
 
     async def write(self, message_type: str, body: bytes, client_ip: str = "") -> None:

@@ -67,6 +67,8 @@ class Client:
     """A client's publications and subscriptions. ``Clients`` changes them under its lock; others copy the mappings."""
 
     __slots__ = (
+        "came_from",
+        "ended",
         "info",
         "instances",
         "native",
@@ -92,6 +94,10 @@ class Client:
         """The same for our own kind, with the member's run as writer: its counter is the revision."""
         self.renewed_ms = now_ms
         """When the client's member last confirmed this copy (monotonic ms)."""
+        self.came_from = ""
+        """The run that is over, whose copies kept this client's instances until it published them here (R17)."""
+        self.ended = False
+        """Its connection is gone, and it is expected to publish at another member in a moment (R17)."""
 
     @property
     def client_id(self) -> str:

@@ -90,6 +90,8 @@ class Clients:
         self._expiry_due_ms = 0
         self._copy_writers: set[str] = set()
         """The writers of all copies, and of some that are gone."""
+        self._ended: set[str] = set()
+        """The ids of clients whose connections are gone, and that are expected elsewhere."""
 
     # --- reading: no lock -------------------------------------------------------------------------
 
@@ -113,8 +115,9 @@ class Clients:
     def counts(self) -> ClientCounts:
         """The number of clients connected here, of copies, and of subscriptions."""
         clients = list(self._clients.values())
-        native = [one for one in clients if one.native]
-        return ClientCounts(len(native), len(clients) - len(native), sum(len(one.subscribed) for one in native))
+        native = [one for one in clients if one.native and not one.ended]
+        copies = sum(not one.native for one in clients)
+        return ClientCounts(len(native), copies, sum(len(one.subscribed) for one in native))
 
     # --- connections ------------------------------------------------------------------------------
 
@@ -143,8 +146,25 @@ class Clients:
             self._clients[info.client_id] = Client(info, native=True, now_ms=self._now_ms(), version=version)
 
     def disconnect(self, client_id: str) -> bool:
-        """Drop a client with all its publications and subscriptions; return whether it was there."""
+        """Drop a client with all its publications and subscriptions; return whether it was there.
+
+        One that came from a run that is over is kept without subscriptions until it is back or the hand-over ends: SDKs
+        may connect once more, and publish again seconds later (R17).
+        """
         with self._lock:
+            client = self._clients.get(client_id)
+            if client is not None and self._is_expected_back(client):
+                client.ended = True
+                self._ended.add(client_id)
+                for key in client.subscribed:
+                    self._drop_subscriber(key, client_id)
+                client.subscribed.clear()
+                return True
+        return self._remove(client_id)
+
+    def _remove(self, client_id: str) -> bool:
+        with self._lock:
+            self._ended.discard(client_id)
             client = self._clients.get(client_id)
             if client is not None:
                 if client.native:
@@ -213,8 +233,9 @@ class Clients:
                 return
             self._check_bounds(client, key, publication)
             self._count(client)
-            self._put(client, key, publication)
-        self._publish(ClientChanged(client_id))
+            back = self._put(client, key, publication)
+        for changed_id in (client_id, *back):
+            self._publish(ClientChanged(changed_id))
         self._publish(ServiceChanged(*key))
 
     def deregister(self, client_id: str, namespace: str, service: str) -> None:
@@ -236,7 +257,7 @@ class Clients:
 
     def _native(self, client_id: str) -> Client:
         client = self._clients.get(client_id)
-        if client is None or not client.native:
+        if client is None or not client.native or client.ended:
             raise ClientGone(f"Client [{client_id}] connection already disconnect")
         return client
 
@@ -380,6 +401,7 @@ class Clients:
         have not agreed to forget go when all copies that could bring their clients back have expired.
         """
         self._drop_what_is_back()
+        self._remove_ended()
         left = {writer for writer in self._copy_writers.copy() if has_left(writer)}
         if not (late_ms or left) and now_ms < self._expiry_due_ms:
             return []
@@ -421,9 +443,17 @@ class Clients:
                 continue
             for key in list(client.published):
                 with self._lock:
-                    changed = key in client.published and self._drop_instances(client, key, self._present(key, over))
+                    changed = key in client.published and self._drop_present(client, key, over)
                 if changed:
                     self._publish(ServiceChanged(*key))
+
+    def _remove_ended(self) -> None:
+        """Remove the clients that were kept for a new connection, and are back or not expected any more (R17)."""
+        with self._lock:
+            known = [(one, self._clients.get(one)) for one in self._ended]
+            done = [client_id for client_id, client in known if client is None or not self._is_expected_back(client)]
+        for client_id in done:
+            self._remove(client_id)
 
     def _is_of_this_member(self, writer: str) -> bool:
         return writer.partition("~")[0] == self.writer.partition("~")[0]
@@ -453,29 +483,64 @@ class Clients:
         client.revision += 1
         client.version = Version(EPOCH, client.revision, client.version.writer)
 
-    def _put(self, client: Client, key: ServiceKey, publication: Publication) -> None:
+    def _put(self, client: Client, key: ServiceKey, publication: Publication) -> list[str]:
+        """Store a publication, in place of the same instances of clients that it came from (R17).
+
+        Returns the ids of those of them that were connected here.
+        """
         self._store(client, key, publication)
         over = self._over_writers()
-        if over and client.version.writer not in over:
-            for other in self._handed_over(key, over):
-                self._drop_instances(other, key, publication.instances.keys())
+        if not over or client.version.writer in over:
+            return []
+        ended = []
+        for other in self._handed_over(key, over):
+            if other is client or not self._drop_instances(other, key, publication.instances.keys()):
+                continue
+            client.came_from = other.came_from or other.version.writer
+            if other.ended:
+                self._count(other)
+                ended.append(other.client_id)
+        return ended
+
+    def _is_expected_back(self, client: Client) -> bool:
+        """Whether a client whose connection is gone came from a run that is over, and may publish elsewhere yet."""
+        if not (client.native and client.published and client.came_from and self.is_handing_over(client.came_from)):
+            return False
+        over = self._over_writers()
+        return any(
+            not one.instances.keys() <= self._present(key, over, client) for key, one in client.published.items()
+        )
 
     def _over_writers(self) -> set[str]:
         """The writers of copies whose runs are over, while their clients come back (R17)."""
         return {writer for writer in self._copy_writers if self.is_handing_over(writer)}
 
     def _handed_over(self, key: ServiceKey, over: set[str]) -> list[Client]:
-        """The copies of runs that are over that publish a service."""
+        """The copies of runs that are over that publish a service, and the clients that are expected elsewhere."""
         service = self._table.get(*key)
         found = [self._clients.get(one) for one in list(service.published or ())] if service is not None else []
-        return [one for one in found if one is not None and not one.native and one.version.writer in over]
+        return [one for one in found if one is not None and (one.ended or _is_copy_of(one, over))]
 
-    def _present(self, key: ServiceKey, over: set[str]) -> set[str]:
-        """The keys of the instances of a service that clients of runs that go on publish."""
+    def _drop_present(self, client: Client, key: ServiceKey, over: set[str]) -> bool:
+        """Take out of a copy what clients of runs that go on publish, too, and note in these where they came from."""
+        instances = client.published[key].instances
+        service = self._table.get(*key)
+        for client_id, publication in ((service.published or {}) if service is not None else {}).items():
+            other = self._clients.get(client_id)
+            if other is not None and other.native and publication.instances.keys() & instances.keys():
+                other.came_from = client.version.writer
+        return self._drop_instances(client, key, self._present(key, over))
+
+    def _present(self, key: ServiceKey, over: set[str], but: Client | None = None) -> set[str]:
+        """The keys of the instances of a service that clients of runs that go on publish, but for one client."""
         service = self._table.get(*key)
         published = (service.published or {}) if service is not None else {}
         clients = ((self._clients.get(client_id), publication) for client_id, publication in published.items())
-        going_on = [part for client, part in clients if client is not None and client.version.writer not in over]
+        going_on = [
+            part
+            for client, part in clients
+            if client is not None and client is not but and not client.ended and client.version.writer not in over
+        ]
         return {instance_key for part in going_on for instance_key in part.instances}
 
     def _drop_instances(self, client: Client, key: ServiceKey, instance_keys: Collection[str]) -> bool:
@@ -530,7 +595,7 @@ class Clients:
             old = client.published.get(key)
             if old is not None and (old == publication or (not state.dated and old.says_the_same(publication))):
                 continue
-            self._put(client, key, publication)
+            events += [ClientChanged(client_id) for client_id in self._put(client, key, publication)]
             events.append(ServiceChanged(*key))
         return events
 
@@ -549,6 +614,10 @@ class Clients:
             self._take_back(client, key)
             events.append(ServiceChanged(*key))
         return events
+
+
+def _is_copy_of(client: Client, writers: set[str]) -> bool:
+    return not client.native and client.version.writer in writers
 
 
 def _check_service(key: ServiceKey) -> None:

@@ -19,6 +19,9 @@ NAME_CHARS_MAX = 512
 
 SERVICE_NAME = re.compile(r"[0-9a-zA-Z@.:_-]+")
 CLUSTER_NAME = re.compile(r"[0-9a-zA-Z-]+")
+NAMESPACE_ID = re.compile(r"[\w-]+", re.ASCII)
+NAMESPACE_ID_CHARS_MAX = 128
+"""Of namespaces that are created; any other may be used as it is."""
 
 
 def compose_service_name(service: str, group: str) -> str:
@@ -74,6 +77,11 @@ def check_namespace(namespace: str) -> None:
     """
     if NAMESPACE_SPLITTER in namespace or namespace.endswith("#") or len(namespace) > NAME_CHARS_MAX:
         raise InvalidParam("Param 'namespaceId' is illegal, it is too long or holds '#' where names are split")
+
+
+def is_namespace_id(text: str) -> bool:
+    """Whether a namespace of this id may be created. Source: Nacos 1.4.8 NamespaceController."""
+    return len(text) <= NAMESPACE_ID_CHARS_MAX and NAMESPACE_ID.fullmatch(text) is not None
 
 
 @lru_cache(16_384)

@@ -1,6 +1,5 @@
 """DurableService: the operations on durable records. Each is on disk before it returns."""
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,8 +25,6 @@ from app.naming.registry.shared import Shared
 from app.naming.registry.union import view_of
 from distro.types import Version
 
-NAMESPACE_ID = re.compile(r"[\w-]+", re.ASCII)
-NAMESPACE_ID_CHARS_MAX = 128
 NAMESPACE_TEXT_CHARS_MAX = 1_024
 
 
@@ -289,12 +286,12 @@ class DurableService:
         """
         value = self._records.value(namespace_key(name)) if name else None
         if value is None:
-            raise NotFound(f"namespace {name[:NAMESPACE_ID_CHARS_MAX]} is not found!")
+            raise NotFound(f"namespace {name[: keys.NAMESPACE_ID_CHARS_MAX]} is not found!")
         return Namespace(name, value["name"], value["description"])
 
     def create_namespace(self, namespace: Namespace) -> bool:
         """Create a namespace; False when its id is not allowed or exists. Source: Nacos 1.4.8 NamespaceController."""
-        if not NAMESPACE_ID.fullmatch(namespace.id) or len(namespace.id) > NAMESPACE_ID_CHARS_MAX:
+        if not keys.is_namespace_id(namespace.id):
             return False
         if namespace.id == keys.DEFAULT_NAMESPACE:
             return False  # it always exists, and cannot be removed

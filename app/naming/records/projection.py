@@ -9,7 +9,7 @@ from typing import Any
 from app.naming.model.events import Event, ServiceChanged
 from app.naming.model.instance_check import check_instance, check_metadata_size, check_port
 from app.naming.model.json_fields import FROM_RECORD, Fields
-from app.naming.model.keys import check_namespace, check_service_chars
+from app.naming.model.keys import check_namespace, check_service_chars, is_namespace_id
 from app.naming.model.meta import metadata_of, service_meta
 from app.naming.model.model import Instance
 from app.naming.model.nacos_errors import InvalidParam
@@ -94,7 +94,9 @@ def check_record(key: str, value: Mapping[str, Any] | None) -> None:
                     raise InvalidParam("the persistent instance is another than its key names")
         case SwitchesKey():
             from_json(value or {}, SwitchDomain())
-        case NamespaceKey():
+        case NamespaceKey(namespace):
+            if not is_namespace_id(namespace):
+                raise InvalidParam(f"the key of a namespace of no allowed id: {key[:200]!r}")
             if value is not None:
                 fields = Fields(value, FROM_RECORD, " of a namespace")
                 for name in ("name", "description"):

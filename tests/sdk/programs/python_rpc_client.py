@@ -66,6 +66,13 @@ async def list_instances(name: str, service: str) -> list[dict[str, Any]]:
     return [one.model_dump() for one in await clients[name].list_instances(param)]
 
 
+async def select(name: str, service: str) -> str:
+    # From what the client has been told: it asks only for a service that it does not listen to.
+    param = ListInstanceParam(service_name=service, group_name=GROUP, subscribe=True, healthy_only=True)
+    chosen = (await clients[name].list_instances(param))[0]
+    return f"{chosen.ip}:{chosen.port}"
+
+
 async def services(name: str) -> list[str]:
     found = await clients[name].list_services(ListServiceParam(namespace_id="public", group_name=GROUP, page_size=100))
     return list(found.services)
@@ -100,6 +107,7 @@ OPS = {
     "batch": batch,
     "deregister": deregister,
     "list": list_instances,
+    "select": select,
     "services": services,
     "subscribe": subscribe,
     "close": close,

@@ -139,7 +139,7 @@ class Connections:
         """Do one thing with a connection, if it is still there."""
         world = self._world
         client = member.connections.client(client_id)
-        if client is None or not client.native or not member.serving:
+        if client is None or not client.native or client.ended or not member.serving:
             return
         service = world.choice(SERVICES)
         kind = world.between(0, 9)

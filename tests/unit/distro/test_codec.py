@@ -7,6 +7,7 @@ import pytest
 
 from distro.codec import (
     PART_BYTES,
+    SLICED_FROM_BYTES,
     ZIPPED_PART_BYTES,
     decode_received,
     encode_received,
@@ -89,3 +90,11 @@ def test_parts_are_zipped_as_one_body() -> None:
     assert len(zipped) > 3
     assert gunzip_if_gzip(b"".join(zipped), 1 << 20) == b"".join(parts)
     assert len(list(gzip_parts([b"{}" * 1_000]))) == 1
+
+
+@pytest.mark.parametrize("padding", [0, SLICED_FROM_BYTES])
+def test_an_object_with_too_many_names_is_refused(padding: int) -> None:
+    body = b'{"a": 1, "b": {"c": 1, "d": 2}, "e": [{}]' + b" " * padding + b"}"
+    assert json_object(body, 3) == {"a": 1, "b": {"c": 1, "d": 2}, "e": [{}]}
+    with pytest.raises(CodecError, match="more than 2 names"):
+        json_object(body, 2)

@@ -339,6 +339,8 @@ class TestCodec:
         "key",
         [
             "rollcall.namespace.",
+            "rollcall.namespace.dev\nforged line",
+            f"rollcall.namespace.{'a' * 129}",
             "com.alibaba.nacos.naming.domains.meta.public",
             "com.alibaba.nacos.naming.iplist.ephemeral.public##g@@s",
             "com.alibaba.nacos.naming.iplist.public##g@@s",
@@ -367,3 +369,28 @@ def test_keys_of_one_service_have_one_owner() -> None:
     assert {side.records.tag(key) for key in keys} == {"g@@s"}
     assert side.records.tag(KEY) == KEY
     assert DistroKey(RECORDS, KEY).resource_type == "rollcall.records"
+
+
+def test_a_version_of_this_run_that_it_never_gave_to_the_key_is_refused() -> None:
+    """Though it gave a higher one to another key, which it claimed (R10)."""
+    side, peer, other = Side("a:1~1"), Side("b:1~1"), namespace_key("other")
+    side.set("kept")
+    peer.set("claimed", other)
+    assert side.copy_from(peer, other)
+    side.records.claim_all([other], NOW_MS)
+    own = side.version()
+    forged = Version(own.epoch, own.counter + 1_000_000, own.writer)
+    assert forged < side.records.highest_own()
+    component = Component(side.records, RecordCodec(), agent=None)  # type: ignore[arg-type]
+    receiver = DistroReceiver(
+        "a:1~1",
+        {RECORDS: component},
+        lambda _type: DistroMapper.over("a:1", ("a:1", "b:1"), False),
+        lambda: False,
+        NoEvents(),
+        DistroStats(),
+        lambda writer: writer.startswith(("a:1~", "b:1~")),
+    )
+    received = receiver.receive(RECORDS, "b:1", [Datum(KEY, forged, Record(KEY, forged, forged, None, 5))], NOW_MS)
+    assert "did not give it" in received.failed[KEY]
+    assert side.name() == "kept"

@@ -23,6 +23,7 @@ def test_names_come_in_the_order_given() -> None:
         ("scripts.bench.http", "--modes"),
         ("scripts.bench.rpc", "--parts"),
         ("scripts.chaos.latency", "--cases"),
+        ("scripts.chaos.rolling", "--real"),
     ],
 )
 def test_an_unknown_name_is_an_error_that_says_it(module: str, argument: str) -> None:

@@ -71,6 +71,14 @@ func (one *client) run(c lines.Command) (interface{}, error) {
 	case "list":
 		service, err := one.naming.GetService(vo.GetServiceParam{ServiceName: c.Service, GroupName: lines.Group})
 		return append([]model.Instance{}, service.Hosts...), err
+	case "select":
+		chosen, err := one.naming.SelectOneHealthyInstance(vo.SelectOneHealthInstanceParam{
+			ServiceName: c.Service, GroupName: lines.Group,
+		})
+		if err != nil {
+			return nil, err
+		}
+		return lines.Where(chosen.Ip, chosen.Port), nil
 	case "services":
 		found, err := one.naming.GetAllServicesInfo(vo.GetAllServiceInfoParam{
 			GroupName: lines.Group, PageNo: 1, PageSize: 100,

@@ -66,6 +66,9 @@ public final class JavaClient {
                 return true;
             case "list":
                 return naming.getAllInstances(service, GROUP, new ArrayList<>(), false);
+            case "select":
+                Instance chosen = naming.selectOneHealthyInstance(service, GROUP);
+                return chosen.getIp() + ":" + chosen.getPort();
             case "services":
                 return naming.getServicesOfServer(1, 100, GROUP).getData();
             case "subscribe":

@@ -1,0 +1,194 @@
+"""Instances that clients of gRPC publish, for the scripts beside this file.
+
+Each client behaves as the SDK for Java does: it publishes an instance, listens to the service of it, asks after its
+connection every 5 s, and connects elsewhere when it is asked to, before it lets go of the connection that it has. What
+it publishes and listens to it repeats with the next of its rounds, 3 s apart.
+"""
+
+import asyncio
+import itertools
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+
+from app.rpc.wire.payload import Payload
+from tests.support.sdk_client import SdkClient
+
+SDK_OFFSET = 1_000
+"""From a member's port to that for SDKs."""
+HEALTH_S = 5.0
+REDO_S = 3.0
+"""Between two rounds in which an SDK repeats what a new connection does not know. Source: Nacos 2.5.1
+NamingGrpcRedoService."""
+CALL_TIMEOUT_S = 3.0
+SET_UP_TIMEOUT_S = 6.0
+CONNECTING_MAX = 50
+"""Clients of one process that connect at the same time: on a busy machine all at once would end by their time-outs."""
+RETRY_S = 0.1
+"""After all members refused, longer each time. Source: Nacos 2.5.1 RpcClient.reconnect."""
+RETRY_S_MAX = 5.0
+ABILITIES = {"supportPersistentInstanceByGrpc": True}
+FAULTS = (grpc.RpcError, TimeoutError, asyncio.InvalidStateError, KeyError)
+"""What becomes of a call when its connection ends: the answer may be another, or none."""
+
+Info = Mapping[str, Any]
+"""A pushed list: Nacos's ServiceInfo."""
+
+
+@dataclass(slots=True)
+class Outages:
+    """For how long the clients of a process had no connection, or one that did not know them, in s."""
+
+    connected_s: list[float] = field(default_factory=list)
+    """From being asked to go, or from the end of a connection, to having another."""
+    known_s: list[float] = field(default_factory=list)
+    """The same, to having published again there."""
+    connecting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONNECTING_MAX))
+
+
+class _Connection(SdkClient):
+    """A connection that tells of pushes and of the request to go."""
+
+    def __init__(self, port: int, on_push: Callable[[Info], None]) -> None:
+        super().__init__(port)
+        self._on_push = on_push
+        self._known = asyncio.Event()
+        """Its member has taken the introduction, or it is over."""
+        self.over = asyncio.Event()
+        """It ended, or its member asked the client to go."""
+        self.redirect: int | None = None
+        """The HTTP port of the member that the client was asked to go to."""
+
+    async def open(self) -> None:
+        """Connect, and return when the member knows the connection or has refused it."""
+        await self.__aenter__()
+        await self.introduce(abilities=ABILITIES)
+        await self._known.wait()
+
+    async def _read(self) -> None:
+        try:
+            await super()._read()
+        finally:
+            self.over.set()
+            self._known.set()
+
+    async def _take(self, message: Payload) -> None:
+        if message.type == "NotifySubscriberRequest":
+            self._on_push(message.json()["serviceInfo"])
+        elif message.type == "ConnectResetRequest":
+            port = message.json().get("serverPort")
+            self.redirect = int(port) if port else None
+            self.over.set()
+            self._known.set()
+        elif message.type == "SetupAckRequest":
+            self._known.set()
+        await super()._take(message)
+        self.messages.clear()
+
+
+class GrpcInstance:
+    """One client with one instance; ``live`` runs until it is cancelled."""
+
+    def __init__(
+        self, ports: Sequence[int], start: int, service: str, ip: str, on_push: Callable[[Info], None], outages: Outages
+    ) -> None:
+        """``ports``: of the members, for HTTP; the client begins with the ``start``-th."""
+        self._ports = ports
+        self._turns = itertools.count(start)
+        self._service = service
+        self._ip = ip
+        self._on_push = on_push
+        self._outages = outages
+        self._connection: _Connection | None = None
+        self._unknown_s = 0.0
+        """Since when no member knows its instance by its own word; 0 when one does."""
+        self._subscribed = False
+        self.registered = asyncio.Event()
+
+    async def live(self) -> None:
+        """Be connected, published and, once ``subscribe`` was called, subscribed, whatever becomes of the members."""
+        try:
+            self._connection = await self._connect(None)
+            await self._publish(self._connection)
+            self.registered.set()
+            while True:
+                await self._until_over(self._connection)
+                await self._move()
+        finally:
+            if self._connection is not None:
+                await self._connection.close()
+
+    async def _move(self) -> None:
+        """Connect elsewhere, let go of the connection that is over, and publish there with the next round."""
+        begun_s = time.monotonic()
+        # Asked to go once more before it was known there: it is the same outage.
+        self._unknown_s = self._unknown_s or begun_s
+        old = self._connection
+        assert old is not None, "it moves from a connection"
+        self._connection = await self._connect(old.redirect)
+        self._outages.connected_s.append(time.monotonic() - begun_s)
+        await old.close()
+        await asyncio.sleep(random.random() * REDO_S)
+        while not self._connection.over.is_set():
+            if await self._attempt(self._publish(self._connection)):
+                self._outages.known_s.append(time.monotonic() - self._unknown_s)
+                self._unknown_s = 0.0
+                return
+            await asyncio.sleep(REDO_S)
+
+    async def _connect(self, redirect: int | None) -> _Connection:
+        """A connection to the member that was named, else to the next one that takes it."""
+        for turn in itertools.count():
+            port = redirect if redirect in self._ports and not turn else None
+            if port is None:
+                port = self._ports[next(self._turns) % len(self._ports)]
+            connection = _Connection(port + SDK_OFFSET, self._on_push)
+            async with self._outages.connecting:
+                opened = await self._attempt(connection.open(), SET_UP_TIMEOUT_S)
+            if opened and not connection.over.is_set():
+                return connection
+            await connection.close()
+            if turn and not turn % len(self._ports):
+                await asyncio.sleep(min(RETRY_S * turn, RETRY_S_MAX))
+        raise AssertionError("a count does not end")
+
+    async def subscribe(self) -> None:
+        """Listen to the service from now on."""
+        self._subscribed = True
+        assert self._connection is not None, "it is connected"
+        await self._connection.subscribe(self._service)
+
+    async def _publish(self, connection: _Connection) -> None:
+        answers = [await connection.register(self._service, self._ip, 8080)]
+        if self._subscribed:
+            answers.append(await connection.subscribe(self._service))
+        if any(answer["resultCode"] != 200 for answer in answers):
+            raise TimeoutError("refused")
+
+    async def _until_over(self, connection: _Connection) -> None:
+        """Ask after the connection every now and then; return when it ended, is not known, or is to be left."""
+        while True:
+            try:
+                async with asyncio.timeout(HEALTH_S * (0.9 + 0.2 * random.random())):
+                    await connection.over.wait()
+                return
+            except TimeoutError:
+                if not await self._attempt(_check_health(connection)):
+                    return
+
+    async def _attempt(self, call: Awaitable[object], timeout_s: float = CALL_TIMEOUT_S) -> bool:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await call
+        except FAULTS:
+            return False
+        return True
+
+
+async def _check_health(connection: _Connection) -> None:
+    if (await connection.call("HealthCheckRequest"))["resultCode"] != 200:
+        raise TimeoutError("not known")

@@ -1,0 +1,56 @@
+"""What a drill measured, what was allowed, and the table of both."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One figure; with a bound, more than that is a breach."""
+
+    what: str
+    value: float | str
+    at_most: float | None = None
+
+    @property
+    def is_breach(self) -> bool:
+        if self.at_most is None:
+            return False
+        return isinstance(self.value, str) or self.value > self.at_most
+
+
+def table(rows: Iterable[Measured]) -> str:
+    """The rows in Markdown, each breach marked."""
+    lines = ["| | measured | allowed | |", "|---|---|---|---|"]
+    for row in rows:
+        value = row.value if isinstance(row.value, str) else f"{row.value:g}"
+        allowed = "" if row.at_most is None else f"{row.at_most:g}"
+        lines.append(f"| {row.what} | {value} | {allowed} | {'BREACH' if row.is_breach else ''} |")
+    return "\n".join(lines)
+
+
+@dataclass(slots=True)
+class Absences:
+    """What lists lacked, read again and again in several places."""
+
+    answers: int = 0
+    """Lists that lacked something."""
+    instances: set[str] = field(default_factory=set)
+    """All that was ever lacking."""
+    longest_s: float = 0.0
+    """From a list that lacked something to the next whole one of that service in that place, or to the last."""
+    examples: list[str] = field(default_factory=list)
+    _since_s: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def note(self, where: str, service: str, missing: Collection[str], now_s: float) -> None:
+        """Take what a list of a service lacked, nothing if it was whole."""
+        place = where, service
+        if not missing:
+            if place in self._since_s:
+                self.longest_s = max(self.longest_s, now_s - self._since_s.pop(place))
+            return
+        self.answers += 1
+        self.instances.update(missing)
+        if place not in self._since_s:
+            self.examples.append(f"{now_s:.2f} s, {where}, {service}: {len(missing)} missing, {min(missing)} first")
+        self.longest_s = max(self.longest_s, now_s - self._since_s.setdefault(place, now_s))

@@ -1,0 +1,4 @@
+/** What the provider offers. */
+public interface Greeter {
+    String greet(String name);
+}

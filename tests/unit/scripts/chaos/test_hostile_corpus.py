@@ -1,0 +1,77 @@
+"""What is sent in the name of members: each call can be made, and is as forged and as large as it says."""
+
+import gzip
+import json
+
+import pytest
+
+from app.naming.records.record_keys import namespace_key
+from distro.errors import CodecError
+from distro.http_agent import MEMBER_HEADER
+from distro.types import Version
+from distro.version_check import ACCEPTED_MAX, EPOCH_HEAD_ROOM
+from scripts.chaos.hostile_corpus import (
+    BOMB_BYTES,
+    BOMBS,
+    CHECKSUM,
+    DATUM,
+    KEYS,
+    Scene,
+    bombs,
+    datum,
+    forged_versions,
+    instance,
+    list_key,
+    raised,
+    reports,
+    values,
+    versions,
+)
+
+ONE, TWO, THREE = (f"10.0.0.{number}:8848" for number in (1, 2, 3))
+KNOWN = list_key("known")
+NAMESPACE = namespace_key("known")
+SCENE = Scene(
+    [ONE, TWO, THREE],
+    {KNOWN: datum(KNOWN, f"3.7.{ONE}~55", [instance("known", f"3.7.{ONE}~55")])},
+    {NAMESPACE: {"key": NAMESPACE, "version": f"1.2.{ONE}~55", "changed": f"1.2.{ONE}~55", "value": {}}},
+)
+
+
+@pytest.mark.parametrize("shots", [versions, reports, values])
+def test_a_group_names_members_and_has_headers_that_can_be_sent(shots) -> None:  # type: ignore[no-untyped-def]
+    sent = list(shots(SCENE, ONE, TWO))
+    assert len(sent) > 10
+    assert all("\n" not in value for shot in sent for value in shot.headers.values())
+    assert all("\n" not in shot.path and " " not in shot.path for shot in sent)
+
+
+def test_no_forged_version_may_count() -> None:
+    for text in forged_versions(ONE, TWO):
+        try:
+            version = Version.from_text(text)
+        except CodecError:
+            continue
+        high = version.epoch > EPOCH_HEAD_ROOM or version.counter > ACCEPTED_MAX
+        assert high or not version.writer.startswith((ONE, TWO)), text[:100]
+
+
+def test_a_member_is_sent_what_it_wrote_itself_with_a_higher_counter() -> None:
+    bodies = b"".join(shot.body for shot in versions(SCENE, ONE, TWO))
+    assert raised(f"3.7.{ONE}~55") == f"3.1000007.{ONE}~55"
+    assert raised(f"3.7.{ONE}~55").encode() in bodies
+    assert raised(f"1.2.{ONE}~55").encode() in bodies
+    assert raised(f"3.7.{ONE}~55").encode() not in b"".join(shot.body for shot in versions(SCENE, TWO, ONE))
+
+
+def test_bombs_are_small_until_they_are_unpacked() -> None:
+    kinds = bombs(TWO)
+    assert tuple(kinds) == BOMBS
+    text, nested, blank = kinds["unpacking"]
+    keys, lists, compared = kinds["keys"]
+    assert [shot.path.partition("?")[0] for shot in (text, lists, compared)] == [DATUM, DATUM, CHECKSUM]
+    assert max(len(shot.body) for shot in (text, nested, blank)) < 64_000
+    assert min(len(gzip.decompress(shot.body)) for shot in (text, blank)) >= BOMB_BYTES
+    assert len(json.loads(gzip.decompress(keys.body))) == len(json.loads(gzip.decompress(lists.body))) == KEYS
+    assert gzip.decompress(nested.body).count(b"[") == 1 << 20
+    assert all(shot.headers[MEMBER_HEADER] == TWO for shots in kinds.values() for shot in shots)
