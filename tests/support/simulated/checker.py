@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from app.naming.model.model import BEAT_INTERVAL_MS, DELETE_TIMEOUT_MS, Service, Tombstone
+from app.naming.records.records import Record
 from app.naming.registry.merge import AGE_MARGIN_MS
 from distro.types import NO_VERSION, Version
 from tests.support.simulated.clients import CALL_MS_MAX, SimClient, Wish
@@ -69,6 +70,8 @@ class Checker:
         self._acknowledged: dict[str, dict[str, Version]] = {}
         self._revisions: dict[str, Counter[int]] = {}
         self._uncertain: set[str] = set()
+        self._refused_ms: dict[int, int] = {}
+        self._words: dict[str, list[Record]] = {}
 
     def broken(self, text: str) -> Broken:
         return Broken(f"seed {self._world.seed}, at {self._world.now_ms} ms: {text}")
@@ -78,8 +81,18 @@ class Checker:
     def add(self, client: SimClient) -> None:
         self._clients[client.datum_key, client.instance_key] = client
 
-    def executed(self, member: SimMember, write: Write, key: str, name: str, before: int | None) -> None:
-        """A member executed a client's call and answers that it did; it had the revision ``before``, if any."""
+    def executed(self, member: SimMember, write: Write, before: int | None) -> None:
+        """A member executed a client's call and answers that it did; it had the revision ``before``, if any.
+
+        A beat counts also where it was answered from a copy.
+        """
+        if (told_ms := self._refused_ms.get(write.sequence)) is not None:
+            raise self.broken(
+                f"{member.address} executes {write}, of which its client was told at {told_ms} ms that it is given up"
+            )
+        if not write.ephemeral:
+            return
+        key, name = write.datum_key, write.instance_key
         if write.kind is not Kind.DEREGISTER:
             self._life_ms[key, name] = self._world.now_ms
         if write.kind is Kind.BEAT:
@@ -88,6 +101,17 @@ class Checker:
         version = member.registry.version(key)
         if version is not None and version.writer == member.writer:
             self._acknowledged.setdefault(key, {})[member.writer] = version
+        if self._world.tracing:
+            text = version.to_text() if version else "nothing"
+            self._world.trace(member.address, f"{write.kind.name.lower()} {name} of {key} -> {text}")
+
+    def refused(self, write: Write) -> None:
+        """A member tells a client that its call is not executed, or given up (R13)."""
+        self._refused_ms.setdefault(write.sequence, self._world.now_ms)
+
+    def word(self, record: Record) -> None:
+        """A member wrote to its disk what a client says of a durable record."""
+        self._words.setdefault(record.key, []).append(record)
 
     def _follow_revisions(self, client: str, write: Write, before: int | None) -> None:
         """Keep the attributes that may hold in the end: each replaces what its member knew, and nothing else.

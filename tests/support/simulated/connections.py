@@ -62,12 +62,12 @@ class ConnectedMember(SimMember):
             on_verify_failed=lambda key, peer: self.verify_failed.append((key, peer)),
         )
         self.expiry = ClientExpiry(self.connections, has_left, config.pause_ms)
-        self._in_run(1, self._expire)
+        self.in_run(1, self._expire)
 
     def _expire(self) -> None:
         now_ms = self.clock.monotonic_ms()
         next_ms = self.expiry.tick(now_ms)
-        self._in_run(next_ms - now_ms, self._expire)
+        self.in_run(next_ms - now_ms, self._expire)
 
     def _publish(self, event: Event) -> None:
         match event:

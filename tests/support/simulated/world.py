@@ -1,14 +1,17 @@
 """A cluster and its clients in one virtual time: a heap of events, and one source of chance."""
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 from typing import TypeVar
 
+from app.http.api.call import Call
 from distro.config import DistroConfig
 from tests.support.simulated.checker import Checker
 from tests.support.simulated.clients import SimClient
+from tests.support.simulated.frontend import SEQUENCE, Kind, Write
 from tests.support.simulated.member import SimMember
 from tests.support.simulated.network import Network, Process
 
@@ -33,6 +36,11 @@ class World:
         self.now_ms = 0
         self.events = 0
         self.tracing = tracing
+        self.warm = False
+        """Members copy their instance lists to disk, and begin with the copy."""
+        self.marks: Counter[str] = Counter()
+        """What happened, and how often: each kind of fault, and each of the rules' answers to one."""
+        self._writes: dict[str, Write] = {}
         self.config = config or DistroConfig()
         self._random = Random(seed)
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
@@ -45,6 +53,8 @@ class World:
             address: member_class(self, address, self.config, skew)
             for address, skew in zip(self.addresses, skews, strict=True)
         }
+        for member in self.members.values():
+            member.take_list(self.addresses)
         processes: dict[str, Process] = dict(self.members)
         self.network = Network(self, processes)
         self.clients: list[SimClient] = []
@@ -111,8 +121,23 @@ class World:
             self.trace(member.address, "goes on")
             member.resume()
 
+    def write(
+        self, kind: Kind, service: str, ip: str, port: int, revision: int, *, ephemeral: bool = True
+    ) -> Write:
+        """One more call of a client."""
+        sequence = len(self._writes) + 1
+        made = Write(kind, service, ip, port, revision, sequence, ephemeral)
+        self._writes[str(sequence)] = made
+        return made
+
+    def write_of(self, call: Call) -> Write | None:
+        """The write that a client's call makes, whoever passed it on; None for calls of members."""
+        if SEQUENCE.encode() not in call.raw_query:
+            return None
+        return self._writes[call.parameters.get(SEQUENCE) or ""]
+
     def any_member(self) -> SimMember:
-        return self.members[self.choice(self.addresses)]
+        return self.members[self.choice(list(self.members))]
 
     def running(self) -> list[SimMember]:
         return [member for member in self.members.values() if member.listening]
@@ -129,6 +154,8 @@ class World:
         self.network.heal()
         self.trace("world", "is healed")
         for member in self.members.values():
+            member.take_list(self.addresses)
+            member.record_disk.heal()
             self.resume(member)
             if member.leaving:
                 self.kill(member)
