@@ -6,6 +6,7 @@ from distro.members import HANDOVER_MS
 from tests.support.simulated import faults
 from tests.support.simulated.connections import ConnectedMember, Connections
 from tests.support.simulated.member import SimMember
+from tests.support.simulated.operators import live_durably
 from tests.support.simulated.world import World, settle_ms
 
 LIFE_MS = 90_000
@@ -34,6 +35,8 @@ def members_agree(seed: int, *, member_class: type[SimMember] = SimMember, traci
     config = DistroConfig(sync_delay_ms=300 if seed % 7 == 5 else 0)
     world = World(seed, members_of(seed), config=config, member_class=member_class, tracing=tracing)
     live_randomly(world, services=world.between(2, 8), clients=world.between(4, 30), span_ms=LIFE_MS)
+    live_durably(world, world.between(0, 6), LIFE_MS)
+    world.warm = world.chance(0.3)
     world.start_all(settle_ms=LIFE_MS - FAULTS_MS)
     faults.plan(world, FAULTS_MS, world.between(2, 16))
     world.run(FAULTS_MS)

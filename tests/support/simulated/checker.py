@@ -113,6 +113,11 @@ class Checker:
         """A member wrote to its disk what a client says of a durable record."""
         self._words.setdefault(record.key, []).append(record)
 
+    def acknowledged(self, write: Write, key: str) -> None:
+        """A client was told that its word of a durable record is kept."""
+        if write.kind is Kind.REGISTER and all(revision_of(one) != str(write.revision) for one in self._words.get(key, ())):
+            raise self.broken(f"{write} is acknowledged, and no member has written it")
+
     def _follow_revisions(self, client: str, write: Write, before: int | None) -> None:
         """Keep the attributes that may hold in the end: each replaces what its member knew, and nothing else.
 
@@ -250,6 +255,7 @@ class Checker:
         self._check_writers()
         self._check_instances()
         self.check_revisions()
+        self.check_records()
 
     def check_views(self) -> None:
         for member in self._world.members.values():
@@ -298,7 +304,7 @@ class Checker:
         """What a client described last, and was told to be so, is what is shown of it."""
         for client in self._world.clients:
             allowed = self._revisions.get(client.address, Counter())
-            for member in self._world.members.values():
+            for member in self._world.running():
                 stored = member.instances(client.datum_key).get(client.instance_key)
                 if stored is None or client.wish is not Wish.PRESENT or client.datum_key in self._uncertain:
                     continue
@@ -307,6 +313,32 @@ class Checker:
                     raise self.broken(
                         f"{member.address} has revision {revision} of {client.address}, not one of {dict(allowed)}"
                     )
+
+
+    def check_records(self) -> None:
+        """R14: of each durable record all members have the last word of a client, by ``changed``, on their disks, too.
+
+        A removal may be forgotten.
+        """
+        members = self._world.running()
+        for key in sorted({key for member in members for key in (*member.records.versions(), *self._words)}):
+            last = max(self._words[key], key=lambda one: one.changed)
+            first = members[0].record_disk.records.get(key)
+            for member in members:
+                record = next((datum.value for datum in member.records.datums([key])), None)
+                if (revision_of(record), is_removed(record)) != (revision_of(last), is_removed(last)):
+                    raise self.broken(f"{member.address} has {record}, and the last word is {last}")
+                stored = member.record_disk.records.get(key)
+                if stored != record or (stored != first and not is_removed(stored)):
+                    raise self.broken(f"{member.address} has {record}, on disk {stored}, {members[0].address} {first}")
+
+def revision_of(record: Record | None) -> str | None:
+    """Which word of an operator a record of an instance has."""
+    return None if record is None or record.value is None else record.value.get("metadata", {}).get("revision")
+
+
+def is_removed(record: Record | None) -> bool:
+    return record is None or record.value is None
 
 
 def _shown(content: dict[str, Any]) -> str:

@@ -33,8 +33,11 @@ class SimDisk(MemoryDisk):
         self._count()
         super().delete(keys)
 
-    def heal(self) -> None:
-        self.full, self.cost_ms_max = False, COST_MS_MAX
+    def empty(self) -> None:
+        self.full = False
+
+    def hurry(self) -> None:
+        self.cost_ms_max = COST_MS_MAX
 
     def _count(self) -> None:
         self.refused += self.full

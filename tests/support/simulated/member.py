@@ -67,6 +67,8 @@ LOCAL_MS_MAX = 3
 """How long a local action takes: a slice of claims on a disk, for example."""
 RUNS_OF_A_CLOCK_MS = 1_000_000_000
 """Monotonic clocks start anywhere, so that one which travels is noticed."""
+WALL_MS = 1_800_000_000_000
+"""The time of day at which worlds begin."""
 WARM_MS = 500
 """The age of the copy of instance lists on disk. Source: ``FLUSH_MS`` of the warm log."""
 
@@ -110,7 +112,7 @@ class MemberClock:
         return self._boot_ms + self._world.now_ms
 
     def wall_ms(self) -> int:
-        return self._wall_ms + self._world.now_ms
+        return WALL_MS + self._wall_ms + self._world.now_ms
 
     def world_ms(self, monotonic_ms: int) -> int:
         return monotonic_ms - self._start_ms
@@ -408,6 +410,11 @@ class SimMember:
         self.listed = tuple(sorted({*addresses, self.address}))
         if self._alive:
             self.post(lambda: self.membership.take_list(self.listed))
+
+    def set_wall(self, jump_ms: int) -> None:
+        """Set the clock on the wall."""
+        self._wall_skew_ms += jump_ms
+        self.clock.jump(jump_ms)
 
     def store(self, resource_type: str, work: Callable[[], None]) -> None:
         """Store datums: records when the disk has its turn for them."""

@@ -14,6 +14,7 @@ from tests.support.simulated.clients import SimClient
 from tests.support.simulated.frontend import SEQUENCE, Kind, Write
 from tests.support.simulated.member import SimMember
 from tests.support.simulated.network import Network, Process
+from tests.support.simulated.operators import Operator
 
 T = TypeVar("T")
 WALL_SKEW_MS = 300_000
@@ -58,6 +59,9 @@ class World:
         processes: dict[str, Process] = dict(self.members)
         self.network = Network(self, processes)
         self.clients: list[SimClient] = []
+        self.operators: list[Operator] = []
+        self.words = 0
+        """Words of operators so far."""
 
     # --- chance and time -------------------------------------------------------------------------
 
@@ -148,6 +152,11 @@ class World:
         self.checker.add(client)
         return client
 
+    def add_operator(self, service: str, ip: str) -> Operator:
+        operator = Operator(self, len(self.operators) + 1, service, ip)
+        self.operators.append(operator)
+        return operator
+
     def heal(self) -> None:
         """End all faults: every message arrives, every member runs."""
         self._healed = True
@@ -155,7 +164,8 @@ class World:
         self.trace("world", "is healed")
         for member in self.members.values():
             member.take_list(self.addresses)
-            member.record_disk.heal()
+            member.record_disk.empty()
+            member.record_disk.hurry()
             self.resume(member)
             if member.leaving:
                 self.kill(member)
