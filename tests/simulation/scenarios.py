@@ -1,5 +1,7 @@
 """What the worlds of the tests go through."""
 
+from collections.abc import Callable
+
 from app.naming.model.model import BEAT_INTERVAL_MS, DELETE_TIMEOUT_MS
 from distro.config import DistroConfig
 from distro.members import HANDOVER_MS
@@ -72,3 +74,7 @@ def clients_agree(seed: int, *, member_class: type[ConnectedMember] = ConnectedM
     world.run(LIFE_MS // 2 + settle_ms(world.config) + HANDOVER_MS)
     connections.check_quiet()
     return world
+
+
+WORLDS: dict[str, Callable[..., World]] = {"members": members_agree, "clients": clients_agree}
+"""By name, what ``tests.simulation.run`` can run: each takes a seed and ``tracing``."""

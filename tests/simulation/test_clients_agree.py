@@ -1,6 +1,6 @@
 """Clients with connections in whole clusters: after faults and quiet all members know the same ones.
 
-A failure names its seed; ``python -m tests.simulation.run --clients --seed N --trace`` shows what happened.
+A failure names its seed; ``python -m tests.simulation.run --world clients --seed N --trace`` shows what happened.
 """
 
 from typing import ClassVar

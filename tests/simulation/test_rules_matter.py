@@ -5,9 +5,10 @@ The same worlds with the rule in place pass, so it is the rule that makes the di
 
 import pytest
 
-from tests.simulation import rules, without
+from tests.simulation import rules, rules_10_to_17, without, without_10_to_17
 from tests.simulation.rules import Trial
 from tests.support.simulated.checker import Broken
+from tests.support.simulated.connections import ConnectedMember
 from tests.support.simulated.member import SimMember
 
 pytestmark = pytest.mark.simulation
@@ -25,8 +26,56 @@ CASES = [
     pytest.param(rules.sides_go_apart, SimMember, without.NoTombstones, id="tombstones"),
     pytest.param(rules.owner_dies_while_it_sends, SimMember, without.NoCoverage, id="hand-over, take only what covers"),
     pytest.param(rules.sides_go_apart, SimMember, without.NoMerge, id="hand-over, owner merges"),
-    pytest.param(rules.copy_waits_in_a_paused_member, SimMember, without.CopiesProveLife, id="a copy proves no life"),
-    pytest.param(rules.copies_come_late, SimMember, without.LateCopiesCount, id="hand-over, owner fetches"),
+    pytest.param(
+        rules.copy_waits_in_a_paused_member,
+        without_10_to_17.LateCallsCount,
+        without_10_to_17.LateCopiesProveLife,
+        id="a copy proves no life",
+    ),
+    pytest.param(
+        rules.copies_come_late,
+        without_10_to_17.LateCallsCount,
+        without_10_to_17.LateMergedCopies,
+        id="hand-over, owner fetches",
+    ),
+    pytest.param(
+        rules_10_to_17.versions_are_forged, SimMember, without_10_to_17.VersionsUnchecked, id="R10, versions from outside"
+    ),
+    pytest.param(
+        rules_10_to_17.owner_of_many_dies, SimMember, without_10_to_17.ClaimsInTheTick, id="R11, claims beside the engine"
+    ),
+    pytest.param(
+        rules_10_to_17.two_members_hear_a_third_alone,
+        SimMember,
+        without_10_to_17.DirectContactOnly,
+        id="R12, one view",
+    ),
+    pytest.param(rules_10_to_17.owner_cannot_be_called, SimMember, without_10_to_17.NoRelay, id="R12, relay"),
+    pytest.param(rules_10_to_17.member_is_alone, SimMember, without_10_to_17.JudgesAlone, id="R12, who is cut off"),
+    pytest.param(rules_10_to_17.calls_come_late, SimMember, without_10_to_17.LateCallsCount, id="R13, deadlines"),
+    pytest.param(
+        rules_10_to_17.calls_wait_in_a_paused_member,
+        SimMember,
+        without_10_to_17.WaitingCallsCount,
+        id="R13, what waited",
+    ),
+    pytest.param(rules_10_to_17.check_follows_a_cut, SimMember, without_10_to_17.ChecksSpeak, id="R14, a client's word"),
+    pytest.param(
+        rules_10_to_17.removal_is_unheard_of, SimMember, without_10_to_17.NoTraces, id="R15, a removal leaves a trace"
+    ),
+    pytest.param(
+        rules_10_to_17.silence_is_on_one_side,
+        without_10_to_17.JudgesAlone,
+        without_10_to_17.ExpiryWins,
+        id="R15, an expiry is a guess",
+    ),
+    pytest.param(rules_10_to_17.member_restarts_apart, SimMember, without_10_to_17.JoinsUnseen, id="R16, who waits"),
+    pytest.param(
+        rules_10_to_17.clients_are_sent_away,
+        ConnectedMember,
+        without_10_to_17.RemovesItsClients,
+        id="R17, clients are handed over",
+    ),
 ]
 
 

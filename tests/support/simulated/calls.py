@@ -237,7 +237,8 @@ class CallAgent:
         plain = gunzip_if_gzip(answer, self._member.config.body_bytes_max)
         codec = self._member.components[resource_type].codec
         datums, failed = decode_frame(plain or b"{}", codec, self._member.clock.monotonic_ms())
-        assert not failed, failed
+        if failed:
+            raise self._member.world.checker.broken(f"{self._member.address} cannot read {failed}")
         return datums
 
 

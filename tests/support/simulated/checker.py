@@ -70,6 +70,9 @@ class Checker:
         self._acknowledged: dict[str, dict[str, Version]] = {}
         self._revisions: dict[str, Counter[int]] = {}
         self._uncertain: set[str] = set()
+        self.in_order = False
+        """No client's call may be executed once a later one of it was acknowledged, for whatever reason."""
+        self._last_acknowledged: dict[tuple[str, str], int] = {}
         self._refused_ms: dict[int, int] = {}
         self._words: dict[str, list[Record]] = {}
 
@@ -86,12 +89,9 @@ class Checker:
 
         A beat counts also where it was answered from a copy.
         """
-        if (told_ms := self._refused_ms.get(write.sequence)) is not None:
-            raise self.broken(
-                f"{member.address} executes {write}, of which its client was told at {told_ms} ms that it is given up"
-            )
         if not write.ephemeral:
-            return
+            return  # its turn at the disk may be longer than its caller waits
+        self.begins(member, write)
         key, name = write.datum_key, write.instance_key
         if write.kind is not Kind.DEREGISTER:
             self._life_ms[key, name] = self._world.now_ms
@@ -104,6 +104,20 @@ class Checker:
         if self._world.tracing:
             text = version.to_text() if version else "nothing"
             self._world.trace(member.address, f"{write.kind.name.lower()} {name} of {key} -> {text}")
+
+    def begins(self, member: SimMember, write: Write) -> None:
+        """A member executes a call, and nothing comes before its end any more."""
+        if (told_ms := self._refused_ms.get(write.sequence)) is not None:
+            raise self.broken(
+                f"{member.address} executes {write}, of which its client was told at {told_ms} ms that it is given up"
+            )
+        if self.in_order and write.sequence < self._last_acknowledged.get((write.datum_key, write.instance_key), 0):
+            raise self.broken(f"{member.address} executes {write} after a later call of its client was acknowledged")
+
+    def answered(self, write: Write) -> None:
+        """A client was told that its call is executed."""
+        if write.kind is not Kind.BEAT:
+            self._last_acknowledged[write.datum_key, write.instance_key] = write.sequence
 
     def refused(self, write: Write) -> None:
         """A member tells a client that its call is not executed, or given up (R13)."""

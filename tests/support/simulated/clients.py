@@ -39,13 +39,16 @@ class Caller:
         self.world = world
         self.address = address
         self._avoid = ""
+        self.members: list[str] | None = None
+        """The members that it calls; None for all."""
 
     def post(self, work: Callable[[], None]) -> None:
         work()
 
     def ask(self, write: Write, on_answer: Callable[[Write, Answered], None]) -> None:
         """Make the call; ``on_answer`` gets UNAVAILABLE when there is no answer, too."""
-        others = [one for one in self.world.addresses if one != self._avoid] or self.world.addresses
+        members = self.members or self.world.addresses
+        others = [one for one in members if one != self._avoid] or members
         target = self.world.choice(others)
         call: Call = write.call()
 
@@ -138,6 +141,7 @@ class SimClient(Caller):
             self._answered(write, answer)
 
     def _answered(self, write: Write, answer: Answered) -> None:
+        self.world.checker.answered(write)
         match write.kind:
             case Kind.DEREGISTER:
                 self._leaving = False

@@ -277,6 +277,8 @@ class HttpFrontend:
         def begin() -> None:
             nonlocal late
             late = deadline is not None and self._services.cluster.is_over(deadline)
+            if not late and (write := self._member.world.write_of(call)) is not None:
+                self._member.world.checker.begins(self._member, write)
 
         def finish() -> None:
             self._member.owns_durable = True  # as it was when the write came to the lock

@@ -32,6 +32,7 @@ from app.replication.membership import Membership
 from app.replication.record_type import RECORDS, RecordCodec
 from app.replication.warm_start import WarmStart
 from app.writes.call_deadline import check_call_deadline
+from distro.claims import Claimer
 from distro.config import DistroConfig
 from distro.local_actions import LocalActions
 from distro.members import MemberList
@@ -165,6 +166,9 @@ class SimMember:
     membership_class: type[SimMembership]
     parallel_calls = False
     """Calls to one peer do not wait for each other."""
+    notices_pauses = True
+    claim_ms = 0
+    """What a claim of one key costs, above ``LOCAL_MS_MAX``."""
 
     guard_rounds = 2
     """For so many verify rounds a loss that nobody caused is not shown."""
@@ -254,6 +258,7 @@ class SimMember:
             members.is_known_writer,
         )
         self.local_actions = LocalActions(self.protocol, self.components)
+        self.claimer = self.local_actions._claimer = CountingClaimer(self.components)
         self.agent = CallAgent(self)
         agent: Any = self.agent  # it answers by call-back; only this module calls it
         self.codec = InstanceListCodec(clock.wall_ms)
@@ -332,7 +337,7 @@ class SimMember:
 
     def _notice_pause(self) -> None:
         """As ``HttpServer.check_pause`` does before it reads anything."""
-        if self.world.now_ms - self._paused_ms <= self.config.pause_ms:
+        if self.world.now_ms - self._paused_ms <= self.config.pause_ms or not self.notices_pauses:
             return
         self.world.marks["pause noticed by the frontend"] += 1
         self.http_stats.stood_still = True
@@ -498,16 +503,30 @@ class SimMember:
         for action in actions:
             if isinstance(action, LocalAction):
                 self._mark(action)
-                end_ms = max(self.world.now_ms, self._local_end_ms) + self.world.between(0, LOCAL_MS_MAX)
-                self._local_end_ms = end_ms
-                self.in_run(end_ms - self.world.now_ms, partial(self._execute_here, action))
+                self.execute_here(action)
             else:
                 self._put(action)
         self._turn_by(self.world.now_ms + max(next_ms - now_ms, 0))
 
-    def _execute_here(self, action: LocalAction) -> None:
-        """On a thread of its own, one after the other."""
-        self.mailbox.put(self.local_actions.run(action, self.clock.monotonic_ms()))
+    def execute_here(self, action: LocalAction) -> None:
+        """On a thread of its own, one after the other. Its end is told when the time that it takes is over."""
+        begin_ms = max(self.world.now_ms, self._local_end_ms) + self.world.between(0, LOCAL_MS_MAX)
+        self._local_end_ms = begin_ms
+
+        def run() -> None:
+            event = self.local_actions.run(action, self.clock.monotonic_ms())
+            taken_ms = self.claimer.claimed * self.claim_ms if isinstance(action, Claim) else 0
+            self._local_end_ms = max(self._local_end_ms, self.world.now_ms + taken_ms)
+            self.in_run(taken_ms, lambda: self.mailbox.put(event))
+
+        self.in_run(begin_ms - self.world.now_ms, run)
+
+    def stand_still(self, length_ms: int) -> None:
+        """Do nothing for a while."""
+        if length_ms:
+            run = self.run
+            self.pause()
+            self.world.after(length_ms, lambda: self.world.resume(self) if self.run == run else None)
 
     def _mark(self, action: LocalAction) -> None:
         match action:
@@ -533,6 +552,17 @@ class SimMember:
         if calls and not self.parallel_calls:
             action = calls[0]
             self.agent.execute(action, lambda: self._next(calls, action))
+
+
+class CountingClaimer(Claimer):
+    """Knows how its last action ended."""
+
+    claimed, unfinished = 0, False
+
+    def run(self, *parts: Any) -> tuple[list[DistroKey], bool]:
+        claimed, self.unfinished = super().run(*parts)
+        self.claimed = len(claimed)
+        return claimed, self.unfinished
 
 
 class SimMembership(Membership):

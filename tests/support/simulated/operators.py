@@ -81,9 +81,11 @@ def live_durably(world: World, instances: int, span_ms: int) -> None:
         world.after(world.between(10_000, span_ms), lambda: flip_by_check(world))
 
 
-def flip_by_check(world: World) -> None:
-    """One member's check finds another health of an instance that it is responsible for."""
+def flip_by_check(world: World, *, parted: SimMember | None = None) -> None:
+    """One member's check, not one of ``parted``, finds another health of an instance that it is responsible for."""
     member = world.any_member()
+    if member is parted:
+        return
     keys = [key for key in member.records.versions() if _is_checked(member, key)] if member.serving else []
     if keys:
         key = world.choice(keys)
