@@ -12,7 +12,9 @@ from tests.support.simulated.connections import ConnectedMember
 from tests.support.simulated.member import SimMember
 
 pytestmark = pytest.mark.simulation
-SEEDS = range(12)
+SEEDS = range(8)
+FEW_SEEDS: dict[Trial, range] = {rules_10_to_17.owner_of_many_dies: range(1)}
+"""Of worlds that take long."""
 
 CASES = [
     pytest.param(rules.sends_get_lost, without.NoVerify, without.NoRetry, id="retry"),
@@ -69,7 +71,7 @@ CASES = [
         without_10_to_17.ExpiryWins,
         id="R15, an expiry is a guess",
     ),
-    pytest.param(rules_10_to_17.member_restarts_apart, SimMember, without_10_to_17.JoinsUnseen, id="R16, who waits"),
+    pytest.param(rules_10_to_17.members_restart_apart, SimMember, without_10_to_17.JoinsUnseen, id="R16, who waits"),
     pytest.param(
         rules_10_to_17.clients_are_sent_away,
         ConnectedMember,
@@ -83,10 +85,11 @@ CASES = [
 def test_a_rule_that_is_switched_off_is_missed(
     trial: Trial, with_rule: type[SimMember], without_rule: type[SimMember]
 ) -> None:
-    for seed in SEEDS:
+    seeds = FEW_SEEDS.get(trial, SEEDS)
+    for seed in seeds:
         trial(seed, with_rule)
-    broken = (is_broken(trial, seed, without_rule) for seed in SEEDS)
-    assert any(broken), f"without its rule {trial.__name__} holds in all of {len(SEEDS)} seeds"
+    broken = (is_broken(trial, seed, without_rule) for seed in seeds)
+    assert any(broken), f"without its rule {trial.__name__} holds in all of {len(seeds)} seeds"
 
 
 def is_broken(trial: Trial, seed: int, members: type[SimMember]) -> bool:

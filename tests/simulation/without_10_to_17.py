@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from app.naming.model.model import NEVER_MS
 from app.naming.records.records import Records, Value
-from app.naming.registry.merge import InstanceList
 from distro.members import MemberList
 from distro.receive import DistroReceiver
-from distro.types import Claim, Datum, HeardOf, LocalAction, PeerReport, Version
+from distro.types import Claim, Datum, HeardOf, LocalAction, Merged, PeerReport
 from distro.version_check import VersionCheck
 from tests.support.simulated.connections import ConnectedMember
 from tests.support.simulated.disk import WatchedRecords
@@ -170,21 +170,13 @@ class NoTraces(SimMember):
 
 
 class ExpiryWinsRegistry(WatchedRegistry):
-    """A tombstone of a later version contains an instance, whatever was heard of it since."""
+    """A merge takes a removal of a later version, whatever was heard since."""
 
-    def is_covered(self, datum: Datum) -> bool:
-        stored = next(self.datums([datum.key]), None)
-        if stored is None:
-            return True
-        newer: InstanceList = datum.value
-        older: InstanceList = stored.value
-        return all(_last(newer, key) >= one.client_version for key, one in older.stored.items())
-
-
-def _last(state: InstanceList, key: str) -> Version:
-    one, tombstone = state.stored.get(key), state.tombstones.get(key)
-    found = [part.version for part in (one, tombstone) if part is not None]
-    return max(found, default=Version(0, 0, ""))
+    def merge(self, datum: Datum, now_ms: int) -> Merged:
+        service = self.table.find(datum.key)
+        for one in service.stored.values() if service is not None else ():
+            one.last_confirmed_ms = NEVER_MS
+        return super().merge(datum, now_ms)
 
 
 class ExpiryWins(JudgesAlone):
