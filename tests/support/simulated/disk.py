@@ -39,6 +39,10 @@ class SimDisk(MemoryDisk):
     def hurry(self) -> None:
         self.cost_ms_max = COST_MS_MAX
 
+    @property
+    def is_slow(self) -> bool:
+        return self.cost_ms_max > COST_MS_MAX
+
     def _count(self) -> None:
         self.refused += self.full
 
@@ -49,6 +53,10 @@ class DiskQueue:
     def __init__(self, member: SimMember) -> None:
         self._member = member
         self._jobs: deque[tuple[Callable[[], None], Callable[[], None]]] = deque()
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._jobs)
 
     def put(self, begin: Callable[[], None], finish: Callable[[], None]) -> None:
         """Call ``begin`` when it is its turn, and ``finish``, which writes, when the disk has had its time."""

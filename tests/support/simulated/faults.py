@@ -26,6 +26,32 @@ def crash(world: World, length_ms: int) -> None:
     world.in_faults(length_ms, lambda: world.start(member))
 
 
+def crash_at_the_disk(world: World, length_ms: int) -> None:
+    """A member is killed while its disk, which is slow, writes something."""
+    member = world.any_member()
+    disk = member.record_disk
+    slow_disk_of(world, member, length_ms)
+
+    def look() -> None:
+        if member.listening and member.disk.is_busy and not member.paused:
+            disk.hurry()
+            world.kill(member)
+            world.in_faults(2_000, lambda: world.start(member))
+        elif disk.is_slow:
+            world.in_faults(50, look)
+
+    look()
+
+
+def power_cut(world: World, length_ms: int) -> None:
+    """All members are killed at once, and come back one by one, with what is on their disks."""
+    world.marks["power cut"] += 1
+    world.trace("world", f"is without power for {length_ms} ms")
+    for member in world.members.values():
+        world.kill(member)
+        world.in_faults(length_ms + world.between(0, 1_500), partial(world.start, member))
+
+
 def leave(world: World, length_ms: int) -> None:
     """A member is stopped in order and comes back empty."""
     member = world.any_member()
@@ -121,10 +147,13 @@ def jump(world: World, length_ms: int) -> None:
 
 def slow_disk(world: World, length_ms: int) -> None:
     """Each write of one member takes up to 2.5 s: longer than its caller waits."""
-    disk = world.any_member().record_disk
+    slow_disk_of(world, world.any_member(), length_ms)
+
+
+def slow_disk_of(world: World, member: SimMember, length_ms: int) -> None:
     world.marks["slow disk"] += 1
-    disk.cost_ms_max = 2_500
-    world.in_faults(length_ms, disk.hurry)
+    member.record_disk.cost_ms_max = 2_500
+    world.in_faults(length_ms, member.record_disk.hurry)
 
 
 def full_disk(world: World, length_ms: int) -> None:
@@ -183,6 +212,8 @@ ALL: tuple[tuple[Fault, int], ...] = (
     (change_lists, 25_000),
     (jump, 200),
     (slow_disk, 15_000),
+    (crash_at_the_disk, 20_000),
+    (power_cut, 4_000),
     (full_disk, 15_000),
 )
 """Each kind with its greatest length; the short ones are there because they end before anybody notices."""
