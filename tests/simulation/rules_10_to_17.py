@@ -320,4 +320,3 @@ def clients_are_sent_away(seed: int, member_class: type[ConnectedMember]) -> Wor
                     raise world.checker.broken(f"{other.address} shows nothing of {one.service}")
     connections.check_quiet()
     return world
-

@@ -60,6 +60,21 @@ def steady_world(
     return world
 
 
+def mixed_agree(seed: int, *, member_class: type[SimMember] = SimMember, tracing: bool = False) -> World:
+    """Two or three members of our kind and one of real Nacos 1.4 through faults; then heal and quiet."""
+    world = World(seed, 3 + seed % 2, member_class=member_class, tracing=tracing, nacos=1)
+    world.checker.looking = False  # a version that a datum of Nacos gets where it is received does not identify content
+    live_randomly(world, services=world.between(2, 8), clients=world.between(4, 20), span_ms=LIFE_MS)
+    world.start_all(settle_ms=LIFE_MS - FAULTS_MS)
+    kinds = tuple(one for one in faults.ALL if one[0] is not faults.change_lists)
+    faults.plan(world, FAULTS_MS, world.between(2, 8), kinds)
+    world.run(FAULTS_MS)
+    world.heal()
+    world.run(settle_ms(world.config) + 2 * DELETE_TIMEOUT_MS)
+    world.checker.check_mixed()
+    return world
+
+
 def clients_agree(seed: int, *, member_class: type[ConnectedMember] = ConnectedMember, tracing: bool = False) -> World:
     """Connections that come, change and go beside clients over HTTP, with all kinds of faults; then heal and quiet."""
     world = World(seed, members_of(seed), member_class=member_class, tracing=tracing)
@@ -76,5 +91,5 @@ def clients_agree(seed: int, *, member_class: type[ConnectedMember] = ConnectedM
     return world
 
 
-WORLDS: dict[str, Callable[..., World]] = {"members": members_agree, "clients": clients_agree}
+WORLDS: dict[str, Callable[..., World]] = {"members": members_agree, "clients": clients_agree, "mixed": mixed_agree}
 """By name, what ``tests.simulation.run`` can run: each takes a seed and ``tracing``."""

@@ -71,7 +71,7 @@ def test_members_agree_after_the_faults(first: int, marks: dict[int, Counter[str
 def test_each_kind_of_fault_happens_in_these_seeds(marks: dict[int, Counter[str]]) -> None:
     """A fault that does not happen tests nothing; so does a rule's answer that is never given."""
     for first in range(0, SEEDS, GROUP):
-        if MARKS <= sum(marks.values(), Counter[str]()).keys():
+        if sum(marks.values(), Counter[str]()).keys() >= MARKS:
             break
         if first not in marks:
             run_group(first, marks)

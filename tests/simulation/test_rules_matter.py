@@ -41,10 +41,16 @@ CASES = [
         id="hand-over, owner fetches",
     ),
     pytest.param(
-        rules_10_to_17.versions_are_forged, SimMember, without_10_to_17.VersionsUnchecked, id="R10, versions from outside"
+        rules_10_to_17.versions_are_forged,
+        SimMember,
+        without_10_to_17.VersionsUnchecked,
+        id="R10, versions from outside",
     ),
     pytest.param(
-        rules_10_to_17.owner_of_many_dies, SimMember, without_10_to_17.ClaimsInTheTick, id="R11, claims beside the engine"
+        rules_10_to_17.owner_of_many_dies,
+        SimMember,
+        without_10_to_17.ClaimsInTheTick,
+        id="R11, claims beside the engine",
     ),
     pytest.param(
         rules_10_to_17.two_members_hear_a_third_alone,
@@ -61,7 +67,9 @@ CASES = [
         without_10_to_17.WaitingCallsCount,
         id="R13, what waited",
     ),
-    pytest.param(rules_10_to_17.check_follows_a_cut, SimMember, without_10_to_17.ChecksSpeak, id="R14, a client's word"),
+    pytest.param(
+        rules_10_to_17.check_follows_a_cut, SimMember, without_10_to_17.ChecksSpeak, id="R14, a client's word"
+    ),
     pytest.param(
         rules_10_to_17.removal_is_unheard_of, SimMember, without_10_to_17.NoTraces, id="R15, a removal leaves a trace"
     ),

@@ -10,10 +10,10 @@ from distro.members import MemberList
 from distro.receive import DistroReceiver
 from distro.types import Claim, Datum, HeardOf, LocalAction, Merged, PeerReport
 from distro.version_check import VersionCheck
+from tests.simulation.without import CopiesProveLife, LateCopiesCount
 from tests.support.simulated.connections import ConnectedMember
 from tests.support.simulated.disk import WatchedRecords
 from tests.support.simulated.member import SimMember, SimMembership, WatchedRegistry
-from tests.simulation.without import CopiesProveLife, LateCopiesCount
 
 LONG_MS = 1 << 40
 
@@ -207,5 +207,3 @@ class RemovesItsClients(ConnectedMember):
         for client in self.native():
             self.connections.disconnect(client.client_id)
         super().leave()
-
-

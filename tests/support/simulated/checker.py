@@ -28,6 +28,7 @@ from tests.support.simulated.frontend import Kind, Write
 
 if TYPE_CHECKING:
     from tests.support.simulated.member import SimMember
+    from tests.support.simulated.nacos import SimNacos
     from tests.support.simulated.world import World
 
 SAMPLE_MS = 250
@@ -129,7 +130,9 @@ class Checker:
 
     def acknowledged(self, write: Write, key: str) -> None:
         """A client was told that its word of a durable record is kept."""
-        if write.kind is Kind.REGISTER and all(revision_of(one) != str(write.revision) for one in self._words.get(key, ())):
+        if write.kind is Kind.REGISTER and all(
+            revision_of(one) != str(write.revision) for one in self._words.get(key, ())
+        ):
             raise self.broken(f"{write} is acknowledged, and no member has written it")
 
     def _follow_revisions(self, client: str, write: Write, before: int | None) -> None:
@@ -314,6 +317,14 @@ class Checker:
                 if not stored.instance.healthy:
                     raise self.broken(f"{client.address} beats, and {member.address} has it unhealthy")
 
+    def check_mixed(self) -> None:
+        """In a cluster with real Nacos: all members list the instances that beat, and no others."""
+        for client in self._world.clients:
+            members: list[SimMember | SimNacos] = [*self._world.running(), *self._world.nacos.values()]
+            for member in members:
+                if member.shows(client) != (client.wish is Wish.PRESENT):
+                    raise self.broken(f"{client.address} is {client.wish.value}, not so at {member.address}")
+
     def check_revisions(self) -> None:
         """What a client described last, and was told to be so, is what is shown of it."""
         for client in self._world.clients:
@@ -327,7 +338,6 @@ class Checker:
                     raise self.broken(
                         f"{member.address} has revision {revision} of {client.address}, not one of {dict(allowed)}"
                     )
-
 
     def check_records(self) -> None:
         """R14: of each durable record all members have the last word of a client, by ``changed``, on their disks, too.
@@ -345,6 +355,7 @@ class Checker:
                 stored = member.record_disk.records.get(key)
                 if stored != record or (stored != first and not is_removed(stored)):
                     raise self.broken(f"{member.address} has {record}, on disk {stored}, {members[0].address} {first}")
+
 
 def revision_of(record: Record | None) -> str | None:
     """Which word of an operator a record of an instance has."""

@@ -1,4 +1,4 @@
-"""The disk of a simulated member: it outlives the member's runs, costs time, can be full, and loses what is under way."""
+"""The disk of a simulated member: outlives the member's runs, takes time, can be full, and loses what is under way."""
 
 from __future__ import annotations
 
@@ -106,5 +106,3 @@ class WatchedRecords(Records):
         for key in changed if not by_check else ():
             self.on_word(self._records[key])
         return changed
-
-

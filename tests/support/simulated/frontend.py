@@ -16,7 +16,19 @@ from urllib.parse import urlencode
 import orjson
 
 from app.http.api.answers import error_reply, is_open, refuse_unless_up
-from app.http.api.call import CLIENT_AGENT, DEADLINE, RELAY, ROUTES, Answer, Call, Decline, Forward, Reply, Route, Services
+from app.http.api.call import (
+    CLIENT_AGENT,
+    DEADLINE,
+    RELAY,
+    ROUTES,
+    Answer,
+    Call,
+    Decline,
+    Forward,
+    Reply,
+    Route,
+    Services,
+)
 from app.http.forward.beat_sender import BeatSender
 from app.http.forward.member_link import LinkAnswer, LinkResult, NotAnswered, NotSent
 from app.http.forward.on_loop import LoopForwarder
@@ -82,7 +94,12 @@ class Write:
     def call(self) -> Call:
         """The call of Nacos's API."""
         method, path = self.kind.value
-        fields: dict[str, Any] = {SEQUENCE: self.sequence, "serviceName": self.service, "ip": self.ip, "port": self.port}
+        fields: dict[str, Any] = {
+            SEQUENCE: self.sequence,
+            "serviceName": self.service,
+            "ip": self.ip,
+            "port": self.port,
+        }
         if not self.ephemeral:
             fields["ephemeral"] = "false"
         if self.kind is Kind.REGISTER:
@@ -109,7 +126,12 @@ class SimLoop:
 
     def call_later(self, delay_s: float, work: Callable[..., object], *args: object) -> SimTimer:
         timer = SimTimer()
-        self._member.in_run(math.ceil(delay_s * 1_000), lambda: None if timer.cancelled else work(*args))
+
+        def run() -> None:
+            if not timer.cancelled:
+                work(*args)
+
+        self._member.in_run(math.ceil(delay_s * 1_000), run)
         return timer
 
 
@@ -302,7 +324,7 @@ def _whole(reply: Reply) -> Reply:
 
 
 class OwnerCall(WaitingCall[Reply]):
-    """A call that a thread would wait for, in ``OwnerForwarder``: asked again until its owner or this member answers."""
+    """A call that a thread would wait for in ``OwnerForwarder``: asked again until its owner or this member answers."""
 
     def __init__(
         self,
@@ -313,11 +335,11 @@ class OwnerCall(WaitingCall[Reply]):
         run: Callable[[], Reply | Forward | None],
         respond: Respond,
     ) -> None:
-        cluster = member.membership
-        super().__init__(cluster, to, forwarder.request_maker(call), is_relayed=call.header(RELAY) is not None)
+        owners = member.membership
+        super().__init__(owners, to, forwarder.request_maker(call), is_relayed=call.header(RELAY) is not None)
         left_ms = FORWARD_MS_MAX
         if (deadline := call.header(DEADLINE)) is not None:
-            left_ms = min(left_ms, cluster.left_ms(deadline))
+            left_ms = min(left_ms, owners.left_ms(deadline))
         self._sim, self._forwarder, self._keys, self._run, self._respond = member, forwarder, to.durable, run, respond
         self._end_ms = member.clock.monotonic_ms() + left_ms
         self._answered = False

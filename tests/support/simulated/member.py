@@ -1,11 +1,10 @@
-"""A whole member in virtual time: the real domain, engine and frontend, with a runtime of events in place of threads."""
+"""A whole member in virtual time: the real domain, engine and frontend; a runtime of events is in place of threads."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -16,12 +15,10 @@ from app.http.api.dump_lines import Dumps
 from app.http.api.stats import HttpStats
 from app.naming.health.beat_check import BeatCheck, HealthCheckGate
 from app.naming.model.events import Event, HealthChanged, InstancesChanged, Origin, RecordChanged
-from app.naming.model.keys import DEFAULT_NAMESPACE, EPHEMERAL_PREFIX, datum_key
+from app.naming.model.keys import EPHEMERAL_PREFIX
 from app.naming.model.model import Change, Service, StoredInstance
 from app.naming.records.durable_service import DurableService
 from app.naming.records.projection import Projection
-from app.naming.records.records import Records, persistent_key
-from app.naming.registry.operations import key_of
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
@@ -185,6 +182,8 @@ class SimMember:
         self.record_disk = SimDisk()
         self.warm: dict[str, bytes] = {}
         """Its copy of instance lists on disk."""
+        self._cold: dict[str, None] = {}
+        """Lists that changed since they were copied."""
         self._alive = False
         self._wall_skew_ms = wall_skew_ms
         self._waiting: list[Callable[[], None]] = []
@@ -396,7 +395,7 @@ class SimMember:
         self.warm |= {one.key: self.codec.encode(one, now_ms, True) for one in self.registry.datums(keys)}
 
     def _read_warm(self) -> None:
-        self._cold: dict[str, None] = {}
+        self._cold = {}
         warm_start, now_ms = WarmStart(self.registry, claims=False), self.clock.monotonic_ms()
         warm_start.read(self.codec.decode(key, orjson.loads(body), now_ms) for key, body in self.warm.items())
 

@@ -1,4 +1,4 @@
-"""Operators in virtual time: each sets and removes one persistent instance; and the checks of such instances' health."""
+"""Operators in virtual time: each sets and removes one persistent instance; and checks of such instances' health."""
 
 from __future__ import annotations
 

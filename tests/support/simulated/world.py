@@ -13,6 +13,7 @@ from tests.support.simulated.checker import Checker
 from tests.support.simulated.clients import SimClient
 from tests.support.simulated.frontend import SEQUENCE, Kind, Write
 from tests.support.simulated.member import SimMember
+from tests.support.simulated.nacos import SimNacos
 from tests.support.simulated.network import Network, Process
 from tests.support.simulated.operators import Operator
 
@@ -32,7 +33,9 @@ class World:
         config: DistroConfig | None = None,
         member_class: type[SimMember] = SimMember,
         tracing: bool = False,
+        nacos: int = 0,
     ) -> None:
+        """``nacos``: so many of the members are real Nacos 1.4, the last ones."""
         self.seed = seed
         self.now_ms = 0
         self.events = 0
@@ -52,11 +55,12 @@ class World:
         self.checker = Checker(self)
         self.members = {
             address: member_class(self, address, self.config, skew)
-            for address, skew in zip(self.addresses, skews, strict=True)
+            for address, skew in zip(self.addresses[: members - nacos], skews, strict=False)
         }
+        self.nacos = {address: SimNacos(self, address) for address in self.addresses[members - nacos :]}
         for member in self.members.values():
             member.take_list(self.addresses)
-        processes: dict[str, Process] = dict(self.members)
+        processes: dict[str, Process] = {**self.members, **self.nacos}
         self.network = Network(self, processes)
         self.clients: list[SimClient] = []
         self.operators: list[Operator] = []
@@ -109,6 +113,8 @@ class World:
         """Start all members within a second of each other; with ``settle_ms`` also let them find each other."""
         for member in self.members.values():
             self.after(self.between(0, 1_000), partial(self.start, member))
+        for nacos in self.nacos.values():
+            self.after(1_500, nacos.start)
         self.run(settle_ms)
 
     def start(self, member: SimMember) -> None:
@@ -125,9 +131,7 @@ class World:
             self.trace(member.address, "goes on")
             member.resume()
 
-    def write(
-        self, kind: Kind, service: str, ip: str, port: int, revision: int, *, ephemeral: bool = True
-    ) -> Write:
+    def write(self, kind: Kind, service: str, ip: str, port: int, revision: int, *, ephemeral: bool = True) -> Write:
         """One more call of a client."""
         sequence = len(self._writes) + 1
         made = Write(kind, service, ip, port, revision, sequence, ephemeral)

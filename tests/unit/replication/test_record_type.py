@@ -248,7 +248,7 @@ def test_a_member_loads_what_is_newer_and_keeps_what_only_it_has() -> None:
         DistroStats(),
         lambda writer: writer.startswith(("a:1~", "b:1~")),
     )
-    receiver.load(RECORDS, peer.records.datums(keys), NOW_MS)
+    receiver.load(RECORDS, peer.records.datums(keys), NOW_MS, "10.0.0.2:8848")
     assert [back.name(key) for key in keys] == ["unsent", "newer", "first"]
     # The owner, whoever it is, then makes one state of both.
     assert peer.merge(back, keys[0]) is Merged.MADE
