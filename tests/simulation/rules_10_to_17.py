@@ -1,4 +1,4 @@
-"""As ``rules``: worlds in which one of the rules R10 to R17, or a part of it, stands between the members and a breach."""
+"""As ``rules``: worlds in which one of the rules R10 to R17, or a part of one, stands between members and a breach."""
 
 from functools import partial
 from typing import Any
@@ -97,10 +97,12 @@ def owner_of_many_dies(seed: int, member_class: type[SimMember]) -> World:
     dead = world.any_member()
     world.kill(dead)
     left = world.running()
+    world.marks.clear()
     for member in left:
         member.claim_ms = 2
     config = world.config
     world.run(config.refused_down_ms + 2 * config.report_interval_ms + 2 * MANY // len(world.addresses))
+    assert world.marks["further slice of claims"] >= len(left), "the keys do not fill more than one slice"
     for member in left:
         if member.stats.pauses or len(member.protocol.mapper.servers) != len(left):
             raise world.checker.broken(f"{member.address} paused, or sees {member.protocol.mapper.servers} only")

@@ -15,6 +15,7 @@ from functools import partial
 from tests.simulation.scenarios import WORLDS
 from tests.support.simulated.checker import Broken
 
+PROGRESS_EVERY = 100
 FRESH_FROM = 1_000_000
 SEEDS_A_MINUTE = 10_000
 """Fresh seeds of two starts are others, unless the first took more than so many a minute."""
@@ -54,11 +55,14 @@ def main() -> int:
     seeds = range(first, first + options.count)
     print(f"world {options.world}, seeds {seeds.start} to {seeds.stop - 1}", flush=True)
     one = partial(run, kind=options.world, trace=options.trace)
-    began_s, broken, marks = time.perf_counter(), 0, Counter[str]()
+    began_s, done, broken, marks = time.perf_counter(), 0, 0, Counter[str]()
     with ProcessPoolExecutor(options.jobs) as pool:
         results = map(one, seeds) if options.jobs == 1 else pool.map(one, seeds, chunksize=4)
         for seed, seen, failure, told in results:
             marks += seen
+            done += 1
+            if done % PROGRESS_EVERY == 0:
+                print(f"{done} seeds so far, {broken} broken", flush=True)
             if failure:
                 broken += 1
                 print(f"BROKEN {failure[:1_500]}", flush=True)

@@ -19,7 +19,7 @@ from tests.support.simulated.connections import SERVICES, ConnectedMember, Conne
 from tests.support.simulated.world import World
 
 pytestmark = pytest.mark.simulation
-SEEDS = 120
+SEEDS = 80
 GROUP = 10
 ONE = RegisterInstance(SERVICES[0], "10.9.1.1", 80)
 

@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.scenarios import members_agree
 
 pytestmark = pytest.mark.simulation
-SEEDS = 200
+SEEDS = 150
 GROUP = 10
 """Of each ten, seven have three members, one has two and two have five."""
 MARKS = {

@@ -12,7 +12,7 @@ from tests.support.simulated.connections import ConnectedMember
 from tests.support.simulated.member import SimMember
 
 pytestmark = pytest.mark.simulation
-SEEDS = range(8)
+SEEDS = range(6)
 FEW_SEEDS: dict[Trial, range] = {rules_10_to_17.owner_of_many_dies: range(1)}
 """Of worlds that take long."""
 
