@@ -344,7 +344,7 @@ class MemberList:
             return
         peer.reporting_until_ms = 0
         if outcome is Outcome.DELIVERED and answer is not None:
-            self._follow_run(peer, answer.writer, now_ms)
+            self._follow_run(peer, answer, now_ms)
             peer.answered_ms, peer.failures = now_ms, 0
             if peer.cut_off:
                 peer.cut_off, peer.rejoin_at_ms = False, now_ms + self.config.steady_ms
@@ -471,13 +471,23 @@ class MemberList:
         ours, theirs = self.view, report.view or (report.address,)
         return (len(ours), theirs) < (len(theirs), ours)
 
-    def _follow_run(self, peer: _Peer, writer: str, now_ms: int) -> None:
+    def _follow_run(self, peer: _Peer, answer: PeerReport, now_ms: int) -> None:
         """Note the run in an answer; the one before it is over. A report may be late, from a run that is over."""
+        writer = answer.writer
+        if answer.state is not MemberState.DOWN:
+            self._go_on(peer, writer)
         if not writer or writer == peer.writer:
             return
         if peer.writer:
             self._end_run(peer, peer.writer, now_ms)
         peer.writer = writer
+
+    def _go_on(self, peer: _Peer, writer: str) -> None:
+        """Note that a run goes on: it may have left the list for a while, or only be said to have left."""
+        if writer in peer.ended:
+            peer.ended = tuple(one for one in peer.ended if one != writer)
+        if writer in self._handing_over:
+            self._handing_over = {one: end_ms for one, end_ms in self._handing_over.items() if one != writer}
 
     def _on_failure(self, peer: _Peer, outcome: Outcome, now_ms: int) -> None:
         peer.failures += 1

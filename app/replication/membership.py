@@ -284,7 +284,9 @@ class Membership:
         if report is None:
             return {"code": 400, "message": "Node information is illegal", "data": None}
         if not self._take_report(report, remote_ip):
-            return {"code": 200, "message": None, "data": "false"}
+            # A success without our own field is what real Nacos answers: the sender would take this member for one.
+            is_own_kind = CAPABILITY_VERSIONS in report.capabilities
+            return {"code": 403 if is_own_kind else 200, "message": None, "data": "false"}
         answer: dict[str, Any] = {"code": 200, "message": None, "data": "true"}
         if CAPABILITY_VERSIONS in report.capabilities:
             answer[OWN_FIELD] = self._own_report(report.address)
