@@ -8,7 +8,7 @@ from app.naming.model.model import Service, StoredInstance
 from distro.protocol import DistroProtocol
 from distro.receive import DistroReceiver
 from distro.tasks import PeerQueue
-from distro.types import Action, DataCall, Datum, DistroKey, Merged, Received, Verify, Version
+from distro.types import Action, DataCall, Datum, DistroKey, Merged, PeerReport, Received, Verify, Version
 from tests.support.simulated.member import SimMember, WatchedRegistry
 
 NEVER_MS = 1 << 60
@@ -19,9 +19,12 @@ class NoVerifyProtocol(DistroProtocol):
         queue.verify_due_ms = now_ms + NEVER_MS
         return None
 
+    def _pull(self, report: PeerReport) -> None:
+        pass
+
 
 class NoVerify(SimMember):
-    """No checksum rounds: what a send does not bring stays away."""
+    """No checksum rounds, and nothing is fetched that waits for a member: what a send does not bring stays away."""
 
     protocol_class = NoVerifyProtocol
 
