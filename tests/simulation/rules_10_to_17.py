@@ -102,12 +102,12 @@ def owner_of_many_dies(seed: int, member_class: type[SimMember]) -> World:
         member.claim_ms = 2
     config = world.config
     world.run(config.refused_down_ms + 2 * config.report_interval_ms + 2 * MANY // len(world.addresses))
-    assert world.marks["further slice of claims"] >= len(left), "the keys do not fill more than one slice"
     for member in left:
         if member.stats.pauses or len(member.protocol.mapper.servers) != len(left):
             raise world.checker.broken(f"{member.address} paused, or sees {member.protocol.mapper.servers} only")
         if any(version.writer.startswith(f"{dead.address}~") for version in member.registry.versions().values()):
             raise world.checker.broken(f"{member.address} has keys of the dead member")
+    assert world.marks["further slice of claims"] >= len(left), "the keys do not fill more than one slice"
     world.checker.check_agreement()
     return world
 

@@ -221,8 +221,7 @@ class HttpFrontend:
         if not row.hot:
             self._in_pool(row, call, respond)
             return
-        call = replace(call, on_loop=True)
-        answer = self._run(row, call)
+        answer = self._run(row, call, on_loop=True)
         if isinstance(answer, Reply):
             respond(answer)
         elif isinstance(answer, Forward):
@@ -234,12 +233,13 @@ class HttpFrontend:
                 else:
                     self._in_pool(row, call, respond)
 
-            self.forwarder.forward(call, answer, lambda: self._run(row, call), done)
+            self.forwarder.forward(call, answer, lambda: self._run(row, call, on_loop=True), done)
         else:
             self._in_pool(row, call, respond)
 
-    def _run(self, row: Route, call: Call) -> Answer:
+    def _run(self, row: Route, call: Call, *, on_loop: bool = False) -> Answer:
         """Run an endpoint; what it executed is told to the checker."""
+        call.on_loop = on_loop
         write = self._member.world.write_of(call)
         before = self._member.revision_of(write) if write is not None else None
         try:
@@ -263,7 +263,6 @@ class HttpFrontend:
 
     def _in_pool(self, row: Route, call: Call, respond: Respond) -> None:
         """Answer a call as a thread that may block; a write of durable records has its turn at the disk."""
-        call = replace(call, on_loop=False)
         if (call.method, call.path) == ("PUT", "/v1/ns/distro/datum"):
             self._member.disk.put(lambda: None, lambda: respond(self._reply(row, call)))
             return
