@@ -18,11 +18,11 @@ class SystemClock:
         self._monotonic_ms = 0
 
     def monotonic_ms(self) -> int:
-        """Time that never goes back.
+        """Time that never goes back, and counts while the machine sleeps: that is a pause, too (R9).
 
         Calls within one millisecond get the same object: the times of a million beats are some thousand in memory.
         """
-        now_ms, last_ms = time.monotonic_ns() // 1_000_000, self._monotonic_ms
+        now_ms, last_ms = time.clock_gettime_ns(_BOOT_CLOCK) // 1_000_000, self._monotonic_ms
         if now_ms == last_ms:
             return last_ms
         self._monotonic_ms = now_ms

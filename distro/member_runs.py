@@ -68,8 +68,14 @@ class MemberRuns:
         kept = {address: ended for address, ended in self._ended.items() if address not in gone}
         self._ended = kept | dict.fromkeys(came, ())
 
-    def follow(self, address: str, writer: str, now_ms: int) -> None:
-        """Note the run in a peer's answer; the one before it is over. (A report may be late, from a run that is.)"""
+    def follow(self, address: str, writer: str, now_ms: int, *, goes_on: bool = True) -> None:
+        """Note the run in a peer's answer; the one before it is over. (A report may be late, from a run that is.)
+
+        ``goes_on``: it does not say that it ends; it may have left the list for a while, or only be said to have left.
+        """
+        if goes_on and writer in self._ended.get(address, ()):
+            self._ended = {**self._ended, address: tuple(one for one in self._ended[address] if one != writer)}
+            self._handing_over = {one: end_ms for one, end_ms in self._handing_over.items() if one != writer}
         if not writer or writer == self._writers.get(address):
             return
         self.end(address, now_ms)

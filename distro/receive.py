@@ -178,9 +178,10 @@ class DistroReceiver:
         base = stored or NO_VERSION
         return replace(datum, version=Version(base.epoch, base.counter + 1, sender))
 
-    def load(self, resource_type: str, datums: Iterable[Datum], now_ms: int) -> int:
+    def load(self, resource_type: str, datums: Iterable[Datum], now_ms: int, sender: str) -> int:
         """Take a peer's snapshot (R7): of each key the highest version stays. Return the number of keys taken.
 
+        ``sender`` counts as the writer of datums without a version (R8): without one no member could read theirs.
         A snapshot that comes after the end of the load is dropped: verify rounds bring what is missing.
         """
         component = self._components[resource_type]
@@ -193,7 +194,7 @@ class DistroReceiver:
                 continue
             try:
                 self._check.check(resource_type, datum, loading=True)
-                taken += component.store.apply(self._dated(datum, stored, ""), stored, now_ms)
+                taken += component.store.apply(self._dated(datum, stored, sender), stored, now_ms)
                 self._check.accept(datum.version)
             except CodecError as error:
                 self._stats.received_failed += 1

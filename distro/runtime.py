@@ -313,6 +313,6 @@ class DistroRuntime:
     def _load(self, action: Load) -> None:
         datums = self._components[action.resource_type].agent.load(action.peer, self._left_ms(action))
         if datums is not None:
-            self._receiver.load(action.resource_type, datums, self._clock.monotonic_ms())
+            self._receiver.load(action.resource_type, datums, self._clock.monotonic_ms(), action.peer)
         keys = None if datums is None else [one.key for one in datums]
         self._end(action, Outcome.DELIVERED, keys=keys)

@@ -303,7 +303,8 @@ class Membership:
             return {"code": 400, "message": "Node information is illegal", "data": None}
         if not self._take_report(report, remote_ip):
             own = {OWN_FIELD: {"listed": False}} if CAPABILITY_VERSIONS in report.capabilities else {}
-            return {"code": 200, "message": None, "data": "false", **own}
+            # A plain success is what real Nacos answers: the sender would take this member for one.
+            return {"code": 403 if own else 200, "message": None, "data": "false", **own}
         answer: dict[str, Any] = {"code": 200, "message": None, "data": "true"}
         if CAPABILITY_VERSIONS in report.capabilities:
             answer[OWN_FIELD] = self._own_report(report.address)

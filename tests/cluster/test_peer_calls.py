@@ -86,7 +86,7 @@ class TestStrangers:
         headers = {"User-Agent": "Nacos-Server:1.4.8", "Content-Type": "application/json"}
         body = json.dumps(report).encode()
         answer = three.members[0].client.call("POST", "/v1/core/cluster/report", body, headers)
-        assert answer.json() == {"code": 200, "message": None, "data": "false", "rollcall": {"listed": False}}
+        assert answer.json() == {"code": 403, "message": None, "data": "false", "rollcall": {"listed": False}}
 
     def test_too_many_wrong_keys_are_not_all_named(self, three: ClusterProcesses) -> None:
         """Real Nacos, the one caller of another kind, logs the text of a refusal whole."""

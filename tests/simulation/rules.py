@@ -117,7 +117,7 @@ def member_sleeps_for_long(seed: int, member_class: type[SimMember]) -> World:
 
 def owner_dies(seed: int, member_class: type[SimMember]) -> World:
     """A member goes for good. Its services' instances may not be expired by the beat times of the copies."""
-    world = steady_world(seed, member_class)
+    world = steady_world(seed, member_class, services=12, clients=48)
     world.checker.strict = True
     world.kill(world.any_member())
     world.checker.watch(2 * DELETE_TIMEOUT_MS)

@@ -1,11 +1,14 @@
 """What the worlds of the tests go through."""
 
+from collections.abc import Callable
+
 from app.naming.model.model import BEAT_INTERVAL_MS, DELETE_TIMEOUT_MS
 from distro.config import DistroConfig
 from distro.member_runs import HANDOVER_MS
 from tests.support.simulated import faults
 from tests.support.simulated.connections import ConnectedMember, Connections
 from tests.support.simulated.member import SimMember
+from tests.support.simulated.operators import live_durably
 from tests.support.simulated.world import World, settle_ms
 
 LIFE_MS = 90_000
@@ -34,6 +37,8 @@ def members_agree(seed: int, *, member_class: type[SimMember] = SimMember, traci
     config = DistroConfig(sync_delay_ms=300 if seed % 7 == 5 else 0)
     world = World(seed, members_of(seed), config=config, member_class=member_class, tracing=tracing)
     live_randomly(world, services=world.between(2, 8), clients=world.between(4, 30), span_ms=LIFE_MS)
+    live_durably(world, world.between(0, 6), LIFE_MS)
+    world.warm = world.chance(0.3)
     world.start_all(settle_ms=LIFE_MS - FAULTS_MS)
     faults.plan(world, FAULTS_MS, world.between(2, 16))
     world.run(FAULTS_MS)
@@ -55,6 +60,21 @@ def steady_world(
     return world
 
 
+def mixed_agree(seed: int, *, member_class: type[SimMember] = SimMember, tracing: bool = False) -> World:
+    """Two or three members of our kind and one of real Nacos 1.4 through faults; then heal and quiet."""
+    world = World(seed, 3 + seed % 2, member_class=member_class, tracing=tracing, nacos=1)
+    world.checker.looking = False  # a version that a datum of Nacos gets where it is received does not identify content
+    live_randomly(world, services=world.between(2, 8), clients=world.between(4, 20), span_ms=LIFE_MS)
+    world.start_all(settle_ms=LIFE_MS - FAULTS_MS)
+    kinds = tuple(one for one in faults.ALL if one[0] is not faults.change_lists)
+    faults.plan(world, FAULTS_MS, world.between(2, 8), kinds)
+    world.run(FAULTS_MS)
+    world.heal()
+    world.run(settle_ms(world.config) + 2 * DELETE_TIMEOUT_MS)
+    world.checker.check_mixed()
+    return world
+
+
 def clients_agree(seed: int, *, member_class: type[ConnectedMember] = ConnectedMember, tracing: bool = False) -> World:
     """Connections that come, change and go beside clients over HTTP, with all kinds of faults; then heal and quiet."""
     world = World(seed, members_of(seed), member_class=member_class, tracing=tracing)
@@ -69,3 +89,7 @@ def clients_agree(seed: int, *, member_class: type[ConnectedMember] = ConnectedM
     world.run(LIFE_MS // 2 + settle_ms(world.config) + HANDOVER_MS)
     connections.check_quiet()
     return world
+
+
+WORLDS: dict[str, Callable[..., World]] = {"members": members_agree, "clients": clients_agree, "mixed": mixed_agree}
+"""By name, what ``tests.simulation.run`` can run: each takes a seed and ``tracing``."""

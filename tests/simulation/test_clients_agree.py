@@ -1,6 +1,6 @@
 """Clients with connections in whole clusters: after faults and quiet all members know the same ones.
 
-A failure names its seed; ``python -m tests.simulation.run --clients --seed N --trace`` shows what happened.
+A failure names its seed; ``python -m tests.simulation.run --world clients --seed N --trace`` shows what happened.
 """
 
 from typing import ClassVar
@@ -20,7 +20,7 @@ from tests.support.simulated.connections import SERVICES, ConnectedMember, Conne
 from tests.support.simulated.world import World
 
 pytestmark = pytest.mark.simulation
-SEEDS = 120
+SEEDS = 80
 GROUP = 10
 ONE = RegisterInstance(SERVICES[0], "10.9.1.1", 80)
 

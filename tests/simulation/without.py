@@ -8,8 +8,8 @@ from app.naming.model.model import Service, StoredInstance
 from distro.protocol import DistroProtocol
 from distro.receive import DistroReceiver
 from distro.tasks import PeerQueue
-from distro.types import Action, DataCall, Datum, DistroKey, Merged, Received, Verify, Version
-from tests.support.simulated.member import PeerNames, SimMember, WatchedRegistry
+from distro.types import Action, DataCall, Datum, DistroKey, Merged, PeerReport, Received, Verify, Version
+from tests.support.simulated.member import SimMember, SimMembership, WatchedRegistry
 
 NEVER_MS = 1 << 60
 
@@ -19,9 +19,12 @@ class NoVerifyProtocol(DistroProtocol):
         queue.verify_due_ms = now_ms + NEVER_MS
         return None
 
+    def _pull(self, report: PeerReport) -> None:
+        pass
+
 
 class NoVerify(SimMember):
-    """No checksum rounds: what a send does not bring stays away."""
+    """No checksum rounds, and nothing is fetched that waits for a member: what a send does not bring stays away."""
 
     protocol_class = NoVerifyProtocol
 
@@ -162,15 +165,15 @@ class CredulousRegistry(WatchedRegistry):
         return super()._swap(key, expected, version, value, now_ms)
 
 
-class UndatedNames(PeerNames):
-    def sent_ms(self, _member: str, clock: str | None) -> int:
-        return self._member.clock.monotonic_ms()
+class UndatedMembership(SimMembership):
+    def sent_ms(self, member: str, clock: str | None) -> int:
+        return super().sent_ms(member, None)
 
 
 class Undated(SimMember):
     """The ages in a copy count from its arrival, though it may have been under way for long."""
 
-    names_class = UndatedNames
+    membership_class = UndatedMembership
 
 
 class CopiesProveLife(Undated):

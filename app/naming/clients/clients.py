@@ -380,7 +380,7 @@ class Clients:
             known = self._removals.get(client_id)
             if known is not None and known.version > seen:
                 return False
-            self._remember(client_id, Version(seen.epoch, seen.counter + 1, self.writer))
+            self._remember(client_id, Version(max(seen.epoch, EPOCH), seen.counter + 1, self.writer))
         self._publish(ClientDisconnect(client_id, native=True))
         return True
 
@@ -544,7 +544,11 @@ class Clients:
         return {instance_key for part in going_on for instance_key in part.instances}
 
     def _drop_instances(self, client: Client, key: ServiceKey, instance_keys: Collection[str]) -> bool:
-        """Take instances that are back elsewhere out of a copy's publication; return whether any was in it."""
+        """Take instances that are back elsewhere out of a copy's publication; return whether any was in it.
+
+        The copy is another state then, below all that its member gave: should its run go on after all, because it was
+        only out of the member list for a while, its next verify round repairs the copy.
+        """
         publication = client.published[key]
         left = {one: instance for one, instance in publication.instances.items() if one not in instance_keys}
         if len(left) == len(publication.instances):
@@ -553,6 +557,7 @@ class Clients:
             self._store(client, key, replace(publication, instances=left))
         else:
             self._take_back(client, key)
+        client.version = Version(EPOCH - 1, client.version.counter, client.version.writer)
         return True
 
     def _store(self, client: Client, key: ServiceKey, publication: Publication) -> None:

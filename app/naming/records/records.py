@@ -8,7 +8,7 @@ instance lists.
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any, Protocol
 
@@ -44,7 +44,7 @@ class Record:
     """None for a removal."""
     changed_wall_ms: int
     """When the value was set, by the wall clock of the member that set it: shown, and to forget old removals."""
-    changed_ms: int | None = None
+    changed_ms: int | None = field(default=None, compare=False)
     """That time by this member's monotonic clock; None where it is not known. It travels as an age."""
 
     def is_later_than(self, other: "Record") -> bool:

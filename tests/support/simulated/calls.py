@@ -1,31 +1,48 @@
-"""Calls between simulated members: what peer workers send, and what a peer's HTTP frontend does with it, in bytes."""
+"""Calls of the engine between simulated members, as its peer workers make them over HTTP."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from app.replication.http_peers import NodeReplication
+from app.config.version import MEMBER_AGENT
+from app.http.api.call import DEADLINE, Reply
+from app.http.api.call import Call as HttpCall
+from app.replication.reports import OWN_FIELD, parse_report
 from distro.codec import decode_frame, decode_received, encode_frame, gunzip_if_gzip, gzip_body
 from distro.deadlines import CLOCK_HEADER
 from distro.errors import CodecError, NotInitialized
 from distro.http_agent import GZIP_FROM_BYTES, MEMBER_HEADER
-from distro.types import Call, Load, Outcome, PeerReport, Query, Received, Report, SyncData, Verify
-from tests.support.simulated.network import Reply
+from distro.types import (
+    CAPABILITY_GZIP,
+    CAPABILITY_VERSIONS,
+    Call,
+    Datum,
+    Load,
+    MemberState,
+    Outcome,
+    PeerReport,
+    Query,
+    Received,
+    Report,
+    SyncData,
+    Verify,
+)
 
 if TYPE_CHECKING:
     from tests.support.simulated.member import SimMember
 
 Done = Callable[[], None]
-UNAVAILABLE = b"503"
-"""Stands for the answer of a member that loads."""
+DATUM, DATUMS, CHECKSUM = "/v1/ns/distro/datum", "/v1/ns/distro/datums", "/v1/ns/distro/checksum"
+REPORT = "/v1/core/cluster/report"
 
 
 class CallAgent:
-    """Executes the protocol's actions on the simulated network, as peer workers do over HTTP."""
+    """Executes the protocol's actions on the simulated network."""
 
     def __init__(self, member: SimMember) -> None:
         self._member = member
@@ -44,142 +61,208 @@ class CallAgent:
             case Load():
                 self._load(action, done)
 
-    def _call(self, action: Call, serve: Callable[[SimMember, Reply], None], on_done: Reply) -> None:
+    def _call(
+        self,
+        action: Call,
+        method: str,
+        path: str,
+        body: bytes,
+        end: Callable[[Outcome, bytes], None],
+        query: str = "",
+    ) -> None:
+        left_ms = max(action.deadline_ms - self._member.clock.monotonic_ms(), 1)
+        self.call(action.peer, method, path, body, left_ms, end, query)
+
+    def call(
+        self,
+        peer: str,
+        method: str,
+        path: str,
+        body: bytes,
+        timeout_ms: int,
+        end: Callable[[Outcome, bytes], None],
+        query: str = "",
+    ) -> None:
+        """Call a peer; ``end`` gets the outcome, by the rules of ``DistroHttpAgent.call``, and the answer's body."""
         member = self._member
-        left_ms = max(action.deadline_ms - member.clock.monotonic_ms(), 1)
-        member.world.network.call(member, action.peer, serve, left_ms, on_done)
+        headers = {MEMBER_HEADER.lower(): member.address, "user-agent": MEMBER_AGENT}
+        if path != REPORT and (deadline := member.membership.deadline(peer, timeout_ms)):
+            headers[DEADLINE] = deadline
+            headers[CLOCK_HEADER.lower()] = str(member.clock.boot_ms())
+        call = HttpCall(method, path, query.encode(), headers, body, member.ip)
+
+        def answered(outcome: Outcome, reply: Reply | None) -> None:
+            end(*((outcome, b"") if reply is None else outcome_of(reply)))
+
+        member.world.network.call(
+            member, peer, lambda process, reply: process.http.serve(call, reply), timeout_ms, answered
+        )
+
+    def _is_own_kind(self, peer: str) -> bool:
+        return CAPABILITY_VERSIONS in self._member.membership.capabilities(peer)
+
+    # --- reports ---------------------------------------------------------------------------------
 
     def report(self, action: Report, done: Done) -> None:
-        report = self._member.own_report(action.peer)
+        membership = self._member.membership
+        body = orjson.dumps(membership._own_report(action.peer))
 
-        def end(outcome: Outcome, answer: PeerReport | None) -> None:
-            self._member.mailbox.put(lambda one, now_ms: one.on_report_done(action.peer, outcome, answer, now_ms))
+        def end(outcome: Outcome, answer: bytes) -> None:
+            report = self._reported(action.peer, answer) if outcome is Outcome.DELIVERED else None
+            outcome = Outcome.FAILED if outcome is Outcome.REJECTED else outcome
+            self._member.mailbox.put(lambda one, now_ms: one.on_report_done(action.peer, outcome, report, now_ms))
             done()
 
-        self._call(action, lambda peer, reply: peer.peer_frontend.report(report, reply), end)
+        self._call(action, "POST", REPORT, body, end)
+
+    def _reported(self, peer: str, answer: bytes) -> PeerReport:
+        """As ``Membership.report`` reads an answer."""
+        own = orjson.loads(answer).get(OWN_FIELD)
+        report = parse_report(own) if own else None
+        if report is None:
+            return PeerReport(peer, MemberState.UP, frozenset(), {"version": "1.4.1"})
+        self._member.membership._note_clock(report)
+        return report
+
+    # --- datums ----------------------------------------------------------------------------------
 
     def _sync(self, action: SyncData, done: Done) -> None:
         member = self._member
-        store = member.components[action.resource_type].store
+        component = member.components[action.resource_type]
         may_send = partial(member.protocol.may_send, action.resource_type, action.peer)
-        datums = [one for one in store.datums(action.keys) if may_send(one.key, one.version)]
+        datums = [one for one in component.store.datums(action.keys) if may_send(one.key, one.version)]
         if not datums:
             member.mailbox.put(lambda one, now_ms: one.on_sync_done(action, Outcome.DELIVERED, Received(), now_ms))
             done()
             return
-        codec = member.components[action.resource_type].codec
-        body = encode_frame(datums, codec, member.clock.monotonic_ms(), versioned=True)
-        if len(body) >= GZIP_FROM_BYTES:
+        versioned = self._is_own_kind(action.peer)
+        body = encode_frame(datums, component.codec, member.clock.monotonic_ms(), versioned=versioned)
+        if len(body) >= GZIP_FROM_BYTES and CAPABILITY_GZIP in member.membership.capabilities(action.peer):
             body = gzip_body(body)
-        sender = member.address
         if member.world.tracing:
             summary = ", ".join(f"{one.key.rpartition('@')[2]}={one.version.to_text()}" for one in datums)
-            member.world.trace(sender, f"sends to {action.peer}: {summary}")
+            member.world.trace(member.address, f"sends to {action.peer}: {summary}")
 
-        def end(outcome: Outcome, answer: bytes | None) -> None:
-            received = decode_received(answer) if answer else Received()
+        def end(outcome: Outcome, answer: bytes) -> None:
+            received = _received(outcome, answer)
             member.mailbox.put(lambda one, now_ms: one.on_sync_done(action, outcome, received, now_ms))
             done()
 
-        sent_ms = member.world.now_ms
-        self._call(action, lambda peer, reply: peer.peer_frontend.receive(body, sender, sent_ms, reply), end)
+        self._call(action, "PUT", DATUM, body, end)
 
     def _verify(self, action: Verify, done: Done) -> None:
         member = self._member
-        store = member.components[action.resource_type].store
-        stored = ((key, store.version(key)) for key in action.keys)
-        body = orjson.dumps({key: version.to_text() for key, version in stored if version is not None})
-        sender = member.address
+        component = member.components[action.resource_type]
+        if self._is_own_kind(action.peer):
+            stored = ((key, component.store.version(key)) for key in action.keys)
+            summary = {key: version.to_text() for key, version in stored if version is not None}
+        else:
+            summary = {one.key: component.codec.checksum(one) for one in component.store.datums(action.keys)}
 
-        def end(outcome: Outcome, answer: bytes | None) -> None:
-            received = decode_received(answer) if answer else Received()
+        def end(outcome: Outcome, answer: bytes) -> None:
+            received = _received(outcome, answer)
             member.mailbox.put(lambda one, now_ms: one.on_verify_done(action, outcome, received, now_ms))
             done()
 
-        kind = action.resource_type
-        self._call(action, lambda peer, reply: peer.peer_frontend.verify(body, sender, kind, reply), end)
+        query = f"source={member.address}&type={action.resource_type}"
+        self._call(action, "PUT", CHECKSUM, orjson.dumps(summary), end, query)
 
     def _query(self, action: Query, done: Done) -> None:
         member = self._member
-        keys, sender = list(action.keys), member.address
 
-        def end(outcome: Outcome, answer: bytes | None) -> None:
-            versions = {}
-            if answer is not None:
-                datums = self._datums(action, answer)
-                versions = {one.key: one.version for one in datums}
+        def end(outcome: Outcome, answer: bytes) -> None:
+            if outcome is not Outcome.DELIVERED:
+                finish(outcome, [])
+                return
+            datums = self._datums(action.peer, action.resource_type, answer)
+            late = member.clock.monotonic_ms() > action.deadline_ms
+
+            def receive() -> None:
                 try:
                     now_ms = member.clock.monotonic_ms()
-                    fetched = now_ms <= action.deadline_ms
-                    member.receiver.receive(action.resource_type, action.peer, datums, now_ms, fetched=fetched)
+                    member.receiver.receive(action.resource_type, action.peer, datums, now_ms, fetched=not late)
                 except NotInitialized:
-                    outcome = Outcome.FAILED
+                    finish(Outcome.FAILED, [])
+                else:
+                    finish(outcome, datums)
+
+            member.store(action.resource_type, receive)
+
+        def finish(outcome: Outcome, datums: list[Datum]) -> None:
+            versions = {one.key: one.version for one in datums}
             member.mailbox.put(lambda one, now_ms: one.on_query_done(action, outcome, versions, now_ms))
             done()
 
-        self._call(action, lambda peer, reply: peer.peer_frontend.datums(keys, sender, "", reply), end)
+        self._call(action, "GET", DATUM, _keys(action.keys), end)
+
+    def refresh(self, peer: str, keys: tuple[str, ...], timeout_ms: int, done: Done) -> None:
+        """As ``NodeReplication.refresh``: fetch records that a peer has just written; ``done`` however that ends."""
+        member = self._member
+        resource_type = member.type_of(keys[0])
+
+        def end(outcome: Outcome, answer: bytes) -> None:
+            datums = self._datums(peer, resource_type, answer) if outcome is Outcome.DELIVERED else []
+
+            def receive() -> None:
+                with suppress(NotInitialized):
+                    member.receiver.receive(resource_type, peer, datums, member.clock.monotonic_ms())
+                done()
+
+            member.store(resource_type, receive)
+
+        self.call(peer, "GET", DATUM, _keys(keys), timeout_ms, end)
 
     def _load(self, action: Load, done: Done) -> None:
         member = self._member
-        sender = member.address
 
-        def end(outcome: Outcome, answer: bytes | None) -> None:
-            keys: list[str] | None = None
-            if answer == UNAVAILABLE:
-                outcome = Outcome.DELIVERED
-            elif answer is not None:
-                datums = self._datums(action, answer)
-                member.receiver.load(action.resource_type, datums, member.clock.monotonic_ms())
-                keys = [one.key for one in datums]
+        def end(outcome: Outcome, answer: bytes) -> None:
+            if answer != _UNAVAILABLE and outcome is Outcome.DELIVERED:
+                datums = self._datums(action.peer, action.resource_type, answer)
+
+                def take() -> None:
+                    member.receiver.load(action.resource_type, datums, member.clock.monotonic_ms(), action.peer)
+                    finish(outcome, [one.key for one in datums])
+
+                member.store(action.resource_type, take)
+            else:
+                finish(Outcome.DELIVERED if answer == _UNAVAILABLE else outcome, None)
+
+        def finish(outcome: Outcome, keys: list[str] | None) -> None:
             member.mailbox.put(lambda one, now_ms: one.on_load_done(action, outcome, keys, now_ms))
             done()
 
-        kind = action.resource_type
-        self._call(action, lambda peer, reply: peer.peer_frontend.datums(None, sender, kind, reply), end)
+        self._call(action, "GET", DATUMS, b"", end, f"type={action.resource_type}")
 
-    def _datums(self, action: Query | Load, answer: bytes) -> list[Any]:
+    def _datums(self, peer: str, resource_type: str, answer: bytes) -> list[Any]:
         plain = gunzip_if_gzip(answer, self._member.config.body_bytes_max)
-        codec = self._member.components[action.resource_type].codec
-        datums, failed = decode_frame(plain, codec, self._member.clock.monotonic_ms())
-        assert not failed, failed
+        codec = self._member.components[resource_type].codec
+        datums, failed = decode_frame(plain or b"{}", codec, self._member.clock.monotonic_ms())
+        if failed and peer in self._member.world.members:  # real Nacos answers for its own type, whatever is asked
+            raise self._member.world.checker.broken(f"{self._member.address} cannot read {failed}")
         return datums
 
 
-class PeerFrontend:
-    """What a member answers to its peers."""
+_UNAVAILABLE = b"503"
+"""Stands for the answer of a member that loads: only a load tells it from a failure."""
 
-    def __init__(self, member: SimMember, replication: NodeReplication) -> None:
-        self._member = member
-        self._replication = replication
 
-    def report(self, report: PeerReport, reply: Reply) -> None:
-        self._member.mailbox.put(lambda protocol, now_ms: protocol.on_report(report, now_ms))
-        reply(Outcome.DELIVERED, self._member.own_report(report.address))
+def outcome_of(reply: Reply) -> tuple[Outcome, bytes]:
+    """The outcome of a call, and the body of its answer."""
+    if reply.status == 200:
+        return Outcome.DELIVERED, reply.body
+    if reply.status == 503:
+        return Outcome.FAILED, _UNAVAILABLE
+    return Outcome.REJECTED if 400 <= reply.status < 500 or reply.status == 501 else Outcome.FAILED, b""
 
-    def receive(self, body: bytes, sender: str, sent_ms: int, reply: Reply) -> None:
-        clock = {CLOCK_HEADER.lower(): str(sent_ms)}
-        self._answer(reply, lambda headers, ip: self._replication.receive(body, headers | clock, ip), sender)
 
-    def verify(self, body: bytes, sender: str, kind: str, reply: Reply) -> None:
-        self._answer(reply, lambda headers, ip: self._replication.verify(body, sender, headers, ip, kind), sender)
+def _keys(keys: tuple[str, ...]) -> bytes:
+    return orjson.dumps({"keys": ",".join(keys)})
 
-    def datums(self, keys: list[str] | None, sender: str, kind: str, reply: Reply) -> None:
-        self._answer(
-            reply,
-            lambda headers, ip: b"".join(self._replication.datums(keys, headers, ip, kind)[0]),
-            sender,
-            snapshot=keys is None,
-        )
 
-    @staticmethod
-    def _answer(
-        reply: Reply, work: Callable[[dict[str, str], str], bytes], sender: str, *, snapshot: bool = False
-    ) -> None:
-        try:
-            answer = work({MEMBER_HEADER.lower(): sender}, sender.partition(":")[0])
-        except NotInitialized:
-            reply(*((Outcome.DELIVERED, UNAVAILABLE) if snapshot else (Outcome.FAILED, None)))
-        except CodecError:
-            reply(Outcome.REJECTED, None)
-        else:
-            reply(Outcome.DELIVERED, answer)
+def _received(outcome: Outcome, answer: bytes) -> Received:
+    if outcome is not Outcome.DELIVERED or answer == b"ok":
+        return Received()
+    try:
+        return decode_received(answer)
+    except CodecError as error:
+        raise AssertionError(answer) from error

@@ -2,7 +2,7 @@
 
 1. Agreement: at quiet all members hold the same keys, versions and instances, and see the same members.
 2. A client that beats is not missing: after the heal its instance is absent from its owner's list for at most its next
-   beat and one call that is not answered; at quiet it is everywhere, healthy, as the client described it last.
+   two beats and one call that is not answered; at quiet it is everywhere, healthy, as the client described it last.
    ``strict`` worlds, in which nothing is lost or parted, allow no absence at all, of no serving member.
 3. What is gone stays gone, see ``_follow_instances``; at quiet nothing is left of clients that left or died. Nothing
    is lost: a serving member drops an instance only with the removal that was the reason.
@@ -21,16 +21,20 @@ from typing import TYPE_CHECKING, Any
 
 from app.naming.model.model import BEAT_INTERVAL_MS, DELETE_TIMEOUT_MS, Service, Tombstone
 from app.naming.model.value_limits import AGE_MARGIN_MS
+from app.naming.records.records import Record
 from distro.types import NO_VERSION, Version
 from tests.support.simulated.clients import CALL_MS_MAX, SimClient, Wish
 from tests.support.simulated.frontend import Kind, Write
 
 if TYPE_CHECKING:
     from tests.support.simulated.member import SimMember
+    from tests.support.simulated.nacos import SimNacos
     from tests.support.simulated.world import World
 
 SAMPLE_MS = 250
-MISSING_MS_MAX = BEAT_INTERVAL_MS + CALL_MS_MAX
+BATCH_MS = 200
+MISSING_MS_MAX = 2 * BEAT_INTERVAL_MS + BATCH_MS + CALL_MS_MAX
+"""A first beat may be answered from a copy: the owner, which lacks the instance, says so in its answer to the batch."""
 
 
 class Broken(AssertionError):
@@ -69,6 +73,11 @@ class Checker:
         self._acknowledged: dict[str, dict[str, Version]] = {}
         self._revisions: dict[str, Counter[int]] = {}
         self._uncertain: set[str] = set()
+        self.in_order = False
+        """No client's call may be executed once a later one of it was acknowledged, for whatever reason."""
+        self._last_acknowledged: dict[tuple[str, str], int] = {}
+        self._refused_ms: dict[int, int] = {}
+        self._words: dict[str, list[tuple[int, Record]]] = {}
 
     def broken(self, text: str) -> Broken:
         return Broken(f"seed {self._world.seed}, at {self._world.now_ms} ms: {text}")
@@ -78,8 +87,15 @@ class Checker:
     def add(self, client: SimClient) -> None:
         self._clients[client.datum_key, client.instance_key] = client
 
-    def executed(self, member: SimMember, write: Write, key: str, name: str, before: int | None) -> None:
-        """A member executed a client's call and answers that it did; it had the revision ``before``, if any."""
+    def executed(self, member: SimMember, write: Write, before: int | None) -> None:
+        """A member executed a client's call and answers that it did; it had the revision ``before``, if any.
+
+        A beat counts also where it was answered from a copy.
+        """
+        if not write.ephemeral:
+            return  # its turn at the disk may be longer than its caller waits
+        self.begins(member, write)
+        key, name = write.datum_key, write.instance_key
         if write.kind is not Kind.DEREGISTER:
             self._life_ms[key, name] = self._world.now_ms
         if write.kind is Kind.BEAT:
@@ -88,6 +104,38 @@ class Checker:
         version = member.registry.version(key)
         if version is not None and version.writer == member.writer:
             self._acknowledged.setdefault(key, {})[member.writer] = version
+        if self._world.tracing:
+            text = version.to_text() if version else "nothing"
+            self._world.trace(member.address, f"{write.kind.name.lower()} {name} of {key} -> {text}")
+
+    def begins(self, member: SimMember, write: Write) -> None:
+        """A member executes a call, and nothing comes before its end any more."""
+        if (told_ms := self._refused_ms.get(write.sequence)) is not None:
+            raise self.broken(
+                f"{member.address} executes {write}, of which its client was told at {told_ms} ms that it is given up"
+            )
+        if self.in_order and write.sequence < self._last_acknowledged.get((write.datum_key, write.instance_key), 0):
+            raise self.broken(f"{member.address} executes {write} after a later call of its client was acknowledged")
+
+    def answered(self, write: Write) -> None:
+        """A client was told that its call is executed."""
+        if write.kind is not Kind.BEAT:
+            self._last_acknowledged[write.datum_key, write.instance_key] = write.sequence
+
+    def refused(self, write: Write) -> None:
+        """A member tells a client that its call is not executed, or given up (R13)."""
+        self._refused_ms.setdefault(write.sequence, self._world.now_ms)
+
+    def word(self, record: Record) -> None:
+        """A member wrote to its disk what a client says of a durable record."""
+        self._words.setdefault(record.key, []).append((self._world.now_ms, record))
+
+    def acknowledged(self, write: Write, key: str) -> None:
+        """A client was told that its word of a durable record is kept."""
+        if write.kind is Kind.REGISTER and all(
+            revision_of(one) != str(write.revision) for _, one in self._words.get(key, ())
+        ):
+            raise self.broken(f"{write} is acknowledged, and no member has written it")
 
     def _follow_revisions(self, client: str, write: Write, before: int | None) -> None:
         """Keep the attributes that may hold in the end: each replaces what its member knew, and nothing else.
@@ -226,6 +274,7 @@ class Checker:
         self._check_writers()
         self._check_instances()
         self.check_revisions()
+        self.check_records()
 
     def check_views(self) -> None:
         for member in self._world.members.values():
@@ -270,11 +319,19 @@ class Checker:
                 if not stored.instance.healthy:
                     raise self.broken(f"{client.address} beats, and {member.address} has it unhealthy")
 
+    def check_mixed(self) -> None:
+        """In a cluster with real Nacos: all members list the instances that beat, and no others."""
+        for client in self._world.clients:
+            members: list[SimMember | SimNacos] = [*self._world.running(), *self._world.nacos.values()]
+            for member in members:
+                if member.shows(client) != (client.wish is Wish.PRESENT):
+                    raise self.broken(f"{client.address} is {client.wish.value}, not so at {member.address}")
+
     def check_revisions(self) -> None:
         """What a client described last, and was told to be so, is what is shown of it."""
         for client in self._world.clients:
             allowed = self._revisions.get(client.address, Counter())
-            for member in self._world.members.values():
+            for member in self._world.running():
                 stored = member.instances(client.datum_key).get(client.instance_key)
                 if stored is None or client.wish is not Wish.PRESENT or client.datum_key in self._uncertain:
                     continue
@@ -283,6 +340,38 @@ class Checker:
                     raise self.broken(
                         f"{member.address} has revision {revision} of {client.address}, not one of {dict(allowed)}"
                     )
+
+    def check_records(self) -> None:
+        """R14: of each durable record all members have the last word of a client, on their disks, too.
+
+        The last one by time; of several that are so close that members cannot tell, the one of the highest version. A
+        record that is read from a disk is dated by the wall clock, which may have jumped: then either may hold. A
+        removal may be forgotten.
+        """
+        jumped = self._world.marks["wall clock set"] > 0
+        members = self._world.running()
+        for key in sorted({key for member in members for key in (*member.records.versions(), *self._words)}):
+            words = self._words[key]
+            latest_ms = max(at_ms for at_ms, _ in words)
+            close = [one for at_ms, one in words if jumped or latest_ms - at_ms <= 2 * AGE_MARGIN_MS]
+            allowed = {(revision_of(one), is_removed(one)) for one in close}
+            first = members[0].record_disk.records.get(key)
+            for member in members:
+                record = next((datum.value for datum in member.records.datums([key])), None)
+                if (revision_of(record), is_removed(record)) not in allowed:
+                    raise self.broken(f"{member.address} has {record}, and the last words are {close}")
+                stored = member.record_disk.records.get(key)
+                if stored != record or (stored != first and not is_removed(stored)):
+                    raise self.broken(f"{member.address} has {record}, on disk {stored}, {members[0].address} {first}")
+
+
+def revision_of(record: Record | None) -> str | None:
+    """Which word of an operator a record of an instance has."""
+    return None if record is None or record.value is None else record.value.get("metadata", {}).get("revision")
+
+
+def is_removed(record: Record | None) -> bool:
+    return record is None or record.value is None
 
 
 def _shown(content: dict[str, Any]) -> str:

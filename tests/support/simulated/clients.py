@@ -6,10 +6,11 @@ import enum
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from app.http.api.call import Call
 from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, datum_key, instance_key
 from app.naming.model.model import BEAT_INTERVAL_MS
 from distro.types import Outcome
-from tests.support.simulated.frontend import Answered, Kind, Write
+from tests.support.simulated.frontend import Answered, Kind, Write, read_answer
 
 if TYPE_CHECKING:
     from tests.support.simulated.world import World
@@ -28,15 +29,50 @@ class Wish(enum.Enum):
     """It died: no call is made any more, and nobody was told."""
 
 
-class SimClient:
-    """One instance's client. It makes one call at a time, to a member by chance, and asks another after a failure."""
+class Caller:
+    """A process outside the cluster. It makes one call at a time, to a member by chance, and none after a failure."""
 
     run = 0
     listening = False
 
-    def __init__(self, world: World, number: int, service: str) -> None:
+    def __init__(self, world: World, address: str) -> None:
         self.world = world
-        self.address = f"client-{number}"
+        self.address = address
+        self._avoid = ""
+        self.members: list[str] | None = None
+        """The members that it calls; None for all."""
+
+    def post(self, work: Callable[[], None]) -> None:
+        work()
+
+    def ask(self, write: Write, on_answer: Callable[[Write, Answered], None]) -> None:
+        """Make the call; ``on_answer`` gets UNAVAILABLE when there is no answer, too."""
+        members = self.members or self.world.addresses
+        others = [one for one in members if one != self._avoid] or members
+        target = self.world.choice(others)
+        call: Call = write.call()
+
+        def end(outcome: Outcome, reply: Any) -> None:
+            answer = read_answer(reply) if outcome is Outcome.DELIVERED else Answered.UNAVAILABLE
+            self._avoid = target if answer is Answered.UNAVAILABLE else ""
+            on_answer(write, answer)
+
+        self.world.network.call(
+            self,
+            target,
+            lambda member, reply: member.http.serve(call, reply),
+            CALL_MS_MAX,
+            end,
+            of_member=False,
+            repeats=False,
+        )
+
+
+class SimClient(Caller):
+    """One instance's client. It makes one call at a time, to a member by chance, and asks another after a failure."""
+
+    def __init__(self, world: World, number: int, service: str) -> None:
+        super().__init__(world, f"client-{number}")
         self.service = service
         self.ip, self.port = f"10.1.0.{number}", 8080
         self.datum_key = datum_key(DEFAULT_NAMESPACE, service)
@@ -51,10 +87,6 @@ class SimClient:
         self._busy = False
         self._next_beat_ms = 0
         self._tries_left = 0
-        self._avoid = ""
-
-    def post(self, work: Callable[[], None]) -> None:
-        work()
 
     @property
     def is_due(self) -> bool:
@@ -99,24 +131,17 @@ class SimClient:
 
     def _call(self, kind: Kind) -> None:
         self._busy = True
-        write = Write(kind, self.service, self.ip, self.port, self.revision)
-        others = [one for one in self.world.addresses if one != self._avoid] or self.world.addresses
-        target = self.world.choice(others)
+        self.ask(self.world.write(kind, self.service, self.ip, self.port, self.revision), self._on_answer)
 
-        def end(outcome: Outcome, answer: Any) -> None:
-            self._busy = False
-            if outcome is Outcome.DELIVERED and answer is not Answered.UNAVAILABLE:
-                self._avoid = ""
-                self._answered(write, answer)
-            else:
-                self._avoid = target
-                self._failed(write)
-
-        self.world.network.call(
-            self, target, lambda member, reply: member.client_receiver.take(write, reply), CALL_MS_MAX, end
-        )
+    def _on_answer(self, write: Write, answer: Answered) -> None:
+        self._busy = False
+        if answer is Answered.UNAVAILABLE:
+            self._failed(write)
+        else:
+            self._answered(write, answer)
 
     def _answered(self, write: Write, answer: Answered) -> None:
+        self.world.checker.answered(write)
         match write.kind:
             case Kind.DEREGISTER:
                 self._leaving = False

@@ -62,12 +62,12 @@ class ConnectedMember(SimMember):
             on_verify_failed=lambda key, peer: self.verify_failed.append((key, peer)),
         )
         self.expiry = ClientExpiry(self.connections, has_left, config.pause_ms)
-        self._in_run(1, self._expire)
+        self.in_run(1, self._expire)
 
     def _expire(self) -> None:
         now_ms = self.clock.monotonic_ms()
         next_ms = self.expiry.tick(now_ms)
-        self._in_run(next_ms - now_ms, self._expire)
+        self.in_run(next_ms - now_ms, self._expire)
 
     def _publish(self, event: Event) -> None:
         match event:
@@ -108,8 +108,8 @@ class Connections:
     def members(self) -> list[ConnectedMember]:
         return [one for one in self._world.running() if isinstance(one, ConnectedMember)]
 
-    def connect(self, member: ConnectedMember | None = None) -> str | None:
-        """Open a connection; None when the member takes none."""
+    def connect(self, member: ConnectedMember | None = None, *, publishes: bool = True) -> str | None:
+        """Open a connection, and maybe publish something; None when the member takes none."""
         world = self._world
         if member is None:
             serving = [one for one in self.members() if one.serving]
@@ -120,8 +120,15 @@ class Connections:
         client_id = f"{world.now_ms}_10.9.0.{self._count}_{self._count}"
         member.connections.connect(ClientInfo(client_id, f"10.9.0.{self._count}", self._count, "app", "sdk"))
         world.trace(client_id, f"connects to {member.address}")
-        self.change(member, client_id)
+        if publishes:
+            self.change(member, client_id)
         return client_id
+
+    def come_back(self, member: ConnectedMember, instance: RegisterInstance) -> None:
+        """Connect to another member, as asked, and publish an instance again."""
+        client_id = self.connect(member, publishes=False)
+        assert client_id is not None
+        member.connections.register(client_id, instance)
 
     def command(self, service: str) -> RegisterInstance:
         world = self._world

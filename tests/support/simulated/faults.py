@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tests.support.simulated.network import Weather
 
 if TYPE_CHECKING:
+    from tests.support.simulated.member import SimMember
     from tests.support.simulated.world import World
 
 Fault = Callable[["World", int], None]
@@ -23,6 +24,32 @@ def crash(world: World, length_ms: int) -> None:
     world.trace(member.address, f"is killed for {length_ms} ms")
     world.kill(member)
     world.in_faults(length_ms, lambda: world.start(member))
+
+
+def crash_at_the_disk(world: World, length_ms: int) -> None:
+    """A member is killed while its disk, which is slow, writes something."""
+    member = world.any_member()
+    disk = member.record_disk
+    slow_disk_of(world, member, length_ms)
+
+    def look() -> None:
+        if member.listening and member.disk.is_busy and not member.paused:
+            disk.hurry()
+            world.kill(member)
+            world.in_faults(2_000, lambda: world.start(member))
+        elif disk.is_slow:
+            world.in_faults(50, look)
+
+    look()
+
+
+def power_cut(world: World, length_ms: int) -> None:
+    """All members are killed at once, and come back one by one, with what is on their disks."""
+    world.marks["power cut"] += 1
+    world.trace("world", f"is without power for {length_ms} ms")
+    for member in world.members.values():
+        world.kill(member)
+        world.in_faults(length_ms + world.between(0, 1_500), partial(world.start, member))
 
 
 def leave(world: World, length_ms: int) -> None:
@@ -65,6 +92,77 @@ def deaf(world: World, length_ms: int) -> None:
     _cut(world, [(source, target)], length_ms)
 
 
+def block(world: World, length_ms: int) -> None:
+    """One member cannot call another, whose calls are answered; at times it is told so."""
+    source, target = world.sample(world.addresses, 2)
+    refused = world.chance(0.3)
+    world.trace("network", f"lets {source} not call {target} for {length_ms} ms")
+    world.network.block(source, target, refused=refused)
+    world.in_faults(length_ms, lambda: world.network.unblock(source, target, refused=refused))
+
+
+def bridge(world: World, length_ms: int) -> None:
+    """Two members hear nothing of each other, all others hear both; a client may hear one of them alone."""
+    if len(world.addresses) < 3:
+        return
+    one, other = world.sample(world.addresses, 2)
+    world.marks["bridge"] += 1
+    world.trace("network", f"cuts {one} and {other}, which others hear, for {length_ms} ms")
+    cuts = [(one, other), (other, one)]
+    for client in world.clients:
+        side = world.choice((one, other, ""))
+        cuts += [(client.address, side)] if side else []
+    _cut(world, cuts, length_ms)
+
+
+def change_lists(world: World, length_ms: int) -> None:
+    """One member is taken out of the lists, and put in again, of each member at a time of its own."""
+    gone = world.any_member()
+    rest = [one for one in world.addresses if one != gone.address]
+    world.trace(gone.address, f"leaves the lists, one by one, for {length_ms} ms")
+
+    def take(member: SimMember, addresses: list[str]) -> None:
+        if member.listed != tuple(sorted({*addresses, member.address})):
+            world.marks["list changed while running" if member.listening else "list changed while away"] += 1
+            member.take_list(addresses)
+
+    for member in world.members.values():
+        keeps_others = member is gone and world.chance(0.5)
+        without = world.addresses if keeps_others else rest if member is not gone else []
+        world.in_faults(world.between(0, length_ms // 2), partial(take, member, without))
+        world.in_faults(world.between(length_ms // 2, length_ms), partial(take, member, world.addresses))
+
+
+def jump(world: World, length_ms: int) -> None:
+    """The clock on one member's wall is set, by days at times."""
+    member = world.any_member()
+    if not member.listening:
+        return
+    world.marks["wall clock set"] += 1
+    reach_ms = world.choice((2_000, 3_600_000, 10 * 86_400_000))
+    jump_ms = world.between(-reach_ms, reach_ms)
+    world.trace(member.address, f"sets its clock by {jump_ms} ms")
+    member.set_wall(jump_ms)
+
+
+def slow_disk(world: World, length_ms: int) -> None:
+    """Each write of one member takes up to 2.5 s: longer than its caller waits."""
+    slow_disk_of(world, world.any_member(), length_ms)
+
+
+def slow_disk_of(world: World, member: SimMember, length_ms: int) -> None:
+    world.marks["slow disk"] += 1
+    member.record_disk.cost_ms_max = 2_500
+    world.in_faults(length_ms, member.record_disk.hurry)
+
+
+def full_disk(world: World, length_ms: int) -> None:
+    """One member's disk takes nothing more."""
+    disk = world.any_member().record_disk
+    disk.full = True
+    world.in_faults(length_ms, disk.empty)
+
+
 def _cut(world: World, cuts: list[tuple[str, str]], length_ms: int) -> None:
     for source, target in cuts:
         world.network.cut(source, target)
@@ -90,6 +188,7 @@ lose_many = _weather(Weather(loss=0.4), "loses four tenths")
 reorder = _weather(Weather(slow=0.3, slow_ms_max=1_500), "is slow at times")
 crawl = _weather(Weather(slow=0.5, slow_ms_max=6_000), "is slower than the deadlines at times")
 repeat = _weather(Weather(duplicates=0.3, late_ms_max=8_000), "delivers some requests again, late")
+keep = _weather(Weather(loss=0.1, kept=0.7, kept_ms_max=60_000), "keeps what it loses, and delivers it within a minute")
 
 ALL: tuple[tuple[Fault, int], ...] = (
     (crash, 12_000),
@@ -105,6 +204,17 @@ ALL: tuple[tuple[Fault, int], ...] = (
     (reorder, 15_000),
     (crawl, 10_000),
     (repeat, 20_000),
+    (keep, 20_000),
+    (block, 20_000),
+    (block, 6_000),
+    (bridge, 25_000),
+    (bridge, 8_000),
+    (change_lists, 25_000),
+    (jump, 200),
+    (slow_disk, 15_000),
+    (crash_at_the_disk, 20_000),
+    (power_cut, 4_000),
+    (full_disk, 15_000),
 )
 """Each kind with its greatest length; the short ones are there because they end before anybody notices."""
 

@@ -1,21 +1,57 @@
-"""Clients' calls at a simulated member: executed, or passed on once to the responsible member, as over HTTP."""
+"""The HTTP frontend of a simulated member: the real endpoints, forwarder and sender of beats on virtual time.
+
+A call is answered, passed on to its owner or left to a pool as by ``HttpServer``; in place of sockets is the simulated
+network, in place of the pool's threads the queue of the disk.
+"""
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
+import orjson
+
+from app.http.api.answers import error_reply, is_open, refuse_unless_up
+from app.http.api.call import (
+    CLIENT_AGENT,
+    DEADLINE,
+    RELAY,
+    ROUTES,
+    Answer,
+    Call,
+    Decline,
+    Forward,
+    Reply,
+    Route,
+    Services,
+)
+from app.http.forward.beat_sender import BeatSender
+from app.http.forward.member_link import LinkAnswer, LinkResult, NotAnswered, NotSent
+from app.http.forward.on_loop import LoopForwarder
+from app.http.server.server import WAITED_S
+from app.http.v1 import cluster, distro, instance  # noqa: F401  # they fill the table of routes
 from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, datum_key, instance_key
-from app.naming.registry.operations import Beat, DeregisterInstance, RegisterInstance
+from app.naming.model.nacos_errors import NacosError
+from app.replication.http_peers import REFRESH_TIMEOUT_MS
+from app.writes.call_deadline import TOO_LATE, executing_until
+from app.writes.owner_forwarder import FORWARD_MS_MAX, ForwardStats, WaitingCall
+from distro.errors import CodecError, NotInitialized
 from distro.types import Outcome
-from tests.support.simulated.network import Reply
+from tests.support.simulated import network
+from tests.support.simulated.network import CONNECT_MS_MAX
 
 if TYPE_CHECKING:
     from tests.support.simulated.member import SimMember
 
-FORWARD_MS_MAX = 2_000
-HOLD_MS = 100
+CONTEXT = "/nacos"
+SEQUENCE = "sequence"
+"""Parameter that no endpoint knows: which call of the world's clients it is."""
+ROWS = {(row.method, row.path): row for row in ROUTES}
+Respond = Callable[[Reply], None]
 
 
 class Answered(enum.Enum):
@@ -26,93 +62,323 @@ class Answered(enum.Enum):
     UNAVAILABLE = "503"
 
 
-NOT_EXECUTED = "not executed"
-"""What a member answers to a call passed on to it that it left alone: it loads, leaves, or is not responsible."""
-
-
 class Kind(enum.Enum):
-    REGISTER = "register"
-    DEREGISTER = "deregister"
-    BEAT = "beat"
+    REGISTER = "POST", "/v1/ns/instance"
+    DEREGISTER = "DELETE", "/v1/ns/instance"
+    BEAT = "PUT", "/v1/ns/instance/beat"
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """What a client asks for. ``revision`` marks the attributes of a registration."""
+    """What a client asks for, as one call: ``sequence`` tells it from all others of the world.
+
+    ``revision`` marks the attributes of a registration.
+    """
 
     kind: Kind
     service: str
     ip: str
     port: int
     revision: int
+    sequence: int = 0
+    ephemeral: bool = True
+
+    @property
+    def datum_key(self) -> str:
+        return datum_key(DEFAULT_NAMESPACE, self.service)
+
+    @property
+    def instance_key(self) -> str:
+        return instance_key(self.ip, self.port, DEFAULT_CLUSTER)
+
+    def call(self) -> Call:
+        """The call of Nacos's API."""
+        method, path = self.kind.value
+        fields: dict[str, Any] = {
+            SEQUENCE: self.sequence,
+            "serviceName": self.service,
+            "ip": self.ip,
+            "port": self.port,
+        }
+        if not self.ephemeral:
+            fields["ephemeral"] = "false"
+        if self.kind is Kind.REGISTER:
+            fields["metadata"] = orjson.dumps({"revision": str(self.revision)}).decode()
+        return Call(method, path, urlencode(fields).encode(), {"user-agent": "sim"}, b"", self.ip)
 
 
-class ClientReceiver:
-    """Takes clients' writes at one member."""
+def read_answer(reply: Reply) -> Answered:
+    """What the answer to a client's write says; an answer that no client should get is a fault of the test."""
+    if reply.status >= 500:
+        return Answered.UNAVAILABLE
+    assert reply.status == 200, (reply.status, reply.body)
+    return Answered.UNKNOWN if b"20404" in reply.body else Answered.OK
+
+
+class SimLoop:
+    """The event loop of one run of a member, in virtual time."""
 
     def __init__(self, member: SimMember) -> None:
         self._member = member
 
-    def take(self, write: Write, reply: Reply) -> None:
-        """Answer a client's own call."""
-        if not self._member.serving:
-            reply(Outcome.DELIVERED, Answered.UNAVAILABLE)
-            return
-        self._try(write, reply, self._member.world.now_ms + FORWARD_MS_MAX)
+    def time(self) -> float:
+        return self._member.clock.monotonic_ms() / 1_000
 
-    def take_forwarded(self, write: Write, reply: Reply) -> None:
-        """Answer a call that another member passed on: it goes no further."""
-        if self._member.serving and self._member.protocol.mapper.responsible(write.service):
-            reply(Outcome.DELIVERED, self._execute(write))
-        else:
-            reply(Outcome.DELIVERED, NOT_EXECUTED)
+    def call_later(self, delay_s: float, work: Callable[..., object], *args: object) -> SimTimer:
+        timer = SimTimer()
 
-    def _try(self, write: Write, reply: Reply, end_ms: int) -> None:
-        member = self._member
-        owner = member.protocol.mapper.map_srv(write.service)
-        left_ms = end_ms - member.world.now_ms
-        if owner == member.address and member.serving:
-            reply(Outcome.DELIVERED, self._execute(write))
-            return
-        if left_ms <= 0 or owner == member.address:
-            reply(Outcome.DELIVERED, Answered.UNAVAILABLE)
-            return
+        def run() -> None:
+            if not timer.cancelled:
+                work(*args)
 
-        def end(outcome: Outcome, answer: Any) -> None:
-            if outcome is Outcome.REFUSED or answer is NOT_EXECUTED:
-                run = member.run
-                member.world.after(
-                    HOLD_MS,
-                    lambda: member.post(lambda: self._try(write, reply, end_ms)) if member.run == run else None,
-                )
-            elif outcome is Outcome.DELIVERED:
-                reply(Outcome.DELIVERED, answer)
-            else:  # it may have been executed: only the client knows whether to repeat it
-                reply(Outcome.DELIVERED, Answered.UNAVAILABLE)
+        self._member.in_run(math.ceil(delay_s * 1_000), run)
+        return timer
 
-        member.world.network.call(
-            member, owner, lambda peer, answer: peer.client_receiver.take_forwarded(write, answer), left_ms, end
+
+class SimTimer:
+    def __init__(self) -> None:
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class SimForwarder(LoopForwarder):
+    """The real forwarder: what it sends goes over the simulated network, and the answers come back from there."""
+
+    def __init__(self, member: SimMember, services: Services, loop: Any) -> None:
+        super().__init__(services, loop)
+        self._member = member
+
+    def ask(
+        self, member: str, request: bytes, deadline_s: float, done: Callable[[LinkResult], None], *, own_kind: bool
+    ) -> bool:
+        own, world = self._member, self._member.world
+        call = parse_request(request, own.ip)
+        if call.header(RELAY) is not None:
+            world.marks["call passed on through a relay"] += 1
+        timeout_ms = max(math.ceil((deadline_s - self.loop.time()) * 1_000), 1)
+        if world.network.is_silent(own.address, member) and world.chance(0.3):  # there was no connection yet
+            world.marks["no connection to a member"] += 1
+            own.in_run(min(CONNECT_MS_MAX, timeout_ms), lambda: done(NotSent()))
+            return True
+
+        def end(outcome: Outcome, reply: Any) -> None:
+            if outcome is Outcome.DELIVERED:
+                headers = {name.lower().encode(): value.encode("latin-1") for name, value in reply.headers.items()}
+                done(LinkAnswer(reply.status, reply.body, headers))
+            elif outcome is Outcome.REFUSED:
+                done(NotSent())
+            else:
+                world.marks["forwarded call not answered"] += 1
+                done(NotAnswered())
+
+        world.network.call(
+            own, member, lambda peer, reply: peer.http.serve(call, reply), timeout_ms, end, repeats=False
         )
+        return True
 
-    def _execute(self, write: Write) -> Answered:
-        member = self._member
-        naming, world = member.naming, member.world
-        key, name = datum_key(DEFAULT_NAMESPACE, write.service), instance_key(write.ip, write.port, DEFAULT_CLUSTER)
-        known = member.instances(key).get(name)
-        before = int((known.instance.metadata or {})["revision"] or 0) if known else None
-        match write.kind:
-            case Kind.REGISTER:
-                metadata = {"revision": str(write.revision)}
-                naming.register(RegisterInstance(write.service, write.ip, write.port, metadata=metadata))
-            case Kind.DEREGISTER:
-                naming.deregister(DeregisterInstance(write.service, write.ip, write.port))
-            case Kind.BEAT:
-                if not naming.beat(Beat(write.service, write.ip, write.port)).known:
-                    return Answered.UNKNOWN
-        world.checker.executed(member, write, key, name, before)
-        if world.tracing:
-            version = member.registry.version(key)
-            world.trace(
-                member.address, f"{write.kind.value} {name} of {key} -> {version.to_text() if version else 'nothing'}"
-            )
-        return Answered.OK
+    def fetch_datum(self, member: str, key: str, deadline_s: float) -> None:
+        at, left_ms = (member, key), int((deadline_s - self.loop.time()) * 1_000)
+        if at in self._fetching or left_ms <= 0:
+            return
+        self._fetching.add(at)
+        self._member.world.marks["datum of a forwarded write fetched"] += 1
+        self._member.agent.refresh(member, (key,), left_ms, lambda: self._fetching.discard(at))
+
+
+def parse_request(request: bytes, remote_ip: str) -> Call:
+    """The call in the bytes of a request."""
+    head, _, body = request.partition(b"\r\n\r\n")
+    first, *lines = head.decode("latin-1").split("\r\n")
+    method, target, _ = first.split(" ")
+    path, _, query = target.partition("?")
+    pairs = (line.partition(": ") for line in lines)
+    headers = {name.lower(): value for name, _, value in pairs}
+    return Call(method, path.removeprefix(CONTEXT), query.encode(), headers, body, remote_ip)
+
+
+class DiskTurn(Exception):
+    """A durable write has come to the lock of the records: it goes on when it has its turn at the disk."""
+
+
+class HttpFrontend:
+    """What a member answers to clients and peers."""
+
+    def __init__(self, member: SimMember, services: Services, loop: SimLoop) -> None:
+        self._member = member
+        self._services = services
+        self._loop = loop
+        self.forwarder = SimForwarder(member, services, loop)
+        self.beat_sender = BeatSender(services, self.forwarder, member.clock)
+
+    def serve(self, call: Call, reply: network.Reply) -> None:
+        """Answer a call that came over the network."""
+        write = self._member.world.write_of(call) if CLIENT_AGENT not in call.headers else None
+
+        def respond(answer: Reply) -> None:
+            if write is not None and answer.status >= 500:
+                self._member.world.checker.refused(write)
+            reply(Outcome.DELIVERED, answer)
+
+        self.take(call, respond)
+
+    def take(self, call: Call, respond: Respond) -> None:
+        """Answer a call, now or later."""
+        row = ROWS[call.method, call.path]
+        if not row.hot:
+            self._in_pool(row, call, respond)
+            return
+        answer = self._run(row, call, on_loop=True)
+        if isinstance(answer, Reply):
+            respond(answer)
+        elif isinstance(answer, Forward):
+            self._member.world.marks["write forwarded"] += 1
+
+            def done(answer: Answer) -> None:
+                if isinstance(answer, Reply):
+                    respond(answer)
+                else:
+                    self._in_pool(row, call, respond)
+
+            self.forwarder.forward(call, answer, lambda: self._run(row, call, on_loop=True), done)
+        else:
+            self._in_pool(row, call, respond)
+
+    def _run(self, row: Route, call: Call, *, on_loop: bool = False) -> Answer:
+        """Run an endpoint; what it executed is told to the checker."""
+        call.on_loop = on_loop
+        write = self._member.world.write_of(call)
+        before = self._member.revision_of(write) if write is not None else None
+        try:
+            refusal = None if is_open(self._services) else refuse_unless_up(call, self._services)
+            answer = row.endpoint(call, self._services) if refusal is None else refusal
+        except (NacosError, CodecError, NotInitialized) as error:
+            answer = error_reply(error)
+        if isinstance(answer, Reply):
+            self._mark_refusal(answer)
+            if write is not None and answer.status == 200 and b"20404" not in answer.body:
+                self._member.world.checker.executed(self._member, write, before)
+        return answer
+
+    def _mark_refusal(self, reply: Reply) -> None:
+        if reply.status == 503 and reply.body == TOO_LATE.encode():
+            self._member.world.marks["late write refused"] += 1
+        elif reply.status == 503 and b"stood still" in reply.body:
+            self._member.world.marks["write refused after a pause"] += 1
+
+    # --- the pool ----------------------------------------------------------------------------------
+
+    def _in_pool(self, row: Route, call: Call, respond: Respond) -> None:
+        """Answer a call as a thread that may block; a write of durable records has its turn at the disk."""
+        if (call.method, call.path) == ("PUT", "/v1/ns/distro/datum"):
+            self._member.disk.put(lambda: None, lambda: respond(self._reply(row, call)))
+            return
+        outcome = self._try(row, call, respond)
+        if isinstance(outcome, Reply):
+            respond(outcome)
+        elif isinstance(outcome, Forward):
+            self._member.world.marks["durable write forwarded"] += 1
+            OwnerCall(self._member, self.forwarder, call, outcome, lambda: self._try(row, call, respond), respond).ask()
+
+    def _try(self, row: Route, call: Call, respond: Respond) -> Reply | Forward | None:
+        """Run an endpoint; None: it waits for the disk, and responds later."""
+        try:
+            self._member.waits_for_disk = True
+            answer = self._run(row, call)
+            assert not isinstance(answer, Decline)
+            return answer
+        except DiskTurn:
+            self._on_disk(row, call, respond)
+            return None
+        finally:
+            self._member.waits_for_disk = False
+
+    def _reply(self, row: Route, call: Call) -> Reply:
+        answer = self._run(row, call)
+        assert isinstance(answer, Reply), answer
+        return _whole(answer)
+
+    def _on_disk(self, row: Route, call: Call, respond: Respond) -> None:
+        """Execute a durable write once it has its turn: its deadline is checked at the start of the turn (R13)."""
+        deadline, late = call.header(DEADLINE), False
+
+        def begin() -> None:
+            nonlocal late
+            late = deadline is not None and self._services.cluster.is_over(deadline)
+            if not late and (write := self._member.world.write_of(call)) is not None:
+                self._member.world.checker.begins(self._member, write)
+
+        def finish() -> None:
+            self._member.owns_durable = True  # as it was when the write came to the lock
+            try:
+                with executing_until(lambda: late):
+                    answer = self._run(row, replace(call, headers=_without_deadline(call)))
+            finally:
+                self._member.owns_durable = None
+            assert isinstance(answer, Reply), answer
+            respond(answer)
+
+        self._member.disk.put(begin, finish)
+
+
+def _without_deadline(call: Call) -> dict[str, str]:
+    return {name: value for name, value in call.headers.items() if name != DEADLINE}
+
+
+def _whole(reply: Reply) -> Reply:
+    return reply if reply.stream is None else replace(reply, body=b"".join(reply.stream), stream=None)
+
+
+class OwnerCall(WaitingCall[Reply]):
+    """A call that a thread would wait for in ``OwnerForwarder``: asked again until its owner or this member answers."""
+
+    def __init__(
+        self,
+        member: SimMember,
+        forwarder: SimForwarder,
+        call: Call,
+        to: Forward,
+        run: Callable[[], Reply | Forward | None],
+        respond: Respond,
+    ) -> None:
+        owners = member.membership
+        super().__init__(owners, to, forwarder.request_maker(call), is_relayed=call.header(RELAY) is not None)
+        left_ms = FORWARD_MS_MAX
+        if (deadline := call.header(DEADLINE)) is not None:
+            left_ms = min(left_ms, owners.left_ms(deadline))
+        self._sim, self._forwarder, self._keys, self._run, self._respond = member, forwarder, to.durable, run, respond
+        self._end_ms = member.clock.monotonic_ms() + left_ms
+        self._answered = False
+
+    def ask(self, *, hold_first: bool = False) -> None:
+        self._answered = False
+        left_s = (self._end_ms - self._sim.clock.monotonic_ms()) / 1_000
+        self._forwarder.forward_waiting(self, left_s, hold_first=hold_first)
+
+    def answer(self, answer: Reply | None) -> None:
+        if self._answered:
+            return
+        self._answered = True
+        if answer is None:
+            outcome = self._run()
+            if isinstance(outcome, Reply):
+                self._respond(outcome)
+            elif isinstance(outcome, Forward):
+                self.ask(hold_first=True)
+        elif answer.status == 200 and self._keys:
+            self._sim.agent.refresh(self.hop, self._keys, REFRESH_TIMEOUT_MS, lambda: self._respond(answer))
+        else:
+            self._respond(answer)
+
+
+class SimOwnerForwarder:
+    """In place of ``OwnerForwarder``, whose threads are ``OwnerCall``s."""
+
+    def __init__(self) -> None:
+        self.stats = ForwardStats()
+
+
+def stood_still_ms() -> int:
+    """For how long after a pause what is read may have waited."""
+    return round(WAITED_S * 1_000)

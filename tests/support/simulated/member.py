@@ -1,21 +1,35 @@
-"""A whole member in virtual time: the real domain and engine, with a runtime of events in place of threads."""
+"""A whole member in virtual time: the real domain, engine and frontend; a runtime of events is in place of threads."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
+from app.http.api.beats import BeatCollector
+from app.http.api.call import Services
+from app.http.api.dump_lines import Dumps
+from app.http.api.stats import HttpStats
 from app.naming.health.beat_check import BeatCheck, HealthCheckGate
-from app.naming.model.events import Event, HealthChanged, InstancesChanged, Origin
-from app.naming.model.model import Service, StoredInstance
+from app.naming.model.events import Event, HealthChanged, InstancesChanged, Origin, RecordChanged
+from app.naming.model.keys import EPHEMERAL_PREFIX
+from app.naming.model.model import Change, Service, StoredInstance
+from app.naming.records.durable_service import DurableService
+from app.naming.records.projection import Projection
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
 from app.replication.http_peers import NodeReplication
 from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
 from app.replication.large_bodies import LargeBodies
+from app.replication.membership import Membership
+from app.replication.record_type import RECORDS, RecordCodec
+from app.replication.warm_start import WarmStart
+from app.writes.call_deadline import check_call_deadline
+from distro.claims import Claimer
 from distro.config import DistroConfig
 from distro.local_actions import LocalActions
 from distro.members import MemberList
@@ -24,37 +38,44 @@ from distro.ports import Component
 from distro.protocol import DistroProtocol
 from distro.receive import DistroReceiver, ReceiverEvents
 from distro.types import (
-    CAPABILITY_GZIP,
-    CAPABILITY_VERSIONS,
     Call,
+    Claim,
     DistroKey,
+    Forget,
     LocalAction,
+    MemberKind,
     MemberState,
     PeerReport,
     Report,
     Version,
 )
-from tests.support.simulated.calls import CallAgent, PeerFrontend
-from tests.support.simulated.frontend import ClientReceiver
+from tests.support.fake_node import make_settings
+from tests.support.simulated.calls import CallAgent
+from tests.support.simulated.disk import DiskQueue, SimDisk, WatchedRecords
+from tests.support.simulated.frontend import DiskTurn, HttpFrontend, SimLoop, SimOwnerForwarder, Write, stood_still_ms
 
 if TYPE_CHECKING:
     from tests.support.simulated.clients import SimClient
     from tests.support.simulated.world import World
 
-CAPABILITIES = frozenset({CAPABILITY_VERSIONS, CAPABILITY_GZIP})
+SETTINGS = make_settings()
 WAKE_MS_MAX = 1
 """How long an event waits until the protocol's thread has woken up."""
 LOCAL_MS_MAX = 3
 """How long a local action takes: a slice of claims on a disk, for example."""
 RUNS_OF_A_CLOCK_MS = 1_000_000_000
 """Monotonic clocks start anywhere, so that one which travels is noticed."""
+WALL_MS = 1_800_000_000_000
+"""The time of day at which worlds begin."""
+WARM_MS = 500
+"""The age of the copy of instance lists on disk. Source: ``FLUSH_MS`` of the warm log."""
 
 
 class WatchedRegistry(Registry):
     """A registry that lists the keys it changed."""
 
-    def __init__(self, writer: str, tombstone_slack_ms: int) -> None:
-        super().__init__(writer, tombstone_slack_ms)
+    def __init__(self, writer: str, tombstone_slack_ms: int, guard_ms: int) -> None:
+        super().__init__(writer, tombstone_slack_ms, guard_ms)
         self.touched: dict[str, None] = {}
 
     def _raise_version(self, service: Service, now_ms: int) -> None:
@@ -65,30 +86,38 @@ class WatchedRegistry(Registry):
         self.touched[key] = None
         return super()._swap(key, expected, version, value, now_ms)
 
+    def take_change(self, change: Change, now_ms: int) -> bool:
+        self.touched[change.key] = None
+        return super().take_change(change, now_ms)
+
     def forget(self, key: str, now_ms: int | None = None) -> None:
         self.touched[key] = None
         super().forget(key, now_ms)
 
 
 class MemberClock:
-    """One run's clocks: each begins where it likes, and walls disagree."""
+    """One run's clocks: each begins where it likes, and walls disagree, and jump."""
 
     def __init__(self, world: World, start_ms: int, wall_ms: int) -> None:
         self._world = world
-        self._start_ms = start_ms
+        self._start_ms = self._boot_ms = start_ms
         self._wall_ms = wall_ms
 
     def monotonic_ms(self) -> int:
         return self._start_ms + self._world.now_ms
 
     def boot_ms(self) -> int:
-        return self._start_ms + self._world.now_ms
+        return self._boot_ms + self._world.now_ms
 
     def wall_ms(self) -> int:
-        return self._wall_ms + self._world.now_ms
+        return WALL_MS + self._wall_ms + self._world.now_ms
 
     def world_ms(self, monotonic_ms: int) -> int:
         return monotonic_ms - self._start_ms
+
+    def jump(self, wall_ms: int) -> None:
+        """Set the clock on the wall anew."""
+        self._wall_ms += wall_ms
 
 
 class Mailbox(ReceiverEvents):
@@ -119,27 +148,6 @@ class Mailbox(ReceiverEvents):
         return taken
 
 
-class PeerNames:
-    """What the HTTP frontend asks of the membership: here all members are of our kind, each at an IP of its own."""
-
-    def __init__(self, member: SimMember) -> None:
-        self._member = member
-
-    def sender_of(self, named: str | None, remote_ip: str) -> str | None:
-        return named if named is not None and named.partition(":")[0] == remote_ip else None
-
-    def java_peers_at(self, _remote_ip: str) -> list[str]:
-        return []
-
-    def sent_ms(self, _member: str, clock: str | None) -> int:
-        """``clock``: the world's time, in place of what reports tell of the sender's clock."""
-        assert clock is not None
-        return self._member.clock.monotonic_ms() - (self._member.world.now_ms - int(clock))
-
-    def map_srv(self, tag: str) -> str:
-        return self._member.protocol.mapper.map_srv(tag)
-
-
 class SimMember:
     """One member's process. Its address lasts; ``start`` makes everything else anew, as after a kill.
 
@@ -150,9 +158,17 @@ class SimMember:
     protocol_class: type[DistroProtocol] = DistroProtocol
     receiver_class: type[DistroReceiver] = DistroReceiver
     beat_check_class: type[BeatCheck] = BeatCheck
-    names_class: type[PeerNames] = PeerNames
+    records_class: type[WatchedRecords] = WatchedRecords
+    members_class: type[MemberList] = MemberList
+    membership_class: type[SimMembership]
     parallel_calls = False
     """Calls to one peer do not wait for each other."""
+    notices_pauses = True
+    claim_ms = 0
+    """What a claim of one key costs, above ``LOCAL_MS_MAX``."""
+
+    guard_rounds = 2
+    """For so many verify rounds a loss that nobody caused is not shown."""
 
     def __init__(self, world: World, address: str, config: DistroConfig, wall_skew_ms: int) -> None:
         self.world = world
@@ -161,10 +177,17 @@ class SimMember:
         self.config = config
         self.run = 0
         self.paused = False
-        self.leaving = False
+        self.listed: tuple[str, ...] = ()
+        """Its file of members."""
+        self.record_disk = SimDisk()
+        self.warm: dict[str, bytes] = {}
+        """Its copy of instance lists on disk."""
+        self._cold: dict[str, None] = {}
+        """Lists that changed since they were copied."""
         self._alive = False
         self._wall_skew_ms = wall_skew_ms
         self._waiting: list[Callable[[], None]] = []
+        self._paused_ms = 0
 
     # --- life ------------------------------------------------------------------------------------
 
@@ -177,11 +200,15 @@ class SimMember:
         """Whether clients get answers."""
         return self._alive and not self.paused and not self.leaving and not self.protocol.loading
 
+    @property
+    def leaving(self) -> bool:
+        return self._alive and self.membership.state() is MemberState.DOWN
+
     def start(self) -> None:
         """Begin a new run without any memory."""
         assert not self._alive
         self.run += 1
-        self._alive, self.paused, self.leaving = True, False, False
+        self._alive, self.paused = True, False
         self._waiting.clear()
         self._turn_at_ms: int | None = None
         self._turn_number = 0
@@ -189,21 +216,37 @@ class SimMember:
         self._local_end_ms = 0
         self.clock = MemberClock(self.world, self.world.between(1, RUNS_OF_A_CLOCK_MS), self._wall_skew_ms)
         self.writer = f"{self.address}~{self.run}"
+        self.waits_for_disk = False
+        self.owns_durable: bool | None = None
+        """What counts while a write goes on that came to the disk earlier."""
         self._build()
-        self.mailbox.put(lambda protocol, now_ms: protocol.replace_members(self.world.addresses, now_ms))
-        self._in_run(1, self._check_beats)
+        self.records.read_disk()
+        self._read_warm()
+        self.membership.attach(self.runtime)  # type: ignore[arg-type]  # the part of it that is used
+        self.in_run(1, self._check_beats)
 
     def _build(self) -> None:
         config, clock = self.config, self.clock
         now_ms = clock.monotonic_ms()
         self.stats = DistroStats()
-        self.registry = self.registry_class(self.writer, config.tombstone_slack_ms)
+        self.registry = self.registry_class(
+            self.writer, config.tombstone_slack_ms, self.guard_rounds * config.verify_interval_ms
+        )
         self.naming = NamingService(self.registry, clock.monotonic_ms, self._publish)
-        members = MemberList(self.address, config, now_ms)
-        codec = InstanceListCodec(clock.wall_ms)
+        projection = Projection(self.registry, clock.monotonic_ms, self._publish)
+        self.records = self.records_class(
+            self.writer, self.record_disk, clock.wall_ms, clock.monotonic_ms, projection.on_record, self._check_write
+        )
+        self.records.on_word = self.world.checker.word
+        self.durable = DurableService(self.records, projection, self.registry, clock.monotonic_ms, self._publish)
+        members = self.members_class(self.address, config, now_ms)
         self.components: dict[str, Component] = {}
         self.protocol = self.protocol_class(members, self.writer, config, self.components, self.stats, now_ms)
+        settings = replace(SETTINGS, standalone=False, self_address=self.address, members=self.listed, distro=config)
+        self.membership = self.membership_class(settings, self.protocol, clock, {})
+        self.membership.member = self
         self.mailbox = Mailbox(self._wake)
+        self.runtime = SimRuntime(self)
         self.receiver = self.receiver_class(
             self.writer,
             self.components,
@@ -214,45 +257,75 @@ class SimMember:
             members.is_known_writer,
         )
         self.local_actions = LocalActions(self.protocol, self.components)
+        self.claimer = self.local_actions._claimer = CountingClaimer(self.components)
         self.agent = CallAgent(self)
-        self.components[INSTANCE_LIST] = Component(
-            InstanceListStore(self.registry, self._publish),
-            codec,
-            self.agent,  # type: ignore[arg-type]  # it answers by call-back; only this module calls it
-        )
-        names: Any = self.names_class(self)
-        self.peer_frontend = PeerFrontend(
-            self, NodeReplication(self.receiver, self.components, names, clock, LargeBodies(config.body_bytes_max))
-        )
-        self.client_receiver = ClientReceiver(self)
+        agent: Any = self.agent  # it answers by call-back; only this module calls it
+        self.codec = InstanceListCodec(clock.wall_ms)
+        store = InstanceListStore(self.registry, self._publish)
+        self.components[INSTANCE_LIST] = Component(store, self.codec, agent)
+        own_kind = frozenset({MemberKind.OWN})
+        self.components[RECORDS] = Component(self.records, RecordCodec(), agent, taken_by=own_kind)
         self.beat_check = self.beat_check_class(self.registry, self._publish, pause_ms=config.pause_ms)
+        self._build_frontend()
+
+    def _build_frontend(self) -> None:
+        clock, bodies = self.clock, LargeBodies(self.config.body_bytes_max)
+        self.disk = DiskQueue(self)
+        nothing: Any = None
+        forwarder: Any = SimOwnerForwarder()
+        services = Services(
+            settings=self.membership._settings,
+            naming=self.naming,
+            durable=self.durable,
+            push=nothing,
+            cluster=self.membership,
+            replication=NodeReplication(self.receiver, self.components, self.membership, clock, bodies),
+            forwarder=forwarder,
+            dumps=Dumps(),
+            beats=BeatCollector(),
+            http=HttpStats(),
+            clients=nothing,
+            loop_frontends=(),
+            loader=None,
+            counters=nothing,
+            wall_ms=clock.wall_ms,
+            monotonic_ms=clock.monotonic_ms,
+        )
+        self.http_stats = services.http
+        self.http = HttpFrontend(self, services, SimLoop(self))
+
+    def _check_write(self) -> None:
+        if self.waits_for_disk:
+            raise DiskTurn
+        check_call_deadline()
 
     def kill(self) -> None:
         """End the process with all that it knows (SIGKILL)."""
         self.world.checker.losing(self)
+        self.disk.crash()
         self._alive = self.paused = False
         self._waiting.clear()
         self.run += 1
 
     def leave(self) -> None:
         """Refuse writes, tell the others, send what is due, end (SIGTERM)."""
-        self.leaving = True
-        self.mailbox.put(lambda protocol, now_ms: protocol.leave(now_ms))
+        self.membership.leave()
         self._drain(self.world.now_ms + self.config.drain_ms_max)
 
     def _drain(self, end_ms: int) -> None:
         if self.protocol.pending() and self.world.now_ms < end_ms:
-            self._in_run(20, lambda: self._drain(end_ms))
+            self.in_run(20, lambda: self._drain(end_ms))
         else:
-            self._in_run(20, self.kill)
+            self.in_run(20, self.kill)
 
     def pause(self) -> None:
         """Stand still with all memory and open connections (SIGSTOP)."""
-        self.paused = True
+        self.paused, self._paused_ms = True, self.world.now_ms
 
     def resume(self) -> None:
         """Go on. What came meanwhile is done in any order, as threads that wake together would."""
         self.paused = False
+        self._notice_pause()
         waiting, self._waiting = self._waiting, []
         self.world.shuffle(waiting)
         for work in waiting:
@@ -261,15 +334,30 @@ class SimMember:
             else:
                 self.post(work)
 
+    def _notice_pause(self) -> None:
+        """As ``HttpServer.check_pause`` does before it reads anything."""
+        if self.world.now_ms - self._paused_ms <= self.config.pause_ms or not self.notices_pauses:
+            return
+        self.world.marks["pause noticed by the frontend"] += 1
+        self.http_stats.stood_still = True
+        run, until_ms = self.run, self.world.now_ms + stood_still_ms()
+
+        def go_on() -> None:
+            if self.run == run and self.world.now_ms >= until_ms:
+                self.http_stats.stood_still = False
+
+        self.world.after(stood_still_ms(), go_on)
+
     def post(self, work: Callable[[], None]) -> None:
         if self.paused:
+            self.world.marks["call or timer that waited in a paused process"] += 1
             self._waiting.append(work)
             return
         work()
         if self._alive and self.registry.touched:
             self.world.checker.look(self)
 
-    def _in_run(self, delay_ms: int, work: Callable[[], None]) -> None:
+    def in_run(self, delay_ms: int, work: Callable[[], None]) -> None:
         run = self.run
 
         def do() -> None:
@@ -282,38 +370,70 @@ class SimMember:
 
     def _publish(self, event: Event) -> None:
         match event:
-            case InstancesChanged(key, Origin.LOCAL):
-                self.mailbox.sync(DistroKey(INSTANCE_LIST, key))
+            case InstancesChanged(key, origin):
+                if origin is Origin.LOCAL:
+                    self.mailbox.sync(DistroKey(INSTANCE_LIST, key))
+                self._keep_warm(key)
+            case RecordChanged(key):
+                self.mailbox.sync(DistroKey(RECORDS, key))
             case HealthChanged(key, instance, what):
                 self.world.trace(self.address, f"checks {instance} of {key}: {what}")
 
-    def state(self) -> MemberState:
-        if self.leaving:
-            return MemberState.DOWN
-        return MemberState.STARTING if self.protocol.loading else MemberState.UP
+    # --- the copy on disk ------------------------------------------------------------------------
 
-    def own_report(self, receiver: str) -> PeerReport:
-        """What this member tells ``receiver`` of itself."""
-        members, now_ms, state = self.protocol.members, self.clock.monotonic_ms(), self.state()
-        return PeerReport(
-            self.address,
-            state,
-            CAPABILITIES,
-            {},
-            members.view if state is MemberState.UP else (),
-            members.own_rejoin_delay_ms(now_ms),
-            members.rejoin_delay_for(receiver, now_ms),
-            self.writer,
-            calls=members.calls(now_ms),
-            heard={address: one for address, one in members.heard(now_ms).items() if address != receiver},
-            served=members.served,
-            waiting=self.protocol.waiting_for(receiver),
-        )
+    def _keep_warm(self, key: str) -> None:
+        if self.world.warm and key not in self._cold:
+            if not self._cold:
+                self.in_run(WARM_MS, self._write_warm)
+            self._cold[key] = None
+
+    def _write_warm(self) -> None:
+        keys, self._cold = list(self._cold), {}
+        for key in keys:
+            self.warm.pop(key, None)
+        now_ms = self.clock.monotonic_ms()
+        self.warm |= {one.key: self.codec.encode(one, now_ms, True) for one in self.registry.datums(keys)}
+
+    def _read_warm(self) -> None:
+        self._cold = {}
+        warm_start, now_ms = WarmStart(self.registry, claims=False), self.clock.monotonic_ms()
+        warm_start.read(self.codec.decode(key, orjson.loads(body), now_ms) for key, body in self.warm.items())
+
+        def fill(now_ms: int) -> None:
+            before = self.registry.versions()
+            warm_start.fill(now_ms)
+            if self.registry.versions() != before:
+                self.world.marks["lists taken from the own disk"] += 1
+
+        self.protocol.before_serving = fill
+
+    # --- what the node joins, goes on ------------------------------------------------------------
+
+    def take_list(self, addresses: Collection[str]) -> None:
+        """Take a new file of members; this member itself is always listed."""
+        self.listed = tuple(sorted({*addresses, self.address}))
+        if self._alive:
+            self.post(lambda: self.membership.take_list(self.listed))
+
+    def set_wall(self, jump_ms: int) -> None:
+        """Set the clock on the wall."""
+        self._wall_skew_ms += jump_ms
+        self.clock.jump(jump_ms)
+
+    def store(self, resource_type: str, work: Callable[[], None]) -> None:
+        """Store datums: records when the disk has its turn for them."""
+        if resource_type == RECORDS:
+            self.disk.put(lambda: None, work)
+        else:
+            work()
+
+    def type_of(self, key: str) -> str:
+        return INSTANCE_LIST if key.startswith(EPHEMERAL_PREFIX) else RECORDS
 
     def _check_beats(self) -> None:
         now_ms = self.clock.monotonic_ms()
         next_ms = self.beat_check.tick(now_ms, self.ask_gate)
-        self._in_run(next_ms - now_ms, self._check_beats)
+        self.in_run(next_ms - now_ms, self._check_beats)
 
     def ask_gate(self) -> HealthCheckGate:
         protocol, now_ms = self.protocol, self.clock.monotonic_ms()
@@ -328,6 +448,11 @@ class SimMember:
         )
 
     # --- what checks ask -------------------------------------------------------------------------
+
+    def revision_of(self, write: Write) -> int | None:
+        """Which attributes this member knows of the instance of a write, None for none."""
+        known = self.instances(write.datum_key).get(write.instance_key) if write.ephemeral else None
+        return int((known.instance.metadata or {})["revision"] or 0) if known else None
 
     def owns(self, service: str) -> bool:
         return self.protocol.mapper.responsible(service)
@@ -362,7 +487,7 @@ class SimMember:
         self._turn_at_ms = at_ms
         self._turn_number += 1
         number = self._turn_number
-        self._in_run(max(at_ms - self.world.now_ms, 0), lambda: self._turn() if number == self._turn_number else None)
+        self.in_run(max(at_ms - self.world.now_ms, 0), lambda: self._turn() if number == self._turn_number else None)
 
     def _turn(self) -> None:
         self._turn_at_ms = None
@@ -380,16 +505,43 @@ class SimMember:
             self.world.trace(self.address, f"is {'loading' if protocol.loading else 'UP'}")
         for action in actions:
             if isinstance(action, LocalAction):
-                end_ms = max(self.world.now_ms, self._local_end_ms) + self.world.between(0, LOCAL_MS_MAX)
-                self._local_end_ms = end_ms
-                self._in_run(end_ms - self.world.now_ms, partial(self._execute_here, action))
+                self._mark(action)
+                self.execute_here(action)
             else:
                 self._put(action)
         self._turn_by(self.world.now_ms + max(next_ms - now_ms, 0))
 
-    def _execute_here(self, action: LocalAction) -> None:
-        """On a thread of its own, one after the other."""
-        self.mailbox.put(self.local_actions.run(action, self.clock.monotonic_ms()))
+    def execute_here(self, action: LocalAction) -> None:
+        """On a thread of its own, one after the other. Its end is told when the time that it takes is over."""
+        begin_ms = max(self.world.now_ms, self._local_end_ms) + self.world.between(0, LOCAL_MS_MAX)
+        self._local_end_ms = begin_ms
+
+        def run() -> None:
+            event = self.local_actions.run(action, self.clock.monotonic_ms())
+            taken_ms = self.claimer.claimed * self.claim_ms if isinstance(action, Claim) else 0
+            self._local_end_ms = max(self._local_end_ms, self.world.now_ms + taken_ms)
+            self.in_run(taken_ms, lambda: self.mailbox.put(event))
+
+        self.in_run(begin_ms - self.world.now_ms, run)
+
+    def stand_still(self, length_ms: int) -> None:
+        """Do nothing for a while."""
+        if length_ms:
+            run = self.run
+            self.pause()
+            self.world.after(length_ms, lambda: self.world.resume(self) if self.run == run else None)
+
+    def _mark(self, action: LocalAction) -> None:
+        match action:
+            case Claim(all_keys=False, keys=()):
+                self.world.marks["further slice of claims"] += 1
+            case Forget():
+                self.world.marks["keys forgotten"] += 1
+
+    def drop_calls(self, listed: Collection[str]) -> None:
+        """Let calls to members that left the list end by themselves; a new entry of one begins anew."""
+        for at in [at for at in self._calls if at[0] not in listed]:
+            del self._calls[at]
 
     def _put(self, action: Call) -> None:
         """One queue of calls a peer for data and one for reports, each with one call at a time."""
@@ -403,3 +555,44 @@ class SimMember:
         if calls and not self.parallel_calls:
             action = calls[0]
             self.agent.execute(action, lambda: self._next(calls, action))
+
+
+class CountingClaimer(Claimer):
+    """Knows how its last action ended."""
+
+    claimed, unfinished = 0, False
+
+    def run(self, *parts: Any) -> tuple[list[DistroKey], bool]:
+        claimed, self.unfinished = super().run(*parts)
+        self.claimed = len(claimed)
+        return claimed, self.unfinished
+
+
+class SimMembership(Membership):
+    """The real one; a write that waits for the disk goes on even if its owner is another by then."""
+
+    member: SimMember
+
+    def responsible_durable(self, tag: str) -> bool:
+        pinned = self.member.owns_durable
+        return super().responsible_durable(tag) if pinned is None else pinned
+
+
+class SimRuntime:
+    """What a membership asks of the runtime."""
+
+    def __init__(self, member: SimMember) -> None:
+        self._member = member
+
+    def replace_members(self, addresses: tuple[str, ...]) -> None:
+        self._member.mailbox.put(lambda protocol, now_ms: protocol.replace_members(addresses, now_ms))
+        self._member.drop_calls(addresses)
+
+    def on_report(self, report: PeerReport) -> None:
+        self._member.mailbox.put(lambda protocol, now_ms: protocol.on_report(report, now_ms))
+
+    def leave(self) -> None:
+        self._member.mailbox.put(lambda protocol, now_ms: protocol.leave(now_ms))
+
+
+SimMember.membership_class = SimMembership

@@ -1,5 +1,6 @@
-"""The network between simulated processes: delay, loss, silence, late duplicates. All chance comes from the world."""
+"""The network between simulated processes: delay, loss, silence, late and repeated bytes. All chance is the world's."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -8,6 +9,8 @@ from distro.types import Outcome
 
 Reply = Callable[[Outcome, Any], None]
 """Gives the answer of a call; it travels back like the request came."""
+CONNECT_MS_MAX = 1_000
+"""So long a member waits for a new connection. Source: ``CONNECT_S`` of its links, ``CONNECT_TIMEOUT_S`` of peers."""
 
 
 class Process(Protocol):
@@ -28,6 +31,8 @@ class Process(Protocol):
 class Scheduler(Protocol):
     """What the network needs of the world."""
 
+    marks: Counter[str]
+
     def after(self, delay_ms: int, work: Callable[[], None]) -> None: ...
 
     def between(self, low: int, high: int) -> int: ...
@@ -45,18 +50,23 @@ class Weather:
     slow_ms_max: int = 0
     loss: float = 0.0
     duplicates: float = 0.0
-    """The share of requests that arrive a second time, up to ``late_ms_max`` later; that answer reaches nobody."""
+    """The share of the engine's requests that arrive a second time, up to ``late_ms_max`` later."""
     late_ms_max: int = 0
+    kept: float = 0.0
+    """The share of lost requests between members that a kernel keeps, and delivers up to ``kept_ms_max`` later."""
+    kept_ms_max: int = 0
 
 
 class Network:
-    """Carries calls. A cut is silence in one direction; nobody is told."""
+    """Carries calls. A cut is silence for all packets in one direction, a block for calls alone; nobody is told."""
 
     def __init__(self, world: Scheduler, processes: dict[str, Process]) -> None:
         self._world = world
         self._processes = processes
         self._weathers: list[Weather] = [Weather()]
-        self._cuts: dict[tuple[str, str], int] = {}
+        self._cuts: Counter[tuple[str, str]] = Counter()
+        self._blocks: Counter[tuple[str, str]] = Counter()
+        self._refusals: Counter[tuple[str, str]] = Counter()
         self.weather = Weather()
 
     # --- faults ----------------------------------------------------------------------------------
@@ -81,22 +91,32 @@ class Network:
         self._combine()
 
     def cut(self, source: str, target: str) -> None:
-        self._cuts[source, target] = self._cuts.get((source, target), 0) + 1
+        """Let no packet through, neither calls nor the answers to calls of ``target``."""
+        self._cuts[source, target] += 1
 
     def mend(self, source: str, target: str) -> None:
-        if (left := self._cuts.get((source, target), 0) - 1) > 0:
-            self._cuts[source, target] = left
-        else:
-            self._cuts.pop((source, target), None)
+        _count_down(self._cuts, source, target)
+
+    def block(self, source: str, target: str, *, refused: bool = False) -> None:
+        """Let no call through, while answers to calls of ``target`` pass; ``refused``: the caller is told at once."""
+        (self._refusals if refused else self._blocks)[source, target] += 1
+
+    def unblock(self, source: str, target: str, *, refused: bool = False) -> None:
+        _count_down(self._refusals if refused else self._blocks, source, target)
 
     def heal(self) -> None:
         """End all faults; what is under way late stays so."""
         del self._weathers[1:]
-        self._cuts.clear()
+        for faults in (self._cuts, self._blocks, self._refusals):
+            faults.clear()
         self._combine()
 
     def is_cut(self, source: str, target: str) -> bool:
         return (source, target) in self._cuts
+
+    def is_silent(self, source: str, target: str) -> bool:
+        """Whether a new connection cannot be made."""
+        return self.is_cut(source, target) or self.is_cut(target, source) or (source, target) in self._blocks
 
     # --- calls -----------------------------------------------------------------------------------
 
@@ -107,10 +127,14 @@ class Network:
         serve: Callable[[Any, Reply], None],
         timeout_ms: int,
         on_done: Reply,
+        *,
+        of_member: bool = True,
+        repeats: bool = True,
     ) -> None:
         """Call ``serve(target process, reply)`` over there, and ``on_done`` here once, at the latest at the time-out.
 
         A time-out ends FAILED with None; that the request had its effect, or will yet have it, is possible.
+        ``of_member``: a kernel may keep it; ``repeats``: it may arrive twice.
         """
         run, ended = source.run, False
 
@@ -125,19 +149,44 @@ class Network:
                 source.post(tell)
 
         def reply(outcome: Outcome, answer: Any) -> None:
-            if not self._lost(target, source.address):
+            if not self._lost(target, source.address, "answer"):
                 self._world.after(self._delay_ms(), lambda: end(outcome, answer))
 
         self._world.after(timeout_ms, lambda: end(Outcome.FAILED, None))
-        if not self._lost(source.address, target):
-            self._world.after(self._delay_ms(), lambda: self._arrive(source.address, target, serve, reply))
+        if (source.address, target) in self._refusals:
+            self._world.marks["call refused by a block"] += 1
+            reply(Outcome.REFUSED, None)
+        elif self._request_lost(source.address, target):
+            self._keep(source.address, target, serve, of_member)
+        else:
+            self._world.after(self._delay_ms(), lambda: self._arrive(source.address, target, serve, reply, of_member))
         weather = self.weather
-        if weather.duplicates and self._world.chance(weather.duplicates):
-            late_ms = self._world.between(1, weather.late_ms_max)
-            self._world.after(late_ms, lambda: self._arrive(source.address, target, serve, lambda *_: None))
+        if repeats and weather.duplicates and self._world.chance(weather.duplicates):
+            self._world.marks["request repeated"] += 1
+            self._arrive_late(source.address, target, serve, self._world.between(1, weather.late_ms_max))
 
-    def _arrive(self, source: str, target: str, serve: Callable[[Any, Reply], None], reply: Reply) -> None:
+    def _request_lost(self, source: str, target: str) -> bool:
+        if (source, target) in self._blocks:
+            self._world.marks["call lost by a block"] += 1
+            return True
+        return self._lost(source, target, "call")
+
+    def _keep(self, source: str, target: str, serve: Callable[[Any, Reply], None], of_member: bool) -> None:
+        weather = self.weather
+        if of_member and weather.kept and self._world.chance(weather.kept):
+            self._world.marks["request kept by a kernel"] += 1
+            self._arrive_late(source, target, serve, self._world.between(1, weather.kept_ms_max))
+
+    def _arrive_late(self, source: str, target: str, serve: Callable[[Any, Reply], None], late_ms: int) -> None:
+        """Its answer reaches nobody."""
+        self._world.after(late_ms, lambda: self._arrive(source, target, serve, lambda *_: None, of_member=True))
+
+    def _arrive(
+        self, source: str, target: str, serve: Callable[[Any, Reply], None], reply: Reply, of_member: bool
+    ) -> None:
         if self.is_cut(source, target):
+            self._world.marks["call lost by a cut"] += 1
+            self._keep(source, target, serve, of_member)
             return
         process = self._processes[target]
         if process.listening:
@@ -145,11 +194,24 @@ class Network:
         else:
             reply(Outcome.REFUSED, None)
 
-    def _lost(self, source: str, target: str) -> bool:
-        return self.is_cut(source, target) or (self.weather.loss > 0 and self._world.chance(self.weather.loss))
+    def _lost(self, source: str, target: str, what: str) -> bool:
+        if self.is_cut(source, target):
+            both = "cut" if self.is_cut(target, source) else "one-way cut"
+            self._world.marks[f"{what} lost by a {both}"] += 1
+            return True
+        if self.weather.loss > 0 and self._world.chance(self.weather.loss):
+            self._world.marks[f"{what} lost"] += 1
+            return True
+        return False
 
     def _delay_ms(self) -> int:
         weather = self.weather
         if weather.slow and self._world.chance(weather.slow):
             return self._world.between(0, weather.slow_ms_max)
         return self._world.between(0, weather.delay_ms_max)
+
+
+def _count_down(faults: Counter[tuple[str, str]], source: str, target: str) -> None:
+    faults[source, target] -= 1
+    if faults[source, target] <= 0:
+        del faults[source, target]

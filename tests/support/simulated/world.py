@@ -1,16 +1,21 @@
 """A cluster and its clients in one virtual time: a heap of events, and one source of chance."""
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 from typing import TypeVar
 
+from app.http.api.call import Call
 from distro.config import DistroConfig
 from tests.support.simulated.checker import Checker
 from tests.support.simulated.clients import SimClient
+from tests.support.simulated.frontend import SEQUENCE, Kind, Write
 from tests.support.simulated.member import SimMember
+from tests.support.simulated.nacos import SimNacos
 from tests.support.simulated.network import Network, Process
+from tests.support.simulated.operators import Operator
 
 T = TypeVar("T")
 WALL_SKEW_MS = 300_000
@@ -28,11 +33,18 @@ class World:
         config: DistroConfig | None = None,
         member_class: type[SimMember] = SimMember,
         tracing: bool = False,
+        nacos: int = 0,
     ) -> None:
+        """``nacos``: so many of the members are real Nacos 1.4, the last ones."""
         self.seed = seed
         self.now_ms = 0
         self.events = 0
         self.tracing = tracing
+        self.warm = False
+        """Members copy their instance lists to disk, and begin with the copy."""
+        self.marks: Counter[str] = Counter()
+        """What happened, and how often: each kind of fault, and each of the rules' answers to one."""
+        self._writes: dict[str, Write] = {}
         self.config = config or DistroConfig()
         self._random = Random(seed)
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
@@ -43,11 +55,17 @@ class World:
         self.checker = Checker(self)
         self.members = {
             address: member_class(self, address, self.config, skew)
-            for address, skew in zip(self.addresses, skews, strict=True)
+            for address, skew in zip(self.addresses[: members - nacos], skews, strict=False)
         }
-        processes: dict[str, Process] = dict(self.members)
+        self.nacos = {address: SimNacos(self, address) for address in self.addresses[members - nacos :]}
+        for member in self.members.values():
+            member.take_list(self.addresses)
+        processes: dict[str, Process] = {**self.members, **self.nacos}
         self.network = Network(self, processes)
         self.clients: list[SimClient] = []
+        self.operators: list[Operator] = []
+        self.words = 0
+        """Words of operators so far."""
 
     # --- chance and time -------------------------------------------------------------------------
 
@@ -95,6 +113,8 @@ class World:
         """Start all members within a second of each other; with ``settle_ms`` also let them find each other."""
         for member in self.members.values():
             self.after(self.between(0, 1_000), partial(self.start, member))
+        for nacos in self.nacos.values():
+            self.after(1_500, nacos.start)
         self.run(settle_ms)
 
     def start(self, member: SimMember) -> None:
@@ -111,8 +131,21 @@ class World:
             self.trace(member.address, "goes on")
             member.resume()
 
+    def write(self, kind: Kind, service: str, ip: str, port: int, revision: int, *, ephemeral: bool = True) -> Write:
+        """One more call of a client."""
+        sequence = len(self._writes) + 1
+        made = Write(kind, service, ip, port, revision, sequence, ephemeral)
+        self._writes[str(sequence)] = made
+        return made
+
+    def write_of(self, call: Call) -> Write | None:
+        """The write that a client's call makes, whoever passed it on; None for calls of members."""
+        if SEQUENCE.encode() not in call.raw_query:
+            return None
+        return self._writes[call.parameters.get(SEQUENCE) or ""]
+
     def any_member(self) -> SimMember:
-        return self.members[self.choice(self.addresses)]
+        return self.members[self.choice(list(self.members))]
 
     def running(self) -> list[SimMember]:
         return [member for member in self.members.values() if member.listening]
@@ -123,12 +156,20 @@ class World:
         self.checker.add(client)
         return client
 
+    def add_operator(self, service: str, ip: str) -> Operator:
+        operator = Operator(self, len(self.operators) + 1, service, ip)
+        self.operators.append(operator)
+        return operator
+
     def heal(self) -> None:
         """End all faults: every message arrives, every member runs."""
         self._healed = True
         self.network.heal()
         self.trace("world", "is healed")
         for member in self.members.values():
+            member.take_list(self.addresses)
+            member.record_disk.empty()
+            member.record_disk.hurry()
             self.resume(member)
             if member.leaving:
                 self.kill(member)

@@ -230,6 +230,23 @@ def test_a_run_is_over_when_an_answer_names_another(members: MemberList) -> None
     assert not members.has_left("a:1~1"), "this member knows its own runs"
 
 
+def test_a_run_that_answers_again_goes_on(members: MemberList) -> None:
+    """It was out of the list for a while, or a late report said that it leaves."""
+    members.on_report_done(B, Outcome.DELIVERED, report(B, writer="b:1~1"), 1_000)
+    members.replace([SELF, C], 1_100)
+    assert members.is_handing_over("b:1~1")
+    members.replace([SELF, B, C], 1_200)
+    assert members.is_handing_over("b:1~1"), "it has yet to answer"
+    members.on_report_done(B, Outcome.DELIVERED, report(B, writer="b:1~1"), 1_300)
+    assert not members.is_handing_over("b:1~1")
+    members.on_report(report(B, state=MemberState.DOWN, writer="b:1~0"), 1_400)
+    members.on_report_done(B, Outcome.FAILED, None, 1_500)
+    assert members.is_handing_over("b:1~1"), "it seems to be gone"
+    members.on_report_done(B, Outcome.DELIVERED, report(B, writer="b:1~1"), 1_600)
+    members.tick(1_600 + HANDOVER_MS)
+    assert not members.has_left("b:1~1")
+
+
 def test_a_run_is_over_with_its_farewell_and_all_are_when_a_member_is_not_listed(members: MemberList) -> None:
     members.on_report_done(B, Outcome.DELIVERED, report(B, state=MemberState.DOWN, writer="b:1~1"), 1_000)
     assert not members.has_left("b:1~1")

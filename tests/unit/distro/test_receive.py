@@ -199,16 +199,27 @@ def test_a_member_that_loads_takes_nothing_but_snapshots(member: Member) -> None
         member.receiver.verify(INSTANCE_LIST, B, {}, 0)
     with pytest.raises(NotInitialized):
         member.receiver.verify_checksums(INSTANCE_LIST, B, {}, 0)
-    assert member.receiver.load(INSTANCE_LIST, [one], 0) == 1
-    assert member.receiver.load(INSTANCE_LIST, [datum(NAMES[B], Version(0, 9, THIRD), 81)], 0) == 0
+    assert member.receiver.load(INSTANCE_LIST, [one], 0, B) == 1
+    assert member.receiver.load(INSTANCE_LIST, [datum(NAMES[B], Version(0, 9, THIRD), 81)], 0, C) == 0
     assert member.summary(one.key) == (Version(1, 0, OTHER), [80])
+
+
+def test_what_a_snapshot_of_nacos_brings_has_a_version_that_others_can_read(member: Member) -> None:
+    """R8: its sender counts as the writer, so that the key can be named in verify rounds and sent on."""
+    member.loading = True
+    one = datum(NAMES[B], NO_VERSION, 80)
+    assert member.receiver.load(INSTANCE_LIST, [one], 0, B) == 1
+    version = member.registry.version(one.key)
+    assert version is not None
+    assert version.writer == B
+    assert Version.from_text(version.to_text()) == version
 
 
 def test_a_snapshot_that_comes_when_the_load_is_over_is_not_used(member: Member) -> None:
     """It would go past the question whether it knows the changes stored here."""
     member.receive(C, datum(NAMES[B], Version(1, 5, THIRD), 80, 81))
     late = datum(NAMES[B], Version(2, 0, OTHER), 80)
-    assert member.receiver.load(INSTANCE_LIST, [late], 0) == 0
+    assert member.receiver.load(INSTANCE_LIST, [late], 0, B) == 0
     assert member.summary(late.key) == (Version(1, 5, THIRD), [80, 81])
 
 
@@ -323,6 +334,6 @@ def test_a_snapshot_may_have_any_epoch_that_has_successors() -> None:
     member = Member()
     member.loading = True
     high = datum(NAMES[B], Version(ACCEPTED_MAX, 0, OTHER))
-    assert member.receiver.load(INSTANCE_LIST, [high, datum(NAMES[C], Version(ACCEPTED_MAX + 1, 0, OTHER))], 10) == 1
+    assert member.receiver.load(INSTANCE_LIST, [high, datum(NAMES[C], Version(ACCEPTED_MAX + 1, 0, OTHER))], 10, B) == 1
     member.loading = False
     assert member.registry.versions() == {high.key: high.version}

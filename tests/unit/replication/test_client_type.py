@@ -169,7 +169,7 @@ def test_a_loading_member_buries_its_last_run_and_takes_the_others(a: Side, b: S
     b.clients.register("other", ONE._replace(port=90))
     again = Side(A, run="2", has_left=lambda writer: writer == f"{A}~1")
     again.loading = True
-    again.receiver.load(CLIENTS, b.sent(), 0)
+    again.receiver.load(CLIENTS, b.sent(), 0, "10.0.0.2:8848")
     assert again.ports() == [90]
     assert again.clients.is_removed(ID)
 
@@ -198,11 +198,11 @@ def test_a_snapshot_with_one_that_cannot_be_taken_is_taken_but_for_that(a: Side)
         side.clients.register(client_id, ONE._replace(port=90))
         side.clients.register(client_id, ONE._replace(port=91))
     a.loading = True
-    a.receiver.load(CLIENTS, b.sent(), 0)
+    a.receiver.load(CLIENTS, b.sent(), 0, "10.0.0.2:8848")
     assert sorted(a.ports()) == [80, 91], "the client of this member stays as it is"
     assert a.record.received_failed == 1
     c.loading = True
-    c.receiver.load(CLIENTS, b.sent(), 0)
+    c.receiver.load(CLIENTS, b.sent(), 0, "10.0.0.2:8848")
     assert c.ports() == [91]
 
 

@@ -231,3 +231,20 @@ def test_there_are_not_more_than_may_be(bed: Bed, monkeypatch: pytest.MonkeyPatc
 )
 def test_what_an_id_tells(client_id: str, ip: str, port: int) -> None:
     assert info_of(client_id) == ClientInfo(client_id, ip, port, "", "")
+
+
+def test_a_copy_that_lost_what_is_back_elsewhere_is_repaired_should_its_run_go_on() -> None:
+    """Its member was only out of the list for a while: the same version must not stand for two states."""
+    bed = Bed()
+    bed.take(3, A)
+    bed.clients.is_handing_over = lambda writer: writer == PEER
+    bed.clients.connect(ClientInfo("other", "10.1.2.4", 1, "shop", "sdk"))
+    bed.clients.register("other", RegisterInstance(A[1], "10.1.2.3", 80))
+    copy, version = bed.clients.client(ID), bed.clients.version(ID)
+    assert copy is not None
+    assert A not in copy.published, "the same instance is back at another member"
+    assert version is not None
+    assert version < Version(1, 3, PEER), "so that a verify round of its member fetches the copy again"
+    bed.clients.is_handing_over = nobody
+    assert bed.take(3, A)
+    assert A in copy.published

@@ -1,0 +1,20 @@
+"""Members of our kind beside real Nacos 1.4, through faults: after heal and quiet all list the instances that beat.
+
+A failure names its seed; ``python -m tests.simulation.run --world mixed --seed N --trace`` shows what happened.
+"""
+
+import pytest
+
+from tests.simulation.scenarios import mixed_agree
+
+pytestmark = pytest.mark.simulation
+SEEDS = 40
+GROUP = 10
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, GROUP), ids=lambda first: f"seeds {first} to {first + GROUP - 1}")
+def test_members_of_two_kinds_agree_after_the_faults(first: int) -> None:
+    for seed in range(first, first + GROUP):
+        marks = mixed_agree(seed).marks
+        assert marks["write executed by Nacos"], seed
+        assert marks["datum taken by Nacos"], seed

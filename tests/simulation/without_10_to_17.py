@@ -1,0 +1,218 @@
+"""As ``without``: members that lack one of the rules R10 to R17 each, or a part of it."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from app.naming.model.model import NEVER_MS
+from app.naming.records.records import Records, Value
+from distro.members import MemberList
+from distro.peer_state import PeerState
+from distro.receive import DistroReceiver
+from distro.types import Claim, Datum, HeardOf, LocalAction, Merged, PeerReport
+from distro.version_check import VersionCheck
+from tests.simulation.without import CopiesProveLife, LateCopiesCount, UndatedMembership
+from tests.support.simulated.connections import ConnectedMember
+from tests.support.simulated.disk import WatchedRecords
+from tests.support.simulated.member import SimMember, SimMembership, WatchedRegistry
+
+LONG_MS = 1 << 40
+
+
+# --- R10
+
+
+class AnyVersion(VersionCheck):
+    def check(self, resource_type: str, datum: Datum, *, loading: bool = False) -> None:
+        pass
+
+
+class CredulousReceiver(DistroReceiver):
+    def __init__(self, own_writer: str, components: Any, mapper_of: Any, *others: Any) -> None:
+        super().__init__(own_writer, components, mapper_of, *others)
+        self._check = AnyVersion(own_writer, components, lambda _writer: True)
+
+
+class VersionsUnchecked(SimMember):
+    """R10 off: whatever version comes counts."""
+
+    receiver_class = CredulousReceiver
+
+
+# --- R11
+
+
+class ClaimsInTheTick(SimMember):
+    """R11 off: the engine's thread itself claims all keys, and does nothing else meanwhile."""
+
+    def execute_here(self, action: LocalAction) -> None:
+        if not isinstance(action, Claim):
+            super().execute_here(action)
+            return
+        unfinished, claimed = True, 0
+        while unfinished:
+            event = self.local_actions.run(action, self.clock.monotonic_ms())
+            claimed, unfinished = claimed + self.claimer.claimed, self.claimer.unfinished
+            action = replace(action, all_keys=False, keys=())
+            self.mailbox.put(event)
+        self.stand_still(claimed * self.claim_ms)
+
+
+# --- R12
+
+
+class DirectContactMembers(MemberList):
+    def _hear(self, peer: Any, report: PeerReport, now_ms: int) -> None:
+        pass
+
+    def heard(self, now_ms: int) -> dict[str, HeardOf]:
+        return {}
+
+    def _carries(self, address: str, peer: PeerState, now_ms: int) -> bool:
+        return not peer.lost and max(peer.rejoin_at_ms, peer.declared_rejoin_at_ms) <= now_ms
+
+
+class DirectContactOnly(SimMember):
+    """R12 off: who carries keys follows from what a member hears itself."""
+
+    members_class = DirectContactMembers
+
+
+class NoRelayMembers(MemberList):
+    def next_hop(self, address: str, now_ms: int) -> str | None:
+        return address
+
+
+class NoRelay(SimMember):
+    """A write for an owner that a member cannot call takes no other way."""
+
+    members_class = NoRelayMembers
+
+
+class SelfConfidentMembers(MemberList):
+    def cut_off_since_ms(self, now_ms: int) -> int | None:
+        return None
+
+
+class JudgesAlone(SimMember):
+    """A member that hears nothing of the others judges what these heard of."""
+
+    members_class = SelfConfidentMembers
+
+
+# --- R13
+
+
+class PatientMembership(SimMembership):
+    def is_over(self, deadline: str) -> bool:
+        return False
+
+    def left_ms(self, deadline: str) -> int:
+        return LONG_MS
+
+
+class LateCallsCount(SimMember):
+    """R13 off: a call is executed whenever it arrives."""
+
+    membership_class = PatientMembership
+
+
+class WaitingCallsCount(SimMember):
+    """What waited while the process stood still is executed."""
+
+    notices_pauses = False
+
+
+class PatientUndatedMembership(PatientMembership, UndatedMembership):
+    pass
+
+
+class LateUndated(LateCallsCount):
+    """The ages in a copy count from its arrival, however late it comes."""
+
+    membership_class = PatientUndatedMembership
+
+
+class LateCopiesProveLife(LateUndated, CopiesProveLife):
+    """As ``CopiesProveLife``, where copies are taken however late they come."""
+
+
+class LateMergedCopies(LateUndated, LateCopiesCount):
+    """As ``LateCopiesCount``, where copies are taken however late they come."""
+
+
+# --- R14
+
+
+class CheckedWords(WatchedRecords):
+    def put_all(
+        self,
+        changes: Mapping[str, Callable[[Value | None], Value | None]],
+        *,
+        said: Collection[str] = (),
+        force: bool = False,
+        by_check: bool = False,
+    ) -> list[str]:
+        if not by_check:
+            return super().put_all(changes, said=said, force=force)
+        return Records.put_all(self, changes, said=said, force=force, by_check=False)
+
+
+class ChecksSpeak(SimMember):
+    """R14 off: the health that a check finds counts as a client's word."""
+
+    records_class = CheckedWords
+
+
+# --- R15
+
+
+class TracelessRegistry(WatchedRegistry):
+    def _remember_removal(self, namespace: str, full_name: str, key: str, now_ms: int) -> str | None:
+        return None
+
+
+class NoTraces(SimMember):
+    """R15 off: the deregistration of an unknown instance changes nothing."""
+
+    registry_class = TracelessRegistry
+
+
+class ExpiryWinsRegistry(WatchedRegistry):
+    """A merge takes a removal of a later version, whatever was heard since."""
+
+    def merge(self, datum: Datum, now_ms: int) -> Merged:
+        service = self.table.find(datum.key)
+        for one in service.stored.values() if service is not None else ():
+            one.last_confirmed_ms = NEVER_MS
+        return super().merge(datum, now_ms)
+
+
+class ExpiryWins(JudgesAlone):
+    registry_class = ExpiryWinsRegistry
+
+
+# --- R16
+
+
+class ForgivingMembers(MemberList):
+    def _served_apart(self, report: PeerReport) -> bool:
+        return False
+
+
+class JoinsUnseen(SimMember):
+    """R16 off: only a member that was seen in this run waits after a heal."""
+
+    members_class = ForgivingMembers
+
+
+# --- R17
+
+
+class RemovesItsClients(ConnectedMember):
+    """R17 off: a member that leaves removes what its clients publish."""
+
+    def leave(self) -> None:
+        for client in self.native():
+            self.connections.disconnect(client.client_id)
+        super().leave()

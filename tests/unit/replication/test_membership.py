@@ -1,0 +1,56 @@
+"""What a member answers to reports of others."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from app.replication.membership import Membership
+from app.replication.reports import OWN_FIELD
+from distro.clock import SystemClock
+from distro.config import DistroConfig
+from distro.members import MemberList
+from distro.monitor import DistroStats
+from distro.protocol import DistroProtocol
+from distro.types import CAPABILITY_VERSIONS
+from tests.support.fake_node import make_settings
+
+SELF, LISTED, UNLISTED = "10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.2:8849"
+
+
+@pytest.fixture
+def membership() -> Iterator[Membership]:
+    """A member that lists one other."""
+    config = DistroConfig()
+    members = MemberList(SELF, config, 0)
+    protocol = DistroProtocol(members, f"{SELF}~1", config, {}, DistroStats(), 0)
+    protocol.replace_members([SELF, LISTED], 0)
+    settings = replace(make_settings(), standalone=False, self_address=SELF, members=(SELF, LISTED))
+    made = Membership(settings, protocol, SystemClock(), {})
+    made.take_list((SELF, LISTED))
+    yield made
+    made.close()
+
+
+def report_of(address: str, *capabilities: str) -> dict[str, Any]:
+    ip, _, port = address.partition(":")
+    info = {OWN_FIELD: {"capabilities": list(capabilities)}} if capabilities else {"version": "1.4.1"}
+    return {"ip": ip, "port": int(port), "address": address, "state": "UP", "extendInfo": info}
+
+
+def test_a_listed_member_of_our_kind_gets_our_own_report(membership: Membership) -> None:
+    answer = membership.receive_report(report_of(LISTED, CAPABILITY_VERSIONS), "10.0.0.2")
+    assert (answer["code"], answer["data"]) == (200, "true")
+    assert OWN_FIELD in answer
+
+
+def test_one_that_is_not_listed_does_not_take_this_member_for_real_nacos(membership: Membership) -> None:
+    """Another member at its IP is listed, so the call itself is allowed."""
+    answer = membership.receive_report(report_of(UNLISTED, CAPABILITY_VERSIONS), "10.0.0.2")
+    assert answer["code"] == 403, "a success without our own field is what real Nacos answers"
+
+
+def test_real_nacos_that_is_not_listed_is_answered_as_by_nacos(membership: Membership) -> None:
+    answer = membership.receive_report(report_of(UNLISTED), "10.0.0.2")
+    assert answer == {"code": 200, "message": None, "data": "false"}
