@@ -1,0 +1,95 @@
+"""Changes the code in many small ways, each for itself, and shows which of these mutants no test notices.
+
+    python -m scripts.mutation                                    all of distro/ and app/naming/, in an hour or so
+    python -m scripts.mutation distro/tasks.py app/naming/push    files and folders
+    python -m scripts.mutation --again distro                     what survived the last run, with the tests of now
+    python -m scripts.mutation --report                           what the last runs found, with the list of now
+
+mutmut makes the mutants and runs, for each, the tests that call its function, until one fails; its settings stand in
+setup.cfg. It is in the extra ``mutation``: ``.venv/bin/pip install -e '.[mutation]'``. The list of accepted survivors
+is accepted.toml. The exit code is 1 when fewer than 90 % of the others were noticed.
+"""
+
+import argparse
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from scripts.mutation import accepted, mutants
+from scripts.mutation.accepted import Judgement, Score
+from scripts.mutation.mutants import Outcome
+from scripts.mutation.results import Results
+
+ROOT = Path(__file__).resolve().parents[2]
+WORK = ROOT / "build" / "mutation"
+"""Where the code is changed, and the results are kept."""
+LIST = Path(__file__).with_name("accepted.toml")
+PERCENT_MIN = 90.0
+NICENESS = 10
+HEAD = ("mutants", "refused", "killed", "timed out", "survived", "accepted", "score")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Check mutants as the arguments say, print the score, and return the exit code."""
+    options = _parser().parse_args(arguments)
+    if importlib.util.find_spec("mutmut") is None:
+        print("mutmut is missing; install it: .venv/bin/pip install -e '.[mutation]'", file=sys.stderr)
+        return 2
+    files = mutants.files_of(options.paths, ROOT)
+    results = Results(ROOT, WORK / "results")
+    if not options.report:
+        os.nice(NICENESS)
+        _check(files, results, options.again, options.workers)
+    judgement = accepted.judge({file: results.of(file) for file in files}, accepted.read(LIST))
+    show(judgement)
+    return int(judgement.total.percent < PERCENT_MIN)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "python -m scripts.mutation", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="a file or folder; all when there is none")
+    parser.add_argument("--again", action="store_true", help="check only what survived, and files that changed")
+    parser.add_argument("--report", action="store_true", help="run nothing, show what the last runs found")
+    parser.add_argument("--workers", type=int, default=1, help="processes that run tests side by side (default 1)")
+    return parser
+
+
+def _check(files: list[str], results: Results, again: bool, workers: int) -> None:
+    """Check all mutants of these files, or those that survived; all of a file where nothing is known of it."""
+    names: dict[str, list[str]] = {}
+    for file in files:
+        known = results.of(file) if again else []
+        if left := [one.name for one in known if one.outcome is Outcome.SURVIVED] if known else [mutants.pattern(file)]:
+            names[file] = left
+    if not names:
+        return
+    WORK.mkdir(parents=True, exist_ok=True)
+    mutants.check([name for of_file in names.values() for name in of_file], names, ROOT, WORK, workers)
+    for file in names:
+        results.merge(file, mutants.read(file, WORK))
+
+
+def show(judgement: Judgement) -> None:
+    """Print the survivors, the entries of the list that match none of them, and the scores."""
+    for file, one in judgement.survivors:
+        print(f"{file}: {one.function}\n    - {one.was}\n    + {one.becomes}")
+    for entry in judgement.stale:
+        print(f"accepted.toml: no survivor in {entry.file}, {entry.function}, of {entry.was!r} to {entry.becomes!r}")
+    print(f"\n{'':<42}" + "".join(f"{head:>10}" for head in HEAD))
+    for file, score in judgement.by_file.items():
+        if score.mutants:
+            print(_row(file, score))
+    print(_row("all", judgement.total))
+
+
+def _row(name: str, score: Score) -> str:
+    numbers = (score.mutants, score.refused, score.killed, score.timed_out, score.survived, score.accepted)
+    return f"{name:<42}" + "".join(f"{number:>10}" for number in numbers) + f"{score.percent:>8.1f} %"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
