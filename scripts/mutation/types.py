@@ -9,7 +9,17 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 
-MYPY = ("-m", "mypy", "--output", "json", "--cache-dir", "../.mypy_cache", "--no-warn-unused-ignores", "distro", "app/naming")
+MYPY = (
+    "-m",
+    "mypy",
+    "--output",
+    "json",
+    "--cache-dir",
+    "../.mypy_cache",
+    "--no-warn-unused-ignores",
+    "distro",
+    "app/naming",
+)
 NOT_OF_THE_MUTANT = {"no-redef", "has-type", "var-annotated"}
 """What each copy of an ``__init__`` brings, as it gives the same attributes their types once more."""
 

@@ -1,6 +1,4 @@
-"""A plugin of pytest, for runs in which each test runs hundreds of times: hypothesis tries few examples, the same each time."""
-
-import os
+"""A plugin of pytest, for runs in which each test runs often: hypothesis tries few examples, the same each time."""
 
 import pytest
 from hypothesis import Phase, settings

@@ -139,3 +139,16 @@ def test_a_first_load_drops_nothing() -> None:
     assert call is not None
     load.on_done(call, Outcome.DELIVERED, ["k"], 100)
     assert load.end() == FinishLoad(None)
+
+
+def test_each_call_of_a_snapshot_is_given_twice_the_time_of_the_last(load: SnapshotLoad) -> None:
+    now_ms, given = 0, []
+    for _ in range(5):
+        call = load.next_call(B, now_ms)
+        assert call is not None
+        given.append(call.deadline_ms - now_ms)
+        load.on_done(call, Outcome.FAILED, None, now_ms)
+        now_ms += CONFIG.load_retry_delay_ms
+    first = CONFIG.load_wait_ms_max
+    assert given == [min(first * 2**number, CONFIG.load_timeout_ms) for number in range(5)]
+    assert first * 2 < CONFIG.load_timeout_ms
