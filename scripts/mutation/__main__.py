@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     files = mutants.files_of(options.paths, ROOT)
     results = Results(ROOT, WORK / "results")
     if not options.report:
-        os.nice(NICENESS)
+        os.nice(max(0, NICENESS - os.nice(0)))
         _check(files, results, options.again, options.workers)
     judgement = accepted.judge({file: results.of(file) for file in files}, accepted.read(LIST))
     show(judgement)
