@@ -1,18 +1,22 @@
 """Changes the code in many small ways, each for itself, and shows which of these mutants no test notices.
 
-    python -m scripts.mutation                                    all of distro/ and app/naming/, in an hour or so
+    python -m scripts.mutation                                    all of distro/ and app/naming/, in half an hour or so
     python -m scripts.mutation distro/tasks.py app/naming/push    files and folders
     python -m scripts.mutation --again distro                     what survived the last run, with the tests of now
     python -m scripts.mutation --report                           what the last runs found, with the list of now
 
-mutmut makes the mutants and runs, for each, the tests that call its function, until one fails; its settings stand in
-setup.cfg. It is in the extra ``mutation``: ``.venv/bin/pip install -e '.[mutation]'``. The list of accepted survivors
-is accepted.toml. The exit code is 1 when fewer than 90 % of the others were noticed.
+mutmut makes the mutants, and mypy sorts out what it refuses; then the tests that call a mutant's function run until one
+fails. What is never changed, and the tests, stand in setup.cfg. Both tools come with the extra ``mutation``:
+``.venv/bin/pip install -e '.[mutation]'``. The list of accepted survivors is accepted.toml. The exit code is 1 when
+fewer than 90 % of the others were noticed.
 """
 
 import argparse
+import configparser
+import dataclasses
 import importlib.util
 import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -60,17 +64,53 @@ def _parser() -> argparse.ArgumentParser:
 
 def _check(files: list[str], results: Results, again: bool, workers: int) -> None:
     """Check all mutants of these files, or those that survived; all of a file where nothing is known of it."""
-    names: dict[str, list[str]] = {}
-    for file in files:
-        known = results.of(file) if again else []
-        if left := [one.name for one in known if one.outcome is Outcome.SURVIVED] if known else [mutants.pattern(file)]:
-            names[file] = left
-    if not names:
-        return
-    WORK.mkdir(parents=True, exist_ok=True)
-    mutants.check([name for of_file in names.values() for name in of_file], names, ROOT, WORK, workers)
-    for file in names:
-        results.merge(file, mutants.read(file, WORK))
+    known = {file: {one.name: one.outcome for one in results.of(file)} if again else {} for file in files}
+    files = [
+        file for file in files if not known[file] or {Outcome.SURVIVED, Outcome.UNCHECKED} & {*known[file].values()}
+    ]
+    mutants.copy(ROOT, WORK)
+    os.chdir(WORK)
+    made = {file: mutants.make(file) for file in files}
+    if unknown := {file: of_file for file, of_file in made.items() if not known[file]}:
+        refused = mutants.refused(unknown)
+        for file in unknown:
+            known[file] = {name: Outcome.REFUSED for name in refused}
+    found = {name: outcome for of_file in known.values() for name, outcome in of_file.items()}
+    open_ones = (Outcome.SURVIVED, Outcome.UNCHECKED)
+    names = [one.name for of_file in made.values() for one, _ in of_file]
+    found |= _run([name for name in names if found.get(name, Outcome.UNCHECKED) in open_ones], workers)
+    for file, of_file in made.items():
+        results.put(
+            file, [dataclasses.replace(one, outcome=found.get(one.name, Outcome.UNCHECKED)) for one, _ in of_file]
+        )
+
+
+def _run(names: list[str], workers: int) -> dict[str, Outcome]:
+    """Run the tests for the mutants of these names, in the working folder; return what they came to.
+
+    Raises:
+        subprocess.CalledProcessError: the tests fail without any mutant; pytest printed which.
+    """
+    plan, results = WORK / "plan", WORK / "outcomes"
+    plan.write_text("\n".join(names), encoding="utf-8")
+    results.write_text("", encoding="utf-8")
+    settings = configparser.ConfigParser(interpolation=None)
+    settings.read("setup.cfg")
+    more = {
+        "PYTHONPATH": str(WORK),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "MUTATION_PLAN": str(plan),
+        "MUTATION_RESULTS": str(results),
+        "MUTATION_WORKERS": str(workers),
+    }
+    tests = settings["mutmut"]["pytest_add_cli_args_test_selection"].split()
+    command = [sys.executable, "-P", "-m", "pytest", "-q", "--capture=no", "-p", "no:cacheprovider"]
+    command += ["-p", "no:unraisableexception", "-p", "scripts.mutation.session", *tests]
+    try:
+        subprocess.run(command, check=True, stdout=sys.stderr, env=os.environ | more)
+    finally:
+        pairs = [line.split(" ", 1) for line in results.read_text(encoding="utf-8").splitlines()]
+    return {name: Outcome[outcome] for outcome, name in pairs}
 
 
 def show(judgement: Judgement) -> None:
@@ -88,7 +128,8 @@ def show(judgement: Judgement) -> None:
 
 def _row(name: str, score: Score) -> str:
     numbers = (score.mutants, score.refused, score.killed, score.timed_out, score.survived, score.accepted)
-    return f"{name:<42}" + "".join(f"{number:>10}" for number in numbers) + f"{score.percent:>8.1f} %"
+    note = f"  {score.unchecked} unchecked" if score.unchecked else ""
+    return f"{name:<42}" + "".join(f"{number:>10}" for number in numbers) + f"{score.percent:>8.1f} %" + note
 
 
 if __name__ == "__main__":

@@ -52,6 +52,7 @@ class Score:
     survived: int = 0
     """Without the accepted ones."""
     accepted: int = 0
+    unchecked: int = 0
 
     def add(self, outcome: Outcome, accepted: bool) -> None:
         """Count a mutant."""
@@ -63,6 +64,8 @@ class Score:
                 self.killed += 1
             case Outcome.TIMED_OUT:
                 self.timed_out += 1
+            case Outcome.UNCHECKED:
+                self.unchecked += 1
             case Outcome.SURVIVED if accepted:
                 self.accepted += 1
             case Outcome.SURVIVED:
@@ -99,5 +102,7 @@ def judge(mutants: Mapping[str, Collection[Mutant]], accepted: Collection[Accept
             judgement.survivors.append((file, mutant))
         for score in (judgement.by_file[file], judgement.total):
             score.add(mutant.outcome, bool(entries))
-    judgement.stale.extend(one for one in accepted if mutants.get(one.file) and one not in used)
+    judgement.stale.extend(
+        one for one in accepted if one.file in mutants and one not in used and not judgement.by_file[one.file].unchecked
+    )
     return judgement

@@ -1,18 +1,24 @@
-"""The mutants that mutmut makes of our code and what becomes of them; all that we know of mutmut's own files."""
+"""Makes the mutants of a file, by mutmut: each function gets copies with one change each, of which a variable names one.
 
-import configparser
+mutmut's own command runs pytest anew for each mutant; here only its copies are used, see ``session``.
+"""
+
+import difflib
 import enum
-import os
+import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 CODE = ("distro/", "app/naming/")
 """The folders whose code is changed."""
 COPIED = ("app", "distro", "scripts", "tests", "pyproject.toml", "setup.cfg")
+MYPY = ("-m", "mypy", "--output", "json", "--no-warn-unused-ignores")
+NOT_OF_THE_MUTANT = {"no-redef", "has-type", "var-annotated"}
+"""Kinds of errors that each copy of an ``__init__`` has, as it gives the same attributes their types once more."""
 
 
 class Outcome(enum.StrEnum):
@@ -25,6 +31,7 @@ class Outcome(enum.StrEnum):
     """The tests did not end in time, which counts as noticed."""
     SURVIVED = "survived"
     """All tests passed, or none calls the function."""
+    UNCHECKED = "unchecked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,24 +39,14 @@ class Mutant:
     """One change of one function."""
 
     name: str
-    """As mutmut calls it: ``distro.tasks.xǁPeerQueueǁsent__mutmut_12``."""
+    """As the variable names it: ``distro.tasks.xǁPeerQueueǁsent__mutmut_12``."""
     function: str
     """With its class, if it has one: ``PeerQueue.sent``."""
-    outcome: Outcome
-    was: str = ""
-    """Of a survivor: the changed lines as they are, stripped and with spaces between."""
-    becomes: str = ""
-    """Of a survivor: these lines in the mutant, in the same form."""
-
-
-OUTCOMES = {
-    "caught by type check": Outcome.REFUSED,
-    "killed": Outcome.KILLED,
-    # A signal of the kernel ends a process that runs out of stack in an endless recursion.
-    "segfault": Outcome.KILLED,
-    "timeout": Outcome.TIMED_OUT,
-}
-"""By mutmut's own word; by any other word the mutant survived."""
+    was: str
+    """The changed lines as they are, stripped and with spaces between."""
+    becomes: str
+    """These lines in the mutant, in the same form."""
+    outcome: Outcome = Outcome.UNCHECKED
 
 
 def files_of(paths: Iterable[str], root: Path) -> list[str]:
@@ -69,61 +66,68 @@ def files_of(paths: Iterable[str], root: Path) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def check(names: Collection[str], files: Collection[str], root: Path, work: Path, workers: int) -> None:
-    """Make the mutants of these files in the folder ``work``, and run the tests for those of these names or patterns.
-
-    Raises:
-        subprocess.CalledProcessError: the tests fail without any mutant; mutmut printed more.
-    """
-    for top in ("mutants", *COPIED):
-        shutil.rmtree(work / top, ignore_errors=True)
+def copy(root: Path, work: Path) -> None:
+    """Put today's code and tests into the folder ``work``, in place of former ones."""
     for top in COPIED:
+        shutil.rmtree(work / top, ignore_errors=True)
         if (root / top).is_dir():
             shutil.copytree(root / top, work / top, ignore=shutil.ignore_patterns("__pycache__"))
         else:
+            work.mkdir(parents=True, exist_ok=True)
             shutil.copy2(root / top, work / top)
-    settings = configparser.ConfigParser(interpolation=None)
-    settings.read(work / "setup.cfg")
-    settings["mutmut"]["only_mutate"] = "\n" + "\n".join(files)
-    with open(work / "setup.cfg", "w", encoding="utf-8") as file:
-        settings.write(file)
-    # The type checker's command in setup.cfg begins with `python`, which is to be this one.
-    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
-    environment = os.environ | {"PATH": path, "PYTHONPATH": "", "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "mutmut", "run", "--max-children", str(workers), *names]
-    subprocess.run(command, check=True, stdout=sys.stderr, cwd=work, env=environment)
 
 
-def pattern(file: str) -> str:
-    """Return what mutmut takes for all mutants of a file, but not of the modules in a folder of its name."""
-    return file.removesuffix(".py").replace("/", ".") + ".x[_ǁ]*"
+def make(file: str) -> list[tuple[Mutant, range]]:
+    """Write the mutants of a file into it, in the working folder; return each with its lines there, counted from 1."""
+    # It is of an extra that only this script needs.
+    from mutmut.mutation.file_mutation import mutate_file_contents
+
+    module = file.removesuffix(".py").replace("/", ".")
+    mutated = mutate_file_contents(file, Path(file).read_text(encoding="utf-8"))
+    Path(file).write_text(mutated.code, encoding="utf-8")
+    lines, spans = mutated.code.splitlines(), mutated.line_span_by_function_name
+    made = []
+    for name in mutated.mutant_names:
+        kept = name.partition("__mutmut_")[0]
+        function = kept.split("ǁ", 1)[1].replace("ǁ", ".") if "ǁ" in kept else kept.removeprefix("x_")
+        was, becomes = change(
+            *(
+                [line.replace(one, function) for line in lines[spans[one].start - 1 : spans[one].end]]
+                for one in (f"{kept}__mutmut_orig", name)
+            )
+        )
+        made.append((Mutant(f"{module}.{name}", function, was, becomes), range(spans[name].start, spans[name].end + 1)))
+    return made
 
 
-def read(file: str, work: Path) -> Iterator[Mutant]:
-    """Yield the mutants of a file that were checked in the folder ``work``."""
-    # They are of an extra that only this script needs.
-    from mutmut.mutation.data import SourceFileMutationData
-    from mutmut.mutation.diff_apply import get_diff_for_mutant
-    from mutmut.stats import status_by_exit_code
-    from mutmut.utils.format_utils import orig_function_and_class_names_from_key
-
-    os.chdir(work)
-    data = SourceFileMutationData(path=file)
-    data.load()
-    for name, exit_code in data.exit_code_by_key.items():
-        if exit_code is None:
-            continue
-        outcome = OUTCOMES.get(status_by_exit_code[exit_code], Outcome.SURVIVED)
-        function, class_name = orig_function_and_class_names_from_key(name)
-        was, becomes = "", ""
-        if outcome is Outcome.SURVIVED:
-            was, becomes = change(get_diff_for_mutant(name, path=file))
-        yield Mutant(name, f"{class_name}.{function}" if class_name else function, outcome, was, becomes)
-
-
-def change(diff: str) -> tuple[str, str]:
-    """Return the lines that a unified diff of one change takes away, and those that it adds, each as one text."""
-    lines = diff.splitlines()[2:]
-    was = " ".join(line[1:].strip() for line in lines if line.startswith("-"))
-    becomes = " ".join(line[1:].strip() for line in lines if line.startswith("+"))
+def change(before: list[str], after: list[str]) -> tuple[str, str]:
+    """Return the lines of a function that are not in its mutant, and those that are only there, each as one text."""
+    diff = list(difflib.unified_diff(before, after, n=0))[2:]
+    was = " ".join(line[1:].strip() for line in diff if line.startswith("-"))
+    becomes = " ".join(line[1:].strip() for line in diff if line.startswith("+"))
     return was, becomes
+
+
+def refused(made: dict[str, list[tuple[Mutant, range]]]) -> set[str]:
+    """Return the names of those mutants, given by file, that the type checker refuses, in the working folder.
+
+    Raises:
+        RuntimeError: mypy did not run.
+    """
+    checked = subprocess.run([sys.executable, *MYPY, *made], capture_output=True, encoding="utf-8", check=False)
+    if checked.returncode not in (0, 1):
+        raise RuntimeError(checked.stdout + checked.stderr)
+    found = set()
+    for file, line in refusals(checked.stdout.splitlines()):
+        found.update(mutant.name for mutant, lines in made.get(file, ()) if line in lines)
+    return found
+
+
+def refusals(lines: Iterable[str]) -> list[tuple[str, int]]:
+    """Return file and line of those errors that mypy has with a mutant itself. Shape: one JSON object a line."""
+    errors = [json.loads(line) for line in lines if line.strip()]
+    return [
+        (error["file"], error["line"])
+        for error in errors
+        if error["severity"] == "error" and error["code"] not in NOT_OF_THE_MUTANT
+    ]

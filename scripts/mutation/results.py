@@ -10,7 +10,7 @@ from scripts.mutation.mutants import Mutant, Outcome
 
 
 class Results:
-    """The mutants of each file with their outcomes. Shape: ``{"source": sha256, "mutants": [Mutant, ...]}``, one a file."""
+    """The mutants of each file with their outcomes. Shape, one a file: ``{"source": sha256, "mutants": [Mutant, ...]}``."""
 
     def __init__(self, root: Path, folder: Path) -> None:
         """Keep results of the code in ``root`` in files of this folder."""
@@ -27,10 +27,9 @@ class Results:
             return []
         return [Mutant(**one | {"outcome": Outcome(one["outcome"])}) for one in kept["mutants"]]
 
-    def merge(self, file: str, checked: Iterable[Mutant]) -> None:
-        """Keep these mutants, and those of earlier runs that are not among them."""
-        mutants = {one.name: one for one in self.of(file)} | {one.name: one for one in checked}
-        kept = {"source": self._source(file), "mutants": [dataclasses.asdict(one) for one in mutants.values()]}
+    def put(self, file: str, mutants: Iterable[Mutant]) -> None:
+        """Keep these mutants of a file, in place of former ones."""
+        kept = {"source": self._source(file), "mutants": [dataclasses.asdict(one) for one in mutants]}
         self._path(file).parent.mkdir(parents=True, exist_ok=True)
         self._path(file).write_text(json.dumps(kept, indent=1, ensure_ascii=False), encoding="utf-8")
 
