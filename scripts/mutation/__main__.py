@@ -32,6 +32,7 @@ WORK = ROOT / "build" / "mutation"
 LIST = Path(__file__).with_name("accepted.toml")
 PERCENT_MIN = 90.0
 NICENESS = 10
+NOT_NOTICED = (Outcome.SURVIVED, Outcome.UNCHECKED)
 HEAD = ("mutants", "refused", "killed", "timed out", "survived", "accepted", "score")
 
 
@@ -64,21 +65,16 @@ def _parser() -> argparse.ArgumentParser:
 
 def _check(files: list[str], results: Results, again: bool, workers: int) -> None:
     """Check all mutants of these files, or those that survived; all of a file where nothing is known of it."""
-    known = {file: {one.name: one.outcome for one in results.of(file)} if again else {} for file in files}
-    files = [
-        file for file in files if not known[file] or {Outcome.SURVIVED, Outcome.UNCHECKED} & {*known[file].values()}
-    ]
+    known = {file: results.of(file) if again else [] for file in files}
+    left = [file for file in files if not known[file] or any(one.outcome in NOT_NOTICED for one in known[file])]
     mutants.copy(ROOT, WORK)
     os.chdir(WORK)
-    made = {file: mutants.make(file) for file in files}
-    if unknown := {file: of_file for file, of_file in made.items() if not known[file]}:
-        refused = mutants.refused(unknown)
-        for file in unknown:
-            known[file] = {name: Outcome.REFUSED for name in refused}
-    found = {name: outcome for of_file in known.values() for name, outcome in of_file.items()}
-    open_ones = (Outcome.SURVIVED, Outcome.UNCHECKED)
+    made = {file: mutants.make(file) for file in left}
+    found = {one.name: one.outcome for file in left for one in known[file]}
+    if fresh := {file: made[file] for file in left if not known[file]}:
+        found |= dict.fromkeys(mutants.refused(fresh), Outcome.REFUSED)
     names = [one.name for of_file in made.values() for one, _ in of_file]
-    found |= _run([name for name in names if found.get(name, Outcome.UNCHECKED) in open_ones], workers)
+    found |= _run([name for name in names if found.get(name, Outcome.UNCHECKED) in NOT_NOTICED], workers)
     for file, of_file in made.items():
         results.put(
             file, [dataclasses.replace(one, outcome=found.get(one.name, Outcome.UNCHECKED)) for one, _ in of_file]

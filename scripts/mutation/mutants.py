@@ -1,4 +1,4 @@
-"""Makes the mutants of a file, by mutmut: each function gets copies with one change each, of which a variable names one.
+"""Makes the mutants of a file, by mutmut: each function gets copies with one change each; a variable chooses one.
 
 mutmut's own command runs pytest anew for each mutant; here only its copies are used, see ``session``.
 """

@@ -10,7 +10,7 @@ from scripts.mutation.mutants import Mutant, Outcome
 
 
 class Results:
-    """The mutants of each file with their outcomes. Shape, one a file: ``{"source": sha256, "mutants": [Mutant, ...]}``."""
+    """The mutants of each file with their outcomes. Shape of each: ``{"source": sha256, "mutants": [Mutant, ...]}``."""
 
     def __init__(self, root: Path, folder: Path) -> None:
         """Keep results of the code in ``root`` in files of this folder."""

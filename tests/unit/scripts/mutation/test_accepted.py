@@ -8,16 +8,15 @@ import pytest
 from scripts.mutation import __main__ as command
 from scripts.mutation import accepted
 from scripts.mutation.accepted import Accepted, Score, judge
-from scripts.mutation.mutants import Mutant, Outcome, change, files_of, pattern
+from scripts.mutation.mutants import Mutant, Outcome, change, files_of, refusals
 from scripts.mutation.results import Results
-from scripts.mutation.types import refusals
 
 ROOT = Path(__file__).parents[4]
 WAS, BECOMES = "if a < b:", "if a <= b:"
 
 
 def mutant(number: int, outcome: Outcome, was: str = "", becomes: str = "") -> Mutant:
-    return Mutant(f"m.x_f__mutmut_{number}", "f", outcome, was, becomes)
+    return Mutant(f"m.x_f__mutmut_{number}", "f", was, becomes, outcome)
 
 
 def entry(was: str, becomes: str | None = None, function: str = "f", file: str = "distro/m.py") -> Accepted:
@@ -55,7 +54,9 @@ def test_accepted_survivors_are_not_counted(entries: list[Accepted], survived: l
 def test_an_entry_without_its_survivor_is_stale_where_its_file_was_checked() -> None:
     used, killed = entry(WAS, BECOMES), entry("x = 1")
     elsewhere, unchecked = entry("x = 1", file="distro/n.py"), entry("x = 1", file="distro/o.py")
-    judgement = judge({"distro/m.py": MUTANTS, "distro/n.py": []}, [used, killed, elsewhere, unchecked])
+    judgement = judge(
+        {"distro/m.py": MUTANTS, "distro/n.py": [mutant(9, Outcome.UNCHECKED)]}, [used, killed, unchecked, elsewhere]
+    )
     assert judgement.stale == [killed]
 
 
@@ -77,10 +78,8 @@ def test_the_list_is_about_code_that_is_there() -> None:
 
 
 def test_a_change_is_told_by_the_lines_that_differ() -> None:
-    diff = (
-        "--- m.py\n+++ m.py\n@@ -1,4 +1,3 @@\n def f():\n-    return g(\n-        a, b)\n+    return g(a)\n     # end"
-    )
-    assert change(diff) == ("return g( a, b)", "return g(a)")
+    before = ["def f():", "    return g(", "        a, b)", "    # end"]
+    assert change(before, ["def f():", "    return g(a)", "    # end"]) == ("return g( a, b)", "return g(a)")
 
 
 def test_files_are_those_of_distro_and_the_domain() -> None:
@@ -93,15 +92,10 @@ def test_files_are_those_of_distro_and_the_domain() -> None:
             files_of([path], ROOT)
 
 
-def test_the_pattern_of_a_module_leaves_out_those_below_it() -> None:
-    assert pattern("app/naming/push/schedule.py") == "app.naming.push.schedule.x[_ǁ]*"
-
-
 def test_what_comes_of_keeping_mutants_side_by_side_is_no_refusal() -> None:
-    line = '{"file": "distro/m.py", "line": 3, "code": "%s", "severity": "error", "message": ""}'
-    assert list(refusals([line % "no-redef", "", line % "arg-type"])) == [line % "arg-type"]
-    with pytest.raises(ValueError, match="Expecting value"):
-        list(refusals(["mypy: error"]))
+    line = '{"file": "distro/m.py", "line": %d, "code": "%s", "severity": "%s", "message": ""}'
+    lines = [line % (3, "no-redef", "error"), "", line % (4, "arg-type", "error"), line % (5, "misc", "note")]
+    assert refusals(lines) == [("distro/m.py", 4)]
 
 
 def test_results_are_kept_until_the_file_changes(tmp_path: Path) -> None:
@@ -109,10 +103,8 @@ def test_results_are_kept_until_the_file_changes(tmp_path: Path) -> None:
     (tmp_path / "distro" / "m.py").write_text("a = 1\n")
     results = Results(tmp_path, tmp_path / "results")
     assert results.of("distro/m.py") == []
-    results.merge("distro/m.py", MUTANTS)
-    again = mutant(4, Outcome.KILLED)
-    results.merge("distro/m.py", [again])
-    assert results.of("distro/m.py") == [*MUTANTS[:3], again, MUTANTS[4]]
+    results.put("distro/m.py", MUTANTS)
+    assert results.of("distro/m.py") == MUTANTS
     (tmp_path / "distro" / "m.py").write_text("a = 2\n")
     assert results.of("distro/m.py") == []
 
@@ -133,7 +125,7 @@ def test_the_command_fails_under_90_percent(
 ) -> None:
     of_file = [mutant(number, Outcome.KILLED) for number in range(killed)]
     of_file += [mutant(number, Outcome.SURVIVED, WAS, BECOMES) for number in range(killed, 10)]
-    Results(ROOT, tmp_path / "results").merge("distro/tasks.py", of_file)
+    Results(ROOT, tmp_path / "results").put("distro/tasks.py", of_file)
     assert run("distro/tasks.py") == code
     printed = capsys.readouterr().out
     assert f"distro/tasks.py: f\n    - {WAS}\n    + {BECOMES}\n" in printed
