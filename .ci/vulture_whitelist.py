@@ -127,3 +127,7 @@ _.forward_busy
 # Counters that are in no metric, and that tests read.
 _.overrun
 _.timed_out
+
+# Hooks of pytest, in scripts/mutation/session.py.
+_.pytest_configure
+_.pytest_runtestloop

@@ -19,7 +19,7 @@ def mutant(number: int, outcome: Outcome, was: str = "", becomes: str = "") -> M
     return Mutant(f"m.x_f__mutmut_{number}", "f", was, becomes, outcome)
 
 
-def entry(was: str, becomes: str | None = None, function: str = "f", file: str = "distro/m.py") -> Accepted:
+def entry(was: str, becomes: str | None = None, function: str = "f", file: str = "distro/mapper.py") -> Accepted:
     return Accepted(file, function, was, "Nobody can see it.", becomes)
 
 
@@ -38,13 +38,13 @@ MUTANTS = [
         ([], [4, 5], 50.0),
         ([entry(WAS, BECOMES)], [5], 100 * 2 / 3),
         ([entry(WAS)], [], 100.0),
-        ([entry(WAS, function="g"), entry(WAS, file="distro/n.py"), entry("if a:")], [4, 5], 50.0),
+        ([entry(WAS, function="g"), entry(WAS, file="distro/clock.py"), entry("if a:")], [4, 5], 50.0),
     ],
 )
 def test_accepted_survivors_are_not_counted(entries: list[Accepted], survived: list[int], percent: float) -> None:
-    judgement = judge({"distro/m.py": MUTANTS}, entries)
+    judgement = judge({"distro/mapper.py": MUTANTS}, entries)
     assert [one.name for _, one in judgement.survivors] == [f"m.x_f__mutmut_{number}" for number in survived]
-    assert judgement.by_file["distro/m.py"] == judgement.total
+    assert judgement.by_file["distro/mapper.py"] == judgement.total
     assert judgement.total.percent == pytest.approx(percent)
     counts = judgement.total
     assert (counts.mutants, counts.refused, counts.killed, counts.timed_out) == (5, 1, 1, 1)
@@ -53,9 +53,10 @@ def test_accepted_survivors_are_not_counted(entries: list[Accepted], survived: l
 
 def test_an_entry_without_its_survivor_is_stale_where_its_file_was_checked() -> None:
     used, killed = entry(WAS, BECOMES), entry("x = 1")
-    elsewhere, unchecked = entry("x = 1", file="distro/n.py"), entry("x = 1", file="distro/o.py")
+    elsewhere, unchecked = entry("x = 1", file="distro/clock.py"), entry("x = 1", file="distro/load.py")
     judgement = judge(
-        {"distro/m.py": MUTANTS, "distro/n.py": [mutant(9, Outcome.UNCHECKED)]}, [used, killed, unchecked, elsewhere]
+        {"distro/mapper.py": MUTANTS, "distro/clock.py": [mutant(9, Outcome.UNCHECKED)]},
+        [used, killed, unchecked, elsewhere],
     )
     assert judgement.stale == [killed]
 
@@ -87,26 +88,26 @@ def test_files_are_those_of_distro_and_the_domain() -> None:
     assert {"distro/tasks.py", "app/naming/service.py", "app/naming/push/schedule.py"} <= set(found)
     assert not [name for name in found if not name.startswith(("distro/", "app/naming/")) or "__init__" in name]
     assert files_of(["distro/tasks.py", "distro/tasks.py"], ROOT) == ["distro/tasks.py"]
-    for path in ("app/node.py", "distro/none.py"):
+    for path in ("app/node.py", "distro/none"):
         with pytest.raises(FileNotFoundError):
             files_of([path], ROOT)
 
 
 def test_what_comes_of_keeping_mutants_side_by_side_is_no_refusal() -> None:
-    line = '{"file": "distro/m.py", "line": %d, "code": "%s", "severity": "%s", "message": ""}'
+    line = '{"file": "distro/mapper.py", "line": %d, "code": "%s", "severity": "%s", "message": ""}'
     lines = [line % (3, "no-redef", "error"), "", line % (4, "arg-type", "error"), line % (5, "misc", "note")]
-    assert refusals(lines) == [("distro/m.py", 4)]
+    assert refusals(lines) == [("distro/mapper.py", 4)]
 
 
 def test_results_are_kept_until_the_file_changes(tmp_path: Path) -> None:
     (tmp_path / "distro").mkdir()
     (tmp_path / "distro" / "m.py").write_text("a = 1\n")
     results = Results(tmp_path, tmp_path / "results")
-    assert results.of("distro/m.py") == []
-    results.put("distro/m.py", MUTANTS)
-    assert results.of("distro/m.py") == MUTANTS
+    assert results.of("distro/mapper.py") == []
+    results.put("distro/mapper.py", MUTANTS)
+    assert results.of("distro/mapper.py") == MUTANTS
     (tmp_path / "distro" / "m.py").write_text("a = 2\n")
-    assert results.of("distro/m.py") == []
+    assert results.of("distro/mapper.py") == []
 
 
 @pytest.fixture
