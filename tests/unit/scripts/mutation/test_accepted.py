@@ -101,12 +101,12 @@ def test_what_comes_of_keeping_mutants_side_by_side_is_no_refusal() -> None:
 
 def test_results_are_kept_until_the_file_changes(tmp_path: Path) -> None:
     (tmp_path / "distro").mkdir()
-    (tmp_path / "distro" / "m.py").write_text("a = 1\n")
+    (tmp_path / "distro" / "mapper.py").write_text("a = 1\n")
     results = Results(tmp_path, tmp_path / "results")
     assert results.of("distro/mapper.py") == []
     results.put("distro/mapper.py", MUTANTS)
     assert results.of("distro/mapper.py") == MUTANTS
-    (tmp_path / "distro" / "m.py").write_text("a = 2\n")
+    (tmp_path / "distro" / "mapper.py").write_text("a = 2\n")
     assert results.of("distro/mapper.py") == []
 
 
