@@ -15,3 +15,10 @@ def test_all_who_ask_in_one_millisecond_get_the_same_number(monkeypatch: pytest.
     assert clock.monotonic_ms() is first, "one object, however many keep it"
     at_ns += 1_000_000
     assert clock.monotonic_ms() == 5_001
+
+
+def test_the_clocks_count_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time_ns", lambda: 1_700_000_000_123_999_999)
+    monkeypatch.setattr(time, "clock_gettime_ns", lambda _clock: 5_000_000_999_999)
+    assert SystemClock().wall_ms() == 1_700_000_000_123
+    assert SystemClock().boot_ms() == 5_000_000

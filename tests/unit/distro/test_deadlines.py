@@ -73,3 +73,18 @@ def test_another_run_of_the_peer_has_another_clock() -> None:
 def test_what_is_no_deadline_is_over(text: str) -> None:
     _, _, theirs, _ = pair()
     assert theirs.is_over(text)
+
+
+def test_a_call_may_be_executed_until_its_deadline_and_no_later() -> None:
+    mine, clock, *_ = pair()
+    text = f"{ME}~1 {clock.boot_ms() + 5}"
+    for left_ms in (5, 0, -1):
+        clock.world_ms = 1_000_005 - left_ms
+        assert mine.left_ms(text) == left_ms
+        assert mine.is_over(text) is (left_ms < 0)
+
+
+def test_a_time_of_more_digits_than_any_clock_shows_is_none() -> None:
+    mine, *_ = pair()
+    assert not mine.is_over(f"{ME}~1 {'9' * 19}")
+    assert mine.is_over(f"{ME}~1 {'9' * 20}")

@@ -189,3 +189,37 @@ def test_single_keys_are_claimed_in_slices_too(monkeypatch: pytest.MonkeyPatch) 
     action = Claim(0, tuple(DistroKey("t", f"k{number}") for number in range(6)), all_keys=False)
     _, unfinished = claimer.run(action, 0, yes, lambda _key: True)
     assert (store.claimed, unfinished) == ([["k0", "k1", "k2", "k3"]], True)
+
+
+def test_what_raised_is_told_as_a_failure(engine: Engine) -> None:
+    engine.tick(5_000)
+    engine.protocol._claims.later(DistroKey("t", "a"))
+    before = engine.stats.forgotten
+    engine.local.failed(Forget(()))(engine.protocol, 0)
+    assert engine.stats.forgotten == before
+    failed: list[int] = []
+    engine.protocol.on_claim_failed = failed.append  # type: ignore[method-assign]
+    engine.local.failed(all_of())(engine.protocol, 77)
+    assert failed == [77]
+
+
+def test_keys_of_a_claim_wait_when_the_view_changed_or_is_not_steady(engine: Engine) -> None:
+    store = KeyStore(["a"])
+    actions = actions_over(engine, t=store)
+    engine.protocol.is_responsible = lambda _key: True  # type: ignore[method-assign]
+    since_ms = engine.protocol.members.view_since_ms
+    steady = {True: engine.now_ms + engine.config.report_interval_ms, False: since_ms}
+    for view_since_ms, is_steady in ((since_ms, False), (since_ms - 1, True), (since_ms - 1, False)):
+        assert engine.protocol.steady(steady[is_steady]) is is_steady
+        actions.run(all_of(view_since_ms), steady[is_steady])
+        assert store.claimed == []
+    actions.run(all_of(since_ms), steady[True])
+    assert store.claimed == [["a"]]
+
+
+def test_all_keys_that_were_forgotten_are_counted(engine: Engine) -> None:
+    store = KeyStore(["a", "b", "c"])
+    store.needed.add("b")
+    actions = actions_over(engine, t=store)
+    actions.run(Forget(tuple(DistroKey("t", key) for key in "abc")), 0)(engine.protocol, 0)
+    assert (store.keys, engine.stats.forgotten) == (["b"], 2)
