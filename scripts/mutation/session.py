@@ -25,7 +25,7 @@ MUTANT = "MUTANT_UNDER_TEST"
 """The variable by which mutmut's copies are chosen; ``stats`` notes which functions are called."""
 CPU_S, CPU_FACTOR = 5, 5
 """The tests of a mutant are given ``CPU_S`` and ``CPU_FACTOR`` times what they take without one, in CPU time."""
-WALL_S, WALL_FACTOR = 20, 10
+WALL_S, WALL_FACTOR = 12, 8
 """For those that wait for what never comes; a busy machine is slow."""
 POLL_S = 0.005
 
