@@ -13,6 +13,7 @@ import resource
 import signal
 import time
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,8 @@ CPU_S, CPU_FACTOR = 5, 5
 WALL_S, WALL_FACTOR = 12, 8
 """For those that wait for what never comes; a busy machine is slow."""
 POLL_S = 0.005
+BUDGET_S = 3.0
+"""CPU time of the tests of one function: of those that call it the fastest are taken, one at least."""
 
 
 @pytest.hookimpl(trylast=True)
@@ -60,6 +63,8 @@ class _Tests:
         os.environ[MUTANT] = ""
         for items in self.by_function.values():
             items.sort(key=self.seconds.__getitem__)
+            within = [sum_s <= BUDGET_S for sum_s in accumulate(self.seconds[item] for item in items)]
+            del items[max(sum(within), 1) :]
 
 
 @pytest.hookimpl(tryfirst=True)
