@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = Results(ROOT, WORK / "results")
     if not options.report:
         os.nice(max(0, NICENESS - os.nice(0)))
-        _check(files, results, options.again, options.workers)
+        _check(files, results, options)
     judgement = accepted.judge({file: results.of(file) for file in files}, accepted.read(LIST))
     show(judgement)
     return int(judgement.total.percent < PERCENT_MIN)
@@ -59,13 +59,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("paths", nargs="*", metavar="PATH", help="a file or folder; all when there is none")
     parser.add_argument("--again", action="store_true", help="check only what survived, and files that changed")
     parser.add_argument("--report", action="store_true", help="run nothing, show what the last runs found")
+    parser.add_argument(
+        "--tests", nargs="+", metavar="PATH", help="run these tests alone, in place of those in setup.cfg"
+    )
     parser.add_argument("--workers", type=int, default=1, help="processes that run tests side by side (default 1)")
     return parser
 
 
-def _check(files: list[str], results: Results, again: bool, workers: int) -> None:
+def _check(files: list[str], results: Results, options: argparse.Namespace) -> None:
     """Check all mutants of these files, or those that survived; all of a file where nothing is known of it."""
-    known = {file: results.of(file) if again else [] for file in files}
+    known = {file: results.of(file) if options.again else [] for file in files}
     left = [file for file in files if not known[file] or any(one.outcome in NOT_NOTICED for one in known[file])]
     mutants.copy(ROOT, WORK)
     os.chdir(WORK)
@@ -74,15 +77,22 @@ def _check(files: list[str], results: Results, again: bool, workers: int) -> Non
     if fresh := {file: made[file] for file in left if not known[file]}:
         found |= dict.fromkeys(mutants.refused(fresh), Outcome.REFUSED)
     names = [one.name for of_file in made.values() for one, _ in of_file]
-    found |= _run([name for name in names if found.get(name, Outcome.UNCHECKED) in NOT_NOTICED], workers)
+    left_names = [name for name in names if found.get(name, Outcome.UNCHECKED) in NOT_NOTICED]
+    found |= _run(left_names, options.tests or _all_tests(), options.workers)
     for file, of_file in made.items():
         results.put(
             file, [dataclasses.replace(one, outcome=found.get(one.name, Outcome.UNCHECKED)) for one, _ in of_file]
         )
 
 
-def _run(names: list[str], workers: int) -> dict[str, Outcome]:
-    """Run the tests for the mutants of these names, in the working folder; return what they came to.
+def _all_tests() -> list[str]:
+    settings = configparser.ConfigParser(interpolation=None)
+    settings.read("setup.cfg")
+    return settings["mutmut"]["pytest_add_cli_args_test_selection"].split()
+
+
+def _run(names: list[str], tests: list[str], workers: int) -> dict[str, Outcome]:
+    """Run these tests for the mutants of these names, in the working folder; return what they came to.
 
     Raises:
         subprocess.CalledProcessError: the tests fail without any mutant; pytest printed which.
@@ -90,8 +100,6 @@ def _run(names: list[str], workers: int) -> dict[str, Outcome]:
     plan, results = WORK / "plan", WORK / "outcomes"
     plan.write_text("\n".join(names), encoding="utf-8")
     results.write_text("", encoding="utf-8")
-    settings = configparser.ConfigParser(interpolation=None)
-    settings.read("setup.cfg")
     more = {
         "PYTHONPATH": str(WORK),
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -99,7 +107,6 @@ def _run(names: list[str], workers: int) -> dict[str, Outcome]:
         "MUTATION_RESULTS": str(results),
         "MUTATION_WORKERS": str(workers),
     }
-    tests = settings["mutmut"]["pytest_add_cli_args_test_selection"].split()
     command = [sys.executable, "-P", "-m", "pytest", "-q", "--capture=no", "-p", "no:cacheprovider"]
     command += ["-p", "no:unraisableexception", "-p", "scripts.mutation.session", *tests]
     try:
