@@ -78,11 +78,13 @@ def _check(files: list[str], results: Results, options: argparse.Namespace) -> N
         found |= dict.fromkeys(mutants.refused(fresh), Outcome.REFUSED)
     names = [one.name for of_file in made.values() for one, _ in of_file]
     left_names = [name for name in names if found.get(name, Outcome.UNCHECKED) in NOT_NOTICED]
-    found |= _run(left_names, options.tests or _all_tests(), options.workers)
-    for file, of_file in made.items():
-        results.put(
-            file, [dataclasses.replace(one, outcome=found.get(one.name, Outcome.UNCHECKED)) for one, _ in of_file]
-        )
+    try:
+        _run(left_names, options.tests or _all_tests(), options.workers)
+    finally:  # of a run that is ended by hand, what it found so far is kept, too: `--again` goes on with the rest
+        found |= _outcomes()
+        for file, of_file in made.items():
+            checked = [dataclasses.replace(one, outcome=found.get(one.name, Outcome.UNCHECKED)) for one, _ in of_file]
+            results.put(file, checked)
 
 
 def _all_tests() -> list[str]:
@@ -91,8 +93,14 @@ def _all_tests() -> list[str]:
     return settings["mutmut"]["pytest_add_cli_args_test_selection"].split()
 
 
-def _run(names: list[str], tests: list[str], workers: int) -> dict[str, Outcome]:
-    """Run these tests for the mutants of these names, in the working folder; return what they came to.
+def _outcomes() -> dict[str, Outcome]:
+    """What the run came to, by name."""
+    pairs = [line.split(" ", 1) for line in (WORK / "outcomes").read_text(encoding="utf-8").splitlines()]
+    return {name: Outcome[outcome] for outcome, name in pairs}
+
+
+def _run(names: list[str], tests: list[str], workers: int) -> None:
+    """Run these tests for the mutants of these names, in the working folder.
 
     Raises:
         subprocess.CalledProcessError: the tests fail without any mutant; pytest printed which.
@@ -109,11 +117,7 @@ def _run(names: list[str], tests: list[str], workers: int) -> dict[str, Outcome]
     }
     command = [sys.executable, "-P", "-m", "pytest", "-q", "--capture=no", "-p", "no:cacheprovider"]
     command += ["-p", "no:unraisableexception", "-p", "scripts.mutation.session", *tests]
-    try:
-        subprocess.run(command, check=True, stdout=sys.stderr, env=os.environ | more)
-    finally:
-        pairs = [line.split(" ", 1) for line in results.read_text(encoding="utf-8").splitlines()]
-    return {name: Outcome[outcome] for outcome, name in pairs}
+    subprocess.run(command, check=True, stdout=sys.stderr, env=os.environ | more)
 
 
 def show(judgement: Judgement) -> None:
