@@ -146,6 +146,11 @@ def test_a_part_ends_with_the_entry_that_fills_it() -> None:
     ]
 
 
+def test_the_first_part_ends_no_sooner_than_others() -> None:
+    entries = [b"x" * (PART_BYTES - 1), b"y" * PART_BYTES]
+    assert [len(part) for part in frame_parts(entries)] == [1 + PART_BYTES - 1 + 1 + PART_BYTES, 1]
+
+
 def test_a_packed_part_ends_when_it_is_long_enough() -> None:
     noise = random.Random(3).randbytes(64 * ZIPPED_PART_BYTES)
     steps = [noise[start : start + 1_000] for start in range(0, len(noise), 1_000)]
