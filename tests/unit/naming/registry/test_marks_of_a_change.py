@@ -1,0 +1,197 @@
+"""What each change of a list leaves beside the change: a higher revision, and the time of the next health check."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from app.naming.model.keys import datum_key
+from app.naming.model.model import (
+    BEAT_TIMEOUT_MS,
+    DELETE_TIMEOUT_MS,
+    Change,
+    Instance,
+    Publication,
+    Service,
+    StoredInstance,
+    Tombstone,
+)
+from app.naming.registry.merge import InstanceList
+from app.naming.registry.operations import Beat, ChangeMetadata, PatchInstance, RegisterInstance
+from app.naming.registry.registry import REMOVED_AGAIN_MS, TOMBSTONE_SLACK_MS, Registry
+from app.naming.registry.service_table import COPIED_UNDER_LOCK_MAX
+from distro.types import NO_VERSION, Datum, Version
+
+ME, OTHER = "10.0.0.1:8848~1", "10.0.0.2:8848~1"
+NAME, LONG_MS = "G@@orders", 10**9
+KEY = datum_key("public", NAME)
+
+
+def key_of(port: int) -> str:
+    return Instance("10.1.0.1", port).key
+
+
+class Bed:
+    """A registry with one service of two instances, which was changed a few times, and whose check is far off."""
+
+    def __init__(self, guard_ms: int = 0) -> None:
+        self.registry = Registry(ME, guard_ms=guard_ms)
+        for port in (80, 81, 82, 83):
+            self.registry.register(RegisterInstance(NAME, "10.1.0.1", port), 0)
+        for port in (82, 83):
+            self.registry.remove("public", NAME, key_of(port), 0)
+        self.service.due_ms = LONG_MS
+
+    @property
+    def service(self) -> Service:
+        found = self.registry.table.find(KEY)
+        assert found is not None
+        return found
+
+    def received(self, version: Version, *ports: int) -> Datum:
+        ones = [StoredInstance(Instance("10.1.0.1", port, service_name=NAME), version, 0) for port in ports]
+        return Datum(KEY, version, InstanceList({one.instance.key: one for one in ones}, {}))
+
+
+@pytest.fixture
+def bed() -> Bed:
+    return Bed()
+
+
+NEXT = Version(1, 6, ME)
+CHANGES: dict[str, Callable[[Bed], Any]] = {
+    "register": lambda bed: bed.registry.register(RegisterInstance(NAME, "10.1.0.1", 90), 100),
+    "full beat": lambda bed: bed.registry.put_from_beat(Beat(NAME, "10.1.0.1", 90, full=True), 100),
+    "patch": lambda bed: bed.registry.patch(PatchInstance(NAME, "10.1.0.1", 80, weight=2.0), 100),
+    "metadata": lambda bed: bed.registry.set_metadata("public", NAME, key_of(80), ChangeMetadata({"a": "b"}), 100),
+    "health": lambda bed: bed.registry.set_health(bed.service, key_of(80), False, 100),
+    "health of a copy": lambda bed: bed.registry.take_health(bed.service, {"10.1.0.1:80": False}),
+    "remove": lambda bed: bed.registry.remove("public", NAME, key_of(80), 100),
+    "remove unknown": lambda bed: bed.registry.remove("public", NAME, key_of(99), 100),
+    "empty": lambda bed: bed.registry.empty("public", NAME, 100),
+    "apply": lambda bed: bed.registry.apply(bed.received(Version(9, 0, OTHER), 80), bed.service.version, 100),
+    "change": lambda bed: bed.registry.take_change(Change(KEY, key_of(80), NEXT, None, None), 100),
+    "claim": lambda bed: setattr(bed.service, "version", Version(9, 0, OTHER)) or bed.registry.claim(KEY, 100),
+    "publish": lambda bed: bed.registry.table.publish("public", NAME, "c", Publication({}, False, 0, NO_VERSION), 100),
+    "persistent": lambda bed: bed.registry.table.set_persistent("public", NAME, "k", Instance("10.1.0.1", 95), 100),
+    "description": lambda bed: bed.registry.table.set_meta("public", NAME, None, 100),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_change_raises_the_revision(bed: Bed, change: Callable[[Bed], Any]) -> None:
+    """Views and copies of a lower one are out of date."""
+    before = bed.service.revision
+    assert before > 2
+    change(bed)
+    assert bed.service.revision > before
+
+
+def test_a_forgotten_list_raises_the_revision_of_what_is_left(bed: Bed) -> None:
+    bed.registry.table.set_persistent("public", NAME, "k", Instance("10.1.0.1", 95), 0)
+    before = bed.service.revision
+    bed.registry.forget(KEY)
+    assert bed.service.revision > before
+    assert (bed.service.due_ms, bed.service.version) == (0, NO_VERSION)
+
+
+def test_retained_instances_that_go_raise_the_revision() -> None:
+    bed = Bed(guard_ms=500)
+    bed.registry.apply(bed.received(Version(9, 0, OTHER)), bed.service.version, 100)
+    assert bed.service.retained.keys() == {key_of(80), key_of(81)}
+    assert bed.registry.held_back == 1
+    before = bed.service.revision
+    assert not bed.registry.drop_retained(bed.service, 599)
+    assert bed.registry.drop_retained(bed.service, 600)
+    assert bed.service.revision > before
+    assert not bed.registry.drop_retained(bed.service, 601)
+
+
+@pytest.mark.parametrize(
+    ("change", "due_ms"),
+    [
+        ("register", 100 + BEAT_TIMEOUT_MS + 1),
+        ("full beat", 100 + BEAT_TIMEOUT_MS + 1),
+        ("health", DELETE_TIMEOUT_MS + 1),
+        ("health of a copy", 0),
+        ("remove", 100 + DELETE_TIMEOUT_MS + TOMBSTONE_SLACK_MS + 1),
+        ("remove unknown", 100 + DELETE_TIMEOUT_MS + TOMBSTONE_SLACK_MS + 1),
+        ("empty", 0),
+        ("apply", 0),
+        ("claim", 0),
+    ],
+)
+def test_a_change_brings_the_check_forward_to_its_time(bed: Bed, change: str, due_ms: int) -> None:
+    CHANGES[change](bed)
+    assert bed.service.due_ms == due_ms
+
+
+def test_one_that_is_healthy_again_is_due_by_its_first_time_out(bed: Bed) -> None:
+    bed.registry.set_health(bed.service, key_of(80), False, 0)
+    bed.service.due_ms, bed.service.claimed_ms = LONG_MS, 50
+    assert bed.registry.set_health(bed.service, key_of(80), True, 100)
+    assert bed.service.due_ms == 50 + BEAT_TIMEOUT_MS + 1
+    assert not bed.registry.set_health(bed.service, key_of(80), True, 100)
+    assert not bed.registry.set_health(bed.service, key_of(99), True, 100)
+    assert not bed.registry.set_health(bed.service, key_of(80), False, 100, beat_ms=7), "it beat meanwhile"
+
+
+def test_health_that_real_nacos_reports_is_taken_for_each_instance() -> None:
+    registry = Registry(ME)
+    count = 2 * COPIED_UNDER_LOCK_MAX + 1
+    for port in range(1, count + 1):
+        registry.register(RegisterInstance(NAME, "10.1.0.1", port), 0)
+    service = registry.table.find(KEY)
+    assert service is not None
+    version = service.version
+    assert not registry.take_health(service, {"10.1.0.1:1": True, "10.9.9.9:1": False})
+    assert registry.take_health(service, {f"10.1.0.1:{port}": False for port in range(1, count + 1)})
+    assert not any(one.instance.healthy for one in service.stored.values())
+    assert service.version == version, "the owner raises it"
+
+
+def test_a_repeated_removal_of_an_unknown_instance_is_a_change_after_a_while(bed: Bed) -> None:
+    unknown = key_of(99)
+    assert bed.registry.remove("public", NAME, unknown, 100) == KEY
+    assert bed.registry.remove("public", NAME, unknown, 100 + REMOVED_AGAIN_MS - 1) is None
+    assert bed.registry.remove("public", NAME, unknown, 100 + REMOVED_AGAIN_MS) == KEY
+    tombstone = bed.service.tombstones[unknown]
+    assert (tombstone.at_ms, tombstone.unknown) == (100 + REMOVED_AGAIN_MS, True)
+
+
+def test_a_registration_again_keeps_the_id_and_the_health(bed: Bed) -> None:
+    bed.registry.set_health(bed.service, key_of(80), False, 50)
+    old = bed.service.stored[key_of(80)].instance
+    version = bed.service.version
+    assert bed.registry.register(RegisterInstance(NAME, "10.1.0.1", 80), 100) is None
+    assert bed.service.version == version
+    assert (bed.service.stored[key_of(80)].beat_ms, bed.service.stored[key_of(80)].last_confirmed_ms) == (100, 100)
+    assert bed.registry.register(RegisterInstance(NAME, "10.1.0.1", 80, weight=2.0), 200) == KEY
+    changed = bed.service.stored[key_of(80)].instance
+    assert (changed.healthy, changed.instance_id, changed.weight) == (False, old.instance_id, 2.0)
+
+
+def test_tombstones_go_when_their_time_is_over_and_tell_when_the_next_one_is(bed: Bed) -> None:
+    bed.service.tombstones = {
+        "a": Tombstone(NEXT, 0, 100),
+        "b": Tombstone(NEXT, 50, 100),
+        "c": Tombstone(NEXT, 0, 300),
+    }
+    assert bed.registry.prune_tombstones(bed.service, 100) == 101
+    assert bed.service.tombstones.keys() == {"a", "b", "c"}
+    assert bed.registry.prune_tombstones(bed.service, 101) == 151
+    assert bed.service.tombstones.keys() == {"b", "c"}
+    assert bed.registry.prune_tombstones(bed.service, 151) == 301
+    assert bed.registry.prune_tombstones(bed.service, 301) > LONG_MS
+    assert bed.service.tombstones == {}
+
+
+def test_an_empty_list_is_forgettable_after_the_slack(bed: Bed) -> None:
+    bed.service.stored, bed.service.tombstones, bed.service.changed_ms = {}, {}, 1_000
+    at_ms = bed.registry.forgettable_at_ms(bed.service)
+    assert at_ms == 1_000 + TOMBSTONE_SLACK_MS + 1
+    assert not bed.registry.is_forgettable(KEY, at_ms - 1)
+    assert bed.registry.is_forgettable(KEY, at_ms)
+    assert not bed.registry.is_forgettable("x", at_ms)
+    bed.service.tombstones = {"a": Tombstone(NEXT, 0, 100)}
+    assert not bed.registry.is_forgettable(KEY, at_ms)
