@@ -394,3 +394,17 @@ def test_who_is_up_is_not_made_suspicious_by_what_others_heard() -> None:
     for now_ms in (1_000, 6_000):
         members.on_report(report(B, calls={}, heard={C: HeardOf(0, {})}), now_ms)
     assert state(members, C) is MemberState.UP
+
+
+def test_what_comes_after_the_address_names_the_run_whatever_it_holds() -> None:
+    members = listed(B)
+    members.own_writer = f"{SELF}~2"
+    assert not members.has_left(f"{B}~1~x")
+    assert members.is_handing_over(f"{SELF}~1~x")
+
+
+def test_one_that_never_answered_is_silent_since_it_came() -> None:
+    members = listed()
+    members.replace([SELF, B], 50_000)
+    fail(members, B, 50_100)
+    assert members.calls(50_200) == {B: 200}

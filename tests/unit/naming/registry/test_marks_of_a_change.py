@@ -195,3 +195,74 @@ def test_an_empty_list_is_forgettable_after_the_slack(bed: Bed) -> None:
     assert not bed.registry.is_forgettable("x", at_ms)
     bed.service.tombstones = {"a": Tombstone(NEXT, 0, 100)}
     assert not bed.registry.is_forgettable(KEY, at_ms)
+
+
+# --- one change of another member (R5) -------------------------------------------------------------
+
+
+def one_change(
+    key: int, version: Version, stored: StoredInstance | None = None, tombstone: Tombstone | None = None
+) -> Change:
+    return Change(KEY, key_of(key), version, stored, tombstone)
+
+
+def stored_one(port: int, version: Version, beat_ms: int) -> StoredInstance:
+    return StoredInstance(Instance("10.1.0.1", port, service_name=NAME), version, beat_ms)
+
+
+def test_a_change_of_a_known_instance_keeps_the_beats_that_were_heard_here(bed: Bed) -> None:
+    old = bed.service.stored[key_of(80)]
+    old.beat_ms, old.last_confirmed_ms = 700, 600
+    assert bed.registry.take_change(one_change(80, NEXT, stored_one(80, NEXT, 300)), 100)
+    new = bed.service.stored[key_of(80)]
+    assert (new.beat_ms, new.last_confirmed_ms, bed.service.version) == (700, 600, NEXT)
+    assert bed.service.due_ms == 700 + BEAT_TIMEOUT_MS + 1
+
+
+def test_a_change_that_brings_an_instance_takes_its_tombstone_away(bed: Bed) -> None:
+    assert key_of(82) in bed.service.tombstones
+    assert bed.registry.take_change(one_change(82, NEXT, stored_one(82, NEXT, 300)), 100)
+    assert key_of(82) not in bed.service.tombstones
+    assert bed.service.due_ms == 300 + BEAT_TIMEOUT_MS + 1
+
+
+def test_a_change_that_removes_an_instance_leaves_its_tombstone_until_it_is_due(bed: Bed) -> None:
+    assert bed.registry.take_change(one_change(80, NEXT, tombstone=Tombstone(NEXT, 40, 500)), 100)
+    assert key_of(80) not in bed.service.stored
+    assert bed.service.tombstones[key_of(80)] == Tombstone(NEXT, 40, 500)
+    assert bed.service.due_ms == 40 + 500 + 1
+    assert bed.service.changed_ms == 100
+
+
+@pytest.mark.parametrize("version", [Version(1, 5, ME), Version(1, 7, ME), Version(2, 6, ME), Version(1, 6, OTHER)])
+def test_a_change_that_is_not_the_next_one_is_left(bed: Bed, version: Version) -> None:
+    assert bed.service.version == Version(1, 5, ME)
+    before = bed.service.revision
+    assert not bed.registry.take_change(one_change(80, version, tombstone=Tombstone(version, 40, 500)), 100)
+    assert (bed.service.revision, bed.service.version) == (before, Version(1, 5, ME))
+    assert key_of(80) in bed.service.stored
+
+
+@pytest.mark.parametrize(("unknown", "hidden"), [(True, True), (False, False)])
+def test_a_removal_of_what_nobody_knew_makes_no_service_that_readers_see(unknown: bool, hidden: bool) -> None:
+    registry, first = Registry(ME), Version(1, 0, OTHER)
+    change = one_change(80, first, tombstone=Tombstone(first, 40, 500, unknown))
+    assert registry.take_change(change, 100)
+    service = registry.table.find(KEY)
+    assert service is not None
+    assert service.hidden is hidden
+    assert not registry.take_change(Change("no key", "k", first, None, None), 100)
+    for version in (Version(1, 1, OTHER), Version(2, 0, OTHER)):
+        assert not Registry(ME).take_change(one_change(80, version), 100), "earlier changes are missing"
+
+
+def test_the_first_change_of_a_list_that_was_registered_is_seen() -> None:
+    registry, first = Registry(ME), Version(1, 0, OTHER)
+    assert registry.take_change(one_change(80, first, stored_one(80, first, 300)), 100)
+    service = registry.table.find(KEY)
+    assert service is not None
+    assert not service.hidden
+    assert registry.table.names("public") == [NAME]
+    removed = Version(1, 1, OTHER)
+    assert registry.take_change(one_change(80, removed, tombstone=Tombstone(removed, 40, 500, unknown=True)), 100)
+    assert not service.dropped, "it was known"
