@@ -408,3 +408,108 @@ def test_one_that_never_answered_is_silent_since_it_came() -> None:
     members.replace([SELF, B], 50_000)
     fail(members, B, 50_100)
     assert members.calls(50_200) == {B: 200}
+
+
+# --- what contacts change -------------------------------------------------------------------------
+
+
+def test_who_tells_nothing_of_a_member_does_not_say_that_it_fails() -> None:
+    members = listed(B, C)
+    for peer in (B, C):
+        members.on_report(report(peer, calls={}), 0)
+    assert members.relayed() == {}
+
+
+def test_a_member_that_only_others_hear_is_suspicious_after_two_intervals() -> None:
+    since_ms, limit_ms = 10_000, 2 * CONFIG.report_interval_ms
+    for view, is_alive in (((SELF, B, C), True), ((SELF, B), False)):
+        members = listed(B, now_ms=since_ms)
+        members.replace([SELF, B, C], since_ms)
+        for after_ms in (0, limit_ms - 1):
+            told = report(B, calls={C: 0}, heard={C: HeardOf(0, {})}, view=view)
+            members.on_report(told, since_ms + after_ms)
+            assert state(members, C) is MemberState.DOWN
+        members.on_report(told, since_ms + limit_ms)
+        assert state(members, C) is (MemberState.SUSPICIOUS if is_alive else MemberState.DOWN)
+        assert (members.get(C).capabilities == OWN) is is_alive  # type: ignore[union-attr]
+        assert (C in members.view) is is_alive
+
+
+def test_a_pause_moves_the_rejoin_delay_of_a_peer() -> None:
+    members = listed(B)
+    fail(members, B, 1_000, Outcome.REFUSED)
+    members.tick(CONFIG.refused_down_ms)
+    assert state(members, B) is MemberState.DOWN
+    members.on_report(report(B, view=()), 5_000)
+    assert members.rejoin_delay_for(B, 5_000) == CONFIG.steady_ms
+    members.on_pause(3_000, 8_000)
+    assert members.rejoin_delay_for(B, 8_000) == CONFIG.steady_ms
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_contact_with_a_member_that_says_what_is_not_for_it_to_say_makes_it_up(own: bool) -> None:
+    members = listed(B, up=False)
+    answer(members, B, 0, own=own, state=MemberState.SUSPICIOUS if own else MemberState.STARTING)
+    assert state(members, B) is MemberState.UP
+
+
+@pytest.mark.parametrize(
+    ("up", "said", "becomes"),
+    [
+        (False, MemberState.STARTING, MemberState.STARTING),
+        (True, MemberState.STARTING, MemberState.UP),
+        (True, MemberState.DOWN, MemberState.DOWN),
+    ],
+)
+def test_every_contact_brings_the_description_of_today(up: bool, said: MemberState, becomes: MemberState) -> None:
+    members = listed(B, up=up)
+    answer(members, B, 10, state=said, extend_info={"version": "new"})
+    found = members.get(B)
+    assert found is not None
+    assert (found.state, found.extend_info, found.capabilities) == (becomes, {"version": "new"}, OWN)
+
+
+def test_a_peer_carries_no_keys_while_it_says_so() -> None:
+    members = listed(B)
+    members.on_report(report(B, rejoin_delay_ms=500), 1_000)
+    assert members.view == (SELF,)
+    members.tick(1_499)
+    assert members.view == (SELF,)
+    members.tick(1_500)
+    assert members.view == (SELF, B)
+    members.on_report(report(B, rejoin_delay_ms=500), 2_000)
+    members.on_report(report(B), 2_100)
+    assert members.view == (SELF, B), "it says so no more"
+
+
+def test_a_delay_is_taken_only_by_the_smaller_side() -> None:
+    members = listed(B, C)
+    members.on_report(report(B, imposed_rejoin_delay_ms=5_000), 0)
+    assert members.own_rejoin_delay_ms(0) == 0, "both have the same view"
+    members.on_report(report(B, view=(B, C)), 0)
+    assert members.own_rejoin_delay_ms(0) == 0, "none was imposed"
+
+
+def test_a_node_that_is_left_alone_carries_keys_whatever_was_imposed_on_it() -> None:
+    members = listed(B)
+    members.on_report(report(B, imposed_rejoin_delay_ms=5_000, view=(B, C)), 0)
+    assert members.view == (B,)
+    fail(members, B, 10, Outcome.REFUSED)
+    members.tick(CONFIG.refused_down_ms)
+    assert members.own_rejoin_delay_ms(CONFIG.refused_down_ms) > 0
+    assert members.view == (SELF,)
+
+
+def test_who_said_farewell_and_answers_no_more_has_left_and_is_not_cut_off() -> None:
+    members = listed(B)
+    answer(members, B, 0, writer=f"{B}~1")
+    members.on_report(report(B, state=MemberState.DOWN), 10)
+    assert state(members, B) is MemberState.UP, "it is asked first"
+    assert members.next_due_ms() == 10
+    fail(members, B, 20)
+    assert state(members, B) is MemberState.DOWN
+    assert members.cut_off_since_ms(20) is None
+    assert members.is_handing_over(f"{B}~1")
+    answer(members, B, 30)
+    fail(members, B, 40)
+    assert state(members, B) is MemberState.SUSPICIOUS, "its farewell was for the time before"

@@ -18,7 +18,7 @@ from app.naming.model.model import (
 )
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import Beat, ChangeMetadata, PatchInstance, RegisterInstance
-from app.naming.registry.registry import REMOVED_AGAIN_MS, TOMBSTONE_SLACK_MS, Registry
+from app.naming.registry.registry import REMOVED_AGAIN_MS, TOMBSTONE_SLACK_MS, TOMBSTONES_PER_WAIT_MS, Registry
 from app.naming.registry.service_table import COPIED_UNDER_LOCK_MAX
 from distro.types import NO_VERSION, Datum, Version
 
@@ -266,3 +266,73 @@ def test_the_first_change_of_a_list_that_was_registered_is_seen() -> None:
     removed = Version(1, 1, OTHER)
     assert registry.take_change(one_change(80, removed, tombstone=Tombstone(removed, 40, 500, unknown=True)), 100)
     assert not service.dropped, "it was known"
+
+
+# --- lists of other members ------------------------------------------------------------------------
+
+
+def test_a_list_that_takes_the_place_of_another_brings_its_clusters_to_those_that_were(bed: Bed) -> None:
+    version = Version(9, 0, OTHER)
+    one = StoredInstance(Instance("10.1.0.1", 80, "EAST", service_name=NAME), version, 0)
+    datum = Datum(KEY, version, InstanceList({one.instance.key: one}, {}))
+    before = bed.service.version
+    assert not bed.registry.apply(datum, Version(1, 1, ME), 100)
+    assert bed.registry.apply(datum, before, 100)
+    assert bed.service.clusters == {"DEFAULT", "EAST"}
+    assert bed.registry.highest_own() == before, "it is another's"
+    assert bed.service.claimed_ms == 0
+
+
+def test_an_own_state_that_comes_back_counts_as_given_and_its_time_outs_begin_anew(bed: Bed) -> None:
+    bed.registry.apply(bed.received(Version(9, 0, OTHER), 80), bed.service.version, 100)
+    assert bed.registry.apply(bed.received(Version(10, 0, ME), 80), Version(9, 0, OTHER), 200)
+    assert bed.registry.highest_own() == Version(10, 0, ME)
+    assert bed.service.claimed_ms == 200
+    assert bed.registry.apply(bed.received(Version(10, 1, ME), 80), Version(10, 0, ME), 300)
+    assert bed.service.claimed_ms == 200, "it was this run's already"
+
+
+def test_a_removed_service_is_listed_again_only_with_an_instance(bed: Bed) -> None:
+    bed.registry.table.set_meta("public", NAME, None, 0)
+    bed.registry.empty("public", NAME, 0)
+    assert bed.service.hidden
+    bed.registry.apply(bed.received(Version(9, 0, OTHER)), bed.service.version, 100)
+    assert bed.service.hidden
+    bed.registry.apply(bed.received(Version(9, 1, OTHER), 80), bed.service.version, 100)
+    assert not bed.service.hidden
+
+
+def test_each_time_that_instances_are_retained_is_counted() -> None:
+    bed = Bed(guard_ms=500)
+    for counter in (0, 2):
+        bed.registry.apply(bed.received(Version(9, counter, OTHER)), bed.service.version, 100)
+        bed.registry.apply(bed.received(Version(9, counter + 1, OTHER), 80, 81), bed.service.version, 100)
+        assert bed.service.retained == {}
+    assert bed.registry.held_back == 2
+
+
+def test_the_removal_of_an_expired_instance_is_kept_from_now_on(bed: Bed) -> None:
+    bed.service.stored[key_of(80)].beat_ms = 1_000
+    assert bed.registry.remove("public", NAME, key_of(80), 31_001, 7) is None
+    assert bed.registry.remove("public", NAME, key_of(80), 31_001, 1_000) == KEY
+    tombstone = bed.service.tombstones[key_of(80)]
+    assert (tombstone.at_ms, tombstone.keep_ms) == (1_000, DELETE_TIMEOUT_MS + TOMBSTONE_SLACK_MS + 30_001)
+
+
+def test_many_old_tombstones_go_at_once_and_many_young_ones_are_looked_at_later(bed: Bed) -> None:
+    old = {f"o{number}": Tombstone(NEXT, 0, 100) for number in range(2 * COPIED_UNDER_LOCK_MAX + 1)}
+    young = {f"y{number}": Tombstone(NEXT, 0, 103) for number in range(10 * TOMBSTONES_PER_WAIT_MS)}
+    bed.service.tombstones = old | young
+    assert bed.registry.prune_tombstones(bed.service, 101) == 101 + 10
+    assert bed.service.tombstones.keys() == young.keys()
+
+
+def test_a_list_begins_above_what_was_forgotten_and_no_sooner(bed: Bed) -> None:
+    bed.service.version = Version(20, 3, OTHER)
+    bed.registry.forget(KEY)
+    bed.registry.register(RegisterInstance(NAME, "10.1.0.1", 80), 100)
+    assert bed.service.version == Version(21, 0, ME)
+    other = "G@@other"
+    bed.registry.apply(Datum(datum_key("public", other), Version(2, 0, OTHER), InstanceList({}, {})), None, 0)
+    bed.registry.register(RegisterInstance(other, "10.1.0.1", 80), 100)
+    assert bed.registry.version(datum_key("public", other)) == Version(3, 0, ME), "a known list goes by its own"
