@@ -336,3 +336,8 @@ def test_a_list_begins_above_what_was_forgotten_and_no_sooner(bed: Bed) -> None:
     bed.registry.apply(Datum(datum_key("public", other), Version(2, 0, OTHER), InstanceList({}, {})), None, 0)
     bed.registry.register(RegisterInstance(other, "10.1.0.1", 80), 100)
     assert bed.registry.version(datum_key("public", other)) == Version(3, 0, ME), "a known list goes by its own"
+
+
+def test_any_datum_knows_all_of_a_list_that_is_unknown_here(bed: Bed) -> None:
+    assert Registry(ME).is_covered(bed.received(Version(9, 0, OTHER)))
+    assert not bed.registry.is_covered(bed.received(Version(9, 0, OTHER)))
