@@ -7,7 +7,9 @@ import pytest
 
 from app.replication.instance_list_type import INSTANCE_LIST
 from distro.config import DistroConfig
-from distro.protocol import CALL_LOST_MS, HEARTBEAT_MS, RELAY_INTERVAL_MS
+from distro.members import MemberList
+from distro.monitor import DistroStats
+from distro.protocol import CALL_LOST_MS, HEARTBEAT_MS, RELAY_INTERVAL_MS, WAITING_MAX, DistroProtocol
 from distro.types import (
     NO_VERSION,
     DistroKey,
@@ -366,3 +368,60 @@ def test_who_leaves_reports_at_once_and_is_never_steady() -> None:
     actions, _ = engine.protocol.tick(engine.now_ms)
     assert B in [action.peer for action in actions if isinstance(action, Report)]
     assert not engine.protocol.steady(engine.now_ms)
+
+
+def test_a_standalone_node_is_responsible_for_everything_from_the_start() -> None:
+    members = MemberList(SELF, CONFIG, 0, standalone=True)
+    parts = {"t": component(NamedStore()), "c": component(NamedStore(), owned_by_writer=True)}
+    protocol = DistroProtocol(members, ME, CONFIG, parts, DistroStats(), 0)
+    assert members.serving
+    assert protocol.is_responsible(DistroKey("t", "any"))
+    assert not MemberList(SELF, CONFIG, 0).serving
+    assert not Engine(B).protocol.members.serving, "it has to load first"
+
+
+def test_every_failure_and_every_loss_counts() -> None:
+    engine = made(B)
+    for _ in range(2):
+        engine.write("DEFAULT_GROUP@@svc1")
+        send = only([call for call in engine.tick(10_000) if isinstance(call, SyncData)][:1])
+        engine.protocol.on_sync_done(send, Outcome.REJECTED, Received(), engine.now_ms)
+    assert engine.stats.sync_failed == 2
+    for _ in range(2):
+        engine.protocol._give_up(Query(B, INSTANCE_LIST, ("k",), 0), engine.now_ms)
+    assert engine.stats.calls_lost == 2
+
+
+def test_what_a_peer_cannot_send_is_fetched_beside_types_that_are_unknown_here() -> None:
+    engine = made(B)
+    waiting = {"unknown": {"k": Version(1, 0, OTHER)}, INSTANCE_LIST: {"k": Version(1, 0, OTHER)}}
+    view = tuple(sorted((SELF, B)))
+    engine.protocol.on_report(PeerReport(B, MemberState.UP, OWN_KIND, {}, view, waiting=waiting), engine.now_ms)
+    query = only([call for call in engine.tick() if isinstance(call, Query)])
+    assert (query.resource_type, query.keys) == (INSTANCE_LIST, ("k",))
+
+
+def test_a_report_names_so_many_waiting_keys_at_most() -> None:
+    engine, store = with_type(B)
+    engine.gone.add(B)
+    engine.tick(CONFIG.report_interval_ms)
+    for number in range(WAITING_MAX + 5):
+        store.put(f"k{number}", Version(1, 0, ME))
+        engine.protocol.sync(DistroKey("t", f"k{number}"), engine.now_ms)
+    engine.tick()
+    assert list(engine.protocol.waiting_for(B)["t"]) == [f"k{number}" for number in range(WAITING_MAX)]
+
+
+def test_a_run_has_served_once_it_wrote_a_key_that_is_no_clients() -> None:
+    engine = made(B)
+    engine.tick()
+    assert not engine.protocol.members.served
+    engine.write("DEFAULT_GROUP@@svc1")
+    engine.tick()
+    assert engine.protocol.members.served
+    engine.tick()
+    assert engine.protocol.members.served
+    engine, _ = with_type(B, owned_by_writer=True)
+    engine.protocol._components["t"].store.highest_own = lambda: Version(1, 0, ME)  # type: ignore[method-assign]
+    engine.tick()
+    assert not engine.protocol.members.served
