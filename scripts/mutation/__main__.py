@@ -136,7 +136,8 @@ def show(judgement: Judgement) -> None:
 def _row(name: str, score: Score) -> str:
     numbers = (score.mutants, score.refused, score.killed, score.timed_out, score.survived, score.accepted)
     note = f"  {score.unchecked} unchecked" if score.unchecked else ""
-    return f"{name:<42}" + "".join(f"{number:>10}" for number in numbers) + f"{score.percent:>8.1f} %" + note
+    share = f"{score.percent:>8.1f} %" if score.killed + score.timed_out + score.survived else f"{'-':>10}"
+    return f"{name:<42}" + "".join(f"{number:>10}" for number in numbers) + share + note
 
 
 if __name__ == "__main__":
