@@ -132,3 +132,7 @@ _.calls_lost
 # Counters that are in no metric, and that tests read.
 _.overrun
 _.timed_out
+
+# Hooks of pytest, in scripts/mutation/session.py.
+_.pytest_configure
+_.pytest_runtestloop

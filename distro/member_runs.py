@@ -73,8 +73,9 @@ class MemberRuns:
 
         ``goes_on``: it does not say that it ends; it may have left the list for a while, or only be said to have left.
         """
-        if goes_on and writer in self._ended.get(address, ()):
-            self._ended = {**self._ended, address: tuple(one for one in self._ended[address] if one != writer)}
+        if goes_on and (writer in self._ended.get(address, ()) or writer in self._handing_over):
+            ended = tuple(one for one in self._ended.get(address, ()) if one != writer)
+            self._ended = {**self._ended, address: ended}
             self._handing_over = {one: end_ms for one, end_ms in self._handing_over.items() if one != writer}
         if not writer or writer == self._writers.get(address):
             return

@@ -207,8 +207,7 @@ class MemberList:
         if outcome in (Outcome.DELIVERED, Outcome.REJECTED):
             peer.unlisting = outcome is Outcome.REJECTED
         if outcome is Outcome.DELIVERED and answer is not None:
-            goes_on = answer.state is not MemberState.DOWN
-            self.runs.follow(address, answer.writer, now_ms, goes_on=goes_on)
+            self.runs.follow(address, answer.writer, now_ms, goes_on=answer.state is not MemberState.DOWN)
             peer.answered_ms, peer.failures = now_ms, 0
             if peer.cut_off:
                 peer.cut_off, peer.rejoin_at_ms = False, now_ms + self.config.steady_ms

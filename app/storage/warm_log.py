@@ -16,9 +16,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import orjson
 
+from app.naming.model.model import NEVER_MS
 from app.naming.wire.datum_codec import InstanceListCodec
 from distro.errors import CodecError
 from distro.types import Datum
@@ -97,9 +99,9 @@ class WarmStore:
             self._outdated = True
             return
         for key, body, at_ms in rows:
-            written_ms = now_ms - max(wall_ms - (at_ms if type(at_ms) is int else alive[0]), 0)
+            age_ms = wall_ms - (at_ms if type(at_ms) is int else alive[0])
             try:
-                datum = self._codec.decode(key, orjson.loads(zlib.decompress(body)), written_ms)
+                datum = decode_aged(self._codec, key, orjson.loads(zlib.decompress(body)), age_ms, now_ms)
             except (CodecError, orjson.JSONDecodeError, zlib.error, TypeError) as error:
                 LOG.warning("%s: the list %r cannot be read and is left out: %s", self._path, str(key)[:200], error)
                 continue
@@ -219,6 +221,21 @@ class WarmStore:
                 self._dirty.update(dict.fromkeys(due))
             return
         self._failing = False
+
+
+def decode_aged(codec: InstanceListCodec, key: str, body: Any, age_ms: int, now_ms: int) -> Datum:
+    """The datum of a list that was written ``age_ms`` ago by the wall clock, from when its ages count.
+
+    Below 0 the clock went back, and when the clients said what is in it is not known: all that others say is later.
+
+    Raises:
+        CodecError: names the field that is wrong.
+    """
+    datum = codec.decode(key, body, now_ms - max(age_ms, 0))
+    if age_ms < 0:
+        for one in datum.value.stored.values():
+            one.changed_ms = NEVER_MS
+    return datum
 
 
 def _has_times(connection: sqlite3.Connection) -> bool:

@@ -40,6 +40,7 @@ MARKS = {
     "request kept by a kernel",
     "request repeated",
     "slow disk",
+    "datum of a forwarded write fetched",
     "wall clock set",
     "write forwarded",
     "write lost with its process",

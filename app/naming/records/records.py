@@ -118,7 +118,8 @@ class Records:
         """Load all records from the disk; return their number."""
         now_ms, wall_ms = self._monotonic_ms(), self._wall_ms()
         for read in self._disk.read_all():
-            record = replace(read, changed_ms=now_ms - max(wall_ms - read.changed_wall_ms, 0))
+            age_ms = wall_ms - read.changed_wall_ms
+            record = replace(read, changed_ms=None if age_ms < 0 else now_ms - age_ms)  # None: the clock went back
             self._records[record.key] = record
             self._on_change(record)
         return len(self._records)

@@ -195,8 +195,8 @@ class CallAgent:
 
         self._call(action, "GET", DATUM, _keys(action.keys), end)
 
-    def refresh(self, peer: str, keys: tuple[str, ...], timeout_ms: int, done: Done) -> None:
-        """As ``NodeReplication.refresh``: fetch records that a peer has just written; ``done`` however that ends."""
+    def refresh(self, peer: str, keys: tuple[str, ...], timeout_ms: int, done: Callable[[bool], None]) -> None:
+        """As ``NodeReplication.refresh``: fetch what a peer has just written; ``done`` gets whether it came."""
         member = self._member
         resource_type = member.type_of(keys[0])
 
@@ -204,9 +204,12 @@ class CallAgent:
             datums = self._datums(peer, resource_type, answer) if outcome is Outcome.DELIVERED else []
 
             def receive() -> None:
+                came = False
                 with suppress(NotInitialized):
-                    member.receiver.receive(resource_type, peer, datums, member.clock.monotonic_ms())
-                done()
+                    now_ms = member.clock.monotonic_ms()
+                    received = member.receiver.receive(resource_type, peer, datums, now_ms, fetched=True)
+                    came = outcome is Outcome.DELIVERED and not (received.refused or received.failed)
+                done(came)
 
             member.store(resource_type, receive)
 

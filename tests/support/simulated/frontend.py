@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 import orjson
 
-from app.http.api.answers import error_reply, is_open, refuse_unless_up
+from app.http.api.answers import error_reply, is_open, refuse_unless_up, text_reply
 from app.http.api.call import (
     CLIENT_AGENT,
     DEADLINE,
@@ -38,7 +38,14 @@ from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, datum_key,
 from app.naming.model.nacos_errors import NacosError
 from app.replication.http_peers import REFRESH_TIMEOUT_MS
 from app.writes.call_deadline import TOO_LATE, executing_until
-from app.writes.owner_forwarder import FORWARD_MS_MAX, ForwardStats, WaitingCall
+from app.writes.owner_forwarder import (
+    FORWARD_MS_MAX,
+    REFRESH_MS_MIN,
+    REFRESH_TRIES,
+    ForwardStats,
+    WaitingCall,
+    unseen_text,
+)
 from distro.errors import CodecError, NotInitialized
 from distro.types import Outcome
 from tests.support.simulated import network
@@ -184,7 +191,7 @@ class SimForwarder(LoopForwarder):
             return
         self._fetching.add(at)
         self._member.world.marks["datum of a forwarded write fetched"] += 1
-        self._member.agent.refresh(member, (key,), left_ms, lambda: self._fetching.discard(at))
+        self._member.agent.refresh(member, (key,), left_ms, lambda _came: self._fetching.discard(at))
 
 
 def parse_request(request: bytes, remote_ip: str) -> Call:
@@ -367,9 +374,21 @@ class OwnerCall(WaitingCall[Reply]):
             elif isinstance(outcome, Forward):
                 self.ask(hold_first=True)
         elif answer.status == 200 and self._keys:
-            self._sim.agent.refresh(self.hop, self._keys, REFRESH_TIMEOUT_MS, lambda: self._respond(answer))
+            self._refresh(answer, REFRESH_TRIES)
         else:
             self._respond(answer)
+
+    def _refresh(self, answer: Reply, tries: int) -> None:
+        def refreshed(came: bool) -> None:
+            if came:
+                self._respond(answer)
+            elif tries > 1:
+                self._refresh(answer, tries - 1)
+            else:
+                self._respond(text_reply(503, unseen_text(self.member)))
+
+        left_ms = max(self._end_ms - self._sim.clock.monotonic_ms(), REFRESH_MS_MIN)
+        self._sim.agent.refresh(self.hop, self._keys, min(left_ms, REFRESH_TIMEOUT_MS), refreshed)
 
 
 class SimOwnerForwarder:

@@ -28,6 +28,7 @@ from app.replication.large_bodies import LargeBodies
 from app.replication.membership import Membership
 from app.replication.record_type import RECORDS, RecordCodec
 from app.replication.warm_start import WarmStart
+from app.storage.warm_log import decode_aged
 from app.writes.call_deadline import check_call_deadline
 from distro.claims import Claimer
 from distro.config import DistroConfig
@@ -180,8 +181,8 @@ class SimMember:
         self.listed: tuple[str, ...] = ()
         """Its file of members."""
         self.record_disk = SimDisk()
-        self.warm: dict[str, bytes] = {}
-        """Its copy of instance lists on disk."""
+        self.warm: dict[str, tuple[int, bytes]] = {}
+        """Its copy of instance lists on disk, with the wall clock of each."""
         self._cold: dict[str, None] = {}
         """Lists that changed since they were copied."""
         self._alive = False
@@ -392,12 +393,18 @@ class SimMember:
         for key in keys:
             self.warm.pop(key, None)
         now_ms = self.clock.monotonic_ms()
-        self.warm |= {one.key: self.codec.encode(one, now_ms, True) for one in self.registry.datums(keys)}
+        wall_ms = self.clock.wall_ms()
+        for one in self.registry.datums(keys):
+            self.warm[one.key] = wall_ms, self.codec.encode(one, now_ms, True)
 
     def _read_warm(self) -> None:
         self._cold = {}
         warm_start, now_ms = WarmStart(self.registry, claims=False), self.clock.monotonic_ms()
-        warm_start.read(self.codec.decode(key, orjson.loads(body), now_ms) for key, body in self.warm.items())
+        wall_ms = self.clock.wall_ms()
+        warm_start.read(
+            decode_aged(self.codec, key, orjson.loads(body), wall_ms - at_ms, now_ms)
+            for key, (at_ms, body) in self.warm.items()
+        )
 
         def fill(now_ms: int) -> None:
             before = self.registry.versions()

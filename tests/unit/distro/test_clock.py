@@ -27,3 +27,10 @@ def test_the_time_that_a_machine_sleeps_counts(monkeypatch: pytest.MonkeyPatch) 
     before_ms = clock.monotonic_ms()
     at_ns[time.CLOCK_BOOTTIME] += 3_600_000_000_000
     assert clock.monotonic_ms() - before_ms == 3_600_000
+
+
+def test_the_clocks_count_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time_ns", lambda: 1_700_000_000_123_999_999)
+    monkeypatch.setattr(time, "clock_gettime_ns", lambda _clock: 5_000_000_999_999)
+    assert SystemClock().wall_ms() == 1_700_000_000_123
+    assert SystemClock().boot_ms() == 5_000_000

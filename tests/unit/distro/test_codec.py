@@ -2,13 +2,18 @@
 
 import gzip
 import random
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
+from distro import codec
 from distro.codec import (
+    GZIP_LEVEL,
     PART_BYTES,
     SLICED_FROM_BYTES,
     ZIPPED_PART_BYTES,
+    decode_frame,
     decode_received,
     encode_received,
     frame_parts,
@@ -16,9 +21,10 @@ from distro.codec import (
     gzip_body,
     gzip_parts,
     json_object,
+    unpacked_max,
 )
 from distro.errors import CodecError
-from distro.types import Received, Version
+from distro.types import Datum, Received, Version
 
 
 def test_gzip_is_known_by_its_first_bytes() -> None:
@@ -98,3 +104,75 @@ def test_an_object_with_too_many_names_is_refused(padding: int) -> None:
     assert json_object(body, 3) == {"a": 1, "b": {"c": 1, "d": 2}, "e": [{}]}
     with pytest.raises(CodecError, match="more than 2 names"):
         json_object(body, 2)
+
+
+def test_an_answer_that_asks_for_keys_survives_the_way() -> None:
+    received = Received({}, {}, ("k1", "k2"))
+    assert encode_received(received) == b'{"refused":{},"failed":{},"wanted":["k1","k2"]}'
+    assert decode_received(encode_received(received)) == received
+    assert encode_received(Received()) == b'{"refused":{},"failed":{}}'
+    assert decode_received(b"{}") == Received()
+
+
+@pytest.mark.parametrize("body", [b'{"wanted":{}}', b'{"wanted":[1]}', b'{"wanted":null}'])
+def test_keys_that_are_no_list_of_texts_are_named(body: bytes) -> None:
+    with pytest.raises(CodecError, match=r"^field .wanted. is no list of keys$"):
+        decode_received(body)
+
+
+def test_gzip_tells_how_much_it_unpacks_to_and_not_when_it_was_made() -> None:
+    plain = b"0123456789" * 500
+    packed = gzip_body(plain)
+    assert unpacked_max(packed) == len(plain)
+    assert unpacked_max(plain) == len(plain)
+    assert packed[4:8] == bytes(4)
+    assert gunzip_if_gzip(packed, len(plain)) == plain
+
+
+def test_all_gzip_is_made_by_the_cheapest_level() -> None:
+    plain = b"".join(b"%d," % (number * number) for number in range(2_000))
+    assert len(gzip_body(plain)) == len(gzip.compress(plain, GZIP_LEVEL))
+    assert len(b"".join(gzip_parts([plain]))) == len(gzip.compress(plain, GZIP_LEVEL))
+    assert len(gzip.compress(plain, GZIP_LEVEL)) != len(gzip.compress(plain))
+
+
+def test_a_body_is_read_in_steps_only_when_it_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    sliced: list[int] = []
+    monkeypatch.setattr(codec, "loads_sliced", lambda body, _names_max: sliced.append(len(body)) or {})
+    for size in (SLICED_FROM_BYTES, SLICED_FROM_BYTES + 1):
+        json_object(b'{"k":"' + b"x" * (size - 8) + b'"}')
+    assert sliced == [SLICED_FROM_BYTES + 1]
+
+
+def test_a_part_ends_with_the_entry_that_fills_it() -> None:
+    """Entries count, not the commas between them."""
+    half = b"x" * (PART_BYTES // 2)
+    assert [len(part) for part in frame_parts([half, half, half, half[1:], b"y"])] == [
+        1 + PART_BYTES + 1,
+        1 + PART_BYTES - 1 + 1 + 1 + 1,
+        1,
+    ]
+
+
+def test_the_first_part_ends_no_sooner_than_others() -> None:
+    entries = [b"x" * (PART_BYTES - 1), b"y" * PART_BYTES]
+    assert [len(part) for part in frame_parts(entries)] == [1 + PART_BYTES - 1 + 1 + PART_BYTES, 1]
+
+
+def test_a_packed_part_ends_when_it_is_long_enough() -> None:
+    noise = random.Random(3).randbytes(64 * ZIPPED_PART_BYTES)
+    steps = [noise[start : start + 1_000] for start in range(0, len(noise), 1_000)]
+    parts = list(gzip_parts(steps))
+    assert gzip.decompress(b"".join(parts)) == noise
+    assert all(len(part) >= ZIPPED_PART_BYTES for part in parts[:-1])
+    assert len(parts) > 16
+
+
+def test_a_datum_that_is_none_fails_alone_with_its_reason() -> None:
+    class Names:
+        def decode(self, key: str, body: Mapping[str, Any], _now_ms: int) -> Datum:
+            return Datum(key, Version(1, 0, "a"), body)
+
+    datums, failed = decode_frame(b'{"a":[],"b":{},"c":1}', Names(), 0)  # type: ignore[arg-type]
+    assert [one.key for one in datums] == ["b"]
+    assert failed == {"a": "a datum is not an object", "c": "a datum is not an object"}

@@ -99,3 +99,18 @@ def test_a_call_without_a_readable_clock_is_dated_now(text: str | None) -> None:
     mine.note(PEER, f"{PEER}~1", theirs.clock_ms())
     assert mine.sent_ms(PEER, text) == clock.monotonic_ms()
     assert mine.sent_ms("10.0.0.9:1", "1") == clock.monotonic_ms()
+
+
+def test_a_call_may_be_executed_until_its_deadline_and_no_later() -> None:
+    mine, clock, *_ = pair()
+    text = f"{ME}~1 {clock.boot_ms() + 5}"
+    for left_ms in (5, 0, -1):
+        clock.world_ms = 1_000_005 - left_ms
+        assert mine.left_ms(text) == left_ms
+        assert mine.is_over(text) is (left_ms < 0)
+
+
+def test_a_time_of_more_digits_than_any_clock_shows_is_none() -> None:
+    mine, *_ = pair()
+    assert not mine.is_over(f"{ME}~1 {'9' * 19}")
+    assert mine.is_over(f"{ME}~1 {'9' * 20}")

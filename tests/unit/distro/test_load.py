@@ -149,3 +149,16 @@ def test_a_peer_that_does_not_list_this_member_yet_is_waited_for(load: SnapshotL
     assert load.is_over(late_ms, lambda _peer: False)
     assert not load.is_over(late_ms, lambda _peer: False, lambda peer: peer == B)
     assert load.is_over(CONFIG.load_timeout_ms, lambda _peer: False, lambda peer: peer == B)
+
+
+def test_each_call_of_a_snapshot_is_given_twice_the_time_of_the_last(load: SnapshotLoad) -> None:
+    now_ms, given = 0, []
+    for _ in range(5):
+        call = load.next_call(B, now_ms)
+        assert call is not None
+        given.append(call.deadline_ms - now_ms)
+        load.on_done(call, Outcome.FAILED, None, now_ms)
+        now_ms += CONFIG.load_retry_delay_ms
+    first = CONFIG.load_wait_ms_max
+    assert given == [min(first * 2**number, CONFIG.load_timeout_ms) for number in range(5)]
+    assert first * 2 < CONFIG.load_timeout_ms

@@ -148,3 +148,78 @@ def test_a_load_that_cannot_be_ended_properly_ends_all_the_same() -> None:
     engine.local.failed(action)(engine.protocol, engine.now_ms)
     assert not engine.protocol.loading
     assert engine.protocol.members.serving
+
+
+def test_a_view_of_any_time_is_new_to_claims_that_saw_none() -> None:
+    for view_since_ms in (0, 1):
+        one = Claims(2_000, 0)
+        assert one.next_due_ms(view_since_ms, 5, steady=True) == 5
+        assert one.next_action(view_since_ms, 5) == Claim(view_since_ms, (), all_keys=True)
+        one.on_done(unfinished=False)
+        assert one.next_action(view_since_ms, 5) is None
+        one.recheck_all()
+        assert one.next_action(view_since_ms, 6) == Claim(view_since_ms, (), all_keys=True)
+        one.on_failed(7)
+        assert one.next_action(view_since_ms, 2_007) == Claim(view_since_ms, (), all_keys=True)
+        one.on_done(unfinished=False)
+        assert one.next_action(view_since_ms, 2_008) is None, "the failure is made good"
+
+
+def test_a_single_key_waits_for_the_interval_and_for_the_time_after_a_failure() -> None:
+    one = Claims(2_000, 0)
+    one.next_action(0, 0)
+    one.on_done(unfinished=False)
+    assert one.next_due_ms(0, 10, steady=True) is None
+    one.later(DistroKey("t", "a"))
+    assert one.next_due_ms(0, 10, steady=True) == 10, "never in the past"
+    assert one.next_action(0, 10) == Claim(0, (DistroKey("t", "a"),), all_keys=False)
+    one.on_failed(500)
+    one.next_action(0, 2_500)
+    one.on_done(unfinished=False)
+    one.later(DistroKey("t", "b"))
+    assert one.next_due_ms(0, 2_400, steady=True) == 2_500
+    assert one.next_due_ms(0, 2_600, steady=True) == 2_600
+    assert one.next_due_ms(0, 2_600, steady=False) is None
+
+
+def test_single_keys_are_claimed_in_slices_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "SLICE_KEYS", 4)
+    store = KeyStore([])
+    claimer = Claimer({"t": component(store)})
+    action = Claim(0, tuple(DistroKey("t", f"k{number}") for number in range(6)), all_keys=False)
+    _, unfinished = claimer.run(action, 0, yes, lambda _key: True)
+    assert (store.claimed, unfinished) == ([["k0", "k1", "k2", "k3"]], True)
+
+
+def test_what_raised_is_told_as_a_failure(engine: Engine) -> None:
+    engine.tick(5_000)
+    engine.protocol._claims.later(DistroKey("t", "a"))
+    before = engine.stats.forgotten
+    engine.local.failed(Forget(()))(engine.protocol, 0)
+    assert engine.stats.forgotten == before
+    failed: list[int] = []
+    engine.protocol.on_claim_failed = failed.append  # type: ignore[method-assign]
+    engine.local.failed(all_of())(engine.protocol, 77)
+    assert failed == [77]
+
+
+def test_keys_of_a_claim_wait_when_the_view_changed_or_is_not_steady(engine: Engine) -> None:
+    store = KeyStore(["a"])
+    actions = actions_over(engine, t=store)
+    engine.protocol.is_responsible = lambda _key: True  # type: ignore[method-assign]
+    since_ms = engine.protocol.members.view_since_ms
+    steady = {True: engine.now_ms + engine.config.report_interval_ms, False: since_ms}
+    for view_since_ms, is_steady in ((since_ms, False), (since_ms - 1, True), (since_ms - 1, False)):
+        assert engine.protocol.steady(steady[is_steady]) is is_steady
+        actions.run(all_of(view_since_ms), steady[is_steady])
+        assert store.claimed == []
+    actions.run(all_of(since_ms), steady[True])
+    assert store.claimed == [["a"]]
+
+
+def test_all_keys_that_were_forgotten_are_counted(engine: Engine) -> None:
+    store = KeyStore(["a", "b", "c"])
+    store.needed.add("b")
+    actions = actions_over(engine, t=store)
+    actions.run(Forget(tuple(DistroKey("t", key) for key in "abc")), 0)(engine.protocol, 0)
+    assert (store.keys, engine.stats.forgotten) == (["b"], 2)

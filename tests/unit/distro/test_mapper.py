@@ -2,7 +2,7 @@
 
 import pytest
 
-from distro.mapper import DistroMapper, distro_hash, java_string_hash
+from distro.mapper import DistroMapper, WriterMapper, distro_hash, java_string_hash
 
 VECTORS = [
     ("DEFAULT_GROUP@@nacos.test.1", -301437168, 301437168),
@@ -42,3 +42,13 @@ def test_a_node_out_of_the_list_owns_nothing_and_one_alone_owns_all() -> None:
     assert not DistroMapper.over("away:1", ["m0:1", "m1:1"]).responsible("any")
     assert DistroMapper.over("away:1", []).responsible("any")
     assert DistroMapper.over("one:1", ["other:1"], standalone=True).responsible("any")
+
+
+def test_half_a_character_has_a_hash_too() -> None:
+    assert java_string_hash("\ud83d") == 0xD83D
+
+
+def test_the_keys_of_a_writer_are_its_own_whatever_the_view() -> None:
+    mapper = WriterMapper.over("a:1", ["b:1"])
+    assert [mapper.responsible(tag) for tag in ("a:1", "b:1")] == [True, False]
+    assert mapper.map_srv("c:1") == "c:1"

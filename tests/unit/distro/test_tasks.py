@@ -68,3 +68,35 @@ def test_nothing_is_pending_for_an_unreachable_peer_and_its_return_begins_a_veri
     assert not queue.reachable
     queue.on_reachable(9_000)
     assert queue.next_due_ms(9_000) == 9_000
+
+
+def test_a_key_that_was_sent_alone_may_travel_with_others_the_next_time() -> None:
+    tasks = DelayTasks()
+    tasks.retry(keys("a"), 0, alone=True)
+    assert tasks.pop_due(0, 10) == keys("a")
+    for key in keys("a", "b"):
+        tasks.add(key, 0)
+    assert tasks.pop_due(0, 10) == keys("a", "b")
+
+
+def test_after_the_end_of_a_wait_keys_are_due_from_the_beginning_of_time_on() -> None:
+    tasks = DelayTasks()
+    tasks.retry(keys("a"), 5_000)
+    tasks.clear()
+    tasks.add(*keys("a"), 0)
+    assert tasks.next_due_ms() == 0
+    tasks.retry([], 5_000)
+    tasks.resume()
+    assert tasks.next_due_ms() == 0
+
+
+def test_a_first_wait_of_nothing_grows_from_one_on() -> None:
+    back_off = BackOff(0, 5)
+    assert [back_off.failed() for _ in range(5)] == [0, 1, 2, 4, 5]
+
+
+def test_the_rest_of_a_verify_round_is_due_at_once() -> None:
+    queue = PeerQueue(BackOff(1, 1), verify_due_ms=900)
+    assert queue.next_due_ms(100) == 900
+    queue.verify_types = ["t"]
+    assert queue.next_due_ms(100) == 100

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.naming.model.keys import datum_key, instance_key
+from app.naming.model.model import NEVER_MS
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.wire.datum_codec import InstanceListCodec
@@ -82,6 +83,11 @@ def test_times_count_from_when_a_list_was_written(tmp_path: Path, first: Run) ->
     again.now_ms = first.now_ms + 60_000  # a clock that went on with the wall's, to compare
     for datum in again.load():
         assert [one.changed_ms for one in datum.value.stored.values()] == [changed_ms]
+
+
+def test_after_the_clock_went_back_no_word_in_the_file_is_later_than_others(tmp_path: Path, first: Run) -> None:
+    for datum in Run(tmp_path, first.wall_ms - 60_000).load():
+        assert [one.changed_ms for one in datum.value.stored.values()] == [NEVER_MS]
 
 
 def test_the_file_of_an_earlier_release_is_read_and_goes_on(tmp_path: Path, first: Run) -> None:

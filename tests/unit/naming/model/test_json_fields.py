@@ -105,3 +105,12 @@ class TestFromMembers:
 def test_a_record_is_read_exactly_and_refused_in_the_words_for_clients() -> None:
     with pytest.raises(InvalidParam, match=r"^field 'port' of a record should be a number$"):
         Fields({"port": "80"}, FROM_RECORD, " of a record").integer("port")
+
+
+def test_bytes_come_as_base64() -> None:
+    assert Fields({"d": "aGk="}, FROM_MEMBER).data("d") == b"hi"
+    assert Fields({}, FROM_MEMBER).data("d") == b""
+    assert Fields({"d": None}, FROM_MEMBER).data("d") == b""
+    for wrong in ("a", "aGk", "aGk=\n", "a_k=", 7, ["aGk="]):
+        with pytest.raises(CodecError, match="field 'd' is not base64"):
+            Fields({"d": wrong}, FROM_MEMBER).data("d")

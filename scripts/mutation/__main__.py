@@ -1,0 +1,144 @@
+"""Changes the code in many small ways, each for itself, and shows which of these mutants no test notices.
+
+    python -m scripts.mutation                                    all of distro/ and app/naming/, in half an hour or so
+    python -m scripts.mutation distro/tasks.py app/naming/push    files and folders
+    python -m scripts.mutation --again distro                     what survived the last run, with the tests of now
+    python -m scripts.mutation --report                           what the last runs found, with the list of now
+
+mutmut makes the mutants, and mypy sorts out what it refuses; then the tests that call a mutant's function run until one
+fails. What is never changed, and the tests, stand in setup.cfg. Both tools come with the extra ``mutation``:
+``.venv/bin/pip install -e '.[mutation]'``. The list of accepted survivors is accepted.toml. The exit code is 1 when
+fewer than 90 % of the others were noticed.
+"""
+
+import argparse
+import configparser
+import dataclasses
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from scripts.mutation import accepted, mutants
+from scripts.mutation.accepted import Judgement, Score
+from scripts.mutation.mutants import Outcome
+from scripts.mutation.results import Results
+
+ROOT = Path(__file__).resolve().parents[2]
+WORK = ROOT / "build" / "mutation"
+"""Where the code is changed, and the results are kept."""
+LIST = Path(__file__).with_name("accepted.toml")
+PERCENT_MIN = 90.0
+NICENESS = 10
+NOT_NOTICED = (Outcome.SURVIVED, Outcome.UNCHECKED)
+HEAD = ("mutants", "refused", "killed", "timed out", "survived", "accepted", "score")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Check mutants as the arguments say, print the score, and return the exit code."""
+    options = _parser().parse_args(arguments)
+    if importlib.util.find_spec("mutmut") is None:
+        print("mutmut is missing; install it: .venv/bin/pip install -e '.[mutation]'", file=sys.stderr)
+        return 2
+    files = mutants.files_of(options.paths, ROOT)
+    results = Results(ROOT, WORK / "results")
+    if not options.report:
+        os.nice(max(0, NICENESS - os.nice(0)))
+        _check(files, results, options)
+    judgement = accepted.judge({file: results.of(file) for file in files}, accepted.read(LIST))
+    show(judgement)
+    return int(judgement.total.percent < PERCENT_MIN)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "python -m scripts.mutation", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="a file or folder; all when there is none")
+    parser.add_argument("--again", action="store_true", help="check only what survived, and files that changed")
+    parser.add_argument("--report", action="store_true", help="run nothing, show what the last runs found")
+    parser.add_argument(
+        "--tests", nargs="+", metavar="PATH", help="run these tests alone, in place of those in setup.cfg"
+    )
+    parser.add_argument("--workers", type=int, default=1, help="processes that run tests side by side (default 1)")
+    return parser
+
+
+def _check(files: list[str], results: Results, options: argparse.Namespace) -> None:
+    """Check all mutants of these files, or those that survived; all of a file where nothing is known of it."""
+    known = {file: results.of(file) if options.again else [] for file in files}
+    left = [file for file in files if not known[file] or any(one.outcome in NOT_NOTICED for one in known[file])]
+    mutants.copy(ROOT, WORK)
+    os.chdir(WORK)
+    made = {file: mutants.make(file) for file in left}
+    found = {one.name: one.outcome for file in left for one in known[file]}
+    if fresh := {file: made[file] for file in left if not known[file]}:
+        found |= dict.fromkeys(mutants.refused(fresh), Outcome.REFUSED)
+    names = [one.name for of_file in made.values() for one, _ in of_file]
+    left_names = [name for name in names if found.get(name, Outcome.UNCHECKED) in NOT_NOTICED]
+    try:
+        _run(left_names, options.tests or _all_tests(), options.workers)
+    finally:  # of a run that is ended by hand, what it found so far is kept, too: `--again` goes on with the rest
+        found |= _outcomes()
+        for file, of_file in made.items():
+            checked = [dataclasses.replace(one, outcome=found.get(one.name, Outcome.UNCHECKED)) for one, _ in of_file]
+            results.put(file, checked)
+
+
+def _all_tests() -> list[str]:
+    settings = configparser.ConfigParser(interpolation=None)
+    settings.read("setup.cfg")
+    return settings["mutmut"]["pytest_add_cli_args_test_selection"].split()
+
+
+def _outcomes() -> dict[str, Outcome]:
+    """What the run came to, by name."""
+    pairs = [line.split(" ", 1) for line in (WORK / "outcomes").read_text(encoding="utf-8").splitlines()]
+    return {name: Outcome[outcome] for outcome, name in pairs}
+
+
+def _run(names: list[str], tests: list[str], workers: int) -> None:
+    """Run these tests for the mutants of these names, in the working folder.
+
+    Raises:
+        subprocess.CalledProcessError: the tests fail without any mutant; pytest printed which.
+    """
+    plan, results = WORK / "plan", WORK / "outcomes"
+    plan.write_text("\n".join(names), encoding="utf-8")
+    results.write_text("", encoding="utf-8")
+    more = {
+        "PYTHONPATH": str(WORK),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "MUTATION_PLAN": str(plan),
+        "MUTATION_RESULTS": str(results),
+        "MUTATION_WORKERS": str(workers),
+    }
+    command = [sys.executable, "-P", "-m", "pytest", "-q", "--capture=no", "-p", "no:cacheprovider"]
+    command += ["-p", "no:unraisableexception", "-p", "scripts.mutation.session", *tests]
+    subprocess.run(command, check=True, stdout=sys.stderr, env=os.environ | more)
+
+
+def show(judgement: Judgement) -> None:
+    """Print the survivors, the entries of the list that match none of them, and the scores."""
+    for file, one in judgement.survivors:
+        print(f"{file}: {one.function}\n    - {one.was}\n    + {one.becomes}")
+    for entry in judgement.stale:
+        print(f"accepted.toml: no survivor in {entry.file}, {entry.function}, of {entry.was!r} to {entry.becomes!r}")
+    print(f"\n{'':<42}" + "".join(f"{head:>10}" for head in HEAD))
+    for file, score in judgement.by_file.items():
+        if score.mutants:
+            print(_row(file, score))
+    print(_row("all", judgement.total))
+
+
+def _row(name: str, score: Score) -> str:
+    numbers = (score.mutants, score.refused, score.killed, score.timed_out, score.survived, score.accepted)
+    note = f"  {score.unchecked} unchecked" if score.unchecked else ""
+    share = f"{score.percent:>8.1f} %" if score.killed + score.timed_out + score.survived else f"{'-':>10}"
+    return f"{name:<42}" + "".join(f"{number:>10}" for number in numbers) + share + note
+
+
+if __name__ == "__main__":
+    sys.exit(main())

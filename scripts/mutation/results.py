@@ -1,0 +1,40 @@
+"""What the last run of each file found, kept until the next one."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from scripts.mutation.mutants import Mutant, Outcome
+
+
+class Results:
+    """The mutants of each file with their outcomes. Shape of each: ``{"source": sha256, "mutants": [Mutant, ...]}``."""
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        """Keep results of the code in ``root`` in files of this folder."""
+        self._root = root
+        self._folder = folder
+
+    def of(self, file: str) -> list[Mutant]:
+        """Return the mutants of a file; none when the file changed since, or no run was about it."""
+        path = self._path(file)
+        if not path.exists():
+            return []
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        if kept["source"] != self._source(file):
+            return []
+        return [Mutant(**one | {"outcome": Outcome(one["outcome"])}) for one in kept["mutants"]]
+
+    def put(self, file: str, mutants: Iterable[Mutant]) -> None:
+        """Keep these mutants of a file, in place of former ones."""
+        kept = {"source": self._source(file), "mutants": [dataclasses.asdict(one) for one in mutants]}
+        self._path(file).parent.mkdir(parents=True, exist_ok=True)
+        self._path(file).write_text(json.dumps(kept, indent=1, ensure_ascii=False), encoding="utf-8")
+
+    def _path(self, file: str) -> Path:
+        return self._folder / f"{file}.json"
+
+    def _source(self, file: str) -> str:
+        return hashlib.sha256((self._root / file).read_bytes()).hexdigest()

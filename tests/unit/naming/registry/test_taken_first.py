@@ -1,0 +1,134 @@
+"""What a step of the registry, or of the records, does when another thread's step had the lock just before it.
+
+Each asserts too that it asked for the lock at all: without one the other step never runs.
+"""
+
+from typing import Any
+
+import pytest
+
+from app.naming.model.keys import datum_key
+from app.naming.model.model import Instance
+from app.naming.records.records import Records
+from app.naming.registry.merge import InstanceList
+from app.naming.registry.operations import ChangeMetadata, RegisterInstance
+from app.naming.registry.registry import Registry
+from app.naming.registry.service_table import COPIED_UNDER_LOCK_MAX, COPY_TRIES_MAX
+from distro.types import Datum, Version
+from tests.support.memory_disk import MemoryDisk
+from tests.support.taken_first import TakenFirst
+
+ME, OTHER, THIRD = "10.0.0.1:8848~1", "10.0.0.2:8848~1", "10.0.0.3:8848~1"
+NAME = "DEFAULT_GROUP@@orders"
+KEY = datum_key("public", NAME)
+
+
+@pytest.fixture
+def registry() -> Registry:
+    made = Registry(ME)
+    made.apply(Datum(KEY, Version(3, 0, OTHER), InstanceList({}, {})), None, 0)
+    return made
+
+
+def first(owner: Any, step: Any) -> TakenFirst:
+    owner._lock = lock = TakenFirst(owner._lock, step)
+    return lock
+
+
+def test_a_list_that_a_write_claimed_is_not_claimed_again(registry: Registry) -> None:
+    inner = registry._lock
+
+    def write() -> None:
+        registry._lock = inner
+        registry.register(RegisterInstance(NAME, "10.1.0.1", 80), 5)
+        registry._lock = lock  # type: ignore[assignment]
+
+    lock = first(registry, write)
+    assert not registry.claim(KEY, 10)
+    assert lock.was_taken
+    assert registry.version(KEY) == Version(4, 0, ME)
+
+
+def test_a_list_that_a_third_member_wrote_meanwhile_is_claimed_above_that(registry: Registry) -> None:
+    inner = registry._lock
+
+    def receive() -> None:
+        registry._lock = inner
+        registry.apply(Datum(KEY, Version(7, 0, THIRD), InstanceList({}, {})), Version(3, 0, OTHER), 5)
+        registry._lock = lock  # type: ignore[assignment]
+
+    lock = first(registry, receive)
+    assert registry.claim(KEY, 10)
+    assert lock.was_taken
+    assert registry.version(KEY) == Version(8, 0, ME)
+
+
+def test_a_change_of_metadata_starts_from_what_the_step_before_it_left(registry: Registry) -> None:
+    registry.register(RegisterInstance(NAME, "10.1.0.1", 80), 0)
+    key, inner = Instance("10.1.0.1", 80).key, registry._lock
+
+    def change() -> None:
+        registry._lock = inner
+        registry.set_metadata("public", NAME, key, ChangeMetadata({"a": "1"}), 5)
+        registry._lock = lock  # type: ignore[assignment]
+
+    lock = first(registry, change)
+    assert registry.set_metadata("public", NAME, key, ChangeMetadata({"b": "2"}), 10) == KEY
+    assert lock.was_taken
+    service = registry.table.find(KEY)
+    assert service is not None
+    assert service.stored[key].instance.metadata == {"a": "1", "b": "2"}
+
+
+def test_a_record_is_changed_from_the_value_that_the_write_before_it_left() -> None:
+    """Neither of two writes at once is lost, and each has its own version."""
+    records = Records(ME, MemoryDisk(), lambda: 0, lambda: 0, lambda _record: None)
+    records.put_all({"k": lambda _: {"count": 0}})
+    inner = records._lock
+
+    def add_one() -> None:
+        records._lock = inner
+        records.put_all({"k": lambda value: {"count": (value or {})["count"] + 1}})
+        records._lock = lock  # type: ignore[assignment]
+
+    lock = first(records, add_one)
+    records.put_all({"k": lambda value: {"count": (value or {})["count"] + 1}})
+    assert lock.was_taken
+    assert records.value("k") == {"count": 2}
+    assert records.version("k") == Version(1, 2, ME)
+
+
+def test_a_copy_is_made_again_until_nothing_changed_beside_it() -> None:
+    """The last try copies under the lock, however large the service is."""
+    registry = Registry(ME)
+    for number in range(COPIED_UNDER_LOCK_MAX + 1):
+        registry.register(RegisterInstance(NAME, f"10.0.0.{number}", 80), 0)
+    service = registry.table.find(KEY)
+    assert service is not None
+    for changes in (0, 1, COPY_TRIES_MAX - 2, COPY_TRIES_MAX + 5):
+        locked: list[bool] = []
+
+        def make(changes: int = changes, locked: list[bool] = locked) -> int:
+            locked.append(registry.table.lock.locked())
+            copied = service.revision
+            if len(locked) <= changes and not locked[-1]:
+                service.revision += 1
+            return copied
+
+        copied = registry.table.with_consistent_copy(
+            service, make, lambda copied: (copied, registry.table.lock.locked())
+        )
+        assert copied == (service.revision, True)
+        tries = min(changes + 1, COPY_TRIES_MAX)
+        assert locked == [False] * min(tries, COPY_TRIES_MAX - 1) + [True] * (tries == COPY_TRIES_MAX)
+
+
+def test_a_small_service_is_copied_once_and_under_the_lock() -> None:
+    registry = Registry(ME)
+    for number in range(COPIED_UNDER_LOCK_MAX):
+        registry.register(RegisterInstance(NAME, f"10.0.0.{number}", 80), 0)
+    service = registry.table.find(KEY)
+    assert service is not None
+    locked: list[bool] = []
+    registry.table.with_consistent_copy(service, lambda: locked.append(registry.table.lock.locked()), lambda _: None)
+    assert locked == [True]
