@@ -11,6 +11,11 @@ def monotonic_s() -> float:
     return time.monotonic()
 
 
+def boot_s() -> float:
+    """Monotonic time in seconds that counts while the machine sleeps."""
+    return time.clock_gettime(_BOOT_CLOCK)
+
+
 class SystemClock:
     """The machine's clocks, in whole milliseconds."""
 

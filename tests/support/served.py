@@ -21,7 +21,7 @@ class Served:
     def __init__(self, node: FakeNode, app: Any = None, *, hot: bool = True, connections_max: int = 100) -> None:
         self.node = node
         loop = asyncio.get_running_loop()
-        self.server = HttpServer(app or create_app(node), node, loop, connections_max, hot=hot)
+        self.server = HttpServer(app or create_app(node), node, loop, connections_max, hot=hot, awake_s=loop.time)
 
     def connect(self, client_ip: str = "127.0.0.1") -> Wire:
         return Wire(self.server, client_ip=client_ip)

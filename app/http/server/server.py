@@ -20,6 +20,7 @@ from app.http.server.reply_head import date_line
 from app.http.server.request_reader import Request
 from app.http.server.wsgi_bridge import WsgiApp, WsgiRun, make_environ
 from app.naming.model.nacos_errors import NacosError
+from distro.clock import boot_s
 from distro.errors import CodecError, NotInitialized
 
 QUEUED_PER_THREAD = 8
@@ -119,8 +120,12 @@ class HttpServer:
         connections_max: int,
         *,
         hot: bool = True,
+        awake_s: Callable[[], float] = boot_s,
     ) -> None:
-        """``app``: answers the calls of the pools; with ``hot`` False it answers all calls."""
+        """``app``: answers the calls of the pools; with ``hot`` False it answers all calls.
+
+        ``awake_s``: a clock that shows a pause of the process, a sleep of the machine too (the loop's does not).
+        """
         self._app = app
         self._services = services
         self._loop = loop
@@ -147,7 +152,9 @@ class HttpServer:
         self._beat_sender = BeatSender(services, self._forwarder)
         self._lag = LagMeter(self.stats)
         self.draining = False
-        self.now_s = self.ran_s = loop.time()
+        self.now_s = loop.time()
+        self._awake_s = awake_s
+        self._ran_s = awake_s()
         self._waited_until_s = 0.0
         self._pause_s = settings.distro.pause_ms / 1_000
         self.date = b""
@@ -283,18 +290,18 @@ class HttpServer:
 
     def _measure_lag(self, expected_s: float) -> None:
         self.check_pause()
-        self.ran_s = now_s = self._loop.time()
-        if self.stats.stood_still and now_s >= self._waited_until_s:
+        self._ran_s = self._awake_s()
+        if self.stats.stood_still and self._ran_s >= self._waited_until_s:
             self.stats.stood_still = False
-        due_s = self._lag.next_s(expected_s, now_s)
+        due_s = self._lag.next_s(expected_s, self._loop.time())
         self._loop.call_at(due_s, self._measure_lag, due_s)
 
     def check_pause(self) -> None:
         """R13: notice that this process stood still, before anything that came meanwhile is executed."""
-        now_s = self._loop.time()
-        if now_s - self.ran_s <= self._pause_s:
+        now_s = self._awake_s()
+        if now_s - self._ran_s <= self._pause_s:
             return
-        self.ran_s = now_s
+        self._ran_s = now_s
         if not self.stats.stood_still:
             log.warning("this process stood still; writes and beats that waited are refused")
         self.stats.stood_still = True

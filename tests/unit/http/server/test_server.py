@@ -391,3 +391,18 @@ def test_what_waited_while_the_process_stood_still_is_not_executed(noticed_by: s
             assert late.statuses() == [503, 200, 200]
 
     run_loop(main)
+
+
+def test_the_sleep_of_the_machine_is_a_pause_too() -> None:
+    """The loop's clock does not count it."""
+
+    async def main(_loop: SkippingLoop) -> None:
+        with served() as one:
+            slept_s = 0.0
+            one.server._awake_s = lambda: one.server._loop.time() + slept_s
+            wire = one.connect()
+            slept_s = 40.0
+            wire.send(request(REGISTER, "POST"))
+            assert wire.statuses() == [503]
+
+    run_loop(main)
