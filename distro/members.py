@@ -189,7 +189,8 @@ class MemberList:
             peer.reporting_until_ms = now_ms + self.config.report_timeout_ms + REPORT_LOST_MS
             # R12: a member that cannot call this one is told by its answers what waits for it.
             is_pulling = peer.calls is not None and now_ms - peer.called_ms > 2 * self.config.report_interval_ms
-            peer.next_report_ms = now_ms + (min(interval_ms, PULL_INTERVAL_MS) if is_pulling else interval_ms)
+            is_soon = is_pulling or peer.unlisting
+            peer.next_report_ms = now_ms + (min(interval_ms, PULL_INTERVAL_MS) if is_soon else interval_ms)
             reports.append(Report(address, now_ms + self.config.report_timeout_ms))
         return reports
 
@@ -379,13 +380,8 @@ class MemberList:
             and CAPABILITY_CLIENTS_ONLY not in peer.member.capabilities
             and (mixed or self._carries(address, peer, now_ms))
         }
-        if (
-            not view
-            or mixed
-            or (
-                self._own_rejoin_at_ms <= now_ms and reachability.is_called(self._peers, self.self_address, self.config)
-            )
-        ):
+        is_called = reachability.is_called(self._peers, self.self_address, self.config)
+        if not view or mixed or (self._own_rejoin_at_ms <= now_ms and is_called):
             view.add(self.self_address)
         new = tuple(sorted(view))
         if new != self.view:

@@ -322,7 +322,8 @@ class DistroProtocol:
         }
         self._relayed = self.members.relayed()
         if not self.members.served:
-            parts = (part for part in self._components.values() if not part.owned_by_writer)
+            all_parts = self._components.values()
+            parts = [part for part in all_parts if MemberKind.OWN in part.taken_by and not part.owned_by_writer]
             self.members.served = any(part.store.highest_own() != NO_VERSION for part in parts)
         for peer, queue in self._queues.items():
             if queue.call is not None and now_ms - max(queue.call.deadline_ms, self._resumed_ms) >= CALL_LOST_MS:

@@ -83,6 +83,7 @@ class Membership:
         """Hands out the beats that could not be sent to a peer, as ages in ms by datum and instance key (R12)."""
         self.take_beats: Callable[[str, Mapping[str, int]], object] = lambda _key, _ages_ms: None
         """Takes the beats of one datum that a peer could not send to this member."""
+        self._listed = frozenset[str]()
         self._ips = MemberIps()
         self._session = peer_session(
             MEMBER_AGENT,
@@ -96,6 +97,7 @@ class Membership:
 
     def take_list(self, addresses: tuple[str, ...]) -> None:
         """Take a new member list, at the start or when the file changed."""
+        self._listed = frozenset(addresses)
         self._ips.replace(addresses)
         if self._runtime is not None and not self.standalone:
             self._runtime.replace_members(addresses)
@@ -302,9 +304,11 @@ class Membership:
         if report is None:
             return {"code": 400, "message": "Node information is illegal", "data": None}
         if not self._take_report(report, remote_ip):
-            own = {OWN_FIELD: {"listed": False}} if CAPABILITY_VERSIONS in report.capabilities else {}
+            if CAPABILITY_VERSIONS not in report.capabilities:
+                return {"code": 200, "message": None, "data": "false"}
             # A plain success is what real Nacos answers: the sender would take this member for one.
-            return {"code": 403 if own else 200, "message": None, "data": "false", **own}
+            own = {} if report.address in self._listed else {OWN_FIELD: {"listed": False}}
+            return {"code": 403, "message": None, "data": "false", **own}
         answer: dict[str, Any] = {"code": 200, "message": None, "data": "true"}
         if CAPABILITY_VERSIONS in report.capabilities:
             answer[OWN_FIELD] = self._own_report(report.address)

@@ -10,12 +10,14 @@ from app.replication.instance_list_type import INSTANCE_LIST
 from distro.config import DistroConfig
 from distro.members import PULL_INTERVAL_MS, MemberList
 from distro.monitor import DistroStats
+from distro.ports import Component
 from distro.protocol import CALL_LOST_MS, HEARTBEAT_MS, DistroProtocol
 from distro.types import (
     Action,
     Datum,
     DistroKey,
     Load,
+    MemberKind,
     MemberState,
     Outcome,
     PeerReport,
@@ -499,3 +501,28 @@ def test_a_call_from_before_a_pause_ends_soon_after_it(pair: Engine) -> None:
     assert (pair.stats.pauses, pair.stats.calls_lost) == (1, 0)
     pair.protocol.on_sync_done(sent_before, Outcome.FAILED, Received(), pair.now_ms)
     assert pair.stats.sync_failed == 1
+
+
+class OwnVersions:
+    """A store of which only the highest own version counts."""
+
+    def highest_own(self) -> Version:
+        return Version(1, 1, ME)
+
+    def versions(self) -> dict[str, Version]:
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "owned_by_writer", "served"),
+    [(MemberKind.OWN, False, True), (MemberKind.OWN, True, False), (MemberKind.NACOS_2, False, False)],
+)
+def test_a_member_has_served_when_it_wrote_what_others_could_write_too(
+    kind: MemberKind, owned_by_writer: bool, served: bool
+) -> None:
+    """R16: a member that has just started has nothing that anybody could have changed apart from it."""
+    store: Any = OwnVersions()
+    other = Component(store, store, store, taken_by=frozenset({kind}), owned_by_writer=owned_by_writer)
+    engine = Engine(B, more={"other": other})
+    engine.tick()
+    assert engine.protocol.members.served is served
