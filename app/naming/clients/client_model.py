@@ -69,6 +69,7 @@ class Client:
     __slots__ = (
         "came_from",
         "ended",
+        "ended_ms",
         "info",
         "instances",
         "native",
@@ -98,6 +99,8 @@ class Client:
         """The run that is over, whose copies kept this client's instances until it published them here (R17)."""
         self.ended = False
         """Its connection is gone, and it is expected to publish at another member in a moment (R17)."""
+        self.ended_ms = 0
+        """Since when (monotonic)."""
 
     @property
     def client_id(self) -> str:

@@ -42,6 +42,8 @@ EXPIRY_MS = 180_000
 """A copy goes when it was not confirmed for longer. Source: Nacos 2.2.3, nacos.naming.client.expired.time."""
 UNCONFIRMED_MS = 15_000
 """Three rounds, in which a client's member should have confirmed a copy that came from another member."""
+MOVED_AGAIN_MS = 6_000
+"""So long an SDK takes to publish again after a second move: those of Java look each 3 s for what is to be repeated."""
 EXPIRY_INTERVAL_MS = 5_000
 """Time between two searches for expired copies; those of a run that is over go at once. Source: the same."""
 
@@ -148,13 +150,13 @@ class Clients:
     def disconnect(self, client_id: str) -> bool:
         """Drop a client with all its publications and subscriptions; return whether it was there.
 
-        One that came from a run that is over is kept without subscriptions until it is back or the hand-over ends: SDKs
-        may connect once more, and publish again seconds later (R17).
+        One that came from a run that is over, in whose hand-over it is, is kept without subscriptions for
+        ``MOVED_AGAIN_MS``, or until it is back: SDKs may connect once more, and publish again seconds later (R17).
         """
         with self._lock:
             client = self._clients.get(client_id)
             if client is not None and self._is_expected_back(client):
-                client.ended = True
+                client.ended, client.ended_ms = True, self._now_ms()
                 self._ended.add(client_id)
                 for key in client.subscribed:
                     self._drop_subscriber(key, client_id)
@@ -451,7 +453,12 @@ class Clients:
         """Remove the clients that were kept for a new connection, and are back or not expected any more (R17)."""
         with self._lock:
             known = [(one, self._clients.get(one)) for one in self._ended]
-            done = [client_id for client_id, client in known if client is None or not self._is_expected_back(client)]
+            soon_ms = self._now_ms() - MOVED_AGAIN_MS
+            done = [
+                client_id
+                for client_id, client in known
+                if client is None or client.ended_ms <= soon_ms or not self._is_expected_back(client)
+            ]
         for client_id in done:
             self._remove(client_id)
 
