@@ -75,7 +75,9 @@ class DistroProtocol:
         self._expected_ms: int | None = None
         self._resumed_ms = now_ms
         """The end of the last pause: calls that were under way end soon after it."""
-        self._leaving = self._is_unlisted = False
+        self._leaving = False
+        self.is_unlisted = False
+        """As the member list has it, kept here for the calls of clients, each of which asks. Read by any thread."""
         self.before_serving: Callable[[int], None] = lambda _now_ms: None
         """Called with the monotonic ms when a load is over, before this member answers: data on disk may be added.
 
@@ -468,9 +470,9 @@ class DistroProtocol:
         if own != self.own_mapper.servers:
             self.own_mapper = DistroMapper.over(self.members.self_address, own, self.members.standalone)
             self._claims.recheck_all()
-        if self.members.is_unlisted != self._is_unlisted:
-            self._is_unlisted = self.members.is_unlisted
-            if self._is_unlisted:
+        if (is_unlisted := self.members.is_unlisted) != self.is_unlisted:
+            self.is_unlisted = is_unlisted
+            if is_unlisted:
                 LOG.warning("no member that answers has this one in its list: it takes no calls of clients")
         for peer, queue in self._queues.items():
             reachable = self.members.is_reachable(peer)

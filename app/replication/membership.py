@@ -146,7 +146,7 @@ class Membership:
 
     def state(self) -> MemberState:
         """As clients are told: also DOWN while the others do not list this member, as nothing here reaches them."""
-        return MemberState.DOWN if self._protocol.members.is_unlisted else self._own_state()
+        return MemberState.DOWN if self._protocol.is_unlisted else self._own_state()
 
     def _own_state(self) -> MemberState:
         if self._leaving:
