@@ -62,7 +62,7 @@ class CallDeadlines:
         """
         now_ms = self._clock.monotonic_ms()
         known = self._ahead.get(peer)
-        if known is None or text is None or not (text.isascii() and text.isdecimal() and len(text) < 20):
+        if known is None or text is None or not _is_time(text):
             return now_ms
         age_ms = self._clock.boot_ms() - (int(text) - max(known[1]))
         return now_ms - min(max(age_ms, 0), UNDER_WAY_MS_MAX)
@@ -74,5 +74,10 @@ class CallDeadlines:
     def left_ms(self, text: str) -> int:
         """How long a call with this deadline may still be executed; below 0 when it is late, or for another run."""
         writer, _, end = text.rpartition(" ")
-        is_ours = writer == self._own_writer and end.isascii() and end.isdecimal() and len(end) < 20
+        is_ours = writer == self._own_writer and _is_time(end)
         return int(end) - self._clock.boot_ms() if is_ours else -1
+
+
+def _is_time(text: str) -> bool:
+    """Whether it is a time in ms, of no more digits than any clock shows."""
+    return text.isascii() and text.isdecimal() and len(text) < 20
