@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Any, Protocol
 
 from app.naming.model.nacos_errors import StorageError
-from app.naming.model.value_limits import AGE_MARGIN_MS
+from app.naming.model.words import is_later_word
 from app.naming.records.record_keys import record_tag
 from distro.errors import CodecError
 from distro.types import NO_VERSION, Datum, Merged, Version
@@ -48,17 +48,8 @@ class Record:
     """That time by this member's monotonic clock; None where it is not known. It travels as an age."""
 
     def is_later_than(self, other: "Record") -> bool:
-        """Whether this value was set after the other one, by time; by ``changed`` where the times have no order (R14).
-
-        The versions of two sides of a partition are counted apart.
-        """
-        if self.changed == other.changed:
-            return False
-        if self.changed_ms is not None and other.changed_ms is not None:
-            apart_ms = self.changed_ms - other.changed_ms
-            if abs(apart_ms) > AGE_MARGIN_MS:
-                return apart_ms > 0
-        return self.changed > other.changed
+        """Whether this value was set after the other one (R14)."""
+        return is_later_word(self.changed, self.changed_ms, other.changed, other.changed_ms)
 
 
 class RecordDisk(Protocol):
@@ -198,7 +189,7 @@ class Records:
                 else:
                     written.append(Record(key, version, version, value, self._wall_ms(), self._monotonic_ms()))
             self._store(written)
-            self._bound_unknown([one for one in written if one.value is None and one.version.counter == 0])
+            self._bound_unknown(written)
             return [record.key for record in written]
 
     def _counts(self, old: Record | None) -> bool:
@@ -207,9 +198,10 @@ class Records:
             return False
         return old is None or old.changed_ms is None or self._monotonic_ms() - old.changed_ms >= SAID_AGAIN_MS
 
-    def _bound_unknown(self, removals: list[Record]) -> None:
+    def _bound_unknown(self, written: list[Record]) -> None:
         """Forget the oldest removals of keys that nobody knew, once there are too many."""
-        self._unknown_removed += [one for one in removals if one.version.epoch == 1]
+        first = NO_VERSION.next(self.writer)
+        self._unknown_removed += [one for one in written if one.value is None and one.version == first]
         while len(self._unknown_removed) > UNKNOWN_REMOVED_MAX:
             oldest = self._unknown_removed.popleft()
             if self._records.get(oldest.key) is oldest:

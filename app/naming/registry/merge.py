@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from app.naming.model.model import NEVER_MS, StoredInstance, Tombstone
 from app.naming.model.value_limits import AGE_MARGIN_MS
+from app.naming.model.words import is_later_word
 from distro.types import NO_VERSION, Version
 
 VersionSummary = tuple[Mapping[str, Version], Mapping[str, Version]]
@@ -122,11 +123,7 @@ def _newer(mine: StoredInstance | None, other: StoredInstance | None, version: V
 
 def _is_later(mine: StoredInstance, other: StoredInstance) -> bool:
     """Whether the last change by the client is that of ``mine``, and not of ``other``."""
-    if mine.client_version == other.client_version:
-        return False
-    if abs(mine.changed_ms - other.changed_ms) > AGE_MARGIN_MS:
-        return mine.changed_ms > other.changed_ms
-    return mine.client_version > other.client_version
+    return is_later_word(mine.client_version, mine.changed_ms, other.client_version, other.changed_ms)
 
 
 def _is_best(mine: StoredInstance, other: StoredInstance) -> bool:
