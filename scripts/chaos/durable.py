@@ -11,7 +11,6 @@ import asyncio
 import itertools
 import statistics
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -19,7 +18,7 @@ import orjson
 
 from scripts.support.arguments import add_rollcall
 from scripts.support.http_clients import Http
-from scripts.support.member_processes import MemberProcess, local_members
+from scripts.support.member_processes import MemberProcess, drill_members
 
 TRIES_MAX = 200
 SEEN_TIMEOUT_S = 5.0
@@ -178,10 +177,7 @@ def _options() -> argparse.Namespace:
 def main() -> int:
     """Run the drill; 0 when every acknowledged write was seen in time and found again."""
     options = _options()
-    folder = options.logs or Path(tempfile.mkdtemp(prefix="rollcall-drill-"))
-    folder.mkdir(parents=True, exist_ok=True)
-    print(f"logs of the members: {folder.absolute()}", flush=True)
-    with local_members(3, options.port, folder, command=options.rollcall) as members:
+    with drill_members(3, options.port, options.logs, options.rollcall) as members:
         return 0 if asyncio.run(Drill(members, options).run()) else 1
 
 

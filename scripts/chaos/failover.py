@@ -12,7 +12,6 @@ import collections
 import itertools
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ import orjson
 
 from scripts.support.arguments import add_rollcall
 from scripts.support.http_clients import Http, HttpInstances
-from scripts.support.member_processes import MemberProcess, local_members
+from scripts.support.member_processes import MemberProcess, drill_members
 
 WRITE_LIMIT_S = 3.0
 EQUAL_LIMIT_S = 10.0
@@ -298,10 +297,7 @@ def _options() -> argparse.Namespace:
 def main() -> int:
     """Run the drill; 0 when nothing was missing, too late or wrong."""
     options = _options()
-    folder = options.logs or Path(tempfile.mkdtemp(prefix="rollcall-drill-"))
-    folder.mkdir(parents=True, exist_ok=True)
-    print(f"logs of the members: {folder.absolute()}", flush=True)
-    with local_members(3, options.port, folder, command=options.rollcall) as members:
+    with drill_members(3, options.port, options.logs, options.rollcall) as members:
         return 0 if asyncio.run(Drill(members, options).run()) else 1
 
 

@@ -14,7 +14,6 @@ import gzip
 import itertools
 import random
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ import orjson
 
 from scripts.support.arguments import add_rollcall
 from scripts.support.http_clients import Http, HttpInstances
-from scripts.support.member_processes import MemberProcess, local_members
+from scripts.support.member_processes import MemberProcess, drill_members
 
 JAVA_AGENT = "Nacos-Java-Client:v1.4.8"
 GZIP_MAGIC = b"\x1f\x8b"
@@ -323,10 +322,7 @@ def _options() -> argparse.Namespace:
 def main() -> int:
     """Run the drill; 0 when no answer and no push emptied or halved a service."""
     options = _options()
-    folder = options.logs or Path(tempfile.mkdtemp(prefix="rollcall-drill-"))
-    folder.mkdir(parents=True, exist_ok=True)
-    print(f"logs of the members: {folder.absolute()}", flush=True)
-    with local_members(3, options.port, folder, command=options.rollcall) as members:
+    with drill_members(3, options.port, options.logs, options.rollcall) as members:
         return 0 if asyncio.run(Drill(members, options).run()) else 1
 
 

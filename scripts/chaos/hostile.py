@@ -16,7 +16,6 @@ import itertools
 import json
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
@@ -30,7 +29,7 @@ from scripts.support.arguments import add_rollcall
 from scripts.support.beat_load import Figures, figures
 from scripts.support.http_clients import Http
 from scripts.support.load_process import LoadProcess
-from scripts.support.member_processes import MemberProcess, local_members
+from scripts.support.member_processes import MemberProcess, drill_members
 from scripts.support.verdicts import Measured, table
 
 MEMBERS = 3
@@ -303,10 +302,7 @@ def _options() -> argparse.Namespace:
 def main() -> int:
     """Run the drill; 0 when nothing that was sent had an effect."""
     options = _options()
-    folder = options.logs or Path(tempfile.mkdtemp(prefix="rollcall-drill-"))
-    folder.mkdir(parents=True, exist_ok=True)
-    print(f"logs of the members: {folder.absolute()}", flush=True)
-    with local_members(MEMBERS, options.port, folder, command=options.rollcall) as members:
+    with drill_members(MEMBERS, options.port, options.logs, options.rollcall) as members:
         rows = asyncio.run(Drill(members, options).run())
     print(table(rows), flush=True)
     return 1 if any(row.is_breach for row in rows) else 0

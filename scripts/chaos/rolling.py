@@ -13,7 +13,6 @@ import argparse
 import asyncio
 import collections
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +29,7 @@ from scripts.support.arguments import add_rollcall, names_of
 from scripts.support.grpc_clients import CALL_TIMEOUT_S, FAULTS, SDK_OFFSET
 from scripts.support.http_clients import Http
 from scripts.support.load_process import LoadProcess
-from scripts.support.member_processes import MemberProcess, local_members
+from scripts.support.member_processes import MemberProcess, drill_members
 from scripts.support.verdicts import Absences, Measured, table
 from tests.support.sdk_client import SdkClient, hosts_of
 
@@ -297,11 +296,8 @@ def _options() -> argparse.Namespace:
 def main() -> int:
     """Run the drill; 0 when nothing was missing."""
     options = _options()
-    folder = options.logs or Path(tempfile.mkdtemp(prefix="rollcall-drill-"))
-    folder.mkdir(parents=True, exist_ok=True)
-    print(f"logs of the members: {folder.absolute()}", flush=True)
-    with local_members(MEMBERS, options.port, folder, command=options.rollcall) as members:
-        rows = asyncio.run(drill(options, members, folder))
+    with drill_members(MEMBERS, options.port, options.logs, options.rollcall) as members:
+        rows = asyncio.run(drill(options, members, members[0].log.parent))
         rows.append(Measured("tracebacks in the members' logs", tracebacks(members), 0))
     print(table(rows), flush=True)
     return 1 if any(row.is_breach for row in rows) else 0

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -139,3 +140,13 @@ def local_members(
     finally:
         for member in members:
             member.kill_all()
+
+
+@contextlib.contextmanager
+def drill_members(count: int, port: int, logs: Path | None, command: Path) -> Iterator[list[MemberProcess]]:
+    """``local_members`` of a drill, with their logs and data in the folder ``logs``, or a new one, which is named."""
+    folder = logs or Path(tempfile.mkdtemp(prefix="rollcall-drill-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    print(f"logs of the members: {folder.absolute()}", flush=True)
+    with local_members(count, port, folder, command=command) as members:
+        yield members
