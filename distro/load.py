@@ -12,7 +12,7 @@ from distro.types import FinishLoad, Load, MemberKind, Outcome
 class _Call:
     due_ms: int
     timeout_ms: int
-    """Doubles with every try: a snapshot may take long, but one call without an answer must not delay the load."""
+    """Doubles when it was too short: a snapshot may take long, but one without an answer must not delay the load."""
     busy: bool = False
     loaded: bool = False
     refused: bool = False
@@ -50,14 +50,20 @@ class SnapshotLoad:
             at: call for at, call in self._calls.items() if at[0] != peer or kind in components[at[1]].taken_by
         }
 
-    def next_call(self, peer: str, now_ms: int) -> Load | None:
-        """The next snapshot to fetch from the peer; None while none is due. A call that is given out is under way."""
+    def next_call(self, peer: str, now_ms: int, *, reachable: bool) -> Load | None:
+        """The next snapshot to fetch from the peer; None while none is due. A call that is given out is under way.
+
+        To a peer that is not ``reachable`` it ends by the time from which on the load does not wait for such a peer:
+        while it hangs, the peer gets no data.
+        """
         for (address, resource_type), call in self._calls.items():
             if address == peer and not call.busy and not call.loaded and call.due_ms <= now_ms:
                 call.busy = True
-                deadline_ms = now_ms + min(call.timeout_ms, self._config.load_timeout_ms)
-                call.timeout_ms *= 2
-                return Load(peer, resource_type, deadline_ms)
+                timeout_ms = min(call.timeout_ms, self._config.load_timeout_ms)
+                if not reachable:
+                    left_ms = self._since_ms + self._config.load_wait_ms_max - now_ms
+                    timeout_ms = min(timeout_ms, max(left_ms, self._config.load_retry_delay_ms))
+                return Load(peer, resource_type, now_ms + timeout_ms)
         return None
 
     def next_due_ms(self, now_ms: int) -> int:
@@ -78,6 +84,8 @@ class SnapshotLoad:
                 self._known.setdefault(action.resource_type, set()).update(keys)
             return
         call.due_ms = now_ms + self._config.load_retry_delay_ms
+        if outcome is Outcome.FAILED:
+            call.timeout_ms *= 2
         call.refused = outcome is Outcome.REFUSED
         call.rejected = outcome is Outcome.REJECTED
         call.empty_handed = outcome is Outcome.DELIVERED

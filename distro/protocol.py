@@ -366,7 +366,7 @@ class DistroProtocol:
                 return None
             if self.members.kind(peer) is MemberKind.NACOS_2:
                 self._load.leave_out(peer, MemberKind.NACOS_2)  # one that has not reported yet may be of our kind
-            return self._load.next_call(peer, now_ms)
+            return self._load.next_call(peer, now_ms, reachable=queue.reachable)
         if not queue.reachable:
             return None
         if queue.fetch and queue.fetch_not_before_ms <= now_ms:

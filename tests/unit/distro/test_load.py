@@ -26,7 +26,7 @@ def load() -> SnapshotLoad:
 
 
 def end(load: SnapshotLoad, peer: str, outcome: Outcome, keys: list[str] | None, now_ms: int) -> None:
-    call = load.next_call(peer, now_ms)
+    call = load.next_call(peer, now_ms, reachable=True)
     assert call == Load(peer, "t", call.deadline_ms if call else 0)
     load.on_done(call, outcome, keys, now_ms)
 
@@ -74,9 +74,9 @@ def test_one_that_does_not_know_the_call_is_waited_for_no_longer_than_one_that_i
 
 def test_a_failed_call_is_made_again_after_a_wait(load: SnapshotLoad) -> None:
     end(load, B, Outcome.FAILED, None, 100)
-    assert load.next_call(B, 100 + CONFIG.load_retry_delay_ms - 1) is None
-    assert load.next_call(B, 100 + CONFIG.load_retry_delay_ms) is not None
-    assert load.next_call(B, 10_000) is None, "it is under way"
+    assert load.next_call(B, 100 + CONFIG.load_retry_delay_ms - 1, reachable=True) is None
+    assert load.next_call(B, 100 + CONFIG.load_retry_delay_ms, reachable=True) is not None
+    assert load.next_call(B, 10_000, reachable=True) is None, "it is under way"
 
 
 def test_a_peer_that_left_the_list_is_not_waited_for(load: SnapshotLoad) -> None:
@@ -90,7 +90,7 @@ def test_a_peer_that_is_being_asked_is_waited_for_without_looking() -> None:
     load = SnapshotLoad(CONFIG, {"t": Anything(), "u": Anything()}, 0)  # type: ignore[dict-item]
     load.add(B, 0)
     assert load.next_due_ms(0) == 0
-    first = load.next_call(B, 0)
+    first = load.next_call(B, 0, reachable=True)
     assert first is not None
     assert load.next_due_ms(0) == CONFIG.load_retry_delay_ms
     load.on_done(first, Outcome.DELIVERED, [], 10)
@@ -101,12 +101,12 @@ def test_a_peer_is_asked_for_nothing_that_its_kind_does_not_have() -> None:
     parts = {"lists": Anything(), "clients": Anything(MemberKind.OWN, MemberKind.NACOS_2)}
     load = SnapshotLoad(CONFIG, parts, 0)  # type: ignore[arg-type]
     load.add(B, 0)
-    first = load.next_call(B, 0)
+    first = load.next_call(B, 0, reachable=True)
     assert first is not None
     assert first.resource_type == "lists"
     load.leave_out(B, MemberKind.NACOS_2)
     load.on_done(first, Outcome.FAILED, None, 10)
-    second = load.next_call(B, 1_000)
+    second = load.next_call(B, 1_000, reachable=True)
     assert second is not None
     assert second.resource_type == "clients"
     load.on_done(second, Outcome.DELIVERED, [], 1_100)
@@ -116,7 +116,7 @@ def test_a_peer_is_asked_for_nothing_that_its_kind_does_not_have() -> None:
 def test_what_is_made_here_of_other_data_is_loaded_from_nobody() -> None:
     load = SnapshotLoad(CONFIG, {"made": Anything(MemberKind.NACOS_2)}, 0)  # type: ignore[dict-item]
     load.add(B, 0)
-    assert load.next_call(B, 0) is None
+    assert load.next_call(B, 0, reachable=True) is None
     assert is_over(load, 0, B)
 
 
@@ -126,7 +126,7 @@ def test_after_a_load_made_again_what_no_peer_holds_goes_but_only_of_what_a_peer
     load = SnapshotLoad(CONFIG, parts, 0, again=True)  # type: ignore[arg-type]
     load.add(B, 0)
     load.leave_out(B, MemberKind.NACOS_2)
-    call = load.next_call(B, 0)
+    call = load.next_call(B, 0, reachable=True)
     assert call is not None
     load.on_done(call, Outcome.DELIVERED, ["k"], 100)
     assert load.end() == FinishLoad({"clients": {"k"}})
@@ -135,7 +135,7 @@ def test_after_a_load_made_again_what_no_peer_holds_goes_but_only_of_what_a_peer
 def test_a_first_load_drops_nothing() -> None:
     load = SnapshotLoad(CONFIG, {"lists": Anything()}, 0)  # type: ignore[dict-item]
     load.add(B, 0)
-    call = load.next_call(B, 0)
+    call = load.next_call(B, 0, reachable=True)
     assert call is not None
     load.on_done(call, Outcome.DELIVERED, ["k"], 100)
     assert load.end() == FinishLoad(None)
@@ -154,7 +154,7 @@ def test_a_peer_that_does_not_list_this_member_yet_is_waited_for(load: SnapshotL
 def test_each_call_of_a_snapshot_is_given_twice_the_time_of_the_last(load: SnapshotLoad) -> None:
     now_ms, given = 0, []
     for _ in range(5):
-        call = load.next_call(B, now_ms)
+        call = load.next_call(B, now_ms, reachable=True)
         assert call is not None
         given.append(call.deadline_ms - now_ms)
         load.on_done(call, Outcome.FAILED, None, now_ms)
@@ -162,3 +162,27 @@ def test_each_call_of_a_snapshot_is_given_twice_the_time_of_the_last(load: Snaps
     first = CONFIG.load_wait_ms_max
     assert given == [min(first * 2**number, CONFIG.load_timeout_ms) for number in range(5)]
     assert first * 2 < CONFIG.load_timeout_ms
+
+
+@pytest.mark.parametrize("outcome", [Outcome.REFUSED, Outcome.REJECTED])
+def test_a_call_that_was_answered_at_once_needs_no_more_time_the_next_time(
+    load: SnapshotLoad, outcome: Outcome
+) -> None:
+    end(load, B, outcome, None, 0)
+    again = load.next_call(B, 1_000, reachable=True)
+    assert again is not None
+    assert again.deadline_ms == 1_000 + CONFIG.load_wait_ms_max
+
+
+def test_a_call_to_a_peer_out_of_reach_ends_when_the_load_need_not_wait_for_it(load: SnapshotLoad) -> None:
+    """Or the peer would get no data, long after this member serves, until a call ended that nobody waits for."""
+    end(load, B, Outcome.FAILED, None, 0)
+    late_ms = CONFIG.load_wait_ms_max - 1_000
+    again = load.next_call(B, late_ms, reachable=False)
+    assert again is not None
+    assert again.deadline_ms == CONFIG.load_wait_ms_max
+    load.on_done(again, Outcome.FAILED, None, CONFIG.load_wait_ms_max)
+    later_ms = CONFIG.load_wait_ms_max + 5_000  # the load goes on for another peer
+    short = load.next_call(B, later_ms, reachable=False)
+    assert short is not None
+    assert short.deadline_ms == later_ms + CONFIG.load_retry_delay_ms
