@@ -80,7 +80,7 @@ class Membership:
         self._deadlines = CallDeadlines(protocol.own_writer, clock)
         self._leaving = False
         self.waiting_beats: Callable[[str], Mapping[str, Mapping[str, int]]] = lambda _peer: {}
-        """Hands out the beats that could not be sent to a peer, as ages in ms by datum and instance key (R12)."""
+        """The beats that could not be sent to a peer so far, as ages in ms by datum and instance key (R12)."""
         self.take_beats: Callable[[str, Mapping[str, int]], object] = lambda _key, _ages_ms: None
         """Takes the beats of one datum that a peer could not send to this member."""
         self._listed = frozenset[str]()
@@ -231,8 +231,6 @@ class Membership:
                 if address != receiver
             },
         }
-        if members.is_failing(receiver) and (beats := self.waiting_beats(receiver)):
-            own["beats"] = beats
         if waiting := self._protocol.waiting_for(receiver):
             own["waiting"] = {
                 name: {key: version.to_text() for key, version in keys.items()} for name, keys in waiting.items()
@@ -307,11 +305,13 @@ class Membership:
             if CAPABILITY_VERSIONS not in report.capabilities:
                 return {"code": 200, "message": None, "data": "false"}
             # A plain success is what real Nacos answers: the sender would take this member for one.
-            own = {} if report.address in self._listed else {OWN_FIELD: {"listed": False}}
-            return {"code": 403, "message": None, "data": "false", **own}
+            unlisted = {} if report.address in self._listed else {OWN_FIELD: {"listed": False}}
+            return {"code": 403, "message": None, "data": "false", **unlisted}
         answer: dict[str, Any] = {"code": 200, "message": None, "data": "true"}
         if CAPABILITY_VERSIONS in report.capabilities:
-            answer[OWN_FIELD] = self._own_report(report.address)
+            own = answer[OWN_FIELD] = self._own_report(report.address)
+            if self._protocol.members.is_failing(report.address) and (beats := self.waiting_beats(report.address)):
+                own["beats"] = beats
         return answer
 
     def receive_rpc_report(self, node: Mapping[str, Any], remote_ip: str) -> tuple[str, dict[str, Any]] | None:

@@ -21,6 +21,8 @@ COLLECTED_MAX = 100_000
 UNKNOWN_MAX = 100_000
 BATCH_MAX = 5_000
 """The most instances in one call: of 100,000, so many beat within 200 ms. The owner reads them in 1 to 2 ms."""
+TOLD_CHARS_MAX = 128 * 1024
+"""The keys of the beats in one answer to a report, which has a bound, too."""
 KEEP_MS = 10_000
 """A beat that could not be sent for so long is dropped: later beats have come, or the instance is silent."""
 
@@ -58,7 +60,7 @@ class BeatCollector:
             return True
 
     def take(self, now_ms: int, busy: Collection[str] = ()) -> list[tuple[str, Batch]]:
-        """Return owners with their batches to send now: at most ``BATCH_MAX`` beats each, the oldest first.
+        """Return owners with their batches to send now, at most ``BATCH_MAX`` beats each.
 
         Further beats, and those for ``busy`` owners, wait for the next call: no turn of the loop has much to do.
         """
@@ -74,13 +76,25 @@ class BeatCollector:
         return taken
 
     def told_to(self, owner: str, now_ms: int) -> dict[str, dict[str, int]]:
-        """Hand out the beats that wait for an owner that fetches them (R12): ages in ms by datum and instance key."""
+        """The beats that wait for an owner that fetches them (R12): ages in ms by datum and instance key.
+
+        They wait on, as the answer may not arrive. What is told goes to the end of the batch, so that the next answer
+        has the others, where one cannot have all.
+        """
+        told: Batch = {}
+        chars = 0
         with self._lock:
             batch = self._batches.get(owner, {})
-            beats = {entry: batch.pop(entry) for entry in list(islice(batch, BATCH_MAX))}
-            if not batch:
-                self._batches.pop(owner, None)
-        return ages_of({entry: at_ms for entry, at_ms in beats.items() if now_ms - at_ms < KEEP_MS}, now_ms)
+            for entry, at_ms in batch.items():
+                if now_ms - at_ms >= KEEP_MS:
+                    continue
+                chars += sum(map(len, entry))
+                if chars > TOLD_CHARS_MAX:
+                    break
+                told[entry] = at_ms
+            for entry in told:
+                batch[entry] = batch.pop(entry)
+        return ages_of(told, now_ms)
 
     def put_back(self, owner: str, batch: Batch) -> None:
         """Take back a batch that did not reach its owner; a newer beat of the same instance stays."""

@@ -84,8 +84,8 @@ def put_beats(call: Call, services: Services) -> Answer:
             return services.naming.take_beats(key, ages)
         if is_relayed:  # R12: the sender cannot call the owner
             owner = services.cluster.map_srv(parsed[1])
-            for instance_key, age_ms in ages.items():
-                services.beats.collect(owner, key, instance_key, now_ms - age_ms)
+            beats = services.beats
+            return [name for name, age_ms in ages.items() if not beats.collect(owner, key, name, now_ms - age_ms)]
         return []
 
     return Reply(200, take_batch(call.body, take), JSON)

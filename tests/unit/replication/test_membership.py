@@ -4,16 +4,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import orjson
 import pytest
 
 from app.replication.membership import Membership
 from app.replication.reports import OWN_FIELD
 from distro.clock import SystemClock
 from distro.config import DistroConfig
+from distro.errors import TransportError
 from distro.members import MemberList
 from distro.monitor import DistroStats
 from distro.protocol import DistroProtocol
-from distro.types import CAPABILITY_VERSIONS
+from distro.types import CAPABILITY_VERSIONS, Outcome
 from tests.support.fake_node import make_settings
 
 SELF, LISTED, UNLISTED = "10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.2:8849"
@@ -54,3 +56,25 @@ def test_one_that_is_not_listed_does_not_take_this_member_for_real_nacos(members
 def test_real_nacos_that_is_not_listed_is_answered_as_by_nacos(membership: Membership) -> None:
     answer = membership.receive_report(report_of(UNLISTED), "10.0.0.2")
     assert answer == {"code": 200, "message": None, "data": "false"}
+
+
+def test_beats_go_with_the_answer_to_an_owner_that_cannot_be_called_and_with_no_report_to_it(
+    membership: Membership, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R12. What goes to a member that cannot be called is lost, and the answer may be lost too."""
+    sent: list[dict[str, Any]] = []
+
+    def refuse(*_arguments: object, body: bytes, **_options: object) -> Any:
+        sent.append(orjson.loads(body))
+        raise TransportError("refused", refused=True)
+
+    monkeypatch.setattr("app.replication.membership.call_peer", refuse)
+    membership.waiting_beats = lambda peer: {"key": {"one": 5}} if peer == LISTED else {}
+    answered = membership.receive_report(report_of(LISTED, CAPABILITY_VERSIONS), "10.0.0.2")
+    assert "beats" not in answered[OWN_FIELD], "it can be called: they are sent to it"
+    membership._protocol.on_report_done(LISTED, Outcome.FAILED, None, 0)
+    answered = membership.receive_report(report_of(LISTED, CAPABILITY_VERSIONS), "10.0.0.2")
+    assert answered[OWN_FIELD]["beats"] == {"key": {"one": 5}}
+    with pytest.raises(TransportError):
+        membership.report(LISTED, 100)
+    assert "beats" not in sent[0]["extendInfo"][OWN_FIELD]

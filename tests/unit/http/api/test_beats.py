@@ -13,8 +13,8 @@ import orjson
 import pytest
 
 from app.http.api import beats as beats_module
-from app.http.api.beats import BATCH_MAX, KEEP_MS, BeatCollector, encode_batch, take_batch
-from app.http.api.call import DECLINE, OK, Answer, Call, Forward, Reply
+from app.http.api.beats import BATCH_MAX, KEEP_MS, TOLD_CHARS_MAX, BeatCollector, encode_batch, take_batch
+from app.http.api.call import DECLINE, OK, RELAY, Answer, Call, Forward, Reply
 from app.http.forward.beat_sender import ANSWER_S, SEND_S, BeatSender
 from app.http.forward.on_loop import LoopForwarder
 from app.http.v1.distro import SMALL_BYTES, SMALL_SERVICES, put_beats, put_checksum, put_datum
@@ -406,6 +406,16 @@ def test_a_batch_of_a_stranger_is_refused(owner: Owner) -> None:
         put_beats(stranger, owner.node)
 
 
+def test_beats_for_a_member_that_their_sender_cannot_call_are_passed_on_and_those_that_cannot_be_are_named() -> None:
+    """R12. An instance that its owner did not know needs a beat of its own, which makes its client register."""
+    between = entry_with_copy()
+    between.beats.note_unknown(orjson.dumps({"unknown": {KEY: [TWO]}}))
+    batch = encode_batch({(KEY, ONE): between.now_ms - 300, (KEY, TWO): between.now_ms}, between.now_ms)
+    reply = reply_of(put_beats(call("PUT", "/v1/ns/distro/beats", batch, {RELAY: "1"}), between))
+    assert json.loads(reply.body) == {"unknown": {KEY: [TWO]}}
+    assert between.beats.take(between.now_ms) == [(PEER, {(KEY, ONE): between.now_ms - 300})]
+
+
 @pytest.mark.parametrize("state", [MemberState.STARTING, MemberState.DOWN])
 def test_who_does_not_serve_takes_no_batch(owner: Owner, state: MemberState) -> None:
     """What it has not loaded yet is not unknown."""
@@ -651,5 +661,17 @@ def test_beats_that_wait_are_handed_to_an_owner_that_asks() -> None:
     collector.collect("10.0.0.9:8848", KEY, ONE, 1_500)
     assert collector.told_to("10.0.0.8:8848", 3_000) == {}
     assert collector.told_to(PEER, 3_000 + KEEP_MS) == {KEY: {TWO: 1_000}}, "without those that are too old"
-    assert collector.told_to(PEER, 3_000 + KEEP_MS) == {}, "each once"
-    assert [owner for owner, _ in collector.take(1_600)] == ["10.0.0.9:8848"]
+    assert collector.told_to(PEER, 3_000 + KEEP_MS) == {KEY: {TWO: 1_000}}, "the answer may not have arrived"
+    taken = dict(collector.take(3_000 + KEEP_MS))
+    assert taken[PEER] == {(KEY, TWO): 2_000 + KEEP_MS}
+
+
+def test_an_owner_that_asks_gets_all_beats_in_turn_and_few_at_a_time() -> None:
+    collector = BeatCollector()
+    names = [f"{number:01000}" for number in range(TOLD_CHARS_MAX // 1_000 + 10)]
+    for name in names:
+        collector.collect(PEER, KEY, name, 1_000)
+    first = collector.told_to(PEER, 1_000)[KEY]
+    assert sum(len(KEY) + len(name) for name in first) <= TOLD_CHARS_MAX
+    second = collector.told_to(PEER, 1_000)[KEY]
+    assert first.keys() | second.keys() == set(names)
