@@ -7,26 +7,34 @@ import threading
 from collections.abc import Callable, Mapping
 
 from app.config.addresses import split_address
+from distro.clock import monotonic_s
 
 LOG = logging.getLogger(__name__)
 RESOLVE_INTERVAL_S = 30.0
 """From one look-up of all names to the next: a pod that is made anew has another address."""
 RETRY_S = 1.0
 """The least time between two look-ups, when a name has no address yet or a call came from an unknown one."""
+PARTING_S = 10.0
+"""For so long a member that left the list is heard: it learns of that with its next report, and tells till then, and a
+little longer, what it has acknowledged."""
 Resolve = Callable[[str], frozenset[str]]
 
 
 class MemberIps:
     """The addresses by member. Thread-safe; ``replace`` and reads never wait for a look-up.
 
-    A name that cannot be resolved any more keeps the addresses that it had.
+    A name that cannot be resolved any more keeps the addresses that it had; a member that left the list does for
+    ``PARTING_S``.
     """
 
-    def __init__(self, resolve: Resolve | None = None) -> None:
+    def __init__(self, resolve: Resolve | None = None, now_s: Callable[[], float] = monotonic_s) -> None:
         """``resolve(host)``: the addresses of a name; it may take long, and raises OSError without an answer."""
         self._resolve = resolve or look_up
+        self._now_s = now_s
         self._by_member: Mapping[str, frozenset[str]] = {}
         """Another mapping with each change, as other threads read it."""
+        self._parting: Mapping[str, tuple[frozenset[str], float]] = {}
+        """Addresses and end, in monotonic s, of members that left the list; another mapping with each list."""
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._end = threading.Event()
@@ -35,7 +43,11 @@ class MemberIps:
     def replace(self, addresses: tuple[str, ...]) -> None:
         """Take a new member list: IP addresses count at once, names as soon as they are resolved."""
         with self._lock:
-            known = self._by_member
+            known, now_s = self._by_member, self._now_s()
+            parting = {one: (ips, now_s + PARTING_S) for one, ips in known.items()} | {
+                one: (ips, end_s) for one, (ips, end_s) in self._parting.items() if end_s > now_s
+            }
+            self._parting = {one: until for one, until in parting.items() if one not in addresses}
             self._by_member = {one: literal(one) or known.get(one, frozenset()) for one in addresses}
             if self._thread is None and not self._end.is_set() and self._names():
                 self._thread = threading.Thread(target=self._run, name="member-names", daemon=True)
@@ -47,12 +59,18 @@ class MemberIps:
         return self._by_member.get(member, frozenset())
 
     def is_of(self, member: str, ip: str) -> bool:
-        """Whether it is an address of this listed member; if not, names are looked up again soon."""
-        return ip in self.of(member) or self._unknown()
+        """Whether it is an address of this member, listed or until lately; if not, names are looked up again soon."""
+        return ip in self.of(member) or self._is_parting(member, ip) or self._unknown()
 
     def is_of_any(self, ip: str) -> bool:
-        """Whether it is an address of any listed member; if not, names are looked up again soon."""
-        return any(ip in ips for ips in self._by_member.values()) or self._unknown()
+        """Whether it is an address of any member, listed or until lately; if not, names are looked up again soon."""
+        if any(ip in ips for ips in self._by_member.values()):
+            return True
+        return any(self._is_parting(member, ip) for member in self._parting) or self._unknown()
+
+    def _is_parting(self, member: str, ip: str) -> bool:
+        ips, end_s = self._parting.get(member, (frozenset(), 0.0))
+        return ip in ips and self._now_s() < end_s
 
     def _unknown(self) -> bool:
         self._wake.set()

@@ -174,10 +174,11 @@ class Membership:
         return self._ips.is_of_any(ip)
 
     def sender_of(self, named: str | None, remote_ip: str) -> str | None:
-        """The listed peer that a call or a report names as its sender, if it comes from its address; else None."""
-        if named is None or self._protocol.members.get(named) is None:
-            return None
-        return named if self._ips.is_of(named, plain_ip(remote_ip)) else None
+        """The member that a call names as its sender, if it comes from its address; else None.
+
+        It is listed, or was until lately.
+        """
+        return named if named is not None and self._ips.is_of(named, plain_ip(remote_ip)) else None
 
     def java_peers_at(self, remote_ip: str) -> list[str]:
         """The listed members at an address that are not known to be of our kind."""
@@ -325,7 +326,7 @@ class Membership:
         return report.address if self._take_report(report, remote_ip) else "", self._nacos_2_member()
 
     def _take_report(self, report: PeerReport, remote_ip: str) -> bool:
-        if self.sender_of(report.address, remote_ip) is None:
+        if self._protocol.members.get(report.address) is None or self.sender_of(report.address, remote_ip) is None:
             return False
         self._note_clock(report)
         if self._runtime is not None:

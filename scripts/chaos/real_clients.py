@@ -9,11 +9,15 @@ from pathlib import Path
 from types import TracebackType
 
 from scripts.support.verdicts import Measured
-from tests.sdk.environments import GRPC_INSTALLERS, Environment, NotInstallable, install_dubbo
+from tests.sdk.environments import GRPC_INSTALLERS, Environment, NotInstallable, install_dubbo, install_spring
 from tests.sdk.program import Program, SdkError
 
-DUBBO = "dubbo"
-INSTALLERS = {name: GRPC_INSTALLERS[name] for name in ("java", "java-3", "go", "python-3")} | {DUBBO: install_dubbo}
+FRAMEWORKS = {"dubbo": "providers:Greeter::", "spring": "spring-provider"}
+"""The service that the provider of each registers."""
+INSTALLERS = {name: GRPC_INSTALLERS[name] for name in ("java", "java-3", "go", "python-3")} | {
+    "dubbo": install_dubbo,
+    "spring": install_spring,
+}
 CALL_PERIOD_S = 0.02
 KEPT_OUTCOMES = 3
 
@@ -117,33 +121,33 @@ class SdkCaller(Caller):
         yield Measured(f"{self.name}: told that the provider is gone", removed, 0)
 
 
-class DubboCaller(Caller):
-    """A provider and a consumer of Dubbo, a process each; a call is one to the provider."""
+class FrameworkCaller(Caller):
+    """A provider and a consumer of a framework, a process each; a call is one to the provider."""
 
-    def __init__(self, environment: Environment, folder: Path, servers: Sequence[str], port: int) -> None:
-        """``port``: the provider's."""
-        super().__init__(DUBBO, "providers:Greeter::", "", "hello you")
-        self._provider, self._consumer = (Program(environment, folder / f"dubbo-{role}") for role in ("out", "in"))
+    def __init__(self, name: str, environment: Environment, folder: Path, servers: Sequence[str], port: int) -> None:
+        """``name``: one of ``FRAMEWORKS``; ``port``: the provider's."""
+        super().__init__(name, FRAMEWORKS[name], "", "hello you")
+        self._provider, self._consumer = (Program(environment, folder / f"{name}-{role}") for role in ("out", "in"))
         self._servers = list(servers)
         self._port = port
 
     def _begin(self, stack: ExitStack) -> None:
         stack.enter_context(self._provider)
         stack.enter_context(self._consumer)
-        self.instance = self._provider.call("provide", DUBBO, servers=self._servers, port=self._port)
-        self._consumer.call("refer", DUBBO, servers=self._servers)
+        self.instance = self._provider.call("provide", self.name, servers=self._servers, port=self._port)
+        self._consumer.call("refer", self.name, servers=self._servers)
 
     def _call(self) -> str:
-        answer: str = self._consumer.call("call", DUBBO)
+        answer: str = self._consumer.call("call", self.name)
         return answer
 
 
 def callers(
     environments: Mapping[str, Environment], folder: Path, servers: Sequence[str], port: int
 ) -> Iterator[Caller]:
-    """One for each environment, not begun yet; ``port``: a free one of this machine."""
+    """One for each environment, not begun yet; ``port``: from here on, one for each is free."""
     for number, (name, environment) in enumerate(environments.items(), 1):
-        if name == DUBBO:
-            yield DubboCaller(environment, folder, servers, port)
+        if name in FRAMEWORKS:
+            yield FrameworkCaller(name, environment, folder, servers, port + number)
         else:
             yield SdkCaller(name, number, environment, folder, servers)

@@ -37,8 +37,8 @@ MEMBERS = 3
 WHOLE_TIMEOUT_S = 120.0
 LIST_TIMEOUT_S = 2.0
 REOPEN_S = 0.2
-DUBBO_OFFSET = 5
-"""From the first member's port to that of Dubbo's provider."""
+PROVIDERS_OFFSET = 100
+"""From the first member's port to those of the providers of frameworks."""
 TRACEBACK = "Traceback (most recent call last)"
 KINDS = ("grpc", "http")
 EXAMPLES = 6
@@ -192,7 +192,7 @@ async def drill(options: argparse.Namespace, members: Sequence[MemberProcess], f
     addresses = [member.address for member in members]
     environments = installed(options.real)
     with ExitStack() as stack:
-        made = callers(environments, folder, addresses, options.port + DUBBO_OFFSET)
+        made = callers(environments, folder, addresses, options.port + PROVIDERS_OFFSET)
         real = [stack.enter_context(caller) for caller in made]
         begun_s = time.monotonic()
         running = stack.enter_context(loads(options, members))

@@ -31,6 +31,8 @@ CONNECTING_MAX = 50
 RETRY_S = 0.1
 """After all members refused, longer each time. Source: Nacos 2.5.1 RpcClient.reconnect."""
 RETRY_S_MAX = 5.0
+NAMES = {"namespace": "public", "groupName": "DEFAULT_GROUP"}
+"""SDKs send them with each call; real Nacos knows no defaults for them."""
 ABILITIES = {"supportPersistentInstanceByGrpc": True}
 FAULTS = (grpc.RpcError, TimeoutError, asyncio.InvalidStateError, KeyError)
 """What becomes of a call when its connection ends: the answer may be another, or none."""
@@ -62,6 +64,9 @@ class _Connection(SdkClient):
         """It ended, or its member asked the client to go."""
         self.redirect: int | None = None
         """The HTTP port of the member that the client was asked to go to."""
+
+    async def call(self, request_type: str, **fields: Any) -> dict[str, Any]:
+        return await super().call(request_type, **NAMES | fields)
 
     async def open(self) -> None:
         """Connect, and return when the member knows the connection or has refused it."""

@@ -20,10 +20,13 @@ from tests.support.processes import clean_environ
 PROGRAMS = Path(__file__).with_name("programs")
 JAVA_SOURCES = ("pom.xml", "src/main/java/JavaClient.java")
 DUBBO_SOURCES = ("pom.xml", "src/main/java/DubboClient.java", "src/main/java/Greeter.java")
+SPRING_SOURCES = ("pom.xml", "src/main/java/SpringClient.java")
 GO_SOURCES = ("go.mod", "go.sum", "lines/lines.go", "http/main.go", "grpc/main.go")
 PYTHON_SDK = "nacos-sdk-python==0.1.17"
 JAVA_SDK, JAVA_2_SDK, JAVA_3_SDK = "1.4.8", "2.5.1", "3.1.1"
 """The first speaks HTTP, the others gRPC."""
+SPRING_CLOUD_ALIBABA = "2023.0.3.3"
+"""It has a nacos-client of its own choice, which speaks gRPC."""
 PYTHON_2_SDK, PYTHON_3_SDK = "nacos-sdk-python==2.0.11", "nacos-sdk-python==3.2.0"
 """They speak gRPC."""
 NODE_SDK = '{"private": true, "dependencies": {"nacos": "2.6.3"}}\n'
@@ -113,6 +116,15 @@ def install_dubbo() -> Environment:
     return _java_with("dubbo", DUBBO_SOURCES, JAVA_2_SDK, "DubboClient")
 
 
+def install_spring() -> Environment:
+    """Spring Cloud Alibaba, compiled into our program: a provider or a consumer.
+
+    Raises:
+        NotInstallable: as above.
+    """
+    return _java_with("spring", SPRING_SOURCES, SPRING_CLOUD_ALIBABA, "SpringClient")
+
+
 def _java_with(name: str, sources: Sequence[str], version: str, program: str) -> Environment:
     java, maven = shutil.which("java"), shutil.which("mvn")
     if java is None or maven is None:
@@ -120,7 +132,7 @@ def _java_with(name: str, sources: Sequence[str], version: str, program: str) ->
 
     def fill(folder: Path) -> None:
         _copy(PROGRAMS / name, sources, folder)
-        chosen = f"-Dnacos.client.version={version}"
+        chosen = f"-Dlibrary.version={version}"
         _run([maven, "--batch-mode", "--quiet", chosen, "compile", "dependency:copy-dependencies"], folder)
 
     folder = _cached(name, version + _texts(PROGRAMS / name, sources), fill) / "target"

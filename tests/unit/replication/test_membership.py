@@ -78,3 +78,13 @@ def test_beats_go_with_the_answer_to_an_owner_that_cannot_be_called_and_with_no_
     with pytest.raises(TransportError):
         membership.report(LISTED, 100)
     assert "beats" not in sent[0]["extendInfo"][OWN_FIELD]
+
+
+def test_a_member_that_left_the_list_may_send_what_it_has_and_reports_nothing(membership: Membership) -> None:
+    membership.take_list((SELF,))
+    membership._protocol.replace_members([SELF], 0)
+    assert membership.is_listed("10.0.0.2")
+    assert membership.sender_of(LISTED, "10.0.0.2") == LISTED
+    assert membership.sender_of(LISTED, "10.0.0.3") is None
+    answer = membership.receive_report(report_of(LISTED, CAPABILITY_VERSIONS), "10.0.0.2")
+    assert (answer["code"], answer[OWN_FIELD]) == (403, {"listed": False})
