@@ -141,9 +141,11 @@ async def drill(
     options: argparse.Namespace, real: Sequence[NacosServer], ours: Sequence[MemberProcess]
 ) -> list[Measured]:
     """Put load on the cluster, and return what was measured."""
-    for server in (*ours, *real):
+    for server in real:
         await asyncio.to_thread(server.wait_ready)
-    addresses = [server.address for server in (*real, *ours)]
+    for member in ours:
+        await asyncio.to_thread(member.wait_ready)
+    addresses = [server.address for server in real] + [member.address for member in ours]
     await _all_see_all(addresses)
     load = Load(addresses, options)
     await load.begin()

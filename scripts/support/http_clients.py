@@ -52,8 +52,8 @@ class Http:
         try:
             writer.write(head)
             fields = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower().split("\r\n")
-            length = next(int(line[15:]) for line in fields if line.startswith("content-length:"))
-            body = await reader.readexactly(length)
+            lengths = [int(line[15:]) for line in fields if line.startswith("content-length:")]
+            body = await (reader.readexactly(lengths[0]) if lengths else _in_chunks(reader))
             kept = "connection: close" not in fields
             return int(fields[0].split()[1]), body
         finally:
@@ -61,6 +61,16 @@ class Http:
                 self._idle.append((reader, writer))
             else:
                 writer.close()
+
+
+async def _in_chunks(reader: asyncio.StreamReader) -> bytes:
+    """A body without a length, as Tomcat sends it."""
+    body = b""
+    while size := int(await reader.readline(), 16):
+        body += await reader.readexactly(size)
+        await reader.readline()
+    await reader.readline()
+    return body
 
 
 class HttpInstances:

@@ -44,9 +44,9 @@ class NacosServer:
             raise RuntimeError(self._said.read_text(errors="replace")[-1_000:])
 
     def complaints(self, about: str) -> list[str]:
-        """The lines in its logs, warnings and errors, that name an address."""
+        """The warnings and errors in its logs that name an address."""
         found = []
-        for log in sorted(self._work.glob("node-*/logs/*.log")):
+        for log in sorted(self._work.glob("node-*/logs/*")):
             lines = log.read_text(errors="replace").splitlines()
             found += [
                 f"{log.name}: {line}" for line in lines if about in line and (" ERROR " in line or " WARN " in line)
