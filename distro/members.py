@@ -351,7 +351,7 @@ class MemberList:
         limit_ms = self.config.refused_down_ms if peer.refused else self.config.silent_down_ms
         if now_ms - max(peer.last_ok_ms, peer.heard_ms) >= limit_ms:
             self._set_state(peer, MemberState.DOWN)
-            peer.lost = peer.seen
+            peer.lost, peer.cut_off = peer.seen, False  # what it gets on its return is decided then
 
     def _set_state(self, peer: PeerState, state: MemberState, report: PeerReport | None = None) -> None:
         old = peer.member
@@ -391,6 +391,7 @@ class MemberList:
     def _carries(self, address: str, peer: PeerState, now_ms: int) -> bool:
         """Whether an alive peer carries keys: no rejoin delay runs, and somebody can call it (R12)."""
         if not reachability.is_callable(self._peers, address, self.config, now_ms):
-            peer.cut_off = True
+            # One that is back, and was not called yet since, is not cut off.
+            peer.cut_off = peer.cut_off or address in self.view
             return False
         return not peer.lost and max(peer.rejoin_at_ms, peer.declared_rejoin_at_ms) <= now_ms

@@ -45,7 +45,7 @@ class PeerState:
     farewell: bool = False
     """It reported that it leaves."""
     cut_off: bool = False
-    """It was alive, and nobody could call it: once it can be called again it gets a rejoin delay."""
+    """It carried keys, and nobody could call it: callable again before it is DOWN, it gets a rejoin delay."""
     heard_since_ms: int | None = None
     """Since when another member hears of it, while this node does not."""
 

@@ -44,7 +44,7 @@ class BeatCollector:
         self.collected = 0
 
     def collect(self, owner: str, key: str, instance_key: str, now_ms: int) -> bool:
-        """Add a beat to its owner's batch; False when the beat must be passed on by itself."""
+        """Add a beat of ``now_ms`` to its owner's batch; False when the beat must be passed on by itself."""
         entry = (key, instance_key)
         with self._lock:
             if entry in self._unknown:
@@ -55,7 +55,7 @@ class BeatCollector:
                 batch = self._batches[owner] = {}
             elif len(batch) >= COLLECTED_MAX and entry not in batch:
                 return False
-            batch[entry] = now_ms
+            batch[entry] = max(now_ms, batch.get(entry, now_ms))  # one that was passed on may come after a later one
             self.collected += 1
             return True
 

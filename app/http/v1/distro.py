@@ -65,6 +65,10 @@ def put_checksum(call: Call, services: Services) -> Answer:
     return _received(services.replication.verify(call.body, source, call.headers, call.remote_ip, _type(call)))
 
 
+PASSED_MS_MAX = 1_000
+"""A beat of this age that came to another member than its owner is not passed on; a later one is."""
+
+
 @route("PUT", "/v1/ns/distro/beats", hot=True)
 def put_beats(call: Call, services: Services) -> Answer:
     """Take the beats that a peer of our kind got for services of this node; see ``app.http.api.beats``."""
@@ -82,11 +86,11 @@ def put_beats(call: Call, services: Services) -> Answer:
             return []
         if services.cluster.responsible(parsed[1]):
             return services.naming.take_beats(key, ages)
-        if is_relayed:  # R12: the sender cannot call the owner
-            owner = services.cluster.map_srv(parsed[1])
-            beats = services.beats
-            return [name for name, age_ms in ages.items() if not beats.collect(owner, key, name, now_ms - age_ms)]
-        return []
+        # The sender cannot call the owner (R12), or sees another one: after a cut views differ for a while. If they
+        # do for long, a beat must not go in a circle.
+        passed = ages if is_relayed else {name: age_ms for name, age_ms in ages.items() if age_ms < PASSED_MS_MAX}
+        beats, owner = services.beats, services.cluster.map_srv(parsed[1])
+        return [name for name, age_ms in passed.items() if not beats.collect(owner, key, name, now_ms - age_ms)]
 
     return Reply(200, take_batch(call.body, take), JSON)
 

@@ -1,6 +1,7 @@
 """The invariants of replication, watched while a world runs and checked when it is quiet.
 
-1. Agreement: at quiet all members hold the same keys, versions and instances, and see the same members.
+1. Agreement: at quiet all members hold the same keys, versions, instances and removals, list the same services, empty
+   ones too, and see the same members.
 2. A client that beats is not missing: after the heal its instance is absent from its owner's list for at most its next
    two beats and one call that is not answered; at quiet it is everywhere, healthy, as the client described it last.
    ``strict`` worlds, in which nothing is lost or parted, allow no absence at all, of no serving member.
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from tests.support.simulated.world import World
 
 SAMPLE_MS = 250
+ENDING_MS = 5_000
+"""What ends within so long may have ended elsewhere."""
 BATCH_MS = 200
 MISSING_MS_MAX = 2 * BEAT_INTERVAL_MS + BATCH_MS + CALL_MS_MAX
 """A first beat may be answered from a copy: the owner, which lacks the instance, says so in its answer to the batch."""
@@ -291,6 +294,32 @@ class Checker:
                 keys = {key for key in dump.keys() | theirs.keys() if dump.get(key) != theirs.get(key)}
                 parts = [f"{key}: {dump.get(key)} and {theirs.get(key)}" for key in sorted(keys)]
                 raise self.broken(f"{first.address} and {other.address} differ in {'; '.join(parts)}")
+        for one in (first, *others):
+            for other in (first, *others):
+                self._check_removals(one, other)
+                self._check_listed(one, other)
+
+    def _check_removals(self, one: SimMember, other: SimMember) -> None:
+        """What one member has as removed, and will for a while, the other has, too."""
+        for service in one.registry.table.services():
+            there = other.registry.table.find(service.key)
+            for name, tombstone in service.tombstones.items():
+                if tombstone.at_ms + tombstone.keep_ms - one.clock.monotonic_ms() < ENDING_MS:
+                    continue
+                if there is None or name not in there.tombstones or there.version != service.version:
+                    raise self.broken(f"{one.address} has {name} of {service.key} as removed, {other.address} not so")
+                self._world.marks["removals compared"] += 1
+
+    def _check_listed(self, one: SimMember, other: SimMember) -> None:
+        """What one member lists as a service, and is not about to forget, the other lists, too."""
+        namespace = "public"
+        for full_name in one.registry.table.names(namespace):
+            service = one.registry.table.get(namespace, full_name)
+            assert service is not None, "nothing else runs"
+            if one.clock.monotonic_ms() < one.registry.forgettable_at_ms(service) - ENDING_MS or service.stored:
+                self._world.marks["empty services compared"] += not service.stored
+                if full_name not in other.registry.table.names(namespace):
+                    raise self.broken(f"{one.address} lists {full_name}, {other.address} does not")
 
     def _check_writers(self) -> None:
         for member in self._world.members.values():

@@ -424,6 +424,25 @@ def test_who_left_or_listens_no_more_is_not_cut_off(members: MemberList) -> None
     assert members.cut_off_since_ms(CONFIG.silent_down_ms) is None
 
 
+@pytest.mark.parametrize("half_cut_ms", [0, 2 * CONFIG.report_interval_ms])
+def test_the_smaller_side_hands_its_keys_to_all_of_the_other_side_whoever_calls_first(half_cut_ms: int) -> None:
+    """Members that are back, and that it has not called yet, are not such that nobody can call."""
+    cluster = Cluster(SELF, B, C)
+    cluster.cut = {(SELF, B), (SELF, C)}
+    cluster.run(half_cut_ms)
+    cluster.cut = {(SELF, B), (B, SELF), (SELF, C), (C, SELF)}
+    cluster.run(LONG_MS)
+    assert cluster.views() == {SELF: (SELF,), B: (B, C), C: (B, C)}
+    cluster.cut = {(SELF, B), (SELF, C)}
+    cluster.run(CONFIG.report_interval_ms)
+    cluster.cut.clear()
+    for _ in range(0, CONFIG.steady_ms - 2 * CONFIG.report_interval_ms, CONFIG.report_interval_ms):
+        cluster.run(CONFIG.report_interval_ms)
+        assert set(cluster.views().values()) == {(B, C)}
+    cluster.run(4 * CONFIG.report_interval_ms)
+    assert set(cluster.views().values()) == {(SELF, B, C)}
+
+
 @pytest.mark.parametrize("served", [True, False])
 def test_a_member_that_restarted_in_a_cut_lets_the_smaller_side_wait_too(served: bool) -> None:
     restarted = MemberList(B, CONFIG, 0)
