@@ -43,7 +43,9 @@ def members_agree(seed: int, *, member_class: type[SimMember] = SimMember, traci
     faults.plan(world, FAULTS_MS, world.between(2, 16))
     world.run(FAULTS_MS)
     world.heal()
-    world.checker.watch(settle_ms(world.config) + DELETE_TIMEOUT_MS)
+    world.checker.watch(settle_ms(world.config))
+    world.checker.check_agreement()
+    world.checker.watch(DELETE_TIMEOUT_MS)
     world.checker.check_quiet()
     return world
 

@@ -4,7 +4,8 @@
    ones too, and see the same members.
 2. A client that beats is not missing: after the heal its instance is absent from its owner's list for at most its next
    two beats and one call that is not answered; at quiet it is everywhere, healthy, as the client described it last.
-   ``strict`` worlds, in which nothing is lost or parted, allow no absence at all, of no serving member.
+   ``strict`` worlds, in which nothing is lost or parted, allow no absence at all, of no serving member. From
+   ``RECOVERY_MS`` after the heal on no member has one unhealthy that beat without a pause.
 3. What is gone stays gone, see ``_follow_instances``; at quiet nothing is left of clients that left or died. Nothing
    is lost: a serving member drops an instance only with the removal that was the reason.
 4. Versions identify content: all that have, or ever had, a version of a key have the same instances.
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from tests.support.simulated.world import World
 
 SAMPLE_MS = 250
+RECOVERY_MS = 8_000
 ENDING_MS = 5_000
 """What ends within so long may have ended elsewhere."""
 BATCH_MS = 200
@@ -248,7 +250,7 @@ class Checker:
 
     def watch(self, span_ms: int) -> None:
         """Let the world run, and look again and again whether an instance that beats is missing."""
-        end_ms = self._world.now_ms + span_ms
+        recovered_ms, end_ms = self._world.now_ms + RECOVERY_MS, self._world.now_ms + span_ms
         while self._world.now_ms < end_ms:
             self._world.run(min(SAMPLE_MS, end_ms - self._world.now_ms))
             serving = [one for one in self._world.running() if one.serving]
@@ -258,6 +260,18 @@ class Checker:
                 if self.strict:
                     for member in serving:
                         self._sample(client, member.address, [member], 0)
+                if self._world.now_ms >= recovered_ms and self._has_beaten(client):
+                    self._check_healthy(client, serving)
+
+    def _has_beaten(self, client: SimClient) -> bool:
+        since_ms = client.acknowledged_ms
+        return client.is_due and since_ms is not None and self._world.now_ms - since_ms >= RECOVERY_MS
+
+    def _check_healthy(self, client: SimClient, members: list[SimMember]) -> None:
+        for member in members:
+            stored = member.instances(client.datum_key).get(client.instance_key)
+            if stored is not None and not stored.instance.healthy:
+                raise self.broken(f"{client.address} of {client.service} beats, and {member.address} has it unhealthy")
 
     def _sample(self, client: SimClient, where: str, members: list[SimMember], missing_ms_max: int) -> None:
         if not client.is_due or (members and all(one.shows(client) for one in members)):
