@@ -110,7 +110,8 @@ class _PeerSession(requests.Session):
 def peer_session(user_agent: str, headers: Mapping[str, str]) -> requests.Session:
     """A session for calls between members: kept connections; nothing leads a call elsewhere.
 
-    Neither redirections are followed nor proxies and passwords taken from the environment. ``headers`` go with every call. ``close`` ends the calls of other threads too.
+    It follows no redirection, and takes no proxy or password from the environment. ``headers`` go with every call.
+    ``close`` ends the calls of other threads too.
     """
     session = _PeerSession()
     session.trust_env = False

@@ -233,3 +233,22 @@ def test_a_thread_that_ended_is_kept_no_longer_than_to_the_next_list(bed: Planne
     eventually(lambda: not threads(f"distro-peer-{B}"))
     bed.runtime._finish_workers(frozenset())
     assert bed.runtime._finished == []
+
+
+def test_a_new_list_waits_for_no_thread(bed: PlannedRuntime) -> None:
+    waits: list[float] = []
+
+    class Busy:
+        """A thread that makes a call still."""
+
+        def join(self, timeout_s: float) -> bool:
+            waits.append(timeout_s)
+            return False
+
+        def finish(self) -> None:
+            """It was told already."""
+
+    bed.runtime._finished = [Busy(), Busy()]  # type: ignore[list-item]
+    bed.runtime._finish_workers(frozenset())
+    assert waits == [0, 0]
+    bed.runtime._finished = []

@@ -81,3 +81,21 @@ def test_the_last_bound_of_epochs_stays_however_high_they_are(checked: Checked) 
 def test_a_counter_has_the_last_bound_alone(checked: Checked, loading: bool) -> None:
     assert checked.is_taken(1, ACCEPTED_MAX, loading=loading)
     assert not checked.is_taken(1, ACCEPTED_MAX + 1, loading=loading)
+
+
+def test_of_this_run_a_key_has_no_version_above_that_which_is_stored(checked: Checked) -> None:
+    checked.store.put("k", Version(2, 5, ME))
+    checked.versions.check("t", Datum("k", Version(2, 5, ME), None))
+    with pytest.raises(CodecError, match="did not give"):
+        checked.versions.check("t", Datum("k", Version(2, 6, ME), None))
+
+
+def test_of_this_run_a_forgotten_key_has_no_version_above_all_that_it_gave(
+    checked: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checked.store, "highest_own", lambda: Version(2, 5, ME))
+    checked.store.put("other", Version(1, 0, ME))
+    checked.versions.check("t", Datum("k", Version(2, 5, ME), None))
+    for key, version in (("k", Version(2, 6, ME)), ("other", Version(2, 5, ME))):
+        with pytest.raises(CodecError, match="did not give"):
+            checked.versions.check("t", Datum(key, version, None))
