@@ -439,6 +439,30 @@ def test_a_pause_moves_the_rejoin_delay_of_a_peer() -> None:
     assert members.rejoin_delay_for(B, 8_000) == CONFIG.steady_ms
 
 
+@pytest.mark.parametrize(("after_ms", "begins_again"), [(CONFIG.steady_ms - 1, True), (CONFIG.steady_ms, False)])
+def test_a_failure_within_a_rejoin_delay_begins_it_again(after_ms: int, begins_again: bool) -> None:
+    members = listed(B)
+    fail(members, B, 1_000, Outcome.REFUSED)
+    members.tick(CONFIG.refused_down_ms)
+    members.on_report(report(B, view=()), 5_000)
+    members.on_report(report(B), 5_000 + CONFIG.steady_ms - 1_000)
+    fail(members, B, 5_000 + after_ms)
+    assert members.rejoin_delay_for(B, 5_000 + after_ms) == (CONFIG.steady_ms if begins_again else 0)
+
+
+def test_a_farewell_counts_once() -> None:
+    members = listed(B, C)
+    members.on_report(report(C, state=MemberState.DOWN), 10)
+    fail(members, C, 20)
+    assert state(members, C) is MemberState.DOWN
+    since_ms, until_ms = 1_000, 1_000 + 2 * CONFIG.report_interval_ms
+    for now_ms in (since_ms, until_ms):
+        members.on_report(report(B, calls={}, heard={C: HeardOf(0, {})}), now_ms)
+    assert state(members, C) is MemberState.SUSPICIOUS, "another hears of it still"
+    fail(members, C, until_ms)
+    assert state(members, C) is MemberState.SUSPICIOUS
+
+
 @pytest.mark.parametrize("own", [True, False])
 def test_a_contact_with_a_member_that_says_what_is_not_for_it_to_say_makes_it_up(own: bool) -> None:
     members = listed(B, up=False)
