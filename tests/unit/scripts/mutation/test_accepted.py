@@ -104,10 +104,13 @@ def test_results_are_kept_until_the_file_changes(tmp_path: Path) -> None:
     (tmp_path / "distro" / "mapper.py").write_text("a = 1\n")
     results = Results(tmp_path, tmp_path / "results")
     assert results.of("distro/mapper.py") == []
-    results.put("distro/mapper.py", MUTANTS)
+    source = results.source("distro/mapper.py")
+    results.put("distro/mapper.py", MUTANTS, source)
     assert results.of("distro/mapper.py") == MUTANTS
     (tmp_path / "distro" / "mapper.py").write_text("a = 2\n")
     assert results.of("distro/mapper.py") == []
+    results.put("distro/mapper.py", MUTANTS, source)
+    assert results.of("distro/mapper.py") == [], "they are of the code before"
 
 
 @pytest.fixture
@@ -126,7 +129,8 @@ def test_the_command_fails_under_90_percent(
 ) -> None:
     of_file = [mutant(number, Outcome.KILLED) for number in range(killed)]
     of_file += [mutant(number, Outcome.SURVIVED, WAS, BECOMES) for number in range(killed, 10)]
-    Results(ROOT, tmp_path / "results").put("distro/tasks.py", of_file)
+    results = Results(ROOT, tmp_path / "results")
+    results.put("distro/tasks.py", of_file, results.source("distro/tasks.py"))
     assert run("distro/tasks.py") == code
     printed = capsys.readouterr().out
     assert f"distro/tasks.py: f\n    - {WAS}\n    + {BECOMES}\n" in printed
