@@ -103,7 +103,7 @@ class _DeadlineAdapter(HTTPAdapter):
 
 
 class _PeerSession(requests.Session):
-    def get_redirect_target(self, resp: requests.Response) -> None:
+    def get_redirect_target(self, _answer: requests.Response) -> None:
         """No answer leads elsewhere. (With ``allow_redirects=False`` requests still reads and unpacks such a body.)"""
 
 
