@@ -6,7 +6,20 @@ import pytest
 
 from app.replication.instance_list_type import INSTANCE_LIST
 from distro.protocol import AGREED_ROUNDS, HEARTBEAT_MS
-from distro.types import DistroKey, MemberKind, MemberState, Outcome, PeerReport, Received, SyncData, Verify, Version
+from distro.types import (
+    DistroKey,
+    FinishLoad,
+    Load,
+    MemberKind,
+    MemberState,
+    Outcome,
+    PeerReport,
+    Received,
+    Report,
+    SyncData,
+    Verify,
+    Version,
+)
 from tests.support.engine import CONFIG, ME, OTHER, OWN_KIND, SELF, B, C, Engine
 from tests.support.named_store import NamedStore, component
 
@@ -132,3 +145,51 @@ def test_while_it_loads_a_node_looks_after_its_snapshots_in_time() -> None:
     _, next_ms = engine.protocol.tick(engine.now_ms)
     assert CONFIG.load_retry_delay_ms < HEARTBEAT_MS
     assert next_ms <= engine.now_ms + CONFIG.load_retry_delay_ms
+
+
+# --- members in whose list this one is not --------------------------------------------------------------
+
+
+def refuse(engine: Engine, peer: str) -> None:
+    """The peer answers a report that this member is not in its list."""
+    engine.protocol.on_report_done(peer, Outcome.REJECTED, None, engine.now_ms)
+
+
+def test_a_member_that_nobody_lists_says_so_until_one_does() -> None:
+    engine = Engine(B, C)
+    assert not engine.protocol.is_unlisted
+    engine.hear()
+    refuse(engine, B)
+    assert not engine.protocol.is_unlisted, "the other does"
+    refuse(engine, C)
+    assert engine.protocol.is_unlisted
+    refuse(engine, C)
+    assert engine.protocol.is_unlisted
+    engine.hear(C)
+    assert not engine.protocol.is_unlisted
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_a_load_waits_for_a_peer_that_is_yet_to_list_this_member(is_listed: bool) -> None:
+    engine = Engine(B, C)
+    engine.hear(B)
+    end_ms = engine.now_ms + CONFIG.load_wait_ms_max + HEARTBEAT_MS
+    while engine.now_ms < end_ms:
+        actions, _ = engine.protocol.tick(engine.now_ms)
+        for action in actions:
+            match action:
+                case Report(peer=peer) if peer == B:
+                    engine.hear(B)
+                case Report() if not is_listed:
+                    refuse(engine, C)
+                case Report():
+                    engine.protocol.on_report_done(C, Outcome.FAILED, None, engine.now_ms)
+                case Load(peer=peer):
+                    keys, outcome = ([], Outcome.DELIVERED) if peer == B else (None, Outcome.FAILED)
+                    engine.protocol.on_load_done(action, outcome, keys, engine.now_ms)
+                case FinishLoad():
+                    engine.local.run(action, engine.now_ms)(engine.protocol, engine.now_ms)
+                case Verify():
+                    engine.verify_all([action])
+        engine.now_ms += 100
+    assert engine.protocol.loading is not is_listed

@@ -53,10 +53,10 @@ def test_accepted_survivors_are_not_counted(entries: list[Accepted], survived: l
 
 def test_an_entry_without_its_survivor_is_stale_where_its_file_was_checked() -> None:
     used, killed = entry(WAS, BECOMES), entry("x = 1")
-    elsewhere, unchecked = entry("x = 1", file="distro/clock.py"), entry("x = 1", file="distro/load.py")
+    others = [entry("x = 1", file=f"distro/{name}.py") for name in ("clock", "load", "tasks")]
     judgement = judge(
-        {"distro/mapper.py": MUTANTS, "distro/clock.py": [mutant(9, Outcome.UNCHECKED)]},
-        [used, killed, unchecked, elsewhere],
+        {"distro/mapper.py": MUTANTS, "distro/clock.py": [mutant(9, Outcome.UNCHECKED)], "distro/tasks.py": []},
+        [used, killed, *others],
     )
     assert judgement.stale == [killed]
 
