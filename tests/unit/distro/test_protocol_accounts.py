@@ -378,6 +378,7 @@ def test_a_standalone_node_is_responsible_for_everything_from_the_start() -> Non
     protocol = DistroProtocol(members, ME, CONFIG, parts, DistroStats(), 0)
     assert members.serving
     assert protocol.is_responsible(DistroKey("t", "any"))
+    assert not protocol.is_unlisted, "there is nobody to list it"
     assert all(protocol.mapper_of(name).standalone for name in parts), "it takes whatever is put, as real Nacos does"
     assert not MemberList(SELF, CONFIG, 0).serving
     assert not Engine(B).protocol.members.serving, "it has to load first"
