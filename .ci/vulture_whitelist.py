@@ -48,7 +48,7 @@ exc_info
 
 # requests and urllib3 read these of a session, an adapter and a pool.
 _.trust_env
-_.init_poolmanager
+_.get_redirect_target
 _.pool_classes_by_scheme
 _.ConnectionCls
 

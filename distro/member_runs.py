@@ -84,11 +84,11 @@ class MemberRuns:
 
     def end(self, address: str, now_ms: int, writer: str = "") -> None:
         """Note that a peer's run is over, that of its last answer unless said."""
-        writer = writer or self._writers.get(address, "")
+        run = writer or self._writers.get(address)
         ended = self._ended.get(address, ())
-        if writer and writer not in ended:
-            self._ended = {**self._ended, address: (*ended, writer)[-RUNS_REMEMBERED:]}
-            self._handing_over = {**self._handing_over, writer: now_ms + HANDOVER_MS}
+        if run and run not in ended:
+            self._ended = {**self._ended, address: (*ended, run)[-RUNS_REMEMBERED:]}
+            self._handing_over = {**self._handing_over, run: now_ms + HANDOVER_MS}
 
     def on_pause(self, pause_ms: int) -> None:
         """Add a pause of this process to the ends of all hand-overs (R9)."""

@@ -308,7 +308,7 @@ class MemberList:
             if now_ms - self.returned_ms >= RETURNS_MS:
                 self.returned_ms = now_ms
         peer.seen, peer.lost, peer.last_ok_ms, peer.view = True, False, now_ms, report.view
-        peer.declared_rejoin_at_ms = now_ms + report.rejoin_delay_ms if report.rejoin_delay_ms else 0
+        peer.declared_rejoin_at_ms = now_ms + report.rejoin_delay_ms
         if report.imposed_rejoin_delay_ms and is_smaller_side(self.self_address, self.view, report):
             self._own_rejoin_at_ms = max(self._own_rejoin_at_ms, now_ms + report.imposed_rejoin_delay_ms)
         self._set_state(peer, MemberState.UP, report)

@@ -12,7 +12,6 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool
-from urllib3.poolmanager import PoolManager
 
 from distro.clock import monotonic_s
 from distro.errors import TransportError
@@ -21,6 +20,8 @@ CHUNK_BYTES = 256 * 1024
 CONNECT_TIMEOUT_S = 1.0
 CONNECTIONS = 32
 """Of a session: to so many peers they are kept."""
+CONNECTIONS_OF_PEER = 2
+"""So many idle ones are kept to one peer."""
 _deadline = threading.local()
 """``end_s``: when the calling thread's call ends, by the monotonic clock; None between calls."""
 
@@ -39,13 +40,13 @@ class _DeadlineSocket(socket.socket):
                 raise TimeoutError("the call's deadline is over")
             self.settimeout(left_s)
 
-    def recv_into(self, *args: Any, **kwargs: Any) -> int:
+    def recv_into(self, *args: Any) -> int:
         self._limit()
-        return super().recv_into(*args, **kwargs)
+        return super().recv_into(*args)
 
-    def sendall(self, *args: Any, **kwargs: Any) -> None:
+    def sendall(self, *args: Any) -> None:
         self._limit()
-        return super().sendall(*args, **kwargs)
+        return super().sendall(*args)
 
 
 class _OpenSockets:
@@ -76,10 +77,7 @@ class _DeadlineConnection(HTTPConnection):
     sockets: _OpenSockets
 
     def _new_conn(self) -> socket.socket:
-        plain = super()._new_conn()
-        timeout_s = plain.gettimeout()
-        limited = _DeadlineSocket(plain.family, plain.type, plain.proto, fileno=plain.detach())
-        limited.settimeout(timeout_s)
+        limited = _DeadlineSocket(fileno=super()._new_conn().detach())
         # R13: when a call is given up, what the kernel has not sent must not be delivered a minute later.
         limited.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.sockets.add(limited)
@@ -88,17 +86,15 @@ class _DeadlineConnection(HTTPConnection):
 
 class _DeadlineAdapter(HTTPAdapter):
     def __init__(self) -> None:
-        self._sockets = _OpenSockets()
-        super().__init__(pool_connections=CONNECTIONS, pool_maxsize=2)
+        super().__init__(pool_connections=CONNECTIONS, pool_maxsize=CONNECTIONS_OF_PEER)
+        self._sockets = opened = _OpenSockets()
 
-    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **kwargs: Any) -> None:
         class Connection(_DeadlineConnection):
-            sockets = self._sockets
+            sockets = opened
 
         class Pool(HTTPConnectionPool):
             ConnectionCls = Connection
 
-        self.poolmanager = PoolManager(num_pools=connections, maxsize=maxsize, block=block, **kwargs)
         self.poolmanager.pool_classes_by_scheme = {"http": Pool}
 
     def close(self) -> None:
@@ -106,12 +102,18 @@ class _DeadlineAdapter(HTTPAdapter):
         self._sockets.cut()
 
 
-def peer_session(user_agent: str, headers: Mapping[str, str]) -> requests.Session:
-    """A session for calls between members: kept connections, no proxies or passwords from the environment.
+class _PeerSession(requests.Session):
+    def get_redirect_target(self, _answer: requests.Response) -> None:
+        """No answer leads elsewhere. (With ``allow_redirects=False`` requests still reads and unpacks such a body.)"""
 
-    ``headers`` go with every call. ``close`` ends the calls of other threads too.
+
+def peer_session(user_agent: str, headers: Mapping[str, str]) -> requests.Session:
+    """A session for calls between members: kept connections; nothing leads a call elsewhere.
+
+    It follows no redirection, and takes no proxy or password from the environment. ``headers`` go with every call.
+    ``close`` ends the calls of other threads too.
     """
-    session = requests.Session()
+    session = _PeerSession()
     session.trust_env = False
     session.headers.clear()
     session.headers.update({"User-Agent": user_agent, "Accept-Encoding": "gzip", **headers})
@@ -131,7 +133,8 @@ def call_peer(
 ) -> tuple[int, bytes]:
     """Call a peer; return status and body of its answer, which is complete within ``timeout_ms``.
 
-    ``session``: from ``peer_session``; with another one only the connect and each single read have a time-out.
+    ``session``: from ``peer_session``; with another one only the connect and each single read have a time-out, and
+    redirections are followed.
 
     Raises:
         TransportError: connection refused or broken, time over, or an answer of more than ``body_bytes_max``.
@@ -146,7 +149,6 @@ def call_peer(
             data=body,
             headers=dict(headers or {}),
             timeout=(connect_s, timeout_s),
-            allow_redirects=False,
             stream=True,
         )
         with answer:

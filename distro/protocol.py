@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from itertools import chain, islice
 
 from distro.claims import Claims
@@ -121,7 +122,7 @@ class DistroProtocol:
         """Take a new member list. What is pending for a peer that left is dropped."""
         came, left = self.members.replace(addresses, now_ms)
         for address in left:
-            self._queues.pop(address, None)
+            del self._queues[address]
             if self._load is not None:
                 self._load.remove(address)
             LOG.info("member %s left the list", address)
@@ -465,10 +466,10 @@ class DistroProtocol:
         """Bring the mappers and the peers' queues in line with the member list."""
         if self.members.view != self.mapper.servers:
             LOG.info("members that carry keys: %s", ", ".join(self.members.view) or "none")
-            self.mapper = DistroMapper.over(self.members.self_address, self.members.view, self.members.standalone)
+            self.mapper = replace(self.mapper, servers=self.members.view)
         own = tuple(one for one in self.members.view if one == self.members.self_address or self._is_own_kind(one))
         if own != self.own_mapper.servers:
-            self.own_mapper = DistroMapper.over(self.members.self_address, own, self.members.standalone)
+            self.own_mapper = replace(self.own_mapper, servers=own)
             self._claims.recheck_all()
         if (is_unlisted := self.members.is_unlisted) != self.is_unlisted:
             self.is_unlisted = is_unlisted
@@ -478,8 +479,7 @@ class DistroProtocol:
             reachable = self.members.is_reachable(peer)
             if reachable == queue.reachable:
                 continue
-            member = self.members.get(peer)
-            LOG.info("member %s is %s", peer, member.state.value if member else "gone")
+            LOG.info("member %s is %s", peer, member.state.value if (member := self.members.get(peer)) else "gone")
             if reachable:
                 queue.on_reachable(now_ms)
             else:

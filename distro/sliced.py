@@ -26,6 +26,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 
 def loads_sliced(body: bytes, names_max: int | None = None) -> Any:
@@ -111,16 +112,13 @@ def _after_comma(text: str, at: int) -> int:
 def _check_text(value: Any) -> None:
     """Refuse half of a surrogate pair, anywhere in a value."""
     try:
-        orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
-    except TypeError as error:
-        if "surrogates" in str(error) or "UTF-8" in str(error):
-            raise ValueError("half of a surrogate pair") from None
+        _ENCODER.encode(value).encode()  # orjson would stop at a number of more than 64 bits, and see no text behind it
+    except UnicodeEncodeError:
+        raise ValueError("half of a surrogate pair") from None
 
 
 def dumps_sliced(fields: Mapping[str, Any]) -> bytes:
     """The JSON of an object with many small values, encoded in steps of ``SLICE_ENTRIES``."""
-    if len(fields) <= SLICE_ENTRIES:
-        return orjson.dumps(dict(fields))
     entries = iter(fields.items())
     parts = []
     while part := dict(islice(entries, SLICE_ENTRIES)):

@@ -23,8 +23,8 @@ class VersionCheck:
         self._own_writer = own_writer
         self._components = components
         self._is_known_writer = is_known_writer
-        self._highest_epoch = -1
-        """Of all versions stored and accepted; -1 until the first check."""
+        self._highest_epoch: int | None = None
+        """Of all versions stored and accepted; None until the first check."""
 
     def check(self, resource_type: str, datum: Datum, *, loading: bool = False) -> None:
         """Check the version of a datum; ``loading``: the datum is of a snapshot that this member asked for.
@@ -49,11 +49,11 @@ class VersionCheck:
 
     def accept(self, version: Version) -> None:
         """Note a version that was stored: later ones may be above it."""
-        if version.epoch > self._highest_epoch >= 0:
-            self._highest_epoch = version.epoch
+        if self._highest_epoch is not None:
+            self._highest_epoch = max(self._highest_epoch, version.epoch)
 
     def _highest(self) -> int:
-        if self._highest_epoch < 0:
+        if self._highest_epoch is None:
             stored = [one.epoch for part in self._components.values() for one in part.store.versions().values()]
             self._highest_epoch = max(stored, default=0)
         return self._highest_epoch

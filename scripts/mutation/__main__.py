@@ -70,6 +70,7 @@ def _check(files: list[str], results: Results, options: argparse.Namespace) -> N
     """Check all mutants of these files, or those that survived; all of a file where nothing is known of it."""
     known = {file: results.of(file) if options.again else [] for file in files}
     left = [file for file in files if not known[file] or any(one.outcome in NOT_NOTICED for one in known[file])]
+    sources = {file: results.source(file) for file in left}  # the code may change while the tests run
     mutants.copy(ROOT, WORK)
     os.chdir(WORK)
     made = {file: mutants.make(file) for file in left}
@@ -84,7 +85,7 @@ def _check(files: list[str], results: Results, options: argparse.Namespace) -> N
         found |= _outcomes()
         for file, of_file in made.items():
             checked = [dataclasses.replace(one, outcome=found.get(one.name, Outcome.UNCHECKED)) for one, _ in of_file]
-            results.put(file, checked)
+            results.put(file, checked, sources[file])
 
 
 def _all_tests() -> list[str]:

@@ -102,7 +102,6 @@ def judge(mutants: Mapping[str, Collection[Mutant]], accepted: Collection[Accept
             judgement.survivors.append((file, mutant))
         for score in (judgement.by_file[file], judgement.total):
             score.add(mutant.outcome, bool(entries))
-    judgement.stale.extend(
-        one for one in accepted if one.file in mutants and one not in used and not judgement.by_file[one.file].unchecked
-    )
+    known = {file for file, score in judgement.by_file.items() if score.mutants and not score.unchecked}
+    judgement.stale.extend(one for one in accepted if one.file in known and one not in used)
     return judgement

@@ -90,9 +90,10 @@ def make(file: str) -> list[tuple[Mutant, range]]:
     for name in mutated.mutant_names:
         kept = name.partition("__mutmut_")[0]
         function = kept.split("ǁ", 1)[1].replace("ǁ", ".") if "ǁ" in kept else kept.removeprefix("x_")
+        own_name = function.rpartition(".")[2]
         was, becomes = change(
             *(
-                [line.replace(one, function) for line in lines[spans[one].start - 1 : spans[one].end]]
+                [line.replace(one, own_name) for line in lines[spans[one].start - 1 : spans[one].end]]
                 for one in (f"{kept}__mutmut_orig", name)
             )
         )

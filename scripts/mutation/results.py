@@ -23,18 +23,19 @@ class Results:
         if not path.exists():
             return []
         kept = json.loads(path.read_text(encoding="utf-8"))
-        if kept["source"] != self._source(file):
+        if kept["source"] != self.source(file):
             return []
         return [Mutant(**one | {"outcome": Outcome(one["outcome"])}) for one in kept["mutants"]]
 
-    def put(self, file: str, mutants: Iterable[Mutant]) -> None:
-        """Keep these mutants of a file, in place of former ones."""
-        kept = {"source": self._source(file), "mutants": [dataclasses.asdict(one) for one in mutants]}
+    def put(self, file: str, mutants: Iterable[Mutant], source: str) -> None:
+        """Keep these mutants of a file, in place of former ones. ``source``: of the code that they were made from."""
+        kept = {"source": source, "mutants": [dataclasses.asdict(one) for one in mutants]}
         self._path(file).parent.mkdir(parents=True, exist_ok=True)
         self._path(file).write_text(json.dumps(kept, indent=1, ensure_ascii=False), encoding="utf-8")
 
+    def source(self, file: str) -> str:
+        """What tells the present code of a file from others."""
+        return hashlib.sha256((self._root / file).read_bytes()).hexdigest()
+
     def _path(self, file: str) -> Path:
         return self._folder / f"{file}.json"
-
-    def _source(self, file: str) -> str:
-        return hashlib.sha256((self._root / file).read_bytes()).hexdigest()

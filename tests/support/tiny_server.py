@@ -38,6 +38,8 @@ class TinyServer:
     def __init__(self, answer: Callable[[Received], Given]) -> None:
         self.answer = answer
         self.received: list[Received] = []
+        self.connections = 0
+        """How many were opened."""
         self.arrived = threading.Condition()
         self.stopped = threading.Event()
         self.address = ""
@@ -52,6 +54,11 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     owner: TinyServer
     disable_nagle_algorithm = True
+
+    def setup(self) -> None:
+        super().setup()
+        with self.owner.arrived:
+            self.owner.connections += 1
 
     def handle_any(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)

@@ -144,6 +144,13 @@ def test_a_body_is_read_in_steps_only_when_it_is_long(monkeypatch: pytest.Monkey
     assert sliced == [SLICED_FROM_BYTES + 1]
 
 
+def test_of_a_long_body_with_too_many_names_no_further_ones_are_read() -> None:
+    names = b",".join(b'"k%d":1' % number for number in range(4))
+    body = b"{" + names + b',"l":no JSON' + b" " * SLICED_FROM_BYTES
+    with pytest.raises(CodecError, match="more than 3 names"):
+        json_object(body, 3)
+
+
 def test_a_part_ends_with_the_entry_that_fills_it() -> None:
     """Entries count, not the commas between them."""
     half = b"x" * (PART_BYTES // 2)

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from distro.clock import SystemClock
-from distro.deadlines import DEADLINE_HEADER
+from distro.deadlines import CLOCK_HEADER, DEADLINE_HEADER
 from distro.errors import RejectedError, TransportError
 from distro.http_agent import GZIP_FROM_BYTES, MEMBER_HEADER, DistroHttpAgent
 from distro.types import CAPABILITY_GZIP, CAPABILITY_VERSIONS, NO_VERSION, Datum, Received, Version
@@ -23,11 +22,33 @@ TYPE = "rollcall.records & more"
 class TextCodec:
     """Values are texts. Shape: ``{"v": text}``, with ``version`` for our own kind."""
 
+    def __init__(self) -> None:
+        self.decoded_ms: list[int] = []
+        """The time of each ``decode``, for the ages in the datum."""
+
     def encode(self, datum: Datum, _now_ms: int, versioned: bool) -> bytes:
         return json.dumps({"v": datum.value} | ({"version": datum.version.to_text()} if versioned else {})).encode()
 
-    def decode(self, key: str, body: Mapping[str, Any], _now_ms: int) -> Datum:
+    def decode(self, key: str, body: Mapping[str, Any], now_ms: int) -> Datum:
+        self.decoded_ms.append(now_ms)
         return Datum(key, Version.from_text(body["version"]) if "version" in body else NO_VERSION, body["v"])
+
+
+class SteppingClock:
+    """A clock whose monotonic time goes on by 600 ms with each reading, from 1000 on."""
+
+    def __init__(self) -> None:
+        self._next_ms = 1_000
+
+    def monotonic_ms(self) -> int:
+        self._next_ms += 600
+        return self._next_ms - 600
+
+    def boot_ms(self) -> int:
+        return 77_000
+
+    def wall_ms(self) -> int:
+        return 0
 
 
 class Caller:
@@ -35,6 +56,7 @@ class Caller:
 
     def __init__(self, capabilities: frozenset[str] = OWN, resource_type: str = TYPE, deadline: str = "run 77") -> None:
         self.asked: list[tuple[str, int]] = []
+        self.codec = TextCodec()
 
         def deadline_of(peer: str, left_ms: int) -> str:
             self.asked.append((peer, left_ms))
@@ -45,8 +67,8 @@ class Caller:
             context_path="/base",
             user_agent="Nacos-Server:1.4.8",
             headers={"More": "yes"},
-            codec=TextCodec(),  # type: ignore[arg-type]
-            clock=SystemClock(),
+            codec=self.codec,  # type: ignore[arg-type]
+            clock=SteppingClock(),
             capabilities=lambda _peer: capabilities,
             deadline=deadline_of,
             body_bytes_max=100_000,
@@ -76,6 +98,7 @@ def test_a_send() -> None:
     assert request.headers["content-type"] == "application/json;charset=UTF-8"
     assert request.headers[MEMBER_HEADER.lower()] == "10.0.0.1:8848"
     assert request.headers[DEADLINE_HEADER.lower()] == "run 77"
+    assert request.headers[CLOCK_HEADER.lower()] == "77000"
     assert (request.headers["more"], request.headers["user-agent"]) == ("yes", "Nacos-Server:1.4.8")
     assert "content-encoding" not in request.headers
     assert result == Received({"k": Version(1, 2, "b")})
@@ -140,6 +163,12 @@ def test_a_query(packed: bool) -> None:
     assert (request.method, request.target) == ("GET", "/base/v1/ns/distro/datum")
     assert json.loads(request.body) == {"keys": ",".join(keys)}
     assert result == [Datum("k", Version(1, 2, "b"), "x")]
+
+
+def test_ages_in_the_answer_to_a_query_count_from_its_middle() -> None:
+    caller = Caller()
+    caller.ask(Given(200, b'{"k":{"v":"x"}}'), "query", ("k",), 2_000)
+    assert caller.codec.decoded_ms == [1_300]
 
 
 def test_an_empty_answer_to_a_query_has_no_datums() -> None:

@@ -4,7 +4,8 @@ import pytest
 
 from distro.config import DistroConfig
 from distro.member_runs import FORMER_MAX, HANDOVER_MS
-from distro.members import LOADING_REPORT_INTERVAL_MS, PULL_INTERVAL_MS, REPORT_LOST_MS, MemberList
+from distro.members import LOADING_REPORT_INTERVAL_MS, PULL_INTERVAL_MS, REPORT_LOST_MS, RETURNS_MS, MemberList
+from distro.peer_state import NEVER_MS
 from distro.reachability import CUT_OFF_MS_MAX, HALF_MS_MAX
 from distro.types import CAPABILITY_VERSIONS, HeardOf, Member, MemberState, Outcome, PeerReport, Report
 
@@ -437,6 +438,59 @@ def test_a_pause_moves_the_rejoin_delay_of_a_peer() -> None:
     assert members.rejoin_delay_for(B, 5_000) == CONFIG.steady_ms
     members.on_pause(3_000, 8_000)
     assert members.rejoin_delay_for(B, 8_000) == CONFIG.steady_ms
+
+
+@pytest.mark.parametrize(("after_ms", "begins_again"), [(CONFIG.steady_ms - 1, True), (CONFIG.steady_ms, False)])
+def test_a_failure_within_a_rejoin_delay_begins_it_again(after_ms: int, begins_again: bool) -> None:
+    members = listed(B)
+    fail(members, B, 1_000, Outcome.REFUSED)
+    members.tick(CONFIG.refused_down_ms)
+    members.on_report(report(B, view=()), 5_000)
+    members.on_report(report(B), 5_000 + CONFIG.steady_ms - 1_000)
+    fail(members, B, 5_000 + after_ms)
+    assert members.rejoin_delay_for(B, 5_000 + after_ms) == (CONFIG.steady_ms if begins_again else 0)
+
+
+def test_a_farewell_counts_once() -> None:
+    members = listed(B, C)
+    members.on_report(report(C, state=MemberState.DOWN), 10)
+    fail(members, C, 20)
+    assert state(members, C) is MemberState.DOWN
+    since_ms, until_ms = 1_000, 1_000 + 2 * CONFIG.report_interval_ms
+    for now_ms in (since_ms, until_ms):
+        members.on_report(report(B, calls={}, heard={C: HeardOf(0, {})}), now_ms)
+    assert state(members, C) is MemberState.SUSPICIOUS, "another hears of it still"
+    fail(members, C, until_ms)
+    assert state(members, C) is MemberState.SUSPICIOUS
+
+
+def test_a_farewell_that_comes_again_makes_no_hand_over_longer() -> None:
+    members = listed(B)
+    answer(members, B, 0, writer=f"{B}~1")
+    for now_ms in (1_000, 9_000):
+        answer(members, B, now_ms, writer=f"{B}~1", state=MemberState.DOWN)
+    members.tick(1_000 + HANDOVER_MS)
+    assert members.has_left(f"{B}~1")
+
+
+def test_a_farewell_is_of_the_run_that_it_names() -> None:
+    members = listed(B, up=False)
+    answer(members, B, 0, writer=f"{B}~1", state=MemberState.STARTING)
+    members.on_report(report(B, writer=f"{B}~2", state=MemberState.DOWN), 1_000)
+    assert members.is_handing_over(f"{B}~2")
+    assert not members.is_handing_over(f"{B}~1")
+
+
+@pytest.mark.parametrize(("after_ms", "counts"), [(RETURNS_MS - 1, False), (RETURNS_MS, True)])
+def test_of_members_that_return_together_the_first_one_counts(after_ms: int, counts: bool) -> None:
+    members = listed(B, C)
+    assert members.returned_ms == NEVER_MS
+    for peer in (B, C):
+        answer(members, peer, 0, state=MemberState.DOWN)
+    answer(members, B, 1_000)
+    assert members.returned_ms == 1_000
+    answer(members, C, 1_000 + after_ms)
+    assert members.returned_ms == (1_000 + after_ms if counts else 1_000)
 
 
 @pytest.mark.parametrize("own", [True, False])

@@ -115,6 +115,8 @@ def test_keys_for_a_peer_that_cannot_be_reached_count_as_dropped() -> None:
     engine.write("DEFAULT_GROUP@@svc5")
     assert engine.stats.sync_dropped == 4
     assert first in calls[B].keys
+    engine.leave(C)
+    assert engine.stats.sync_dropped == 8, "all four for another peer"
 
 
 def test_queries_rounds_and_losses_are_counted() -> None:
@@ -376,6 +378,8 @@ def test_a_standalone_node_is_responsible_for_everything_from_the_start() -> Non
     protocol = DistroProtocol(members, ME, CONFIG, parts, DistroStats(), 0)
     assert members.serving
     assert protocol.is_responsible(DistroKey("t", "any"))
+    assert not protocol.is_unlisted, "there is nobody to list it"
+    assert all(protocol.mapper_of(name).standalone for name in parts), "it takes whatever is put, as real Nacos does"
     assert not MemberList(SELF, CONFIG, 0).serving
     assert not Engine(B).protocol.members.serving, "it has to load first"
 
@@ -387,6 +391,11 @@ def test_every_failure_and_every_loss_counts() -> None:
         send = only([call for call in engine.tick(10_000) if isinstance(call, SyncData)][:1])
         engine.protocol.on_sync_done(send, Outcome.REJECTED, Received(), engine.now_ms)
     assert engine.stats.sync_failed == 2
+    for count in (3, 4):
+        engine.write("DEFAULT_GROUP@@svc1")
+        send = only([call for call in engine.tick(10_000) if isinstance(call, SyncData)][:1])
+        engine.protocol.on_sync_done(send, Outcome.FAILED, Received(), engine.now_ms)
+        assert engine.stats.sync_failed == count
     for _ in range(2):
         engine.protocol._give_up(Query(B, INSTANCE_LIST, ("k",), 0), engine.now_ms)
     assert engine.stats.calls_lost == 2

@@ -85,3 +85,12 @@ def test_the_threads_of_a_member_that_left_end(runtime: DistroRuntime) -> None:
     assert threads_of(C)
     runtime.replace_members((SELF, B, C))
     eventually(lambda: threads_of(B))
+
+
+def test_the_engine_has_a_thread_of_its_own_for_which_the_process_waits(
+    mailbox: Mailbox, runtime: DistroRuntime
+) -> None:
+    seen: list[threading.Thread] = []
+    mailbox.put(lambda _protocol, _now_ms: seen.append(threading.current_thread()))
+    [thread] = eventually(lambda: seen)
+    assert (thread.name, thread.daemon) == ("distro-timer", False)

@@ -151,7 +151,7 @@ def bed() -> Bed:
     return Bed()
 
 
-ACTIONS = {
+ACTIONS: dict[str, Any] = {
     "sync": SyncData(B, "t", ("k",), DEADLINE_MS),
     "verify": Verify(B, "t", ("k",), DEADLINE_MS),
     "query": Query(B, "t", ("k",), DEADLINE_MS),
@@ -283,3 +283,11 @@ def test_a_farewell_is_never_dropped(bed: Bed) -> None:
         bed.mailbox.claim(DistroKey("t", "k"))
     bed.runtime.leave()
     assert bed.ends()[-1] == ("leave", 5)
+
+
+@pytest.mark.parametrize("name", ACTIONS)
+def test_the_end_of_a_call_is_never_dropped(bed: Bed, name: str) -> None:
+    for _ in range(20):
+        bed.mailbox.claim(DistroKey("t", "k"))
+    bed.runtime._execute(ACTIONS[name])
+    assert bed.ends()[-1][0] == f"on_{name}_done"

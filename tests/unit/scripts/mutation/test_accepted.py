@@ -53,10 +53,10 @@ def test_accepted_survivors_are_not_counted(entries: list[Accepted], survived: l
 
 def test_an_entry_without_its_survivor_is_stale_where_its_file_was_checked() -> None:
     used, killed = entry(WAS, BECOMES), entry("x = 1")
-    elsewhere, unchecked = entry("x = 1", file="distro/clock.py"), entry("x = 1", file="distro/load.py")
+    others = [entry("x = 1", file=f"distro/{name}.py") for name in ("clock", "load", "tasks")]
     judgement = judge(
-        {"distro/mapper.py": MUTANTS, "distro/clock.py": [mutant(9, Outcome.UNCHECKED)]},
-        [used, killed, unchecked, elsewhere],
+        {"distro/mapper.py": MUTANTS, "distro/clock.py": [mutant(9, Outcome.UNCHECKED)], "distro/tasks.py": []},
+        [used, killed, *others],
     )
     assert judgement.stale == [killed]
 
@@ -104,10 +104,13 @@ def test_results_are_kept_until_the_file_changes(tmp_path: Path) -> None:
     (tmp_path / "distro" / "mapper.py").write_text("a = 1\n")
     results = Results(tmp_path, tmp_path / "results")
     assert results.of("distro/mapper.py") == []
-    results.put("distro/mapper.py", MUTANTS)
+    source = results.source("distro/mapper.py")
+    results.put("distro/mapper.py", MUTANTS, source)
     assert results.of("distro/mapper.py") == MUTANTS
     (tmp_path / "distro" / "mapper.py").write_text("a = 2\n")
     assert results.of("distro/mapper.py") == []
+    results.put("distro/mapper.py", MUTANTS, source)
+    assert results.of("distro/mapper.py") == [], "they are of the code before"
 
 
 @pytest.fixture
@@ -126,7 +129,8 @@ def test_the_command_fails_under_90_percent(
 ) -> None:
     of_file = [mutant(number, Outcome.KILLED) for number in range(killed)]
     of_file += [mutant(number, Outcome.SURVIVED, WAS, BECOMES) for number in range(killed, 10)]
-    Results(ROOT, tmp_path / "results").put("distro/tasks.py", of_file)
+    results = Results(ROOT, tmp_path / "results")
+    results.put("distro/tasks.py", of_file, results.source("distro/tasks.py"))
     assert run("distro/tasks.py") == code
     printed = capsys.readouterr().out
     assert f"distro/tasks.py: f\n    - {WAS}\n    + {BECOMES}\n" in printed

@@ -1,0 +1,113 @@
+"""A protocol that does what a test plans, and a runtime of it whose thread does not run."""
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+from distro.config import DistroConfig
+from distro.errors import TransportError
+from distro.mailbox import Mailbox
+from distro.monitor import DistroStats
+from distro.ports import Component
+from distro.runtime import DistroRuntime
+from distro.types import Action, DistroKey, Member, MemberState, PeerReport
+from tests.support.named_store import NamedStore, ValueChecksum
+
+RESOURCE_TYPE = "t"
+
+
+class PlannedMembers:
+    """A list of members, some of them reachable."""
+
+    def __init__(self) -> None:
+        self.listed: list[Member] = []
+        self.reachable: set[str] = set()
+
+    def peers(self) -> list[Member]:
+        return list(self.listed)
+
+    def is_reachable(self, address: str) -> bool:
+        return address in self.reachable
+
+
+class PlannedProtocol:
+    """In place of a protocol: it notes each call in ``told``, and its next ticks answer ``plans``."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Any, ...]] = []
+        self.plans: list[tuple[list[Action], int] | Callable[[], tuple[list[Action], int]]] = []
+        self.members = PlannedMembers()
+        self.waiting = 0
+        """What ``pending`` answers."""
+
+    def tick(self, now_ms: int) -> tuple[list[Action], int]:
+        self.told.append(("tick", now_ms))
+        plan = self.plans.pop(0) if self.plans else ([], now_ms + 3_600_000)
+        return plan() if callable(plan) else plan
+
+    def sync(self, key: DistroKey, now_ms: int) -> None:
+        self.told.append(("sync", key, now_ms))
+
+    def pending(self) -> int:
+        return self.waiting
+
+    def replace_members(self, addresses: Collection[str], now_ms: int) -> None:
+        self.told.append(("replace_members", tuple(addresses), now_ms))
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments: self.told.append((name, *arguments))
+
+
+class Answers:
+    """The agents of reports and of a resource type: they note calls in ``called`` and answer nothing."""
+
+    def __init__(self) -> None:
+        self.called: list[tuple[str, str, int]] = []
+        """Shape: ``(call, peer, timeout_ms)``."""
+        self.silent: set[str] = set()
+        """Peers that do not answer reports."""
+        self.before: Callable[[], object] = lambda: None
+        """Called at the start of each call, on its thread."""
+        self.closed = 0
+
+    def report(self, peer: str, timeout_ms: int) -> PeerReport:
+        self.before()
+        self.called.append(("report", peer, timeout_ms))
+        if peer in self.silent:
+            raise TransportError(f"{peer} does not answer")
+        return PeerReport(peer, MemberState.UP)
+
+    def load(self, peer: str, timeout_ms: int) -> None:
+        self.before()
+        self.called.append(("load", peer, timeout_ms))
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class PlannedRuntime:
+    """A runtime of a planned protocol, of which a test runs what it wants. Its clock stands."""
+
+    def __init__(self, *, now_ms: int, mailbox: Mailbox | None = None, **settings: int) -> None:
+        self.now_ms = now_ms
+        self.protocol, self.agent, self.store = PlannedProtocol(), Answers(), NamedStore()
+        self.mailbox = mailbox or Mailbox(10, DistroStats())
+        component = Component(self.store, ValueChecksum(), self.agent)  # type: ignore[arg-type]
+        self.runtime = DistroRuntime(
+            self.protocol,  # type: ignore[arg-type]
+            None,  # type: ignore[arg-type]
+            self.mailbox,
+            {RESOURCE_TYPE: component},
+            self.agent,
+            self,
+            DistroConfig(**settings),
+        )
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    boot_ms = wall_ms = monotonic_ms
+
+    def run_events(self, events: Iterable[Any], now_ms: int) -> None:
+        """Let events call the protocol."""
+        for event in events:
+            event(self.protocol, now_ms)

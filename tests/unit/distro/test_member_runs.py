@@ -1,0 +1,61 @@
+"""Which runs of members are over, and for how long their clients are handed over (R17)."""
+
+import pytest
+
+from distro.member_runs import HANDOVER_MS, MemberRuns
+
+SELF, B = "10.0.0.1:8848", "10.0.0.2:8848"
+FIRST, SECOND = f"{B}~1", f"{B}~2"
+NOW_MS = 5_000
+
+
+@pytest.fixture
+def runs() -> MemberRuns:
+    """The runs of a member and of one peer, whose first run answered."""
+    made = MemberRuns(SELF, 0)
+    made.replace([B], [], 0)
+    made.follow(B, FIRST, 0)
+    return made
+
+
+def is_over(runs: MemberRuns, writer: str) -> bool:
+    return runs.is_handing_over(writer) or runs.has_left(writer)
+
+
+def test_the_run_before_is_over_and_handed_over(runs: MemberRuns) -> None:
+    assert not is_over(runs, FIRST)
+    runs.follow(B, SECOND, NOW_MS)
+    assert not is_over(runs, SECOND)
+    for now_ms, is_handed_over in ((NOW_MS + HANDOVER_MS - 1, True), (NOW_MS + HANDOVER_MS, False)):
+        runs.tick(now_ms)
+        assert runs.is_handing_over(FIRST) is is_handed_over
+        assert runs.has_left(FIRST) is not is_handed_over
+
+
+@pytest.mark.parametrize("now_ms", [NOW_MS + 1, NOW_MS + HANDOVER_MS], ids=["handed over", "over"])
+def test_a_run_that_answers_again_was_not_over(runs: MemberRuns, now_ms: int) -> None:
+    runs.end(B, NOW_MS)
+    runs.tick(now_ms)
+    assert is_over(runs, FIRST)
+    runs.follow(B, FIRST, now_ms)
+    assert not is_over(runs, FIRST)
+
+
+def test_a_late_farewell_revives_no_run(runs: MemberRuns) -> None:
+    runs.end(B, NOW_MS)
+    runs.follow(B, FIRST, NOW_MS, goes_on=False)
+    assert runs.is_handing_over(FIRST)
+
+
+def test_a_run_ends_once(runs: MemberRuns) -> None:
+    runs.end(B, NOW_MS)
+    runs.end(B, NOW_MS + 1_000, FIRST)
+    runs.tick(NOW_MS + HANDOVER_MS)
+    assert runs.has_left(FIRST), "the second end makes its hand-over no longer"
+
+
+def test_a_peer_that_never_answered_has_no_run_to_end() -> None:
+    runs = MemberRuns(SELF, 0)
+    runs.replace([B], [], 0)
+    runs.end(B, NOW_MS)
+    assert not runs.is_handing_over("")
