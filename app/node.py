@@ -346,6 +346,7 @@ def build_components(
             "clock": clock,
             "capabilities": cluster.capabilities,
             "deadline": cluster.deadline,
+            "stamp": cluster.stamp,
             "body_bytes_max": settings.distro.body_bytes_max,
         }
 

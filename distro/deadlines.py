@@ -14,7 +14,7 @@ DEADLINE_HEADER = "Rollcall-Deadline"
 RELAY_HEADER = "Rollcall-Relay"
 """Request header among our own kind: the call is for another member, which the sender cannot call itself (R12)."""
 CLOCK_HEADER = "Rollcall-Clock"
-"""Request header of datums among our own kind: the sender's clock, in ms, when it made them."""
+"""Request header of datums among our own kind: the text that ``CallDeadlines.stamp`` makes."""
 UNDER_WAY_MS_MAX = 30_000
 """A call that seems to have been under way for longer is dated so long ago: no member waits so long for an answer."""
 STEP_MS = 128
@@ -36,6 +36,10 @@ class CallDeadlines:
         """This member's clock, as its reports name it."""
         return self._clock.boot_ms()
 
+    def stamp(self) -> str:
+        """When a call of this member is made. Shape: ``run ms``; its run, and its clock."""
+        return f"{self._own_writer} {self._clock.boot_ms()}"
+
     def note(self, peer: str, writer: str, clock_ms: int) -> None:
         """Take the clock that a report names, which has just arrived from this run of the peer."""
         run, ahead = self._ahead.get(peer, ("", ()))
@@ -55,17 +59,22 @@ class CallDeadlines:
         return f"{writer} {end_ms - end_ms % STEP_MS}"
 
     def sent_ms(self, peer: str, text: str | None) -> int:
-        """When a peer's call was sent, by our monotonic clock; ``text`` is the peer's clock at that time.
+        """When a peer's call was sent, by our monotonic clock; ``text``: its ``stamp``.
 
-        Never later than now, and never earlier than it was but for the drift of the clocks; now for a peer that named
-        no clock.
+        Never later than now, and never earlier than it was but for the drift of the clocks; now for a run of the peer
+        that named no clock.
         """
         now_ms = self._clock.monotonic_ms()
         known = self._ahead.get(peer)
-        if known is None or text is None or not _is_time(text):
+        writer, _, clock_ms = (text or "").rpartition(" ")
+        if known is None or writer != known[0] or not _is_time(clock_ms):
             return now_ms
-        age_ms = self._clock.boot_ms() - (int(text) - max(known[1]))
+        age_ms = self._clock.boot_ms() - (int(clock_ms) - max(known[1]))
         return now_ms - min(max(age_ms, 0), UNDER_WAY_MS_MAX)
+
+    def is_known_run(self, peer: str, text: str | None) -> bool:
+        """Whether a ``stamp`` is of the run of which the peer's last report was."""
+        return text is not None and self._ahead.get(peer, ("", ()))[0] == text.rpartition(" ")[0] != ""
 
     def is_over(self, text: str) -> bool:
         """Whether a call with this deadline may not be executed any more: it is late, or for another run."""

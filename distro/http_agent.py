@@ -45,12 +45,14 @@ class DistroHttpAgent:
         clock: Clock,
         capabilities: Callable[[str], frozenset[str]],
         deadline: Callable[[str, int], str],
+        stamp: Callable[[], str],
         body_bytes_max: int,
         resource_type: str = "",
     ) -> None:
         """``resource_type``: the type that requests name; empty for instance lists, the only one of real Nacos.
 
-        ``deadline(peer, timeout_ms)``: the deadline of a call in the peer's clock, empty for none (R13).
+        ``deadline(peer, timeout_ms)``: the deadline of a call in the peer's clock, empty for none (R13). ``stamp()``:
+        when a call is made. Both as ``CallDeadlines`` has them.
         """
         self._base_path = f"{context_path}/v1/ns"
         self._type_query = f"type={quote(resource_type)}" if resource_type else ""
@@ -59,6 +61,7 @@ class DistroHttpAgent:
         self._clock = clock
         self.capabilities = capabilities
         self.deadline = deadline
+        self._stamp = stamp
         self.body_bytes_max = body_bytes_max
         self._session = peer_session(
             user_agent,
@@ -106,7 +109,7 @@ class DistroHttpAgent:
             TransportError: no answer in time, or another status than 200.
         """
         deadline = self.deadline(peer, timeout_ms)
-        headers = {DEADLINE_HEADER: deadline, CLOCK_HEADER: str(self._clock.boot_ms())} if deadline else {}
+        headers = {DEADLINE_HEADER: deadline, CLOCK_HEADER: self._stamp()} if deadline else {}
         gzip_worth = body is not None and len(body) >= GZIP_FROM_BYTES and not plain
         if body is not None and gzip_worth and CAPABILITY_GZIP in self.capabilities(peer):
             body = gzip_body(body)

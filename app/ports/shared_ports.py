@@ -26,6 +26,10 @@ class MemberDirectory(Protocol):
         """Whether peers may call from ``remote_ip``: a listed member's address; when standalone, any loopback one."""
         ...
 
+    def is_heard(self, remote_ip: str) -> bool:
+        """Whether datums may come from ``remote_ip``: of a member that is listed, or was until lately."""
+        ...
+
     def is_over(self, deadline: str) -> bool:
         """Whether a call of a member with this deadline may not be executed any more (R13)."""
         ...

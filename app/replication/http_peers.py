@@ -7,6 +7,7 @@ from itertools import chain, islice
 from typing import TypeVar
 
 from app.naming.model.keys import CLIENT_KEY_PREFIX, EPHEMERAL_PREFIX, parse_datum_key
+from app.naming.model.nacos_errors import NoRight
 from app.naming.records.record_keys import parse_record_key
 from app.replication.client_type import CLIENTS
 from app.replication.instance_list_type import INSTANCE_LIST
@@ -56,10 +57,16 @@ class NodeReplication:
         Raises:
             CodecError: the body cannot be read or, for other callers, one of its keys; the good keys were taken.
             NotInitialized: this member has not loaded yet (R7).
+            NoRight: the caller is neither listed, nor was until lately in the run that it is.
         """
-        sender = self.membership.sender_of(headers.get(MEMBER_HEADER.lower()), remote_ip)
+        named, clock = headers.get(MEMBER_HEADER.lower()), headers.get(CLOCK_HEADER.lower())
+        sender = self.membership.sender_of(named, remote_ip)
+        if sender is None and not self.membership.is_listed(remote_ip):
+            sender = self.membership.parting_sender_of(named, remote_ip, clock)
+            if sender is None:
+                raise NoRight(f"{remote_ip} is not the address of a listed member")
         # The ages in the body count from when it was sent: it may have waited in a socket of this process.
-        sent_ms = self.membership.sent_ms(sender or "", headers.get(CLOCK_HEADER.lower()))
+        sent_ms = self.membership.sent_ms(sender or "", clock)
         with self.bodies.unpacked(body) as plain:
             return self._receive_frame(json_object(plain, FRAME_KEYS_MAX), sender, remote_ip, sent_ms)
 

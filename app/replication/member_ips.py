@@ -23,8 +23,7 @@ Resolve = Callable[[str], frozenset[str]]
 class MemberIps:
     """The addresses by member. Thread-safe; ``replace`` and reads never wait for a look-up.
 
-    A name that cannot be resolved any more keeps the addresses that it had; a member that left the list does for
-    ``PARTING_S``.
+    A name that cannot be resolved any more keeps the addresses that it had.
     """
 
     def __init__(self, resolve: Resolve | None = None, now_s: Callable[[], float] = monotonic_s) -> None:
@@ -59,18 +58,17 @@ class MemberIps:
         return self._by_member.get(member, frozenset())
 
     def is_of(self, member: str, ip: str) -> bool:
-        """Whether it is an address of this member, listed or until lately; if not, names are looked up again soon."""
-        return ip in self.of(member) or self._is_parting(member, ip) or self._unknown()
+        """Whether it is an address of this listed member; if not, names are looked up again soon."""
+        return ip in self.of(member) or self._unknown()
 
     def is_of_any(self, ip: str) -> bool:
-        """Whether it is an address of any member, listed or until lately; if not, names are looked up again soon."""
-        if any(ip in ips for ips in self._by_member.values()):
-            return True
-        return any(self._is_parting(member, ip) for member in self._parting) or self._unknown()
+        """Whether it is an address of any listed member; if not, names are looked up again soon."""
+        return any(ip in ips for ips in self._by_member.values()) or self._unknown()
 
-    def _is_parting(self, member: str, ip: str) -> bool:
-        ips, end_s = self._parting.get(member, (frozenset(), 0.0))
-        return ip in ips and self._now_s() < end_s
+    def is_of_parting(self, ip: str, member: str = "") -> bool:
+        """Whether it is an address of a member, any or this one, that left the list less than ``PARTING_S`` ago."""
+        now_s, parting = self._now_s(), self._parting
+        return any(ip in ips and now_s < end_s for one, (ips, end_s) in parting.items() if member in ("", one))
 
     def _unknown(self) -> bool:
         self._wake.set()

@@ -141,6 +141,10 @@ class Membership:
         """When a call of ``member`` was sent, by our monotonic clock; ``clock``: what its ``CLOCK_HEADER`` says."""
         return self._deadlines.sent_ms(member, clock)
 
+    def stamp(self) -> str:
+        """The text of ``CLOCK_HEADER`` in a call that is made now."""
+        return self._deadlines.stamp()
+
     def is_over(self, deadline: str) -> bool:
         return self._deadlines.is_over(deadline)
 
@@ -173,12 +177,19 @@ class Membership:
             return is_loopback(ip)
         return self._ips.is_of_any(ip)
 
-    def sender_of(self, named: str | None, remote_ip: str) -> str | None:
-        """The member that a call names as its sender, if it comes from its address; else None.
+    def is_heard(self, remote_ip: str) -> bool:
+        return self.is_listed(remote_ip) or self._ips.is_of_parting(plain_ip(remote_ip))
 
-        It is listed, or was until lately.
-        """
-        return named if named is not None and self._ips.is_of(named, plain_ip(remote_ip)) else None
+    def sender_of(self, named: str | None, remote_ip: str) -> str | None:
+        """The listed peer that a call or a report names as its sender, if it comes from its address; else None."""
+        if named is None or self._protocol.members.get(named) is None:
+            return None
+        return named if self._ips.is_of(named, plain_ip(remote_ip)) else None
+
+    def parting_sender_of(self, named: str | None, remote_ip: str, clock: str | None) -> str | None:
+        """The same for a member that left the list lately, and has not restarted since; ``clock``: of the call."""
+        is_parting = named is not None and self._ips.is_of_parting(plain_ip(remote_ip), named)
+        return named if named is not None and is_parting and self._deadlines.is_known_run(named, clock) else None
 
     def java_peers_at(self, remote_ip: str) -> list[str]:
         """The listed members at an address that are not known to be of our kind."""
@@ -326,7 +337,7 @@ class Membership:
         return report.address if self._take_report(report, remote_ip) else "", self._nacos_2_member()
 
     def _take_report(self, report: PeerReport, remote_ip: str) -> bool:
-        if self._protocol.members.get(report.address) is None or self.sender_of(report.address, remote_ip) is None:
+        if self.sender_of(report.address, remote_ip) is None:
             return False
         self._note_clock(report)
         if self._runtime is not None:

@@ -83,6 +83,9 @@ class StubCluster:
     def is_listed(self, remote_ip: str) -> bool:
         return remote_ip in self.listed
 
+    def is_heard(self, remote_ip: str) -> bool:
+        return self.is_listed(remote_ip)
+
     def sender_of(self, named: str | None, remote_ip: str) -> str | None:
         return named if named in {one.address for one in self.others} and self.is_listed(remote_ip) else None
 

@@ -176,7 +176,7 @@ class HttpServer:
         self.stats.connections = len(self._connections)
 
     def body_bytes_max(self, target: bytes, remote_ip: str) -> int:
-        if target.startswith(self._distro_path) and self._services.cluster.is_listed(remote_ip):
+        if target.startswith(self._distro_path) and self._services.cluster.is_heard(remote_ip):
             return self._services.settings.distro.body_bytes_max
         return BODY_BYTES_MAX
 

@@ -88,7 +88,7 @@ class CallAgent:
         headers = {MEMBER_HEADER.lower(): member.address, "user-agent": MEMBER_AGENT}
         if path != REPORT and (deadline := member.membership.deadline(peer, timeout_ms)):
             headers[DEADLINE] = deadline
-            headers[CLOCK_HEADER.lower()] = str(member.clock.boot_ms())
+            headers[CLOCK_HEADER.lower()] = member.membership.stamp()
         call = HttpCall(method, path, query.encode(), headers, body, member.ip)
 
         def answered(outcome: Outcome, reply: Reply | None) -> None:

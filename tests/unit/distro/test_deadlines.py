@@ -85,7 +85,7 @@ def test_a_call_is_dated_when_it_was_sent(offset_ms: int, report_delay_ms: int, 
     clock_ms = theirs.clock_ms()
     clock.world_ms = other.world_ms = clock.world_ms + report_delay_ms
     mine.note(PEER, f"{PEER}~1", clock_ms)
-    sent_ms, text = clock.monotonic_ms(), str(theirs.clock_ms())
+    sent_ms, text = clock.monotonic_ms(), theirs.stamp()
     clock.world_ms += call_delay_ms
     dated_ms = mine.sent_ms(PEER, text)
     assert sent_ms <= dated_ms <= clock.monotonic_ms() or call_delay_ms > UNDER_WAY_MS_MAX
@@ -93,12 +93,34 @@ def test_a_call_is_dated_when_it_was_sent(offset_ms: int, report_delay_ms: int, 
     assert clock.monotonic_ms() - dated_ms <= UNDER_WAY_MS_MAX
 
 
-@pytest.mark.parametrize("text", [None, "", "x", "-5", "9" * 30, "\u0665"])
-def test_a_call_without_a_readable_clock_is_dated_now(text: str | None) -> None:
+@pytest.mark.parametrize("clock_ms", ["", "x", "-5", "9" * 30, "\u0665"])
+def test_a_call_without_a_readable_clock_is_dated_now(clock_ms: str) -> None:
     mine, clock, theirs, _ = pair()
     mine.note(PEER, f"{PEER}~1", theirs.clock_ms())
+    assert mine.sent_ms(PEER, f"{PEER}~1 {clock_ms}") == clock.monotonic_ms()
+    assert mine.sent_ms(PEER, None) == clock.monotonic_ms()
+    assert mine.sent_ms("10.0.0.9:1", f"{PEER}~1 1") == clock.monotonic_ms()
+
+
+def test_the_clock_of_one_run_says_nothing_of_another() -> None:
+    """A machine that was started anew counts from 0 again."""
+    mine, clock, theirs, other = pair()
+    mine.note(PEER, f"{PEER}~1", theirs.clock_ms())
+    text = theirs.stamp()
+    clock.world_ms = other.world_ms = clock.world_ms + 5_000
+    assert mine.sent_ms(PEER, text) == clock.monotonic_ms() - 5_000
+    assert mine.is_known_run(PEER, text)
+    mine.note(PEER, f"{PEER}~2", theirs.clock_ms())
     assert mine.sent_ms(PEER, text) == clock.monotonic_ms()
-    assert mine.sent_ms("10.0.0.9:1", "1") == clock.monotonic_ms()
+    assert not mine.is_known_run(PEER, text)
+
+
+@pytest.mark.parametrize("text", [None, "", " 5", "5"])
+def test_a_call_that_names_no_run_is_of_none_that_is_known(text: str | None) -> None:
+    mine, _, theirs, _ = pair()
+    assert not mine.is_known_run(PEER, text), "nothing was heard of it"
+    mine.note(PEER, f"{PEER}~1", theirs.clock_ms())
+    assert not mine.is_known_run(PEER, text)
 
 
 def test_a_call_may_be_executed_until_its_deadline_and_no_later() -> None:

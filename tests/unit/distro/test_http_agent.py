@@ -41,6 +41,7 @@ def agent(capabilities: frozenset[str]) -> Iterator[DistroHttpAgent]:
         clock=clock,
         capabilities=lambda _: capabilities,
         deadline=lambda _peer, _left_ms: "",
+        stamp=lambda: "run 1",
         body_bytes_max=1_000_000,
     )
     try:

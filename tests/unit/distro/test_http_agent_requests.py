@@ -71,6 +71,7 @@ class Caller:
             clock=SteppingClock(),
             capabilities=lambda _peer: capabilities,
             deadline=deadline_of,
+            stamp=lambda: "own-run 5",
             body_bytes_max=100_000,
             **({"resource_type": resource_type} if resource_type else {}),
         )
@@ -98,7 +99,7 @@ def test_a_send() -> None:
     assert request.headers["content-type"] == "application/json;charset=UTF-8"
     assert request.headers[MEMBER_HEADER.lower()] == "10.0.0.1:8848"
     assert request.headers[DEADLINE_HEADER.lower()] == "run 77"
-    assert request.headers[CLOCK_HEADER.lower()] == "77000"
+    assert request.headers[CLOCK_HEADER.lower()] == "own-run 5"
     assert (request.headers["more"], request.headers["user-agent"]) == ("yes", "Nacos-Server:1.4.8")
     assert "content-encoding" not in request.headers
     assert result == Received({"k": Version(1, 2, "b")})

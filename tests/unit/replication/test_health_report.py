@@ -39,6 +39,7 @@ def make_agent(*capabilities: str) -> InstanceListAgent:
         clock=SystemClock(),
         capabilities=lambda _: frozenset(capabilities),
         deadline=lambda _peer, _left_ms: "",
+        stamp=lambda: "run 1",
         body_bytes_max=1_000_000,
     )
 

@@ -81,10 +81,20 @@ def test_beats_go_with_the_answer_to_an_owner_that_cannot_be_called_and_with_no_
 
 
 def test_a_member_that_left_the_list_may_send_what_it_has_and_reports_nothing(membership: Membership) -> None:
+    """Not one that restarted since: what that one has nobody heard of while it was listed."""
+    reported = report_of(LISTED, CAPABILITY_VERSIONS)
+    reported["extendInfo"][OWN_FIELD] |= {"writer": f"{LISTED}~1", "clockMs": 5}
+    membership.receive_report(reported, "10.0.0.2")
     membership.take_list((SELF,))
     membership._protocol.replace_members([SELF], 0)
-    assert membership.is_listed("10.0.0.2")
-    assert membership.sender_of(LISTED, "10.0.0.2") == LISTED
-    assert membership.sender_of(LISTED, "10.0.0.3") is None
-    answer = membership.receive_report(report_of(LISTED, CAPABILITY_VERSIONS), "10.0.0.2")
+    assert not membership.is_listed("10.0.0.2")
+    assert membership.is_heard("10.0.0.2")
+    assert not membership.is_heard("10.0.0.3")
+    assert membership.sender_of(LISTED, "10.0.0.2") is None
+    assert membership.parting_sender_of(LISTED, "10.0.0.2", f"{LISTED}~1 7") == LISTED
+    assert membership.parting_sender_of(LISTED, "10.0.0.3", f"{LISTED}~1 7") is None
+    assert membership.parting_sender_of(UNLISTED, "10.0.0.2", f"{LISTED}~1 7") is None
+    assert membership.parting_sender_of(LISTED, "10.0.0.2", f"{LISTED}~2 7") is None
+    assert membership.parting_sender_of(None, "10.0.0.2", f"{LISTED}~1 7") is None
+    answer = membership.receive_report(reported, "10.0.0.2")
     assert (answer["code"], answer[OWN_FIELD]) == (403, {"listed": False})
