@@ -46,7 +46,7 @@ def test_a_name_needs_both_parts(full_name: str) -> None:
         keys.check_service_format(full_name)
 
 
-@pytest.mark.parametrize("full_name", ["G@@a", "@@a", "G@@a@@b"])
+@pytest.mark.parametrize("full_name", ["G@@a", "@@a", "G@@a@@b", "G@@a@@"])
 def test_a_name_with_both_parts(full_name: str) -> None:
     keys.check_service_format(full_name)
 
