@@ -14,6 +14,7 @@ from app.naming.model.meta import (
     ServiceMeta,
     health_checker,
     label_selector,
+    metadata_of,
     service_meta,
 )
 from app.naming.model.nacos_errors import InvalidParam
@@ -140,6 +141,8 @@ def test_what_a_description_leaves_out_has_its_default() -> None:
     assert service_meta({"protectThreshold": 0, "selector": {"type": "label"}}).selector == Selector("label")
     cluster = {"healthChecker": {"type": "TCP"}}
     assert service_meta({"protectThreshold": 0, "clusters": {"c": cluster}}).clusters == {"c": ClusterConfig()}
+    with pytest.raises(InvalidParam, match="checkPort"):
+        service_meta({"protectThreshold": 0, "clusters": {"c": cluster | {"checkPort": None}}})
 
 
 @pytest.mark.parametrize(
@@ -166,3 +169,7 @@ def test_a_description_with_a_wrong_field_is_refused(name: str, wrong: object) -
 def test_a_refusal_names_the_field_and_its_service() -> None:
     with pytest.raises(InvalidParam, match=r"^field 'protectThreshold' of a service should be a number$"):
         service_meta(ServiceMeta().to_json() | {"protectThreshold": "1"})
+    with pytest.raises(InvalidParam, match=r"^field 'metadata' should be an object of texts$"):
+        metadata_of([])
+    with pytest.raises(InvalidParam, match=r"^field 'metadata' of a thing should be an object of texts$"):
+        metadata_of([], " of a thing")
