@@ -108,6 +108,31 @@ def test_a_merge_that_brings_nothing_new(registry: Registry, lower: bool) -> Non
     assert registry.version(KEY) == (ours.version if lower else version)
 
 
+def test_a_merge_with_the_same_list_changes_nothing(registry: Registry) -> None:
+    register(registry, 1, 0)
+    [ours] = registry.datums([KEY])
+    parts = [StoredInstance(one.instance, one.version, one.beat_ms) for one in ours.value.stored.values()]
+    assert registry.merge(received(ours.version, *parts), 10) is Merged.NOTHING
+    assert registry.version(KEY) == ours.version
+
+
+def test_a_merge_with_another_list_of_the_same_version_is_above_both(registry: Registry) -> None:
+    register(registry, 1, 0)
+    [ours] = registry.datums([KEY])
+    parts = [StoredInstance(one.instance, one.version, one.beat_ms) for one in ours.value.stored.values()]
+    datum = received(ours.version, *parts, stored(2, Version(1, 0, OTHER), 0))
+    assert registry.merge(datum, 10) is Merged.MADE
+    assert registry.version(KEY) == ours.version.next(ME)
+
+
+def test_a_datum_of_no_list_is_not_taken(registry: Registry) -> None:
+    version = Version(1, 0, OTHER)
+    for key in ("no key", datum_key("public", "")):
+        assert not registry.apply(Datum(key, version, InstanceList({}, {})), None, 0)
+        assert registry.merge(Datum(key, version, InstanceList({}, {})), 0) is Merged.NOTHING
+    assert registry.table.services() == []
+
+
 @pytest.mark.parametrize("version", [Version(1, 0, "0"), Version(5, 3, OTHER)])
 def test_a_merge_of_two_that_each_knew_more_is_above_both(registry: Registry, version: Version) -> None:
     register(registry, 1, 0)
@@ -268,6 +293,25 @@ def test_the_number_of_such_services_is_bounded(registry: Registry, monkeypatch:
     assert sorted(registry.versions()) == [datum_key("public", f"DEFAULT_GROUP@@s{number}") for number in (2, 3, 4)]
 
 
+def test_one_that_was_beyond_the_bound_repeats_no_version_and_no_revision(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.naming.registry.registry.MADE_BY_REMOVAL_MAX", 1)
+    for port in (1, 2, 3):
+        registry.remove("public", NAME, Instance("10.1.0.1", port).key, 0)
+    seen, version = service_of(registry), registry.version(KEY)
+    highest = seen.revision
+    registry.remove("public", "DEFAULT_GROUP@@other", Instance("10.1.0.1", 1).key, 0)
+    assert registry.version(KEY) is None
+    assert seen.revision > highest, "copies that are under way see that it changed"
+    register(registry, 1, 0)
+    again = registry.version(KEY)
+    assert version is not None
+    assert again is not None
+    assert again > version
+    assert service_of(registry).revision > seen.revision
+
+
 def test_a_member_alone_remembers_no_removal_of_what_it_does_not_know() -> None:
     alone = Registry(ME, alone=True)
     assert alone.remove("public", NAME, Instance("10.1.0.1", 1).key, 0) is None
@@ -282,5 +326,6 @@ def test_an_expiry_elsewhere_is_not_taken_for_a_later_word_where_a_beat_was_hear
     [expired] = other.datums([KEY])
     assert expired.version > Version(1, 0, ME)
     assert registry.is_covered(expired), "nobody heard of it"
+    assert Registry(OTHER).is_covered(expired), "an unknown list has no change"
     register(registry, 1, 30_000)
     assert not registry.is_covered(expired)
