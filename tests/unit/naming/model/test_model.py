@@ -86,7 +86,7 @@ def test_publications_say_the_same_whenever_they_were_made() -> None:
 
 def test_a_new_service_is_checked_at_once_and_seen_by_readers() -> None:
     service = Service("public", "G@@orders", 5_000)
-    assert service.due_ms == service.retained_until_ms == 0
+    assert service.due_ms == service.retained_until_ms == service.revision == 0
     assert (service.changed_ms, service.claimed_ms, service.version) == (5_000, 5_000, NO_VERSION)
     assert not service.hidden
     assert not service.dropped
