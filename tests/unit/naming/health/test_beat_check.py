@@ -9,7 +9,16 @@ from app.naming.health import beat_check as health
 from app.naming.health.beat_check import PAUSES_REMEMBERED, RETURN_MS, BeatCheck, HealthCheckGate
 from app.naming.model.events import Event, HealthChanged, HealthChecked
 from app.naming.model.keys import datum_key
-from app.naming.model.model import NEVER_MS, PRESERVED_BEAT_TIMEOUT, Change, Instance, Service, StoredInstance
+from app.naming.model.model import (
+    BEAT_TIMEOUT_MS,
+    NEVER_MS,
+    NOT_DUE_MS,
+    PRESERVED_BEAT_TIMEOUT,
+    Change,
+    Instance,
+    Service,
+    StoredInstance,
+)
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
@@ -31,13 +40,20 @@ class TimedCheck:
         self.may_check = True
         self.responsible = True
         self.returned_ms = NEVER_MS
+        self.cut_off_since_ms: int | None = None
+        self.forget_unneeded = False
         self.confirmed_ms: int | None = None
         """None: reports get through all the time."""
 
     def ask_gate(self) -> HealthCheckGate:
         confirmed_ms = self.now_ms if self.confirmed_ms is None else self.confirmed_ms
         return HealthCheckGate(
-            self.may_check, confirmed_ms, lambda _name: self.responsible, returned_ms=self.returned_ms
+            self.may_check,
+            confirmed_ms,
+            lambda _name: self.responsible,
+            self.cut_off_since_ms,
+            self.returned_ms,
+            self.forget_unneeded,
         )
 
     def run(self, until_ms: int) -> None:
@@ -166,6 +182,96 @@ def test_after_a_pause_a_report_must_get_through_first(checker: TimedCheck) -> N
     assert checker.changes() == ["removed"]
 
 
+def test_a_report_from_before_a_pause_confirms_nothing_however_short_the_pause_was(checker: TimedCheck) -> None:
+    checker.register()
+    checker.run(10_000)
+    checker.confirmed_ms = checker.now_ms
+    checker.now_ms += 3_000
+    checker.run(checker.now_ms + 60_000)
+    assert checker.changes() == []
+
+
+def test_a_beat_at_the_end_of_a_pause_gets_nothing_of_it(checker: TimedCheck) -> None:
+    checker.register()
+    checker.run(10_000)
+    checker.now_ms += 99_000
+    checker.run(checker.now_ms + 1_000)
+    checker.beat("10.1.0.1")
+    checker.run(checker.now_ms + 16_000)
+    assert checker.changes() == ["unhealthy"]
+
+
+def test_of_many_pauses_all_but_the_oldest_count(checker: TimedCheck) -> None:
+    checker.register(**{"preserved.heart.beat.timeout": "20000"})
+    for _ in range(PAUSES_REMEMBERED + 1):
+        checker.now_ms += 3_000
+        checker.run(checker.now_ms + 1_000)
+    assert checker.changes() == [], "20 s of silence without the pauses that count, 68 s with all of them"
+    checker.run(checker.now_ms + 1_000)
+    assert checker.changes() == ["unhealthy"]
+
+
+def test_while_cut_off_only_what_beat_since_is_checked(checker: TimedCheck) -> None:
+    """R12: what beat at other members before may go on doing so, unheard."""
+    for ip in ("10.1.0.1", "10.1.0.2"):
+        checker.register(ip)
+    checker.run(10_000)
+    checker.cut_off_since_ms = 10_001
+    checker.run(14_000)
+    checker.beat("10.1.0.2")
+    checker.run(30_000)
+    assert checker.unhealthy() == {"10.1.0.2"}
+    checker.run(60_000)
+    assert list(checker.service().stored) == [Instance("10.1.0.1", 80).key]
+    assert checker.unhealthy() == set()
+
+
+def test_the_time_of_a_cut_is_no_silence(checker: TimedCheck) -> None:
+    checker.register()
+    checker.run(10_000)
+    checker.cut_off_since_ms = 10_000
+    checker.run(59_000)
+    checker.cut_off_since_ms = None
+    checker.run(65_000)
+    assert checker.changes() == [], "15 s of silence without the cut"
+    checker.run(66_000)
+    assert checker.changes() == ["unhealthy"]
+
+
+def test_a_member_that_is_alone_by_now_forgets_what_its_peers_kept_it_from_forgetting(checker: TimedCheck) -> None:
+    checker.register()
+    checker.deregister("10.1.0.1")
+    checker.run(300_000)
+    assert checker.service().due_ms == NOT_DUE_MS
+    checker.forget_unneeded = True
+    checker.run(301_000)
+    assert checker.registry.table.services() == []
+
+
+def test_the_next_check_is_when_the_time_of_the_longest_silent_instance_is_over(checker: TimedCheck) -> None:
+    checker.register()
+    checker.register("10.1.0.2")
+    checker.run(10_000)
+    checker.beat("10.1.0.1", "10.1.0.2")
+    checker.run(12_000)
+    checker.beat("10.1.0.1")
+    checker.run(16_000)
+    assert checker.service().due_ms == 10_000 + BEAT_TIMEOUT_MS + 1
+
+
+@pytest.mark.parametrize("lacking", ["may_check", "owner"])
+def test_what_may_not_be_checked_is_due_no_more(checker: TimedCheck, lacking: str) -> None:
+    if lacking == "owner":
+        copy_of_long_ago(checker)
+    else:
+        checker.register()
+        checker.may_check = False
+    for _ in range(2):
+        checker.service().due_ms = 1
+        checker.run(checker.now_ms + 1_000)
+        assert checker.service().due_ms == NOT_DUE_MS
+
+
 def test_who_is_heard_of_meanwhile_stays(checker: TimedCheck) -> None:
     checker.register()
     for _ in range(10):
@@ -250,6 +356,18 @@ def test_services_that_are_taken_over_at_once_do_not_stay_due_at_once(checker: T
     checker.run(1_000)
     services = [found for name in names if (found := checker.registry.table.get("public", name))]
     assert len({service.due_ms // 1_000 for service in services}) >= 14, "any second of the first fifteen"
+
+
+def test_services_that_may_be_checked_again_all_at_once_do_not_stay_due_at_once(checker: TimedCheck) -> None:
+    names = [f"g@@s{number}" for number in range(4_000)]
+    for name in names:
+        checker.registry.register(RegisterInstance(name, "10.1.0.1", 80), 0)
+    checker.may_check = False
+    checker.run(1_000)
+    checker.may_check = True
+    checker.run(2_000)
+    services = [found for name in names if (found := checker.registry.table.get("public", name))]
+    assert len({service.due_ms // 1_000 for service in services}) >= 13, "any second of the next fourteen"
 
 
 def test_a_pause_that_is_forgotten_counts_again(checker: TimedCheck) -> None:
@@ -414,6 +532,58 @@ def test_a_round_that_fails_is_begun_again(sliced: TimedCheck, monkeypatch: pyte
             finish(sliced)
     finish(sliced)
     assert sliced.unhealthy() == set(TEN)
+
+
+@pytest.mark.parametrize("after_ms", [1_500, 100_000])
+def test_after_a_slice_that_failed_a_pause_is_noticed_as_ever(
+    checker: TimedCheck, monkeypatch: pytest.MonkeyPatch, after_ms: int
+) -> None:
+    def fail(*_: object) -> bool:
+        raise ValueError("out of order")
+
+    checker.register("10.1.0.1")
+    checker.register("10.1.0.2")
+    checker.run(15_000)
+    checker.beat("10.1.0.2")
+    with monkeypatch.context() as patch:
+        patch.setattr(checker.registry, "set_health", fail)
+        with pytest.raises(ValueError, match="out of order"):
+            checker.run(16_000)
+    checker.now_ms += after_ms - 1_000
+    checker.run(checker.now_ms + 1_000)
+    assert checker.unhealthy() == {"10.1.0.1"}
+
+
+def ticks(checker: TimedCheck) -> int:
+    """How many slices a round takes."""
+    count = 1
+    while checker.slice():
+        count += 1
+    return count
+
+
+@pytest.mark.parametrize(("instances", "slices"), [(4, 1), (5, 2), (10, 3), (11, 4)])
+def test_a_slice_is_full_when_its_units_are_used_up(
+    checker: TimedCheck, monkeypatch: pytest.MonkeyPatch, instances: int, slices: int
+) -> None:
+    monkeypatch.setattr(health, "UNITS_PER_SLICE", 5)
+    monkeypatch.setattr(health, "UNITS_PER_SERVICE", 0)
+    for number in range(instances):
+        checker.register(f"10.1.0.{number}")
+    checker.now_ms = 1_000
+    assert ticks(checker) == slices
+
+
+@pytest.mark.parametrize(("units", "slices"), [(20, 7), (21, 4), (40, 4), (41, 3), (1_000, 1)])
+def test_a_service_takes_its_units_of_a_slice(
+    checker: TimedCheck, monkeypatch: pytest.MonkeyPatch, units: int, slices: int
+) -> None:
+    monkeypatch.setattr(health, "UNITS_PER_SLICE", units)
+    for number in range(6):
+        checker.registry.remove("public", f"g@@s{number}", Instance("10.1.0.1", 80).key, 0)
+        checker.registry.table.services()[-1].due_ms = 0
+    checker.now_ms = 1_000
+    assert ticks(checker) == slices
 
 
 def test_changes_are_numbered_by_service_and_round(checker: TimedCheck) -> None:

@@ -80,6 +80,16 @@ def test_a_copy_proves_no_life_but_what_was_heard_here_stays_heard(registry: Reg
     assert (other.beat_ms, other.last_confirmed_ms) == (9_000, NEVER_MS)
 
 
+def test_a_word_of_the_client_is_dated_by_who_heard_of_it_first(registry: Registry) -> None:
+    """The copy of a known word comes with an age that is longer by the time under way."""
+    key = register(registry, 1, 1_000)
+    first, second = Version(1, 0, ME), Version(2, 0, OTHER)
+    for said, changed_ms in ((first, 1_000), (second, 5_000)):
+        one = StoredInstance(Instance("10.1.0.1", 1, service_name=NAME), second, 9_000, said, None, 5_000)
+        registry.apply(received(second, one), registry.version(KEY), 9_000)
+        assert service_of(registry).stored[key].changed_ms == changed_ms
+
+
 def test_a_claim_restarts_the_clocks_once(registry: Registry) -> None:
     registry.apply(received(Version(3, 7, OTHER), stored(1, Version(3, 7, OTHER), 0)), None, 100)
     assert registry.claim(KEY, 5_000)
