@@ -221,6 +221,44 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
         decode_client(client_fields(ClientState(ID, 1, {KEY: two, ("a", KEY[1]): two})))
 
 
+def test_a_client_may_publish_as_many_as_its_bounds_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_codec, "BOUNDS", ClientBounds(1, 2, 2, 3))
+    two = publication(instance(1), instance(2), batch=True)
+    state = ClientState(ID, 1, {KEY: two, ("a", KEY[1]): publication(instance(1))}, dated=False)
+    assert decode_client(client_fields(state)) == state
+    assert decode_snapshot(encode_snapshot([state])) == ([state], [])
+
+
+def test_a_group_ends_at_the_first_mark() -> None:
+    key = ("public", "G@@a@@b")
+    one = instance(service_name=key[1], instance_id="mine")
+    fields = client_fields(ClientState(ID, 1, {key: publication(one)}))
+    assert (fields["groupNames"], fields["serviceNames"]) == (["G"], ["a@@b"])
+    assert list(decode_client(fields).publications) == [key]
+
+
+def test_clients_of_a_snapshot_are_dated_by_its_reader() -> None:
+    [state], _ = decode_snapshot(encode_snapshot([ClientState(ID, 2, {KEY: publication(instance())})]), seen_ms=7)
+    assert state.publications[KEY].at_ms == 7
+
+
+@pytest.mark.parametrize(
+    ("read", "says"),
+    [
+        (lambda: decode_client([]), "the client's data is not an object"),
+        (lambda: decode_client(DOCUMENTED, []), "the own part of the client's data is not an object"),
+        (lambda: decode_snapshot(b"x"), "the content is not JSON"),
+        (lambda: decode_snapshot(b"[]"), "the snapshot is not an object"),
+        (lambda: decode_snapshot(b"{}"), "field 'clientSyncDataList' of the snapshot is not a list"),
+        (lambda: decode_verify(b"x"), "the content is not JSON"),
+        (lambda: decode_verify(b"[]"), "the verify data is not an object"),
+    ],
+)
+def test_a_refusal_says_what_is_wrong_of_what(read: Callable[[], object], says: str) -> None:
+    with pytest.raises(CodecError, match=f"^{says}"):
+        read()
+
+
 def test_a_snapshot_and_what_is_wrong_in_one() -> None:
     assert encode_snapshot([]) == b'{"clientSyncDataList":[]}'
     assert decode_snapshot(encode_snapshot([])) == ([], [])
