@@ -134,6 +134,14 @@ def moved(bed: Bed) -> Bed:
     return bed
 
 
+def test_without_a_member_list_nothing_is_handed_over() -> None:
+    bed = Bed()
+    bed.clients.is_handing_over = Clients(bed.registry, lambda: 0, lambda: 0, bed.events.append).is_handing_over
+    over = bed.copy("over", OVER, {A: (80,)})
+    bed.native("native", 80)
+    assert ports_of(over) == [80]
+
+
 class TestMovedAgain:
     def test_a_client_that_may_move_once_more_is_kept_for_a_while(self, moved: Bed) -> None:
         assert moved.told() == []
@@ -160,6 +168,7 @@ class TestMovedAgain:
         moved.clients.expire(moved.now_ms, nobody)
         assert moved.clients.client("moved") is None
         assert moved.told() == [ClientDisconnect("moved", True)]
+        assert not moved.clients._ended, "nobody is waited for any more"
 
     def test_it_goes_when_another_member_has_its_instances(self, moved: Bed) -> None:
         moved.copy("there", GOING_ON, {A: (80,)})
