@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from app.naming.clients.client_model import REVISION_MAX, ClientBounds, ClientInfo
-from app.naming.clients.clients import Clients
+from app.naming.clients.clients import CLUSTERS_CHARS_MAX, Clients
 from app.naming.health.beat_check import BeatCheck, HealthCheckGate
 from app.naming.model.events import (
     ClientChanged,
@@ -131,6 +131,36 @@ def test_what_a_client_says_of_itself_has_a_bound(bed: Bed, info: ClientInfo, ta
         with pytest.raises(InvalidParam, match="client's id"):
             bed.clients.connect(info)
     assert (bed.clients.client(info.client_id) is not None) is taken
+
+
+def test_what_is_published_while_the_clock_is_before_its_beginning_is_of_its_beginning(bed: Bed) -> None:
+    bed.wall_ms = -5
+    one = bed.connect()
+    bed.clients.register(one, ONE)
+    client = bed.clients.client(one)
+    assert client is not None
+    assert client.published[KEY].at_ms == 0
+
+
+def test_bounds_of_one_call(bed: Bed) -> None:
+    one = bed.connect()
+    bed.clients.subscribe(one, "public", SERVICE, "c" * CLUSTERS_CHARS_MAX)
+    with pytest.raises(InvalidParam, match="'clusters'"):
+        bed.clients.subscribe(one, "public", SERVICE, "c" * (CLUSTERS_CHARS_MAX + 1))
+    with pytest.raises(InvalidParam, match="'namespaceId'"):
+        bed.clients.subscribe(one, "a##b", SERVICE, "")
+    assert bed.clients.subscribers(*KEY) == [(one, "c" * CLUSTERS_CHARS_MAX)]
+
+
+def test_the_instances_of_a_client_are_bounded_from_the_first_call_on() -> None:
+    bed = Bed(ClientBounds(instances_per_client_max=2))
+    one = bed.connect()
+    batch = [ONE, TWO, ONE._replace(port=81)]
+    with pytest.raises(InvalidParam, match="at most 2 instances"):
+        bed.clients.batch_register(one, *KEY, batch)
+    bed.clients.batch_register(one, *KEY, batch[:2])
+    bed.clients.batch_register(one, *KEY, batch[1:])
+    assert len(bed.seen()) == 2
 
 
 def test_a_deregistration_takes_back_all_that_the_client_says_of_the_service(bed: Bed) -> None:

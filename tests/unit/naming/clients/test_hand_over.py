@@ -25,10 +25,10 @@ def nobody(_writer: str) -> bool:
 class Bed:
     """Clients of a member while the run ``OVER`` of a peer hands its clients over."""
 
-    def __init__(self) -> None:
+    def __init__(self, writer: str = ME) -> None:
         self.now_ms = 100_000
         self.events: list[Event] = []
-        self.registry = Registry(ME)
+        self.registry = Registry(writer)
         self.clients = Clients(self.registry, lambda: self.now_ms, lambda: 5_000, self.events.append)
         self.over = {OVER}
         self.clients.is_handing_over = self.over.__contains__
@@ -106,6 +106,18 @@ class TestCopies:
         assert (ports_of(over), ports_of(later)) == ([], [])
         assert bed.ports() == [80, 81]
 
+    def test_the_copy_that_has_the_same_instances_is_found_among_others(self, bed: Bed) -> None:
+        others = [bed.copy(f"over {port}", OVER, {A: (port,)}) for port in (81, 80)]
+        assert bed.native("native", 80).came_from == OVER
+        assert [ports_of(one) for one in others] == [[81], []]
+
+    def test_a_client_that_publishes_others_beside_a_late_copy_came_from_nowhere(self, bed: Bed) -> None:
+        bed.copy("other", GOING_ON, {A: (80,)})
+        native = bed.native("native", 81)
+        over = bed.copy("over", OVER, {A: (80,)})
+        bed.clients.expire(bed.now_ms, nobody)
+        assert (ports_of(over), native.came_from) == ([], "")
+
     def test_copies_of_one_run_leave_each_other_alone(self, bed: Bed) -> None:
         first, second = (bed.copy(name, OVER, {A: (80,)}) for name in ("first", "second"))
         assert (ports_of(first), ports_of(second)) == ([80], [80])
@@ -121,6 +133,13 @@ class TestCopies:
         assert bed.told() == [ServiceChanged(*A)]
         bed.clients.expire(bed.now_ms, nobody)
         assert bed.told() == []
+
+
+def test_a_run_is_known_as_an_own_one_by_the_member_before_the_first_mark() -> None:
+    bed = Bed(f"{ME}~x")
+    bed.copy("mine", f"{FORMER}~x", {A: (80,)})
+    assert list(bed.clients.expire(bed.now_ms, lambda writer: writer == f"{FORMER}~x")) == ["mine"]
+    assert bed.clients.is_removed("mine")
 
 
 @pytest.fixture
