@@ -235,6 +235,12 @@ def test_a_large_answer_is_made_by_one_of_those_that_want_it() -> None:
     assert all(one is made[0] for one in made)
 
 
+def test_the_checksum_of_an_answer_changes_with_what_it_does_not_show() -> None:
+    found = view(instance())
+    others = [replace(found, clusters=("DEFAULT", "c2")), replace(found, meta=ServiceMeta(0.5, {}))]
+    assert len({answer(one)["checksum"] for one in (found, *others)}) == 3
+
+
 def test_checksum_of_a_recorded_service() -> None:
     instances = [
         Instance(ip=ip, port=80, metadata={"b": "1", "a": "你"}, service_name="DEFAULT_GROUP@@svc0")
