@@ -16,13 +16,14 @@ from app.naming.model.model import (
     PRESERVED_BEAT_TIMEOUT,
     Change,
     Instance,
+    Publication,
     Service,
     StoredInstance,
 )
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import TOMBSTONE_SLACK_MS, Registry
-from distro.types import Datum, Version
+from distro.types import NO_VERSION, Datum, Version
 
 ME = "10.0.0.1:8848~1"
 NAME = "DEFAULT_GROUP@@orders"
@@ -609,6 +610,25 @@ def test_no_instance_is_changed_when_the_process_paused_in_a_round(sliced: Timed
     sliced.now_ms += 1_000
     finish(sliced)
     assert sliced.unhealthy() == set(TEN)
+
+
+def test_a_service_that_is_made_anew_during_a_round_is_not_dropped_in_place_of_its_former_one(
+    checker: TimedCheck, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "UNITS_PER_SLICE", 20)
+    table, publication = checker.registry.table, Publication({}, True, 0, NO_VERSION)
+    for name in ("g@@first", "g@@second"):
+        table.publish("public", name, "client", publication, 0)
+        table.withdraw("public", name, "client", publication, 0)
+    checker.check._expected_ms = checker.now_ms = TOMBSTONE_SLACK_MS + 1
+    assert checker.slice()
+    assert table.names("public") == ["g@@second"], "the time of the first one is over"
+    table.set_meta("public", "g@@second", None, checker.now_ms)
+    checker.registry.register(RegisterInstance("g@@second", "10.1.0.1", 80), checker.now_ms)
+    finish(checker)
+    again = table.get("public", "g@@second")
+    assert again is not None
+    assert len(again.stored) == 1
 
 
 def test_a_round_that_fails_is_begun_again(sliced: TimedCheck, monkeypatch: pytest.MonkeyPatch) -> None:
