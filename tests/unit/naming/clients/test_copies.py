@@ -198,6 +198,11 @@ def test_only_the_copies_whose_time_is_over_expire(bed: Bed) -> None:
     assert sorted(bed.clients.ids()) == ["fresh", "native"]
 
 
+def test_a_copy_that_its_own_member_sent_has_its_whole_time(bed: Bed) -> None:
+    copy_of(bed, ID)
+    assert bed.clients.expire(bed.now_ms + 180_000, nobody) == []
+
+
 @pytest.mark.parametrize(("expiry_ms", "lives_ms"), [(180_000, 15_000), (15_000, 15_000), (10_000, 10_000)])
 def test_a_copy_that_another_member_sent_is_to_be_confirmed_soon(expiry_ms: int, lives_ms: int) -> None:
     for after_ms, is_left in ((lives_ms, True), (lives_ms + 1, False)):
