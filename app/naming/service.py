@@ -253,8 +253,7 @@ class NamingService:
         found = self._table.get(namespace, service)
         if found is None:
             return 0
-        count = len(found.stored) + len(found.persistent)
-        return count + published_count(found) if found.published else count
+        return len(found.stored) + len(found.persistent) + published_count(found)
 
     def service_count(self) -> int:
         """The number of services, with those that readers do not see."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import count
 
 from app.naming.model.instance_check import check_instance
 from app.naming.model.keys import CLUSTER_NAME
@@ -148,8 +149,8 @@ def info_of(client_id: str) -> ClientInfo:
 def instance_numbers(client_id: str, revision: int, wall_ms: int) -> Number:
     """Numbers for instance ids: they rise with the wall clock, and differ by client and revision."""
     seed = wall_ms << _MEMBER_BITS + _SEQUENCE_BITS | (sum(client_id.encode()) % (1 << _MEMBER_BITS)) << _SEQUENCE_BITS
-    left = iter(range(seed + revision % (1 << _SEQUENCE_BITS), 1 << 128))
-    return lambda: next(left)
+    numbers = count(seed + revision % (1 << _SEQUENCE_BITS))
+    return lambda: next(numbers)
 
 
 def instance_of(command: RegisterInstance, number: Number, shared: Shared) -> Instance:

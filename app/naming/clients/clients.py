@@ -579,10 +579,10 @@ class Clients:
         self._table.withdraw(*key, client.client_id, publication, self._now_ms())
 
     def _drop_subscriber(self, key: ServiceKey, client_id: str) -> None:
-        known = self._subscribers.get(key, {})
-        known.pop(client_id, None)
+        known = self._subscribers[key]
+        del known[client_id]
         if not known:
-            self._subscribers.pop(key, None)
+            del self._subscribers[key]
 
     def _remember(self, client_id: str, version: Version) -> None:
         self._removals.add(client_id, version, self._now_ms())

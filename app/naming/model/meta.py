@@ -14,7 +14,6 @@ HTTP_STATUS_OK = 200
 STATUS_DIGITS_MAX = 9
 DEFAULT_PORT = 80
 TEXT_CHARS_MAX = 2_048
-LABEL_TERMS_MAX = 64
 CONSUMER, PROVIDER = "CONSUMER.label.", "PROVIDER.label."
 
 
@@ -50,7 +49,7 @@ def label_selector(expression: str) -> Selector:
         consumer, equal, provider = term.partition("=")
         label = consumer.removeprefix(CONSUMER)
         fits = equal and consumer.startswith(CONSUMER) and provider == PROVIDER + label and label
-        if not fits or len(labels) >= LABEL_TERMS_MAX:
+        if not fits:
             raise InvalidParam("parse expression failed!")
         if label not in labels:
             labels.append(label)
@@ -97,8 +96,9 @@ def health_checker(fields: Mapping[str, Any]) -> HealthChecker:
     """
 
     def text(name: str) -> str:
-        value = fields.get(name, "")
-        value = "" if value is None else value
+        value = fields.get(name)
+        if value is None:
+            return ""
         if not isinstance(value, str) or len(value) > TEXT_CHARS_MAX:
             raise InvalidParam(f"field '{name}' of 'healthChecker' should be a text of at most {TEXT_CHARS_MAX}")
         return value

@@ -177,7 +177,7 @@ def _counts(name: str, value: Mapping[str, Any]) -> dict[str, int]:
 
 def _check_params(name: str, value: Mapping[str, Any]) -> CheckParams:
     numbers = [value.get("max"), value.get("min"), value.get("factor")]
-    if not all(_is_long(one) or (isinstance(one, float) and abs(one) < LONG_BOUND) for one in numbers):
+    if not all(_is_long(one) or isinstance(one, float) for one in numbers):
         raise InvalidParam(f"field '{name}' of the switches should have numbers max, min and factor")
     if not all(abs(one) <= CHECK_MS_MAX for one in numbers if one is not None):
         raise InvalidParam(f"field '{name}' of the switches should have numbers of at most {CHECK_MS_MAX}")
@@ -228,9 +228,9 @@ def single_precision(number: float) -> float:
     if not math.isfinite(number):
         raise OverflowError("not a finite number")
     nearest: float = struct.unpack("<f", struct.pack("<f", number))[0]
-    shorter = (float(f"{nearest:.{digits}g}") for digits in range(1, 9))
+    decimals = (float(f"{nearest:.{digits}g}") for digits in range(1, 10))  # nine digits tell any two floats apart
     # Fewer digits of the largest float are more than a float can be: c_float makes an infinity of them.
-    return next((one for one in shorter if c_float(one).value == nearest), nearest)
+    return next(one for one in decimals if c_float(one).value == nearest)
 
 
 def _threshold(value: str) -> float:

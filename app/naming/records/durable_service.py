@@ -284,7 +284,7 @@ class DurableService:
         Raises:
             NotFound: it does not exist.
         """
-        value = self._records.value(namespace_key(name)) if name else None
+        value = self._records.value(namespace_key(name))
         if value is None:
             raise NotFound(f"namespace {name[: keys.NAMESPACE_ID_CHARS_MAX]} is not found!")
         return Namespace(name, value["name"], value["description"])

@@ -34,7 +34,7 @@ class Projection:
         self.switches = SwitchDomain()
         """The switches in force: the record's, or those that ``override`` set on this member alone."""
         self._status_before: str | None = None
-        self._status_set_ms = monotonic_ms() - STATUS_DELAY_MS
+        self._status_set_ms = monotonic_ms()
 
     @property
     def overridden_status(self) -> str | None:

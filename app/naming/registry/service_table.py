@@ -132,7 +132,7 @@ class ServiceTable:
         if service is None:
             service = Service(namespace, full_name, now_ms, self._first_revision)
             self._services[service.key] = service
-        if service.hidden or service.dropped or full_name not in self._namespaces.get(namespace, ()):
+        if service.dropped or full_name not in self._namespaces.get(namespace, ()):
             service.hidden = service.dropped = False
             self._namespaces.setdefault(namespace, {})[full_name] = service
         return service
@@ -158,13 +158,14 @@ class ServiceTable:
         if self._keep_empty and not service.dropped:
             return
         kept = service.meta or service.persistent or service.published or service.retained
-        if service.version == NO_VERSION and not kept:
+        # The health check may hold a service that was dropped since, and whose name another one has by now.
+        if service.version == NO_VERSION and not kept and self._services.get(service.key) is service:
             self._drop(service)
             self._unlist(service)
 
     def _drop(self, service: Service) -> None:
-        if self._services.pop(service.key, None) is not None:
-            self._first_revision = max(self._first_revision, service.revision + 1)
+        del self._services[service.key]
+        self._first_revision = max(self._first_revision, service.revision + 1)
 
     def _unlist(self, service: Service) -> None:
         names = self._namespaces.get(service.namespace, {})
@@ -241,8 +242,7 @@ class ServiceTable:
             if service.published is None:
                 service.published = {}
             service.published[client_id] = publication
-            if not clusters <= service.clusters:
-                service.clusters = service.clusters | clusters
+            service.clusters = service.clusters | clusters
             service.changed_ms = now_ms
             service.revision += 1
 

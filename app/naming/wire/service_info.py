@@ -71,7 +71,7 @@ class ListAnswer:
         zipped = self._zipped
         if zipped is None:
             zipped = self._zipped = ZippedHead.of(self._head, GZIP_LEVEL)
-        return zipped.with_end(b"%d%b" % (now_ms, self._tail) if self._tail else b"")
+        return zipped.with_end(b"%d%b" % (now_ms, self._tail))
 
 
 class ListAnswers:
@@ -107,7 +107,7 @@ def _render(view: ServiceView, variant: Variant) -> tuple[bytes, bytes]:
     chosen = [one for one in view.instances if not asked or one.cluster_name in asked]
     if chosen and variant.is_check:
         return b"{}", b""
-    hosts = _hosts(chosen, view.protect_threshold, variant) if chosen else []
+    hosts = _hosts(chosen, view.protect_threshold, variant)
     before = {
         "dom": view.full_name if variant.java_agent else short_name_of(view.full_name),
         "name": view.full_name,

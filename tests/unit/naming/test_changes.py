@@ -13,7 +13,7 @@ from app.naming.changes import CHANGE_BYTES_MAX, TakenChange
 from app.naming.model.events import Event, InstancesChanged, Origin
 from app.naming.model.keys import datum_key
 from app.naming.model.meta import ServiceMeta
-from app.naming.model.model import NEVER_MS
+from app.naming.model.model import NEVER_MS, Tombstone
 from app.naming.registry.operations import Beat, ChangeMetadata, DeregisterInstance, PatchInstance, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
@@ -286,6 +286,47 @@ def test_of_a_change_that_is_too_long_only_the_version_is_told(length: int) -> N
     copy.take_whole(owner)
     assert look.is_known()
     assert copy.state() == owner.state()
+
+
+def test_a_change_may_be_as_long_as_its_bound() -> None:
+    owner, _ = sides()
+    rest = CHANGE_BYTES_MAX - len(owner.register("10.0.0.1", metadata={"x": ""}))
+    assert len(owner.register("10.0.0.1", metadata={"x": "y" * rest})) == CHANGE_BYTES_MAX
+    assert "instance" in orjson.loads(owner.change("10.0.0.1"))
+    assert "instance" not in orjson.loads(owner.register("10.0.0.1", metadata={"x": "y" * (rest + 1)}))
+
+
+@pytest.mark.parametrize("unknown", [False, True])
+def test_a_removal_is_told_with_its_age_and_whether_anybody_knew_the_instance(unknown: bool) -> None:
+    owner, copy = sides()
+    if not unknown:
+        owner.register("10.0.0.1")
+    owner.deregister("10.0.0.1")
+    owner.now_ms += 700
+    change = owner.change("10.0.0.1")
+    version, told = owner.registry.version(KEY), orjson.loads(change)
+    assert version is not None
+    fields = {"key": KEY, "id": key_of("10.0.0.1"), "version": version.to_text(), "age": 700, "keep": 90_000}
+    assert told == fields | ({"unknown": True} if unknown else {})
+    first = Version(1, 0, OWNER)
+    copy.naming.take_change(orjson.dumps(told | {"keep": 0, "version": first.to_text()}))
+    service = copy.registry.table.find(KEY)
+    assert service is not None
+    assert service.tombstones == {key_of("10.0.0.1"): Tombstone(first, copy.now_ms - 700, 0, unknown)}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"x", "a change is not JSON"),
+        (b"[]", "a change is not an object"),
+        (b"{}", "field 'key' of a change is no text"),
+    ],
+)
+def test_a_refusal_says_what_is_wrong_of_a_change(text: bytes, says: str) -> None:
+    _, copy = sides()
+    with pytest.raises(CodecError, match=f"^{says}"):
+        copy.naming.take_change(text)
 
 
 def test_nothing_is_told_when_even_the_version_is_too_long() -> None:

@@ -1,6 +1,7 @@
 """Durable records among members: what a received record does to the held one, and what two sides become."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -74,6 +75,28 @@ def sides() -> tuple[Side, Side]:
     return first, second
 
 
+def test_a_record_covers_itself(sides: tuple[Side, Side]) -> None:
+    first, second = sides
+    assert second.records.is_covered(first.datum())
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("way", ["apply", "merge"])
+def test_a_record_is_held_under_the_version_of_its_datum(known: bool, way: str) -> None:
+    sender, holder = Side("a:1~1"), Side("b:1~1")
+    if known:
+        sender.set("before")
+        holder.copy_from(sender)
+    sender.set("name")
+    before, datum = holder.records.version(KEY), replace(sender.datum(), version=Version(7, 0, "c:1~1"))
+    if way == "apply":
+        assert holder.records.apply(datum, before, NOW_MS)
+    else:
+        assert holder.records.merge(datum, NOW_MS) is Merged.TAKEN
+    assert holder.version() == Version(7, 0, "c:1~1")
+    assert holder.datum().value.version == Version(7, 0, "c:1~1")
+
+
 class TestMerge:
     def test_the_later_change_by_version_wins(self, sides: tuple[Side, Side]) -> None:
         first, second = sides
@@ -96,8 +119,11 @@ class TestMerge:
         first.set(word)
         assert first.version() < second.version()
         assert not first.records.is_covered(second.datum())
+        highest = second.version()
         assert second.merge(first) is Merged.MADE
         assert second.name() == word
+        assert second.version() > highest
+        assert second.datum().value.changed == second.version()
         assert first.records.is_covered(second.datum())
         assert first.merge(second) is Merged.TAKEN
         assert (first.name(), first.version()) == (word, second.version())

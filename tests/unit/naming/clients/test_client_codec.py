@@ -20,6 +20,7 @@ from app.naming.clients.client_codec import (
 )
 from app.naming.clients.client_model import ClientBounds
 from app.naming.model.model import Instance, Publication
+from app.naming.model.value_limits import INSTANCE_ID_CHARS_MAX, WALL_MS_END
 from distro.errors import CodecError
 from distro.types import NO_VERSION, Version
 
@@ -151,6 +152,12 @@ def info_of(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 Change = Callable[[dict[str, Any]], Any]
+TOO_LONG = INSTANCE_ID_CHARS_MAX + 1
+BAD_BATCH = {
+    "batchInstanceData": {
+        "namespaces": ["public"], "groupNames": ["G"], "serviceNames": ["a"], "batchInstancePublishInfos": [7],
+    }
+}  # fmt: skip
 WRONG: list[tuple[str, Change]] = [
     ("clientId", lambda fields: fields.pop("clientId")),
     ("clientId", lambda fields: fields.update(clientId="")),
@@ -163,11 +170,11 @@ WRONG: list[tuple[str, Change]] = [
     ("revision", lambda fields: fields.update(attributes={"clientAttributes": {"revision": True}})),
     ("revision", lambda fields: fields.update(attributes={"clientAttributes": {"revision": "1"}})),
     ("namespaces", lambda fields: fields.update(namespaces=None)),
-    ("namespaces", lambda fields: fields.update(namespaces=[1])),
+    ("'namespaces' holds what is no text", lambda fields: fields.update(namespaces=[1])),
     ("groupNames", lambda fields: fields.update(groupNames=[])),
-    ("groupNames", lambda fields: fields.update(groupNames=[None])),
+    ("'groupNames' holds what is no text", lambda fields: fields.update(groupNames=[None])),
     ("serviceNames", lambda fields: fields.pop("serviceNames")),
-    ("serviceNames", lambda fields: fields.update(serviceNames=[{}])),
+    ("'serviceNames' holds what is no text", lambda fields: fields.update(serviceNames=[{}])),
     ("serviceName", lambda fields: fields.update(serviceNames=[""])),
     ("dom name", lambda fields: fields.update(serviceNames=["a b"])),
     ("namespaceId", lambda fields: fields.update(namespaces=["a##b"])),
@@ -189,6 +196,8 @@ WRONG: list[tuple[str, Change]] = [
     ("metadata", lambda fields: info_of(fields)["extendDatum"].update(a="x" * 65_536)),
     ("batchInstanceData", lambda fields: fields.update(batchInstanceData=[])),
     ("groupNames", lambda fields: fields.update(batchInstanceData={"serviceNames": ["a"], "namespaces": ["b"]})),
+    ("^an entry of field 'batchInstancePublishInfos' is not an object", lambda fields: fields.update(BAD_BATCH)),
+    ("customInstanceId", lambda fields: info_of(fields)["extendDatum"].update(customInstanceId="i" * TOO_LONG)),
 ]
 
 
@@ -198,6 +207,17 @@ def test_what_is_wrong_is_refused_by_its_name(name: str, change: Change) -> None
     change(fields)
     with pytest.raises(CodecError, match=name):
         decode_client(fields)
+
+
+def test_an_id_and_a_date_may_be_as_large_as_their_bounds() -> None:
+    fields: dict[str, Any] = copy.deepcopy(DOCUMENTED)
+    longest = "i" * INSTANCE_ID_CHARS_MAX
+    info_of(fields)["extendDatum"].update(customInstanceId=longest)
+    found = decode_client(fields, {"at": [WALL_MS_END - 1], "seen": [""]}).publications[KEY]
+    assert found.at_ms == WALL_MS_END - 1
+    assert [one.instance_id for one in found.instances.values()] == [longest]
+    with pytest.raises(CodecError, match="field 'at'"):
+        decode_client(fields, {"at": [WALL_MS_END], "seen": [""]})
 
 
 @pytest.mark.parametrize("own", [[], {}, {"at": [1]}, {"at": ["1"], "seen": [""]}, {"at": [1], "seen": ["x"]}], ids=str)
@@ -219,6 +239,44 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_codec, "BOUNDS", ClientBounds(1, 2, 2, 3))
     with pytest.raises(CodecError, match="at most 3"):
         decode_client(client_fields(ClientState(ID, 1, {KEY: two, ("a", KEY[1]): two})))
+
+
+def test_a_client_may_publish_as_many_as_its_bounds_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_codec, "BOUNDS", ClientBounds(1, 2, 2, 3))
+    two = publication(instance(1), instance(2), batch=True)
+    state = ClientState(ID, 1, {KEY: two, ("a", KEY[1]): publication(instance(1))}, dated=False)
+    assert decode_client(client_fields(state)) == state
+    assert decode_snapshot(encode_snapshot([state])) == ([state], [])
+
+
+def test_a_group_ends_at_the_first_mark() -> None:
+    key = ("public", "G@@a@@b")
+    one = instance(service_name=key[1], instance_id="mine")
+    fields = client_fields(ClientState(ID, 1, {key: publication(one)}))
+    assert (fields["groupNames"], fields["serviceNames"]) == (["G"], ["a@@b"])
+    assert list(decode_client(fields).publications) == [key]
+
+
+def test_clients_of_a_snapshot_are_dated_by_its_reader() -> None:
+    [state], _ = decode_snapshot(encode_snapshot([ClientState(ID, 2, {KEY: publication(instance())})]), seen_ms=7)
+    assert state.publications[KEY].at_ms == 7
+
+
+@pytest.mark.parametrize(
+    ("read", "says"),
+    [
+        (lambda: decode_client([]), "the client's data is not an object"),
+        (lambda: decode_client(DOCUMENTED, []), "the own part of the client's data is not an object"),
+        (lambda: decode_snapshot(b"x"), "the content is not JSON"),
+        (lambda: decode_snapshot(b"[]"), "the snapshot is not an object"),
+        (lambda: decode_snapshot(b"{}"), "field 'clientSyncDataList' of the snapshot is not a list"),
+        (lambda: decode_verify(b"x"), "the content is not JSON"),
+        (lambda: decode_verify(b"[]"), "the verify data is not an object"),
+    ],
+)
+def test_a_refusal_says_what_is_wrong_of_what(read: Callable[[], object], says: str) -> None:
+    with pytest.raises(CodecError, match=f"^{says}"):
+        read()
 
 
 def test_a_snapshot_and_what_is_wrong_in_one() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from app.naming.clients.client_model import REVISION_MAX, ClientBounds, ClientInfo
-from app.naming.clients.clients import Clients
+from app.naming.clients.clients import CLUSTERS_CHARS_MAX, Clients
 from app.naming.health.beat_check import BeatCheck, HealthCheckGate
 from app.naming.model.events import (
     ClientChanged,
@@ -19,6 +19,7 @@ from app.naming.model.keys import datum_key
 from app.naming.model.meta import ServiceMeta
 from app.naming.model.model import Instance
 from app.naming.model.nacos_errors import ClientGone, InvalidParam, Unavailable
+from app.naming.model.value_limits import CLIENT_TEXTS_CHARS_MAX
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
@@ -100,6 +101,66 @@ def test_what_is_published_of_a_service_replaces_what_was(bed: Bed) -> None:
     bed.clients.batch_register(one, "public", SERVICE, [])
     assert bed.seen() == []
     assert bed.clients.publishers(*KEY) == [one], "an empty batch is still one"
+
+
+def test_a_registration_is_of_one_and_a_batch_of_the_service_that_its_call_names(bed: Bed) -> None:
+    one = bed.connect()
+    bed.clients.register(one, ONE)
+    client = bed.clients.client(one)
+    assert client is not None
+    assert not client.published[KEY].batch
+    bed.clients.batch_register(one, "dev", SERVICE, [ONE._replace(namespace="a##b", service="G@@other")])
+    assert client.published["dev", SERVICE].batch
+    assert [found.service_name for found in bed.instances(namespace="dev")] == [SERVICE]
+    assert bed.clients.publishers("dev", SERVICE) == [one]
+    assert bed.clients.publishers("other", SERVICE) == []
+
+
+@pytest.mark.parametrize(
+    ("info", "taken"),
+    [
+        (ClientInfo("a,b", "", 0, "", ""), False),
+        (ClientInfo("c", "i" * 100, 0, "a", "s" * (CLIENT_TEXTS_CHARS_MAX - 102)), True),
+        (ClientInfo("c", "i" * 100, 0, "aa", "s" * (CLIENT_TEXTS_CHARS_MAX - 102)), False),
+    ],
+)
+def test_what_a_client_says_of_itself_has_a_bound(bed: Bed, info: ClientInfo, taken: bool) -> None:
+    if taken:
+        bed.clients.connect(info)
+    else:
+        with pytest.raises(InvalidParam, match="client's id"):
+            bed.clients.connect(info)
+    assert (bed.clients.client(info.client_id) is not None) is taken
+
+
+def test_what_is_published_while_the_clock_is_before_its_beginning_is_of_its_beginning(bed: Bed) -> None:
+    bed.wall_ms = -5
+    one = bed.connect()
+    bed.clients.register(one, ONE)
+    client = bed.clients.client(one)
+    assert client is not None
+    assert client.published[KEY].at_ms == 0
+
+
+def test_bounds_of_one_call(bed: Bed) -> None:
+    one = bed.connect()
+    bed.clients.subscribe(one, "public", SERVICE, "c" * CLUSTERS_CHARS_MAX)
+    with pytest.raises(InvalidParam, match="'clusters'"):
+        bed.clients.subscribe(one, "public", SERVICE, "c" * (CLUSTERS_CHARS_MAX + 1))
+    with pytest.raises(InvalidParam, match="'namespaceId'"):
+        bed.clients.subscribe(one, "a##b", SERVICE, "")
+    assert bed.clients.subscribers(*KEY) == [(one, "c" * CLUSTERS_CHARS_MAX)]
+
+
+def test_the_instances_of_a_client_are_bounded_from_the_first_call_on() -> None:
+    bed = Bed(ClientBounds(instances_per_client_max=2))
+    one = bed.connect()
+    batch = [ONE, TWO, ONE._replace(port=81)]
+    with pytest.raises(InvalidParam, match="at most 2 instances"):
+        bed.clients.batch_register(one, *KEY, batch)
+    bed.clients.batch_register(one, *KEY, batch[:2])
+    bed.clients.batch_register(one, *KEY, batch[1:])
+    assert len(bed.seen()) == 2
 
 
 def test_a_deregistration_takes_back_all_that_the_client_says_of_the_service(bed: Bed) -> None:

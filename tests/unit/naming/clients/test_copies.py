@@ -38,13 +38,13 @@ def nobody(_writer: str) -> bool:
 
 
 class Bed:
-    def __init__(self, bounds: ClientBounds | None = None) -> None:
+    def __init__(self, bounds: ClientBounds | None = None, expiry_ms: int = 180_000) -> None:
         self.now_ms = 1_000
         self.events: list[Event] = []
         self.registry = Registry("m:1~1")
         self.naming = NamingService(self.registry, lambda: self.now_ms, self.events.append)
         self.clients = Clients(
-            self.registry, lambda: self.now_ms, lambda: 5_000, self.events.append, bounds, expiry_ms=180_000
+            self.registry, lambda: self.now_ms, lambda: 5_000, self.events.append, bounds, expiry_ms=expiry_ms
         )
 
     def take(self, revision: int, *services: tuple[str, str], port: int = 80, dated: bool = True) -> bool:
@@ -182,6 +182,69 @@ def test_copies_that_nobody_confirms_expire(bed: Bed) -> None:
     assert bed.told() == [ClientDisconnect(ID, False), *changes(gone=[A])]
     assert bed.clients.version(ID) is None
     assert bed.take(1, A), "it is there again as soon as its member says so"
+
+
+def copy_of(bed: Bed, client_id: str, *, unconfirmed: bool = False) -> None:
+    snapshot = ClientSnapshot(Version(1, 1, PEER), None, ClientState(client_id, 1, {}), unconfirmed)
+    assert bed.clients.take(snapshot, client_id, None)
+
+
+def test_only_the_copies_whose_time_is_over_expire(bed: Bed) -> None:
+    bed.clients.connect(ClientInfo("native", "", 0, "", ""))
+    for client_id in ("fresh", "old"):
+        copy_of(bed, client_id)
+    bed.clients.confirm(["fresh"], 2_000)
+    assert bed.clients.expire(181_001, nobody) == ["old"], "the time is over at this very millisecond"
+    assert sorted(bed.clients.ids()) == ["fresh", "native"]
+
+
+def test_a_copy_that_its_own_member_sent_has_its_whole_time(bed: Bed) -> None:
+    copy_of(bed, ID)
+    assert bed.clients.expire(bed.now_ms + 180_000, nobody) == []
+
+
+@pytest.mark.parametrize(("expiry_ms", "lives_ms"), [(180_000, 15_000), (15_000, 15_000), (10_000, 10_000)])
+def test_a_copy_that_another_member_sent_is_to_be_confirmed_soon(expiry_ms: int, lives_ms: int) -> None:
+    for after_ms, is_left in ((lives_ms, True), (lives_ms + 1, False)):
+        bed = Bed(expiry_ms=expiry_ms)
+        copy_of(bed, ID, unconfirmed=True)
+        bed.clients.expire(bed.now_ms + after_ms, nobody)
+        assert (bed.clients.client(ID) is not None) is is_left
+
+
+def test_a_removal_is_forgotten_and_a_copy_only_when_no_peer_has_it(bed: Bed) -> None:
+    bed.take(1, A)
+    bed.clients.forget(ID)
+    assert bed.ports(A) == [80]
+    bed.clients.forget(ID, absent=True)
+    assert bed.ports(A) == []
+
+
+def test_a_dated_publication_keeps_its_date_and_takes_a_new_one(bed: Bed) -> None:
+    bed.registry.register(RegisterInstance(A[1], "10.9.9.9", 80), 0)
+    for revision, at_ms in ((1, 7), (2, 8)):
+        state = ClientState(ID, revision, {A: published(A, 80, at_ms=at_ms)})
+        bed.clients.take(ClientSnapshot(Version(1, revision, PEER), INFO, state), ID, bed.clients.version(ID))
+        copy = bed.clients.client(ID)
+        assert copy is not None
+        assert (copy.published[A].at_ms, copy.published[A].seen) == (at_ms, NO_VERSION)
+
+
+def test_an_undated_publication_keeps_its_first_date_while_it_says_the_same(bed: Bed) -> None:
+    bed.take(1, A, dated=False)
+    copy = bed.clients.client(ID)
+    assert copy is not None
+    first = copy.published[A]
+    bed.take(2, A, dated=False)
+    assert copy.published[A] is first
+    bed.take(3, A, port=81, dated=False)
+    assert bed.ports(A) == [81]
+
+
+def test_a_removal_is_above_one_of_the_same_version(bed: Bed) -> None:
+    assert bed.clients.add_tombstone(ID, Version(1, 4, "m:1~0"))
+    assert bed.clients.add_tombstone(ID, Version(1, 5, "m:1~1"))
+    assert bed.clients.version(ID) == Version(1, 6, "m:1~1")
 
 
 def test_copies_go_with_their_member(bed: Bed) -> None:

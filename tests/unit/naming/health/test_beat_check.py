@@ -1,19 +1,29 @@
 """Which instances without beats are changed, when, and by which member."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from app.naming.health import beat_check as health
 from app.naming.health.beat_check import PAUSES_REMEMBERED, RETURN_MS, BeatCheck, HealthCheckGate
-from app.naming.model.events import Event, HealthChanged, HealthChecked
+from app.naming.model.events import Event, HealthChanged, HealthChecked, InstancesChanged
 from app.naming.model.keys import datum_key
-from app.naming.model.model import NEVER_MS, PRESERVED_BEAT_TIMEOUT, Change, Instance, Service, StoredInstance
+from app.naming.model.model import (
+    BEAT_TIMEOUT_MS,
+    NEVER_MS,
+    NOT_DUE_MS,
+    PRESERVED_BEAT_TIMEOUT,
+    Change,
+    Instance,
+    Publication,
+    Service,
+    StoredInstance,
+)
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import RegisterInstance
-from app.naming.registry.registry import Registry
-from distro.types import Datum, Version
+from app.naming.registry.registry import TOMBSTONE_SLACK_MS, Registry
+from distro.types import NO_VERSION, Datum, Version
 
 ME = "10.0.0.1:8848~1"
 NAME = "DEFAULT_GROUP@@orders"
@@ -31,13 +41,20 @@ class TimedCheck:
         self.may_check = True
         self.responsible = True
         self.returned_ms = NEVER_MS
+        self.cut_off_since_ms: int | None = None
+        self.forget_unneeded = False
         self.confirmed_ms: int | None = None
         """None: reports get through all the time."""
 
     def ask_gate(self) -> HealthCheckGate:
         confirmed_ms = self.now_ms if self.confirmed_ms is None else self.confirmed_ms
         return HealthCheckGate(
-            self.may_check, confirmed_ms, lambda _name: self.responsible, returned_ms=self.returned_ms
+            self.may_check,
+            confirmed_ms,
+            lambda _name: self.responsible,
+            self.cut_off_since_ms,
+            self.returned_ms,
+            self.forget_unneeded,
         )
 
     def run(self, until_ms: int) -> None:
@@ -98,6 +115,31 @@ def test_preserved_times_hold_for_their_instance(checker: TimedCheck) -> None:
     assert checker.changes() == ["unhealthy"]
     checker.run(6_000)
     assert checker.changes() == ["unhealthy", "removed"]
+
+
+def test_an_instance_is_late_a_millisecond_after_its_time(checker: TimedCheck) -> None:
+    checker.register(**{"preserved.heart.beat.timeout": "2999", "preserved.ip.delete.timeout": "4999"})
+    checker.run(2_000)
+    assert checker.changes() == []
+    checker.run(3_000)
+    assert checker.changes() == ["unhealthy"]
+    checker.run(5_000)
+    assert checker.changes() == ["unhealthy", "removed"]
+
+
+@pytest.mark.parametrize("kept_from", ["cut", "return"])
+def test_an_instance_that_may_not_be_judged_yet_is_not_judged_at_its_very_time(
+    checker: TimedCheck, kept_from: str
+) -> None:
+    checker.register(**{"preserved.heart.beat.timeout": "2999"})
+    if kept_from == "cut":
+        checker.cut_off_since_ms = 1_000
+    else:
+        checker.returned_ms = 1_000
+    checker.run(RETURN_MS)
+    assert checker.changes() == []
+    checker.run(RETURN_MS + 1_000)
+    assert checker.changes() == ["unhealthy"] * (kept_from == "return")
 
 
 def test_without_expiry_nobody_goes() -> None:
@@ -164,6 +206,114 @@ def test_after_a_pause_a_report_must_get_through_first(checker: TimedCheck) -> N
     checker.confirmed_ms = checker.now_ms
     checker.run(checker.now_ms + 2_000)
     assert checker.changes() == ["removed"]
+
+
+def test_a_report_from_before_a_pause_confirms_nothing_however_short_the_pause_was(checker: TimedCheck) -> None:
+    checker.register()
+    checker.run(10_000)
+    checker.confirmed_ms = checker.now_ms
+    checker.now_ms += 3_000
+    checker.run(checker.now_ms + 60_000)
+    assert checker.changes() == []
+
+
+def test_a_beat_at_the_end_of_a_pause_gets_nothing_of_it(checker: TimedCheck) -> None:
+    checker.register()
+    checker.run(10_000)
+    checker.now_ms += 99_000
+    checker.run(checker.now_ms + 1_000)
+    checker.beat("10.1.0.1")
+    checker.run(checker.now_ms + 16_000)
+    assert checker.changes() == ["unhealthy"]
+
+
+def test_of_many_pauses_all_but_the_oldest_count(checker: TimedCheck) -> None:
+    checker.register(**{"preserved.heart.beat.timeout": "20000"})
+    for _ in range(PAUSES_REMEMBERED + 1):
+        checker.now_ms += 3_000
+        checker.run(checker.now_ms + 1_000)
+    assert checker.changes() == [], "20 s of silence without the pauses that count, 68 s with all of them"
+    checker.run(checker.now_ms + 1_000)
+    assert checker.changes() == ["unhealthy"]
+
+
+def test_while_cut_off_only_what_beat_since_is_checked(checker: TimedCheck) -> None:
+    """R12: what beat at other members before may go on doing so, unheard."""
+    for ip in ("10.1.0.1", "10.1.0.2"):
+        checker.register(ip)
+    checker.run(10_000)
+    checker.cut_off_since_ms = 10_000
+    checker.beat("10.1.0.2")
+    checker.run(30_000)
+    assert checker.unhealthy() == {"10.1.0.2"}
+    checker.run(60_000)
+    assert list(checker.service().stored) == [Instance("10.1.0.1", 80).key]
+    assert checker.unhealthy() == set()
+
+
+def test_while_cut_off_what_waits_is_looked_at_every_five_seconds(checker: TimedCheck) -> None:
+    checker.register()
+    checker.run(10_000)
+    checker.cut_off_since_ms = 10_000
+    checker.run(20_000)
+    stored = counted(checker)
+    checker.run(50_000)
+    assert 6 <= stored.looks <= 6 * 3
+
+
+def test_the_time_of_a_cut_is_no_silence(checker: TimedCheck) -> None:
+    checker.register()
+    checker.run(10_000)
+    checker.cut_off_since_ms = 10_000
+    checker.run(59_000)
+    checker.cut_off_since_ms = None
+    checker.run(65_000)
+    assert checker.changes() == [], "15 s of silence without the cut"
+    checker.run(66_000)
+    assert checker.changes() == ["unhealthy"]
+
+
+def test_a_member_that_is_alone_by_now_forgets_what_its_peers_kept_it_from_forgetting(checker: TimedCheck) -> None:
+    checker.register()
+    checker.deregister("10.1.0.1")
+    checker.run(300_000)
+    assert checker.service().due_ms == NOT_DUE_MS
+    checker.forget_unneeded = True
+    checker.run(301_000)
+    assert checker.registry.table.services() == []
+
+
+def test_a_member_alone_forgets_a_list_that_came_empty_in_its_time(checker: TimedCheck) -> None:
+    checker.forget_unneeded = True
+    checker.registry.apply(Datum(KEY, Version(1, 0, "10.0.0.2:8848~1"), InstanceList({}, {})), None, 0)
+    checker.run(60_000)
+    assert checker.service().due_ms == TOMBSTONE_SLACK_MS + 1
+    checker.run(61_000)
+    assert checker.registry.table.services() == []
+
+
+def test_the_next_check_is_when_the_time_of_the_longest_silent_instance_is_over(checker: TimedCheck) -> None:
+    checker.register()
+    checker.register("10.1.0.2")
+    checker.run(10_000)
+    checker.beat("10.1.0.1", "10.1.0.2")
+    checker.run(12_000)
+    checker.beat("10.1.0.1")
+    checker.run(16_000)
+    assert checker.service().due_ms == 10_000 + BEAT_TIMEOUT_MS + 1
+
+
+@pytest.mark.parametrize("lacking", ["may_check", "owner"])
+def test_what_may_not_be_checked_is_due_no_more(checker: TimedCheck, lacking: str) -> None:
+    if lacking == "owner":
+        copy_of_long_ago(checker)
+    else:
+        checker.register()
+        checker.may_check = False
+    for _ in range(2):
+        checker.service().due_ms = 1
+        checker.run(checker.now_ms + 1_000)
+        assert checker.service().due_ms == NOT_DUE_MS
 
 
 def test_who_is_heard_of_meanwhile_stays(checker: TimedCheck) -> None:
@@ -234,6 +384,40 @@ def test_after_a_pause_nobody_is_looked_at_each_second(checker: TimedCheck) -> N
     assert checker.changes() == []
 
 
+def test_what_a_pause_gives_is_not_looked_at_each_second(checker: TimedCheck) -> None:
+    checker.run(5_000)
+    checker.register()
+    checker.run(10_000)
+    checker.now_ms += 3_000
+    checker.run(21_000)
+    stored = counted(checker)
+    checker.run(23_000)
+    assert stored.looks == 0, "its 15 s and the 3 s of the pause are over later"
+    checker.run(24_000)
+    assert checker.changes() == ["unhealthy"]
+
+
+def test_without_expiry_the_time_until_a_removal_is_of_no_account() -> None:
+    checker = TimedCheck(expire=False)
+    checker.check.tick(0, checker.ask_gate)
+    checker.register(**{"preserved.heart.beat.timeout": "9000", "preserved.ip.delete.timeout": "2000"})
+    checker.run(4_000)
+    stored = counted(checker)
+    checker.run(9_000)
+    assert stored.looks == 0
+    checker.run(10_000)
+    assert checker.changes() == ["unhealthy"]
+
+
+def test_who_beats_is_looked_at_once_in_a_check_of_all(checker: TimedCheck) -> None:
+    checker.register()
+    checker.run(10_000)
+    stored = counted(checker)
+    checker.service().due_ms = 0
+    checker.run(11_000)
+    assert stored.looks == 1
+
+
 def test_a_service_taken_over_is_not_looked_at_each_second(checker: TimedCheck) -> None:
     copy_of_long_ago(checker)
     checker.registry.claim(KEY, checker.now_ms)
@@ -250,6 +434,30 @@ def test_services_that_are_taken_over_at_once_do_not_stay_due_at_once(checker: T
     checker.run(1_000)
     services = [found for name in names if (found := checker.registry.table.get("public", name))]
     assert len({service.due_ms // 1_000 for service in services}) >= 14, "any second of the first fifteen"
+    assert all(1_000 < service.due_ms <= BEAT_TIMEOUT_MS + 1 for service in services)
+
+
+def test_only_the_first_check_of_a_service_is_spread(checker: TimedCheck, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "UNITS_PER_TURN", 3)
+    checker.register()
+    checker.registry.remove("public", NAME, Instance("10.1.0.2", 80).key, 0)
+    checker.run(1_000)
+    assert 1_000 < checker.service().due_ms < BEAT_TIMEOUT_MS
+    checker.service().due_ms = 1
+    checker.run(2_000)
+    assert checker.service().due_ms == BEAT_TIMEOUT_MS + 1
+
+
+def test_services_that_may_be_checked_again_all_at_once_do_not_stay_due_at_once(checker: TimedCheck) -> None:
+    names = [f"g@@s{number}" for number in range(4_000)]
+    for name in names:
+        checker.registry.register(RegisterInstance(name, "10.1.0.1", 80), 0)
+    checker.may_check = False
+    checker.run(1_000)
+    checker.may_check = True
+    checker.run(2_000)
+    services = [found for name in names if (found := checker.registry.table.get("public", name))]
+    assert len({service.due_ms // 1_000 for service in services}) >= 13, "any second of the next fourteen"
 
 
 def test_a_pause_that_is_forgotten_counts_again(checker: TimedCheck) -> None:
@@ -404,6 +612,25 @@ def test_no_instance_is_changed_when_the_process_paused_in_a_round(sliced: Timed
     assert sliced.unhealthy() == set(TEN)
 
 
+def test_a_service_that_is_made_anew_during_a_round_is_not_dropped_in_place_of_its_former_one(
+    checker: TimedCheck, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "UNITS_PER_SLICE", 20)
+    table, publication = checker.registry.table, Publication({}, True, 0, NO_VERSION)
+    for name in ("g@@first", "g@@second"):
+        table.publish("public", name, "client", publication, 0)
+        table.withdraw("public", name, "client", publication, 0)
+    checker.check._expected_ms = checker.now_ms = TOMBSTONE_SLACK_MS + 1
+    assert checker.slice()
+    assert table.names("public") == ["g@@second"], "the time of the first one is over"
+    table.set_meta("public", "g@@second", None, checker.now_ms)
+    checker.registry.register(RegisterInstance("g@@second", "10.1.0.1", 80), checker.now_ms)
+    finish(checker)
+    again = table.get("public", "g@@second")
+    assert again is not None
+    assert len(again.stored) == 1
+
+
 def test_a_round_that_fails_is_begun_again(sliced: TimedCheck, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> bool:
         raise ValueError("out of order")
@@ -414,6 +641,115 @@ def test_a_round_that_fails_is_begun_again(sliced: TimedCheck, monkeypatch: pyte
             finish(sliced)
     finish(sliced)
     assert sliced.unhealthy() == set(TEN)
+
+
+@pytest.mark.parametrize("after_ms", [1_500, 100_000])
+def test_after_a_slice_that_failed_a_pause_is_noticed_as_ever(
+    checker: TimedCheck, monkeypatch: pytest.MonkeyPatch, after_ms: int
+) -> None:
+    def fail(*_: object) -> bool:
+        raise ValueError("out of order")
+
+    checker.register("10.1.0.1")
+    checker.register("10.1.0.2")
+    checker.run(15_000)
+    checker.beat("10.1.0.2")
+    with monkeypatch.context() as patch:
+        patch.setattr(checker.registry, "set_health", fail)
+        with pytest.raises(ValueError, match="out of order"):
+            checker.run(16_000)
+    checker.now_ms += after_ms - 1_000
+    checker.run(checker.now_ms + 1_000)
+    assert checker.unhealthy() == {"10.1.0.1"}
+
+
+def ticks(checker: TimedCheck) -> int:
+    """How many slices a round takes."""
+    count = 1
+    while checker.slice():
+        count += 1
+    return count
+
+
+@pytest.mark.parametrize(("instances", "slices"), [(4, 1), (5, 2), (10, 3), (11, 4)])
+def test_a_slice_is_full_when_its_units_are_used_up(
+    checker: TimedCheck, monkeypatch: pytest.MonkeyPatch, instances: int, slices: int
+) -> None:
+    monkeypatch.setattr(health, "UNITS_PER_SLICE", 5)
+    monkeypatch.setattr(health, "UNITS_PER_SERVICE", 0)
+    for number in range(instances):
+        checker.register(f"10.1.0.{number}")
+    checker.now_ms = 1_000
+    assert ticks(checker) == slices
+
+
+@pytest.mark.parametrize(("units", "slices"), [(20, 7), (21, 4), (40, 4), (41, 3), (1_000, 1)])
+def test_a_service_takes_its_units_of_a_slice(
+    checker: TimedCheck, monkeypatch: pytest.MonkeyPatch, units: int, slices: int
+) -> None:
+    monkeypatch.setattr(health, "UNITS_PER_SLICE", units)
+    for number in range(6):
+        checker.registry.remove("public", f"g@@s{number}", Instance("10.1.0.1", 80).key, 0)
+        checker.registry.table.services()[-1].due_ms = 0
+    checker.now_ms = 1_000
+    assert ticks(checker) == slices
+
+
+@pytest.mark.parametrize(("units", "slices"), [(21, 7), (22, 4), (42, 4), (43, 3)])
+def test_a_service_whose_instances_beat_takes_its_units_too(
+    checker: TimedCheck, monkeypatch: pytest.MonkeyPatch, units: int, slices: int
+) -> None:
+    monkeypatch.setattr(health, "UNITS_PER_SLICE", units)
+    for number in range(6):
+        checker.registry.register(RegisterInstance(f"g@@s{number}", "10.1.0.1", 80), 0)
+        checker.registry.table.services()[-1].due_ms = 1
+    checker.now_ms = 1_000
+    assert ticks(checker) == slices
+
+
+class Passed(dict[str, StoredInstance]):
+    """A service's instances that counts how many of them were passed."""
+
+    count = 0
+
+    def values(self) -> Any:
+        return PassedValues(self)
+
+
+class PassedValues:
+    def __init__(self, mapping: Passed) -> None:
+        self.mapping = mapping
+
+    def __len__(self) -> int:
+        return len(self.mapping)
+
+    def __iter__(self) -> Iterator[StoredInstance]:
+        for stored in dict.values(self.mapping):
+            self.mapping.count += 1
+            yield stored
+
+
+def test_no_more_than_its_units_are_looked_at_in_a_slice(sliced: TimedCheck) -> None:
+    stored = sliced.service().stored = Passed(sliced.service().stored)
+    looked_at = 0
+    while sliced.slice():
+        assert stored.count - looked_at <= 3
+        looked_at = stored.count
+    assert looked_at >= len(TEN)
+
+
+def test_a_service_that_is_emptied_between_slices_has_nobody_to_check(sliced: TimedCheck) -> None:
+    assert sliced.slice()
+    for ip in TEN:
+        sliced.deregister(ip)
+    finish(sliced)
+    assert sliced.changes() == []
+
+
+def test_each_slice_with_changes_is_told_once(sliced: TimedCheck) -> None:
+    finish(sliced)
+    told = [one for one in sliced.events if isinstance(one, InstancesChanged)]
+    assert len(told) == len(sliced.changes()) == len(TEN), "a change fills a slice here"
 
 
 def test_changes_are_numbered_by_service_and_round(checker: TimedCheck) -> None:
@@ -437,9 +773,10 @@ def test_after_the_return_of_a_member_the_beats_that_it_hears_have_time_to_come(
     assert checker.unhealthy() == {"10.1.0.2"}
 
 
-def test_who_beat_since_the_return_is_checked_as_ever(checker: TimedCheck) -> None:
+@pytest.mark.parametrize("returned_ms", [1_000, 2_000])
+def test_who_beat_since_the_return_is_checked_as_ever(checker: TimedCheck, returned_ms: int) -> None:
     checker.register(**{PRESERVED_BEAT_TIMEOUT: "2000"})
-    checker.returned_ms = 1_000
+    checker.returned_ms = returned_ms
     checker.run(2_000)
     checker.beat("10.1.0.1")
     checker.run(RETURN_MS)

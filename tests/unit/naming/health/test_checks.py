@@ -107,6 +107,17 @@ class TestWhen:
         assert board.tick(TCP_MAX_MS - 1) == []
         assert len(board.tick(1)) == 1
 
+    def test_the_wait_is_a_moving_average_of_what_checks_took(self) -> None:
+        board = Board(cluster())
+        board.switches = replace(SWITCHES, tcp_health_params=CheckParams(9_000, 100, 0.75))
+        [check] = board.first()
+        board.result(check, OK, True, took_ms=1_000)
+        assert board.tick(1_749) == [], "three quarters of 2 s and one of 1 s"
+        [check] = board.tick(1)
+        board.result(check, OK, True, took_ms=150)
+        assert board.tick(1_349) == []
+        assert len(board.tick(1)) == 1
+
     def test_each_kind_has_its_own_pace(self) -> None:
         board = Board(cluster(config=ClusterConfig(HealthChecker("HTTP", "/"))))
         board.switches = replace(SWITCHES, http_health_params=CheckParams(9_000, 8_000, 0.5))
@@ -132,6 +143,17 @@ class TestWhen:
 
 
 class TestWhich:
+    def test_a_cluster_that_is_left_alone_holds_up_no_other(self) -> None:
+        slow, other, none = (ClusterKey("public", "g@@s", name) for name in ("slow", "other", "none"))
+        board = Board(cluster(key=slow))
+        [check] = board.first()
+        unchecked = cluster(key=none, config=ClusterConfig(HealthChecker("NONE")))
+        board.clusters = [unchecked, cluster(key=slow), cluster(key=other)]
+        board.tick()
+        assert [one.cluster for one in board.tick(FIRST_DELAY_MS)] == [other], "the slow one has not answered yet"
+        board.result(check, OK, True)
+        assert [one.cluster for one in board.tick(TCP_MAX_MS)] == [slow]
+
     @pytest.mark.parametrize("kind", ["NONE", "MYSQL"])
     def test_other_checkers_are_left_alone(self, kind: str) -> None:
         board = Board(cluster(config=ClusterConfig(HealthChecker(kind))))
@@ -162,7 +184,8 @@ class TestWhich:
 
     def test_only_the_services_of_this_member(self) -> None:
         registry = Registry("a:1~1")
-        for service in ("g@@ours", "g@@theirs"):
+        registry.register(RegisterInstance("g@@without", "10.9.9.9", 80), 0)
+        for service in ("g@@theirs", "g@@ours"):
             for number, name in ((1, "DEFAULT"), (2, "other")):
                 found = instance(number)
                 registry.table.set_persistent("public", service, found.key, replace(found, cluster_name=name), 0)
@@ -190,7 +213,10 @@ class TestFlips:
             ([OK, OK, OK], False, [True]),
             ([OK, OK, FAILED, OK, OK], False, []),
             ([REFUSED] * 5, False, []),
+            ([REFUSED, OK, OK], True, [False]),
             ([REFUSED, OK, OK, OK], True, [False, True]),
+            ([OK, FAILED, FAILED], True, []),
+            ([OK, FAILED, FAILED, FAILED], True, [False]),
             ([FAILED] * 9, True, [False]),
         ],
     )

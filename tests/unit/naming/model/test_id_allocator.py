@@ -49,6 +49,43 @@ def test_what_is_remembered_does_not_grow_with_those_who_come_and_go() -> None:
     assert len(allocator._freed) <= 2
 
 
+def test_what_is_remembered_does_not_grow_with_a_number_that_comes_and_goes() -> None:
+    allocator = IdAllocator(["0", "1"])
+    assert allocator.lowest_free() == 2
+    for _ in range(100):
+        allocator.give("1")
+        allocator.take("1")
+    assert len(allocator._freed) <= 1
+
+
+def test_a_number_of_several_instances_is_free_after_the_last() -> None:
+    allocator = IdAllocator(["0", "0", "0"])
+    for lowest in (1, 1, 0):
+        assert allocator.lowest_free() == 1
+        allocator.give("0")
+        assert allocator.lowest_free() == lowest
+
+
+def test_a_freed_number_that_was_taken_out_of_turn_is_not_free() -> None:
+    allocator = IdAllocator(["0", "1", "2"])
+    assert allocator.lowest_free() == 3
+    for freed in ("0", "1"):
+        allocator.give(freed)
+    for taken in ("1", "0"):
+        allocator.take(taken)
+    assert allocator.lowest_free() == 3
+
+
+def test_a_number_that_no_instance_has_is_given_back_in_vain() -> None:
+    allocator = IdAllocator(["0", "1"])
+    for _ in range(2):
+        allocator.give("0")
+    allocator.give("7")
+    assert allocator.lowest_free() == 0
+    allocator.take("0")
+    assert allocator.lowest_free() == 2
+
+
 class Named:
     """A service whose instances have numbers as ids; one has none."""
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.naming.model.json_fields import FROM_MEMBER, FROM_RECORD, ITEMS_MAX, Fields, member_object
+from app.naming.model.json_fields import FLOAT_MAX, FROM_MEMBER, FROM_RECORD, ITEMS_MAX, Fields, member_object
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import METADATA_CHARS_MAX
 from distro.errors import CodecError
@@ -18,9 +18,18 @@ class TestFromClients:
         assert (fields.whole("b", 7, 0, 9), fields.number("a", 1.5), fields.inner("m").text("x")) == (7, 1.5, "")
 
     def test_numbers_come_in_the_ways_of_several_sdks(self) -> None:
-        fields = Fields({"weight": 2, "port": "80", "metadata": {"n": 1, "f": True, "x": None, "d": 0.5, "t": "t"}})
+        fields = Fields(
+            {"weight": 2, "port": "80", "metadata": {"n": 1, "y": True, "f": False, "d": 0.5, "t": "t", "x": None}}
+        )
         assert (fields.number("weight", 1.0), fields.whole("port", 0, 0, 65_535)) == (2.0, 80)
-        assert fields.texts("metadata") == {"n": "1", "f": "true", "d": "0.5", "t": "t"}
+        assert fields.texts("metadata") == {"n": "1", "y": "true", "f": "false", "d": "0.5", "t": "t"}
+
+    def test_a_value_may_be_as_large_as_its_bound(self) -> None:
+        longest, metadata = "x" * 1_024, {"a": "x" * (METADATA_CHARS_MAX - 1)}
+        fields = Fields({"t": longest, "f": FLOAT_MAX, "m": metadata, "l": [{}] * ITEMS_MAX})
+        assert (fields.text("t"), fields.required("t"), fields.number("f")) == (longest, longest, FLOAT_MAX)
+        assert Fields({"f": -FLOAT_MAX}).number("f") == -FLOAT_MAX
+        assert (fields.texts("m"), len(fields.items("l"))) == (metadata, ITEMS_MAX)
 
     @pytest.mark.parametrize(
         ("value", "method", "arguments"),
@@ -96,6 +105,18 @@ class TestFromMembers:
     ) -> None:
         with pytest.raises(CodecError, match=f"^field 'name' of a thing {says}$"):
             getattr(Fields(values, FROM_MEMBER, " of a thing"), method)("name", *arguments)
+
+    def test_an_inner_object_is_read_exactly_and_has_the_name_it_is_given(self) -> None:
+        fields = member_object({"o": {"n": "1"}, "l": [{"n": "1"}]}, "it", " of it")
+        for inner, says in (
+            (fields.inner("o"), "field 'n' is no number"),
+            (fields.inner("o", " of o"), "field 'n' of o is no number"),
+            (fields.items("l")[0], "field 'n' is no number"),
+        ):
+            with pytest.raises(CodecError, match=f"^{says}$"):
+                inner.number("n")
+        with pytest.raises(CodecError, match=r"^field 'o' of it is not a list$"):
+            fields.array("o")
 
     def test_what_is_no_object_is_named(self) -> None:
         with pytest.raises(CodecError, match=r"^the snapshot is not an object$"):

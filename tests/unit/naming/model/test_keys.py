@@ -3,7 +3,7 @@
 import pytest
 
 from app.naming.model import keys
-from app.naming.model.keys import NAME_CHARS_MAX
+from app.naming.model.keys import NAME_CHARS_MAX, NAMESPACE_ID_CHARS_MAX
 from app.naming.model.nacos_errors import InvalidParam
 
 
@@ -46,7 +46,7 @@ def test_a_name_needs_both_parts(full_name: str) -> None:
         keys.check_service_format(full_name)
 
 
-@pytest.mark.parametrize("full_name", ["G@@a", "@@a", "G@@a@@b"])
+@pytest.mark.parametrize("full_name", ["G@@a", "@@a", "G@@a@@b", "G@@a@@"])
 def test_a_name_with_both_parts(full_name: str) -> None:
     keys.check_service_format(full_name)
 
@@ -65,6 +65,12 @@ def test_names_have_a_length_and_characters(check: object, longest: str, wrong: 
     for name in wrong:
         with pytest.raises(InvalidParam):
             check(name)  # type: ignore[operator]
+
+
+def test_the_id_of_a_namespace_that_is_created_has_a_length_and_characters() -> None:
+    longest = "a" * NAMESPACE_ID_CHARS_MAX
+    assert all(map(keys.is_namespace_id, ["a-B_1", longest]))
+    assert not any(map(keys.is_namespace_id, ["", "a b", "\u00e4", "a\n", longest + "a"]))
 
 
 @pytest.mark.parametrize("names", [("a b", "C", "n"), ("G@@a", "C_", "n"), ("G@@a", "C", "n#")])

@@ -14,11 +14,14 @@ from app.naming.model.meta import (
     ServiceMeta,
     health_checker,
     label_selector,
+    metadata_of,
     service_meta,
 )
 from app.naming.model.nacos_errors import InvalidParam
 
 PAIR = "CONSUMER.label.{0}=PROVIDER.label.{0}"
+LABEL = "A" * ((TEXT_CHARS_MAX - len(PAIR.format(""))) // 2)
+LONGEST = PAIR.format(LABEL).ljust(TEXT_CHARS_MAX)
 
 
 @pytest.mark.parametrize(
@@ -28,6 +31,7 @@ PAIR = "CONSUMER.label.{0}=PROVIDER.label.{0}"
         (PAIR.format("A"), ("A",)),
         (" CONSUMER.label.A = PROVIDER.label.A ", ("A",)),
         ("&".join(map(PAIR.format, ("A", "B", "A"))), ("A", "B")),
+        (LONGEST, (LABEL,)),
     ],
 )
 def test_label_selectors(expression: str, labels: tuple[str, ...]) -> None:
@@ -44,13 +48,16 @@ def test_label_selectors(expression: str, labels: tuple[str, ...]) -> None:
         "CONSUMER.label.=PROVIDER.label.",
         "PROVIDER.label.A=CONSUMER.label.A",
         f"{PAIR.format('A')}&",
-        "&".join(PAIR.format(number) for number in range(65)),
-        PAIR.format("A" * TEXT_CHARS_MAX),
+        f"{LONGEST} ",
     ],
 )
 def test_expressions_that_are_none(expression: str) -> None:
     with pytest.raises(InvalidParam, match="parse expression failed!"):
         label_selector(expression)
+
+
+def test_a_service_without_a_selector_says_so() -> None:
+    assert Selector().to_json() == {"type": "none"}
 
 
 @pytest.mark.parametrize(
@@ -61,13 +68,34 @@ def test_expressions_that_are_none(expression: str) -> None:
         ({"type": "TCP", "path": 5}, HealthChecker("TCP")),
         ({"type": "HTTP"}, HealthChecker("HTTP")),
         ({"type": "HTTP", "path": None}, HealthChecker("HTTP")),
+        ({"type": "HTTP", "path": "x" * TEXT_CHARS_MAX}, HealthChecker("HTTP", "x" * TEXT_CHARS_MAX)),
         ({"type": "HTTP", "expectedResponseCode": "204"}, HealthChecker("HTTP", expected_code=204)),
+        ({"type": "HTTP", "expectedResponseCode": "9" * 9}, HealthChecker("HTTP", expected_code=10**9 - 1)),
+        ({"type": "HTTP", "expectedResponseCode": 0}, HealthChecker("HTTP", expected_code=0)),
         ({"type": "MYSQL", "cmd": "c"}, HealthChecker("MYSQL", command="c")),
+        (
+            {"type": "MYSQL", "user": "u", "pwd": "p", "cmd": "c"},
+            HealthChecker("MYSQL", user="u", password="p", command="c"),
+        ),
     ],
+    ids=lambda value: str(value)[:60],
 )
 def test_checkers(fields: dict[str, Any], checker: HealthChecker) -> None:
     assert health_checker(fields) == checker
     assert health_checker(checker.to_json()) == checker
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"type": "HTTP", "path": "/p", "headers": "a:b", "expectedResponseCode": 204},
+        {"type": "MYSQL", "user": "u", "pwd": "p", "cmd": "c"},
+        {"type": "TCP"},
+        {"type": "NONE"},
+    ],
+)
+def test_a_checker_has_the_fields_of_its_kind(fields: dict[str, Any]) -> None:
+    assert health_checker(fields).to_json() == fields
 
 
 @pytest.mark.parametrize(
@@ -78,7 +106,8 @@ def test_checkers(fields: dict[str, Any], checker: HealthChecker) -> None:
         ("HTTP", "expectedResponseCode", "x"),
         ("HTTP", "expectedResponseCode", True),
         ("HTTP", "expectedResponseCode", -1),
-        ("HTTP", "expectedResponseCode", 10**30),
+        ("HTTP", "expectedResponseCode", 10**9),
+        ("HTTP", "expectedResponseCode", "0000000200"),
         ("MYSQL", "user", []),
         ("MYSQL", "pwd", {}),
         ("MYSQL", "cmd", 1.5),
@@ -107,6 +136,15 @@ def test_a_description_comes_back_as_it_was(meta: ServiceMeta) -> None:
     assert service_meta(meta.to_json()) == meta
 
 
+def test_what_a_description_leaves_out_has_its_default() -> None:
+    assert service_meta({"protectThreshold": 0.5}) == ServiceMeta(0.5)
+    assert service_meta({"protectThreshold": 0, "selector": {"type": "label"}}).selector == Selector("label")
+    cluster = {"healthChecker": {"type": "TCP"}}
+    assert service_meta({"protectThreshold": 0, "clusters": {"c": cluster}}).clusters == {"c": ClusterConfig()}
+    with pytest.raises(InvalidParam, match="checkPort"):
+        service_meta({"protectThreshold": 0, "clusters": {"c": cluster | {"checkPort": None}}})
+
+
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
@@ -126,3 +164,12 @@ def test_a_description_comes_back_as_it_was(meta: ServiceMeta) -> None:
 def test_a_description_with_a_wrong_field_is_refused(name: str, wrong: object) -> None:
     with pytest.raises(InvalidParam):
         service_meta(ServiceMeta().to_json() | {name: wrong})
+
+
+def test_a_refusal_names_the_field_and_its_service() -> None:
+    with pytest.raises(InvalidParam, match=r"^field 'protectThreshold' of a service should be a number$"):
+        service_meta(ServiceMeta().to_json() | {"protectThreshold": "1"})
+    with pytest.raises(InvalidParam, match=r"^field 'metadata' should be an object of texts$"):
+        metadata_of([])
+    with pytest.raises(InvalidParam, match=r"^field 'metadata' of a thing should be an object of texts$"):
+        metadata_of([], " of a thing")

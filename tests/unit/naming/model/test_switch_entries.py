@@ -17,6 +17,7 @@ from app.naming.model.switches import (
 from app.naming.model.value_limits import INT_MAX
 
 BASE = SwitchDomain()
+MOST_WEIGHTS = {str(number): 1 for number in range(ENTRIES_MAX)}
 CHANGED = [
     ("distroThreshold", "0.35", {"distro_threshold": 0.35}),
     ("clientBeatInterval", "1", {"client_beat_interval": 1}),
@@ -94,6 +95,11 @@ def test_what_an_entry_does_not_allow(entry: str, value: str) -> None:
         update(BASE, entry, value)
 
 
+def test_the_version_of_a_push_is_what_follows_the_first_colon() -> None:
+    with pytest.raises(InvalidParam, match="illegal version"):
+        update(BASE, "pushVersion", "java:x:1.2.3")
+
+
 def test_lists_have_a_bound() -> None:
     most = ",".join(f"/{number}:200" for number in range(ENTRIES_MAX))
     assert len(update(BASE, "limitedUrlMap", most).limited_url_map) == ENTRIES_MAX
@@ -114,6 +120,7 @@ def test_lists_have_a_bound() -> None:
         ("incrementalList", ["x"], "incremental_list", ("x",)),
         ("adWeightMap", None, "ad_weight_map", {}),
         ("adWeightMap", {"a": LONG_BOUND - 1}, "ad_weight_map", {"a": LONG_BOUND - 1}),
+        ("adWeightMap", MOST_WEIGHTS, "ad_weight_map", MOST_WEIGHTS),
         ("checkTimes", 1, "check_times", 1),
         ("distroThreshold", 2, "distro_threshold", 2.0),
         ("distroThreshold", 0.25, "distro_threshold", 0.25),
@@ -152,7 +159,7 @@ def test_a_batch_sets_a_field(name: str, value: object, field: str, taken: objec
         ("adWeightMap", {"a": LONG_BOUND}),
         ("adWeightMap", {"a": True}),
         ("adWeightMap", {"a": 1.5}),
-        ("adWeightMap", {str(number): 1 for number in range(ENTRIES_MAX + 1)}),
+        ("adWeightMap", MOST_WEIGHTS | {"one too many": 1}),
         ("adWeightMap", []),
         ("checkTimes", True),
         ("checkTimes", 1.0),
@@ -176,6 +183,8 @@ def test_a_batch_sets_a_field(name: str, value: object, field: str, taken: objec
         ("tcpHealthParams", {"max": 3_000, "min": 500, "factor": 1.1}),
         ("mysqlHealthParams", {"max": 3_000, "min": 500, "factor": -0.1}),
         ("httpHealthParams", {"max": 3_000, "min": 500}),
+        ("httpHealthParams", {"max": 3_000, "min": 500, "factor": float("nan")}),
+        ("httpHealthParams", {"max": 1e300, "min": 500, "factor": 0.5}),
         ("httpHealthParams", {"max": "3000", "min": 500, "factor": 0.5}),
         ("httpHealthParams", {"max": 3_000, "min": True, "factor": 0.5}),
         ("httpHealthParams", []),

@@ -46,6 +46,12 @@ def test_any_text_changes_a_switch_or_is_refused(domain: SwitchDomain, entry: st
     assert from_json(changed.to_json(), SwitchDomain()) == changed, "what is set can be kept"
 
 
+def test_the_json_may_be_changed() -> None:
+    domain = SwitchDomain(limited_url_map={"/a": 200})
+    domain.to_json()["limitedUrlMap"]["/b"] = 200
+    assert domain.limited_url_map == {"/a": 200}
+
+
 def test_an_unknown_entry_changes_nothing() -> None:
     domain = SwitchDomain(check_times=5)
     assert update(domain, "zzz", "1") is domain
@@ -59,7 +65,15 @@ def test_single_precision_is_the_nearest_float(number: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "shown"), [(0.3, "0.3"), (1 / 3, "0.33333334"), (16_777_217, "16777216.0"), (FLOAT_MAX, "3.4028235e+38")]
+    ("number", "shown"),
+    [
+        (0.3, "0.3"),
+        (1 / 3, "0.33333334"),
+        (1_000.00006, "1000.00006"),
+        (16_777_217, "16777216.0"),
+        (FLOAT_MAX, "3.4028235e+38"),
+        (-0.0, "-0.0"),
+    ],
 )
 def test_single_precision_in_the_fewest_digits(number: float, shown: str) -> None:
     assert repr(single_precision(number)) == shown

@@ -94,6 +94,15 @@ def test_a_refused_push_is_repeated_after_the_retry_time_alone() -> None:
     assert due.take_overdue(BEGIN_MS + 110) == Overdue([], [one], [])
 
 
+def test_a_refusal_that_comes_after_the_time_out_puts_the_repeat_off() -> None:
+    due, one = schedule(retry_ms=100), One()
+    due.sent(one, BEGIN_MS)
+    assert due.take_overdue(BEGIN_MS + 500) == Overdue([one], [], [])
+    due.refused(one, BEGIN_MS + 550)
+    assert due.take_overdue(BEGIN_MS + 649) == Overdue([], [], [])
+    assert due.take_overdue(BEGIN_MS + 650) == Overdue([], [one], [])
+
+
 def test_what_is_settled_or_removed_is_neither_waited_for_nor_repeated() -> None:
     due, waits, repeats, gone = schedule(retry_ms=100), One(), One(), One()
     for one in (waits, repeats, gone):

@@ -10,8 +10,10 @@ from app.naming.push.udp_subscribers import (
     ACK_TIMEOUT_MS,
     FORGET_MS,
     LATENCIES_KEPT,
+    NUMBER_MASK,
     SWEEP_MS,
     TEXT_CHARS_MAX,
+    TURN_BITS,
     TURN_MASK,
     Push,
     Subscriber,
@@ -211,6 +213,39 @@ def test_too_large_in_hindsight_leaves_the_newer_push_alone(subscribers: UdpSubs
 
 
 # --- who is kept ---------------------------------------------------------------------------------
+
+
+def test_each_subscriber_of_a_push_that_fails_or_is_too_large_is_counted(subscribers: UdpSubscribers) -> None:
+    for port in (50_000, 50_001, 50_002, 50_003):
+        subscribers.subscribe(client(port), BEGIN_MS)
+    for push_ in change(subscribers, BEGIN_MS)[2:]:
+        subscribers.unsendable(push_)
+    for later_ms in (ACK_TIMEOUT_MS, 2 * ACK_TIMEOUT_MS):
+        pushes_at(subscribers, BEGIN_MS + later_ms)
+    assert (subscribers.stats.failed, subscribers.stats.too_large) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("first", "numbers"), [(None, [1, 2, 3]), (7, [7, 8, 9]), (NUMBER_MASK, [NUMBER_MASK, 1, 2]), (0, [1, 2, 3])]
+)
+def test_numbers_go_up_from_the_first_and_round(first: int | None, numbers: list[int]) -> None:
+    subscribers = UdpSubscribers() if first is None else UdpSubscribers(first)
+    for port in (50_000, 50_001, 50_002):
+        subscribers.subscribe(client(port), BEGIN_MS)
+    assert [one.reference >> TURN_BITS for one in change(subscribers, BEGIN_MS)] == numbers
+
+
+def test_the_silent_are_looked_for_now_and_then_alone(subscribers: UdpSubscribers) -> None:
+    pushes_at(subscribers, BEGIN_MS)
+    subscribers.subscribe(client(), BEGIN_MS)
+    for later_ms, left in (
+        (FORGET_MS, 1),
+        (FORGET_MS + 1, 1),
+        (FORGET_MS + SWEEP_MS - 1, 1),
+        (FORGET_MS + SWEEP_MS, 0),
+    ):
+        pushes_at(subscribers, BEGIN_MS + later_ms)
+        assert len(subscribers) == left
 
 
 def test_the_silent_are_forgotten(subscribers: UdpSubscribers) -> None:

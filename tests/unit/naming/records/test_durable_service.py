@@ -17,11 +17,12 @@ from app.naming.model.switches import SwitchDomain
 from app.naming.records.durable_service import DurableService, Namespace
 from app.naming.records.projection import Projection
 from app.naming.records.record_keys import SWITCHES_KEY, namespace_key, persistent_key, service_meta_key
-from app.naming.records.records import Records
+from app.naming.records.records import SAID_AGAIN_MS, Record, Records
 from app.naming.registry.operations import Beat, ChangeMetadata, DeregisterInstance, PatchInstance, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.registry.union import view_of
 from tests.support.memory_disk import MemoryDisk
+from tests.support.taken_first import TakenFirst
 
 NAME = "g@@s"
 META = service_meta_key("public", NAME)
@@ -36,11 +37,12 @@ class Member:
 
     def __init__(self, disk: MemoryDisk | None = None, run: int = 1) -> None:
         self.disk = disk or MemoryDisk()
+        self.now_ms = 1_000
         self.events: list[Event] = []
         writer = f"a:1~{run}"
         self.registry = Registry(writer)
         projection = Projection(self.registry, lambda: 0, self.events.append)
-        self.records = Records(writer, self.disk, lambda: 1_000, lambda: 1_000, projection.on_record)
+        self.records = Records(writer, self.disk, lambda: 1_000, lambda: self.now_ms, projection.on_record)
         self.durable = DurableService(self.records, projection, self.registry, lambda: 0, self.events.append)
         self.records.read_disk()
 
@@ -255,6 +257,72 @@ def test_a_full_disk_refuses_and_changes_nothing(member: Member) -> None:
     assert member.durable.switches == SwitchDomain()
 
 
+def record_of(member: Member) -> Record:
+    [datum] = member.records.datums([KEY])
+    record: Record = datum.value
+    return record
+
+
+def test_settings_of_a_cluster_leave_the_rest_of_the_description(member: Member) -> None:
+    member.durable.create_service("public", NAME, ServiceMeta(0.5, {"a": "1"}))
+    for cluster in ("c1", "c2"):
+        member.durable.update_cluster("public", NAME, cluster, ClusterConfig(check_port=90))
+    view = member.view()
+    assert view is not None
+    clusters = dict.fromkeys(("c1", "c2"), ClusterConfig(check_port=90))
+    assert view.meta == ServiceMeta(0.5, {"a": "1"}, NO_SELECTOR, clusters)
+
+
+def test_what_a_client_registers_again_counts_from_then(member: Member) -> None:
+    member.durable.register(ONE)
+    first = record_of(member)
+    member.now_ms += SAID_AGAIN_MS
+    member.durable.register(ONE)
+    again = record_of(member)
+    assert again.value == first.value
+    assert again.changed > first.changed
+
+
+@pytest.mark.parametrize("by_check", [False, True])
+def test_a_health_set_by_hand_is_a_word_and_one_found_by_a_check_is_none(member: Member, by_check: bool) -> None:
+    """R14: only words count between the sides of a partition."""
+    member.durable.register(ONE)
+    before = record_of(member)
+    if by_check:
+        assert member.durable.set_health("public", NAME, INSTANCE_KEY, False, by_check=True)
+    else:
+        assert member.durable.set_health("public", NAME, INSTANCE_KEY, False)
+    after = record_of(member)
+    assert after.version > before.version
+    assert after.changed == (before.changed if by_check else after.version)
+
+
+def test_a_change_of_attributes_is_a_word(member: Member) -> None:
+    member.durable.register(ONE)
+    for change in (
+        lambda: member.durable.patch(PatchInstance(NAME, "10.0.0.1", 80, weight=4.0)),
+        lambda: member.durable.set_metadata("public", NAME, [INSTANCE_KEY], ChangeMetadata({"a": "1"})),
+        lambda: member.durable.register(ONE),
+    ):
+        before = record_of(member)
+        change()
+        assert record_of(member).changed == record_of(member).version > before.version
+
+
+def test_the_version_of_attributes_is_that_of_the_word_that_set_them(member: Member) -> None:
+    member.durable.register(ONE)
+    [one] = member.instances()
+    version = record_of(member).changed
+    assert member.durable.version_of("public", one) == version
+    assert member.durable.version_of("public", replace(one, weight=9.0)) is None
+    assert member.durable.version_of("other", one) is None
+    member.durable.set_health("public", NAME, INSTANCE_KEY, False, by_check=True)
+    assert member.durable.version_of("public", one) is None
+    assert member.durable.version_of("public", replace(one, healthy=False)) == version
+    member.durable.deregister(DeregisterInstance(NAME, "10.0.0.1", 80, ephemeral=False))
+    assert member.durable.version_of("public", one) is None
+
+
 # --- namespaces and switches ----------------------------------------------------------------------
 
 
@@ -274,6 +342,22 @@ def test_namespaces(member: Member) -> None:
     for name in ("b", ""):
         with pytest.raises(NotFound):
             durable.namespace(name)
+
+
+def test_a_namespace_that_is_removed_just_then_is_not_brought_back_by_its_change(member: Member) -> None:
+    member.durable.create_namespace(Namespace("a", "n", ""))
+    inner = member.records._lock
+
+    def remove() -> None:
+        member.records._lock = inner
+        member.durable.remove_namespace("a")
+        member.records._lock = lock  # type: ignore[assignment]
+
+    lock = member.records._lock = TakenFirst(inner, remove)  # type: ignore[assignment]
+    assert member.durable.update_namespace(Namespace("a", "new", ""))
+    assert lock.was_taken
+    with pytest.raises(NotFound):
+        member.durable.namespace("a")
 
 
 @pytest.mark.parametrize("name", ["", "public", "a b", "é", "x" * 129])
@@ -298,6 +382,11 @@ def test_switches_of_this_member_alone(member: Member) -> None:
     assert member.told() == []
     member.durable.update_switch("check", "false", here_only=False)
     assert member.durable.switches == SwitchDomain(health_check_enabled=False), "the record counts from here on"
+    member.durable.update_switch("healthCheckTimes", "5", here_only=True)
+    member.told()
+    member.durable.update_switch("check", "false", here_only=False)
+    assert member.told() == [], "the record is as it was"
+    assert member.durable.switches == SwitchDomain(health_check_enabled=False)
 
 
 # --- whatever happens -----------------------------------------------------------------------------

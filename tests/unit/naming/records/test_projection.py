@@ -144,6 +144,29 @@ def test_an_instance_comes_back_as_it_was(metadata: Any) -> None:
     assert instance_of(value_of(one), NAME) == one
 
 
+def test_what_a_record_leaves_out_has_its_default() -> None:
+    fields = {"ip": "10.0.0.1", "port": 80, "clusterName": "c1"}
+    expected = Instance("10.0.0.1", 80, "c1", NAME, 1.0, True, True, False, False, None)
+    assert instance_of(fields, NAME) == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        (KEY, value_of(ONE) | {"port": "80"}, "field 'port' of a persistent instance should be a number"),
+        (
+            KEY,
+            value_of(ONE) | {"metadata": []},
+            "field 'metadata' of a persistent instance should be an object of texts",
+        ),
+        (namespace_key("x"), {"name": 1}, "field 'name' of a namespace should be a text"),
+    ],
+)
+def test_a_refusal_names_the_field_and_what_it_is_of(key: str, value: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidParam, match=f"^{says}$"):
+        check_record(key, value)
+
+
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [

@@ -57,6 +57,10 @@ def test_a_key_tells_what_it_is_of(namespace: str, name: str, instance: str) -> 
     assert parse_record_key(namespace_key(namespace)) == NamespaceKey(namespace)
 
 
+def test_the_key_of_an_instance_may_hold_what_parts_names() -> None:
+    assert parse_record_key(persistent_key("ns", "g@@s", "a##b##c")) == PersistentKey("ns", "g@@s", "a##b##c")
+
+
 def test_a_namespace_that_is_called_like_a_kind() -> None:
     key = persistent_key("ephemeral.x", "g@@s", "10.0.0.1:80:unknown:DEFAULT")
     assert parse_record_key(key) == PersistentKey("ephemeral.x", "g@@s", "10.0.0.1:80:unknown:DEFAULT")
@@ -180,6 +184,16 @@ def test_the_disk_is_read_at_the_start() -> None:
     assert again.records.read_disk() == 2
     assert {record.key: record.value for record in again.told} == {"a": {"x": 1}, "b": None}
     assert again.records.versions() == first.records.versions()
+
+
+@pytest.mark.parametrize(("age_ms", "changed_ms"), [(400, 49_600), (0, 50_000), (-1, None)])
+def test_the_age_of_what_is_read_is_known_unless_the_clock_went_back(age_ms: int, changed_ms: int | None) -> None:
+    first = Kept()
+    first.put("a", {"x": 1})
+    again = Records(WRITER, first.disk, lambda: first.now_ms + age_ms, lambda: 50_000, lambda _record: None)
+    again.read_disk()
+    [datum] = again.datums(["a"])
+    assert datum.value.changed_ms == changed_ms
 
 
 def test_what_is_there_by_prefix() -> None:

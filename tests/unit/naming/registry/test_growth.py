@@ -82,10 +82,16 @@ def test_a_change_of_one_instance_touches_no_other(large: Large, change: Callabl
     change(large)
 
 
-def test_a_numbered_instance_of_a_large_service_touches_no_other_once_the_numbers_are_known(large: Large) -> None:
+@pytest.mark.parametrize("by_beat", [False, True])
+def test_a_numbered_instance_of_a_large_service_touches_no_other_once_the_numbers_are_known(
+    large: Large, by_beat: bool
+) -> None:
     def register(ip: str) -> None:
         metadata = {"preserved.instance.id.generator": "snowflake"}
-        large.naming.register(RegisterInstance(NAME, ip, 80, metadata=metadata))
+        if by_beat:
+            large.naming.beat(Beat(NAME, ip, 80, full=True, metadata=metadata))
+        else:
+            large.naming.register(RegisterInstance(NAME, ip, 80, metadata=metadata))
 
     register("10.1.0.1")
     large.service.stored = Alone(large.service.stored)

@@ -1,6 +1,7 @@
 """What each change of a list leaves beside the change: a higher revision, and the time of the next health check."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -341,3 +342,30 @@ def test_a_list_begins_above_what_was_forgotten_and_no_sooner(bed: Bed) -> None:
 def test_any_datum_knows_all_of_a_list_that_is_unknown_here(bed: Bed) -> None:
     assert Registry(ME).is_covered(bed.received(Version(9, 0, OTHER)))
     assert not bed.registry.is_covered(bed.received(Version(9, 0, OTHER)))
+
+
+def test_the_bound_of_the_time_outs_is_that_of_all_instances_until_the_last_is_gone(bed: Bed) -> None:
+    short = {"preserved.heart.beat.timeout": "3000"}
+    bed.registry.register(RegisterInstance(NAME, "10.1.0.1", 80, metadata=short), 0)
+    bed.registry.register(RegisterInstance(NAME, "10.1.0.1", 90), 0)
+    assert bed.service.shortest_timeout_ms == 3_000
+    for port in (80, 81, 90):
+        bed.registry.remove("public", NAME, key_of(port), 0)
+    bed.registry.register(RegisterInstance(NAME, "10.1.0.1", 90), 0)
+    assert bed.service.shortest_timeout_ms == BEAT_TIMEOUT_MS
+
+
+def test_the_health_of_a_copy_is_set_past_an_instance_whose_health_is_fixed(bed: Bed) -> None:
+    fixed = bed.service.stored[key_of(80)]
+    bed.service.stored[key_of(80)] = StoredInstance(replace(fixed.instance, marked=True), fixed.version, 0)
+    assert bed.registry.take_health(bed.service, {"10.1.0.1:80": False, "10.1.0.1:81": False})
+    assert [one.instance.healthy for one in bed.service.stored.values()] == [True, False]
+
+
+def test_the_oldest_removal_is_forgotten_beyond_the_bound(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.naming.registry.registry.TOMBSTONES_PER_SERVICE_MAX", 3)
+    assert list(bed.service.tombstones) == [key_of(82), key_of(83)]
+    bed.registry.remove("public", NAME, key_of(80), 100)
+    assert list(bed.service.tombstones) == [key_of(82), key_of(83), key_of(80)]
+    bed.registry.remove("public", NAME, key_of(81), 100)
+    assert list(bed.service.tombstones) == [key_of(83), key_of(80), key_of(81)]

@@ -67,6 +67,24 @@ def test_a_state_contains_another_when_each_client_change_of_it_is_there() -> No
     assert not covers(listed(stored(LOW)), listed(stored(LOW), stored(LOW, port=81)))
 
 
+@pytest.mark.parametrize(
+    ("finding", "late_ms", "is_there"),
+    [
+        ((False, True), AGE_MARGIN_MS + 1, False),
+        ((False, True), AGE_MARGIN_MS, True),
+        ((True, True), AGE_MARGIN_MS + 1, True),
+        ((False, False), AGE_MARGIN_MS + 1, True),
+        ((True, False), AGE_MARGIN_MS + 1, True),
+    ],
+)
+def test_a_state_lacks_a_beat_that_whoever_found_the_instance_ill_did_not_hear(
+    finding: tuple[bool, bool], late_ms: int, is_there: bool
+) -> None:
+    newer = stored(HIGH, LOW, beat_ms=5, changed_ms=0, healthy=finding[0])
+    older = stored(LOW, beat_ms=5 + late_ms, changed_ms=0, healthy=finding[1])
+    assert covers(listed(newer), listed(older)) is is_there
+
+
 def test_a_state_contains_a_removal_by_a_change_of_that_version_or_a_later_one() -> None:
     assert covers(gone(MIDDLE), gone(MIDDLE))
     assert not covers(gone(LOW), gone(MIDDLE))
@@ -81,6 +99,19 @@ def test_of_two_removals_the_later_one_counts() -> None:
     for ours, theirs in ((gone(LOW, 5), gone(MIDDLE, 3)), (gone(MIDDLE, 3), gone(LOW, 5))):
         assert merge(ours, theirs, NEW) == gone(MIDDLE, 3)
     assert merge(gone(LOW, 1), gone(LOW, 2), NEW) == gone(LOW, 1)
+
+
+@pytest.mark.parametrize("unknown", [False, True])
+def test_a_removal_of_a_lower_version_that_came_certainly_later_counts_by_its_time(unknown: bool) -> None:
+    first = Tombstone(MIDDLE, 3, 70_000, not unknown)
+    for late_ms, expected in (
+        (AGE_MARGIN_MS, first),
+        (AGE_MARGIN_MS + 1, Tombstone(NEW, 4 + AGE_MARGIN_MS, 90_000, unknown)),
+    ):
+        second = Tombstone(LOW, 3 + late_ms, 90_000, unknown)
+        for ours, theirs in ((first, second), (second, first)):
+            merged = merge(InstanceList({}, {KEY: ours}), InstanceList({}, {KEY: theirs}), NEW)
+            assert merged == InstanceList({}, {KEY: expected})
 
 
 def test_an_instance_that_outlives_a_later_removal_gets_the_new_version() -> None:
@@ -115,6 +146,17 @@ def test_what_one_side_alone_has_stays_as_it_is() -> None:
 def test_what_has_no_version_gets_the_new_one() -> None:
     found = merge(listed(), listed(stored(NO_VERSION, beat_ms=3)), NEW).stored[KEY]
     assert (found.version, found.client_version, found.beat_ms) == (NEW, NEW, 3)
+    for changed_ms, kept_ms in ((NEVER_MS, 3), (2, 2)):
+        found = merge(listed(), listed(stored(NO_VERSION, beat_ms=3, changed_ms=changed_ms)), NEW).stored[KEY]
+        assert found.changed_ms == kept_ms
+
+
+def test_an_instance_that_only_heard_of_beats_is_the_same_object_still() -> None:
+    """A beat may be written into it at any time."""
+    mine = stored(MIDDLE, LOW, beat_ms=5, confirmed_ms=1)
+    found = merge(listed(mine), listed(stored(LOW, LOW, beat_ms=4, confirmed_ms=4)), NEW).stored[KEY]
+    assert found is mine
+    assert (found.beat_ms, found.last_confirmed_ms) == (5, 4)
 
 
 @pytest.mark.parametrize(

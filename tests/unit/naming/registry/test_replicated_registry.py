@@ -80,6 +80,16 @@ def test_a_copy_proves_no_life_but_what_was_heard_here_stays_heard(registry: Reg
     assert (other.beat_ms, other.last_confirmed_ms) == (9_000, NEVER_MS)
 
 
+def test_a_word_of_the_client_is_dated_by_who_heard_of_it_first(registry: Registry) -> None:
+    """The copy of a known word comes with an age that is longer by the time under way."""
+    key = register(registry, 1, 1_000)
+    first, second = Version(1, 0, ME), Version(2, 0, OTHER)
+    for said, changed_ms in ((first, 1_000), (second, 5_000)):
+        one = StoredInstance(Instance("10.1.0.1", 1, service_name=NAME), second, 9_000, said, None, 5_000)
+        registry.apply(received(second, one), registry.version(KEY), 9_000)
+        assert service_of(registry).stored[key].changed_ms == changed_ms
+
+
 def test_a_claim_restarts_the_clocks_once(registry: Registry) -> None:
     registry.apply(received(Version(3, 7, OTHER), stored(1, Version(3, 7, OTHER), 0)), None, 100)
     assert registry.claim(KEY, 5_000)
@@ -106,6 +116,31 @@ def test_a_merge_that_brings_nothing_new(registry: Registry, lower: bool) -> Non
     merged = registry.merge(received(version, *parts[: 1 if lower else 2]), 10)
     assert merged is (Merged.NOTHING if lower else Merged.TAKEN)
     assert registry.version(KEY) == (ours.version if lower else version)
+
+
+def test_a_merge_with_the_same_list_changes_nothing(registry: Registry) -> None:
+    register(registry, 1, 0)
+    [ours] = registry.datums([KEY])
+    parts = [StoredInstance(one.instance, one.version, one.beat_ms) for one in ours.value.stored.values()]
+    assert registry.merge(received(ours.version, *parts), 10) is Merged.NOTHING
+    assert registry.version(KEY) == ours.version
+
+
+def test_a_merge_with_another_list_of_the_same_version_is_above_both(registry: Registry) -> None:
+    register(registry, 1, 0)
+    [ours] = registry.datums([KEY])
+    parts = [StoredInstance(one.instance, one.version, one.beat_ms) for one in ours.value.stored.values()]
+    datum = received(ours.version, *parts, stored(2, Version(1, 0, OTHER), 0))
+    assert registry.merge(datum, 10) is Merged.MADE
+    assert registry.version(KEY) == ours.version.next(ME)
+
+
+def test_a_datum_of_no_list_is_not_taken(registry: Registry) -> None:
+    version = Version(1, 0, OTHER)
+    for key in ("no key", datum_key("public", "")):
+        assert not registry.apply(Datum(key, version, InstanceList({}, {})), None, 0)
+        assert registry.merge(Datum(key, version, InstanceList({}, {})), 0) is Merged.NOTHING
+    assert registry.table.services() == []
 
 
 @pytest.mark.parametrize("version", [Version(1, 0, "0"), Version(5, 3, OTHER)])
@@ -268,6 +303,25 @@ def test_the_number_of_such_services_is_bounded(registry: Registry, monkeypatch:
     assert sorted(registry.versions()) == [datum_key("public", f"DEFAULT_GROUP@@s{number}") for number in (2, 3, 4)]
 
 
+def test_one_that_was_beyond_the_bound_repeats_no_version_and_no_revision(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.naming.registry.registry.MADE_BY_REMOVAL_MAX", 1)
+    for port in (1, 2, 3):
+        registry.remove("public", NAME, Instance("10.1.0.1", port).key, 0)
+    seen, version = service_of(registry), registry.version(KEY)
+    highest = seen.revision
+    registry.remove("public", "DEFAULT_GROUP@@other", Instance("10.1.0.1", 1).key, 0)
+    assert registry.version(KEY) is None
+    assert seen.revision > highest, "copies that are under way see that it changed"
+    register(registry, 1, 0)
+    again = registry.version(KEY)
+    assert version is not None
+    assert again is not None
+    assert again > version
+    assert service_of(registry).revision > seen.revision
+
+
 def test_a_member_alone_remembers_no_removal_of_what_it_does_not_know() -> None:
     alone = Registry(ME, alone=True)
     assert alone.remove("public", NAME, Instance("10.1.0.1", 1).key, 0) is None
@@ -282,5 +336,6 @@ def test_an_expiry_elsewhere_is_not_taken_for_a_later_word_where_a_beat_was_hear
     [expired] = other.datums([KEY])
     assert expired.version > Version(1, 0, ME)
     assert registry.is_covered(expired), "nobody heard of it"
+    assert Registry(OTHER).is_covered(expired), "an unknown list has no change"
     register(registry, 1, 30_000)
     assert not registry.is_covered(expired)

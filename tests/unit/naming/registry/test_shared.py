@@ -112,6 +112,30 @@ def test_long_metadata_is_not_kept() -> None:
     assert not kept._maps
 
 
+def test_what_is_as_long_as_allowed_is_kept() -> None:
+    kept = Shared()
+    for fields in (
+        {"k" * 12: "x" * (shared.MAP_CHARS_MAX - 12)},
+        {str(number): None for number in range(shared.MAP_ENTRIES_MAX)},
+    ):
+        assert kept.metadata(fields) is fields
+        assert kept.metadata(dict(fields)) is fields
+    longer = {"k" * 12: "x" * (shared.MAP_CHARS_MAX - 11)}
+    kept.metadata(longer)
+    assert kept.metadata(dict(longer)) is not longer
+
+
+@pytest.mark.parametrize("longest", range(3))
+def test_names_are_kept_up_to_their_length_together(longest: int) -> None:
+    """Whichever of service, cluster and application it is that is long."""
+    for more, is_kept in ((0, True), (1, False)):
+        kept, names = Shared(), ["s", "c", "a"]
+        names[longest] *= shared.TRAITS_CHARS_MAX - 2 + more
+        first, second = ((names[0], names[1], names[2], 1.0 * number / number) for number in (2, 3))
+        assert kept.traits(first) is first
+        assert (kept.traits(second) is first) is is_kept
+
+
 def test_the_order_of_metadata_and_a_null_in_it_stay() -> None:
     kept = Shared()
     for fields in ({"a": "1", "b": "2"}, {"b": "2", "a": "1"}, {"a": None}, {"a": ""}, {}):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.naming.model.keys import datum_key
-from app.naming.model.model import Instance
+from app.naming.model.model import Instance, StoredInstance
 from app.naming.records.records import Records
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import ChangeMetadata, RegisterInstance
@@ -78,6 +78,44 @@ def test_a_change_of_metadata_starts_from_what_the_step_before_it_left(registry:
     service = registry.table.find(KEY)
     assert service is not None
     assert service.stored[key].instance.metadata == {"a": "1", "b": "2"}
+
+
+def test_the_health_of_a_copy_is_set_past_an_instance_whose_health_is_set_meanwhile(registry: Registry) -> None:
+    for port in (80, 81):
+        registry.register(RegisterInstance(NAME, "10.1.0.1", port), 0)
+    service = registry.table.find(KEY)
+    assert service is not None
+    inner = registry._lock
+
+    def set_first() -> None:
+        registry._lock = inner
+        assert registry.set_health(service, Instance("10.1.0.1", 80).key, False, 5)
+        registry._lock = lock  # type: ignore[assignment]
+
+    lock = first(registry, set_first)
+    assert registry.take_health(service, {"10.1.0.1:80": False, "10.1.0.1:81": False})
+    assert lock.was_taken
+    assert not any(one.instance.healthy for one in service.stored.values())
+
+
+def test_what_was_retained_of_a_service_is_not_shown_in_the_one_that_took_its_name_meanwhile() -> None:
+    registry = Registry(ME, guard_ms=500)
+    lost, version = Instance("10.1.0.1", 80), Version(3, 0, OTHER)
+    registry.apply(Datum(KEY, version, InstanceList({lost.key: StoredInstance(lost, version, 0)}, {})), None, 0)
+    registry.forget(KEY, 0)
+    service = registry.table.find(KEY)
+    assert service is not None
+    assert service.retained
+    table, one = registry.table, Instance("10.1.0.1", 81)
+    lock = TakenFirst(table.lock, lambda: table.set_meta("public", NAME, None, 0))
+    table.lock = lock  # type: ignore[assignment]
+    datum = Datum(KEY, version, InstanceList({one.key: StoredInstance(one, version, 0)}, {}))
+    assert registry.apply(datum, None, 0)
+    assert lock.was_taken
+    found = registry.table.find(KEY)
+    assert found is not None
+    assert found is not service
+    assert found.retained == {}
 
 
 def test_a_record_is_changed_from_the_value_that_the_write_before_it_left() -> None:

@@ -4,8 +4,10 @@ import hashlib
 
 import pytest
 
-from app.naming.model.model import Instance
-from app.naming.wire.checksum import instance_list_checksum, instance_text, java_double, metadata_text
+from app.naming.model.meta import ServiceMeta
+from app.naming.model.model import Instance, ServiceView
+from app.naming.wire.checksum import checksum, instance_list_checksum, instance_text, java_double, metadata_text
+from distro.types import NO_VERSION
 
 CHINESE = {"b": "1", "a": "你"}
 PAIR = [Instance("10.1.1.1", 80, metadata=CHINESE), Instance("10.1.1.2", 80, metadata=CHINESE)]
@@ -52,6 +54,33 @@ def test_instances_are_sorted_by_their_text_and_by_utf16_units() -> None:
 )
 def test_weights_are_printed_as_by_java(weight: float, text: str) -> None:
     assert java_double(weight) == text
+
+
+def test_a_text_with_half_a_character_has_a_digest_too() -> None:
+    """To Java it is a text, sorted as any other unit."""
+    half = "\ud83d"
+    assert metadata_text({"\uffee": "2", half: "1"}) == f"{half}:1,\uffee:2,"
+    text = f"10.0.0.1:80_1.0_true_true_DEFAULT_{half}:1,,"
+    found = instance_list_checksum([Instance("10.0.0.1", 80, metadata={half: "1"})])
+    assert found == hashlib.md5(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def test_metadata_is_sorted_by_utf16_units() -> None:
+    assert metadata_text({"\uffee": "2", "\U0001f600": "1"}) == "\U0001f600:1,\uffee:2,"
+
+
+def test_the_digest_of_a_service_counts_its_clusters_and_instances() -> None:
+    ones = (Instance("10.0.0.2", 80, "c2", weight=2.0), Instance("10.0.0.1", 80, "c1", healthy=False))
+    view = ServiceView("public", "G@@orders", 1, NO_VERSION, ones, ("c1", "c2"), ServiceMeta(0.5))
+    first, second = (
+        '{"healthChecker":{},"defIPPort":80,"defCkport":80,"name":"' + name + '","useIPPort4Check":true,"sitegroup":""}'
+        for name in ("c1", "c2")
+    )
+    text = (
+        '{"invalidIPCount":1,"name":"G@@orders","ipCount":2,"owners":[],"protectThreshold":0.5,'
+        f'"clusters":[{first},{second}]}}10.0.0.1:80_1.0_false_c1,10.0.0.2:80_2.0_true_c2,'
+    )
+    assert checksum(view) == hashlib.md5(text.encode()).hexdigest()
 
 
 def test_metadata_is_sorted_and_ends_in_a_comma() -> None:

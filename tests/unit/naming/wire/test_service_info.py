@@ -70,6 +70,7 @@ def test_instances_are_shape_c() -> None:
         "metadata",
     ]  # fmt: skip
     assert (found["dom"], found["name"], found["lastRefTime"]) == ("orders", NAME, NOW_MS)
+    assert (found["cacheMillis"], found["useSpecifiedURL"], found["clusters"], found["env"]) == (3000, False, "", "")
     assert list(found["hosts"][0].items()) == [
         ("ip", "10.0.0.1"), ("port", 8080), ("valid", True), ("healthy", True), ("marked", False),
         ("instanceId", "10.0.0.1#id"), ("metadata", {"k": "v"}), ("enabled", True), ("weight", 2.0),
@@ -190,6 +191,22 @@ def test_the_bytes_of_a_host_follow_who_asks_and_the_threshold() -> None:
     assert [healthy for _, healthy in shown(replace(one, revision=2, meta=ServiceMeta(0.5, {})))] == [True, True]
 
 
+def test_the_bytes_of_a_host_are_those_kept_with_its_instance() -> None:
+    one = instance()
+    one.keep_shown(True, False, b'{"kept":1}')
+    assert answer(view(one))["hosts"] == [{"kept": 1}]
+    assert answer(view(one), java_agent=True)["hosts"] != [{"kept": 1}]
+
+
+def test_an_answer_of_a_quarter_of_all_bytes_is_kept_and_no_larger_one() -> None:
+    found = view(*[instance(f"10.0.0.{last}") for last in range(20)])
+    size = len(ListAnswers().get(found, variant()))
+    for bytes_max, is_kept in ((4 * size, True), (4 * size - 1, False)):
+        answers = ListAnswers(bytes_max)
+        answers.get(found, variant())
+        assert (answers.lists.find(found, variant()) is not None) is is_kept
+
+
 def test_long_answers_go_out_compressed() -> None:
     answers = ListAnswers()
     long = answers.get(view(*[instance(f"10.0.0.{last}") for last in range(200)]), variant())
@@ -197,7 +214,9 @@ def test_long_answers_go_out_compressed() -> None:
     packed = long.zipped(NOW_MS)
     assert len(packed) < len(long.plain(NOW_MS)) // 8
     assert gzip.decompress(packed) == long.plain(NOW_MS)
+    head = long._zipped
     assert gzip.decompress(long.zipped(7)) == long.plain(7)
+    assert long._zipped is head, "the beginning is compressed once"
     short = answers.get(replace(view(instance()), full_name="G@@b"), variant())
     assert len(short.plain(NOW_MS)) < GZIP_FROM_BYTES
     assert not short.is_worth_gzip
@@ -214,6 +233,12 @@ def test_a_large_answer_is_made_by_one_of_those_that_want_it() -> None:
     with ThreadPoolExecutor(8) as pool:
         made = list(pool.map(lambda _: answers.get(many, variant()), range(32)))
     assert all(one is made[0] for one in made)
+
+
+def test_the_checksum_of_an_answer_changes_with_what_it_does_not_show() -> None:
+    found = view(instance())
+    others = [replace(found, clusters=("DEFAULT", "c2")), replace(found, meta=ServiceMeta(0.5, {}))]
+    assert len({answer(one)["checksum"] for one in (found, *others)}) == 3
 
 
 def test_checksum_of_a_recorded_service() -> None:

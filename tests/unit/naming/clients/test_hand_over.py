@@ -1,0 +1,268 @@
+"""R17: clients that come from a run that is over to this member, and what becomes of the copies that kept them."""
+
+from collections.abc import Callable
+
+import pytest
+
+from app.naming.clients.client_model import Client, ClientInfo, ClientSnapshot, ClientState
+from app.naming.clients.clients import EPOCH, MOVED_AGAIN_MS, Clients
+from app.naming.model.events import ClientChanged, ClientDisconnect, Event, ServiceChanged
+from app.naming.model.model import Instance, Publication
+from app.naming.model.nacos_errors import ClientGone
+from app.naming.registry.operations import RegisterInstance
+from app.naming.registry.registry import Registry
+from app.naming.registry.union import view_of
+from distro.types import NO_VERSION, Version
+
+ME, FORMER, OVER, GOING_ON = "m:1~2", "m:1~1", "p:1~1", "q:1~1"
+A, B = ("public", "G@@a"), ("public", "G@@b")
+
+
+def nobody(_writer: str) -> bool:
+    return False
+
+
+class Bed:
+    """Clients of a member while the run ``OVER`` of a peer hands its clients over."""
+
+    def __init__(self, writer: str = ME) -> None:
+        self.now_ms = 100_000
+        self.events: list[Event] = []
+        self.registry = Registry(writer)
+        self.clients = Clients(self.registry, lambda: self.now_ms, lambda: 5_000, self.events.append)
+        self.over = {OVER}
+        self.clients.is_handing_over = self.over.__contains__
+
+    def copy(self, client_id: str, writer: str, published: dict[tuple[str, str], tuple[int, ...]]) -> Client:
+        """Take a peer's client, with the ports that it publishes by service."""
+        publications = {}
+        for key, ports in published.items():
+            ones = [Instance("10.1.0.1", port, service_name=key[1]) for port in ports]
+            publications[key] = Publication({one.key: one for one in ones}, True, 1, NO_VERSION)
+        state = ClientState(client_id, 3, publications)
+        snapshot = ClientSnapshot(Version(EPOCH, 3, writer), None, state)
+        assert self.clients.take(snapshot, client_id, self.clients.version(client_id))
+        return self.client(client_id)
+
+    def native(self, client_id: str, *ports: int, key: tuple[str, str] = A) -> Client:
+        """Connect a client, and publish these ports."""
+        self.clients.connect(ClientInfo(client_id, "10.1.0.1", 1, "", ""))
+        commands = [RegisterInstance(key[1], "10.1.0.1", port) for port in ports]
+        self.clients.batch_register(client_id, *key, commands)
+        return self.client(client_id)
+
+    def client(self, client_id: str) -> Client:
+        found = self.clients.client(client_id)
+        assert found is not None
+        return found
+
+    def told(self) -> list[Event]:
+        events, self.events[:] = list(self.events), []
+        return events
+
+    def ports(self, key: tuple[str, str] = A) -> list[int]:
+        service = self.registry.table.get(*key)
+        return [] if service is None else sorted(one.port for one in view_of(service).instances)
+
+
+@pytest.fixture
+def bed() -> Bed:
+    return Bed()
+
+
+def ports_of(client: Client, key: tuple[str, str] = A) -> list[int]:
+    publication = client.published.get(key)
+    return [one.port for one in publication.instances.values()] if publication else []
+
+
+class TestCopies:
+    def test_what_is_published_here_leaves_the_copies_of_a_run_that_is_over(self, bed: Bed) -> None:
+        other = bed.copy("other", GOING_ON, {A: (80,)})
+        over = bed.copy("over", OVER, {A: (80, 81), B: (80,)})
+        native = bed.native("native", 80)
+        assert (ports_of(over), ports_of(over, B), over.instances) == ([81], [80], 2)
+        assert over.version == Version(EPOCH - 1, 3, OVER), "its member repairs it, should its run go on"
+        assert (ports_of(other), other.version) == ([80], Version(EPOCH, 3, GOING_ON))
+        assert (native.came_from, bed.ports()) == (OVER, [80, 81])
+        bed.clients.deregister("native", *A)
+        bed.clients.disconnect("other")
+        assert bed.ports() == [81], "the deregistration counts"
+
+    def test_a_client_that_publishes_something_else_came_from_nowhere(self, bed: Bed) -> None:
+        over = bed.copy("over", OVER, {A: (80,)})
+        assert bed.native("native", 81).came_from == ""
+        assert (ports_of(over), over.version) == ([80], Version(EPOCH, 3, OVER))
+
+    def test_nothing_leaves_the_copies_of_a_run_that_goes_on(self, bed: Bed) -> None:
+        bed.over.clear()
+        over = bed.copy("over", OVER, {A: (80,)})
+        assert bed.native("native", 80).came_from == ""
+        assert ports_of(over) == [80]
+
+    def test_what_came_to_another_member_leaves_them_too(self, bed: Bed) -> None:
+        over = bed.copy("over", OVER, {A: (80, 81)})
+        later = bed.copy("later", OVER, {A: (81,)})
+        bed.copy("there", GOING_ON, {A: (80, 81)})
+        assert (ports_of(over), ports_of(later)) == ([], [])
+        assert bed.ports() == [80, 81]
+
+    def test_the_copy_that_has_the_same_instances_is_found_among_others(self, bed: Bed) -> None:
+        others = [bed.copy(f"over {port}", OVER, {A: (port,)}) for port in (81, 80)]
+        assert bed.native("native", 80).came_from == OVER
+        assert [ports_of(one) for one in others] == [[81], []]
+
+    def test_a_client_that_publishes_others_beside_a_late_copy_came_from_nowhere(self, bed: Bed) -> None:
+        bed.copy("other", GOING_ON, {A: (80,)})
+        native = bed.native("native", 81)
+        over = bed.copy("over", OVER, {A: (80,)})
+        bed.clients.expire(bed.now_ms, nobody)
+        assert (ports_of(over), native.came_from) == ([], "")
+
+    def test_copies_of_one_run_leave_each_other_alone(self, bed: Bed) -> None:
+        first, second = (bed.copy(name, OVER, {A: (80,)}) for name in ("first", "second"))
+        assert (ports_of(first), ports_of(second)) == ([80], [80])
+
+    def test_a_copy_that_comes_when_its_instances_are_back_loses_them_soon(self, bed: Bed) -> None:
+        native = bed.native("native", 80)
+        other = bed.copy("other", GOING_ON, {A: (80,)})
+        over = bed.copy("over", OVER, {A: (80, 81), B: (80,)})
+        bed.told()
+        assert bed.clients.expire(bed.now_ms, nobody) == []
+        assert (ports_of(over), ports_of(over, B), ports_of(other)) == ([81], [80], [80])
+        assert native.came_from == OVER
+        assert bed.told() == [ServiceChanged(*A)]
+        bed.clients.expire(bed.now_ms, nobody)
+        assert bed.told() == []
+
+
+def test_a_run_is_known_as_an_own_one_by_the_member_before_the_first_mark() -> None:
+    bed = Bed(f"{ME}~x")
+    bed.copy("mine", f"{FORMER}~x", {A: (80,)})
+    assert list(bed.clients.expire(bed.now_ms, lambda writer: writer == f"{FORMER}~x")) == ["mine"]
+    assert bed.clients.is_removed("mine")
+
+
+@pytest.fixture
+def moved(bed: Bed) -> Bed:
+    """The client ``moved``, whose connection here ended after it had come from a run that is over."""
+    bed.copy("over", OVER, {A: (80,)})
+    bed.native("moved", 80)
+    bed.clients.subscribe("moved", *B, "")
+    bed.told()
+    assert bed.clients.disconnect("moved")
+    return bed
+
+
+def test_without_a_member_list_nothing_is_handed_over() -> None:
+    bed = Bed()
+    bed.clients.is_handing_over = Clients(bed.registry, lambda: 0, lambda: 0, bed.events.append).is_handing_over
+    over = bed.copy("over", OVER, {A: (80,)})
+    bed.native("native", 80)
+    assert ports_of(over) == [80]
+
+
+class TestMovedAgain:
+    def test_a_client_that_may_move_once_more_is_kept_for_a_while(self, moved: Bed) -> None:
+        assert moved.told() == []
+        assert (moved.clients.counts().native, moved.clients.subscribers(*B)) == (0, [])
+        assert not moved.client("moved").subscribed
+        with pytest.raises(ClientGone):
+            moved.clients.deregister("moved", *A)
+        moved.now_ms += MOVED_AGAIN_MS - 1
+        moved.clients.expire(moved.now_ms, nobody)
+        assert moved.ports() == [80]
+        moved.now_ms += 1
+        moved.clients.expire(moved.now_ms, nobody)
+        assert moved.ports() == []
+        assert moved.clients.client("moved") is None
+        assert moved.clients.is_removed("moved")
+        assert moved.told() == [ClientDisconnect("moved", True), ServiceChanged(*A)]
+
+    def test_it_goes_as_soon_as_its_instances_are_published_anew(self, moved: Bed) -> None:
+        old = moved.client("moved")
+        before = old.revision
+        again = moved.native("again", 80, 81)
+        assert (ports_of(old), old.revision, again.came_from) == ([], before + 1, OVER)
+        assert moved.told() == [ClientChanged("again"), ClientChanged("moved"), ServiceChanged(*A)]
+        moved.clients.expire(moved.now_ms, nobody)
+        assert moved.clients.client("moved") is None
+        assert moved.told() == [ClientDisconnect("moved", True)]
+        assert not moved.clients._ended, "nobody is waited for any more"
+
+    def test_it_goes_when_another_member_has_its_instances(self, moved: Bed) -> None:
+        moved.copy("there", GOING_ON, {A: (80,)})
+        assert ClientChanged("moved") in moved.told()
+        moved.clients.expire(moved.now_ms, nobody)
+        assert moved.clients.client("moved") is None
+        assert moved.ports() == [80]
+
+    def test_it_goes_with_the_end_of_the_hand_over(self, moved: Bed) -> None:
+        moved.over.clear()
+        moved.clients.expire(moved.now_ms, nobody)
+        assert moved.ports() == []
+
+    def test_a_second_end_of_its_connection_is_nothing_new(self, moved: Bed) -> None:
+        moved.now_ms += MOVED_AGAIN_MS
+        moved.over.clear()
+        assert moved.clients.disconnect("moved")
+        assert moved.ports() == []
+        assert not moved.clients.disconnect("moved")
+
+
+def without_copy(bed: Bed) -> None:
+    bed.native("moved", 80)
+
+
+def with_nothing_left(bed: Bed) -> None:
+    bed.copy("over", OVER, {A: (80,)})
+    bed.native("moved", 80)
+    bed.clients.deregister("moved", *A)
+
+
+def back_elsewhere(bed: Bed) -> None:
+    bed.copy("over", OVER, {A: (80,)})
+    bed.native("moved", 80)
+    bed.copy("there", GOING_ON, {A: (80,)})
+
+
+def over_by_now(bed: Bed) -> None:
+    bed.copy("over", OVER, {A: (80,)})
+    bed.native("moved", 80)
+    bed.over.clear()
+
+
+@pytest.mark.parametrize("prepare", [without_copy, with_nothing_left, back_elsewhere, over_by_now])
+def test_a_client_that_is_not_expected_elsewhere_goes_with_its_connection(
+    bed: Bed, prepare: Callable[[Bed], None]
+) -> None:
+    prepare(bed)
+    assert bed.clients.disconnect("moved")
+    assert bed.clients.client("moved") is None
+    assert bed.clients.is_removed("moved")
+
+
+def test_a_client_is_kept_while_part_of_what_it_publishes_is_nowhere_else(bed: Bed) -> None:
+    bed.copy("over", OVER, {A: (80, 81)})
+    bed.native("moved", 80, 81)
+    bed.copy("there", GOING_ON, {A: (80,)})
+    bed.clients.disconnect("moved")
+    assert bed.client("moved").ended
+    bed.copy("there too", GOING_ON, {A: (81,)})
+    bed.clients.expire(bed.now_ms, nobody)
+    assert bed.clients.client("moved") is None
+
+
+def test_copies_of_an_own_former_run_that_end_are_removals_that_peers_are_told_of(bed: Bed) -> None:
+    bed.copy("mine", FORMER, {A: (80,)})
+    bed.copy("other", OVER, {B: (80,)})
+    bed.told()
+    assert sorted(bed.clients.expire(bed.now_ms, lambda writer: writer in (FORMER, OVER))) == ["mine", "other"]
+    assert bed.clients.version("mine") == Version(EPOCH, 4, ME)
+    assert bed.clients.version("other") is None
+    assert bed.told() == [
+        ClientDisconnect("mine", False),
+        ServiceChanged(*A),
+        ClientDisconnect("mine", True),
+        ClientDisconnect("other", False),
+        ServiceChanged(*B),
+    ]
