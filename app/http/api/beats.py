@@ -8,7 +8,7 @@ A batch is ``{datum key: {instance key: age in ms}}``, its answer ``{"unknown": 
 
 import threading
 from collections.abc import Callable, Collection, Mapping
-from itertools import islice
+from itertools import chain, islice
 
 import orjson
 
@@ -31,7 +31,7 @@ Batch = dict[tuple[str, str], int]
 
 
 class BeatCollector:
-    """The beats that wait to be sent, by owner. Thread-safe; ``take`` and ``put_back`` are for the loop alone.
+    """The beats that wait to be sent, by owner. Thread-safe; ``take`` and what ends a batch are for the loop alone.
 
     The lock keeps a batch unchanged while it is read: between the making of an iterator and its use another thread may
     run.
@@ -40,6 +40,8 @@ class BeatCollector:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._batches: dict[str, Batch] = {}
+        self._under_way: dict[str, Batch] = {}
+        """Taken, and neither delivered nor put back: such a call may hang for long. Not changed: the loop reads it."""
         self._unknown: set[tuple[str, str]] = set()
         self.collected = 0
 
@@ -72,33 +74,43 @@ class BeatCollector:
                 if not batch:
                     self._batches.pop(owner)
                 if told := {entry: at_ms for entry, at_ms in beats if now_ms - at_ms < KEEP_MS}:
+                    self._under_way[owner] = told
                     taken.append((owner, told))
         return taken
 
     def told_to(self, owner: str, now_ms: int) -> dict[str, dict[str, int]]:
-        """The beats that wait for an owner that fetches them (R12): ages in ms by datum and instance key.
+        """The beats that no call has brought to an owner yet, which fetches them (R12).
 
-        They wait on, as the answer may not arrive. What is told goes to the end of the batch, so that the next answer
-        has the others, where one cannot have all.
+        They wait on, as the answer may not arrive, either. What is told goes to the end of its batch, so that the next
+        answer has the others, where one cannot have all.
+
+        Returns:
+            Ages in ms, by datum and instance key.
         """
         told: Batch = {}
         chars = 0
         with self._lock:
-            batch = self._batches.get(owner, {})
-            for entry, at_ms in batch.items():
-                if now_ms - at_ms >= KEEP_MS:
+            waiting, under_way = self._batches.get(owner, {}), self._under_way.get(owner, {})
+            for entry, at_ms in chain(waiting.items(), under_way.items()):
+                if now_ms - at_ms >= KEEP_MS or entry in told:
                     continue
                 chars += sum(map(len, entry))
                 if chars > TOLD_CHARS_MAX:
                     break
                 told[entry] = at_ms
-            for entry in told:
-                batch[entry] = batch.pop(entry)
+            for entry in told.keys() & waiting.keys():
+                waiting[entry] = waiting.pop(entry)
         return ages_of(told, now_ms)
+
+    def delivered(self, owner: str) -> None:
+        """Note that the owner has what was taken for it."""
+        with self._lock:
+            self._under_way.pop(owner, None)
 
     def put_back(self, owner: str, batch: Batch) -> None:
         """Take back a batch that did not reach its owner; a newer beat of the same instance stays."""
         with self._lock:
+            self._under_way.pop(owner, None)
             now = self._batches.setdefault(owner, {})
             for entry, at_ms in batch.items():
                 if len(now) >= COLLECTED_MAX:

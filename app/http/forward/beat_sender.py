@@ -72,6 +72,7 @@ class BeatSender:
         if self._stopped:
             return
         if isinstance(result, LinkAnswer) and result.status == HTTPStatus.OK:
+            self._services.beats.delivered(owner)
             try:
                 self._services.beats.note_unknown(result.body)
             except CodecError as error:

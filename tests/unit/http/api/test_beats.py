@@ -681,6 +681,15 @@ def test_beats_that_wait_are_handed_to_an_owner_that_asks() -> None:
     assert collector.told_to(PEER, 3_000 + KEEP_MS) == {KEY: {TWO: 1_000}}, "the answer may not have arrived"
     taken = dict(collector.take(3_000 + KEEP_MS))
     assert taken[PEER] == {(KEY, TWO): 2_000 + KEEP_MS}
+    collector.collect(PEER, KEY, ONE, 3_500 + KEEP_MS)
+    assert collector.told_to(PEER, 4_000 + KEEP_MS) == {KEY: {ONE: 500, TWO: 2_000}}, "a call may hang for long"
+    collector.collect(PEER, KEY, TWO, 4_000 + KEEP_MS)
+    assert collector.told_to(PEER, 4_000 + KEEP_MS) == {KEY: {ONE: 500, TWO: 0}}, "the last beat of each"
+    collector.put_back(PEER, taken[PEER])
+    assert collector.told_to(PEER, 4_000 + KEEP_MS) == {KEY: {ONE: 500, TWO: 0}}
+    collector.take(4_000 + KEEP_MS)
+    collector.delivered(PEER)
+    assert collector.told_to(PEER, 4_000 + KEEP_MS) == {}
 
 
 def test_an_owner_that_asks_gets_all_beats_in_turn_and_few_at_a_time() -> None:
