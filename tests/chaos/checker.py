@@ -1,10 +1,11 @@
 """Were words undone? Compares what members list with what they acknowledged; knows nothing of how they work."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import permutations
 
 from tests.chaos.history import Beat, History, Key, Outcome, Sample, Seen, Word
 
@@ -21,8 +22,13 @@ ORDER_S = 1.0
 
 WARM_S = 5.0
 """Of ephemeral instances the last so many seconds may be lost when all members that know of them are killed."""
+SAME_S = 1.0
+"""Lists that come so soon after each other, or overlap, are of one time: each reader asks twice a second."""
 KILL_S = 1.0
 """It takes so long at most to kill the members."""
+
+
+Told = dict[str, Seen | str]
 
 
 class Kind(Enum):
@@ -257,30 +263,45 @@ def differing(samples: Iterable[Sample]) -> dict[str, str]:
 
 
 def agreed_after_s(history: History, healed_s: float) -> float | None:
-    """How long after the heal each member first listed what all list at the end, and went on to; None: never.
+    """How long after the heal a member last gave a list that another one gave neither shortly before nor after.
+
+    None where they still differ at the end, or one gave none.
 
     Without services whose instances come and go. Of persistent instances their health does not count: checks change it.
     """
-    durable = {key.service for key in history.words if key.durable}
-    last: dict[tuple[int, str], dict[str, Seen | str]] = {}
-    for sample in history.last:
-        if sample.service not in history.churning and sample.hosts is not None:
-            last[sample.member, sample.service] = _told(sample.hosts, sample.service in durable)
     if {service for service in differing(history.last) if service not in history.churning}:
         return None
-    first: dict[tuple[int, str], float] = {}
+    durable = {key.service for key in history.words if key.durable}
+    members = {sample.member for sample in history.last if sample.hosts is not None}
+    by_service: dict[str, dict[int, list[Sample]]] = defaultdict(lambda: {member: [] for member in members})
     for sample in history.samples:
-        end = sample.member, sample.service
-        if sample.begun_s < healed_s or sample.hosts is None or end not in last:
-            continue
-        if _told(sample.hosts, sample.service in durable) != last[end]:
-            first.pop(end, None)
-        else:
-            first.setdefault(end, sample.ended_s)
-    return max(first.values()) - healed_s if first and first.keys() == last.keys() else None
+        if sample.begun_s >= healed_s and sample.member in members and sample.service not in history.churning:
+            by_service[sample.service][sample.member].append(sample)
+    last_s = healed_s
+    for service, lists in by_service.items():
+        if not all(lists.values()):
+            return None
+        told = {
+            member: [_told(one.hosts or {}, service in durable) for one in given] for member, given in lists.items()
+        }
+        for member, other in permutations(members, 2):
+            last_s = max(last_s, _last_alone_s(lists[member], told[member], lists[other], told[other]))
+    return last_s - healed_s
 
 
-def _told(hosts: Mapping[str, Seen], durable: bool) -> dict[str, Seen | str]:
+def _last_alone_s(mine: list[Sample], told: list[Told], others: list[Sample], told_there: list[Told]) -> float:
+    """The end of the last of these lists that the other member did not give within ``SAME_S``; 0 without such."""
+    first, last_s = 0, 0.0
+    for one, what in zip(mine, told, strict=True):
+        while first < len(others) and others[first].ended_s < one.begun_s - SAME_S:
+            first += 1
+        end = bisect_right(others, one.ended_s + SAME_S, lo=first, key=lambda other: other.begun_s)
+        if one.hosts is None or what not in told_there[first:end]:
+            last_s = one.ended_s
+    return last_s
+
+
+def _told(hosts: Mapping[str, Seen], durable: bool) -> Told:
     return {ip: seen.mark if durable else seen for ip, seen in hosts.items()}
 
 

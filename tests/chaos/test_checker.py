@@ -331,11 +331,20 @@ def test_a_member_gives_no_list_at_the_end() -> None:
     assert story.kinds() == {Kind.DIFFERING, Kind.NEVER_AGREED}
 
 
-def test_the_time_until_members_agree_ends_with_the_last_list_of_another_kind() -> None:
+def test_members_agree_from_the_last_list_on_that_only_one_of_them_gave() -> None:
     story = Story().said("m1", 0, 80.0).ended_with("m1", "m1")
     for at_s, mine, theirs in ((126.0, "m1", "m1"), (127.0, "m1", None), (128.0, "m1", "m1"), (129.0, "m1", "m1")):
         story.saw(0, at_s, mine).saw(1, at_s, theirs)
-    assert agreed_after_s(story.history, HEALED_S) == pytest.approx(128.0 + TAKES_S - HEALED_S)
+    assert agreed_after_s(story.history, HEALED_S) == pytest.approx(127.0 + TAKES_S - HEALED_S)
+
+
+def test_members_that_change_their_lists_together_agree_all_the_time() -> None:
+    """One whose registration was refused, and yet made, expires everywhere long after the heal."""
+    story = Story().said("m1", 0, 80.0).ended_with(None, None)
+    for number in range(60):
+        at_s = 126.0 + number / 2
+        story.saw(0, at_s, "m1" if number < 50 else None).saw(1, at_s, "m1" if number < 51 else None)
+    assert agreed_after_s(story.history, HEALED_S) == 0.0
 
 
 # --- at random ------------------------------------------------------------------------------------------
