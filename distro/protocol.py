@@ -321,7 +321,7 @@ class DistroProtocol:
         self._waiting = {
             peer: tuple(islice(chain(queue.in_flight, queue.tasks), WAITING_MAX))
             for peer, queue in self._queues.items()
-            if self.members.is_failing(peer) and self._is_own_kind(peer)
+            if (queue.is_stuck(now_ms) or self.members.is_failing(peer)) and self._is_own_kind(peer)
         }
         self._relayed = self.members.relayed()
         if not self.members.served:
@@ -332,7 +332,7 @@ class DistroProtocol:
             if queue.call is not None and now_ms - max(queue.call.deadline_ms, self._resumed_ms) >= CALL_LOST_MS:
                 self._give_up(queue.call, now_ms)
             if queue.call is None and (action := self._next_action(peer, queue, now_ms)) is not None:
-                queue.call = action
+                queue.call, queue.call_since_ms = action, now_ms
                 actions.append(action)
         if self._forgetting:
             actions.append(Forget(tuple(self._forgetting)))

@@ -102,11 +102,18 @@ class BackOff:
         self._next_ms = min(max(self._next_ms * 2, 1), self._max_ms)
         return wait_ms
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether there was a failure, and no success since."""
+        return self._next_ms != self._first_ms
+
     def succeeded(self) -> None:
         """Begin again with the first wait."""
         self._next_ms = self._first_ms
 
 
+STUCK_MS = 1_000
+"""A call that has been under way for so long may not have arrived."""
 REST_FACTOR = 2
 """After a send comes a rest of this many times its duration: sends in a row take a third of the time."""
 REST_MS_MAX = 1_000
@@ -125,6 +132,8 @@ class PeerQueue:
     """The end of the spacing, or of the rest, after the last send."""
     call: DataCall | None = None
     """The call of data that is under way."""
+    call_since_ms: int = 0
+    """When it began."""
     in_flight: tuple[DistroKey, ...] = ()
     """The keys of the send that is under way."""
     verify_due_ms: int = 0
@@ -133,6 +142,11 @@ class PeerQueue:
     reachable: bool = False
     agreed: dict[DistroKey, int] = field(default_factory=dict)
     """In how many verify rounds the peer agreed that a forgettable key may be dropped (R6)."""
+
+    def is_stuck(self, now_ms: int) -> bool:
+        """Whether calls of data do not get through to the peer, as far as known."""
+        is_late = self.call is not None and now_ms - self.call_since_ms >= STUCK_MS
+        return is_late or self.back_off.is_failing
 
     def is_sync_due(self, now_ms: int) -> bool:
         """Whether keys are due, and the spacing after the last send is over."""

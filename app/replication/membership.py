@@ -322,7 +322,7 @@ class Membership:
         answer: dict[str, Any] = {"code": 200, "message": None, "data": "true"}
         if CAPABILITY_VERSIONS in report.capabilities:
             own = answer[OWN_FIELD] = self._own_report(report.address)
-            if self._protocol.members.is_failing(report.address) and (beats := self.waiting_beats(report.address)):
+            if beats := self.waiting_beats(report.address):
                 own["beats"] = beats
         return answer
 

@@ -21,6 +21,8 @@ COLLECTED_MAX = 100_000
 UNKNOWN_MAX = 100_000
 BATCH_MAX = 5_000
 """The most instances in one call: of 100,000, so many beat within 200 ms. The owner reads them in 1 to 2 ms."""
+TOLD_MS_MIN = 1_000
+"""A beat that has waited for so long did not get through: it is told to an owner that asks."""
 TOLD_CHARS_MAX = 128 * 1024
 """The keys of the beats in one answer to a report, which has a bound, too."""
 KEEP_MS = 10_000
@@ -79,7 +81,7 @@ class BeatCollector:
         return taken
 
     def told_to(self, owner: str, now_ms: int) -> dict[str, dict[str, int]]:
-        """The beats that no call has brought to an owner yet, which fetches them (R12).
+        """The beats that no call has brought to an owner for ``TOLD_MS_MIN``, which fetches them (R12).
 
         They wait on, as the answer may not arrive, either. What is told goes to the end of its batch, so that the next
         answer has the others, where one cannot have all.
@@ -92,7 +94,7 @@ class BeatCollector:
         with self._lock:
             waiting, under_way = self._batches.get(owner, {}), self._under_way.get(owner, {})
             for entry, at_ms in chain(waiting.items(), under_way.items()):
-                if now_ms - at_ms >= KEEP_MS or entry in told:
+                if not TOLD_MS_MIN <= now_ms - at_ms < KEEP_MS or entry in told:
                     continue
                 chars += sum(map(len, entry))
                 if chars > TOLD_CHARS_MAX:

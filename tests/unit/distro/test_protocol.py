@@ -12,6 +12,7 @@ from distro.members import PULL_INTERVAL_MS, MemberList
 from distro.monitor import DistroStats
 from distro.ports import Component
 from distro.protocol import CALL_LOST_MS, HEARTBEAT_MS, DistroProtocol
+from distro.tasks import STUCK_MS
 from distro.types import (
     Action,
     Datum,
@@ -433,6 +434,22 @@ def test_what_cannot_be_sent_is_named_to_the_peer_until_it_has_it(pair: Engine) 
     assert set(pair.protocol.waiting_for(B)[INSTANCE_LIST]) == {key, other}
     pair.gone.clear()
     pair.hear(B)
+    [again] = [one for one in pair.tick(CONFIG.retry_delay_ms) if isinstance(one, SyncData)]
+    pair.protocol.on_sync_done(again, Outcome.DELIVERED, Received(), pair.now_ms)
+    pair.tick()
+    assert pair.protocol.waiting_for(B) == {}
+
+
+def test_what_a_call_that_hangs_may_not_have_brought_is_named_though_reports_arrive(pair: Engine) -> None:
+    """A connection that was open before the cut may carry reports where no new one can be made."""
+    key = pair.write(pair.service_of(SELF))
+    send = only(pair.tick())
+    pair.hear(B)
+    pair.tick(STUCK_MS - 1)
+    assert pair.protocol.waiting_for(B) == {}
+    pair.tick(1)
+    assert pair.protocol.waiting_for(B) == {INSTANCE_LIST: {key: pair.registry.version(key)}}
+    pair.protocol.on_sync_done(send, Outcome.DELIVERED, Received(), pair.now_ms)
     pair.tick()
     assert pair.protocol.waiting_for(B) == {}
 

@@ -682,21 +682,22 @@ def test_beats_that_wait_are_handed_to_an_owner_that_asks() -> None:
     taken = dict(collector.take(3_000 + KEEP_MS))
     assert taken[PEER] == {(KEY, TWO): 2_000 + KEEP_MS}
     collector.collect(PEER, KEY, ONE, 3_500 + KEEP_MS)
-    assert collector.told_to(PEER, 4_000 + KEEP_MS) == {KEY: {ONE: 500, TWO: 2_000}}, "a call may hang for long"
+    assert collector.told_to(PEER, 4_500 + KEEP_MS) == {KEY: {ONE: 1_000, TWO: 2_500}}, "a call may hang for long"
+    assert collector.told_to(PEER, 4_499 + KEEP_MS) == {KEY: {TWO: 2_499}}, "the others may be sent yet"
     collector.collect(PEER, KEY, TWO, 4_000 + KEEP_MS)
-    assert collector.told_to(PEER, 4_000 + KEEP_MS) == {KEY: {ONE: 500, TWO: 0}}, "the last beat of each"
+    assert collector.told_to(PEER, 5_000 + KEEP_MS) == {KEY: {ONE: 1_500, TWO: 1_000}}, "the last beat of each"
     collector.put_back(PEER, taken[PEER])
-    assert collector.told_to(PEER, 4_000 + KEEP_MS) == {KEY: {ONE: 500, TWO: 0}}
-    collector.take(4_000 + KEEP_MS)
+    assert collector.told_to(PEER, 5_000 + KEEP_MS) == {KEY: {ONE: 1_500, TWO: 1_000}}
+    collector.take(5_000 + KEEP_MS)
     collector.delivered(PEER)
-    assert collector.told_to(PEER, 4_000 + KEEP_MS) == {}
+    assert collector.told_to(PEER, 5_000 + KEEP_MS) == {}
 
 
 def test_an_owner_that_asks_gets_all_beats_in_turn_and_few_at_a_time() -> None:
     collector = BeatCollector()
     names = [f"{number:01000}" for number in range(TOLD_CHARS_MAX // 1_000 + 10)]
     for name in names:
-        collector.collect(PEER, KEY, name, 1_000)
+        collector.collect(PEER, KEY, name, 0)
     first = collector.told_to(PEER, 1_000)[KEY]
     assert sum(len(KEY) + len(name) for name in first) <= TOLD_CHARS_MAX
     second = collector.told_to(PEER, 1_000)[KEY]
