@@ -224,8 +224,8 @@ class Membership:
         }
         return Member(self.self_address, self._own_state(), frozenset(CAPABILITIES), info)
 
-    def _own_report(self, receiver: str) -> dict[str, Any]:
-        """This member's report to ``receiver``."""
+    def _own_report(self, receiver: str, beats: Mapping[str, Mapping[str, int]] | None = None) -> dict[str, Any]:
+        """This member's report to ``receiver``; an answer to one tells the ``beats`` that could not be sent."""
         members, now_ms = self._protocol.members, self._clock.monotonic_ms()
         member = self._own_member()
         own = {
@@ -243,6 +243,8 @@ class Membership:
                 if address != receiver
             },
         }
+        if beats:
+            own["beats"] = beats
         if waiting := self._protocol.waiting_for(receiver):
             own["waiting"] = {
                 name: {key: version.to_text() for key, version in keys.items()} for name, keys in waiting.items()
@@ -321,9 +323,7 @@ class Membership:
             return {"code": 403, "message": None, "data": "false", **unlisted}
         answer: dict[str, Any] = {"code": 200, "message": None, "data": "true"}
         if CAPABILITY_VERSIONS in report.capabilities:
-            own = answer[OWN_FIELD] = self._own_report(report.address)
-            if beats := self.waiting_beats(report.address):
-                own["beats"] = beats
+            answer[OWN_FIELD] = self._own_report(report.address, self.waiting_beats(report.address))
         return answer
 
     def receive_rpc_report(self, node: Mapping[str, Any], remote_ip: str) -> tuple[str, dict[str, Any]] | None:

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from app.replication.membership import Membership
-from app.replication.reports import OWN_FIELD
+from app.replication.reports import OWN_FIELD, parse_report
 from distro.clock import SystemClock
 from distro.config import DistroConfig
 from distro.errors import TransportError
@@ -71,7 +71,9 @@ def test_beats_that_wait_for_a_peer_go_with_the_answer_to_it_and_with_no_report(
     monkeypatch.setattr("app.replication.membership.call_peer", refuse)
     membership.waiting_beats = lambda peer: {"key": {"one": 5}} if peer == LISTED else {}
     answered = membership.receive_report(report_of(LISTED, CAPABILITY_VERSIONS), "10.0.0.2")
-    assert answered[OWN_FIELD]["beats"] == {"key": {"one": 5}}
+    told = parse_report(answered[OWN_FIELD])
+    assert told is not None
+    assert told.beats == {"key": {"one": 5}}
     with pytest.raises(TransportError):
         membership.report(LISTED, 100)
     assert "beats" not in sent[0]["extendInfo"][OWN_FIELD]
