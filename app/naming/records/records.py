@@ -7,7 +7,6 @@ instance lists.
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any, Protocol
@@ -203,11 +202,14 @@ class Records:
         first = NO_VERSION.next(self.writer)
         self._unknown_removed += [one for one in written if one.value is None and one.version == first]
         while len(self._unknown_removed) > UNKNOWN_REMOVED_MAX:
-            oldest = self._unknown_removed.popleft()
+            oldest = self._unknown_removed[0]
             if self._records.get(oldest.key) is oldest:
-                with suppress(StorageError):
+                try:
                     self._disk.delete([oldest.key])
-                    del self._records[oldest.key]
+                except StorageError:
+                    return  # with the next removal it is tried again
+                del self._records[oldest.key]
+            self._unknown_removed.popleft()
 
     def _store(self, records: list[Record]) -> None:
         """Write to the disk, then to memory, and tell of the changes. The caller holds the lock."""

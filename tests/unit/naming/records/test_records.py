@@ -254,3 +254,22 @@ def test_removals_of_unknown_keys_are_bounded(monkeypatch: pytest.MonkeyPatch) -
             kept.put("a", None)
     assert sorted(kept.disk.records) == ["a", "c", "d", "e"], "a was there meanwhile"
     assert sorted(kept.records.versions()) == sorted(kept.disk.records)
+
+
+def test_a_removal_that_the_disk_does_not_forget_is_forgotten_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "UNKNOWN_REMOVED_MAX", 1)
+    kept = Kept()
+    delete, refused = kept.disk.delete, []
+
+    def refuse(keys: list[str]) -> None:
+        refused.extend(keys)
+        raise StorageError("the data folder does not take the change")
+
+    kept.records.put_all({"a": lambda _: None}, said=["a"])
+    monkeypatch.setattr(kept.disk, "delete", refuse)
+    kept.records.put_all({"b": lambda _: None}, said=["b"])
+    assert refused == ["a"]
+    assert sorted(kept.records.versions()) == sorted(kept.disk.records) == ["a", "b"]
+    monkeypatch.setattr(kept.disk, "delete", delete)
+    kept.records.put_all({"c": lambda _: None}, said=["c"])
+    assert sorted(kept.records.versions()) == sorted(kept.disk.records) == ["c"]
