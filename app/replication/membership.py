@@ -264,21 +264,9 @@ class Membership:
         url = f"http://{peer}{self._settings.context_path}/v1/core/cluster/report"
         body = orjson.dumps(self._own_report(peer))
         status, answer = call_peer(self._session, "POST", url, timeout_ms, body=body, body_bytes_max=REPORT_BYTES_MAX)
-        try:
-            fields = orjson.loads(answer)
-            code = fields.get("code")
-        except (orjson.JSONDecodeError, AttributeError) as error:
-            raise TransportError(f"POST {url}: status {status}, not the JSON of a report's answer") from error
-        if status != 200 or code not in (0, 200):
-            raise TransportError(f"POST {url}: status {status}, code {code}")
-        own = fields.get(OWN_FIELD)
-        if isinstance(own, dict) and own.get("listed") is False:
-            raise RejectedError(f"POST {url}: this member is not in the list there")
-        report = parse_report(own) if isinstance(own, dict) else None
-        if report is not None and report.address == peer:
-            self._note_clock(report)
-            for key, ages_ms in report.beats.items():
-                self.take_beats(key, ages_ms)
+        if status != 200:
+            raise TransportError(f"POST {url}: status {status}")
+        if (report := self.read_answer(peer, url, answer)) is not None:
             return report
         known = self._protocol.members.get(peer)
         info = known.extend_info if known else {}
@@ -286,6 +274,31 @@ class Membership:
             info = self._info_of(peer, timeout_ms)
         kind = frozenset({CAPABILITY_CLIENTS_ONLY}) if is_nacos_2(info.get("version")) else frozenset[str]()
         return PeerReport(peer, MemberState.UP, kind, info)
+
+    def read_answer(self, peer: str, url: str, answer: bytes) -> PeerReport | None:
+        """The peer's own report, in its answer to one; None for a member of another kind. Takes the beats in it.
+
+        Raises:
+            RejectedError: this member is not in the peer's list.
+            TransportError: it is no success.
+        """
+        try:
+            fields = orjson.loads(answer)
+            code = fields.get("code")
+        except (orjson.JSONDecodeError, AttributeError) as error:
+            raise TransportError(f"POST {url}: not the JSON of a report's answer") from error
+        own = fields.get(OWN_FIELD)
+        if isinstance(own, dict) and own.get("listed") is False:
+            raise RejectedError(f"POST {url}: this member is not in the list there")
+        if code not in (0, 200):
+            raise TransportError(f"POST {url}: code {code}")
+        report = parse_report(own) if isinstance(own, dict) else None
+        if report is None or report.address != peer:
+            return None
+        self._note_clock(report)
+        for key, ages_ms in report.beats.items():
+            self.take_beats(key, ages_ms)
+        return report
 
     def _info_of(self, peer: str, timeout_ms: int) -> Mapping[str, Any]:
         """The ``extendInfo`` of a member of another kind, whose release decides which resource types it is sent."""

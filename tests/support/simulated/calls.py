@@ -12,10 +12,9 @@ import orjson
 from app.config.version import MEMBER_AGENT
 from app.http.api.call import DEADLINE, Reply
 from app.http.api.call import Call as HttpCall
-from app.replication.reports import OWN_FIELD, parse_report
 from distro.codec import decode_frame, decode_received, encode_frame, gunzip_if_gzip, gzip_body
 from distro.deadlines import CLOCK_HEADER
-from distro.errors import CodecError, NotInitialized
+from distro.errors import CodecError, NotInitialized, RejectedError, TransportError
 from distro.http_agent import GZIP_FROM_BYTES, MEMBER_HEADER
 from distro.types import (
     CAPABILITY_GZIP,
@@ -108,21 +107,19 @@ class CallAgent:
         body = orjson.dumps(membership._own_report(action.peer))
 
         def end(outcome: Outcome, answer: bytes) -> None:
-            report = self._reported(action.peer, answer) if outcome is Outcome.DELIVERED else None
             outcome = Outcome.FAILED if outcome is Outcome.REJECTED else outcome
+            report = None
+            if outcome is Outcome.DELIVERED:
+                try:
+                    report = membership.read_answer(action.peer, REPORT, answer) or nacos_report(action.peer)
+                except RejectedError:
+                    outcome = Outcome.REJECTED
+                except TransportError:
+                    outcome = Outcome.FAILED
             self._member.mailbox.put(lambda one, now_ms: one.on_report_done(action.peer, outcome, report, now_ms))
             done()
 
         self._call(action, "POST", REPORT, body, end)
-
-    def _reported(self, peer: str, answer: bytes) -> PeerReport:
-        """As ``Membership.report`` reads an answer."""
-        own = orjson.loads(answer).get(OWN_FIELD)
-        report = parse_report(own) if own else None
-        if report is None:
-            return PeerReport(peer, MemberState.UP, frozenset(), {"version": "1.4.1"})
-        self._member.membership._note_clock(report)
-        return report
 
     # --- datums ----------------------------------------------------------------------------------
 
@@ -269,3 +266,8 @@ def _received(outcome: Outcome, answer: bytes) -> Received:
         return decode_received(answer)
     except CodecError as error:
         raise AssertionError(answer) from error
+
+
+def nacos_report(peer: str) -> PeerReport:
+    """What ``Membership.report`` makes of the answer of real Nacos 1.4."""
+    return PeerReport(peer, MemberState.UP, frozenset(), {"version": "1.4.1"})

@@ -15,7 +15,7 @@ from app.http.api.dump_lines import Dumps
 from app.http.api.stats import HttpStats
 from app.naming.health.beat_check import BeatCheck, HealthCheckGate
 from app.naming.model.events import Event, HealthChanged, InstancesChanged, Origin, RecordChanged
-from app.naming.model.keys import EPHEMERAL_PREFIX
+from app.naming.model.keys import EPHEMERAL_PREFIX, parse_datum_key
 from app.naming.model.model import Change, Service, StoredInstance
 from app.naming.records.durable_service import DurableService
 from app.naming.records.projection import Projection
@@ -292,8 +292,16 @@ class SimMember:
             wall_ms=clock.wall_ms,
             monotonic_ms=clock.monotonic_ms,
         )
+        beats = services.beats
+        self.membership.waiting_beats = lambda peer: beats.told_to(peer, clock.monotonic_ms())
+        self.membership.take_beats = self._take_beats
         self.http_stats = services.http
         self.http = HttpFrontend(self, services, SimLoop(self))
+
+    def _take_beats(self, key: str, ages_ms: Mapping[str, int]) -> None:
+        parsed = parse_datum_key(key)
+        if parsed is not None and self.membership.responsible(parsed[1]):
+            self.naming.take_beats(key, ages_ms)
 
     def _check_write(self) -> None:
         if self.waits_for_disk:

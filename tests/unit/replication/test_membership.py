@@ -11,7 +11,7 @@ from app.replication.membership import Membership
 from app.replication.reports import OWN_FIELD, parse_report
 from distro.clock import SystemClock
 from distro.config import DistroConfig
-from distro.errors import TransportError
+from distro.errors import RejectedError, TransportError
 from distro.members import MemberList
 from distro.monitor import DistroStats
 from distro.protocol import DistroProtocol
@@ -56,6 +56,16 @@ def test_one_that_is_not_listed_does_not_take_this_member_for_real_nacos(members
 def test_real_nacos_that_is_not_listed_is_answered_as_by_nacos(membership: Membership) -> None:
     answer = membership.receive_report(report_of(UNLISTED), "10.0.0.2")
     assert answer == {"code": 200, "message": None, "data": "false"}
+
+
+def test_a_member_that_is_not_listed_there_learns_of_it(
+    membership: Membership, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered = membership.receive_report(report_of(UNLISTED, CAPABILITY_VERSIONS), "10.0.0.2")
+    answer = 200, orjson.dumps(answered)
+    monkeypatch.setattr("app.replication.membership.call_peer", lambda *_arguments, **_options: answer)
+    with pytest.raises(RejectedError):
+        membership.report(LISTED, 100)
 
 
 def test_beats_that_wait_for_a_peer_go_with_the_answer_to_it_and_with_no_report(
