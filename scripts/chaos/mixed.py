@@ -1,9 +1,9 @@
 """Real Nacos servers and members of ours in one cluster, under load: do all members list the same at each quiet point?
 
 Instances beat over HTTP through all members in turn; others come and go through any member. With Nacos 2 some publish
-over gRPC besides. Every minute the changes stop: then all members must list what is live, and no more, within 30 s.
-At the end nothing changes for a minute: in that time no real server may complain of a member of ours. Prints a table;
-exit code 1 after a breach.
+over gRPC besides, and an address keeps to members of one kind, as it must there. Every minute the changes stop: then
+all members must list what is live, and no more, within 30 s. At the end nothing changes for a minute: in that time no
+real server may complain of a member of ours. Prints a table; exit code 1 after a breach.
 
     python -m scripts.chaos.mixed                                # two real Nacos 1.4.1 and one of ours, 15 minutes
     python -m scripts.chaos.mixed --theirs 1 --ours 2
@@ -56,7 +56,9 @@ class Load:
         self.beats: collections.Counter[str] = collections.Counter()
         self.words: collections.Counter[str] = collections.Counter()
         self.live: dict[str, set[str]] = collections.defaultdict(set)
-        self._instances = HttpInstances(self._members, BEAT_S, lambda outcome: self.beats.update([outcome]))
+        theirs, ours = self._members[: options.theirs], self._members[options.theirs :]
+        self._groups = [theirs, ours] if options.release == "2" else [self._members]
+        self._instances = [HttpInstances(one, BEAT_S, lambda told: self.beats.update([told])) for one in self._groups]
         self._lasting: list[asyncio.Task[None]] = []
         self._churning: set[asyncio.Task[None]] = set()
         self._churner: asyncio.Task[None] | None = None
@@ -66,9 +68,10 @@ class Load:
         """Register what lasts."""
         for number in range(self._options.lasting):
             service, ip = f"mixed-{number % SERVICES}", f"10.50.{number // 250}.{number % 250}"
-            assert await self._instances.register(service, ip, number), "a cluster at rest takes a registration"
+            instances = self._instances[number % len(self._groups)]
+            assert await instances.register(service, ip, number), "a cluster at rest takes a registration"
             self.live[service].add(f"{ip}:{PORT}")
-            self._lasting.append(asyncio.create_task(self._instances.live(service, ip, number)))
+            self._lasting.append(asyncio.create_task(instances.live(service, ip, number)))
         ports = [int(address.rpartition(":")[2]) for address in self._addresses]
         for number in range(self._options.grpc):
             service, ip = f"mixed-rpc-{number % SERVICES}", f"10.52.{number // 250}.{number % 250}"
@@ -101,20 +104,21 @@ class Load:
 
     async def _come_and_go(self, number: int) -> None:
         service, ip = f"mixed-{number % SERVICES}", f"10.51.{number // 250 % 250}.{number % 250}"
-        if not await self._say("POST", service, ip):
+        group = number % len(self._groups)
+        if not await self._say(group, "POST", service, ip):
             return
-        beating = asyncio.create_task(self._instances.live(service, ip, number))
+        beating = asyncio.create_task(self._instances[group].live(service, ip, number))
         await asyncio.sleep(random.uniform(*CHURN_LIFE_S))
         beating.cancel()
         await asyncio.gather(beating, return_exceptions=True)
         for _ in range(2 * len(self._members)):
-            if await self._say("DELETE", service, ip):
+            if await self._say(group, "DELETE", service, ip):
                 return
             await asyncio.sleep(1.0)
 
-    async def _say(self, method: str, service: str, ip: str) -> bool:
-        """Say a word through any member; return whether it was acknowledged."""
-        member = random.choice(self._members)
+    async def _say(self, group: int, method: str, service: str, ip: str) -> bool:
+        """Say a word through any member of a group; return whether it was acknowledged."""
+        member = random.choice(self._groups[group])
         status, _ = await member.call(method, "/v1/ns/instance", serviceName=service, ip=ip, port=PORT)
         self.words[f"{method} {'acknowledged' if status == 200 else status or 'not answered'}"] += 1
         return status == 200
