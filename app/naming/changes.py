@@ -16,6 +16,7 @@ from app.naming.model.json_fields import Fields, member_object, parse_json
 from app.naming.model.keys import parse_datum_key
 from app.naming.model.model import Change, Tombstone
 from app.naming.model.value_limits import WALL_MS_END
+from app.naming.model.words import is_later_word
 from app.naming.registry.registry import Registry
 from app.naming.wire.datum_codec import decode_stored, encode_stored, to_ascii
 from distro.errors import CodecError
@@ -85,19 +86,38 @@ class Changes:
             CodecError: the text cannot be read.
         """
         fields = _fields(text)
-        if self._is_known(*fields[:2]):
+        if self._is_past(*fields[:2]):
             return TakenChange(fields[0], None)
         taken = TakenChange(fields[0], partial(self._try, _decode(*fields, self._now_ms())))
         taken.is_known()
         return taken
 
-    def _is_known(self, key: str, version: Version) -> bool:
+    def _is_past(self, key: str, version: Version) -> bool:
+        """Whether the list here is of this or a later version by the same writer, which has the change."""
         stored = self._registry.version(key)
-        return stored is not None and stored >= version
+        return stored is not None and stored.writer == version.writer and stored >= version
+
+    def _is_held(self, change: Change) -> bool:
+        """Whether the list here, of another writer, has this word about the instance, or one that was said later.
+
+        Its version alone does not tell: after a cut it may be above that of a list with words that it lacks.
+        """
+        service = self._table.find(change.key)
+        if service is None:
+            return False
+        stored, tombstone = service.stored.get(change.instance_key), service.tombstones.get(change.instance_key)
+        told_ms = change.stored.changed_ms if change.stored else change.tombstone.at_ms if change.tombstone else None
+        if stored is not None:
+            is_same = change.version in (stored.version, stored.client_version)
+            return is_same or is_later_word(stored.client_version, stored.changed_ms, change.version, told_ms)
+        if tombstone is None:
+            return False
+        is_same = change.version == tombstone.version
+        return is_same or is_later_word(tombstone.version, tombstone.at_ms, change.version, told_ms)
 
     def _try(self, change: Change) -> bool:
-        """Whether the list here has the change, or a later version of another writer; apply the change if it fits."""
-        if self._is_known(change.key, change.version):
+        """Whether the list here has the change; apply it if it fits."""
+        if self._is_past(change.key, change.version) or self._is_held(change):
             return True
         if change.stored is None and change.tombstone is None:
             return False

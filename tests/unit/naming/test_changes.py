@@ -14,6 +14,7 @@ from app.naming.model.events import Event, InstancesChanged, Origin
 from app.naming.model.keys import datum_key
 from app.naming.model.meta import ServiceMeta
 from app.naming.model.model import NEVER_MS, Tombstone
+from app.naming.model.value_limits import AGE_MARGIN_MS
 from app.naming.registry.operations import Beat, ChangeMetadata, DeregisterInstance, PatchInstance, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
@@ -250,14 +251,63 @@ def test_what_is_known_is_not_taken_again() -> None:
     assert len(copy.events) == 2
 
 
-def test_another_writers_state_is_not_touched() -> None:
+def test_another_writers_state_is_not_touched_and_waits_for_the_owner_to_merge_it() -> None:
+    """After a cut the version here may be above that of a list with words that this one lacks."""
     owner, copy = sides()
     copy.naming.take_change(owner.register("10.0.0.1"))
     change = owner.register("10.0.0.2")
     assert copy.registry.claim(KEY, copy.now_ms)
     before = copy.state()
-    assert copy.naming.take_change(change).is_known(), "what is held here is newer"
+    look = copy.naming.take_change(change)
+    assert not look.is_known()
     assert copy.state() == before
+    for datum in copy.registry.datums([KEY]):
+        owner.registry.merge(datum, owner.now_ms)
+    copy.take_whole(owner)
+    assert copy.shown() == {"10.0.0.1", "10.0.0.2"}
+    assert look.is_known()
+
+
+@pytest.mark.parametrize("removed", [True, False])
+def test_what_another_writer_took_over_is_known(removed: bool) -> None:
+    """Its list has the word itself, under the version that the owner gave it."""
+    owner, copy = sides()
+    change = owner.register("10.0.0.1")
+    if removed:
+        change = owner.deregister("10.0.0.1")
+    copy.take_whole(owner)
+    assert copy.registry.claim(KEY, copy.now_ms)
+    assert copy.naming.take_change(change).is_known()
+
+
+@pytest.mark.parametrize("later_ms", [AGE_MARGIN_MS + 1, -AGE_MARGIN_MS - 1])
+@pytest.mark.parametrize("is_removed_here", [True, False])
+@pytest.mark.parametrize("is_removed_there", [True, False])
+def test_a_word_about_the_same_instance_that_was_said_later_makes_it_known(
+    later_ms: int, is_removed_here: bool, is_removed_there: bool
+) -> None:
+    owner, copy = sides()
+    owner.register("10.0.0.1")
+    copy.take_whole(owner)
+    assert copy.registry.claim(KEY, copy.now_ms)
+    for side, is_removed, at_ms in ((owner, is_removed_there, 5_000), (copy, is_removed_here, 5_000 + later_ms)):
+        side.now_ms += at_ms
+        if is_removed:
+            side.deregister("10.0.0.1")
+        else:
+            side.register("10.0.0.1", metadata={"by": side.writer})
+        side.now_ms += 10_000 - at_ms
+    change = owner.change("10.0.0.1")
+    assert copy.naming.take_change(change).is_known() is (later_ms > 0)
+
+
+def test_an_unknown_instance_in_another_writers_list_is_not_known() -> None:
+    owner, copy = sides()
+    owner.register("10.0.0.1")
+    copy.take_whole(owner)
+    assert copy.registry.claim(KEY, copy.now_ms)
+    owner.register("10.0.0.2")
+    assert not copy.naming.take_change(owner.deregister("10.0.0.2")).is_known()
 
 
 def test_a_write_that_changed_nothing_is_known_at_once() -> None:
