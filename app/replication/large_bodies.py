@@ -10,6 +10,9 @@ from distro.codec import gunzip_if_gzip, unpacked_max
 LARGE_BYTES = 4 * 1024 * 1024
 """Unpacked; smaller bodies take no turn."""
 AT_ONCE_MAX = 2
+WAITING_MAX = 2
+"""Bodies that wait for their turn; further ones are refused at once. Each holds a thread: with those that are read
+half of the threads for peers, and the others go on with reports and small bodies."""
 WAIT_S = 2.0
 """Less than the time-out of a peer's call, which is then repeated."""
 
@@ -21,6 +24,7 @@ class LargeBodies:
         """``body_bytes_max``: of one body, unpacked."""
         self._body_bytes_max = body_bytes_max
         self._turns = BoundedSemaphore(AT_ONCE_MAX)
+        self._waiting = BoundedSemaphore(WAITING_MAX)
 
     @contextmanager
     def unpacked(self, body: bytes) -> Iterator[bytes]:
@@ -28,14 +32,25 @@ class LargeBodies:
 
         Raises:
             CodecError: it cannot be unpacked, or not within its bounds.
-            Unavailable: other large bodies took longer than ``WAIT_S``.
+            Unavailable: other large bodies took longer than ``WAIT_S``, or too many wait.
         """
         if unpacked_max(body) < LARGE_BYTES:
             yield gunzip_if_gzip(body, self._body_bytes_max)
             return
-        if not self._turns.acquire(timeout=WAIT_S):
+        if not self._has_turn():
             raise Unavailable("other large bodies are being read, please try again")
         try:
             yield gunzip_if_gzip(body, self._body_bytes_max)
         finally:
             self._turns.release()
+
+    def _has_turn(self) -> bool:
+        """Take a turn, at once or after a wait."""
+        if self._turns.acquire(blocking=False):
+            return True
+        if not self._waiting.acquire(blocking=False):
+            return False
+        try:
+            return self._turns.acquire(timeout=WAIT_S)
+        finally:
+            self._waiting.release()

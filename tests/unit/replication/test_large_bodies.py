@@ -9,8 +9,9 @@ import pytest
 
 from app.naming.model.nacos_errors import Unavailable
 from app.replication import large_bodies
-from app.replication.large_bodies import AT_ONCE_MAX, LARGE_BYTES, LargeBodies
+from app.replication.large_bodies import AT_ONCE_MAX, LARGE_BYTES, WAITING_MAX, LargeBodies
 from distro.errors import CodecError
+from tests.support.processes import eventually
 
 SIZE_MAX = 16 * LARGE_BYTES
 LARGE = b'{"k":"%b"}' % (b"v" * LARGE_BYTES)
@@ -65,6 +66,31 @@ def test_two_large_bodies_at_a_time_and_small_ones_beside_them(body: bytes, monk
             one.result(60)
     with bodies.unpacked(body) as plain:
         assert len(plain) >= LARGE_BYTES
+
+
+def test_no_more_than_a_few_large_bodies_wait_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each holds a thread of a peer's calls."""
+    monkeypatch.setattr(large_bodies, "WAIT_S", 600.0)
+    bodies, leave = LargeBodies(SIZE_MAX), threading.Event()
+    inside = threading.Semaphore(0)
+
+    def read() -> None:
+        with bodies.unpacked(LARGE):
+            inside.release()
+            assert leave.wait(60)
+
+    with ThreadPoolExecutor(AT_ONCE_MAX + WAITING_MAX) as pool:
+        readers = [pool.submit(read) for _ in range(AT_ONCE_MAX + WAITING_MAX)]
+        for _ in range(AT_ONCE_MAX):
+            assert inside.acquire(timeout=60)
+        eventually(lambda: bodies._waiting._value == 0)  # type: ignore[attr-defined]
+        with pytest.raises(Unavailable), bodies.unpacked(LARGE):
+            pass
+        leave.set()
+        for one in readers:
+            one.result(60)
+    with bodies.unpacked(LARGE) as plain:
+        assert plain == LARGE
 
 
 def test_a_body_that_cannot_be_unpacked_gives_its_turn_back() -> None:
