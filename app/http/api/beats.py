@@ -100,8 +100,9 @@ class BeatCollector:
                 if chars > TOLD_CHARS_MAX:
                     break
                 told[entry] = at_ms
-            for entry in told.keys() & waiting.keys():
-                waiting[entry] = waiting.pop(entry)
+            for entry in told:
+                if entry in waiting:
+                    waiting[entry] = waiting.pop(entry)
         return ages_of(told, now_ms)
 
     def delivered(self, owner: str) -> None:
