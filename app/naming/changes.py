@@ -108,12 +108,13 @@ class Changes:
         stored, tombstone = service.stored.get(change.instance_key), service.tombstones.get(change.instance_key)
         told_ms = change.stored.changed_ms if change.stored else change.tombstone.at_ms if change.tombstone else None
         if stored is not None:
-            is_same = change.version in (stored.version, stored.client_version)
-            return is_same or is_later_word(stored.client_version, stored.changed_ms, change.version, told_ms)
-        if tombstone is None:
+            held, held_ms = stored.client_version, stored.changed_ms
+        elif tombstone is not None:
+            held, held_ms = tombstone.version, tombstone.at_ms
+        else:
             return False
-        is_same = change.version == tombstone.version
-        return is_same or is_later_word(tombstone.version, tombstone.at_ms, change.version, told_ms)
+        is_same = change.version == held or (stored is not None and change.version == stored.version)
+        return is_same or is_later_word(held, held_ms, change.version, told_ms)
 
     def _try(self, change: Change) -> bool:
         """Whether the list here has the change; apply it if it fits."""

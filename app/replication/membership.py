@@ -188,8 +188,9 @@ class Membership:
 
     def parting_sender_of(self, named: str | None, remote_ip: str, clock: str | None) -> str | None:
         """The same for a member that left the list lately, and has not restarted since; ``clock``: of the call."""
-        is_parting = named is not None and self._ips.is_of_parting(plain_ip(remote_ip), named)
-        return named if named is not None and is_parting and self._deadlines.is_known_run(named, clock) else None
+        if named is None or not self._ips.is_of_parting(plain_ip(remote_ip), named):
+            return None
+        return named if self._deadlines.is_known_run(named, clock) else None
 
     def java_peers_at(self, remote_ip: str) -> list[str]:
         """The listed members at an address that are not known to be of our kind."""

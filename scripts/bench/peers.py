@@ -5,7 +5,6 @@ import http.client
 import json
 import os
 import re
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -13,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.support.member_processes import COMMAND, CONTEXT_PATH, MemberProcess, clean_environ, local_members
+from scripts.support.real_nacos import SCRIPT as NACOS_SCRIPT
+from scripts.support.real_nacos import lacking_tools
 
-NACOS_SCRIPT = Path(__file__).resolve().parents[2] / "tests" / "peers" / "nacos" / "nacos.sh"
 NACOS_TIMEOUT_S = 400.0
 """The first start fetches the jars."""
 NACOS_HEAP = "512m"
@@ -143,8 +143,8 @@ def nacos(port: int, folder: Path) -> Iterator[Target]:
     Raises:
         CannotStart: something that it needs is not installed, or it does not serve in time.
     """
-    if lacking := [tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None]:
-        raise CannotStart(f"{' and '.join(lacking)} must be installed")
+    if lacking := lacking_tools():
+        raise CannotStart(f"{lacking} must be installed")
     # Servers run for long: with the second compiler, unlike in tests.
     environ = {**os.environ, "NACOS_XMX": NACOS_HEAP, "NACOS_TIER": "4"}
     work = folder / "nacos"

@@ -18,7 +18,6 @@ import itertools
 import json
 import random
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,7 +27,7 @@ import orjson
 from scripts.support.arguments import add_rollcall
 from scripts.support.grpc_clients import GrpcInstance, Outages
 from scripts.support.http_clients import Http, HttpInstances
-from scripts.support.member_processes import MemberProcess
+from scripts.support.member_processes import MemberProcess, drill_folder
 from scripts.support.real_nacos import RELEASES, NacosServer, nacos_servers
 from scripts.support.verdicts import Measured, table
 
@@ -225,9 +224,7 @@ async def _all_see_all(addresses: Sequence[str]) -> None:
 @contextlib.contextmanager
 def _cluster(options: argparse.Namespace) -> Iterator[tuple[list[NacosServer], list[MemberProcess]]]:
     """All members, started; stopped at the end."""
-    folder = options.logs or Path(tempfile.mkdtemp(prefix="rollcall-mixed-"))
-    folder.mkdir(parents=True, exist_ok=True)
-    print(f"logs of the members: {folder.absolute()}", flush=True)
+    folder = drill_folder(options.logs)
     ports = [options.port + PORT_STEP * number for number in range(options.theirs + options.ours)]
     listed = [f"127.0.0.1:{port}" for port in ports]
     ours = [MemberProcess(port, folder, ",".join(listed), command=options.rollcall) for port in ports[options.theirs :]]

@@ -145,8 +145,13 @@ def local_members(
 @contextlib.contextmanager
 def drill_members(count: int, port: int, logs: Path | None, command: Path) -> Iterator[list[MemberProcess]]:
     """``local_members`` of a drill, with their logs and data in the folder ``logs``, or a new one, which is named."""
+    with local_members(count, port, drill_folder(logs), command=command) as members:
+        yield members
+
+
+def drill_folder(logs: Path | None) -> Path:
+    """Make the folder for the members of a drill, ``logs`` or a new one, and say where it is."""
     folder = logs or Path(tempfile.mkdtemp(prefix="rollcall-drill-"))
     folder.mkdir(parents=True, exist_ok=True)
     print(f"logs of the members: {folder.absolute()}", flush=True)
-    with local_members(count, port, folder, command=command) as members:
-        yield members
+    return folder

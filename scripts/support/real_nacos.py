@@ -14,6 +14,11 @@ HEAP = "400m"
 START_TIMEOUT_S = 600.0
 
 
+def lacking_tools() -> str:
+    """What real Nacos needs and is not installed, in words; empty when all is there."""
+    return " and ".join(tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None)
+
+
 class NacosServer:
     """One real server, a member of a list."""
 
@@ -37,8 +42,8 @@ class NacosServer:
         Raises:
             RuntimeError: something is not installed, or it does not start; the text is what the starter said.
         """
-        if lacking := [tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None]:
-            raise RuntimeError(f"{' and '.join(lacking)} must be installed")
+        if lacking := lacking_tools():
+            raise RuntimeError(f"{lacking} must be installed")
         assert self._start is not None, "it was started"
         if self._start.wait(START_TIMEOUT_S) != 0:
             raise RuntimeError(self._said.read_text(errors="replace")[-1_000:])

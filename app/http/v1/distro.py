@@ -23,6 +23,8 @@ SMALL_BYTES, SMALL_ZIPPED_BYTES = 16_384, 4_096
 SMALL_SERVICES = 500
 ON_LOOP = (EPHEMERAL_PREFIX, CLIENT_KEY_PREFIX)
 _EMPTY_MAP = re.compile(rb"\s*\{\s*\}\s*")
+PASSED_MS_MAX = 1_000
+"""A beat of this age that came to another member than its owner is not passed on; a later one is."""
 
 
 @route("PUT", "/v1/ns/distro/datum", hot=True)
@@ -64,10 +66,6 @@ def put_checksum(call: Call, services: Services) -> Answer:
         return DECLINE
     source = load_parameters(_SOURCE, call.parameters)["source"]
     return _received(services.replication.verify(call.body, source, call.headers, call.remote_ip, _type(call)))
-
-
-PASSED_MS_MAX = 1_000
-"""A beat of this age that came to another member than its owner is not passed on; a later one is."""
 
 
 @route("PUT", "/v1/ns/distro/beats", hot=True)
