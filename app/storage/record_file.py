@@ -15,10 +15,12 @@ from distro.errors import CodecError
 from distro.types import Version
 
 FILE_NAME = "records.sqlite3"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+UNDATED_VERSION = 1
+"""The format without ``changed_here_ms``, the time by this member's wall clock: there it is the writer's."""
 BUSY_TIMEOUT_S = 5.0
 ADVICE = "move it away to let this member load from the others"
-SELECT_ALL = "SELECT key, version, changed, value, changed_wall_ms FROM record"
+SELECT_ALL = "SELECT key, version, changed, value, changed_wall_ms, {} FROM record"
 
 
 class RecordFile:
@@ -32,6 +34,7 @@ class RecordFile:
         self._path = folder / FILE_NAME
         self._lock = Lock()
         self._connection: sqlite3.Connection | None = None
+        self._is_undated = False
 
     def open(self) -> None:
         """Open or make the file.
@@ -61,9 +64,11 @@ class RecordFile:
             raise sqlite3.DatabaseError(complaint)
         connection.execute(
             "CREATE TABLE IF NOT EXISTS record (key TEXT PRIMARY KEY, version TEXT NOT NULL, changed TEXT NOT NULL,"
-            " value BLOB, changed_wall_ms INTEGER NOT NULL) WITHOUT ROWID"
+            " value BLOB, changed_wall_ms INTEGER NOT NULL, changed_here_ms INTEGER) WITHOUT ROWID"
         )
-        if found != SCHEMA_VERSION:  # a full disk must not keep a member from starting, to be read from
+        # A full disk must not keep a member from starting, to be read from: the first write changes an older file.
+        self._is_undated = found == UNDATED_VERSION
+        if found not in (SCHEMA_VERSION, UNDATED_VERSION):
             connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def _refusal(self, error: sqlite3.Error | SettingError) -> SettingError:
@@ -83,25 +88,26 @@ class RecordFile:
                 self._connection.close()
                 self._connection = None
 
-    def read_all(self) -> Iterator[Record]:
-        """All records.
+    def read_all(self, offset_ms: int) -> Iterator[Record]:
+        """All records, as of ``RecordDisk``.
 
         Raises:
             SettingError: a row cannot be read.
         """
         try:
             with self._lock:
-                found = self._open_connection().execute(SELECT_ALL).fetchall()
+                at = "changed_wall_ms" if self._is_undated else "changed_here_ms"
+                found = self._open_connection().execute(SELECT_ALL.format(at)).fetchall()
         except sqlite3.Error as error:
             raise self._refusal(error) from error
         for row in found:
             try:
-                yield _record(*row)
+                yield _record(*row, offset_ms=offset_ms)
             except (CodecError, InvalidParam, orjson.JSONDecodeError) as error:
                 key = str(row[0])[:200]
                 raise SettingError(f"{self._path} is damaged (record {key!r}: {error}); {ADVICE}") from error
 
-    def write(self, records: list[Record]) -> None:
+    def write(self, records: list[Record], offset_ms: int) -> None:
         """Put the records in, all or none.
 
         Raises:
@@ -114,10 +120,11 @@ class RecordFile:
                 record.changed.to_text(),
                 None if record.value is None else orjson.dumps(record.value),
                 record.changed_wall_ms,
+                None if record.changed_ms is None else record.changed_ms + offset_ms,
             )
             for record in records
         ]
-        self._change("INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?)", rows)
+        self._change("INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     def delete(self, keys: list[str]) -> None:
         """Take records out, all or none.
@@ -133,7 +140,10 @@ class RecordFile:
             try:
                 with connection:  # commits, or rolls back
                     connection.execute("BEGIN IMMEDIATE")
+                    if self._is_undated:
+                        _add_times(connection)
                     connection.executemany(statement, rows)
+                self._is_undated = False
             except sqlite3.Error as error:
                 raise StorageError(f"the data folder does not take the change: {error}") from error
 
@@ -143,16 +153,28 @@ class RecordFile:
         return self._connection
 
 
-def _record(key: str, version: str, changed: str, value: bytes | None, wall_ms: int) -> Record:
+def _add_times(connection: sqlite3.Connection) -> None:
+    """Bring a file of the format without times by this member's clock to the present one."""
+    connection.execute("ALTER TABLE record ADD COLUMN changed_here_ms INTEGER")
+    connection.execute("UPDATE record SET changed_here_ms = changed_wall_ms")
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
+def _record(
+    key: str, version: str, changed: str, value: bytes | None, wall_ms: int, here_ms: int | None, *, offset_ms: int
+) -> Record:
     """The record of one row, each column checked: the file may have been edited by hand.
 
     Raises:
         CodecError, InvalidParam, orjson.JSONDecodeError: a column has a value that no record has.
     """
-    if not isinstance(key, str) or type(wall_ms) is not int or not isinstance(value, bytes | None):
+    if not isinstance(key, str) or not isinstance(value, bytes | None):
+        raise CodecError("a column is of another type")
+    if type(wall_ms) is not int or (here_ms is not None and type(here_ms) is not int):
         raise CodecError("a column is of another type")
     stored = None if value is None else orjson.loads(value)
     if stored is not None and not isinstance(stored, dict):
         raise CodecError("its value is no object")
     check_record(key, stored)
-    return Record(key, Version.from_text(version), Version.from_text(changed), stored, wall_ms)
+    changed_ms = None if here_ms is None else here_ms - offset_ms
+    return Record(key, Version.from_text(version), Version.from_text(changed), stored, wall_ms, changed_ms)

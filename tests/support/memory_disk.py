@@ -1,6 +1,7 @@
 """A RecordDisk without a disk, that can be told to be full."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from app.naming.model.nacos_errors import StorageError
 from app.naming.records.records import Record
@@ -11,18 +12,23 @@ class MemoryDisk:
 
     def __init__(self) -> None:
         self.records: dict[str, Record] = {}
+        """Each ``changed_ms`` by the wall clock."""
         self.full = False
 
-    def read_all(self) -> Iterator[Record]:
-        return iter(list(self.records.values()))
+    def read_all(self, offset_ms: int) -> Iterator[Record]:
+        return iter([_moved(record, -offset_ms) for record in self.records.values()])
 
-    def write(self, records: list[Record]) -> None:
+    def write(self, records: list[Record], offset_ms: int) -> None:
         if self.full:
             raise StorageError("the data folder does not take the change: database or disk is full")
-        self.records.update({stats.key: stats for stats in records})
+        self.records.update({record.key: _moved(record, offset_ms) for record in records})
 
     def delete(self, keys: list[str]) -> None:
         if self.full:
             raise StorageError("the data folder does not take the change: database or disk is full")
         for key in keys:
             del self.records[key]
+
+
+def _moved(record: Record, by_ms: int) -> Record:
+    return record if record.changed_ms is None else replace(record, changed_ms=record.changed_ms + by_ms)

@@ -54,13 +54,16 @@ class Record:
 class RecordDisk(Protocol):
     """The disk behind the records. ``write`` returns when the records would survive the end of the process.
 
+    A record's ``changed_ms`` is kept by this member's wall clock, as the monotonic one may begin anew: ``offset_ms`` is
+    what the former is ahead of the latter.
+
     Raises:
         StorageError: the disk is full or broken; nothing was written.
     """
 
-    def read_all(self) -> Iterator[Record]: ...
+    def read_all(self, offset_ms: int) -> Iterator[Record]: ...
 
-    def write(self, records: list[Record]) -> None: ...
+    def write(self, records: list[Record], offset_ms: int) -> None: ...
 
     def delete(self, keys: list[str]) -> None: ...
 
@@ -106,13 +109,16 @@ class Records:
 
     def read_disk(self) -> int:
         """Load all records from the disk; return their number."""
-        now_ms, wall_ms = self._monotonic_ms(), self._wall_ms()
-        for read in self._disk.read_all():
-            age_ms = wall_ms - read.changed_wall_ms
-            record = replace(read, changed_ms=None if age_ms < 0 else now_ms - age_ms)  # None: the clock went back
+        now_ms = self._monotonic_ms()
+        for read in self._disk.read_all(self._offset_ms()):
+            is_to_come = read.changed_ms is not None and read.changed_ms > now_ms  # the wall clock went back
+            record = replace(read, changed_ms=None) if is_to_come else read
             self._records[record.key] = record
             self._on_change(record)
         return len(self._records)
+
+    def _offset_ms(self) -> int:
+        return self._wall_ms() - self._monotonic_ms()
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -220,7 +226,7 @@ class Records:
     def _keep(self, records: list[Record]) -> None:
         if not records:
             return
-        self._disk.write(records)
+        self._disk.write(records, self._offset_ms())
         for record in records:
             self._records[record.key] = record
             if record.version.writer == self.writer:

@@ -396,10 +396,7 @@ class Checker:
         for key in sorted({key for member in members for key in (*member.records.versions(), *self._words)}):
             words = self._words[key]
             latest_ms = max(at_ms for at_ms, _ in words)
-            # One that was read from a disk with a time to come, by the wall of the member that wrote it, has none.
-            held = [next((datum.value for datum in member.records.datums([key])), None) for member in members]
-            undated = any(one is not None and one.changed_ms is None for one in held)
-            close = [one for at_ms, one in words if jumped or undated or latest_ms - at_ms <= 2 * AGE_MARGIN_MS]
+            close = [one for at_ms, one in words if jumped or latest_ms - at_ms <= 2 * AGE_MARGIN_MS]
             allowed = {(revision_of(one), is_removed(one)) for one in close}
             first = members[0].record_disk.records.get(key)
             for member in members:

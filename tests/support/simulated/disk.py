@@ -25,9 +25,9 @@ class SimDisk(MemoryDisk):
         self.refused = 0
         """Writes that found it full."""
 
-    def write(self, records: list[Record]) -> None:
+    def write(self, records: list[Record], offset_ms: int) -> None:
         self._count()
-        super().write(records)
+        super().write(records, offset_ms)
 
     def delete(self, keys: list[str]) -> None:
         self._count()

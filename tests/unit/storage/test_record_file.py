@@ -4,6 +4,7 @@ import resource
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,45 +47,53 @@ def full_disk(file: RecordFile) -> Iterator[None]:
 class TestKeeps:
     def test_what_was_written(self, tmp_path: Path, file: RecordFile) -> None:
         records = [record("a", 1, {"name": "ä", "description": "", "x": [1, 2.5, None]}), record("b", 2, None)]
-        file.write(records)
+        file.write(records, 0)
         file.close()
         again = RecordFile(tmp_path)
         again.open()
-        assert sorted(again.read_all(), key=lambda one: one.key) == records
+        assert sorted(again.read_all(0), key=lambda one: one.key) == records
         again.close()
 
+    @pytest.mark.parametrize(("changed_ms", "read_ms"), [(5_000, 4_700), (-5_000, -5_300), (None, None)])
+    def test_when_it_was_said_by_the_wall_clock(
+        self, file: RecordFile, changed_ms: int | None, read_ms: int | None
+    ) -> None:
+        """The monotonic clock of the next run may have begun anew: its distance to the wall clock is another one."""
+        file.write([replace(record("a"), changed_ms=changed_ms)], 1_700_000_000_000)
+        assert [one.changed_ms for one in file.read_all(1_700_000_000_300)] == [read_ms]
+
     def test_the_last_state_of_a_key(self, file: RecordFile) -> None:
-        file.write([record("a", 1, named("1"))])
-        file.write([record("a", 2, named("2"))])
-        assert list(file.read_all()) == [record("a", 2, named("2"))]
+        file.write([record("a", 1, named("1"))], 0)
+        file.write([record("a", 2, named("2"))], 0)
+        assert list(file.read_all(0)) == [record("a", 2, named("2"))]
 
     def test_nothing_of_what_was_deleted(self, file: RecordFile) -> None:
-        file.write([record("a"), record("b", 2)])
+        file.write([record("a"), record("b", 2)], 0)
         file.delete([namespace_key("a")])
-        assert [one.key for one in file.read_all()] == [namespace_key("b")]
+        assert [one.key for one in file.read_all(0)] == [namespace_key("b")]
 
     def test_a_commit_without_a_close(self, tmp_path: Path, file: RecordFile) -> None:
         """What a kill leaves: the log beside the file, which the next one to open it takes over."""
-        file.write([record("a", 1, named("1"))])
+        file.write([record("a", 1, named("1"))], 0)
         copy = tmp_path / "copy"
         copy.mkdir()
         for path in tmp_path.glob(f"{FILE_NAME}*"):
             (copy / path.name).write_bytes(path.read_bytes())
         again = RecordFile(copy)
         again.open()
-        assert len(list(again.read_all())) == 1
+        assert len(list(again.read_all(0))) == 1
         again.close()
 
 
 class TestFull:
     def test_all_or_none_of_a_change(self, file: RecordFile) -> None:
-        file.write([record("a", 1, named("1"))])
+        file.write([record("a", 1, named("1"))], 0)
         big = [record("a", 2, named("2")), record("b", 2, named("x" * 60_000))]
         with full_disk(file), pytest.raises(StorageError, match=r"does not take the change: database or disk is full"):
-            file.write(big)
-        assert list(file.read_all()) == [record("a", 1, named("1"))]
-        file.write(big)
-        assert len(list(file.read_all())) == 2
+            file.write(big, 0)
+        assert list(file.read_all(0)) == [record("a", 1, named("1"))]
+        file.write(big, 0)
+        assert len(list(file.read_all(0))) == 2
 
     def test_memory_is_not_ahead_of_the_disk(self, file: RecordFile) -> None:
         changes: list[Record] = []
@@ -98,23 +107,23 @@ class TestFull:
 
     def test_a_file_that_may_not_grow(self, tmp_path: Path, file: RecordFile) -> None:
         """Real writes fail, as with a quota."""
-        file.write([record("a", 1, named("1"))])
+        file.write([record("a", 1, named("1"))], 0)
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (max(p.stat().st_size for p in tmp_path.iterdir()), hard))
         try:
             with pytest.raises(StorageError, match="does not take the change"):
-                file.write([record("b", 1, named("x" * 1_000_000))])
+                file.write([record("b", 1, named("x" * 1_000_000))], 0)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        assert list(file.read_all()) == [record("a", 1, named("1"))]
-        file.write([record("b", 1, named("x" * 1_000_000))])
+        assert list(file.read_all(0)) == [record("a", 1, named("1"))]
+        file.write([record("b", 1, named("x" * 1_000_000))], 0)
 
     def test_a_member_starts_on_a_disk_that_is_full(self, tmp_path: Path, file: RecordFile) -> None:
-        file.write([record("a", 1, named("1"))])
+        file.write([record("a", 1, named("1"))], 0)
         file.close()
         before = (tmp_path / FILE_NAME).read_bytes()
         file.open()
-        assert len(list(file.read_all())) == 1
+        assert len(list(file.read_all(0))) == 1
         file.close()
         assert (tmp_path / FILE_NAME).read_bytes() == before, "an open that changes nothing writes nothing"
 
@@ -123,7 +132,7 @@ class TestDamaged:
     def fill(self, folder: Path) -> Path:
         file = RecordFile(folder)
         file.open()
-        file.write([record(f"n{number}", 1, named("x" * 500)) for number in range(200)])
+        file.write([record(f"n{number}", 1, named("x" * 500)) for number in range(200)], 0)
         file.close()
         return folder / FILE_NAME
 
@@ -159,6 +168,7 @@ class TestDamaged:
             ("value", b'{"name": 1, "description": ""}'),
             ("value", "{}"),
             ("changed_wall_ms", "soon"),
+            ("changed_here_ms", "soon"),
         ],
     )
     def test_a_row_that_cannot_be_read(self, tmp_path: Path, column: str, wrong: object) -> None:
@@ -169,19 +179,62 @@ class TestDamaged:
         file = RecordFile(tmp_path)
         file.open()
         with pytest.raises(SettingError, match=r"is damaged \(record 'rollcall\.namespace\.n7': .+\); move it away"):
-            list(file.read_all())
+            list(file.read_all(0))
         file.close()
 
     def test_of_a_later_release(self, tmp_path: Path) -> None:
         path = self.fill(tmp_path)
         with closing(sqlite3.connect(path)) as connection:
-            connection.execute("PRAGMA user_version = 2")
+            connection.execute("PRAGMA user_version = 3")
         with pytest.raises(SettingError, match="later release"):
             RecordFile(tmp_path).open()
+
+
+class TestEarlierFormat:
+    """Files without the time by this member's clock: the writer's stands for it."""
+
+    def fill(self, folder: Path) -> None:
+        file = RecordFile(folder)
+        file.open()
+        file.write([record("a", 1, named("1")), record("b", 2)], 0)
+        file.close()
+        with closing(sqlite3.connect(folder / FILE_NAME)) as connection:
+            connection.execute("ALTER TABLE record DROP COLUMN changed_here_ms")
+            connection.execute("PRAGMA user_version = 1")
+            connection.commit()
+
+    def test_is_read_and_brought_to_the_present_one_by_the_first_write(self, tmp_path: Path) -> None:
+        self.fill(tmp_path)
+        for _ in range(2):
+            file = RecordFile(tmp_path)
+            file.open()
+            times = {one.key: one.changed_ms for one in file.read_all(1_700_000_000_000)}
+            assert times == {namespace_key("a"): 1, namespace_key("b"): 2}
+            file.close()
+        file.open()
+        file.write([replace(record("c", 3), changed_ms=7)], 1_700_000_000_000)
+        times = {one.key: one.changed_ms for one in file.read_all(1_700_000_000_000)}
+        assert times == {namespace_key("a"): 1, namespace_key("b"): 2, namespace_key("c"): 7}
+        file.close()
+        file.open()
+        file.delete([namespace_key("a"), namespace_key("c")])
+        assert list(file.read_all(0)) == [record("b", 2)]
+        file.close()
+
+    def test_is_read_from_a_full_disk_and_stays_whole(self, tmp_path: Path) -> None:
+        self.fill(tmp_path)
+        file = RecordFile(tmp_path)
+        file.open()
+        with full_disk(file), pytest.raises(StorageError, match="full"):
+            file.write([record("c", 3, named("x" * 60_000))], 0)
+        assert list(file.read_all(0)) == [record("a", 1, named("1")), record("b", 2)]
+        file.write([record("c", 3, named("x" * 60_000))], 0)
+        assert len(list(file.read_all(0))) == 3
+        file.close()
 
 
 def test_a_closed_file_takes_nothing(file: RecordFile) -> None:
     file.close()
     file.close()
     with pytest.raises(StorageError, match="this member stops"):
-        file.write([record("a")])
+        file.write([record("a")], 0)

@@ -22,7 +22,7 @@ from app.naming.records.record_keys import (
     service_meta_key,
 )
 from app.naming.records.records import SAID_AGAIN_MS, Record, Records, Value
-from distro.types import NO_VERSION
+from distro.types import NO_VERSION, Datum, Merged
 from tests.support.memory_disk import MemoryDisk
 
 WRITER = "a:1~1"
@@ -194,6 +194,29 @@ def test_the_age_of_what_is_read_is_known_unless_the_clock_went_back(age_ms: int
     again.read_disk()
     [datum] = again.datums(["a"])
     assert datum.value.changed_ms == changed_ms
+
+
+@pytest.mark.parametrize("ahead_ms", [-600_000, 600_000])
+def test_the_age_of_what_another_member_wrote_is_known_after_a_restart_whatever_its_clock(ahead_ms: int) -> None:
+    first = Kept()
+    version = NO_VERSION.next("b:1~1")
+    record = Record("a", version, version, {"x": 1}, first.now_ms + ahead_ms, first.now_ms - 300)
+    assert first.records.merge(Datum("a", version, record), first.now_ms) is Merged.TAKEN
+    again = Records(WRITER, first.disk, lambda: first.now_ms + 400, lambda: 50_000, lambda _record: None)
+    again.read_disk()
+    [datum] = again.datums(["a"])
+    assert datum.value.changed_ms == 50_000 - 700
+    assert datum.value.changed_wall_ms == first.now_ms + ahead_ms, "as its writer tells it"
+
+
+def test_what_has_no_time_has_none_after_a_restart() -> None:
+    first = Kept()
+    version = NO_VERSION.next("b:1~1")
+    first.records.merge(Datum("a", version, Record("a", version, version, {"x": 1}, 1_000)), first.now_ms)
+    again = Kept(first.disk)
+    again.records.read_disk()
+    [datum] = again.records.datums(["a"])
+    assert datum.value.changed_ms is None
 
 
 def test_what_is_there_by_prefix() -> None:
