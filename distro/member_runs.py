@@ -1,22 +1,41 @@
 """MemberRuns: which runs of members are over, and until when the clients of such a run are handed over (R17)."""
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 HANDOVER_MS = 40_000
 """For so long after the end of a member's run others keep the clients that were connected to it.
 
 The SDKs for Python publish anew up to 35 s later: each 30 s they look for what they have to repeat.
 """
+RETURNING_MS = 20_000
+"""A hand-over lasts for so long at least after a client came back: where the others wait for a machine that is busy."""
+HANDOVER_MS_MAX = 300_000
+"""And never longer than this, as clients that are gone for good are listed until its end."""
 RUNS_REMEMBERED = 16
 """Ended runs that are known of a member."""
 FORMER_MAX = 64
 """Members that left the list and are remembered."""
 
 
+class Handover(NamedTuple):
+    """Until when the clients of a run that is over are kept, and at most, in monotonic ms."""
+
+    end_ms: int
+    max_ms: int
+
+    def moved(self, by_ms: int) -> "Handover":
+        return Handover(self.end_ms + by_ms, self.max_ms + by_ms)
+
+    def after_return(self, at_ms: int) -> "Handover":
+        """That of a run to which a client belonged that came back then."""
+        return Handover(min(max(self.end_ms, at_ms + RETURNING_MS), self.max_ms), self.max_ms)
+
+
 class MemberRuns:
     """The runs of listed members, named as versions' writers (``address~run``). Times are monotonic ms.
 
-    One thread changes it; any may ask ``is_known``, ``has_left`` and ``is_handing_over``.
+    One thread changes it; any may ask ``is_known``, ``has_left`` and ``is_handing_over``, and call ``came_back``.
     """
 
     def __init__(self, self_address: str, now_ms: int) -> None:
@@ -29,10 +48,12 @@ class MemberRuns:
         """Of each listed peer, the writers of its runs that are over, the latest last. Replaced, never changed."""
         self._former: tuple[str, ...] = ()
         """Members that left the list, the latest last: what they wrote is claimed by others, but not at once."""
-        self._handing_over: Mapping[str, int] = {}
-        """Writers of runs that are over, with the end of the hand-over of their clients. Replaced, never changed."""
-        self._own_handover_ms = now_ms + HANDOVER_MS
-        """The end of the hand-over of the clients of this member's former runs; 0 once it is over."""
+        self._handing_over: Mapping[str, Handover] = {}
+        """Writers of runs that are over, whose clients are handed over. Replaced, never changed."""
+        self._own: Handover | None = _handover(now_ms)
+        """The hand-over of the clients of this member's former runs; None once it is over."""
+        self._returns: dict[str, int] = {}
+        """When a client of a run came back last, since the last ``tick``."""
 
     def is_known(self, writer: str) -> bool:
         """Whether it is a run of a member that is listed, or was until lately."""
@@ -46,8 +67,12 @@ class MemberRuns:
     def is_handing_over(self, writer: str) -> bool:
         """Whether a run is over, and its clients are still kept until they are back elsewhere."""
         if self._is_former(writer):
-            return self._own_handover_ms > 0
+            return self._own is not None
         return writer in self._handing_over
+
+    def came_back(self, writer: str, now_ms: int) -> None:
+        """Note that a client that a run is handing over publishes elsewhere: others of it may need as long."""
+        self._returns[writer] = now_ms
 
     def _is_over(self, writer: str) -> bool:
         address = writer.partition("~")[0]
@@ -88,17 +113,27 @@ class MemberRuns:
         ended = self._ended.get(address, ())
         if run and run not in ended:
             self._ended = {**self._ended, address: (*ended, run)[-RUNS_REMEMBERED:]}
-            self._handing_over = {**self._handing_over, run: now_ms + HANDOVER_MS}
+            self._handing_over = {**self._handing_over, run: _handover(now_ms)}
 
     def on_pause(self, pause_ms: int) -> None:
         """Add a pause of this process to the ends of all hand-overs (R9)."""
-        self._handing_over = {one: end_ms + pause_ms for one, end_ms in self._handing_over.items()}
-        if self._own_handover_ms:
-            self._own_handover_ms += pause_ms
+        self._handing_over = {one: handover.moved(pause_ms) for one, handover in self._handing_over.items()}
+        if self._own is not None:
+            self._own = self._own.moved(pause_ms)
 
     def tick(self, now_ms: int) -> None:
         """End the hand-overs whose time is over."""
-        if self._own_handover_ms <= now_ms:
-            self._own_handover_ms = 0
-        if any(end_ms <= now_ms for end_ms in self._handing_over.values()):
-            self._handing_over = {one: end_ms for one, end_ms in self._handing_over.items() if end_ms > now_ms}
+        returns, self._returns = self._returns, {}
+        for writer, at_ms in returns.items():
+            if writer in self._handing_over:
+                self._handing_over = {**self._handing_over, writer: self._handing_over[writer].after_return(at_ms)}
+            elif self._own is not None and self._is_former(writer):
+                self._own = self._own.after_return(at_ms)
+        if self._own is not None and self._own.end_ms <= now_ms:
+            self._own = None
+        if any(one.end_ms <= now_ms for one in self._handing_over.values()):
+            self._handing_over = {writer: one for writer, one in self._handing_over.items() if one.end_ms > now_ms}
+
+
+def _handover(now_ms: int) -> Handover:
+    return Handover(now_ms + HANDOVER_MS, now_ms + HANDOVER_MS_MAX)

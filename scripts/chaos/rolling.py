@@ -285,7 +285,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--beat-s", type=float, default=5.0, help="between two beats of an instance (5)")
     parser.add_argument("--between-s", type=float, default=0.0, help="from a member's return to the next one's end (0)")
-    parser.add_argument("--poll-ms", type=int, default=200, help="between two readings of all lists of a member (200)")
+    parser.add_argument("--poll-ms", type=int, default=500, help="between two readings of all lists of a member (500)")
     parser.add_argument("--settle-s", type=float, default=40.0, help="watched afterwards: more than copies stay (40)")
     parser.add_argument("--port", type=int, default=23_848)
     add_rollcall(parser)

@@ -21,6 +21,8 @@ from tests.support.sdk_client import SdkClient
 SDK_OFFSET = 1_000
 """From a member's port to that for SDKs."""
 HEALTH_S = 5.0
+HEALTH_TRIES = 3
+"""A connection is given up when so many calls in a row fail, as by the SDK for Java."""
 REDO_S = 3.0
 """Between two rounds in which an SDK repeats what a new connection does not know. Source: Nacos 2.5.1
 NamingGrpcRedoService."""
@@ -182,8 +184,16 @@ class GrpcInstance:
                     await connection.over.wait()
                 return
             except TimeoutError:
-                if not await self._attempt(_check_health(connection)):
+                if not await self._is_healthy(connection):
                     return
+
+    async def _is_healthy(self, connection: _Connection) -> bool:
+        for _ in range(HEALTH_TRIES):
+            if await self._attempt(_check_health(connection)):
+                return True
+            if connection.over.is_set():
+                break
+        return False
 
     async def _attempt(self, call: Awaitable[object], timeout_s: float = CALL_TIMEOUT_S) -> bool:
         try:

@@ -77,6 +77,8 @@ class Clients:
         """``expiry_ms``: how long a copy lives unconfirmed. ``keep_ms``: how long a removal is remembered at least."""
         self.is_handing_over: Callable[[str], bool] = lambda _writer: False
         """Whether a ``writer``, one member's run, is over, and its clients come back elsewhere (R17)."""
+        self.on_return: Callable[[str, int], None] = lambda _writer, _now_ms: None
+        """Told of each client of such a run that is back elsewhere, with the time."""
         self.writer = registry.writer
         self._table = registry.table
         self._now_ms = monotonic_ms
@@ -564,6 +566,7 @@ class Clients:
             self._store(client, key, replace(publication, instances=left))
         else:
             self._take_back(client, key)
+        self.on_return(client.came_from or client.version.writer, self._now_ms())
         client.version = Version(EPOCH - 1, client.version.counter, client.version.writer)
         return True
 

@@ -3,7 +3,7 @@
 import pytest
 
 from distro.config import DistroConfig
-from distro.member_runs import FORMER_MAX, HANDOVER_MS
+from distro.member_runs import FORMER_MAX, HANDOVER_MS, HANDOVER_MS_MAX, RETURNING_MS
 from distro.members import LOADING_REPORT_INTERVAL_MS, PULL_INTERVAL_MS, REPORT_LOST_MS, RETURNS_MS, MemberList
 from distro.peer_state import NEVER_MS
 from distro.reachability import CUT_OFF_MS_MAX, HALF_MS_MAX
@@ -208,6 +208,60 @@ def test_the_run_of_a_peer_that_another_replaced_is_handed_over_for_so_long() ->
         assert members.has_left(f"{B}~1") is not is_kept
     assert not members.is_handing_over(f"{B}~2")
     assert not members.has_left(f"{B}~2")
+
+
+@pytest.mark.parametrize("writer", [f"{B}~1", f"{SELF}~1"])
+def test_a_hand_over_goes_on_while_clients_come_back_but_not_for_ever(writer: str) -> None:
+    members = listed(B)
+    members.runs.own_writer = f"{SELF}~2"
+    answer(members, B, 0, writer=f"{B}~1")
+    answer(members, B, 0, writer=f"{B}~2")
+    members.came_back(writer, HANDOVER_MS - RETURNING_MS - 1)
+    members.tick(HANDOVER_MS - 1)
+    assert members.is_handing_over(writer), "an early return shortens nothing"
+    at_ms = HANDOVER_MS - 1
+    while at_ms + RETURNING_MS < HANDOVER_MS_MAX:
+        members.came_back(writer, at_ms)
+        members.tick(at_ms)
+        at_ms += RETURNING_MS
+        members.tick(at_ms - 1)
+        assert members.is_handing_over(writer)
+    members.came_back(writer, at_ms - 1)
+    members.tick(HANDOVER_MS_MAX - 1)
+    assert members.is_handing_over(writer)
+    members.tick(HANDOVER_MS_MAX)
+    assert not members.is_handing_over(writer)
+    assert members.has_left(writer)
+
+
+def test_without_more_returns_a_hand_over_ends() -> None:
+    members = listed(B)
+    answer(members, B, 0, writer=f"{B}~1")
+    answer(members, B, 0, writer=f"{B}~2")
+    members.came_back(f"{B}~1", HANDOVER_MS - 5_000)
+    for now_ms, is_kept in (
+        (HANDOVER_MS - 5_000 + RETURNING_MS - 1, True),
+        (HANDOVER_MS - 5_000 + RETURNING_MS, False),
+    ):
+        members.tick(now_ms)
+        assert members.is_handing_over(f"{B}~1") is is_kept
+    members.came_back(f"{B}~1", HANDOVER_MS + RETURNING_MS)
+    members.tick(HANDOVER_MS + RETURNING_MS)
+    assert not members.is_handing_over(f"{B}~1"), "what is over stays so"
+
+
+def test_a_pause_moves_the_latest_end_of_a_hand_over_too() -> None:
+    members = listed(B)
+    answer(members, B, 0, writer=f"{B}~1")
+    answer(members, B, 0, writer=f"{B}~2")
+    members.on_pause(60_000, 60_000)
+    for at_ms in range(60_000, 60_000 + HANDOVER_MS_MAX, RETURNING_MS // 2):
+        members.came_back(f"{B}~1", at_ms)
+        members.tick(at_ms)
+    members.came_back(f"{B}~1", 60_000 + HANDOVER_MS_MAX - 1)
+    for now_ms, is_kept in ((60_000 + HANDOVER_MS_MAX - 1, True), (60_000 + HANDOVER_MS_MAX, False)):
+        members.tick(now_ms)
+        assert members.is_handing_over(f"{B}~1") is is_kept
 
 
 def test_of_who_is_not_listed_every_run_is_over() -> None:

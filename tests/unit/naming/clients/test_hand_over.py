@@ -32,6 +32,8 @@ class Bed:
         self.clients = Clients(self.registry, lambda: self.now_ms, lambda: 5_000, self.events.append)
         self.over = {OVER}
         self.clients.is_handing_over = self.over.__contains__
+        self.returns: list[tuple[str, int]] = []
+        self.clients.on_return = lambda writer, now_ms: self.returns.append((writer, now_ms))
 
     def copy(self, client_id: str, writer: str, published: dict[tuple[str, str], tuple[int, ...]]) -> Client:
         """Take a peer's client, with the ports that it publishes by service."""
@@ -118,6 +120,17 @@ class TestCopies:
         bed.clients.expire(bed.now_ms, nobody)
         assert (ports_of(over), native.came_from) == ([], "")
 
+    def test_each_return_is_told_of_with_the_run_that_hands_over(self, bed: Bed) -> None:
+        bed.copy("over", OVER, {A: (80, 81), B: (80,)})
+        bed.native("native", 82)
+        assert bed.returns == []
+        bed.native("first", 80)
+        bed.now_ms += 7
+        bed.copy("there", GOING_ON, {A: (81,)})
+        assert bed.returns == [(OVER, 100_000), (OVER, 100_007)]
+        bed.clients.expire(bed.now_ms, nobody)
+        assert len(bed.returns) == 2
+
     def test_copies_of_one_run_leave_each_other_alone(self, bed: Bed) -> None:
         first, second = (bed.copy(name, OVER, {A: (80,)}) for name in ("first", "second"))
         assert (ports_of(first), ports_of(second)) == ([80], [80])
@@ -183,6 +196,7 @@ class TestMovedAgain:
         before = old.revision
         again = moved.native("again", 80, 81)
         assert (ports_of(old), old.revision, again.came_from) == ([], before + 1, OVER)
+        assert moved.returns[-2:] == [(OVER, 100_000)] * 2, "of the copy, and of the client that had come from it"
         assert moved.told() == [ClientChanged("again"), ClientChanged("moved"), ServiceChanged(*A)]
         moved.clients.expire(moved.now_ms, nobody)
         assert moved.clients.client("moved") is None
