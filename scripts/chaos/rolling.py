@@ -37,6 +37,11 @@ MEMBERS = 3
 WHOLE_TIMEOUT_S = 120.0
 LIST_TIMEOUT_S = 2.0
 REOPEN_S = 0.2
+REST_S = 0.1
+GRPC_PERIODS = 4
+"""Lists are read so much more seldom over gRPC: there each change is pushed to many anyway."""
+LOAD_NICENESS = 5
+"""Clients give way to members: they would run on other machines."""
 PROVIDERS_OFFSET = 100
 """From the first member's port to those of the providers of frameworks."""
 TRACEBACK = "Traceback (most recent call last)"
@@ -64,10 +69,13 @@ def kind_of(service: str) -> str:
 class Readers:
     """Reads every list of each member, over HTTP and gRPC, and compares it with what is live."""
 
-    def __init__(self, members: Sequence[MemberProcess], expected: Mapping[str, set[str]], pause_s: float) -> None:
+    def __init__(self, members: Sequence[MemberProcess], expected: Mapping[str, set[str]], period_s: float) -> None:
+        """``period_s``: between two readings of a list over HTTP."""
         self._http = {member: Http(member.address) for member in members}
         self._expected = expected
-        self._pause_s = pause_s
+        self._period_s = period_s
+        self._read: dict[tuple[MemberProcess, str], tuple[bytes, Hosts]] = {}
+        """The last answer of each list over HTTP from ``hosts`` on, and what it shows: most are as they were."""
         self._begun_s = time.monotonic()
         self.found = Findings()
 
@@ -86,11 +94,12 @@ class Readers:
     async def watch_http(self, member: MemberProcess) -> None:
         """Read all lists again and again."""
         while True:
+            begun_s = time.monotonic()
             for service in self._expected:
                 if (hosts := await self._over_http(member, service)) is None:
                     break
                 self._look(f"{member.address} over HTTP", service, hosts)
-            await asyncio.sleep(self._pause_s)
+            await asyncio.sleep(max(self._period_s - (time.monotonic() - begun_s), REST_S))
 
     async def watch_grpc(self, member: MemberProcess) -> None:
         """The same, on a connection that stays until the member ends it."""
@@ -101,8 +110,10 @@ class Readers:
                     async with asyncio.timeout(CALL_TIMEOUT_S):
                         await client.set_up()
                     while not client.ended:
+                        begun_s = time.monotonic()
                         await self._read_all(client, member)
-                        await asyncio.sleep(self._pause_s)
+                        rest_s = GRPC_PERIODS * self._period_s - (time.monotonic() - begun_s)
+                        await asyncio.sleep(max(rest_s, REST_S))
                 except FAULTS:
                     pass
             await asyncio.sleep(REOPEN_S)
@@ -117,7 +128,13 @@ class Readers:
 
     async def _over_http(self, member: MemberProcess, service: str) -> Hosts | None:
         status, body = await self._http[member].call("GET", "/v1/ns/instance/list", LIST_TIMEOUT_S, serviceName=service)
-        return hosts_of(orjson.loads(body)) if status == 200 else None
+        if status != 200:
+            return None
+        shown = body[body.index(b'"hosts"') :]
+        known = self._read.get((member, service))
+        if known is None or known[0] != shown:
+            known = self._read[member, service] = (shown, hosts_of(orjson.loads(body)))
+        return known[1]
 
     def _look(self, where: str, service: str, hosts: Hosts) -> None:
         now_s = time.monotonic() - self._begun_s
@@ -163,7 +180,7 @@ def loads(options: argparse.Namespace, members: Sequence[MemberProcess]) -> Iter
     try:
         for kind in KINDS:
             words = (str(getattr(options, kind)), str(options.services), str(options.beat_s), *ports)
-            started[kind] = LoadProcess("scripts.chaos.rolling_load", kind, *words)
+            started[kind] = LoadProcess("scripts.chaos.rolling_load", kind, *words, niceness=LOAD_NICENESS)
         for load in started.values():
             load.wait_ready()
         yield started
@@ -285,7 +302,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--beat-s", type=float, default=5.0, help="between two beats of an instance (5)")
     parser.add_argument("--between-s", type=float, default=0.0, help="from a member's return to the next one's end (0)")
-    parser.add_argument("--poll-ms", type=int, default=500, help="between two readings of all lists of a member (500)")
+    parser.add_argument("--poll-ms", type=int, default=1_000, help="between two readings of a list of a member (1000)")
     parser.add_argument("--settle-s", type=float, default=40.0, help="watched afterwards: more than copies stay (40)")
     parser.add_argument("--port", type=int, default=23_848)
     add_rollcall(parser)

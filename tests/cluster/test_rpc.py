@@ -346,6 +346,27 @@ class TestPushes:
 
         run_client(main)
 
+    def test_a_change_that_leaves_the_list_as_it_was_is_not_pushed(self, node: RpcNode) -> None:
+        """As when clients move from a member that stops: for a moment two connections publish the same instance."""
+
+        async def main() -> None:
+            async with node.client() as client, node.client() as old, node.client() as new:
+                for one in (client, old, new):
+                    await one.set_up()
+                for number in range(3):
+                    await old.register("moving", f"1.1.1.{number}")
+                await client.subscribe("moving")
+                await client.wait(lambda: len(hosts_of((client.pushes("moving") or [{"hosts": []}])[-1])) == 1)
+                seen = len(client.pushes("moving"))
+                await new.register("moving", "1.1.1.2")
+                await old.deregister("moving", "1.1.1.2")
+                await asyncio.sleep(QUIET_S)
+                assert len(client.pushes("moving")) == seen
+                await new.register("moving", "1.1.1.3")
+                await client.wait(lambda: set(hosts_of(client.pushes("moving")[-1])) == {"1.1.1.3:80"})
+
+        run_client(main)
+
     def test_a_burst_of_changes_is_a_few_pushes_and_the_last_is_the_last_state(self, node: RpcNode) -> None:
         async def main() -> None:
             async with node.client() as client, node.client() as publisher:

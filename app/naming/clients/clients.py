@@ -442,14 +442,20 @@ class Clients:
             over = self._over_writers()
         if not over:
             return
+        copies: dict[ServiceKey, list[Client]] = {}
         for client in list(self._clients.values()):
-            if client.native or client.version.writer not in over:
-                continue
-            for key in list(client.published):
-                with self._lock:
-                    changed = key in client.published and self._drop_present(client, key, over)
-                if changed:
-                    self._publish(ServiceChanged(*key))
+            if _is_copy_of(client, over):
+                for key in list(client.published):
+                    copies.setdefault(key, []).append(client)
+        for key, clients in copies.items():
+            with self._lock:
+                present = self._present(key, over)
+                back = [
+                    one for one in clients if key in one.published and present & one.published[key].instances.keys()
+                ]
+                changed = [self._drop_present(one, key, present) for one in back]
+            if any(changed):
+                self._publish(ServiceChanged(*key))
 
     def _remove_ended(self) -> None:
         """Remove the clients that were kept for a new connection, and are back or not expected any more (R17)."""
@@ -530,7 +536,7 @@ class Clients:
         found = [self._clients.get(one) for one in list(service.published or ())] if service is not None else []
         return [one for one in found if one is not None and (one.ended or _is_copy_of(one, over))]
 
-    def _drop_present(self, client: Client, key: ServiceKey, over: set[str]) -> bool:
+    def _drop_present(self, client: Client, key: ServiceKey, present: set[str]) -> bool:
         """Take out of a copy what clients of runs that go on publish, too, and note in these where they came from."""
         instances = client.published[key].instances
         service = self._table.get(*key)
@@ -538,7 +544,7 @@ class Clients:
             other = self._clients.get(client_id)
             if other is not None and other.native and publication.instances.keys() & instances.keys():
                 other.came_from = client.version.writer
-        return self._drop_instances(client, key, self._present(key, over))
+        return self._drop_instances(client, key, present)
 
     def _present(self, key: ServiceKey, over: set[str], but: Client | None = None) -> set[str]:
         """The keys of the instances of a service that clients of runs that go on publish, but for one client."""

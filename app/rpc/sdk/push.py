@@ -80,7 +80,10 @@ class GrpcPusher:
             self._schedule()
 
     async def take_pending(self, connection: Connection, key: ServiceKey) -> bytes | None:
-        """The push of a service's present state to a client; None when the client unsubscribed, or it is too large."""
+        """The push of a service's present state to a client.
+
+        None when the client unsubscribed, has been shown the same, or the message is too large.
+        """
         one = self._subscriptions.find(connection.id, key)
         if one is None:
             return None
@@ -89,9 +92,11 @@ class GrpcPusher:
         except TooLarge as error:
             LOG.warning("a push to %s is left out: %s", connection.id, error)
             return None
-        if self._subscriptions.find(connection.id, key) is not one:
+        if self._subscriptions.find(connection.id, key) is not one or not self._subscriptions.is_news(
+            one, info.content
+        ):
             return None
-        self._subscriptions.sent(one, info.request_id, self._now_ms())
+        self._subscriptions.sent(one, info.request_id, info.content, self._now_ms())
         self._schedule()
         return info.message(self._infos.now_ms())
 

@@ -46,13 +46,22 @@ class InfoVariant(NamedTuple):
         return len(self.clusters)
 
 
+class Hosts(NamedTuple):
+    """The JSON of each instance that is shown, and a hash of all of them that does not depend on their order."""
+
+    texts: list[bytes]
+    content: int
+
+
 class ServiceInfo:
     """The JSON of one state of a service and one variant, but for ``lastRefTime``."""
 
-    __slots__ = ("_after", "_before", "_push", "_push_ms", "request_id", "revision")
+    __slots__ = ("_after", "_before", "_push", "_push_ms", "content", "request_id", "revision")
 
-    def __init__(self, revision: int, before: bytes, after: bytes, request_id: str) -> None:
+    def __init__(self, revision: int, before: bytes, after: bytes, content: int, request_id: str) -> None:
         self.revision = revision
+        self.content = content
+        """A hash of all that is shown; the order of the instances is none of it."""
         self._before = before
         self._after = after
         self.request_id = request_id
@@ -115,12 +124,13 @@ class ServiceInfos:
         done: asyncio.Future[ServiceInfo] = asyncio.get_running_loop().create_future()
         self._building[key, variant] = done
         try:
-            hosts, protected = await _hosts(view, variant) if view is not None else ([], False)
-            before, after = self._parts(key[1], variant, hosts, protected)
+            hosts, protected = await _hosts(view, variant) if view is not None else (Hosts([], 0), False)
+            before, after = self._parts(key[1], variant, hosts.texts, protected)
             if len(before) + len(after) > self._bytes_max:
                 raise TooLarge(f"service {key[1]} has too many instances for one message, ask for single clusters")
             revision = NO_REVISION if view is None else view.revision
-            info = ServiceInfo(revision, before, after, self._next_request_id())
+            content = hash((before, hosts.content))
+            info = ServiceInfo(revision, before, after, content, self._next_request_id())
             # Clients take a state for an overtaken one by its time: it is above that of any before.
             self._shown_ms = max(self._wall_ms(), self._shown_ms + 1)
             # An unknown service has no bytes worth keeping.
@@ -152,8 +162,8 @@ class ServiceInfos:
         return orjson.dumps(head)[:-1] + b',"lastRefTime":', b',"hosts":[' + b",".join(hosts) + b"]}"
 
 
-async def _hosts(view: ServiceView, variant: InfoVariant) -> tuple[list[bytes], bool]:
-    """The JSON of the instances to show, and whether the protect threshold makes them all healthy."""
+async def _hosts(view: ServiceView, variant: InfoVariant) -> tuple[Hosts, bool]:
+    """The instances to show, and whether the protect threshold makes them all healthy."""
     clusters = {name for name in variant.clusters.split(",") if name}
     begun_s = time.perf_counter()
     chosen: list[Instance] = []
@@ -163,12 +173,14 @@ async def _hosts(view: ServiceView, variant: InfoVariant) -> tuple[list[bytes], 
         if not index % HOSTS_PER_LOOK:
             begun_s = await _breathe(begun_s)
     protected = is_protected(view, chosen)
-    hosts = []
+    hosts, content = [], 0
     for index, one in enumerate(chosen):
-        hosts.append(orjson.dumps(instance_json(one, healthy=one.healthy or protected)))
+        text = orjson.dumps(instance_json(one, healthy=one.healthy or protected))
+        hosts.append(text)
+        content += hash(text)
         if not index % HOSTS_PER_LOOK:
             begun_s = await _breathe(begun_s)
-    return hosts, protected
+    return Hosts(hosts, content), protected
 
 
 async def _breathe(begun_s: float) -> float:

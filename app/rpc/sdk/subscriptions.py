@@ -26,6 +26,8 @@ class Subscription:
     clusters: str
     request_id: str = ""
     """Of the push whose acknowledgement is waited for."""
+    content: int | None = None
+    """What the last push showed, as ``ServiceInfo.content``; None when the next one is sent whatever it shows."""
     sends: int = 0
     due_ms: int = 0
 
@@ -38,6 +40,8 @@ class GrpcPushStats:
     acknowledged: int = 0
     refused: int = 0
     timed_out: int = 0
+    unchanged: int = 0
+    """Not sent: a change of the service left what the client was shown as it was."""
 
 
 class GrpcSubscriptions:
@@ -71,6 +75,7 @@ class GrpcSubscriptions:
     def add_pending(self, client_id: str, key: ServiceKey) -> None:
         """Make a push to one client ready, whether the service changed or not."""
         if known := self.find(client_id, key):
+            known.content = None
             self._ready[known] = None
 
     def unsubscribe(self, client_id: str, key: ServiceKey) -> None:
@@ -99,6 +104,7 @@ class GrpcSubscriptions:
             self.stats.timed_out += 1
             self._drop_request(one)
         for one in overdue.repeats:
+            one.content = None
             self._ready[one] = None
         return self.next_due_ms()
 
@@ -113,11 +119,22 @@ class GrpcSubscriptions:
             one, _ = self._ready.popitem(last=False)
             yield one
 
-    def sent(self, one: Subscription, request_id: str, now_ms: int) -> None:
-        """Wait for the acknowledgement of a push of the present state; an older one is waited for no more."""
+    def is_news(self, one: Subscription, content: int) -> bool:
+        """Whether a push that shows ``content`` is to be sent: not what the one before it showed. Counts what is not.
+
+        A client that moves between members, or another source of the same instance, changes a service and nothing of
+        its list: thousands of those pushes would come when a member restarts.
+        """
+        if one.content == content:
+            self.stats.unchanged += 1
+            return False
+        return True
+
+    def sent(self, one: Subscription, request_id: str, content: int, now_ms: int) -> None:
+        """Wait for the acknowledgement of a push that shows ``content``; an older one is waited for no more."""
         self.stats.sent += 1
         self._drop_request(one)
-        one.request_id = request_id
+        one.request_id, one.content = request_id, content
         self._requests[one.client_id, request_id] = one
         self._schedule.sent(one, now_ms)
 

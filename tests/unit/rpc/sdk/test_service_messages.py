@@ -121,6 +121,18 @@ def test_the_kept_answers_have_a_bound() -> None:
     assert infos.get() is not first
 
 
+def test_the_content_is_that_of_the_instances_whatever_their_order() -> None:
+    one, other = Infos(), Infos()
+    one.register(80)
+    alone = one.get()
+    one.register(81)
+    for port in (81, 80):
+        other.register(port)
+    assert one.get().content == other.get().content != alone.content
+    assert one.get(InfoVariant("DEFAULT")).content != one.get().content, "it shows the clusters that were asked for"
+    assert one.get(InfoVariant("NONE")).content != Infos().get().content
+
+
 def test_the_push_names_a_request_and_is_shared_for_a_moment() -> None:
     infos = Infos()
     infos.register(80)

@@ -3,7 +3,7 @@
 import pytest
 
 from app.naming.push.schedule import SPACING_MS
-from app.rpc.sdk.subscriptions import ACK_MS, RETRY_MS, SUBSCRIPTIONS_MAX, GrpcSubscriptions
+from app.rpc.sdk.subscriptions import ACK_MS, RETRY_MS, SUBSCRIPTIONS_MAX, GrpcSubscriptions, Subscription
 
 KEY, OTHER = ("public", "G@@a"), ("public", "G@@b")
 
@@ -14,10 +14,14 @@ def due(subscriptions: GrpcSubscriptions, now_ms: int) -> list[tuple[str, str]]:
     return [(one.client_id, one.key[1]) for one in subscriptions.ready()]
 
 
-def send(subscriptions: GrpcSubscriptions, client_id: str, request_id: str, now_ms: int) -> None:
+def send(subscriptions: GrpcSubscriptions, client_id: str, request_id: str, now_ms: int, content: int = 7) -> None:
+    subscriptions.sent(found(subscriptions, client_id), request_id, content, now_ms)
+
+
+def found(subscriptions: GrpcSubscriptions, client_id: str) -> Subscription:
     one = subscriptions.find(client_id, KEY)
     assert one is not None
-    subscriptions.sent(one, request_id, now_ms)
+    return one
 
 
 @pytest.fixture
@@ -83,6 +87,35 @@ def test_a_refused_push_is_repeated_sooner(subscriptions: GrpcSubscriptions) -> 
     assert subscriptions.answered("c1", "1", False, 1_010)
     assert due(subscriptions, 1_010 + RETRY_MS - 1) == []
     assert due(subscriptions, 1_010 + RETRY_MS) == [("c1", "G@@a")]
+
+
+def test_what_a_subscription_was_shown_last_is_no_news_to_it(subscriptions: GrpcSubscriptions) -> None:
+    one, other = found(subscriptions, "c1"), found(subscriptions, "c2")
+    assert subscriptions.is_news(one, 7)
+    send(subscriptions, "c1", "r1", 1_000, content=7)
+    assert not subscriptions.is_news(one, 7)
+    assert subscriptions.is_news(one, 8)
+    assert subscriptions.is_news(other, 7)
+    send(subscriptions, "c1", "r2", 1_000, content=8)
+    assert subscriptions.is_news(one, 7), "as before, but not as shown last"
+    assert (subscriptions.stats.sent, subscriptions.stats.unchanged) == (2, 1)
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_push_that_is_repeated_is_sent_whatever_it_shows(subscriptions: GrpcSubscriptions, answered: bool) -> None:
+    send(subscriptions, "c1", "r1", 1_000)
+    if answered:
+        subscriptions.answered("c1", "r1", False, 1_000)
+    assert not subscriptions.is_news(found(subscriptions, "c1"), 7)
+    subscriptions.tick(1_000 + ACK_MS)
+    assert due(subscriptions, 1_000 + ACK_MS + RETRY_MS) == [("c1", "G@@a")]
+    assert subscriptions.is_news(found(subscriptions, "c1"), 7)
+
+
+def test_the_push_to_one_who_subscribes_is_sent_whatever_it_shows(subscriptions: GrpcSubscriptions) -> None:
+    send(subscriptions, "c1", "r1", 1_000)
+    subscriptions.add_pending("c1", KEY)
+    assert subscriptions.is_news(found(subscriptions, "c1"), 7)
 
 
 def test_a_newer_push_is_the_only_one_waited_for(subscriptions: GrpcSubscriptions) -> None:
