@@ -275,7 +275,7 @@ class DistroReceiver:
             for name in component.store.versions()
             if name not in checksums and mapper.map_srv(component.store.tag(name)) == source
         )
-        for name in absent & self._absent.get(source, frozenset()):
+        for name in sorted(absent & self._absent.get(source, frozenset())):
             component.store.forget(name, now_ms, absent=True)
             self._stats.forgotten += 1
         self._absent[source] = absent

@@ -18,7 +18,7 @@ INSTALLERS = {name: GRPC_INSTALLERS[name] for name in ("java", "java-3", "go", "
     "dubbo": install_dubbo,
     "spring": install_spring,
 }
-CALL_PERIOD_S = 0.02
+CALL_PERIOD_S = 0.1
 KEPT_OUTCOMES = 3
 
 

@@ -1,7 +1,7 @@
 """Restart three members one after the other, twice round: is a live instance ever missing from a list, or a push empty?
 
-Each member ends in order (SIGTERM), starts again, and the next one follows as soon as it is ready. Meanwhile clients of
-gRPC, each with an instance and a subscription, instances that beat over HTTP, and real SDKs that publish, subscribe and
+Each member ends in order (SIGTERM), starts again, and the next one follows some time after it is ready. Meanwhile clients
+of gRPC, each with an instance and a subscription, instances that beat over HTTP, and real SDKs that publish, subscribe and
 choose an instance for each call. Every list of every member that answers is read again and again, over HTTP and gRPC.
 Prints a table; exit code 1 when an instance was missing, a push empty, a call without address, or a traceback in a log.
 
@@ -40,8 +40,6 @@ REOPEN_S = 0.2
 REST_S = 0.1
 GRPC_PERIODS = 4
 """Lists are read so much more seldom over gRPC: there each change is pushed to many anyway."""
-LOAD_NICENESS = 5
-"""Clients give way to members: they would run on other machines."""
 PROVIDERS_OFFSET = 100
 """From the first member's port to those of the providers of frameworks."""
 TRACEBACK = "Traceback (most recent call last)"
@@ -180,7 +178,7 @@ def loads(options: argparse.Namespace, members: Sequence[MemberProcess]) -> Iter
     try:
         for kind in KINDS:
             words = (str(getattr(options, kind)), str(options.services), str(options.beat_s), *ports)
-            started[kind] = LoadProcess("scripts.chaos.rolling_load", kind, *words, niceness=LOAD_NICENESS)
+            started[kind] = LoadProcess("scripts.chaos.rolling_load", kind, *words)
         for load in started.values():
             load.wait_ready()
         yield started
@@ -301,8 +299,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--no-real", dest="real", action="store_const", const=[], help="no real SDK")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--beat-s", type=float, default=5.0, help="between two beats of an instance (5)")
-    parser.add_argument("--between-s", type=float, default=0.0, help="from a member's return to the next one's end (0)")
-    parser.add_argument("--poll-ms", type=int, default=1_000, help="between two readings of a list of a member (1000)")
+    parser.add_argument(
+        "--between-s", type=float, default=15.0, help="from a member's return to the next one's end (15)"
+    )
+    parser.add_argument("--poll-ms", type=int, default=2_000, help="between two readings of a list of a member (2000)")
     parser.add_argument("--settle-s", type=float, default=40.0, help="watched afterwards: more than copies stay (40)")
     parser.add_argument("--port", type=int, default=23_848)
     add_rollcall(parser)

@@ -4,7 +4,6 @@ The process prints ``ready``, works from each line ``go`` to the next ``halt``, 
 """
 
 import json
-import os
 import select
 import subprocess
 import sys
@@ -18,11 +17,9 @@ ANSWER_TIMEOUT_S = 180.0
 class LoadProcess:
     """Runs ``python -m module words``; ``kill`` ends it."""
 
-    def __init__(self, module: str, *words: str, niceness: int = 0) -> None:
+    def __init__(self, module: str, *words: str) -> None:
         command = [sys.executable, "-m", module, *words]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-        if niceness:
-            os.setpriority(os.PRIO_PROCESS, self._process.pid, niceness)
         self._name = " ".join(command[2:4])
 
     def wait_ready(self) -> None:

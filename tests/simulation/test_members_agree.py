@@ -3,6 +3,9 @@
 A failure names its seed; ``python -m tests.simulation.run --seed N --trace`` shows what happened.
 """
 
+import os
+import subprocess
+import sys
 from collections import Counter
 
 import pytest
@@ -80,3 +83,18 @@ def test_each_kind_of_fault_happens_in_these_seeds(marks: dict[int, Counter[str]
             run_group(first, marks)
     seen = sum(marks.values(), Counter[str]())
     assert seen.keys() == MARKS, (MARKS - seen.keys(), seen.keys() - MARKS)
+
+
+@pytest.mark.parametrize("seed", [9, 18])
+def test_a_seed_is_one_world_whatever_the_order_of_sets(seed: int) -> None:
+    told = [traced(seed, hash_seed) for hash_seed in ("1", "2")]
+    assert told[0] == told[1]
+    assert len(told[0]) > 100
+
+
+def traced(seed: int, hash_seed: str) -> list[str]:
+    """What happens in a world, by a process whose sets have the order that ``hash_seed`` gives them."""
+    command = [sys.executable, "-m", "tests.simulation.run", "--seed", str(seed), "--trace"]
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    return [line for line in ended.stdout.splitlines() if "seed" not in line]

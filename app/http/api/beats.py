@@ -70,7 +70,7 @@ class BeatCollector:
         """
         taken: list[tuple[str, Batch]] = []
         with self._lock:
-            for owner in self._batches.keys() - set(busy):
+            for owner in [one for one in self._batches if one not in busy]:
                 batch = self._batches[owner]
                 beats = [(entry, batch.pop(entry)) for entry in list(islice(batch, BATCH_MAX))]
                 if not batch:

@@ -224,13 +224,13 @@ class Checker:
             seen.gone.clear()
             return
         version = service.version.to_text() if service else "none"
-        for name in before - instances:
+        for name in sorted(before - instances):
             self._world.trace(member.address, f"drops {name} of {key} at {version}")
             client = self._clients[key, name]
             if self.strict and client.is_due:
                 raise self.broken(f"{member.address} drops {name} of {key}, whose client beats")
             seen.gone[name] = self._known_ms(member, key, name, service.tombstones.get(name) if service else None)
-        for name in instances - before:
+        for name in sorted(instances - before):
             self._world.trace(member.address, f"shows {name} of {key} at {version}")
             known_ms = seen.gone.pop(name, -1)
             if self._life_ms.get((key, name), -1) <= known_ms:
