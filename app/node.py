@@ -291,7 +291,7 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain) -> Engine:
             mailbox.sync(DistroKey(resource_type, key))
 
     domain.clients.is_handing_over = members.is_handing_over
-    domain.clients.on_return = members.came_back
+    domain.clients.on_return = members.runs.came_back
 
     def take_beats(key: str, ages_ms: Mapping[str, int]) -> None:
         parsed = parse_datum_key(key)

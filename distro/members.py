@@ -124,10 +124,6 @@ class MemberList:
         """Whether a run is over, and its clients are still kept until they are back elsewhere (R17). Any thread."""
         return self.runs.is_handing_over(writer)
 
-    def came_back(self, writer: str, now_ms: int) -> None:
-        """Note that a client that a run is handing over publishes elsewhere (R17). Any thread."""
-        self.runs.came_back(writer, now_ms)
-
     def is_known_writer(self, writer: str) -> bool:
         """Whether a version's ``writer`` is a run of a member that is listed, or was until lately. Any thread."""
         return self.standalone or self.runs.is_known(writer)

@@ -1,8 +1,9 @@
 """Restart three members one after the other, twice round: is a live instance ever missing from a list, or a push empty?
 
-Each member ends in order (SIGTERM), starts again, and the next one follows some time after it is ready. Meanwhile clients
-of gRPC, each with an instance and a subscription, instances that beat over HTTP, and real SDKs that publish, subscribe and
-choose an instance for each call. Every list of every member that answers is read again and again, over HTTP and gRPC.
+Each member ends in order (SIGTERM), starts again, and the next one follows some time after it is ready. Meanwhile
+clients of gRPC, each with an instance and a subscription, instances that beat over HTTP, and real SDKs that publish,
+subscribe and choose an instance for each call. Every list of every member that answers is read again and again, over
+HTTP and gRPC.
 Prints a table; exit code 1 when an instance was missing, a push empty, a call without address, or a traceback in a log.
 
     python -m scripts.chaos.rolling

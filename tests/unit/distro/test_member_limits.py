@@ -216,17 +216,17 @@ def test_a_hand_over_goes_on_while_clients_come_back_but_not_for_ever(writer: st
     members.runs.own_writer = f"{SELF}~2"
     answer(members, B, 0, writer=f"{B}~1")
     answer(members, B, 0, writer=f"{B}~2")
-    members.came_back(writer, HANDOVER_MS - RETURNING_MS - 1)
+    members.runs.came_back(writer, HANDOVER_MS - RETURNING_MS - 1)
     members.tick(HANDOVER_MS - 1)
     assert members.is_handing_over(writer), "an early return shortens nothing"
     at_ms = HANDOVER_MS - 1
     while at_ms + RETURNING_MS < HANDOVER_MS_MAX:
-        members.came_back(writer, at_ms)
+        members.runs.came_back(writer, at_ms)
         members.tick(at_ms)
         at_ms += RETURNING_MS
         members.tick(at_ms - 1)
         assert members.is_handing_over(writer)
-    members.came_back(writer, at_ms - 1)
+    members.runs.came_back(writer, at_ms - 1)
     members.tick(HANDOVER_MS_MAX - 1)
     assert members.is_handing_over(writer)
     members.tick(HANDOVER_MS_MAX)
@@ -238,14 +238,14 @@ def test_without_more_returns_a_hand_over_ends() -> None:
     members = listed(B)
     answer(members, B, 0, writer=f"{B}~1")
     answer(members, B, 0, writer=f"{B}~2")
-    members.came_back(f"{B}~1", HANDOVER_MS - 5_000)
+    members.runs.came_back(f"{B}~1", HANDOVER_MS - 5_000)
     for now_ms, is_kept in (
         (HANDOVER_MS - 5_000 + RETURNING_MS - 1, True),
         (HANDOVER_MS - 5_000 + RETURNING_MS, False),
     ):
         members.tick(now_ms)
         assert members.is_handing_over(f"{B}~1") is is_kept
-    members.came_back(f"{B}~1", HANDOVER_MS + RETURNING_MS)
+    members.runs.came_back(f"{B}~1", HANDOVER_MS + RETURNING_MS)
     members.tick(HANDOVER_MS + RETURNING_MS)
     assert not members.is_handing_over(f"{B}~1"), "what is over stays so"
 
@@ -256,9 +256,9 @@ def test_a_pause_moves_the_latest_end_of_a_hand_over_too() -> None:
     answer(members, B, 0, writer=f"{B}~2")
     members.on_pause(60_000, 60_000)
     for at_ms in range(60_000, 60_000 + HANDOVER_MS_MAX, RETURNING_MS // 2):
-        members.came_back(f"{B}~1", at_ms)
+        members.runs.came_back(f"{B}~1", at_ms)
         members.tick(at_ms)
-    members.came_back(f"{B}~1", 60_000 + HANDOVER_MS_MAX - 1)
+    members.runs.came_back(f"{B}~1", 60_000 + HANDOVER_MS_MAX - 1)
     for now_ms, is_kept in ((60_000 + HANDOVER_MS_MAX - 1, True), (60_000 + HANDOVER_MS_MAX, False)):
         members.tick(now_ms)
         assert members.is_handing_over(f"{B}~1") is is_kept
