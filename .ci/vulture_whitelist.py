@@ -26,6 +26,9 @@ LoopWorker
 handle_quit
 sig
 
+# The counters of a node give each field of these statistics by its name.
+_.unchanged
+
 # httptools' parser calls the methods of the object that it was made for.
 _.on_message_begin
 _.on_url

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from app.naming.model.model import BEAT_INTERVAL_MS, DELETE_TIMEOUT_MS
 from distro.config import DistroConfig
-from distro.member_runs import HANDOVER_MS
+from distro.member_runs import HANDOVER_MS, HANDOVER_MS_MAX
 from tests.support.simulated import faults
 from tests.support.simulated.connections import ConnectedMember, Connections
 from tests.support.simulated.member import SimMember
@@ -89,6 +89,9 @@ def clients_agree(seed: int, *, member_class: type[ConnectedMember] = ConnectedM
     world.run(FAULTS_MS)
     world.heal()
     world.run(LIFE_MS // 2 + settle_ms(world.config) + HANDOVER_MS)
+    end_ms = world.now_ms + HANDOVER_MS_MAX
+    while connections.are_handed_over() and world.now_ms < end_ms:  # R17: longer, while others come back
+        world.run(HANDOVER_MS // 4)
     connections.check_quiet()
     return world
 

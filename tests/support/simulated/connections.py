@@ -181,6 +181,14 @@ class Connections:
 
         world.after(at_ms, begin)
 
+    def are_handed_over(self) -> bool:
+        """Whether a member keeps a client of a run that is over until that is back elsewhere."""
+        return any(
+            member.protocol.members.is_handing_over(version.writer)
+            for member in self.members()
+            for version, _ in member.published().values()
+        )
+
     # --- what must hold ---------------------------------------------------------------------------
 
     def check_quiet(self) -> None:
