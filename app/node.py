@@ -348,6 +348,7 @@ def build_components(
             "capabilities": cluster.capabilities,
             "deadline": cluster.deadline,
             "stamp": cluster.stamp,
+            "sent_ms": cluster.sent_ms,
             "body_bytes_max": settings.distro.body_bytes_max,
         }
 

@@ -14,7 +14,7 @@ DEADLINE_HEADER = "Rollcall-Deadline"
 RELAY_HEADER = "Rollcall-Relay"
 """Request header among our own kind: the call is for another member, which the sender cannot call itself (R12)."""
 CLOCK_HEADER = "Rollcall-Clock"
-"""Request header of datums among our own kind: the text that ``CallDeadlines.stamp`` makes."""
+"""Header of datums among our own kind, in requests and answers: the text that ``CallDeadlines.stamp`` makes."""
 UNDER_WAY_MS_MAX = 30_000
 """A call that seems to have been under way for longer is dated so long ago: no member waits so long for an answer."""
 STEP_MS = 128
@@ -37,7 +37,7 @@ class CallDeadlines:
         return self._clock.boot_ms()
 
     def stamp(self) -> str:
-        """When a call of this member is made. Shape: ``run ms``; its run, and its clock."""
+        """When a call or an answer of this member is made. Shape: ``run ms``; its run, and its clock."""
         return f"{self._own_writer} {self._clock.boot_ms()}"
 
     def note(self, peer: str, writer: str, clock_ms: int) -> None:
@@ -59,7 +59,7 @@ class CallDeadlines:
         return f"{writer} {end_ms - end_ms % STEP_MS}"
 
     def sent_ms(self, peer: str, text: str | None) -> int:
-        """When a peer's call was sent, by our monotonic clock; ``text``: its ``stamp``.
+        """When a peer's call or answer was sent, by our monotonic clock; ``text``: its ``stamp``.
 
         Never later than now, and never earlier than it was but for the drift of the clocks; now for a run of the peer
         that named no clock.

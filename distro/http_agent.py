@@ -18,7 +18,7 @@ from distro.codec import (
 )
 from distro.deadlines import CLOCK_HEADER, DEADLINE_HEADER
 from distro.errors import CodecError, RejectedError, TransportError
-from distro.peer_calls import call_peer, peer_session
+from distro.peer_calls import PeerAnswer, call_peer, peer_session
 from distro.ports import Clock, DatumCodec
 from distro.sliced import dumps_sliced
 from distro.types import CAPABILITY_GZIP, CAPABILITY_VERSIONS, Datum, Received
@@ -46,13 +46,15 @@ class DistroHttpAgent:
         capabilities: Callable[[str], frozenset[str]],
         deadline: Callable[[str, int], str],
         stamp: Callable[[], str],
+        sent_ms: Callable[[str, str | None], int],
         body_bytes_max: int,
         resource_type: str = "",
     ) -> None:
         """``resource_type``: the type that requests name; empty for instance lists, the only one of real Nacos.
 
         ``deadline(peer, timeout_ms)``: the deadline of a call in the peer's clock, empty for none (R13). ``stamp()``:
-        when a call is made. Both as ``CallDeadlines`` has them.
+        when a call is made. ``sent_ms(peer, stamp)``: when an answer was made, by our clock; now if it has no stamp.
+        All as ``CallDeadlines`` has them.
         """
         self._base_path = f"{context_path}/v1/ns"
         self._type_query = f"type={quote(resource_type)}" if resource_type else ""
@@ -62,6 +64,7 @@ class DistroHttpAgent:
         self.capabilities = capabilities
         self.deadline = deadline
         self._stamp = stamp
+        self._sent_ms = sent_ms
         self.body_bytes_max = body_bytes_max
         self._session = peer_session(
             user_agent,
@@ -86,18 +89,15 @@ class DistroHttpAgent:
     def query(self, peer: str, keys: tuple[str, ...], timeout_ms: int) -> list[Datum]:
         """Return the peer's datums of these keys. Wire: GET with a body, as in Nacos."""
         body = orjson.dumps({"keys": ",".join(keys)})
-        begun_ms = self._clock.monotonic_ms()
-        answer = self.call("GET", peer, "/distro/datum", timeout_ms, body, plain=True)
-        # The peer told the ages in between: half of that time off at most.
-        return self._datums(answer, (begun_ms + self._clock.monotonic_ms()) // 2)
+        return self._datums(peer, self._call("GET", peer, "/distro/datum", timeout_ms, body, plain=True))
 
     def load(self, peer: str, timeout_ms: int) -> list[Datum] | None:
         """Return all datums of the type that the peer has; None when it answers 503, as it has not loaded yet."""
         try:
-            answer = self.call("GET", peer, f"/distro/datums?{self._type_query}".rstrip("?"), timeout_ms, None)
+            answer = self._call("GET", peer, f"/distro/datums?{self._type_query}".rstrip("?"), timeout_ms, None)
         except _Unavailable:
             return None
-        return self._datums(answer, self._clock.monotonic_ms())
+        return self._datums(peer, answer)
 
     def call(
         self, method: str, peer: str, path: str, timeout_ms: int, body: bytes | None, *, plain: bool = False
@@ -108,6 +108,11 @@ class DistroHttpAgent:
             RejectedError: status 4xx or 501.
             TransportError: no answer in time, or another status than 200.
         """
+        return self._call(method, peer, path, timeout_ms, body, plain=plain).body
+
+    def _call(
+        self, method: str, peer: str, path: str, timeout_ms: int, body: bytes | None, *, plain: bool = False
+    ) -> PeerAnswer:
         deadline = self.deadline(peer, timeout_ms)
         headers = {DEADLINE_HEADER: deadline, CLOCK_HEADER: self._stamp()} if deadline else {}
         gzip_worth = body is not None and len(body) >= GZIP_FROM_BYTES and not plain
@@ -115,12 +120,13 @@ class DistroHttpAgent:
             body = gzip_body(body)
             headers["Content-Encoding"] = "gzip"
         url = f"http://{peer}{self._base_path}{path}"
-        status, answer = call_peer(
+        answer = call_peer(
             self._session, method, url, timeout_ms, body=body, headers=headers, body_bytes_max=self.body_bytes_max
         )
+        status = answer.status
         if status == HTTPStatus.OK:
             return answer
-        text = f"{method} {url}: status {status}: {answer[:200]!r}"
+        text = f"{method} {url}: status {status}: {answer.body[:200]!r}"
         if status == HTTPStatus.SERVICE_UNAVAILABLE:
             raise _Unavailable(text)
         # Nacos 2.x answers 501 to what it no longer has.
@@ -136,10 +142,12 @@ class DistroHttpAgent:
         except CodecError as error:
             raise TransportError(f"the peer's answer cannot be read: {error}") from error
 
-    def _datums(self, answer: bytes, now_ms: int) -> list[Datum]:
+    def _datums(self, peer: str, answer: PeerAnswer) -> list[Datum]:
+        """The datums in an answer. Their ages count from its making, however long it was under way."""
+        made_ms = self._sent_ms(peer, answer.headers.get(CLOCK_HEADER))
         try:
-            plain = gunzip_if_gzip(answer, self.body_bytes_max)
-            datums, _ = decode_frame(plain or b"{}", self._codec, now_ms)
+            plain = gunzip_if_gzip(answer.body, self.body_bytes_max)
+            datums, _ = decode_frame(plain or b"{}", self._codec, made_ms)
         except CodecError as error:
             raise TransportError(f"the peer's datums cannot be read: {error}") from error
         return datums

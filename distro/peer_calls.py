@@ -5,7 +5,7 @@ import struct
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 import requests
@@ -13,7 +13,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool
 
-from distro.clock import monotonic_s
+from distro.clock import boot_s, monotonic_s
 from distro.errors import TransportError
 
 CHUNK_BYTES = 256 * 1024
@@ -24,6 +24,14 @@ CONNECTIONS_OF_PEER = 2
 """So many idle ones are kept to one peer."""
 _deadline = threading.local()
 """``end_s``: when the calling thread's call ends, by the monotonic clock; None between calls."""
+
+
+class PeerAnswer(NamedTuple):
+    """A peer's whole answer; the names of ``headers`` are compared without regard to case."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
 
 
 class _DeadlineSocket(socket.socket):
@@ -130,16 +138,18 @@ def call_peer(
     body: bytes | None = None,
     headers: Mapping[str, str] | None = None,
     body_bytes_max: int,
-) -> tuple[int, bytes]:
-    """Call a peer; return status and body of its answer, which is complete within ``timeout_ms``.
+) -> PeerAnswer:
+    """Call a peer; return its answer, which is complete within ``timeout_ms``.
 
     ``session``: from ``peer_session``; with another one only the connect and each single read have a time-out, and
     redirections are followed.
 
     Raises:
-        TransportError: connection refused or broken, time over, or an answer of more than ``body_bytes_max``.
+        TransportError: connection refused or broken, time over, or an answer of more than ``body_bytes_max``. Time is
+            over, too, when the answer was there but this process stood still: what it says is as old (R9).
     """
     timeout_s = max(timeout_ms, 1) / 1_000
+    end_s = boot_s() + timeout_s
     _deadline.end_s = monotonic_s() + timeout_s
     try:
         connect_s = min(timeout_s, CONNECT_TIMEOUT_S)
@@ -159,7 +169,6 @@ def call_peer(
                 size += len(chunk)
                 if size > body_bytes_max:
                     raise TransportError(f"{method} {url}: the answer is over {body_bytes_max} bytes")
-            return answer.status_code, b"".join(chunks)
     except requests.ConnectionError as error:
         refused = "Connection refused" in str(error)
         raise TransportError(f"{method} {url}: {error}", refused=refused) from error
@@ -169,3 +178,6 @@ def call_peer(
         raise TransportError(f"{method} {url}: {type(error).__name__}: {error}") from error
     finally:
         _deadline.end_s = None
+    if boot_s() > end_s:
+        raise TransportError(f"{method} {url}: the answer was read after its deadline")
+    return PeerAnswer(answer.status_code, b"".join(chunks), answer.headers)

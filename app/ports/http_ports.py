@@ -57,8 +57,8 @@ class Replication(Protocol):
 
     def datums(
         self, keys: list[str] | None, headers: Mapping[str, str], remote_ip: str, resource_type: str = ""
-    ) -> tuple[Iterator[bytes], bool]:
-        """The datums of ``keys``, of all for None, as JSON in parts; and whether that is gzip, if the peer takes it."""
+    ) -> tuple[Iterator[bytes], dict[str, str]]:
+        """The datums of ``keys``, of all for None, as JSON in parts, or in gzip; and the headers that say so."""
         ...
 
     def refresh(self, peer: str, keys: tuple[str, ...], timeout_ms: int) -> bool:

@@ -141,8 +141,10 @@ class NodeReplication:
 
     def datums(
         self, keys: list[str] | None, headers: Mapping[str, str], remote_ip: str, resource_type: str = ""
-    ) -> tuple[Iterator[bytes], bool]:
-        """The JSON of these keys' datums, for None of all datums of a type, in parts; and whether the parts are gzip.
+    ) -> tuple[Iterator[bytes], dict[str, str]]:
+        """The JSON of these keys' datums, for None of all datums of a type, in parts; and the headers of the answer.
+
+        Our own kind is told when it was made: the ages in it count from then.
 
         Raises:
             CodecError: the type is unknown.
@@ -150,6 +152,7 @@ class NodeReplication:
         """
         sender = self.membership.sender_of(headers.get(MEMBER_HEADER.lower()), remote_ip)
         now_ms = self.clock.monotonic_ms()
+        answered = {} if sender is None else {CLOCK_HEADER: self.membership.stamp()}
         entries: list[Iterator[bytes]] = []
         wanted = {self._type(resource_type): None} if keys is None else _by_type(dict.fromkeys(keys))
         for name, asked in wanted.items():
@@ -163,8 +166,8 @@ class NodeReplication:
         first = next(parts)
         whole = chain([first], parts)
         if sender is not None and len(first) >= GZIP_FROM_BYTES:
-            return gzip_parts(whole), True
-        return whole, False
+            return gzip_parts(whole), answered | {"Content-Encoding": "gzip"}
+        return whole, answered
 
     def _type(self, name: str) -> str:
         if name and name not in self.components:

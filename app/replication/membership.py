@@ -138,11 +138,11 @@ class Membership:
         return self._deadlines.left_ms(deadline)
 
     def sent_ms(self, member: str, clock: str | None) -> int:
-        """When a call of ``member`` was sent, by our monotonic clock; ``clock``: what its ``CLOCK_HEADER`` says."""
+        """When a call or an answer of ``member`` was sent, by our monotonic clock; ``clock``: its ``CLOCK_HEADER``."""
         return self._deadlines.sent_ms(member, clock)
 
     def stamp(self) -> str:
-        """The text of ``CLOCK_HEADER`` in a call that is made now."""
+        """The text of ``CLOCK_HEADER`` in a call or an answer that is made now."""
         return self._deadlines.stamp()
 
     def is_over(self, deadline: str) -> bool:
@@ -264,7 +264,9 @@ class Membership:
             return self._report_to_nacos(self._calls, peer, timeout_ms)
         url = f"http://{peer}{self._settings.context_path}/v1/core/cluster/report"
         body = orjson.dumps(self._own_report(peer))
-        status, answer = call_peer(self._session, "POST", url, timeout_ms, body=body, body_bytes_max=REPORT_BYTES_MAX)
+        status, answer, _ = call_peer(
+            self._session, "POST", url, timeout_ms, body=body, body_bytes_max=REPORT_BYTES_MAX
+        )
         if status != 200:
             raise TransportError(f"POST {url}: status {status}")
         if (report := self.read_answer(peer, url, answer)) is not None:
@@ -297,14 +299,17 @@ class Membership:
         if report is None or report.address != peer:
             return None
         self._note_clock(report)
+        # An answer that waited while this process stood still is old, and so are the beats in it (R9).
+        sent_ms = self._deadlines.sent_ms(peer, f"{report.writer} {report.clock_ms}")
+        late_ms = self._clock.monotonic_ms() - sent_ms
         for key, ages_ms in report.beats.items():
-            self.take_beats(key, ages_ms)
+            self.take_beats(key, {instance: age_ms + late_ms for instance, age_ms in ages_ms.items()})
         return report
 
     def _info_of(self, peer: str, timeout_ms: int) -> Mapping[str, Any]:
         """The ``extendInfo`` of a member of another kind, whose release decides which resource types it is sent."""
         url = f"http://{peer}{self._settings.context_path}/v1/core/cluster/self"
-        _, answer = call_peer(self._session, "GET", url, timeout_ms, body_bytes_max=REPORT_BYTES_MAX)
+        answer = call_peer(self._session, "GET", url, timeout_ms, body_bytes_max=REPORT_BYTES_MAX).body
         try:
             info = orjson.loads(answer)["data"]["extendInfo"]
         except (orjson.JSONDecodeError, LookupError, TypeError):

@@ -20,6 +20,7 @@ MARKS = {
     "answer lost",
     "answer lost by a cut",
     "answer lost by a one-way cut",
+    "answer read after its deadline",
     "bridge",
     "call lost",
     "call lost by a block",

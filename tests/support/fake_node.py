@@ -129,7 +129,7 @@ class StubReplication:
 
     taken: list[tuple[str, bytes]] = field(default_factory=list)
     answer: bytes = b"ok"
-    stored: tuple[list[bytes], bool] = field(default_factory=lambda: ([b"{}"], False))
+    stored: tuple[list[bytes], dict[str, str]] = field(default_factory=lambda: ([b"{}"], {}))
     asked: list[list[str] | None] = field(default_factory=list)
     refreshed: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     failure: Exception | None = None
@@ -151,12 +151,12 @@ class StubReplication:
 
     def datums(
         self, keys: list[str] | None, headers: Mapping[str, str], remote_ip: str, resource_type: str = ""
-    ) -> tuple[Iterator[bytes], bool]:
+    ) -> tuple[Iterator[bytes], dict[str, str]]:
         self.asked.append(keys)
         if self.failure:
             raise self.failure
-        parts, zipped = self.stored
-        return iter(parts), zipped
+        parts, answered = self.stored
+        return iter(parts), answered
 
     def _take(self, sender: str, body: bytes) -> bytes:
         if self.failure:

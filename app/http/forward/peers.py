@@ -25,7 +25,7 @@ def ask_member(
     url = f"http://{member}{settings.context_path}{path}?{urlencode(parameters)}"
     with peer_session(MEMBER_AGENT, headers) as session:
         try:
-            status, body = call_peer(session, "GET", url, int(timeout_s * 1_000), body_bytes_max=ANSWER_BYTES_MAX)
+            status, body, _ = call_peer(session, "GET", url, int(timeout_s * 1_000), body_bytes_max=ANSWER_BYTES_MAX)
             value = orjson.loads(body) if status == 200 else None
         except (TransportError, orjson.JSONDecodeError) as error:
             log.info("%s of %s: %s", path, member, error)

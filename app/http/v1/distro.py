@@ -121,9 +121,8 @@ def _received(body: bytes) -> Reply:
     return Reply(200, body, TEXT if body == OK.body else JSON)
 
 
-def _datums(parts: Iterator[bytes], zipped: bool) -> Reply:
+def _datums(parts: Iterator[bytes], headers: dict[str, str]) -> Reply:
     """The answer of datums: one part, as nearly always, is sent whole; several are sent as they are made."""
-    headers = {"Content-Encoding": "gzip"} if zipped else {}
     first, second = next(parts), next(parts, None)
     if second is None:
         return Reply(200, first, BYTES, headers)

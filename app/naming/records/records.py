@@ -50,6 +50,10 @@ class Record:
         """Whether this value was set after the other one (R14)."""
         return is_later_word(self.changed, self.changed_ms, other.changed, other.changed_ms)
 
+    def covers(self, other: "Record") -> bool:
+        """Whether its change of the value is at least as late as the other record's (R3)."""
+        return self.changed >= other.changed and not other.is_later_than(self)
+
 
 class RecordDisk(Protocol):
     """The disk behind the records. ``write`` returns when the records would survive the end of the process.
@@ -244,17 +248,16 @@ class Records:
             raise CodecError(error.text) from error
 
     def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
-        """Replace a record by a received one, if its version is still ``expected`` and its change is not later.
+        """Replace a record by a received one, if its version is still ``expected`` and the other one covers it.
 
-        The latter happens in a load: this member may have ended before it sent its last change, and another member's
-        claim of the state before has the higher version. The change stays here, and the owner fetches it.
+        In a load it may not: this member may have ended before it sent its last change, and another member's claim of
+        the state before, or an earlier word of the other side of a cut, has the higher version. The change stays here,
+        and the owner fetches it.
         """
         record: Record = datum.value
         with self._lock:
             stored = self._records.get(datum.key)
-            if (stored.version if stored else None) != expected or (
-                stored is not None and stored.changed > record.changed
-            ):
+            if (stored.version if stored else None) != expected or not (stored is None or record.covers(stored)):
                 return False
             self._store_received(replace(record, version=datum.version))
             return True
@@ -263,7 +266,7 @@ class Records:
         """Whether a received record's change of the value is at least as late as the stored record's (R3)."""
         other: Record = datum.value
         stored = self._records.get(datum.key)
-        return stored is None or (other.changed >= stored.changed and not stored.is_later_than(other))
+        return stored is None or other.covers(stored)
 
     def merge(self, datum: Datum, now_ms: int) -> Merged:
         """Merge a received record into the stored one: the later change wins (R4 for single values).

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from tests.support.simulated.member import SimMember
 
 Done = Callable[[], None]
+End = Callable[[Outcome, bytes, int], None]
+"""Gets the outcome of a call, the answer's body, and when the answer was made, in ms by the caller's clock."""
 DATUM, DATUMS, CHECKSUM = "/v1/ns/distro/datum", "/v1/ns/distro/datums", "/v1/ns/distro/checksum"
 REPORT = "/v1/core/cluster/report"
 
@@ -66,7 +68,7 @@ class CallAgent:
         method: str,
         path: str,
         body: bytes,
-        end: Callable[[Outcome, bytes], None],
+        end: End,
         query: str = "",
     ) -> None:
         left_ms = max(action.deadline_ms - self._member.clock.monotonic_ms(), 1)
@@ -79,10 +81,10 @@ class CallAgent:
         path: str,
         body: bytes,
         timeout_ms: int,
-        end: Callable[[Outcome, bytes], None],
+        end: End,
         query: str = "",
     ) -> None:
-        """Call a peer; ``end`` gets the outcome, by the rules of ``DistroHttpAgent.call``, and the answer's body."""
+        """Call a peer; ``end`` gets the outcome, by the rules of ``DistroHttpAgent.call``."""
         member = self._member
         headers = {MEMBER_HEADER.lower(): member.address, "user-agent": MEMBER_AGENT}
         if path != REPORT and (deadline := member.membership.deadline(peer, timeout_ms)):
@@ -90,8 +92,17 @@ class CallAgent:
             headers[CLOCK_HEADER.lower()] = member.membership.stamp()
         call = HttpCall(method, path, query.encode(), headers, body, member.ip)
 
+        end_ms = member.clock.monotonic_ms() + timeout_ms
+
         def answered(outcome: Outcome, reply: Reply | None) -> None:
-            end(*((outcome, b"") if reply is None else outcome_of(reply)))
+            now_ms = member.clock.monotonic_ms()
+            if reply is None:
+                end(outcome, b"", now_ms)
+            elif now_ms > end_ms:
+                member.world.marks["answer read after its deadline"] += 1
+                end(Outcome.FAILED, b"", now_ms)
+            else:
+                end(*outcome_of(reply), member.membership.sent_ms(peer, reply.headers.get(CLOCK_HEADER)))
 
         member.world.network.call(
             member, peer, lambda process, reply: process.http.serve(call, reply), timeout_ms, answered
@@ -106,7 +117,7 @@ class CallAgent:
         membership = self._member.membership
         body = orjson.dumps(membership._own_report(action.peer))
 
-        def end(outcome: Outcome, answer: bytes) -> None:
+        def end(outcome: Outcome, answer: bytes, _made_ms: int) -> None:
             outcome = Outcome.FAILED if outcome is Outcome.REJECTED else outcome
             report = None
             if outcome is Outcome.DELIVERED:
@@ -140,7 +151,7 @@ class CallAgent:
             summary = ", ".join(f"{one.key.rpartition('@')[2]}={one.version.to_text()}" for one in datums)
             member.world.trace(member.address, f"sends to {action.peer}: {summary}")
 
-        def end(outcome: Outcome, answer: bytes) -> None:
+        def end(outcome: Outcome, answer: bytes, _made_ms: int) -> None:
             received = _received(outcome, answer)
             member.mailbox.put(lambda one, now_ms: one.on_sync_done(action, outcome, received, now_ms))
             done()
@@ -156,7 +167,7 @@ class CallAgent:
         else:
             summary = {one.key: component.codec.checksum(one) for one in component.store.datums(action.keys)}
 
-        def end(outcome: Outcome, answer: bytes) -> None:
+        def end(outcome: Outcome, answer: bytes, _made_ms: int) -> None:
             received = _received(outcome, answer)
             member.mailbox.put(lambda one, now_ms: one.on_verify_done(action, outcome, received, now_ms))
             done()
@@ -167,11 +178,11 @@ class CallAgent:
     def _query(self, action: Query, done: Done) -> None:
         member = self._member
 
-        def end(outcome: Outcome, answer: bytes) -> None:
+        def end(outcome: Outcome, answer: bytes, made_ms: int) -> None:
             if outcome is not Outcome.DELIVERED:
                 finish(outcome, [])
                 return
-            datums = self._datums(action.peer, action.resource_type, answer)
+            datums = self._datums(action.peer, action.resource_type, answer, made_ms)
             late = member.clock.monotonic_ms() > action.deadline_ms
 
             def receive() -> None:
@@ -197,8 +208,8 @@ class CallAgent:
         member = self._member
         resource_type = member.type_of(keys[0])
 
-        def end(outcome: Outcome, answer: bytes) -> None:
-            datums = self._datums(peer, resource_type, answer) if outcome is Outcome.DELIVERED else []
+        def end(outcome: Outcome, answer: bytes, made_ms: int) -> None:
+            datums = self._datums(peer, resource_type, answer, made_ms) if outcome is Outcome.DELIVERED else []
 
             def receive() -> None:
                 came = False
@@ -215,9 +226,9 @@ class CallAgent:
     def _load(self, action: Load, done: Done) -> None:
         member = self._member
 
-        def end(outcome: Outcome, answer: bytes) -> None:
+        def end(outcome: Outcome, answer: bytes, made_ms: int) -> None:
             if answer != _UNAVAILABLE and outcome is Outcome.DELIVERED:
-                datums = self._datums(action.peer, action.resource_type, answer)
+                datums = self._datums(action.peer, action.resource_type, answer, made_ms)
 
                 def take() -> None:
                     member.receiver.load(action.resource_type, datums, member.clock.monotonic_ms(), action.peer)
@@ -233,10 +244,10 @@ class CallAgent:
 
         self._call(action, "GET", DATUMS, b"", end, f"type={action.resource_type}")
 
-    def _datums(self, peer: str, resource_type: str, answer: bytes) -> list[Any]:
+    def _datums(self, peer: str, resource_type: str, answer: bytes, made_ms: int) -> list[Any]:
         plain = gunzip_if_gzip(answer, self._member.config.body_bytes_max)
         codec = self._member.components[resource_type].codec
-        datums, failed = decode_frame(plain or b"{}", codec, self._member.clock.monotonic_ms())
+        datums, failed = decode_frame(plain or b"{}", codec, made_ms)
         if failed and peer in self._member.world.members:  # real Nacos answers for its own type, whatever is asked
             raise self._member.world.checker.broken(f"{self._member.address} cannot read {failed}")
         return datums

@@ -42,6 +42,7 @@ def agent(capabilities: frozenset[str]) -> Iterator[DistroHttpAgent]:
         capabilities=lambda _: capabilities,
         deadline=lambda _peer, _left_ms: "",
         stamp=lambda: "run 1",
+        sent_ms=lambda _peer, _clock: clock.monotonic_ms(),
         body_bytes_max=1_000_000,
     )
     try:

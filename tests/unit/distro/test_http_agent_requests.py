@@ -34,15 +34,9 @@ class TextCodec:
         return Datum(key, Version.from_text(body["version"]) if "version" in body else NO_VERSION, body["v"])
 
 
-class SteppingClock:
-    """A clock whose monotonic time goes on by 600 ms with each reading, from 1000 on."""
-
-    def __init__(self) -> None:
-        self._next_ms = 1_000
-
+class StandingClock:
     def monotonic_ms(self) -> int:
-        self._next_ms += 600
-        return self._next_ms - 600
+        return 1_000
 
     def boot_ms(self) -> int:
         return 77_000
@@ -56,6 +50,8 @@ class Caller:
 
     def __init__(self, capabilities: frozenset[str] = OWN, resource_type: str = TYPE, deadline: str = "run 77") -> None:
         self.asked: list[tuple[str, int]] = []
+        self.dated: list[tuple[str, str | None]] = []
+        """The peer and the clock of each answer whose time was asked for."""
         self.codec = TextCodec()
 
         def deadline_of(peer: str, left_ms: int) -> str:
@@ -68,13 +64,18 @@ class Caller:
             user_agent="Nacos-Server:1.4.8",
             headers={"More": "yes"},
             codec=self.codec,  # type: ignore[arg-type]
-            clock=SteppingClock(),
+            clock=StandingClock(),
             capabilities=lambda _peer: capabilities,
             deadline=deadline_of,
             stamp=lambda: "own-run 5",
+            sent_ms=self.sent_ms,
             body_bytes_max=100_000,
             **({"resource_type": resource_type} if resource_type else {}),
         )
+
+    def sent_ms(self, peer: str, clock: str | None) -> int:
+        self.dated.append((peer, clock))
+        return 4_321
 
     def ask(self, given: Given, method: str, *arguments: Any) -> tuple[Request, Any]:
         """Call a method of the agent, with the peer's address first; return the request and the result."""
@@ -166,10 +167,14 @@ def test_a_query(packed: bool) -> None:
     assert result == [Datum("k", Version(1, 2, "b"), "x")]
 
 
-def test_ages_in_the_answer_to_a_query_count_from_its_middle() -> None:
+@pytest.mark.parametrize(("method", "asked"), [("query", (("k",), 2_000)), ("load", (2_000,))])
+@pytest.mark.parametrize("headers", [{CLOCK_HEADER: "their-run 7"}, {}], ids=["ours", "real Nacos"])
+def test_ages_in_an_answer_count_from_its_making(method: str, asked: tuple[Any, ...], headers: dict[str, str]) -> None:
     caller = Caller()
-    caller.ask(Given(200, b'{"k":{"v":"x"}}'), "query", ("k",), 2_000)
-    assert caller.codec.decoded_ms == [1_300]
+    caller.ask(Given(200, b'{"k":{"v":"x"}}', headers), method, *asked)
+    assert [clock for _, clock in caller.dated] == [headers.get(CLOCK_HEADER)]
+    assert [peer for peer, _ in caller.dated] == [peer for peer, _ in caller.asked]
+    assert caller.codec.decoded_ms == [4_321]
 
 
 def test_an_empty_answer_to_a_query_has_no_datums() -> None:

@@ -4,7 +4,7 @@ import gzip
 import socket
 import struct
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from typing import Any
 
 import pytest
@@ -40,7 +40,7 @@ def test_the_environment_leads_no_call_to_a_proxy(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("no_proxy", "")
     session = peer_session("agent/1", {})
     with tiny_server() as server:
-        assert call_peer(session, "GET", f"http://{server.address}/", 2_000, body_bytes_max=10) == (200, b"ok")
+        assert call_peer(session, "GET", f"http://{server.address}/", 2_000, body_bytes_max=10)[:2] == (200, b"ok")
         session.close()
 
 
@@ -136,6 +136,20 @@ def pair() -> Any:
     peer_calls._deadline.end_s = None
 
 
+@pytest.mark.parametrize(("later_s", "is_taken"), [(2.0, True), (2.1, False)])
+def test_an_answer_that_is_read_after_the_deadline_counts_as_none(
+    later_s: float, is_taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R9: it waited while this process stood still."""
+    clock = iter([100.0, 100.0 + later_s])
+    monkeypatch.setattr(peer_calls, "boot_s", lambda: next(clock))
+    session = peer_session("agent/1", {})
+    with tiny_server() as server:
+        with nullcontext() if is_taken else pytest.raises(TransportError, match="after its deadline"):
+            call_peer(session, "GET", f"http://{server.address}/", 2_000, body_bytes_max=10)
+        session.close()
+
+
 def test_no_read_or_write_begins_after_the_deadline(pair: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     limited, far = pair
     far.sendall(b"answer")
@@ -214,7 +228,7 @@ def answered(given: Given, body_bytes_max: int) -> tuple[int, bytes]:
     session = peer_session("agent/1", {})
     with tiny_server(lambda _: given) as server:
         try:
-            return call_peer(session, "GET", f"http://{server.address}/", LONG_MS, body_bytes_max=body_bytes_max)
+            return call_peer(session, "GET", f"http://{server.address}/", LONG_MS, body_bytes_max=body_bytes_max)[:2]
         finally:
             session.close()
             assert len(server.received) == 1

@@ -40,6 +40,7 @@ def make_agent(*capabilities: str) -> InstanceListAgent:
         capabilities=lambda _: frozenset(capabilities),
         deadline=lambda _peer, _left_ms: "",
         stamp=lambda: "run 1",
+        sent_ms=lambda _peer, _clock: 0,
         body_bytes_max=1_000_000,
     )
 

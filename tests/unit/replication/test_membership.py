@@ -14,6 +14,7 @@ from distro.config import DistroConfig
 from distro.errors import RejectedError, TransportError
 from distro.members import MemberList
 from distro.monitor import DistroStats
+from distro.peer_calls import PeerAnswer
 from distro.protocol import DistroProtocol
 from distro.types import CAPABILITY_VERSIONS
 from tests.support.fake_node import make_settings
@@ -21,15 +22,32 @@ from tests.support.fake_node import make_settings
 SELF, LISTED, UNLISTED = "10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.2:8849"
 
 
+class Clock(SystemClock):
+    """One clock for all times, which stands still until it is set."""
+
+    def __init__(self) -> None:
+        self.now_ms = 100_000
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    boot_ms = wall_ms = monotonic_ms
+
+
 @pytest.fixture
-def membership() -> Iterator[Membership]:
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def membership(clock: Clock) -> Iterator[Membership]:
     """A member that lists one other."""
     config = DistroConfig()
     members = MemberList(SELF, config, 0)
     protocol = DistroProtocol(members, f"{SELF}~1", config, {}, DistroStats(), 0)
     protocol.replace_members([SELF, LISTED], 0)
     settings = replace(make_settings(), standalone=False, self_address=SELF, members=(SELF, LISTED))
-    made = Membership(settings, protocol, SystemClock(), {})
+    made = Membership(settings, protocol, clock, {})
     made.take_list((SELF, LISTED))
     yield made
     made.close()
@@ -62,7 +80,7 @@ def test_a_member_that_is_not_listed_there_learns_of_it(
     membership: Membership, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answered = membership.receive_report(report_of(UNLISTED, CAPABILITY_VERSIONS), "10.0.0.2")
-    answer = 200, orjson.dumps(answered)
+    answer = PeerAnswer(200, orjson.dumps(answered), {})
     monkeypatch.setattr("app.replication.membership.call_peer", lambda *_arguments, **_options: answer)
     with pytest.raises(RejectedError):
         membership.report(LISTED, 100)
@@ -87,6 +105,22 @@ def test_beats_that_wait_for_a_peer_go_with_the_answer_to_it_and_with_no_report(
     with pytest.raises(TransportError):
         membership.report(LISTED, 100)
     assert "beats" not in sent[0]["extendInfo"][OWN_FIELD]
+
+
+def test_beats_in_an_answer_that_came_late_are_as_old_as_it_says_and_it_is(
+    membership: Membership, clock: Clock
+) -> None:
+    """R9. If the answer waited while this process stood still, they may not make a deregistered instance look alive."""
+    taken: list[tuple[str, dict[str, int]]] = []
+    membership.take_beats = lambda key, ages_ms: taken.append((key, dict(ages_ms)))
+    answer = report_of(LISTED, CAPABILITY_VERSIONS)
+    own = answer["extendInfo"][OWN_FIELD]
+    own |= {"writer": f"{LISTED}~1", "clockMs": 5_000}
+    membership.receive_report(answer, "10.0.0.2")
+    clock.now_ms += 1_000 + 800  # the second answer was made 1 s after the first report, and read 0.8 s later
+    own |= {"clockMs": 6_000, "beats": {"key": {"one": 5}}}
+    membership.read_answer(LISTED, "url", orjson.dumps({"code": 200, OWN_FIELD: answer}))
+    assert taken == [("key", {"one": 805})]
 
 
 def test_a_member_that_left_the_list_may_send_what_it_has_and_reports_nothing(membership: Membership) -> None:

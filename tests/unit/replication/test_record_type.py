@@ -237,6 +237,18 @@ class TestApply:
         assert returned.name() == "acknowledged, never sent"
         assert not returned.records.is_covered(second.datum())
 
+    def test_an_earlier_word_of_the_other_side_does_not_replace_a_later_one(self, sides: tuple[Side, Side]) -> None:
+        """After a cut a member may load from the side with the higher version before it has told its own word (R14)."""
+        first, second = sides
+        second.records.claim_all([KEY], NOW_MS)
+        second.set("earlier")
+        first.wall_ms += AGE_MARGIN_MS + 1
+        first.set("acknowledged, never sent")
+        assert first.datum().value.changed < second.datum().value.changed
+        returned = Side("a:1~2", first.disk, first.wall_ms)
+        assert not returned.copy_from(second)
+        assert returned.name() == "acknowledged, never sent"
+
     def test_a_full_disk_refuses_and_changes_nothing(self, sides: tuple[Side, Side]) -> None:
         first, second = sides
         first.set("first")

@@ -199,7 +199,7 @@ def test_checksums_name_their_source(node: FakeNode, client: FlaskClient) -> Non
 
 
 def test_datums_of_keys_are_asked_for_in_the_body_of_a_get(node: FakeNode, client: FlaskClient) -> None:
-    node.replication.stored = ([b'{"k1":{}}'], False)
+    node.replication.stored = ([b'{"k1":{}}'], {})
     answer = client.get(f"{NS}/distro/datum", data=json.dumps({"keys": "k1,,k2"}), headers=PEERS)
     assert (answer.data, answer.headers["Content-Type"]) == (b'{"k1":{}}', "application/octet-stream")
     assert node.replication.asked == [["k1", "k2"]]
@@ -213,16 +213,17 @@ def test_keys_that_are_missing(client: FlaskClient, body: bytes) -> None:
 
 
 def test_all_datums_may_come_packed(node: FakeNode, client: FlaskClient) -> None:
-    node.replication.stored = ([gzip.compress(b"{}")], True)
+    node.replication.stored = ([gzip.compress(b"{}")], {"Content-Encoding": "gzip"})
     answer = client.get(f"{NS}/distro/datums", headers=PEERS)
     assert (answer.headers["Content-Encoding"], gzip.decompress(answer.data)) == ("gzip", b"{}")
     assert node.replication.asked == [None]
 
 
 def test_many_datums_come_in_parts(node: FakeNode, client: FlaskClient) -> None:
-    node.replication.stored = ([b'{"k1":', b"{}", b"}"], False)
+    node.replication.stored = ([b'{"k1":', b"{}", b"}"], {"Rollcall-Clock": "run 5"})
     answer = client.get(f"{NS}/distro/datums", headers=PEERS)
     assert (answer.data, answer.headers.get("Content-Length")) == (b'{"k1":{}}', None)
-    node.replication.stored = ([b"{}"], False)
+    assert answer.headers["Rollcall-Clock"] == "run 5"
+    node.replication.stored = ([b"{}"], {})
     answer = client.get(f"{NS}/distro/datums", headers=PEERS)
     assert (answer.data, answer.headers["Content-Length"]) == (b"{}", "2")
