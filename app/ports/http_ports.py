@@ -34,6 +34,14 @@ class Cluster(MemberDirectory, Owners, Protocol):
         """The deadline to send with a call to a member, which is given up after ``left_ms``; empty for none (R13)."""
         ...
 
+    def stamp(self) -> str:
+        """The text of a call's header ``Rollcall-Clock``: when it is made."""
+        ...
+
+    def sent_ms(self, member: str, clock: str | None) -> int:
+        """When a call of ``member`` was sent, by our monotonic clock; ``clock``: its header ``Rollcall-Clock``."""
+        ...
+
     def receive_report(self, body: Mapping[str, Any], remote_ip: str) -> dict[str, Any]:
         """Take a peer's report. Returns the fields of the answer: ``{code, message, data}``."""
         ...

@@ -45,6 +45,8 @@ class StubCluster:
     names_deadlines: bool = False
     hops: dict[str, str | None] = field(default_factory=dict)
     """Who is called in place of a member that this one cannot call."""
+    sent: dict[tuple[str, str], int] = field(default_factory=dict)
+    """When a call of a member with this clock was sent, in monotonic ms; others are sent now."""
     over: set[str] = field(default_factory=set)
     """The deadlines of calls that are too late."""
     on_look_up: Callable[[], None] = lambda: None
@@ -105,6 +107,12 @@ class StubCluster:
 
     def deadline(self, member: str, left_ms: int) -> str:
         return f"{member}~1 {left_ms}" if self.names_deadlines else ""
+
+    def stamp(self) -> str:
+        return f"{self.self_address}~1 5"
+
+    def sent_ms(self, member: str, clock: str | None) -> int:
+        return self.sent.get((member, clock or ""), 1 << 60)
 
     def next_hop(self, member: str) -> str | None:
         return self.hops.get(member, member)

@@ -18,7 +18,7 @@ from app.ports.http_ports import Cluster, ConnectionLoader, LoopFrontend, Pushin
 from app.ports.shared_ports import ReadCounters
 from app.writes.owner_forwarder import OwnerForwarder
 from app.writes.ownership import Forward as Forward
-from distro.deadlines import DEADLINE_HEADER, RELAY_HEADER
+from distro.deadlines import CLOCK_HEADER, DEADLINE_HEADER, RELAY_HEADER
 
 TEXT = "text/plain;charset=UTF-8"
 JSON = "application/json;charset=UTF-8"
@@ -27,6 +27,8 @@ CLIENT_AGENT = "rollcall-client-agent"
 """Header of a forwarded call: the agent string of the client, as some answers depend on it."""
 DEADLINE = DEADLINE_HEADER.lower()
 """Header of a call of a member of our own kind: when it is too late to execute it (R13)."""
+CLOCK = CLOCK_HEADER.lower()
+"""Header of a call of a member of our own kind: when it was sent; the ages in its body count from then."""
 RELAY = RELAY_HEADER.lower()
 """Header of a call of a member of our own kind: it is to be passed on to the owner, once (R12)."""
 WANTS_CHANGE = "rollcall-wants-change"

@@ -16,6 +16,7 @@ from app.http.api.answers import NOT_RESPONSIBLE, text_reply
 from app.http.api.call import (
     CHANGE,
     CLIENT_AGENT,
+    CLOCK,
     DEADLINE,
     DECLINE,
     RELAY,
@@ -222,7 +223,8 @@ class LoopForwarder:
         """Return a request of this member's own, for a member of our own kind; it is given up after ``left_ms``."""
         context_path = self._services.settings.context_path
         head = f"{method} {context_path}{path} HTTP/1.1\r\nhost: {member}\r\ncontent-length: {len(body)}\r\n"
-        head += self.hop_lines(member, left_ms, relay=relay)
+        if lines := self.hop_lines(member, left_ms, relay=relay):
+            head += f"{lines}{CLOCK}: {self._cluster.stamp()}\r\n"
         return b"%b%b\r\n%b" % (head.encode("latin-1"), self._member_lines, body)
 
 

@@ -9,7 +9,7 @@ import orjson
 from app.http.api.agents import is_peer
 from app.http.api.answers import refuse_late, refuse_untimely, require_member
 from app.http.api.beats import take_batch
-from app.http.api.call import BYTES, DECLINE, JSON, OK, RELAY, TEXT, Answer, Call, Reply, Services, route
+from app.http.api.call import BYTES, CLOCK, DECLINE, JSON, OK, RELAY, TEXT, Answer, Call, Reply, Services, route
 from app.http.input import json_text
 from app.http.input.schemas import KeysSchema, SourceSchema, load, load_parameters
 from app.naming.model.keys import CLIENT_KEY_PREFIX, EPHEMERAL_PREFIX, parse_datum_key
@@ -78,8 +78,12 @@ def put_beats(call: Call, services: Services) -> Answer:
         return refusal  # among others, instances that are not loaded yet would count as unknown
 
     is_relayed, now_ms = call.header(RELAY) is not None, services.monotonic_ms()
+    clock = call.header(CLOCK)
+    # It may have waited in a socket of this process. A clock is told with the run, which begins with the address.
+    late_ms = max(now_ms - services.cluster.sent_ms((clock or "").partition("~")[0], clock), 0)
 
-    def take(key: str, ages: Mapping[str, int]) -> list[str]:
+    def take(key: str, told: Mapping[str, int]) -> list[str]:
+        ages = {name: age_ms + late_ms for name, age_ms in told.items()} if late_ms else told
         parsed = parse_datum_key(key)
         if parsed is None:
             return []

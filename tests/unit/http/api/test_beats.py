@@ -14,7 +14,7 @@ import pytest
 
 from app.http.api import beats as beats_module
 from app.http.api.beats import BATCH_MAX, KEEP_MS, TOLD_CHARS_MAX, BeatCollector, encode_batch, take_batch
-from app.http.api.call import DECLINE, OK, RELAY, Answer, Call, Forward, Reply
+from app.http.api.call import CLOCK, DECLINE, OK, RELAY, Answer, Call, Forward, Reply
 from app.http.forward.beat_sender import ANSWER_S, SEND_S, BeatSender
 from app.http.forward.on_loop import LoopForwarder
 from app.http.v1.distro import PASSED_MS_MAX, SMALL_BYTES, SMALL_SERVICES, put_beats, put_checksum, put_datum
@@ -397,6 +397,26 @@ def test_a_malformed_batch_is_refused_whole(owner: Owner, body: bytes, says: str
     with pytest.raises(CodecError, match=says):
         put_beats(call("PUT", "/v1/ns/distro/beats", body or b" "), owner.node)
     assert owner.stored(ONE).beat_ms == before_ms
+
+
+def test_the_ages_in_a_batch_count_from_its_send(owner: Owner) -> None:
+    """R13. It may have waited in a socket: what the sender heard before a deregistration must not look later."""
+    owner.register("10.0.1.1")
+    owner.node.now_ms += 9_000
+    now_ms, clock = owner.node.now_ms, f"{SELF}~1 77"
+    owner.node.cluster.sent[SELF, clock] = now_ms - 1_500
+    batch = call("PUT", "/v1/ns/distro/beats", encode_batch({(KEY, ONE): now_ms - 300}, now_ms), {CLOCK: clock})
+    reply_of(put_beats(batch, owner.node))
+    assert owner.stored(ONE).beat_ms == now_ms - 1_800
+
+
+def test_the_age_of_a_beat_that_is_passed_on_counts_from_its_first_send() -> None:
+    between = entry_with_copy()
+    now_ms, clock = between.now_ms, f"{SELF}~1 77"
+    between.cluster.sent[SELF, clock] = now_ms - 1_500
+    batch = encode_batch({(KEY, ONE): now_ms - 300}, now_ms)
+    reply_of(put_beats(call("PUT", "/v1/ns/distro/beats", batch, {RELAY: "1", CLOCK: clock}), between))
+    assert between.beats.take(now_ms) == [(PEER, {(KEY, ONE): now_ms - 1_800})]
 
 
 def test_a_batch_of_a_stranger_is_refused(owner: Owner) -> None:

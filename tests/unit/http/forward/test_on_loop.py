@@ -12,6 +12,7 @@ from app.http.api.answers import NOT_RESPONSIBLE, text_reply
 from app.http.api.call import (
     CHANGE,
     CLIENT_AGENT,
+    CLOCK,
     DEADLINE,
     DECLINE,
     OK,
@@ -468,6 +469,19 @@ def test_closing_leaves_nobody_waiting() -> None:
             assert await entry.status() == 503
             await until(lambda: not server.open_links)
             assert len(server.received) == 5
+
+    run_loop(main)
+
+
+@pytest.mark.parametrize("names_deadlines", [True, False])
+def test_a_request_of_our_own_with_a_deadline_says_when_it_was_made(names_deadlines: bool) -> None:
+    async def main(loop: SkippingLoop) -> None:
+        entry = Entry(loop, FakeNode(make_settings(), StubCluster(standalone=False, names_deadlines=names_deadlines)))
+        request = entry.forwarder.request_to_own("PUT", "/v1/x", "10.0.0.2:8848", b"{}", 2_000)
+        entry.forwarder.close()
+        lines = request.decode().split("\r\n")
+        assert (f"{DEADLINE}: 10.0.0.2:8848~1 2000" in lines) == names_deadlines
+        assert (f"{CLOCK}: {SELF}~1 5" in lines) == names_deadlines
 
     run_loop(main)
 
