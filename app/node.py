@@ -58,11 +58,12 @@ from app.replication.client_type import (
     ClientStore,
     client_key,
 )
+from app.replication.conf_watch import ClusterConfWatch
 from app.replication.health_report import InstanceListAgent
 from app.replication.http_peers import NodeReplication
 from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
 from app.replication.large_bodies import LargeBodies
-from app.replication.membership import ClusterConfWatch, Membership
+from app.replication.membership import Membership
 from app.replication.record_type import RECORDS, RecordCodec
 from app.replication.warm_start import WarmStart
 from app.rpc.frontend import GrpcFrontend

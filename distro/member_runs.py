@@ -60,6 +60,11 @@ class MemberRuns:
         address = writer.partition("~")[0]
         return address in self._ended or address == self._self_address or address in self._former
 
+    def is_replaced(self, writer: str) -> bool:
+        """Whether a run is over and another one of the same member has answered since. Called from any thread."""
+        address = writer.partition("~")[0]
+        return writer in self._ended.get(address, ()) and self._writers.get(address, writer) != writer
+
     def has_left(self, writer: str) -> bool:
         """Whether a run is over, as far as known, and the hand-over of its clients too."""
         return self._is_over(writer) and not self.is_handing_over(writer)

@@ -1,16 +1,12 @@
-"""Reports between members: their JSON, who may send them, and where the list of members comes from."""
+"""Reports between members: their JSON, and who may send them."""
 
-import logging
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Protocol
 
 import orjson
 
 from app.config.addresses import is_loopback, split_address
-from app.config.cluster_conf import parse_members
-from app.config.file_stamp import file_stamp
-from app.config.settings import SettingError, Settings
+from app.config.settings import Settings
 from app.config.version import MEMBER_AGENT, NACOS_VERSION
 from app.replication.member_ips import MemberIps
 from app.replication.reports import OWN_FIELD, RAFT_PORT_OFFSET, is_nacos_2, nacos_2_member, parse_report
@@ -30,12 +26,10 @@ from distro.types import (
     PeerReport,
 )
 
-LOG = logging.getLogger(__name__)
 _STARTING, _UP = MemberState.STARTING, MemberState.UP
 """Asked for with each request; Python 3.11 looks members up in their class slowly."""
 CAPABILITIES = (CAPABILITY_VERSIONS, CAPABILITY_GZIP, CAPABILITY_WRITES)
 REPORT_BYTES_MAX = 256 * 1024
-CONF_WATCH_INTERVAL_MS = 2_000
 
 
 def plain_ip(text: str) -> str:
@@ -358,37 +352,18 @@ class Membership:
     def _take_report(self, report: PeerReport, remote_ip: str) -> bool:
         if self.sender_of(report.address, remote_ip) is None:
             return False
-        self._note_clock(report)
-        if self._runtime is not None:
+        if not self._is_late(report) and self._runtime is not None:
             self._runtime.on_report(report)
         return True
+
+    def _is_late(self, report: PeerReport) -> bool:
+        """Whether its sender has given this report up, or is over itself: it says what was (R13). Notes its clock."""
+        if self._protocol.members.runs.is_replaced(report.writer):
+            return True
+        self._note_clock(report)
+        sent_ms = self._deadlines.sent_ms(report.address, f"{report.writer} {report.clock_ms}")
+        return self._clock.monotonic_ms() - sent_ms > self._settings.distro.report_timeout_ms
 
     def _note_clock(self, report: PeerReport) -> None:
         if report.clock_ms is not None and report.writer:
             self._deadlines.note(report.address, report.writer, report.clock_ms)
-
-
-class ClusterConfWatch:
-    """Reads the member file again when it changed. Called by the naming timer."""
-
-    def __init__(self, path: Path, self_address: str, take: Callable[[tuple[str, ...]], None]) -> None:
-        self._path = path
-        self._self_address = self_address
-        self._take = take
-        self._seen = file_stamp(path)
-
-    def tick(self, now_ms: int) -> int:
-        """Read the file if it changed. One that cannot be read, or names no member, is logged and changes nothing."""
-        stamp = file_stamp(self._path)
-        if stamp is not None and stamp != self._seen:
-            self._seen = stamp
-            try:
-                members = parse_members(self._path.read_text(encoding="utf-8"))
-            except (OSError, UnicodeDecodeError, SettingError, ValueError) as error:
-                LOG.warning("%s cannot be read, the member list stays: %s", self._path, error)
-                return now_ms + CONF_WATCH_INTERVAL_MS
-            if not members:
-                LOG.warning("%s names no member, the member list stays", self._path)
-            else:
-                self._take(members if self._self_address in members else (*members, self._self_address))
-        return now_ms + CONF_WATCH_INTERVAL_MS

@@ -16,7 +16,7 @@ from distro.members import MemberList
 from distro.monitor import DistroStats
 from distro.peer_calls import PeerAnswer
 from distro.protocol import DistroProtocol
-from distro.types import CAPABILITY_VERSIONS
+from distro.types import CAPABILITY_VERSIONS, PeerReport
 from tests.support.fake_node import make_settings
 
 SELF, LISTED, UNLISTED = "10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.2:8849"
@@ -105,6 +105,52 @@ def test_beats_that_wait_for_a_peer_go_with_the_answer_to_it_and_with_no_report(
     with pytest.raises(TransportError):
         membership.report(LISTED, 100)
     assert "beats" not in sent[0]["extendInfo"][OWN_FIELD]
+
+
+class Reports(list[PeerReport]):
+    """In place of the runtime: the reports that are believed."""
+
+    def on_report(self, report: PeerReport) -> None:
+        self.append(report)
+
+
+def versioned(writer: str, clock_ms: int) -> dict[str, Any]:
+    made = report_of(LISTED, CAPABILITY_VERSIONS)
+    made["extendInfo"][OWN_FIELD] |= {"writer": writer, "clockMs": clock_ms}
+    return made
+
+
+@pytest.mark.parametrize(("late_ms", "is_believed"), [(0, True), (1_500, True), (1_501, False), (60_000, False)])
+def test_a_report_that_its_sender_has_given_up_is_not_believed(
+    membership: Membership, clock: Clock, late_ms: int, is_believed: bool
+) -> None:
+    """R13. A kernel or a paused process may keep it for a minute: its view and its rejoin delays are of before."""
+    membership._runtime = believed = Reports()  # type: ignore[assignment]
+    membership.receive_report(versioned(f"{LISTED}~1", 5_000), "10.0.0.2")
+    clock.now_ms += 2_000 + late_ms
+    answer = membership.receive_report(versioned(f"{LISTED}~1", 7_000), "10.0.0.2")
+    assert answer["code"] == 200
+    assert [one.clock_ms for one in believed] == [5_000, 7_000][: 1 + is_believed]
+
+
+def test_a_report_of_a_run_that_another_one_followed_is_not_believed(membership: Membership, clock: Clock) -> None:
+    membership._runtime = believed = Reports()  # type: ignore[assignment]
+    runs = membership._protocol.members.runs
+    for writer in (f"{LISTED}~1", f"{LISTED}~2"):
+        runs.follow(LISTED, writer, clock.now_ms)
+    for writer in (f"{LISTED}~1", f"{LISTED}~2"):
+        membership.receive_report(versioned(writer, 5_000), "10.0.0.2")
+    assert [one.writer for one in believed] == [f"{LISTED}~2"]
+    assert membership.deadline(LISTED, 1_000).startswith(f"{LISTED}~2 ")
+
+
+def test_a_run_that_only_seemed_to_be_over_is_believed(membership: Membership, clock: Clock) -> None:
+    membership._runtime = believed = Reports()  # type: ignore[assignment]
+    runs = membership._protocol.members.runs
+    runs.follow(LISTED, f"{LISTED}~1", clock.now_ms)
+    runs.end(LISTED, clock.now_ms)
+    membership.receive_report(versioned(f"{LISTED}~1", 5_000), "10.0.0.2")
+    assert [one.writer for one in believed] == [f"{LISTED}~1"]
 
 
 def test_beats_in_an_answer_that_came_late_are_as_old_as_it_says_and_it_is(
