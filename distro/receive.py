@@ -33,7 +33,7 @@ class KeyVersions:
     sender_is_owner: bool
     """The sender is responsible for the key by this node's view."""
     fetched: bool
-    """The datum answers a query that this node made just now: it is no late copy, and the ages in it are right."""
+    """The datum answers a query that this node made just now, and is no late copy; or its sender can be asked none."""
 
 
 def resolve(versions: KeyVersions) -> Resolution:
@@ -102,7 +102,7 @@ class DistroReceiver:
     ) -> Received:
         """Take datums one by one; return which keys were refused and which failed, each alone.
 
-        ``fetched``: the datums answer a query of this node, made just now.
+        ``fetched``: the datums answer a query of this node, made just now, or come from a member that left the list.
 
         Raises:
             NotInitialized: this node has not loaded yet (R7).

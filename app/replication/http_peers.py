@@ -42,6 +42,18 @@ KEYS_SHOWN, KEY_CHARS_SHOWN = 10, 200
 
 
 @dataclass(frozen=True, slots=True)
+class _Source:
+    """Who sent datums, and when."""
+
+    sender: str | None
+    """A member of our own kind; None for real Nacos, which does not name itself."""
+    remote_ip: str
+    sent_ms: int
+    is_parting: bool
+    """It left the list lately."""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeReplication:
     """What the HTTP endpoints under ``/distro`` call. Thread-safe."""
 
@@ -60,28 +72,29 @@ class NodeReplication:
             NoRight: the caller is neither listed, nor was until lately in the run that it is.
         """
         named, clock = headers.get(MEMBER_HEADER.lower()), headers.get(CLOCK_HEADER.lower())
-        sender = self.membership.sender_of(named, remote_ip)
-        if sender is None and not self.membership.is_listed(remote_ip):
+        sender, is_parting = self.membership.sender_of(named, remote_ip), False
+        if sender is None:
             sender = self.membership.parting_sender_of(named, remote_ip, clock)
-            if sender is None:
-                raise NoRight(f"{remote_ip} is not the address of a listed member")
+            is_parting = sender is not None
+        if sender is None and not self.membership.is_listed(remote_ip):
+            raise NoRight(f"{remote_ip} is not the address of a listed member")
         # The ages in the body count from when it was sent: it may have waited in a socket of this process.
-        sent_ms = self.membership.sent_ms(sender or "", clock)
+        source = _Source(sender, remote_ip, self.membership.sent_ms(sender or "", clock), is_parting)
         with self.bodies.unpacked(body) as plain:
-            return self._receive_frame(json_object(plain, FRAME_KEYS_MAX), sender, remote_ip, sent_ms)
+            return self._receive_frame(json_object(plain, FRAME_KEYS_MAX), source)
 
-    def _receive_frame(self, frame: Mapping[str, object], sender: str | None, remote_ip: str, sent_ms: int) -> bytes:
+    def _receive_frame(self, frame: Mapping[str, object], source: "_Source") -> bytes:
         refused: dict[str, Version] = {}
         failed: dict[str, str] = {}
         for resource_type, entries in _by_type(frame).items():
-            if sender is not None or resource_type == INSTANCE_LIST:
-                for part in self._receive_type(resource_type, entries, sender, remote_ip, sent_ms):
+            if source.sender is not None or resource_type == INSTANCE_LIST:
+                for part in self._receive_type(resource_type, entries, source):
                     refused.update(part.refused)
                     failed.update(part.failed)
-        if sender is not None:
+        if source.sender is not None:
             return encode_received(Received(refused, dict(islice(failed.items(), FAILED_TOLD_MAX))))
         if not frame:
-            if self.membership.java_peers_at(remote_ip):
+            if self.membership.java_peers_at(source.remote_ip):
                 return b"ok"  # real Nacos sends an empty map when its keys vanished, and repeats it until it is taken
             raise CodecError("receive empty entity!")
         if failed:
@@ -92,18 +105,18 @@ class NodeReplication:
             raise CodecError("; ".join([*shown, *more]))
         return b"ok"
 
-    def _receive_type(
-        self, resource_type: str, entries: Mapping[str, object], sender: str | None, remote_ip: str, sent_ms: int
-    ) -> Iterator[Received]:
+    def _receive_type(self, resource_type: str, entries: Mapping[str, object], source: "_Source") -> Iterator[Received]:
         """Take the datums of one type; yield the receiver's answers, after one with the keys that cannot be read."""
         now_ms = self.clock.monotonic_ms()
-        datums, failed = decode_entries(entries, self.components[resource_type].codec, sent_ms)
+        datums, failed = decode_entries(entries, self.components[resource_type].codec, source.sent_ms)
         yield Received(failed=failed)
-        if sender is not None:
-            yield self.receiver.receive(resource_type, sender, datums, now_ms)
+        if source.sender is not None:
+            # A member that left the list is asked nothing any more: what it sends is merged as if it had been fetched.
+            fetched = source.is_parting
+            yield self.receiver.receive(resource_type, source.sender, datums, now_ms, fetched=fetched)
             return
         for datum in datums:
-            yield self.receiver.receive(resource_type, self._java_sender(datum, remote_ip), [datum], now_ms)
+            yield self.receiver.receive(resource_type, self._java_sender(datum, source.remote_ip), [datum], now_ms)
 
     def _java_sender(self, datum: Datum, remote_ip: str) -> str:
         """The sender of a datum from real Nacos (R8), which names none: the key's owner if at the caller's address."""

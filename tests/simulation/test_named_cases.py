@@ -185,6 +185,30 @@ def test_a_key_that_all_forgot_begins_above_its_old_versions(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_what_a_member_acknowledges_until_it_knows_that_it_left_the_list_stays(seed: int) -> None:
+    """The others have removed it, one has taken its keys over, and none can ask it anything any more."""
+    world = steady_world(seed, SimMember, services=20, clients=40)
+    first, second, gone = world.members.values()
+    rest = [first.address, second.address]
+    first.take_list(rest)
+    world.run(world.between(2_500, 6_000))
+    second.take_list(rest)
+    world.run(5)
+    clients = owned_by(world, gone)
+    for client in clients:
+        client.members = [gone.address]
+        client.disappear()
+    world.run(30)
+    clients = [client for client in clients if client.is_gone]
+    assert clients, "it had learned of it by then"
+    gone.kill()
+    world.run(3_000)
+    for member in (first, second):
+        left = {(key, name) for key, service in member.stored() for name in service.stored}
+        assert not left & {(client.datum_key, client.instance_key) for client in clients}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_two_members_part_and_meet(seed: int) -> None:
     """Neither side is the larger; one of them waits, and it is the same one in both their eyes."""
     world = World(seed, members=2)

@@ -93,6 +93,11 @@ class SimClient(Caller):
         """Whether a list without this instance is wrong: it was told that it is there, and beats."""
         return self.wish is Wish.PRESENT and self.acknowledged_ms is not None
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether it was told that it is deregistered."""
+        return self.wish is Wish.ABSENT and not self._leaving
+
     # --- what happens to it ----------------------------------------------------------------------
 
     def appear(self) -> None:
