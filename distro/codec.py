@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from distro.errors import CodecError
+from distro.paced import paced
 from distro.ports import DatumCodec
 from distro.sliced import dumps_sliced, loads_sliced
 from distro.types import Datum, Received, Version
@@ -127,7 +128,7 @@ def decode_entries(entries: Mapping[str, object], codec: DatumCodec, now_ms: int
     """The datums of a frame's entries, all of one resource type, and the reason for each that cannot be read."""
     datums: list[Datum] = []
     failed: dict[str, str] = {}
-    for key, value in entries.items():
+    for key, value in paced(entries.items()):
         try:
             if not isinstance(value, dict):
                 raise CodecError("a datum is not an object")
@@ -175,7 +176,7 @@ def decode_versions(fields: object) -> dict[str, Version]:
     Raises:
         CodecError: it is not of that shape.
     """
-    return {key: Version.from_text(text) for key, text in _texts(fields).items()}
+    return {key: Version.from_text(text) for key, text in paced(_texts(fields).items())}
 
 
 def _texts(fields: object) -> dict[str, str]:

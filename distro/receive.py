@@ -11,11 +11,14 @@ from typing import Protocol
 from distro.errors import CodecError, NotInitialized
 from distro.mapper import DistroMapper
 from distro.monitor import DistroStats
+from distro.paced import paced
 from distro.ports import Component, Components
 from distro.types import NO_VERSION, Datum, DistroKey, Merged, Received, Resolution, Version
 from distro.version_check import VersionCheck
 
 LOG = logging.getLogger(__name__)
+FETCHED_MAX = 50_000
+"""Keys that are fetched after one verify round; what differs beyond that does so in the next round, too."""
 TRIES_MAX = 20
 """So often a local change may come between the decision on a datum and its storing; then a verify round repairs it."""
 
@@ -111,7 +114,7 @@ class DistroReceiver:
             raise NotInitialized("Distro protocol is not initialized")
         refused: dict[str, Version] = {}
         failed: dict[str, str] = {}
-        for datum in datums:
+        for datum in paced(datums):
             self._stats.received_keys += 1
             try:
                 self._check.check(resource_type, datum)
@@ -228,7 +231,7 @@ class DistroReceiver:
         newer: dict[str, Version] = {}
         wanted: list[DistroKey] = []
         equal: list[str] = []
-        for name, version in versions.items():
+        for name, version in paced(versions.items()):
             stored = component.store.version(name)
             if stored == version:
                 equal.append(name)
@@ -246,6 +249,7 @@ class DistroReceiver:
                     self._stats.forgotten += 1
                 else:
                     newer[name] = stored
+        del wanted[FETCHED_MAX:]
         if component.owned_by_writer:
             return Received(refused=newer, wanted=tuple(key.key for key in wanted))
         if wanted:
@@ -280,7 +284,7 @@ class DistroReceiver:
             self._stats.forgotten += 1
         self._absent[source] = absent
         if wanted:
-            self._events.fetch(source, wanted)
+            self._events.fetch(source, wanted[:FETCHED_MAX])
 
     @staticmethod
     def _checksum_of(component: Component, key: str) -> str | None:

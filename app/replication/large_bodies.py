@@ -1,4 +1,4 @@
-"""The bound on large bodies of peers: two are unpacked and read at a time, so that many at once cannot fill memory."""
+"""The bound on large bodies of peers: one is unpacked and read at a time, so that many at once cannot fill memory."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,8 +9,9 @@ from distro.codec import gunzip_if_gzip, unpacked_max
 
 LARGE_BYTES = 4 * 1024 * 1024
 """Unpacked; smaller bodies take no turn."""
-AT_ONCE_MAX = 2
-WAITING_MAX = 2
+AT_ONCE_MAX = 1
+"""A second one would only take turns with the first at the interpreter, and the loop with both."""
+WAITING_MAX = 3
 """Bodies that wait for their turn; further ones are refused at once. Each holds a thread: with those that are read
 half of the threads for peers, and the others go on with reports and small bodies."""
 WAIT_S = 2.0

@@ -1,6 +1,8 @@
 """JSON read in steps says the same as JSON read at once."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import orjson
@@ -8,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from distro import sliced
 from distro.codec import SLICED_FROM_BYTES, json_object
 from distro.errors import CodecError
 from distro.sliced import SLICE_ENTRIES, dumps_sliced, loads_sliced
@@ -24,6 +27,40 @@ def test_what_was_written_is_read(value: Any, indent: Any, ascii_only: bool) -> 
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
     assert loads_sliced(text.encode()) == value
     assert loads_sliced(f" \r\n{text}\n ".encode()) == value
+
+
+@contextmanager
+def windows_of(chars: int) -> Iterator[None]:
+    before, sliced.WINDOW_CHARS = sliced.WINDOW_CHARS, chars
+    try:
+        yield
+    finally:
+        sliced.WINDOW_CHARS = before
+
+
+many = st.dictionaries(texts, scalars, max_size=30) | st.lists(st.dictionaries(texts, scalars, max_size=3), max_size=20)
+windows = st.integers(2, 60)
+
+
+@given(values | many | st.dictionaries(texts, many, max_size=3), windows, st.booleans())
+def test_what_was_written_is_read_in_windows(value: Any, chars: int, ascii_only: bool) -> None:
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=ascii_only)
+    with windows_of(chars):
+        assert loads_sliced(text.encode()) == value
+
+
+@given(values | many, windows, st.data())
+def test_windows_let_nothing_damaged_through(value: Any, chars: int, data: st.DataObject) -> None:
+    body = bytearray(orjson.dumps(value))
+    body[data.draw(st.integers(0, len(body) - 1))] = ord(data.draw(st.sampled_from('",:{}[]\\x')))
+    try:
+        expected = orjson.loads(bytes(body))
+    except orjson.JSONDecodeError:
+        with windows_of(chars), pytest.raises(ValueError, match=r"\w"):
+            loads_sliced(bytes(body))
+    else:
+        with windows_of(chars):
+            assert loads_sliced(bytes(body)) == expected
 
 
 @given(values, st.data())

@@ -42,7 +42,7 @@ EXPIRY_MS = 180_000
 """A copy goes when it was not confirmed for longer. Source: Nacos 2.2.3, nacos.naming.client.expired.time."""
 UNCONFIRMED_MS = 15_000
 """Three rounds, in which a client's member should have confirmed a copy that came from another member."""
-MOVED_AGAIN_MS = 6_000
+MOVED_AGAIN_MS = 20_000
 """So long an SDK takes to publish again after a second move: those of Java look each 3 s for what is to be repeated."""
 EXPIRY_INTERVAL_MS = 5_000
 """Time between two searches for expired copies; those of a run that is over go at once. Source: the same."""

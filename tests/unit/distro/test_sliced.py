@@ -8,7 +8,9 @@ import orjson
 import pytest
 
 from distro import sliced
-from distro.sliced import SLICE_ENTRIES, WALKED_DEPTH, dumps_sliced, loads_sliced
+from distro.sliced import SLICE_ENTRIES, WALKED_DEPTH, WINDOW_CHARS, dumps_sliced, loads_sliced
+
+ERRORS = {"JSONDecodeError": orjson.JSONDecodeError}
 
 
 def under(levels: int, opening: bytes, closing: bytes, inner: bytes) -> bytes:
@@ -31,6 +33,25 @@ def test_the_objects_near_the_top_have_at_most_so_many_names(opening: bytes, clo
 def test_the_bound_of_names_is_that_of_one_object() -> None:
     body = b'[{"a":1,"b":2},{"a":1,"b":2},[1,2,3,4]]'
     assert loads_sliced(body, 2) == orjson.loads(body)
+
+
+def test_many_entries_are_read_in_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each in a step of its own would take ten times as long."""
+    value = {"flat": {f"key-{number}": "x" for number in range(5_000)}, "list": [{"a": [1, {}]}] * 10_000}
+    steps: list[str] = []
+    decode = orjson.loads
+    counting = SimpleNamespace(loads=lambda part: steps.append(part) or decode(part), **ERRORS)
+    monkeypatch.setattr(sliced, "orjson", counting)
+    assert loads_sliced(json.dumps(value, separators=(",", ":")).encode()) == value
+    assert 3 < len(steps) < 20
+    assert all(len(part) <= WINDOW_CHARS + 2 for part in steps)
+
+
+def test_the_bound_of_names_holds_across_windows() -> None:
+    body = json.dumps({f"key-{number}": 1 for number in range(20_000)}, separators=(",", ":")).encode()
+    assert len(loads_sliced(body, 20_000)) == 20_000
+    with pytest.raises(ValueError, match="more than 19999 names"):
+        loads_sliced(body, 19_999)
 
 
 def test_too_many_names_end_the_reading() -> None:
