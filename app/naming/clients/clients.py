@@ -42,8 +42,11 @@ EXPIRY_MS = 180_000
 """A copy goes when it was not confirmed for longer. Source: Nacos 2.2.3, nacos.naming.client.expired.time."""
 UNCONFIRMED_MS = 15_000
 """Three rounds, in which a client's member should have confirmed a copy that came from another member."""
-MOVED_AGAIN_MS = 20_000
-"""So long an SDK takes to publish again after a second move: those of Java look each 3 s for what is to be repeated."""
+MOVED_AGAIN_MS = 6_000
+"""So long an SDK takes to publish again after a second move: those of Java look each 3 s for what is to be repeated.
+
+After the last client of the same run that came back: as long as others do, the machine is busy, and this one may wait.
+"""
 EXPIRY_INTERVAL_MS = 5_000
 """Time between two searches for expired copies; those of a run that is over go at once. Source: the same."""
 
@@ -94,6 +97,8 @@ class Clients:
         self._expiry_due_ms = 0
         self._copy_writers: set[str] = set()
         """The writers of all copies, and of some that are gone."""
+        self._returned_ms: dict[str, int] = {}
+        """When a client came back last, by the run that it came from, while that is handed over."""
         self._ended: set[str] = set()
         """The ids of clients whose connections are gone, and that are expected elsewhere."""
 
@@ -153,7 +158,7 @@ class Clients:
         """Drop a client with all its publications and subscriptions; return whether it was there.
 
         One that came from a run that is over, in whose hand-over it is, is kept without subscriptions for
-        ``MOVED_AGAIN_MS``, or until it is back: SDKs may connect once more, and publish again seconds later (R17).
+        ``MOVED_AGAIN_MS`` at least, or until it is back: SDKs may connect once more, and publish again later (R17).
         """
         with self._lock:
             client = self._clients.get(client_id)
@@ -461,12 +466,15 @@ class Clients:
         """Remove the clients that were kept for a new connection, and are back or not expected any more (R17)."""
         with self._lock:
             known = [(one, self._clients.get(one)) for one in self._ended]
-            soon_ms = self._now_ms() - MOVED_AGAIN_MS
+            soon_ms, returned_ms = self._now_ms() - MOVED_AGAIN_MS, self._returned_ms
             done = [
                 client_id
                 for client_id, client in known
-                if client is None or client.ended_ms <= soon_ms or not self._is_expected_back(client)
+                if client is None
+                or max(client.ended_ms, returned_ms.get(client.came_from, 0)) <= soon_ms
+                or not self._is_expected_back(client)
             ]
+            self._returned_ms = {run: at_ms for run, at_ms in returned_ms.items() if self.is_handing_over(run)}
         for client_id in done:
             self._remove(client_id)
 
@@ -572,7 +580,9 @@ class Clients:
             self._store(client, key, replace(publication, instances=left))
         else:
             self._take_back(client, key)
-        self.on_return(client.came_from or client.version.writer, self._now_ms())
+        run, now_ms = client.came_from or client.version.writer, self._now_ms()
+        self._returned_ms[run] = now_ms
+        self.on_return(run, now_ms)
         client.version = Version(EPOCH - 1, client.version.counter, client.version.writer)
         return True
 

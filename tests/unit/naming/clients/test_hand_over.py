@@ -191,6 +191,21 @@ class TestMovedAgain:
         assert moved.clients.is_removed("moved")
         assert moved.told() == [ClientDisconnect("moved", True), ServiceChanged(*A)]
 
+    def test_it_is_kept_while_others_of_its_run_come_back(self, moved: Bed) -> None:
+        """On a busy machine the last of a thousand clients need long, and so may this one."""
+        moved.copy("other", OVER, {A: (90,)})
+        moved.now_ms += MOVED_AGAIN_MS - 1
+        moved.native("other again", 90)
+        moved.now_ms += MOVED_AGAIN_MS - 1
+        moved.clients.expire(moved.now_ms, nobody)
+        assert moved.ports() == [80, 90]
+        moved.now_ms += 1
+        moved.clients.expire(moved.now_ms, nobody)
+        assert moved.ports() == [90]
+        moved.over.clear()
+        moved.clients.expire(moved.now_ms, nobody)
+        assert not moved.clients._returned_ms, "nobody is handed over any more"
+
     def test_it_goes_as_soon_as_its_instances_are_published_anew(self, moved: Bed) -> None:
         old = moved.client("moved")
         before = old.revision
