@@ -26,7 +26,7 @@ LOGGERS = {
     "naming-distro": "distro",
     "naming-push": "app.background.push_udp",
     "naming-check": "app.background.health_checks",
-    "core-cluster": "app.replication.membership",
+    "core-cluster": "app.replication.conf_watch",
 }
 """Our loggers by Nacos's name. Nacos's other names have no logger here: setting their level changes nothing."""
 LEVELS = {
