@@ -7,6 +7,7 @@ the text where that can be cut between two of them.
 
 import json
 import re
+import sys
 from collections.abc import Mapping
 from itertools import islice
 from typing import Any
@@ -83,11 +84,18 @@ def _window(text: str, at: int, opening: str, between: str, closing: str) -> tup
     if len(text) <= end or (cut := text.rfind(between, at, end)) < 0:
         return None, end
     cut += len(between) - 2
-    rest()
     try:
-        return orjson.loads(f"{opening}{text[at:cut]}{closing}"), cut + 1
+        part = orjson.loads(f"{opening}{text[at:cut]}{closing}")
     except orjson.JSONDecodeError:
         return None, end
+    rest()
+    return part, cut + 1
+
+
+def _first_window(at: int, names_max: int | None) -> int:
+    """Where the first window of an object or array is tried: not in a short one, of which a frame has thousands."""
+    is_bounded = names_max is not None and names_max < WINDOW_NAMES_MAX
+    return sys.maxsize if is_bounded else at + WINDOW_CHARS // 8
 
 
 def _object(text: str, at: int, depth: int, *, checked: bool, names_max: int | None) -> tuple[dict[str, Any], int]:
@@ -95,7 +103,7 @@ def _object(text: str, at: int, depth: int, *, checked: bool, names_max: int | N
     at = _skip(text, at + 1)
     if text[at] == "}":
         return fields, at + 1
-    window_at = at if names_max is None or names_max >= WINDOW_NAMES_MAX else len(text)
+    window_at = _first_window(at, names_max)
     while True:
         if at >= window_at:
             part, window_at = _window(text, at, "{", ',"', "}")
@@ -124,7 +132,7 @@ def _array(text: str, at: int, depth: int, *, checked: bool, names_max: int | No
     at = _skip(text, at + 1)
     if text[at] == "]":
         return values, at + 1
-    window_at = at if names_max is None or names_max >= WINDOW_NAMES_MAX else len(text)
+    window_at = _first_window(at, names_max)
     while True:
         if at >= window_at:
             part, window_at = _window(text, at, "[", "},{", "]")

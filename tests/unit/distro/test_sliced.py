@@ -47,6 +47,23 @@ def test_many_entries_are_read_in_windows(monkeypatch: pytest.MonkeyPatch) -> No
     assert all(len(part) <= WINDOW_CHARS + 2 for part in steps)
 
 
+def test_no_window_is_tried_in_each_of_many_short_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each try would read as much as a window, and fail."""
+    datum = {"key": "k", "value": {"instanceList": [{"ip": "10.0.0.1", "metadata": {"a": "b"}}] * 3}, "timestamp": 1}
+    value = {f"key-{number}": datum for number in range(2_000)}
+    body = json.dumps(value, separators=(",", ":")).encode()
+    tries: list[int] = []
+
+    def rfind(text: str, at: int, opening: str, between: str, closing: str) -> tuple[Any, int]:
+        tries.append(at)
+        return window(text, at, opening, between, closing)
+
+    window = sliced._window
+    monkeypatch.setattr(sliced, "_window", rfind)
+    assert loads_sliced(body) == value
+    assert len(tries) <= 2 * len(body) / WINDOW_CHARS + 8
+
+
 def test_the_bound_of_names_holds_across_windows() -> None:
     body = json.dumps({f"key-{number}": 1 for number in range(20_000)}, separators=(",", ":")).encode()
     assert len(loads_sliced(body, 20_000)) == 20_000
