@@ -20,8 +20,6 @@ SLICE_ENTRIES = 2_000
 """Entries of an object that are encoded in one step."""
 WALKED_DEPTH = 4
 """The levels read in Python: a frame, its datums, their values, their lists. An instance is decoded in one step."""
-
-
 WINDOW_CHARS = 32_768
 """Of an object or array, decoded in one step: some 0.1 ms."""
 WINDOW_NAMES_MAX = WINDOW_CHARS // 4

@@ -294,8 +294,7 @@ class Membership:
             return None
         self._note_clock(report)
         # An answer that waited while this process stood still is old, and so are the beats in it (R9).
-        sent_ms = self._deadlines.sent_ms(peer, f"{report.writer} {report.clock_ms}")
-        late_ms = self._clock.monotonic_ms() - sent_ms
+        late_ms = self._age_ms(report)
         for key, ages_ms in report.beats.items():
             self.take_beats(key, {instance: age_ms + late_ms for instance, age_ms in ages_ms.items()})
         return report
@@ -361,8 +360,12 @@ class Membership:
         if self._protocol.members.runs.is_replaced(report.writer):
             return True
         self._note_clock(report)
+        return self._age_ms(report) > self._settings.distro.report_timeout_ms
+
+    def _age_ms(self, report: PeerReport) -> int:
+        """How long ago a report, or the answer to one, was made; by its clock, which was noted."""
         sent_ms = self._deadlines.sent_ms(report.address, f"{report.writer} {report.clock_ms}")
-        return self._clock.monotonic_ms() - sent_ms > self._settings.distro.report_timeout_ms
+        return self._clock.monotonic_ms() - sent_ms
 
     def _note_clock(self, report: PeerReport) -> None:
         if report.clock_ms is not None and report.writer:

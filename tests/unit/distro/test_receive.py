@@ -239,6 +239,19 @@ def test_a_round_fetches_what_is_newer_there_and_names_what_is_newer_here(member
     assert set(member.events.fetched) == {(B, keys[older]), (B, keys["DEFAULT_GROUP@@unknown"])}
 
 
+def test_one_round_fetches_so_many_keys_at_most(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer may name half a million that nobody has; what is left out differs in the next round, too."""
+    monkeypatch.setattr("distro.receive.FETCHED_MAX", 3)
+    keys = [datum_key("public", f"DEFAULT_GROUP@@new{number}") for number in range(12)]
+    member.receiver.verify(INSTANCE_LIST, B, dict.fromkeys(keys, Version(1, 0, OTHER)), 0)
+    assert member.events.fetched == [(B, key) for key in keys[:3]]
+    member.events.fetched.clear()
+    theirs = [key for key in keys if not MAPPER.responsible(key.rpartition("##")[2])]
+    assert len(theirs) > 3
+    member.receiver.verify_checksums(INSTANCE_LIST, B, dict.fromkeys(theirs, "0" * 32), 0)
+    assert member.events.fetched == [(B, key) for key in theirs[:3]]
+
+
 def test_a_round_of_another_writer_is_told_of_ours_even_when_it_is_higher(member: Member) -> None:
     """Versions of two writers do not tell who knows what; the one that owns the key is the one to merge."""
     member.receive(C, datum(NAMES[B], Version(1, 5, THIRD), 80))

@@ -54,12 +54,12 @@ def test_no_window_is_tried_in_each_of_many_short_objects(monkeypatch: pytest.Mo
     body = json.dumps(value, separators=(",", ":")).encode()
     tries: list[int] = []
 
-    def rfind(text: str, at: int, opening: str, between: str, closing: str) -> tuple[Any, int]:
+    def counted(text: str, at: int, opening: str, between: str, closing: str) -> tuple[Any, int]:
         tries.append(at)
         return window(text, at, opening, between, closing)
 
     window = sliced._window
-    monkeypatch.setattr(sliced, "_window", rfind)
+    monkeypatch.setattr(sliced, "_window", counted)
     assert loads_sliced(body) == value
     assert len(tries) <= 2 * len(body) / WINDOW_CHARS + 8
 
