@@ -30,7 +30,10 @@ class CallDeadlines:
         self._own_writer = own_writer
         self._clock = clock
         self._ahead: dict[str, tuple[str, tuple[int, ...]]] = {}
-        """By peer: its run, and by how much its clock was ahead of ours at least, by its last reports (ms)."""
+        """By peer: its run, and by how much its clock was ahead of ours at least, by its last reports (ms).
+
+        Of a peer that names no clock: no run, and nothing.
+        """
 
     def clock_ms(self) -> int:
         """This member's clock, as its reports name it."""
@@ -40,21 +43,28 @@ class CallDeadlines:
         """When a call or an answer of this member is made. Shape: ``run ms``; its run, and its clock."""
         return f"{self._own_writer} {self._clock.boot_ms()}"
 
-    def note(self, peer: str, writer: str, clock_ms: int) -> None:
-        """Take the clock that a report names, which has just arrived from this run of the peer."""
+    def note(self, peer: str, writer: str, clock_ms: int | None) -> None:
+        """Take the clock that a report names, or None, which has just arrived from this run of the peer."""
+        if clock_ms is None or not writer:
+            self._ahead.setdefault(peer, ("", ()))
+            return
         run, ahead = self._ahead.get(peer, ("", ()))
         kept = ahead if run == writer else ()
         # A new tuple each time: other threads read the one that they found.
         self._ahead[peer] = (writer, (*kept, clock_ms - self._clock.boot_ms())[-REPORTS_KEPT:])
+
+    def is_heard(self, peer: str) -> bool:
+        """Whether any report of the peer arrived here: only then is it known whether it names a clock."""
+        return peer in self._ahead
 
     def text(self, peer: str, left_ms: int) -> str:
         """The deadline of a call that is given up after ``left_ms``; empty for a peer that named no clock.
 
         Shape: ``run ms``; the peer's run, and its clock.
         """
-        if (known := self._ahead.get(peer)) is None:
+        writer, ahead = self._ahead.get(peer, ("", ()))
+        if not ahead:
             return ""
-        writer, ahead = known
         end_ms = self._clock.boot_ms() + left_ms + max(ahead)
         return f"{writer} {end_ms - end_ms % STEP_MS}"
 
@@ -65,11 +75,11 @@ class CallDeadlines:
         that named no clock.
         """
         now_ms = self._clock.monotonic_ms()
-        known = self._ahead.get(peer)
+        run, ahead = self._ahead.get(peer, ("", ()))
         writer, _, clock_ms = (text or "").rpartition(" ")
-        if known is None or writer != known[0] or not _is_time(clock_ms):
+        if not ahead or writer != run or not _is_time(clock_ms):
             return now_ms
-        age_ms = self._clock.boot_ms() - (int(clock_ms) - max(known[1]))
+        age_ms = self._clock.boot_ms() - (int(clock_ms) - max(ahead))
         return now_ms - min(max(age_ms, 0), UNDER_WAY_MS_MAX)
 
     def is_known_run(self, peer: str, text: str | None) -> bool:

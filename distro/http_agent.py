@@ -44,7 +44,7 @@ class DistroHttpAgent:
         codec: DatumCodec,
         clock: Clock,
         capabilities: Callable[[str], frozenset[str]],
-        deadline: Callable[[str, int], str],
+        deadline: Callable[[str, int], str | None],
         stamp: Callable[[], str],
         sent_ms: Callable[[str, str | None], int],
         body_bytes_max: int,
@@ -52,8 +52,8 @@ class DistroHttpAgent:
     ) -> None:
         """``resource_type``: the type that requests name; empty for instance lists, the only one of real Nacos.
 
-        ``deadline(peer, timeout_ms)``: the deadline of a call in the peer's clock, empty for none (R13). ``stamp()``:
-        when a call is made. ``sent_ms(peer, stamp)``: when an answer was made, by our clock; now if it has no stamp.
+        ``deadline(peer, timeout_ms)``: the deadline of a call in the peer's clock, empty for none (R13), None if the
+        peer may not be called. ``stamp()``: when a call is made. ``sent_ms(peer, stamp)``: when an answer was made, by our clock; now if it has no stamp.
         All as ``CallDeadlines`` has them.
         """
         self._base_path = f"{context_path}/v1/ns"
@@ -62,7 +62,7 @@ class DistroHttpAgent:
         self._codec = codec
         self._clock = clock
         self.capabilities = capabilities
-        self.deadline = deadline
+        self._deadline = deadline
         self._stamp = stamp
         self._sent_ms = sent_ms
         self.body_bytes_max = body_bytes_max
@@ -73,6 +73,17 @@ class DistroHttpAgent:
 
     def close(self) -> None:
         self._session.close()
+
+    def deadline(self, peer: str, left_ms: int) -> str:
+        """The deadline of a call to the peer that is given up after ``left_ms``; empty for none (R13).
+
+        Raises:
+            TransportError: the peer may not be called, as it names a clock that is not known here yet.
+        """
+        deadline = self._deadline(peer, left_ms)
+        if deadline is None:
+            raise TransportError(f"{peer} has not reported itself yet, and no call to it can have a deadline")
+        return deadline
 
     def sync_data(self, peer: str, datums: list[Datum], timeout_ms: int) -> Received:
         """PUT the datums; return the keys that a peer of our own kind refused or could not read."""

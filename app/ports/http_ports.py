@@ -30,8 +30,11 @@ class Cluster(MemberDirectory, Owners, Protocol):
         """The capabilities in a member's last report; none for an unknown member, or one of another kind."""
         ...
 
-    def deadline(self, member: str, left_ms: int) -> str:
-        """The deadline to send with a call to a member, which is given up after ``left_ms``; empty for none (R13)."""
+    def deadline(self, member: str, left_ms: int) -> str | None:
+        """The deadline to send with a call to a member, which is given up after ``left_ms`` (R13).
+
+        Empty for a member that names no clock, None for one that may not be called.
+        """
         ...
 
     def stamp(self) -> str:

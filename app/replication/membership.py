@@ -122,11 +122,21 @@ class Membership:
     def map_srv_durable(self, tag: str) -> str:
         return self._protocol.own_mapper.map_srv(tag)
 
-    def deadline(self, member: str, left_ms: int) -> str:
-        return self._deadlines.text(member, left_ms)
+    def deadline(self, member: str, left_ms: int) -> str | None:
+        """The deadline of a call to ``member``, empty for one that names no clock; None: it may not be called."""
+        return self._deadlines.text(member, left_ms) if self._may_be_called(member) else None
 
     def next_hop(self, member: str) -> str | None:
-        return self._protocol.members.next_hop(member, self._clock.monotonic_ms())
+        hop = self._protocol.members.next_hop(member, self._clock.monotonic_ms())
+        return hop if hop is not None and self._may_be_called(hop) else None
+
+    def _may_be_called(self, member: str) -> bool:
+        """Whether a call to the member can have its deadline (R13).
+
+        A member of our own kind of which only others told names a clock that is not known here: a call without it may
+        be executed long after it is given up.
+        """
+        return self._deadlines.is_heard(member) or CAPABILITY_VERSIONS not in self.capabilities(member)
 
     def left_ms(self, deadline: str) -> int:
         return self._deadlines.left_ms(deadline)
@@ -368,5 +378,4 @@ class Membership:
         return self._clock.monotonic_ms() - sent_ms
 
     def _note_clock(self, report: PeerReport) -> None:
-        if report.clock_ms is not None and report.writer:
-            self._deadlines.note(report.address, report.writer, report.clock_ms)
+        self._deadlines.note(report.address, report.writer, report.clock_ms)

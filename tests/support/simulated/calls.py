@@ -87,9 +87,15 @@ class CallAgent:
         """Call a peer; ``end`` gets the outcome, by the rules of ``DistroHttpAgent.call``."""
         member = self._member
         headers = {MEMBER_HEADER.lower(): member.address, "user-agent": MEMBER_AGENT}
-        if path != REPORT and (deadline := member.membership.deadline(peer, timeout_ms)):
-            headers[DEADLINE] = deadline
-            headers[CLOCK_HEADER.lower()] = member.membership.stamp()
+        if path != REPORT:
+            deadline = member.membership.deadline(peer, timeout_ms)
+            if deadline is None:
+                member.world.marks["call without a known clock not made"] += 1
+                member.post(lambda: end(Outcome.FAILED, b"", member.clock.monotonic_ms()))
+                return
+            if deadline:
+                headers[DEADLINE] = deadline
+                headers[CLOCK_HEADER.lower()] = member.membership.stamp()
         call = HttpCall(method, path, query.encode(), headers, body, member.ip)
 
         end_ms = member.clock.monotonic_ms() + timeout_ms

@@ -51,8 +51,13 @@ def test_a_call_is_executed_only_before_its_caller_gives_it_up(
 
 
 def test_a_peer_that_names_no_clock_gets_no_deadline() -> None:
-    mine, *_ = pair()
+    mine, clock, *_ = pair()
+    assert not mine.is_heard(PEER)
+    mine.note(PEER, "", None)
+    assert mine.is_heard(PEER)
     assert mine.text(PEER, 2_000) == ""
+    assert mine.sent_ms(PEER, " 5") == clock.monotonic_ms()
+    assert not mine.is_known_run(PEER, " 5")
 
 
 def test_another_run_of_the_peer_has_another_clock() -> None:

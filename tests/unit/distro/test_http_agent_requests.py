@@ -48,13 +48,15 @@ class StandingClock:
 class Caller:
     """An agent, and one server that answers it."""
 
-    def __init__(self, capabilities: frozenset[str] = OWN, resource_type: str = TYPE, deadline: str = "run 77") -> None:
+    def __init__(
+        self, capabilities: frozenset[str] = OWN, resource_type: str = TYPE, deadline: str | None = "run 77"
+    ) -> None:
         self.asked: list[tuple[str, int]] = []
         self.dated: list[tuple[str, str | None]] = []
         """The peer and the clock of each answer whose time was asked for."""
         self.codec = TextCodec()
 
-        def deadline_of(peer: str, left_ms: int) -> str:
+        def deadline_of(peer: str, left_ms: int) -> str | None:
             self.asked.append((peer, left_ms))
             return deadline
 
@@ -114,6 +116,12 @@ def test_a_send_to_real_nacos_has_no_version_and_no_deadline_that_it_names_none_
     assert json.loads(request.body) == {"k": {"v": "x"}}
     assert DEADLINE_HEADER.lower() not in request.headers
     assert result == Received(), "what it answers is no answer of our kind"
+
+
+def test_a_peer_whose_clock_is_not_known_yet_gets_no_call() -> None:
+    caller = Caller(deadline=None)
+    with pytest.raises(TransportError, match="has not reported itself yet"):
+        caller.agent.sync_data("127.0.0.1:9", [Datum("k", VERSION, "x")], 2_000)
 
 
 @pytest.mark.parametrize(("size", "is_packed"), [(GZIP_FROM_BYTES - 1, False), (GZIP_FROM_BYTES, True)])

@@ -141,7 +141,21 @@ def test_a_report_of_a_run_that_another_one_followed_is_not_believed(membership:
     for writer in (f"{LISTED}~1", f"{LISTED}~2"):
         membership.receive_report(versioned(writer, 5_000), "10.0.0.2")
     assert [one.writer for one in believed] == [f"{LISTED}~2"]
-    assert membership.deadline(LISTED, 1_000).startswith(f"{LISTED}~2 ")
+    assert (membership.deadline(LISTED, 1_000) or "").startswith(f"{LISTED}~2 ")
+
+
+@pytest.mark.parametrize("names_clock", [True, False], ids=["clock", "earlier release"])
+def test_a_member_of_which_only_others_told_is_not_called(membership: Membership, names_clock: bool) -> None:
+    """R13. A call without a deadline may be executed a minute after its caller gave it up."""
+    assert membership.deadline(LISTED, 1_000) == "", "of no known kind, as real Nacos before its first answer"
+    peer = membership._protocol.members._peers[LISTED]
+    peer.member = replace(peer.member, capabilities=frozenset({CAPABILITY_VERSIONS}))  # as ``_revive`` has it
+    assert membership.deadline(LISTED, 1_000) is None
+    assert membership.next_hop(LISTED) is None
+    made = versioned(f"{LISTED}~1", 5_000) if names_clock else report_of(LISTED, CAPABILITY_VERSIONS)
+    membership.receive_report(made, "10.0.0.2")
+    assert bool(membership.deadline(LISTED, 1_000)) is names_clock
+    assert membership.next_hop(LISTED) == LISTED
 
 
 def test_a_run_that_only_seemed_to_be_over_is_believed(membership: Membership, clock: Clock) -> None:
