@@ -29,6 +29,7 @@ MARKS = {
     "call or timer that waited in a paused process",
     "call passed on through a relay",
     "call refused by a block",
+    "call without a known clock not made",
     "durable word acknowledged",
     "durable write forwarded",
     "empty services compared",
