@@ -425,6 +425,7 @@ def build_frontends(
         counters.add(grpc.counters)
     beats = BeatCollector()
     engine.cluster.waiting_beats = lambda peer: beats.told_to(peer, clock.monotonic_ms())
+    engine.cluster.beats_wait_ms = lambda peer: beats.wait_ms(peer, clock.monotonic_ms())
     http_services = Services(
         settings=settings,
         naming=domain.naming,
@@ -518,6 +519,7 @@ def beat_checks(settings: Settings, clock: Clock, domain: Domain, protocol: Dist
             protocol.members.cut_off_since_ms(now_ms),
             protocol.members.returned_ms,
             settings.standalone,
+            protocol.members.beats_known_ms(now_ms),
         )
 
     return lambda now_ms: check.tick(now_ms, gate)

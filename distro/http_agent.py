@@ -53,7 +53,8 @@ class DistroHttpAgent:
         """``resource_type``: the type that requests name; empty for instance lists, the only one of real Nacos.
 
         ``deadline(peer, timeout_ms)``: the deadline of a call in the peer's clock, empty for none (R13), None if the
-        peer may not be called. ``stamp()``: when a call is made. ``sent_ms(peer, stamp)``: when an answer was made, by our clock; now if it has no stamp.
+        peer may not be called. ``stamp()``: when a call is made. ``sent_ms(peer, stamp)``: when an answer was made, by
+        our clock; now if it has no stamp.
         All as ``CallDeadlines`` has them.
         """
         self._base_path = f"{context_path}/v1/ns"

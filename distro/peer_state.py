@@ -40,6 +40,8 @@ class PeerState:
     """``PeerReport.calls``, by what was last heard of it (R12)."""
     heard_ms: int = NEVER_MS
     """When it told that, by its own report or by the report of another member."""
+    told_ms: int = NEVER_MS
+    """What beats it had taken until then are known here; ``NEVER_MS`` of a member that does not tell."""
     said_farewell: bool = False
     """A report in its name said that it leaves; its answer to the next report decides."""
     farewell: bool = False

@@ -191,6 +191,8 @@ class PeerReport:
     """The versions of keys that the reporting member could not send to the receiver (R12), by resource type and key."""
     beats: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Ages in ms of beats that it could not send to the receiver (R12), by datum and instance key."""
+    beats_wait_ms: int | None = None
+    """For how long the oldest beat waits at the reporting member that the receiver does not have; None if not told."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,8 @@ class Membership:
         self._leaving = False
         self.waiting_beats: Callable[[str], Mapping[str, Mapping[str, int]]] = lambda _peer: {}
         """The beats that could not be sent to a peer so far, as ages in ms by datum and instance key (R12)."""
+        self.beats_wait_ms: Callable[[str], int] = lambda _peer: 0
+        """For how long the oldest beat waits that a peer does not have."""
         self.take_beats: Callable[[str, Mapping[str, int]], object] = lambda _key, _ages_ms: None
         """Takes the beats of one datum that a peer could not send to this member."""
         self._listed = frozenset[str]()
@@ -248,6 +250,7 @@ class Membership:
                 if address != receiver
             },
         }
+        own["beatsWaitMs"] = self.beats_wait_ms(receiver)
         if beats:
             own["beats"] = beats
         if waiting := self._protocol.waiting_for(receiver):

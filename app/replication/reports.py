@@ -87,6 +87,7 @@ def parse_report(body: Mapping[str, Any]) -> PeerReport | None:
         own.get("served") is True,
         _waiting(own.get("waiting")),
         _beats(own.get("beats")),
+        _clock_ms(own.get("beatsWaitMs")),
     )
 
 

@@ -105,6 +105,13 @@ class BeatCollector:
                     waiting[entry] = waiting.pop(entry)
         return ages_of(told, now_ms)
 
+    def wait_ms(self, owner: str, now_ms: int) -> int:
+        """For how long the oldest beat waits that the owner does not have, as far as known; 0 without any."""
+        with self._lock:
+            batches = self._batches.get(owner, {}), self._under_way.get(owner, {})
+            oldest_ms = min((at_ms for batch in batches for at_ms in batch.values()), default=now_ms)
+        return min(max(now_ms - oldest_ms, 0), KEEP_MS)
+
     def delivered(self, owner: str) -> None:
         """Note that the owner has what was taken for it."""
         with self._lock:

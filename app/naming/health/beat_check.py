@@ -25,6 +25,9 @@ CUT_OFF_CHECK_MS = 5_000
 """Until the next check of an instance that is not judged because this node is cut off."""
 RETURN_MS = BEAT_INTERVAL_MS + INTERVAL_MS
 """After the return of a member, the beats that are sent to it need so long until they are known here."""
+BEHIND_MS_MIN, BEHIND_MS_MAX = 4_000, 10_000
+"""Beats that another member has taken are known here after two reports at the latest. While they are not, as its calls
+are lost, nobody is judged without them; a link may be cut for long, and then it is not waited for."""
 PAUSES_REMEMBERED = 16
 UNITS_PER_SLICE = 3_000
 """A unit is the check of one instance: so many take under a millisecond."""
@@ -52,6 +55,8 @@ class HealthCheckGate:
     """When a member came back that this node had not heard: what beats there is not judged before it could tell."""
     forget_unneeded: bool = False
     """This node is alone, and forgets empty lists without a peer's agreement."""
+    beats_known_ms: int | None = None
+    """What beats other members had taken until then are known here (R12); None: all."""
 
 
 class BeatCheck:
@@ -74,6 +79,7 @@ class BeatCheck:
         self._pauses: list[tuple[int, int]] = []
         self._cut_off_since_ms: int | None = None
         self._returned_ms = NEVER_MS
+        self._behind_ms = 0
         self._forgets_unneeded = False
         self._round: Iterator[None] | None = None
         """The round under way, since ``_began_ms``; time and gate are asked anew for each of its slices."""
@@ -99,6 +105,8 @@ class BeatCheck:
         self._responsible, self._forgets_unneeded = gate.responsible, gate.forget_unneeded
         self._follow_cut(gate.cut_off_since_ms, now_ms)
         self._returned_ms = gate.returned_ms
+        behind_ms = 0 if gate.beats_known_ms is None else now_ms - gate.beats_known_ms - BEHIND_MS_MIN
+        self._behind_ms = min(max(behind_ms, 0), BEHIND_MS_MAX)
         if self._round is None:
             self._began_ms, self._round = now_ms, self._check_round()
         self._units_left = UNITS_PER_SLICE
@@ -325,6 +333,8 @@ class BeatCheck:
                 due_ms = min(due_ms, now_ms + CUT_OFF_CHECK_MS)
             elif end_ms <= now_ms < may_tell_ms and beat_ms < self._returned_ms:
                 due_ms = min(due_ms, may_tell_ms)
+            elif end_ms <= now_ms < end_ms + self._behind_ms:
+                due_ms = min(due_ms, now_ms + INTERVAL_MS)
             elif end_ms <= now_ms:
                 late.append((stored, beat_ms))
             elif end_ms < due_ms:

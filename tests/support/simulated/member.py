@@ -294,6 +294,7 @@ class SimMember:
         )
         beats = services.beats
         self.membership.waiting_beats = lambda peer: beats.told_to(peer, clock.monotonic_ms())
+        self.membership.beats_wait_ms = lambda peer: beats.wait_ms(peer, clock.monotonic_ms())
         self.membership.take_beats = self._take_beats
         self.http_stats = services.http
         self.http = HttpFrontend(self, services, SimLoop(self))
@@ -460,6 +461,7 @@ class SimMember:
             protocol.mapper.responsible,
             cut_off_since_ms,
             members.returned_ms,
+            beats_known_ms=members.beats_known_ms(now_ms),
         )
 
     # --- what checks ask -------------------------------------------------------------------------

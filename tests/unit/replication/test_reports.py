@@ -56,6 +56,11 @@ def test_beats_that_could_not_be_sent_are_read_as_far_as_they_are_sound() -> Non
     parsed = parse_report({"ip": "10.0.0.1", "port": 8848, "extendInfo": {OWN_FIELD: own}})
     assert parsed is not None
     assert parsed.beats == {"key": {"one": 5}, "empty": {}}
+    assert parsed.beats_wait_ms is None, "an earlier release"
+    own = {"beatsWaitMs": 7}
+    parsed = parse_report({"ip": "10.0.0.1", "port": 8848, "extendInfo": {OWN_FIELD: own}})
+    assert parsed is not None
+    assert parsed.beats_wait_ms == 7
     for wrong in (None, [], "x", 5):
         parsed = parse_report({"ip": "10.0.0.1", "port": 8848, "extendInfo": {OWN_FIELD: {"beats": wrong}}})
         assert parsed is not None

@@ -697,6 +697,7 @@ def test_beats_that_wait_are_handed_to_an_owner_that_asks() -> None:
     collector.collect(PEER, KEY, TWO, 2_000 + KEEP_MS)
     collector.collect("10.0.0.9:8848", KEY, ONE, 1_500)
     assert collector.told_to("10.0.0.8:8848", 3_000) == {}
+    assert collector.wait_ms("10.0.0.8:8848", 3_000) == 0
     assert collector.told_to(PEER, 3_000 + KEEP_MS) == {KEY: {TWO: 1_000}}, "without those that are too old"
     assert collector.told_to(PEER, 3_000 + KEEP_MS) == {KEY: {TWO: 1_000}}, "the answer may not have arrived"
     taken = dict(collector.take(3_000 + KEEP_MS))
@@ -704,6 +705,8 @@ def test_beats_that_wait_are_handed_to_an_owner_that_asks() -> None:
     collector.collect(PEER, KEY, ONE, 3_500 + KEEP_MS)
     assert collector.told_to(PEER, 4_500 + KEEP_MS) == {KEY: {ONE: 1_000, TWO: 2_500}}, "a call may hang for long"
     assert collector.told_to(PEER, 4_499 + KEEP_MS) == {KEY: {TWO: 2_499}}, "the others may be sent yet"
+    assert collector.wait_ms(PEER, 4_499 + KEEP_MS) == 2_499, "of what is under way, too"
+    assert collector.wait_ms(PEER, 99_000 + KEEP_MS) == KEEP_MS
     collector.collect(PEER, KEY, TWO, 4_000 + KEEP_MS)
     assert collector.told_to(PEER, 5_000 + KEEP_MS) == {KEY: {ONE: 1_500, TWO: 1_000}}, "the last beat of each"
     collector.put_back(PEER, taken[PEER])
@@ -711,6 +714,7 @@ def test_beats_that_wait_are_handed_to_an_owner_that_asks() -> None:
     collector.take(5_000 + KEEP_MS)
     collector.delivered(PEER)
     assert collector.told_to(PEER, 5_000 + KEEP_MS) == {}
+    assert collector.wait_ms(PEER, 5_000 + KEEP_MS) == 0
 
 
 def test_an_owner_that_asks_gets_all_beats_in_turn_and_few_at_a_time() -> None:

@@ -43,6 +43,7 @@ class TimedCheck:
         self.returned_ms = NEVER_MS
         self.cut_off_since_ms: int | None = None
         self.forget_unneeded = False
+        self.beats_known_ms: int | None = None
         self.confirmed_ms: int | None = None
         """None: reports get through all the time."""
 
@@ -55,6 +56,7 @@ class TimedCheck:
             self.cut_off_since_ms,
             self.returned_ms,
             self.forget_unneeded,
+            self.beats_known_ms,
         )
 
     def run(self, until_ms: int) -> None:
@@ -771,6 +773,24 @@ def test_after_the_return_of_a_member_the_beats_that_it_hears_have_time_to_come(
     checker.beat("10.1.0.1")
     checker.run(14_000 + RETURN_MS + 1_000)
     assert checker.unhealthy() == {"10.1.0.2"}
+
+
+@pytest.mark.parametrize(
+    ("known_ms", "unhealthy_ms"),
+    [(14_000, 16_000), (11_000, 16_000), (10_000, 17_000), (5_000, 22_000), (1, 26_000), (-99_000, 26_000)],
+)
+def test_beats_that_another_member_could_not_send_are_waited_for(
+    checker: TimedCheck, known_ms: int, unhealthy_ms: int
+) -> None:
+    """R12. They are known after two reports as a rule; for over 10 s more nobody waits."""
+    checker.register()
+    checker.run(14_000)
+    checker.beats_known_ms = known_ms
+    while not checker.changes():
+        # What is known goes on with the time, as far behind it as before.
+        checker.beats_known_ms += 1_000 if checker.now_ms > 14_000 else 0
+        checker.run(checker.now_ms + 1_000)
+    assert checker.now_ms == unhealthy_ms
 
 
 @pytest.mark.parametrize("returned_ms", [1_000, 2_000])
