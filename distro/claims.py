@@ -3,14 +3,15 @@
 ``Claims`` belongs to the engine's thread and only counts; ``Claimer`` goes through the keys, beside it (R11).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 
-from distro.ports import Components
+from distro.ports import Component, Components
 from distro.types import Claim, DistroKey
 
 SLICE_KEYS = 2_000
 """Keys examined by one action."""
+REFUSED_MS = 5_000
 
 
 class Claims:
@@ -33,6 +34,12 @@ class Claims:
     def later(self, key: DistroKey) -> None:
         """Examine this key in a later action: it seems to be ours and has another writer."""
         self._later[key] = None
+
+    def refused(self, keys: Iterable[DistroKey], now_ms: int) -> None:
+        """Examine these keys again after ``REFUSED_MS``: their store did not take the claim; its disk may be full."""
+        for key in keys:
+            self._later[key] = None
+            self._next_ms = max(self._next_ms, now_ms + REFUSED_MS)
 
     def recheck_all(self) -> None:
         """Examine all keys again, although the view is the same: responsibility may have moved all the same."""
@@ -76,14 +83,18 @@ class Claims:
 class Claimer:
     """Examines keys for ``Claim`` actions, and claims those that are ours. For one thread at a time."""
 
-    def __init__(self, components: Components) -> None:
+    def __init__(self, components: Components, own_writer: str) -> None:
         self._components = components
+        self._own_writer = own_writer
         self._pass: Iterator[DistroKey] = iter(())
 
     def run(
         self, action: Claim, now_ms: int, may_claim: Callable[[], bool], responsible: Callable[[DistroKey], bool]
-    ) -> tuple[list[DistroKey], bool]:
-        """Examine the next ``SLICE_KEYS`` keys; return those claimed, and whether there are more to examine.
+    ) -> tuple[list[DistroKey], list[DistroKey], bool]:
+        """Examine the next ``SLICE_KEYS`` keys.
+
+        Returns:
+            The keys that were claimed, those that their store refused, and whether there are more to examine.
 
         ``may_claim``: whether the view is still that of the action, and steady; without it all keys wait.
         """
@@ -92,10 +103,17 @@ class Claimer:
             self._pass = iter([DistroKey(name, key) for name, part in parts for key in part.store.versions()])
         self._pass = chain(self._pass, action.keys)
         if not may_claim():
-            return [], True
+            return [], [], True
         candidates = list(islice(self._pass, SLICE_KEYS))
-        claimed: list[DistroKey] = []
+        claimed, refused = list[DistroKey](), list[DistroKey]()
         for name, part in self._components.items():
             own = [one.key for one in candidates if one.resource_type == name and responsible(one)]
-            claimed += [DistroKey(name, key) for key in part.store.claim_all(own, now_ms)]
-        return claimed, len(candidates) == SLICE_KEYS
+            done = part.store.claim_all(own, now_ms)
+            claimed += [DistroKey(name, key) for key in done]
+            if len(done) < len(own) and not part.owned_by_writer:
+                refused += [DistroKey(name, key) for key in own if self._is_of_another(part, key)]
+        return claimed, refused, len(candidates) == SLICE_KEYS
+
+    def _is_of_another(self, part: Component, key: str) -> bool:
+        version = part.store.version(key)
+        return version is not None and version.writer != self._own_writer

@@ -16,7 +16,7 @@ class LocalActions:
     def __init__(self, protocol: DistroProtocol, components: Components) -> None:
         self._protocol = protocol
         self._components = components
-        self._claimer = Claimer(components)
+        self._claimer = Claimer(components, protocol.own_writer)
 
     def run(self, action: LocalAction, now_ms: int) -> Event:
         """Carry out the action; return the event that tells the protocol of its end."""
@@ -44,8 +44,8 @@ class LocalActions:
         def may_claim() -> bool:
             return protocol.steady(now_ms) and protocol.members.view_since_ms == action.view_since_ms
 
-        claimed, unfinished = self._claimer.run(action, now_ms, may_claim, protocol.is_responsible)
-        return lambda protocol, now_ms: protocol.on_claim_done(claimed, now_ms, unfinished=unfinished)
+        claimed, refused, unfinished = self._claimer.run(action, now_ms, may_claim, protocol.is_responsible)
+        return lambda protocol, now_ms: protocol.on_claim_done(claimed, refused, now_ms, unfinished=unfinished)
 
     def _forget(self, action: Forget, now_ms: int) -> Event:
         forgotten = 0

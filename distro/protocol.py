@@ -263,9 +263,15 @@ class DistroProtocol:
             queue.verify_due_ms = now_ms
         LOG.info("this member is UP")
 
-    def on_claim_done(self, claimed: list[DistroKey], now_ms: int, *, unfinished: bool) -> None:
-        """Send the keys that were claimed; ``unfinished``: there are more to examine."""
+    def on_claim_done(
+        self, claimed: list[DistroKey], refused: list[DistroKey], now_ms: int, *, unfinished: bool
+    ) -> None:
+        """Send the keys that were claimed; those that their store ``refused`` are claimed later.
+
+        ``unfinished``: there are more to examine.
+        """
         self._claims.on_done(unfinished=unfinished)
+        self._claims.refused(refused, now_ms)
         for key in claimed:
             self._stats.claims += 1
             self.sync(key, now_ms)

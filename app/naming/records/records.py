@@ -299,8 +299,7 @@ class Records:
     def claim_all(self, keys: Collection[str], now_ms: int) -> list[str]:
         """Become the writer of records that another member wrote (R2), on disk in one step; return their keys.
 
-        Readers see nothing of it. Records that the disk refuses are claimed with the next view of the members, or by
-        their next change.
+        Readers see nothing of it. Records that the disk refuses are claimed later, or by their next change.
         """
         with self._lock:
             found = [stored for key in keys if (stored := self._records.get(key)) is not None]

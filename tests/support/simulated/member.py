@@ -258,7 +258,7 @@ class SimMember:
             members.is_known_writer,
         )
         self.local_actions = LocalActions(self.protocol, self.components)
-        self.claimer = self.local_actions._claimer = CountingClaimer(self.components)
+        self.claimer = self.local_actions._claimer = CountingClaimer(self.components, self.writer)
         self.agent = CallAgent(self)
         agent: Any = self.agent  # it answers by call-back; only this module calls it
         self.codec = InstanceListCodec(clock.wall_ms)
@@ -579,10 +579,10 @@ class CountingClaimer(Claimer):
 
     claimed, unfinished = 0, False
 
-    def run(self, *parts: Any) -> tuple[list[DistroKey], bool]:
-        claimed, self.unfinished = super().run(*parts)
+    def run(self, *parts: Any) -> tuple[list[DistroKey], list[DistroKey], bool]:
+        claimed, refused, self.unfinished = super().run(*parts)
         self.claimed = len(claimed)
-        return claimed, self.unfinished
+        return claimed, refused, self.unfinished
 
 
 class SimMembership(Membership):

@@ -5,11 +5,13 @@ from collections.abc import Iterable
 import pytest
 
 from distro import claims
-from distro.claims import Claimer, Claims
+from distro.claims import REFUSED_MS, Claimer, Claims
 from distro.local_actions import LocalActions
 from distro.ports import Component
-from distro.types import Claim, DistroKey, FinishLoad, Forget, MemberKind
+from distro.types import Claim, DistroKey, FinishLoad, Forget, MemberKind, Version
 from tests.support.engine import B, Engine
+
+OWN, OTHER = "10.0.0.1:8848~2", "10.0.0.2:8848~1"
 
 
 class KeyStore:
@@ -20,13 +22,18 @@ class KeyStore:
         self.claimed: list[list[str]] = []
         self.absent: set[bool] = set()
         self.needed: set[str] = set()
+        self.writers: dict[str, str] = {}
+        """By key; a store without these claims all."""
+
+    def version(self, key: str) -> Version | None:
+        return Version(1, 0, self.writers[key]) if key in self.writers else None
 
     def versions(self) -> list[str]:
         return list(self.keys)
 
     def claim_all(self, keys: list[str], _now_ms: int) -> list[str]:
         self.claimed.append(keys)
-        return keys
+        return [] if self.writers else keys
 
     def is_forgettable(self, key: str, _now_ms: int) -> bool:
         return key not in self.needed
@@ -52,10 +59,10 @@ def yes() -> bool:
 def test_a_claim_of_all_keys_reaches_each_key_once_in_slices(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claims, "SLICE_KEYS", 4)
     store = KeyStore(f"k{number}" for number in range(count))
-    claimer = Claimer({"t": component(store)})
+    claimer = Claimer({"t": component(store)}, OWN)
     action, sizes, unfinished = all_of(), [], True
     while unfinished:
-        claimed, unfinished = claimer.run(action, 0, yes, lambda _key: True)
+        claimed, _, unfinished = claimer.run(action, 0, yes, lambda _key: True)
         action = Claim(0, (), all_keys=False)
         sizes.append(len(claimed))
     assert set(sizes[:-1]) <= {4}
@@ -64,18 +71,34 @@ def test_a_claim_of_all_keys_reaches_each_key_once_in_slices(count: int, monkeyp
 
 def test_a_claim_leaves_out_keys_of_others_and_types_owned_by_their_writers() -> None:
     lists, clients = KeyStore(["mine", "theirs"]), KeyStore(["client"])
-    claimer = Claimer({"t": component(lists), "c": component(clients, owned_by_writer=True)})
-    claimed, unfinished = claimer.run(all_of(), 0, yes, lambda key: key.key != "theirs")
+    claimer = Claimer({"t": component(lists), "c": component(clients, owned_by_writer=True)}, OWN)
+    claimed, _, unfinished = claimer.run(all_of(), 0, yes, lambda key: key.key != "theirs")
     assert (claimed, unfinished) == ([DistroKey("t", "mine")], False)
     assert clients.claimed in ([], [[]])
 
 
+def test_what_its_store_refused_is_claimed_later() -> None:
+    """As a full disk does: without it the key had a former writer until the next change of the view."""
+    store = KeyStore(["old", "own", "gone"])
+    store.writers = {"old": OTHER, "own": OWN}
+    claimer = Claimer({"t": component(store), "c": component(store, owned_by_writer=True)}, OWN)
+    claimed, refused, _ = claimer.run(all_of(), 0, yes, lambda _key: True)
+    assert (claimed, refused) == ([], [DistroKey("t", "old")])
+    counted = Claims(1_000, 0)
+    counted.next_action(0, 0)
+    counted.on_done(unfinished=False)
+    counted.refused(refused, 500)
+    assert counted.next_action(0, 500 + REFUSED_MS - 1) is None
+    assert counted.next_due_ms(0, 600, steady=True) == 500 + REFUSED_MS
+    assert counted.next_action(0, 500 + REFUSED_MS) == Claim(0, (DistroKey("t", "old"),), all_keys=False)
+
+
 def test_keys_wait_while_the_view_of_a_claim_is_not_steady() -> None:
     store = KeyStore(["a", "b"])
-    claimer = Claimer({"t": component(store)})
-    assert claimer.run(all_of(), 0, lambda: False, lambda _key: True) == ([], True)
+    claimer = Claimer({"t": component(store)}, OWN)
+    assert claimer.run(all_of(), 0, lambda: False, lambda _key: True) == ([], [], True)
     assert store.claimed == []
-    claimed, unfinished = claimer.run(Claim(0, (), all_keys=False), 0, yes, lambda _key: True)
+    claimed, _, unfinished = claimer.run(Claim(0, (), all_keys=False), 0, yes, lambda _key: True)
     assert ([key.key for key in claimed], unfinished) == (["a", "b"], False)
 
 
@@ -185,9 +208,9 @@ def test_a_single_key_waits_for_the_interval_and_for_the_time_after_a_failure() 
 def test_single_keys_are_claimed_in_slices_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claims, "SLICE_KEYS", 4)
     store = KeyStore([])
-    claimer = Claimer({"t": component(store)})
+    claimer = Claimer({"t": component(store)}, OWN)
     action = Claim(0, tuple(DistroKey("t", f"k{number}") for number in range(6)), all_keys=False)
-    _, unfinished = claimer.run(action, 0, yes, lambda _key: True)
+    *_, unfinished = claimer.run(action, 0, yes, lambda _key: True)
     assert (store.claimed, unfinished) == ([["k0", "k1", "k2", "k3"]], True)
 
 

@@ -155,8 +155,8 @@ def test_claims_and_forgotten_keys_are_counted() -> None:
     keys = [
         DistroKey(INSTANCE_LIST, engine.copy(f"DEFAULT_GROUP@@c{number}", Version(1, 0, OTHER))) for number in (1, 2)
     ]
-    engine.protocol.on_claim_done(keys, engine.now_ms, unfinished=False)
-    engine.protocol.on_claim_done(keys[:1], engine.now_ms, unfinished=False)
+    engine.protocol.on_claim_done(keys, [], engine.now_ms, unfinished=False)
+    engine.protocol.on_claim_done(keys[:1], [], engine.now_ms, unfinished=False)
     assert engine.stats.claims == 3
     assert set(only(engine.tick()).keys) == {key.key for key in keys}, "and they are sent"
     engine.protocol.on_forget_done(2)
