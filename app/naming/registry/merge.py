@@ -30,7 +30,7 @@ NO_INSTANCES = InstanceList({}, {})
 
 
 def covers(newer: InstanceList, older: InstanceList) -> bool:
-    """Whether ``newer`` has a change of the same or a later version for each instance and tombstone of ``older`` (R3).
+    """Whether ``newer`` has each change of ``older``, or a later one (R3): by version, and by time where times differ.
 
     A tombstone counts for an instance only if it removes it: an expiry, of any version, does not where a beat was heard
     since (R15); nor does an instance's bad health where ``older`` has a later beat. Other changes of health do not
@@ -44,7 +44,7 @@ def covers(newer: InstanceList, older: InstanceList) -> bool:
             continue
         if tombstone is None or not is_removed_by(stored, tombstone):
             return False
-    return all(tombstone.version <= _last_change(newer, key) for key, tombstone in older.tombstones.items())
+    return all(_covers_removal(newer, key, tombstone) for key, tombstone in older.tombstones.items())
 
 
 def _is_wrongly_ill(one: StoredInstance, other: StoredInstance) -> bool:
@@ -53,9 +53,13 @@ def _is_wrongly_ill(one: StoredInstance, other: StoredInstance) -> bool:
     return is_ill and other.last_confirmed_ms > one.beat_ms + AGE_MARGIN_MS
 
 
-def _last_change(state: InstanceList, key: str) -> Version:
-    stored, tombstone = state.stored.get(key), state.tombstones.get(key)
-    return max(stored.client_version if stored else NO_VERSION, tombstone.version if tombstone else NO_VERSION)
+def _covers_removal(newer: InstanceList, key: str, tombstone: Tombstone) -> bool:
+    """Whether ``newer`` has the removal, or a later word of the instance's client: later by time, as in R4."""
+    other = newer.tombstones.get(key)
+    if other is not None and other.version >= tombstone.version:
+        return tombstone.at_ms <= other.at_ms + AGE_MARGIN_MS
+    one = newer.stored.get(key)
+    return one is not None and one.client_version >= tombstone.version and not is_removed_by(one, tombstone)
 
 
 def is_removed_by(stored: StoredInstance, tombstone: Tombstone) -> bool:

@@ -95,6 +95,14 @@ def test_a_state_contains_a_removal_by_a_change_of_that_version_or_a_later_one()
     assert covers(both, gone(MIDDLE))
 
 
+@pytest.mark.parametrize(("later_ms", "is_there"), [(AGE_MARGIN_MS, True), (AGE_MARGIN_MS + 1, False)])
+def test_a_state_lacks_a_removal_that_was_said_later_whatever_its_version(later_ms: int, is_there: bool) -> None:
+    """Two sides of a partition count versions apart: the higher one may be of the earlier word."""
+    registered = stored(HIGH, HIGH, changed_ms=1_000, confirmed_ms=NEVER_MS)
+    assert covers(listed(registered), gone(MIDDLE, 1_000 + later_ms)) is is_there
+    assert covers(gone(HIGH, 1_000), gone(MIDDLE, 1_000 + later_ms)) is is_there
+
+
 def test_of_two_removals_the_later_one_counts() -> None:
     for ours, theirs in ((gone(LOW, 5), gone(MIDDLE, 3)), (gone(MIDDLE, 3), gone(LOW, 5))):
         assert merge(ours, theirs, NEW) == gone(MIDDLE, 3)
