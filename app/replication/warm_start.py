@@ -2,12 +2,16 @@
 
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 
 from app.naming.model.model import NEVER_MS
-from app.naming.registry.registry import Registry
+from app.naming.registry.merge import InstanceList
+from app.naming.registry.registry import TOMBSTONE_SLACK_MS, Registry
 from distro.types import Datum, Merged
 
 LOG = logging.getLogger(__name__)
+RECENT_MS = TOMBSTONE_SLACK_MS
+"""What was said so lately can be merged whatever its version: a removal since then is still known to the others."""
 
 
 class WarmStart:
@@ -35,8 +39,19 @@ class WarmStart:
                 taken += registry.apply(datum, stored, now_ms)
             elif datum.version > stored:
                 taken += registry.merge(datum, now_ms) is not Merged.NOTHING
+            elif registry.lacks(recent := _said_since(datum, now_ms - RECENT_MS)):
+                # Two sides of a partition count versions apart: this member's lower one may be of a later word.
+                taken += registry.merge(recent, now_ms) is not Merged.NOTHING
             if self._claims:
                 registry.claim(datum.key, now_ms)
         if taken:
             LOG.info("%d services with their instances are taken over from the last run", taken)
         self._datums = []
+
+
+def _said_since(datum: Datum, since_ms: int) -> Datum:
+    """The datum with those of its instances and tombstones only that clients said since then."""
+    found: InstanceList = datum.value
+    stored = {key: one for key, one in found.stored.items() if one.changed_ms >= since_ms}
+    tombstones = {key: one for key, one in found.tombstones.items() if one.at_ms >= since_ms}
+    return replace(datum, value=InstanceList(stored, tombstones))

@@ -14,6 +14,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from typing import Any
 import orjson
 
 from app.naming.model.model import NEVER_MS
+from app.naming.registry.merge import InstanceList
 from app.naming.wire.datum_codec import InstanceListCodec
 from distro.errors import CodecError
 from distro.types import Datum
@@ -232,10 +234,12 @@ def decode_aged(codec: InstanceListCodec, key: str, body: Any, age_ms: int, now_
         CodecError: names the field that is wrong.
     """
     datum = codec.decode(key, body, now_ms - max(age_ms, 0))
-    if age_ms < 0:
-        for one in datum.value.stored.values():
-            one.changed_ms = NEVER_MS
-    return datum
+    if age_ms >= 0:
+        return datum
+    for one in datum.value.stored.values():
+        one.changed_ms = NEVER_MS
+    # A removal that cannot be dated would undo what clients said since.
+    return replace(datum, value=InstanceList(datum.value.stored, {}))
 
 
 def _has_times(connection: sqlite3.Connection) -> bool:

@@ -387,6 +387,11 @@ class Registry:
         stored = next(self.datums([datum.key]), None)
         return stored is None or covers(datum.value, stored.value)
 
+    def lacks(self, datum: Datum) -> bool:
+        """Whether a datum has a change that the list stored here does not know of."""
+        stored = next(self.datums([datum.key]), None)
+        return not covers(NO_INSTANCES if stored is None else stored.value, datum.value)
+
     def merge(self, datum: Datum, now_ms: int) -> Merged:
         """Merge a received datum into the list (R4); see ``app.naming.registry.merge``."""
         for one in datum.value.stored.values():
