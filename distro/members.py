@@ -110,8 +110,7 @@ class MemberList:
 
     def beats_known_ms(self, now_ms: int) -> int:
         """What beats other members had taken until then are known here, as far as these members are alive."""
-        told = (peer.told_ms for peer in self._peers.values() if peer.is_alive and peer.told_ms != NEVER_MS)
-        return min(told, default=now_ms)
+        return reachability.beats_known_ms(self._peers, now_ms)
 
     def is_failing(self, address: str) -> bool:
         """Whether the peer did not answer this node's last report."""
@@ -119,10 +118,7 @@ class MemberList:
         return peer is not None and peer.failures > 0
 
     def has_left(self, writer: str) -> bool:
-        """Whether the run that a version names as its ``writer`` is over, as far as known, and the hand-over too (R17).
-
-        Called from any thread.
-        """
+        """Whether the run that a version names as ``writer`` is over, and its hand-over too (R17). Any thread."""
         return self.runs.has_left(writer)
 
     def is_handing_over(self, writer: str) -> bool:
@@ -215,8 +211,7 @@ class MemberList:
         if outcome is Outcome.DELIVERED and answer is not None:
             self.runs.follow(address, answer.writer, now_ms, goes_on=answer.state is not MemberState.DOWN)
             peer.answered_ms, peer.failures = now_ms, 0
-            if answer.beats_wait_ms is not None:
-                peer.told_ms = now_ms  # all that waits is in the answer
+            peer.note_beats(None if answer.beats_wait_ms is None else 0, now_ms)  # all that waits is in the answer
             if peer.cut_off:
                 peer.cut_off, peer.rejoin_at_ms = False, now_ms + self.config.steady_ms
             self._on_contact(peer, answer, now_ms)
@@ -232,8 +227,7 @@ class MemberList:
         if peer is None:
             return False
         peer.called_ms = now_ms
-        if report.beats_wait_ms is not None:
-            peer.told_ms = max(peer.told_ms, now_ms - report.beats_wait_ms)
+        peer.note_beats(report.beats_wait_ms, now_ms)
         if report.state is MemberState.DOWN and peer.is_alive and not peer.failures:
             # Whoever says so may be another: the member itself is asked, and believed.
             peer.said_farewell, peer.next_report_ms = True, now_ms

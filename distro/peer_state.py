@@ -56,6 +56,11 @@ class PeerState:
         """Whether it is UP or SUSPICIOUS: anything was heard of it in time, directly or by others."""
         return self.member.state in (MemberState.UP, MemberState.SUSPICIOUS)
 
+    def note_beats(self, wait_ms: int | None, now_ms: int) -> None:
+        """Note for how long the oldest beat waits there that this node does not have; None if that is not told."""
+        if wait_ms is not None:
+            self.told_ms = max(self.told_ms, now_ms - wait_ms)
+
     def answers(self, config: DistroConfig, now_ms: int) -> bool:
         """Whether it answers this node's calls, or did until a short time ago."""
         if not self.failures:

@@ -6,7 +6,7 @@
 from collections.abc import Mapping
 
 from distro.config import DistroConfig
-from distro.peer_state import PeerState
+from distro.peer_state import NEVER_MS, PeerState
 from distro.types import HeardOf, MemberState
 
 HALF_MS_MAX, CUT_OFF_MS_MAX = 30_000, 300_000
@@ -67,6 +67,12 @@ def heard_of(peers: Peers, config: DistroConfig, now_ms: int) -> dict[str, Heard
         for address, peer in peers.items()
         if peer.calls is not None and now_ms - peer.heard_ms < config.silent_down_ms
     }
+
+
+def beats_known_ms(peers: Peers, now_ms: int) -> int:
+    """What beats the peers that are alive had taken until then are known here, as far as they tell."""
+    told = (peer.told_ms for peer in peers.values() if peer.is_alive and peer.told_ms != NEVER_MS)
+    return min(told, default=now_ms)
 
 
 def next_hop(peers: Peers, address: str, config: DistroConfig, now_ms: int) -> str | None:
