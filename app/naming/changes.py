@@ -73,6 +73,8 @@ class Changes:
                 whole["unknown"] = True
         else:
             return None
+        if len(service.stored) + len(service.tombstones) == 1:
+            whole["alone"] = True
         if not is_new:
             whole = fields
         # JSON need not escape DEL, and no header may hold it.
@@ -136,6 +138,7 @@ def _fields(text: bytes) -> tuple[str, Version, Fields]:
 
 def _decode(key: str, version: Version, fields: Fields, now_ms: int) -> Change:
     instance_key, instance = fields.required("id"), fields.value("instance")
+    alone = fields.flag("alone", False)
     names = parse_datum_key(key)
     if names is None:
         raise CodecError(f"field 'key' of a change is not that of an ephemeral instance list: {key[:200]!r}")
@@ -143,9 +146,9 @@ def _decode(key: str, version: Version, fields: Fields, now_ms: int) -> Change:
         stored = decode_stored(instance, *names, now_ms)
         if stored.instance.key != instance_key or stored.version != version:
             raise CodecError("field 'instance' of a change is another one")
-        return Change(key, instance_key, version, stored, None)
+        return Change(key, instance_key, version, stored, None, alone)
     if not fields.has("age"):
         return Change(key, instance_key, version, None, None)
     age_ms, keep_ms = fields.whole("age", None, 0, WALL_MS_END), fields.whole("keep", None, 0, WALL_MS_END)
     tombstone = Tombstone(version, now_ms - age_ms, keep_ms, fields.flag("unknown", False))
-    return Change(key, instance_key, version, None, tombstone)
+    return Change(key, instance_key, version, None, tombstone, alone)

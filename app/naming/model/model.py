@@ -162,6 +162,7 @@ class Change:
     """One change of one instance, by the owner of the list with the datum key ``key``, which it gave ``version``.
 
     ``stored`` is the instance after it, ``tombstone`` its removal; both are None where the owner told only the version.
+    ``alone``: the list holds nothing else, so that it is whole where the key is not known.
     """
 
     key: str
@@ -169,6 +170,7 @@ class Change:
     version: Version
     stored: StoredInstance | None
     tombstone: Tombstone | None
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

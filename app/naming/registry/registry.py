@@ -349,8 +349,10 @@ class Registry:
             service = self.table.find(change.key)
             known = service.version if service else NO_VERSION
             if known == NO_VERSION:
-                if version.counter or version.epoch != 1:
-                    return False  # not the first change of the list: earlier ones are missing here
+                if version.counter or version.epoch != 1 or not change.alone:
+                    # Not the first change of the list: others are missing here. Of a list that real Nacos gave before,
+                    # the first version has more in it than this change.
+                    return False
                 service = self.table.open(*parsed, now_ms)
             elif (known.epoch, known.writer, known.counter + 1) != (version.epoch, version.writer, version.counter):
                 return False
@@ -399,7 +401,7 @@ class Registry:
         for _ in range(SWAP_TRIES_MAX):
             stored = next(self.datums([datum.key]), None)
             ours = stored or Datum(datum.key, self._floor, NO_INSTANCES)
-            version = max(ours.version, datum.version).next(self.writer)
+            version = self._above_forgotten(max(ours.version, datum.version)).next(self.writer)
             merged = merge(ours.value, datum.value, version)
             if datum.version <= ours.version and merged.version_summary == ours.value.version_summary:
                 return Merged.NOTHING
@@ -612,7 +614,14 @@ class Registry:
     def _next_version(self, service: Service) -> Version:
         if service.version.writer == self.writer:
             return service.version.next(self.writer)
-        return max(service.version, self._floor if service.version == NO_VERSION else NO_VERSION).next(self.writer)
+        return self._above_forgotten(service.version).next(self.writer)
+
+    def _above_forgotten(self, version: Version) -> Version:
+        """The version; of no list, or of one that real Nacos gave, no lower than that of any list forgotten here.
+
+        Other members may still have such a key under a version of this run.
+        """
+        return max(version, self._floor) if version.epoch == NO_VERSION.epoch else version
 
 
 def bound_tombstones(tombstones: dict[str, Tombstone]) -> None:

@@ -13,8 +13,9 @@ from app.naming.changes import CHANGE_BYTES_MAX, TakenChange
 from app.naming.model.events import Event, InstancesChanged, Origin
 from app.naming.model.keys import datum_key
 from app.naming.model.meta import ServiceMeta
-from app.naming.model.model import NEVER_MS, Tombstone
+from app.naming.model.model import NEVER_MS, Instance, StoredInstance, Tombstone
 from app.naming.model.value_limits import AGE_MARGIN_MS
+from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import Beat, ChangeMetadata, DeregisterInstance, PatchInstance, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
@@ -207,6 +208,17 @@ def test_the_first_change_of_an_unknown_key_is_taken() -> None:
     assert copy.events == [InstancesChanged(KEY, Origin.PEER)]
 
 
+def test_the_first_version_of_a_list_that_has_more_is_not_taken() -> None:
+    """As the first change of a list that real Nacos gave, without versions."""
+    owner, copy = sides()
+    stored = StoredInstance(Instance("10.0.0.9", 80), Version(0, 1, OTHER), 0)
+    owner.registry.apply(Datum(KEY, Version(0, 1, OTHER), InstanceList({stored.instance.key: stored}, {})), None, 0)
+    change = owner.register("10.0.0.1")
+    assert owner.registry.version(KEY) == Version(1, 0, OWNER)
+    assert not copy.naming.take_change(change).is_known()
+    assert copy.shown() == set()
+
+
 def test_a_later_change_of_an_unknown_key_is_not_taken() -> None:
     owner, copy = sides()
     first, second = owner.register("10.0.0.1"), owner.register("10.0.0.2")
@@ -357,7 +369,7 @@ def test_a_removal_is_told_with_its_age_and_whether_anybody_knew_the_instance(un
     version, told = owner.registry.version(KEY), orjson.loads(change)
     assert version is not None
     fields = {"key": KEY, "id": key_of("10.0.0.1"), "version": version.to_text(), "age": 700, "keep": 90_000}
-    assert told == fields | ({"unknown": True} if unknown else {})
+    assert told == fields | {"alone": True} | ({"unknown": True} if unknown else {})
     first = Version(1, 0, OWNER)
     copy.naming.take_change(orjson.dumps(told | {"keep": 0, "version": first.to_text()}))
     service = copy.registry.table.find(KEY)

@@ -21,7 +21,7 @@ from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import Beat, ChangeMetadata, PatchInstance, RegisterInstance
 from app.naming.registry.registry import REMOVED_AGAIN_MS, TOMBSTONE_SLACK_MS, TOMBSTONES_PER_WAIT_MS, Registry
 from app.naming.registry.service_table import COPIED_UNDER_LOCK_MAX
-from distro.types import NO_VERSION, Datum, Version
+from distro.types import NO_VERSION, Datum, Merged, Version
 
 ME, OTHER = "10.0.0.1:8848~1", "10.0.0.2:8848~1"
 NAME, LONG_MS = "G@@orders", 10**9
@@ -204,7 +204,7 @@ def test_an_empty_list_is_forgettable_after_the_slack(bed: Bed) -> None:
 def one_change(
     key: int, version: Version, stored: StoredInstance | None = None, tombstone: Tombstone | None = None
 ) -> Change:
-    return Change(KEY, key_of(key), version, stored, tombstone)
+    return Change(KEY, key_of(key), version, stored, tombstone, alone=True)
 
 
 def stored_one(port: int, version: Version, beat_ms: int) -> StoredInstance:
@@ -255,6 +255,8 @@ def test_a_removal_of_what_nobody_knew_makes_no_service_that_readers_see(unknown
     assert not registry.take_change(Change("no key", "k", first, None, None), 100)
     for version in (Version(1, 1, OTHER), Version(2, 0, OTHER)):
         assert not Registry(ME).take_change(one_change(80, version), 100), "earlier changes are missing"
+    not_alone = replace(change, alone=False)
+    assert not Registry(ME).take_change(not_alone, 100), "real Nacos gave the list before its first version"
 
 
 def test_the_first_change_of_a_list_that_was_registered_is_seen() -> None:
@@ -337,6 +339,19 @@ def test_a_list_begins_above_what_was_forgotten_and_no_sooner(bed: Bed) -> None:
     bed.registry.apply(Datum(datum_key("public", other), Version(2, 0, OTHER), InstanceList({}, {})), None, 0)
     bed.registry.register(RegisterInstance(other, "10.1.0.1", 80), 100)
     assert bed.registry.version(datum_key("public", other)) == Version(3, 0, ME), "a known list goes by its own"
+
+
+def test_a_list_that_real_nacos_gave_begins_above_what_was_forgotten_too(bed: Bed) -> None:
+    """Other members may still have the key under a version of this run, and would take no lower one."""
+    bed.service.version = Version(1, 9, ME)
+    bed.registry.forget(KEY)
+    bed.registry.apply(bed.received(Version(0, 1, OTHER), 80), None, 100)
+    assert bed.registry.claim(KEY, 100)
+    assert bed.service.version == Version(2, 0, ME)
+    bed.service.version = Version(7, 9, ME)
+    bed.registry.forget(KEY)
+    assert bed.registry.merge(bed.received(NO_VERSION, 80, 81), 100) is Merged.MADE
+    assert bed.service.version == Version(8, 0, ME)
 
 
 def test_any_datum_knows_all_of_a_list_that_is_unknown_here(bed: Bed) -> None:
