@@ -3,7 +3,7 @@
 ``Claims`` belongs to the engine's thread and only counts; ``Claimer`` goes through the keys, beside it (R11).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import chain, islice
 
 from distro.ports import Component, Components
@@ -12,6 +12,7 @@ from distro.types import Claim, DistroKey
 SLICE_KEYS = 2_000
 """Keys examined by one action."""
 REFUSED_MS = 5_000
+"""Until keys are examined again whose store did not take the claim, as its disk may be full."""
 
 
 class Claims:
@@ -35,10 +36,10 @@ class Claims:
         """Examine this key in a later action: it seems to be ours and has another writer."""
         self._later[key] = None
 
-    def refused(self, keys: Iterable[DistroKey], now_ms: int) -> None:
-        """Examine these keys again after ``REFUSED_MS``: their store did not take the claim; its disk may be full."""
-        for key in keys:
-            self._later[key] = None
+    def refused(self, keys: Collection[DistroKey], now_ms: int) -> None:
+        """Examine these keys again after ``REFUSED_MS``."""
+        if keys:
+            self._later |= dict.fromkeys(keys)
             self._next_ms = max(self._next_ms, now_ms + REFUSED_MS)
 
     def recheck_all(self) -> None:

@@ -54,8 +54,7 @@ class DistroHttpAgent:
 
         ``deadline(peer, timeout_ms)``: the deadline of a call in the peer's clock, empty for none (R13), None if the
         peer may not be called. ``stamp()``: when a call is made. ``sent_ms(peer, stamp)``: when an answer was made, by
-        our clock; now if it has no stamp.
-        All as ``CallDeadlines`` has them.
+        our clock; now if it has no stamp. All as ``CallDeadlines`` has them.
         """
         self._base_path = f"{context_path}/v1/ns"
         self._type_query = f"type={quote(resource_type)}" if resource_type else ""

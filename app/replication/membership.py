@@ -250,7 +250,7 @@ class Membership:
                 if address != receiver
             },
         }
-        own["beatsWaitMs"] = self.beats_wait_ms(receiver)
+        own["beatsWaitMs"] = self.beats_wait_ms(receiver) if beats is None else 0
         if beats:
             own["beats"] = beats
         if waiting := self._protocol.waiting_for(receiver):

@@ -39,7 +39,7 @@ class WarmStart:
                 taken += registry.apply(datum, stored, now_ms)
             elif datum.version > stored:
                 taken += registry.merge(datum, now_ms) is not Merged.NOTHING
-            elif registry.lacks(recent := _said_since(datum, now_ms - RECENT_MS)):
+            elif datum.version < stored and registry.lacks(recent := _said_since(datum, now_ms - RECENT_MS)):
                 # Two sides of a partition count versions apart: this member's lower one may be of a later word.
                 taken += registry.merge(recent, now_ms) is not Merged.NOTHING
             if self._claims:

@@ -391,6 +391,8 @@ class Registry:
 
     def lacks(self, datum: Datum) -> bool:
         """Whether a datum has a change that the list stored here does not know of."""
+        if not datum.value.stored and not datum.value.tombstones:
+            return False  # without a copy of the list: at a start nearly all datums are so
         stored = next(self.datums([datum.key]), None)
         return not covers(NO_INSTANCES if stored is None else stored.value, datum.value)
 
