@@ -7,6 +7,8 @@ reads what came meanwhile. Clocks of members differ, so each names its own in it
 sender's clock shows at least what it names; a deadline by that is never later than what the caller means.
 """
 
+from dataclasses import dataclass, replace
+
 from distro.ports import Clock
 
 DEADLINE_HEADER = "Rollcall-Deadline"
@@ -19,8 +21,45 @@ UNDER_WAY_MS_MAX = 30_000
 """A call that seems to have been under way for longer is dated so long ago: no member waits so long for an answer."""
 STEP_MS = 128
 """Deadlines are rounded down to it, so that calls in a row have equal headers, which are parsed once."""
-REPORTS_KEPT = 8
-"""Of one peer. The latest of the clocks that they show counts; older ones drift."""
+DRIFT_PER_MS = 1_000
+"""Clocks that are set by slewing gain at most one of so many ms on each other, with 500 ppm in either direction."""
+LATE_IN_A_ROW_MAX = 1_000
+"""Reports that all show an earlier clock than those before: beyond so many, half an hour of them, the clock was set."""
+
+
+@dataclass(frozen=True, slots=True)
+class _PeerClock:
+    """By how much the clock of one run of a peer is ahead of ours at least (ms); ``None`` for a run that names none.
+
+    A report that waited, in a network or in a socket while this process stood still, shows too little, as may any
+    number of them in a row. So what the quickest one showed counts, less what the clocks may have drifted since.
+    """
+
+    run: str = ""
+    ahead_ms: int | None = None
+    noted_ms: int = 0
+    """When that was known, by our clock since the boot."""
+    late: int = 0
+    """How many reports have shown less since."""
+    late_ahead_ms: int = 0
+    """The most that those showed."""
+
+    def ahead_at(self, now_ms: int) -> int | None:
+        if self.ahead_ms is None:
+            return None
+        return self.ahead_ms - (now_ms - self.noted_ms) // DRIFT_PER_MS
+
+    def with_report(self, ahead_ms: int, now_ms: int) -> "_PeerClock":
+        known_ms = self.ahead_at(now_ms)
+        if known_ms is None or ahead_ms >= known_ms:
+            return _PeerClock(self.run, ahead_ms, now_ms)
+        late_ahead_ms = max(ahead_ms, self.late_ahead_ms) if self.late else ahead_ms
+        if self.late + 1 > LATE_IN_A_ROW_MAX:
+            return _PeerClock(self.run, late_ahead_ms, now_ms)
+        return replace(self, late=self.late + 1, late_ahead_ms=late_ahead_ms)
+
+
+_UNHEARD = _PeerClock()
 
 
 class CallDeadlines:
@@ -29,11 +68,8 @@ class CallDeadlines:
     def __init__(self, own_writer: str, clock: Clock) -> None:
         self._own_writer = own_writer
         self._clock = clock
-        self._ahead: dict[str, tuple[str, tuple[int, ...]]] = {}
-        """By peer: its run, and by how much its clock was ahead of ours at least, by its last reports (ms).
-
-        Of a peer that names no clock: no run, and nothing.
-        """
+        self._clocks: dict[str, _PeerClock] = {}
+        """By peer, its run and that run's clock; another object after each report, as other threads read them."""
 
     def clock_ms(self) -> int:
         """This member's clock, as its reports name it."""
@@ -46,27 +82,29 @@ class CallDeadlines:
     def note(self, peer: str, writer: str, clock_ms: int | None) -> None:
         """Take the clock that a report names, or None, which has just arrived from this run of the peer."""
         if clock_ms is None or not writer:
-            self._ahead.setdefault(peer, ("", ()))
+            self._clocks.setdefault(peer, _UNHEARD)
             return
-        run, ahead = self._ahead.get(peer, ("", ()))
-        kept = ahead if run == writer else ()
-        # A new tuple each time: other threads read the one that they found.
-        self._ahead[peer] = (writer, (*kept, clock_ms - self._clock.boot_ms())[-REPORTS_KEPT:])
+        known = self._clocks.get(peer, _UNHEARD)
+        if known.run != writer:
+            known = _PeerClock(writer)
+        now_ms = self._clock.boot_ms()
+        self._clocks[peer] = known.with_report(clock_ms - now_ms, now_ms)
 
     def is_heard(self, peer: str) -> bool:
         """Whether any report of the peer arrived here: only then is it known whether it names a clock."""
-        return peer in self._ahead
+        return peer in self._clocks
 
     def text(self, peer: str, left_ms: int) -> str:
         """The deadline of a call that is given up after ``left_ms``; empty for a peer that named no clock.
 
         Shape: ``run ms``; the peer's run, and its clock.
         """
-        writer, ahead = self._ahead.get(peer, ("", ()))
-        if not ahead:
+        known, now_ms = self._clocks.get(peer, _UNHEARD), self._clock.boot_ms()
+        ahead_ms = known.ahead_at(now_ms)
+        if ahead_ms is None:
             return ""
-        end_ms = self._clock.boot_ms() + left_ms + max(ahead)
-        return f"{writer} {end_ms - end_ms % STEP_MS}"
+        end_ms = now_ms + left_ms + ahead_ms
+        return f"{known.run} {end_ms - end_ms % STEP_MS}"
 
     def sent_ms(self, peer: str, text: str | None) -> int:
         """When a peer's call or answer was sent, by our monotonic clock; ``text``: its ``stamp``.
@@ -75,16 +113,17 @@ class CallDeadlines:
         that named no clock.
         """
         now_ms = self._clock.monotonic_ms()
-        run, ahead = self._ahead.get(peer, ("", ()))
+        known, boot_ms = self._clocks.get(peer, _UNHEARD), self._clock.boot_ms()
+        ahead_ms = known.ahead_at(boot_ms)
         writer, _, clock_ms = (text or "").rpartition(" ")
-        if not ahead or writer != run or not _is_time(clock_ms):
+        if ahead_ms is None or writer != known.run or not _is_time(clock_ms):
             return now_ms
-        age_ms = self._clock.boot_ms() - (int(clock_ms) - max(ahead))
+        age_ms = boot_ms - (int(clock_ms) - ahead_ms)
         return now_ms - min(max(age_ms, 0), UNDER_WAY_MS_MAX)
 
     def is_known_run(self, peer: str, text: str | None) -> bool:
         """Whether a ``stamp`` is of the run of which the peer's last report was."""
-        return text is not None and self._ahead.get(peer, ("", ()))[0] == text.rpartition(" ")[0] != ""
+        return text is not None and self._clocks.get(peer, _UNHEARD).run == text.rpartition(" ")[0] != ""
 
     def is_over(self, text: str) -> bool:
         """Whether a call with this deadline may not be executed any more: it is late, or for another run."""

@@ -81,8 +81,10 @@ class Changes:
         texts = (to_ascii(orjson.dumps(one)).replace(b"\x7f", b"\\u007f") for one in (whole, fields))
         return next((text for text in texts if len(text) <= CHANGE_BYTES_MAX), None)
 
-    def take_change(self, text: bytes) -> "TakenChange":
+    def take_change(self, text: bytes, sent_ms: int) -> "TakenChange":
         """Apply a change (R5) if it follows the version stored here; return what tells whether it is known here.
+
+        ``sent_ms``: when it was sent, by our monotonic clock, from which the ages in it count.
 
         Raises:
             CodecError: the text cannot be read.
@@ -90,7 +92,7 @@ class Changes:
         fields = _fields(text)
         if self._is_past(*fields[:2]):
             return TakenChange(fields[0], None)
-        taken = TakenChange(fields[0], partial(self._try, _decode(*fields, self._now_ms())))
+        taken = TakenChange(fields[0], partial(self._try, _decode(*fields, sent_ms)))
         taken.is_known()
         return taken
 
@@ -136,19 +138,19 @@ def _fields(text: bytes) -> tuple[str, Version, Fields]:
     return fields.required("key"), Version.from_text(fields.value("version")), fields
 
 
-def _decode(key: str, version: Version, fields: Fields, now_ms: int) -> Change:
+def _decode(key: str, version: Version, fields: Fields, sent_ms: int) -> Change:
     instance_key, instance = fields.required("id"), fields.value("instance")
     alone = fields.flag("alone", False)
     names = parse_datum_key(key)
     if names is None:
         raise CodecError(f"field 'key' of a change is not that of an ephemeral instance list: {key[:200]!r}")
     if instance is not None:
-        stored = decode_stored(instance, *names, now_ms)
+        stored = decode_stored(instance, *names, sent_ms)
         if stored.instance.key != instance_key or stored.version != version:
             raise CodecError("field 'instance' of a change is another one")
         return Change(key, instance_key, version, stored, None, alone)
     if not fields.has("age"):
         return Change(key, instance_key, version, None, None)
     age_ms, keep_ms = fields.whole("age", None, 0, WALL_MS_END), fields.whole("keep", None, 0, WALL_MS_END)
-    tombstone = Tombstone(version, now_ms - age_ms, keep_ms, fields.flag("unknown", False))
+    tombstone = Tombstone(version, sent_ms - age_ms, keep_ms, fields.flag("unknown", False))
     return Change(key, instance_key, version, None, tombstone, alone)

@@ -55,6 +55,7 @@ FETCHES_MAX = 64
 FETCH_THREADS = 2
 _NOT_RESPONSIBLE = NOT_RESPONSIBLE.lower().encode()
 _CHANGE = CHANGE.encode()
+_CLOCK = CLOCK.encode()
 
 log = logging.getLogger(__name__)
 
@@ -321,10 +322,13 @@ class ForwardedCall:
         if change is None:
             self._done(reply)
             return
+        clock = result.headers.get(_CLOCK, b"").decode("latin-1")
         if self._is_relayed:
-            reply.headers = {CHANGE: change.decode("latin-1")}
+            reply.headers = {CHANGE: change.decode("latin-1"), CLOCK: clock}
+        # It may have waited in a socket of this process. A clock is told with the run, which begins with the address.
+        sent_ms = forwarder._cluster.sent_ms(clock.partition("~")[0], clock)
         try:
-            taken = forwarder._services.naming.take_change(change)
+            taken = forwarder._services.naming.take_change(change, sent_ms)
         except CodecError as error:
             log.warning("the change in an answer of %s cannot be read: %s", self._member, error)
             self._done(reply)

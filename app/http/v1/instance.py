@@ -5,7 +5,7 @@ from typing import Any
 
 from app.http.api.agents import parse_agent
 from app.http.api.answers import durable_elsewhere, elsewhere, json_reply
-from app.http.api.call import CHANGE, DECLINE, JSON, OK, WANTS_CHANGE, Answer, Call, Reply, Services, route
+from app.http.api.call import CHANGE, CLOCK, DECLINE, JSON, OK, WANTS_CHANGE, Answer, Call, Reply, Services, route
 from app.http.input.params import (
     DetailQuery,
     ListQuery,
@@ -54,14 +54,18 @@ def changed(
     *,
     is_new: bool = True,
 ) -> Reply:
-    """The reply to a write; a member that forwarded it also gets the instance, as the write left it, in a header."""
+    """The reply to a write; a member that forwarded it also gets the instance, as the write left it, in a header.
+
+    And the time of the answer beside it, from which the ages of the instance count.
+    """
     if call.header(WANTS_CHANGE) is None:
         return reply
     key = operations.key_of(command)
     change = services.naming.change_of(command.namespace, command.service, key, is_new=is_new)
     if change is None:
         return reply
-    return Reply(reply.status, reply.body, reply.content_type, {CHANGE: change.decode()})
+    headers = {CHANGE: change.decode(), CLOCK: services.cluster.stamp()}
+    return Reply(reply.status, reply.body, reply.content_type, headers)
 
 
 def _keys_of(command: RegisterInstance | Beat) -> tuple[str, ...]:

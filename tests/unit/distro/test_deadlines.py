@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distro.deadlines import REPORTS_KEPT, STEP_MS, UNDER_WAY_MS_MAX, CallDeadlines
+from distro.deadlines import DRIFT_PER_MS, LATE_IN_A_ROW_MAX, STEP_MS, UNDER_WAY_MS_MAX, CallDeadlines
 
 ME, PEER = "10.0.0.1:8848", "10.0.0.2:8848"
 
@@ -29,7 +29,7 @@ def pair(offset_ms: int = 0) -> tuple[CallDeadlines, Clock, CallDeadlines, Clock
 
 @given(
     offset_ms=st.integers(-900_000, 10**9),
-    report_delays_ms=st.lists(st.integers(0, 5_000), min_size=1, max_size=2 * REPORTS_KEPT),
+    report_delays_ms=st.lists(st.integers(0, 5_000), min_size=1, max_size=16),
     left_ms=st.integers(1, 5_000),
     call_delay_ms=st.integers(0, 60_000),
 )
@@ -46,7 +46,8 @@ def test_a_call_is_executed_only_before_its_caller_gives_it_up(
     is_over = theirs.is_over(text)
     if call_delay_ms > left_ms:
         assert is_over
-    if call_delay_ms + min(report_delays_ms[-REPORTS_KEPT:]) + STEP_MS <= left_ms:
+    drift_ms = sum(report_delays_ms) // DRIFT_PER_MS + 1
+    if call_delay_ms + min(report_delays_ms) + drift_ms + STEP_MS <= left_ms:
         assert not is_over
 
 
@@ -94,8 +95,46 @@ def test_a_call_is_dated_when_it_was_sent(offset_ms: int, report_delay_ms: int, 
     clock.world_ms += call_delay_ms
     dated_ms = mine.sent_ms(PEER, text)
     assert sent_ms <= dated_ms <= clock.monotonic_ms() or call_delay_ms > UNDER_WAY_MS_MAX
-    assert dated_ms <= max(sent_ms + report_delay_ms, clock.monotonic_ms() - UNDER_WAY_MS_MAX)
+    drift_ms = call_delay_ms // DRIFT_PER_MS + 1
+    assert dated_ms <= max(sent_ms + report_delay_ms + drift_ms, clock.monotonic_ms() - UNDER_WAY_MS_MAX)
     assert clock.monotonic_ms() - dated_ms <= UNDER_WAY_MS_MAX
+
+
+def test_reports_that_waited_while_this_process_stood_still_date_no_call_later() -> None:
+    """Any number of them in a row: what an earlier report showed of the peer's clock is still so."""
+    mine, clock, theirs, other = pair()
+    mine.note(PEER, f"{PEER}~1", theirs.clock_ms())
+    first_ms, text = clock.monotonic_ms(), theirs.stamp()
+    clock.world_ms += 18_000
+    for sent_after_ms in range(0, 9_000, 500):
+        mine.note(PEER, f"{PEER}~1", other.boot_ms() + sent_after_ms)
+    assert first_ms <= mine.sent_ms(PEER, text) <= first_ms + 18_000 // DRIFT_PER_MS
+
+
+def test_a_clock_that_runs_slower_is_followed() -> None:
+    """At the most that clocks drift apart, for a day: calls are dated well, and their deadlines no later than meant."""
+    mine, clock, theirs, other = pair()
+    for _ in range(1_000):
+        clock.world_ms += 86_400
+        other.world_ms += 86_400 - 86
+        mine.note(PEER, f"{PEER}~1", theirs.clock_ms())
+    text = mine.text(PEER, 2_000)
+    other.world_ms += 2_001
+    assert theirs.is_over(text)
+    assert mine.sent_ms(PEER, f"{PEER}~1 {other.boot_ms() - 2_001}") == clock.monotonic_ms()
+
+
+def test_a_clock_that_was_set_back_is_believed_after_long_enough() -> None:
+    """As that of a machine that was put back to a saved state; no earlier, as all these reports may have waited."""
+    mine, clock, theirs, other = pair()
+    mine.note(PEER, f"{PEER}~1", theirs.clock_ms())
+    other.world_ms -= 500_000
+    for late_ms in [*range(LATE_IN_A_ROW_MAX - 1, 0, -1), 500]:
+        mine.note(PEER, f"{PEER}~1", theirs.clock_ms() - late_ms)
+        assert not theirs.is_over(mine.text(PEER, -400_000)), "the clock before it was set counts"
+    mine.note(PEER, f"{PEER}~1", theirs.clock_ms() - 300)
+    assert mine.sent_ms(PEER, f"{PEER}~1 {theirs.clock_ms()}") == clock.monotonic_ms(), "the quickest of them counts"
+    assert theirs.is_over(mine.text(PEER, -2 * STEP_MS))
 
 
 @pytest.mark.parametrize("clock_ms", ["", "x", "-5", "9" * 30, "\u0665"])
@@ -113,7 +152,7 @@ def test_the_clock_of_one_run_says_nothing_of_another() -> None:
     mine.note(PEER, f"{PEER}~1", theirs.clock_ms())
     text = theirs.stamp()
     clock.world_ms = other.world_ms = clock.world_ms + 5_000
-    assert mine.sent_ms(PEER, text) == clock.monotonic_ms() - 5_000
+    assert mine.sent_ms(PEER, text) == clock.monotonic_ms() - 5_000 + 5_000 // DRIFT_PER_MS
     assert mine.is_known_run(PEER, text)
     mine.note(PEER, f"{PEER}~2", theirs.clock_ms())
     assert mine.sent_ms(PEER, text) == clock.monotonic_ms()

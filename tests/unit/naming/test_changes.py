@@ -55,6 +55,9 @@ class Side:
         }
         return service.version, stored, tombstones
 
+    def take_change(self, text: bytes, under_way_ms: int = 0) -> TakenChange:
+        return self.naming.take_change(text, self.now_ms - under_way_ms)
+
     def shown(self) -> set[str]:
         view = self.naming.service_view(NS, TAG)
         return {one.ip for one in view.instances} if view else set()
@@ -117,6 +120,19 @@ commands: st.SearchStrategy[Any] = st.one_of(
 )
 
 
+def test_the_ages_in_a_change_count_from_when_it_was_sent() -> None:
+    """It may have waited in a socket of a process that stood still, while others removed the instance."""
+    owner, copy = sides()
+    copy.take_change(owner.register("10.0.0.1"), 16_000)
+    service = copy.registry.table.find(KEY)
+    assert service is not None
+    [stored] = service.stored.values()
+    assert (stored.beat_ms, stored.changed_ms) == (copy.now_ms - 16_000, copy.now_ms - 16_000)
+    copy.take_change(owner.deregister("10.0.0.1"), 9_000)
+    [tombstone] = service.tombstones.values()
+    assert tombstone.at_ms == copy.now_ms - 9_000
+
+
 def execute(owner: Side, command: Any) -> bytes | None:
     """Have the owner do it; return the change it would tell of."""
     match command:
@@ -146,7 +162,7 @@ def test_changes_in_order_make_what_the_whole_datum_makes(steps: list[tuple[Any,
         if change is not None:
             assert all(0x20 <= byte < 0x7F for byte in change), "it goes into a header"
             assert len(change) <= CHANGE_BYTES_MAX
-            assert copy.naming.take_change(change).is_known()
+            assert copy.take_change(change).is_known()
             assert copy.state() == owner.state()
         for side in (owner, copy, whole):
             side.now_ms += wait_ms
@@ -184,7 +200,7 @@ def test_changes_in_any_order_are_never_applied_in_part(
     version = copy.state()[0]
     for what, number in deliveries:
         if what == "take" and made:
-            looks.append(copy.naming.take_change(made[number % len(made)]))
+            looks.append(copy.take_change(made[number % len(made)]))
         elif what == "look" and looks:
             looks[number % len(looks)].is_known()
         elif what == "sync" and number < 3:
@@ -202,7 +218,7 @@ def test_changes_in_any_order_are_never_applied_in_part(
 
 def test_the_first_change_of_an_unknown_key_is_taken() -> None:
     owner, copy = sides()
-    assert copy.naming.take_change(owner.register("10.0.0.1")).is_known()
+    assert copy.take_change(owner.register("10.0.0.1")).is_known()
     assert copy.state() == owner.state()
     assert copy.shown() == {"10.0.0.1"}
     assert copy.events == [InstancesChanged(KEY, Origin.PEER)]
@@ -215,19 +231,19 @@ def test_the_first_version_of_a_list_that_has_more_is_not_taken() -> None:
     owner.registry.apply(Datum(KEY, Version(0, 1, OTHER), InstanceList({stored.instance.key: stored}, {})), None, 0)
     change = owner.register("10.0.0.1")
     assert owner.registry.version(KEY) == Version(1, 0, OWNER)
-    assert not copy.naming.take_change(change).is_known()
+    assert not copy.take_change(change).is_known()
     assert copy.shown() == set()
 
 
 def test_a_later_change_of_an_unknown_key_is_not_taken() -> None:
     owner, copy = sides()
     first, second = owner.register("10.0.0.1"), owner.register("10.0.0.2")
-    look = copy.naming.take_change(second)
+    look = copy.take_change(second)
     assert not look.is_known()
     assert copy.state() == (NO_VERSION, {}, {})
     assert copy.events == []
     # When the one before it has come after all, it fits.
-    assert copy.naming.take_change(first).is_known()
+    assert copy.take_change(first).is_known()
     assert copy.shown() == {"10.0.0.1"}
     assert look.is_known()
     assert copy.state() == owner.state()
@@ -239,16 +255,16 @@ def test_the_first_change_of_an_owner_that_once_forgot_the_key_is_not_taken() ->
     owner, copy = sides()
     owner.register("10.0.0.1")
     owner.registry.forget(KEY)
-    assert not copy.naming.take_change(owner.register("10.0.0.2")).is_known()
+    assert not copy.take_change(owner.register("10.0.0.2")).is_known()
     assert copy.shown() == set()
 
 
 def test_a_gap_is_not_jumped() -> None:
     owner, copy = sides()
-    copy.naming.take_change(owner.register("10.0.0.1"))
+    copy.take_change(owner.register("10.0.0.1"))
     owner.register("10.0.0.2")
     before = copy.state()
-    assert not copy.naming.take_change(owner.register("10.0.0.3")).is_known()
+    assert not copy.take_change(owner.register("10.0.0.3")).is_known()
     assert copy.state() == before
 
 
@@ -257,7 +273,7 @@ def test_what_is_known_is_not_taken_again() -> None:
     first = owner.register("10.0.0.1")
     second = owner.deregister("10.0.0.1")
     for change in (first, second, first, second, first):
-        assert copy.naming.take_change(change).is_known()
+        assert copy.take_change(change).is_known()
     assert copy.state() == owner.state()
     assert copy.shown() == set()
     assert len(copy.events) == 2
@@ -266,11 +282,11 @@ def test_what_is_known_is_not_taken_again() -> None:
 def test_another_writers_state_is_not_touched_and_waits_for_the_owner_to_merge_it() -> None:
     """After a cut the version here may be above that of a list with words that this one lacks."""
     owner, copy = sides()
-    copy.naming.take_change(owner.register("10.0.0.1"))
+    copy.take_change(owner.register("10.0.0.1"))
     change = owner.register("10.0.0.2")
     assert copy.registry.claim(KEY, copy.now_ms)
     before = copy.state()
-    look = copy.naming.take_change(change)
+    look = copy.take_change(change)
     assert not look.is_known()
     assert copy.state() == before
     for datum in copy.registry.datums([KEY]):
@@ -289,7 +305,7 @@ def test_what_another_writer_took_over_is_known(removed: bool) -> None:
         change = owner.deregister("10.0.0.1")
     copy.take_whole(owner)
     assert copy.registry.claim(KEY, copy.now_ms)
-    assert copy.naming.take_change(change).is_known()
+    assert copy.take_change(change).is_known()
 
 
 @pytest.mark.parametrize("later_ms", [AGE_MARGIN_MS + 1, -AGE_MARGIN_MS - 1])
@@ -310,7 +326,7 @@ def test_a_word_about_the_same_instance_that_was_said_later_makes_it_known(
             side.register("10.0.0.1", metadata={"by": side.writer})
         side.now_ms += 10_000 - at_ms
     change = owner.change("10.0.0.1")
-    assert copy.naming.take_change(change).is_known() is (later_ms > 0)
+    assert copy.take_change(change).is_known() is (later_ms > 0)
 
 
 def test_an_unknown_instance_in_another_writers_list_is_not_known() -> None:
@@ -319,14 +335,14 @@ def test_an_unknown_instance_in_another_writers_list_is_not_known() -> None:
     copy.take_whole(owner)
     assert copy.registry.claim(KEY, copy.now_ms)
     owner.register("10.0.0.2")
-    assert not copy.naming.take_change(owner.deregister("10.0.0.2")).is_known()
+    assert not copy.take_change(owner.deregister("10.0.0.2")).is_known()
 
 
 def test_a_write_that_changed_nothing_is_known_at_once() -> None:
     owner, copy = sides()
-    copy.naming.take_change(owner.register("10.0.0.1"))
-    copy.naming.take_change(owner.register("10.0.0.2"))
-    assert copy.naming.take_change(owner.register("10.0.0.1")).is_known()
+    copy.take_change(owner.register("10.0.0.1"))
+    copy.take_change(owner.register("10.0.0.2"))
+    assert copy.take_change(owner.register("10.0.0.1")).is_known()
     assert len(copy.events) == 2
 
 
@@ -342,7 +358,7 @@ def test_of_a_change_that_is_too_long_only_the_version_is_told(length: int) -> N
     owner, copy = sides()
     change = owner.register("10.0.0.1", metadata={"x": "y" * length})
     assert len(change) <= CHANGE_BYTES_MAX
-    look = copy.naming.take_change(change)
+    look = copy.take_change(change)
     fits = length < CHANGE_BYTES_MAX
     assert ("instance" in orjson.loads(change)) is look.is_known() is fits
     copy.take_whole(owner)
@@ -371,7 +387,7 @@ def test_a_removal_is_told_with_its_age_and_whether_anybody_knew_the_instance(un
     fields = {"key": KEY, "id": key_of("10.0.0.1"), "version": version.to_text(), "age": 700, "keep": 90_000}
     assert told == fields | {"alone": True} | ({"unknown": True} if unknown else {})
     first = Version(1, 0, OWNER)
-    copy.naming.take_change(orjson.dumps(told | {"keep": 0, "version": first.to_text()}))
+    copy.take_change(orjson.dumps(told | {"keep": 0, "version": first.to_text()}))
     service = copy.registry.table.find(KEY)
     assert service is not None
     assert service.tombstones == {key_of("10.0.0.1"): Tombstone(first, copy.now_ms - 700, 0, unknown)}
@@ -388,7 +404,7 @@ def test_a_removal_is_told_with_its_age_and_whether_anybody_knew_the_instance(un
 def test_a_refusal_says_what_is_wrong_of_a_change(text: bytes, says: str) -> None:
     _, copy = sides()
     with pytest.raises(CodecError, match=f"^{says}"):
-        copy.naming.take_change(text)
+        copy.take_change(text)
 
 
 def test_nothing_is_told_when_even_the_version_is_too_long() -> None:
@@ -407,11 +423,11 @@ def test_a_removed_service_is_seen_again() -> None:
     for side in (owner, copy):
         side.registry.table.set_meta(NS, TAG, ServiceMeta(), side.now_ms)
     for change in (owner.register("10.0.0.1"), owner.deregister("10.0.0.1")):
-        assert copy.naming.take_change(change).is_known()
+        assert copy.take_change(change).is_known()
     for side in (owner, copy):
         side.registry.table.set_meta(NS, TAG, None, side.now_ms)
         assert side.naming.service_view(NS, TAG) is None
-    assert copy.naming.take_change(owner.register("10.0.0.1")).is_known()
+    assert copy.take_change(owner.register("10.0.0.1")).is_known()
     assert copy.shown() == owner.shown() == {"10.0.0.1"}
     assert copy.naming.list_services(NS, None) == owner.naming.list_services(NS, None) == [TAG]
 
@@ -420,17 +436,17 @@ def test_a_removed_service_is_hidden_with_its_last_instance() -> None:
     owner, copy = sides()
     for side in (owner, copy):
         side.registry.table.set_meta(NS, TAG, ServiceMeta(), side.now_ms)
-    assert copy.naming.take_change(owner.register("10.0.0.1")).is_known()
+    assert copy.take_change(owner.register("10.0.0.1")).is_known()
     copy.registry.table.set_meta(NS, TAG, None, copy.now_ms)
     assert copy.shown() == {"10.0.0.1"}
-    assert copy.naming.take_change(owner.deregister("10.0.0.1")).is_known()
+    assert copy.take_change(owner.deregister("10.0.0.1")).is_known()
     assert copy.naming.service_view(NS, TAG) is None
 
 
 def test_what_was_heard_here_is_not_forgotten() -> None:
     """Beats come to the copy too; should it become the owner, its health checks count them."""
     owner, copy = sides()
-    copy.naming.take_change(owner.register("10.0.0.1"))
+    copy.take_change(owner.register("10.0.0.1"))
     stored = copy.registry.table.find(KEY).stored  # type: ignore[union-attr]
     key = key_of("10.0.0.1")
     assert (stored[key].beat_ms, stored[key].last_confirmed_ms) == (copy.now_ms, NEVER_MS), (
@@ -440,7 +456,7 @@ def test_what_was_heard_here_is_not_forgotten() -> None:
         side.now_ms += 5_000
     assert copy.naming.beat_of_copy(Beat(TAG, "10.0.0.1", 80), lambda *_: True) == 0
     owner.naming.set_health(NS, TAG, key, False)  # no beat came to it since
-    assert copy.naming.take_change(owner.change("10.0.0.1")).is_known()
+    assert copy.take_change(owner.change("10.0.0.1")).is_known()
     assert not stored[key].instance.healthy
     assert stored[key].beat_ms == stored[key].last_confirmed_ms == copy.now_ms
 
@@ -451,7 +467,7 @@ def test_a_copy_that_becomes_the_owner_checks_what_it_took_over() -> None:
         service = copy.registry.table.find(KEY)
         if service is not None:
             service.due_ms = 1 << 50  # as after a look at it
-        copy.naming.take_change(owner.register(ip, metadata={"preserved.heart.beat.timeout": "1000"}))
+        copy.take_change(owner.register(ip, metadata={"preserved.heart.beat.timeout": "1000"}))
     service = copy.registry.table.find(KEY)
     assert service is not None
     assert service.due_ms <= copy.now_ms + 1_001
@@ -478,7 +494,7 @@ UNREADABLE = {
 def test_what_cannot_be_read_says_so(name: str) -> None:
     _, copy = sides()
     with pytest.raises(CodecError):
-        copy.naming.take_change(UNREADABLE[name])
+        copy.take_change(UNREADABLE[name])
     assert copy.events == []
 
 
@@ -489,14 +505,14 @@ def test_an_instance_under_another_name_is_refused(part: str) -> None:
     owner.register("10.0.0.2")
     change[part] = orjson.loads(owner.change("10.0.0.2"))[part]
     with pytest.raises(CodecError, match="another one"):
-        copy.naming.take_change(orjson.dumps(change))
+        copy.take_change(orjson.dumps(change))
 
 
 def test_a_key_of_another_kind_is_not_taken() -> None:
     owner, copy = sides()
     change = orjson.loads(owner.register("10.0.0.1"))
     with pytest.raises(CodecError, match="field 'key'"):
-        copy.naming.take_change(orjson.dumps(change | {"key": "rollcall.record"}))
+        copy.take_change(orjson.dumps(change | {"key": "rollcall.record"}))
     assert copy.registry.table.services() == []
 
 
@@ -504,6 +520,6 @@ def test_a_datum_is_equal_whichever_way_it_came() -> None:
     """Members compare versions, then checksums: of equal versions these are equal."""
     owner, copy = sides()
     for change in (owner.register("10.0.0.1"), owner.register("10.0.0.2", weight=2.0), owner.deregister("10.0.0.1")):
-        copy.naming.take_change(change)
+        copy.take_change(change)
     datums: list[Datum] = [next(iter(side.registry.datums([KEY]))) for side in (owner, copy)]
     assert owner.codec.checksum(datums[0]) == copy.codec.checksum(datums[1])

@@ -589,6 +589,21 @@ def test_what_was_written_at_the_owner_is_listed_here_before_the_client_is_answe
     run_loop(main)
 
 
+def test_the_change_in_an_answer_that_waited_here_is_as_old_as_the_answer() -> None:
+    async def main(loop: SkippingLoop) -> None:
+        entry, owner = Entry(loop), Owner()
+        async with member_server(owner.answer) as server:
+            entry.owned_by(server)
+            clock = owner.node.cluster.stamp()
+            entry.cluster.sent[clock.partition("~")[0], clock] = entry.node.now_ms - 16_000
+            await entry.answered(register("10.0.0.1"))
+            entry.forwarder.close()
+        [stored] = entry.node.naming._table.get("public", TO.tag).stored.values()  # type: ignore[union-attr]
+        assert stored.changed_ms == entry.node.now_ms - 16_000
+
+    run_loop(main)
+
+
 def test_an_answer_whose_change_does_not_fit_waits_for_the_owners_send() -> None:
     async def main(loop: SkippingLoop) -> None:
         entry, owner = Entry(loop), Owner()
@@ -803,7 +818,8 @@ def test_a_call_that_was_passed_on_once_goes_to_its_owner_or_nowhere(waiting: bo
     async def main(loop: SkippingLoop) -> None:
         entry = Entry(loop)
         relayed = call(rollcall_relay="1", rollcall_wants_change="1", user_agent="Nacos-Server:1.4.8")
-        change = [("content-type", "text/plain"), (CHANGE, '{"key":"k","id":"i","version":"1.0.a:1~1"}')]
+        text = '{"key":"k","id":"i","version":"1.0.a:1~1"}'
+        change = [("content-type", "text/plain"), (CHANGE, text), (CLOCK, "a:1~1 5")]
         async with member_server(lambda _: answer(headers=change)) as owner, member_server() as relay:
             entry.owned_by(owner, relay)
             if waiting:
@@ -813,7 +829,7 @@ def test_a_call_that_was_passed_on_once_goes_to_its_owner_or_nowhere(waiting: bo
             else:
                 told = await entry.answered(relayed)
                 assert isinstance(told, Reply)
-                assert told.headers == {CHANGE: change[1][1]}, "for the member that passed it on"
+                assert told.headers == {CHANGE: text, CLOCK: "a:1~1 5"}, "for the member that passed it on"
             assert [asked.headers.get(RELAY) for asked in owner.received] == [None]
             entry.cluster.hops = {owner.address: relay.address}
             if not waiting:
