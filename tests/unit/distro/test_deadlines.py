@@ -133,7 +133,11 @@ def test_a_clock_that_was_set_back_is_believed_after_long_enough() -> None:
         mine.note(PEER, f"{PEER}~1", theirs.clock_ms() - late_ms)
         assert not theirs.is_over(mine.text(PEER, -400_000)), "the clock before it was set counts"
     mine.note(PEER, f"{PEER}~1", theirs.clock_ms() - 300)
-    assert mine.sent_ms(PEER, f"{PEER}~1 {theirs.clock_ms()}") == clock.monotonic_ms(), "the quickest of them counts"
+    text = theirs.stamp()
+    clock.world_ms += 5_000
+    other.world_ms += 5_000
+    sent_ms = clock.monotonic_ms() - 5_000
+    assert mine.sent_ms(PEER, text) == sent_ms + 1 + 5_000 // DRIFT_PER_MS, "the quickest of them counts"
     assert theirs.is_over(mine.text(PEER, -2 * STEP_MS))
 
 
