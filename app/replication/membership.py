@@ -26,7 +26,7 @@ from distro.types import (
     PeerReport,
 )
 
-_STARTING, _UP = MemberState.STARTING, MemberState.UP
+_STARTING, _UP, _DOWN = MemberState.STARTING, MemberState.UP, MemberState.DOWN
 """Asked for with each request; Python 3.11 looks members up in their class slowly."""
 CAPABILITIES = (CAPABILITY_VERSIONS, CAPABILITY_GZIP, CAPABILITY_WRITES)
 REPORT_BYTES_MAX = 256 * 1024
@@ -156,11 +156,11 @@ class Membership:
 
     def state(self) -> MemberState:
         """As clients are told: also DOWN while the others do not list this member, as nothing here reaches them."""
-        return MemberState.DOWN if self._protocol.is_unlisted else self._own_state()
+        return _DOWN if self._protocol.is_unlisted else self._own_state()
 
     def _own_state(self) -> MemberState:
         if self._leaving:
-            return MemberState.DOWN
+            return _DOWN
         return _STARTING if self._protocol.loading else _UP
 
     def members(self) -> list[Member]:

@@ -180,7 +180,12 @@ def refuse_untimely(call: Call, services: Services) -> Reply | None:
     A member that forwarded the call keeps it, and asks the next owner.
     """
     state = services.cluster.state()
-    return refuse_late(call, services) if state is _UP else not_serving(state.value)
+    if state is not _UP:
+        return not_serving(state.value)
+    # Looked at here for the sake of the many calls that have no deadline.
+    if DEADLINE not in call.headers and not services.http.stood_still:
+        return None
+    return refuse_late(call, services)
 
 
 def refuse_late(call: Call, services: Services) -> Reply | None:
