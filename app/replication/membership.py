@@ -156,7 +156,10 @@ class Membership:
 
     def state(self) -> MemberState:
         """As clients are told: also DOWN while the others do not list this member, as nothing here reaches them."""
-        return _DOWN if self._protocol.is_unlisted else self._own_state()
+        protocol = self._protocol
+        if self._leaving or protocol.is_unlisted:
+            return _DOWN
+        return _STARTING if protocol.loading else _UP
 
     def _own_state(self) -> MemberState:
         if self._leaving:

@@ -10,7 +10,6 @@ import orjson
 from app.http.api.agents import is_peer, is_redirect
 from app.http.api.call import (
     CLIENT_AGENT,
-    DEADLINE,
     DECLINE,
     JSON,
     RELAY,
@@ -122,8 +121,7 @@ def refuse_unless_up(call: Call, services: Services) -> Reply | None:
 
 def is_open(services: Services) -> bool:
     """Whether no naming call can be refused now: UP, no limited paths. Spares hot calls ``refuse_unless_up``."""
-    switches = services.durable.switches
-    return services.cluster.state() is _UP and not switches.limited_url_map and not services.durable.overridden_status
+    return services.cluster.state() is _UP and not services.durable.limits_calls
 
 
 def _limited(call: Call, services: Services) -> Reply | None:
@@ -183,7 +181,7 @@ def refuse_untimely(call: Call, services: Services) -> Reply | None:
     if state is not _UP:
         return not_serving(state.value)
     # Looked at here for the sake of the many calls that have no deadline.
-    if DEADLINE not in call.headers and not services.http.stood_still:
+    if call.deadline is None and not services.http.stood_still:
         return None
     return refuse_late(call, services)
 
@@ -193,7 +191,7 @@ def refuse_late(call: Call, services: Services) -> Reply | None:
 
     The member that passed it on has given it up, or it may have waited here while this process stood still.
     """
-    deadline = call.header(DEADLINE)
+    deadline = call.deadline
     if deadline is not None:
         if not services.cluster.is_over(deadline):
             return None

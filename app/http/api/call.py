@@ -72,6 +72,11 @@ class Call:
         return self.headers.get(name)
 
     @property
+    def deadline(self) -> str | None:
+        """The header that says when it is too late to execute the call (R13). Each write and beat asks for it."""
+        return self.header(DEADLINE)
+
+    @property
     def uri(self) -> str:
         """The path for texts of errors: as the client sent it, with the context path."""
         return self.raw_path or self.context_path + self.path

@@ -1,7 +1,7 @@
 """Runs an endpoint on a thread that may block: here, or at the member that owns the call."""
 
 from app.http.api.answers import refuse_unless_up
-from app.http.api.call import DEADLINE, Call, Decline, Endpoint, Forward, Reply, Services
+from app.http.api.call import Call, Decline, Endpoint, Forward, Reply, Services
 from app.writes.call_deadline import executing_until
 
 
@@ -20,7 +20,7 @@ def answer_call(endpoint: Endpoint, call: Call, services: Services) -> Reply:
             raise AssertionError(f"{endpoint.__name__} declined a call that is not on the loop")
         return answer
 
-    deadline = call.header(DEADLINE)
+    deadline = call.deadline
     with executing_until(lambda: deadline is not None and services.cluster.is_over(deadline)):
         answer = run()
     return services.forwarder.forward(call, answer, run) if isinstance(answer, Forward) else answer

@@ -99,7 +99,7 @@ class LoopForwarder:
 
         find_owner = partial(self._cluster.map_srv, to.tag)
         left_s = FORWARD_S_MAX
-        if (deadline := call.header(DEADLINE)) is not None:
+        if (deadline := call.deadline) is not None:
             left_s = min(left_s, self._cluster.left_ms(deadline) / 1_000)
         is_relayed = call.header(RELAY) is not None
         ForwardedCall(self, find_owner, request_to, run, done, self.loop.time() + left_s, is_relayed=is_relayed).go()

@@ -122,8 +122,9 @@ class HttpConnection(asyncio.Protocol):
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        self._server.check_pause()
-        self.seen_s = self._server.now_s
+        server = self._server
+        server.check_pause()
+        self.seen_s = server.now_s
         self._queue.take(data)
         if self.out:
             self._write()

@@ -1,16 +1,18 @@
-"""The headers of a request: its framing as bytes, all else as text when it is asked for."""
+"""The headers of a request: framing and deadline when it is read, all else as text when it is asked for."""
 
 from collections.abc import Mapping
 
+from app.http.api.call import DEADLINE
+
 RawHeaders = list[tuple[bytes, bytes]]
 
-_FRAMING_LENGTHS = frozenset(map(len, ("content-length", "connection", "expect", "transfer-encoding")))
+_LENGTHS = frozenset(map(len, ("content-length", "connection", "expect", "transfer-encoding", DEADLINE)))
 
 
 class HeaderBlock:
     """The headers of a request; kept for the next request of the connection if that has the same, as most have."""
 
-    __slots__ = ("_fields", "_named", "_texts", "chunked", "connection", "content_length", "expects", "raw")
+    __slots__ = ("_fields", "_named", "_texts", "chunked", "connection", "content_length", "deadline", "expects", "raw")
 
     def __init__(self, raw: RawHeaders) -> None:
         self.raw = raw
@@ -19,9 +21,10 @@ class HeaderBlock:
         """The headers that were asked for, which the next request will be asked for too."""
         self._named: dict[str, str] | None = None
         self.content_length: bytes | None = None
+        self.deadline: str | None = None
         self.connection = self.expects = self.chunked = False
         for name, value in raw:
-            if len(name) not in _FRAMING_LENGTHS:
+            if len(name) not in _LENGTHS:
                 continue
             match name.lower():
                 case b"content-length":
@@ -32,6 +35,8 @@ class HeaderBlock:
                     self.expects = value.strip().lower() == b"100-continue"
                 case b"transfer-encoding":
                     self.chunked = True
+                case b"rollcall-deadline":
+                    self.deadline = self.get(DEADLINE)
 
     def get(self, name: str) -> str | None:
         """Return ``named.get(name)`` without decoding the other headers. ``name`` must be a constant of ours.

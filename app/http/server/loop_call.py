@@ -77,6 +77,10 @@ class LoopCall(Call):
     def header(self, name: str) -> str | None:
         return self._block.get(name)
 
+    @property
+    def deadline(self) -> str | None:
+        return self._block.deadline
+
     def parse(self, parser: Callable[[Parameters], C]) -> C:
         if parser not in MEMOISED:
             return parser(self.parameters)

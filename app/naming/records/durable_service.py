@@ -65,6 +65,11 @@ class DurableService:
         return self._projection.switches
 
     @property
+    def limits_calls(self) -> bool:
+        """Whether the switches may have calls refused: by limited paths, or a status that is or was set."""
+        return self._projection.limits_calls
+
+    @property
     def overridden_status(self) -> str | None:
         """The status set by an operator in place of this member's own; empty or None for none."""
         return self._projection.overridden_status

@@ -33,6 +33,8 @@ class Projection:
         self._publish = publish
         self.switches = SwitchDomain()
         """The switches in force: the record's, or those that ``override`` set on this member alone."""
+        self.limits_calls = False
+        """Whether they may have calls refused: by limited paths, or a status that is or was set. Each call asks."""
         self._status_before: str | None = None
         self._status_set_ms = monotonic_ms()
 
@@ -50,6 +52,7 @@ class Projection:
         if switches.overridden_server_status != self.switches.overridden_server_status:
             self._status_before, self._status_set_ms = self.overridden_status, self._now_ms()
         self.switches = switches
+        self.limits_calls = bool(switches.limited_url_map or switches.overridden_server_status or self._status_before)
 
     def on_record(self, record: Record) -> None:
         """Apply a record that was read, written or removed. Its value was checked before it was stored."""

@@ -135,6 +135,21 @@ def test_a_status_counts_a_moment_later(world: World) -> None:
     assert world.projection.overridden_status == "DOWN"
 
 
+def test_calls_may_be_refused_while_a_path_or_the_status_is_or_was_limited(world: World) -> None:
+    assert not world.projection.limits_calls
+    world.show(SWITCHES_KEY, {"checkTimes": 4})
+    assert not world.projection.limits_calls
+    world.show(SWITCHES_KEY, {"limitedUrlMap": {"/v1/ns/instance": 403}})
+    assert world.projection.limits_calls
+    world.show(SWITCHES_KEY, None)
+    assert not world.projection.limits_calls
+    world.show(SWITCHES_KEY, {"overriddenServerStatus": "DOWN"})
+    assert world.projection.limits_calls, "it counts soon"
+    world.now_ms += STATUS_DELAY_MS
+    world.show(SWITCHES_KEY, {})
+    assert (world.projection.limits_calls, world.projection.overridden_status) == (True, "DOWN"), "it still counts"
+
+
 # --- values ---------------------------------------------------------------------------------------
 
 
