@@ -153,13 +153,16 @@ class DistroProtocol:
         if queue is None:
             return
         for resource_type, keys in report.waiting.items():
-            component = self._components.get(resource_type)
-            if component is None:
-                continue
-            for name, version in keys.items():
-                stored = component.store.version(name)
-                if stored is None or (stored.writer != version.writer or stored < version):
-                    queue.fetch[DistroKey(resource_type, name)] = None
+            if resource_type in self._components:
+                self._fetch_lacking(queue, resource_type, keys)
+
+    def _fetch_lacking(self, queue: PeerQueue, resource_type: str, keys: Mapping[str, Version]) -> None:
+        """Query the peer for those of its keys whose versions there are not of a state that this node has had."""
+        store = self._components[resource_type].store
+        for name, version in keys.items():
+            stored = store.version(name)
+            if stored is None or stored.writer != version.writer or stored < version:
+                queue.fetch[DistroKey(resource_type, name)] = None
 
     def waiting_for(self, peer: str) -> dict[str, dict[str, Version]]:
         """The keys that could not be sent to the peer, with their versions, by resource type. Any thread."""
@@ -181,7 +184,7 @@ class DistroProtocol:
             case Outcome.DELIVERED:
                 queue.sent(action.deadline_ms - self._config.sync_timeout_ms, now_ms)
                 self._stats.sync_delivered += 1
-                queue.fetch.update({DistroKey(action.resource_type, key): None for key in received.refused})
+                self._fetch_lacking(queue, action.resource_type, received.refused)
                 for key, reason in received.failed.items():
                     LOG.warning("%s cannot take %s: %s", action.peer, key, reason)
             case Outcome.REJECTED if len(keys) == 1:

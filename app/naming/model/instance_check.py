@@ -55,5 +55,5 @@ def check_metadata_size(metadata: Metadata | None) -> None:
     Raises:
         InvalidParam: keys and values together are over ``METADATA_CHARS_MAX``.
     """
-    if metadata and sum([len(name) + len(text or "") for name, text in metadata.items()]) > METADATA_CHARS_MAX:
+    if metadata and sum(map(len, metadata)) + sum(map(len, filter(None, metadata.values()))) > METADATA_CHARS_MAX:
         raise InvalidParam(f"Param 'metadata' is illegal, the param length should not exceed {METADATA_CHARS_MAX}.")

@@ -159,8 +159,9 @@ class InstanceListCodec:
             one = decode_stored(fields, *parsed, now_ms)
             stored[one.instance.key] = one
         tombstones = _decode_tombstones(body.get("tombstones"), now_ms)
-        inner = [one.version for one in stored.values()] + [one.version for one in tombstones.values()]
-        if max(inner, default=NO_VERSION) > version:
+        if any(one.version > version for one in stored.values()) or any(
+            one.version > version for one in tombstones.values()
+        ):
             raise CodecError(f"field 'version' of a part of {key[:200]!r} is above that of the whole")
         return Datum(key, version, InstanceList(stored, tombstones))
 
@@ -222,8 +223,10 @@ def decode_stored(fields: Any, namespace: str, full_name: str, now_ms: int) -> S
     )
     if not instance.ephemeral:
         raise CodecError("field 'ephemeral' of an instance is false under the key of an ephemeral list")
-    with refused_as_datum():
+    try:  # not ``refused_as_datum``, which would cost as much as the check
         check_instance(instance, namespace, full_name)
+    except InvalidParam as error:
+        raise CodecError(error.text) from error
     version = Version.from_text(fields["version"]) if "version" in fields else NO_VERSION
     client_version = Version.from_text(fields["said"]) if "said" in fields else version
     beat_ms = now_ms - min(max(read.integer("beatAge", 0), 0), AGE_MS_MAX)

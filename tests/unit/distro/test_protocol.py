@@ -178,6 +178,21 @@ def test_what_a_peer_refuses_is_fetched_before_anything_else(pair: Engine) -> No
     assert sent(pair.tick()) == {B: (key,)}
 
 
+@pytest.mark.parametrize(("behind", "fetched"), [(1, False), (0, False), (-1, True)])
+def test_a_refused_state_that_this_node_gave_itself_is_not_fetched(pair: Engine, behind: int, fetched: bool) -> None:
+    """The peer had it from the answer to a call that it passed on, before this older datum came."""
+    key = pair.write(pair.service_of(SELF))
+    action = only(pair.tick())
+    pair.write(pair.service_of(SELF), 81)
+    own = pair.registry.version(key)
+    assert own is not None
+    stored_there = Version(own.epoch, own.counter - behind, own.writer)
+    pair.protocol.on_sync_done(action, Outcome.DELIVERED, Received({key: stored_there}), pair.now_ms)
+    following = only(pair.tick())
+    assert isinstance(following, Query) is fetched
+    assert following.keys == (key,)
+
+
 def test_of_what_a_round_finds_newer_only_our_keys_and_unknown_ones_are_fetched(engine: Engine) -> None:
     """A third member's key is for that one to merge: the peer may hold what it made of it while it was alone."""
     ours = engine.write(engine.service_of(SELF))
