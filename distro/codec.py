@@ -3,6 +3,7 @@
 import gzip
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -136,6 +137,16 @@ def decode_entries(entries: Mapping[str, object], codec: DatumCodec, now_ms: int
         except CodecError as error:
             failed[key] = str(error)
     return datums, failed
+
+
+def versions_of(entries: Mapping[str, object]) -> dict[str, Version]:
+    """The versions in a frame's entries; of those alone that name one which can be read."""
+    found: dict[str, Version] = {}
+    for key, value in paced(entries.items()):
+        if isinstance(value, dict) and "version" in value:
+            with suppress(CodecError):
+                found[key] = Version.from_text(value["version"])
+    return found
 
 
 def encode_received(received: Received) -> bytes:

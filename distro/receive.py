@@ -130,6 +130,27 @@ class DistroReceiver:
                 self._check.accept(datum.version)
         return Received(refused, failed)
 
+    def receive_known(self, resource_type: str, versions: Mapping[str, Version]) -> tuple[frozenset[str], Received]:
+        """Answer for datums that say nothing new (R3), before anybody reads their values; return their keys and that.
+
+        Nearly all datums of a member that passes writes on are such: it had each change from the owner's answer.
+
+        Raises:
+            NotInitialized: this node has not loaded yet (R7).
+        """
+        if self.is_loading():
+            raise NotInitialized("Distro protocol is not initialized")
+        store = self._components[resource_type].store
+        known: dict[str, Version] = {}
+        for name, version in paced(versions.items()):
+            stored = store.version(name)
+            if stored is not None and stored.writer == version.writer and stored >= version:
+                known[name] = stored
+        refused = {name: stored for name, stored in known.items() if stored != versions[name]}
+        self._stats.received_keys += len(known)
+        self._stats.received_refused += len(refused)
+        return frozenset(known), Received(refused)
+
     def _receive_one(self, key: DistroKey, sender: str, datum: Datum, now_ms: int, fetched: bool) -> Version | None:
         """Take one datum; return the stored version if the datum was refused."""
         component = self._components[key.resource_type]

@@ -22,6 +22,7 @@ from distro.codec import (
     frame_parts,
     gzip_parts,
     json_object,
+    versions_of,
 )
 from distro.deadlines import CLOCK_HEADER
 from distro.errors import CodecError, DistroError, NotInitialized
@@ -108,6 +109,10 @@ class NodeReplication:
     def _receive_type(self, resource_type: str, entries: Mapping[str, object], source: "_Source") -> Iterator[Received]:
         """Take the datums of one type; yield the receiver's answers, after one with the keys that cannot be read."""
         now_ms = self.clock.monotonic_ms()
+        if source.sender is not None:
+            known, received = self.receiver.receive_known(resource_type, versions_of(entries))
+            yield received
+            entries = {key: value for key, value in entries.items() if key not in known}
         datums, failed = decode_entries(entries, self.components[resource_type].codec, source.sent_ms)
         yield Received(failed=failed)
         if source.sender is not None:

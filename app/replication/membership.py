@@ -126,7 +126,8 @@ class Membership:
 
     def deadline(self, member: str, left_ms: int) -> str | None:
         """The deadline of a call to ``member``, empty for one that names no clock; None: it may not be called."""
-        return self._deadlines.text(member, left_ms) if self._may_be_called(member) else None
+        text = self._deadlines.text(member, left_ms)
+        return text if text or self._may_be_called(member) else None
 
     def next_hop(self, member: str) -> str | None:
         hop = self._protocol.members.next_hop(member, self._clock.monotonic_ms())

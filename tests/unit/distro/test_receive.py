@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.naming.model.keys import datum_key
+from app.naming.model.keys import datum_key, parse_datum_key
 from app.naming.model.model import NEVER_MS, Instance, StoredInstance, Tombstone
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import RegisterInstance
@@ -16,7 +16,7 @@ from distro.mapper import DistroMapper
 from distro.monitor import DistroStats
 from distro.ports import Component
 from distro.receive import DistroReceiver, ReceiverEvents
-from distro.types import NO_VERSION, VERSION_NUMBER_MAX, Datum, DistroKey, Version
+from distro.types import NO_VERSION, VERSION_NUMBER_MAX, Datum, DistroKey, Received, Version
 from distro.version_check import ACCEPTED_MAX, EPOCH_HEAD_ROOM
 
 SELF, B, C = "10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848"
@@ -50,6 +50,7 @@ class Member:
     def __init__(self) -> None:
         self.registry = Registry(ME)
         self.events = Events()
+        self.stats = DistroStats()
         self.loading = False
         nothing: Any = None
         component = Component(
@@ -63,7 +64,7 @@ class Member:
             lambda _type: MAPPER,
             lambda: self.loading,
             self.events,
-            DistroStats(),
+            self.stats,
             lambda writer: writer.startswith((SELF, B, C)),
         )
 
@@ -112,6 +113,24 @@ def test_a_late_copy_is_answered_with_the_stored_version(member: Member) -> None
     assert member.receive(B, datum(NAMES[B], first, 80)) == second
     assert member.receive(B, datum(NAMES[B], second, 81)) is None
     assert member.events == Events()
+
+
+def test_what_says_nothing_new_is_answered_without_its_value(member: Member) -> None:
+    """As ``receive`` answers it."""
+    versions = {f"{number}": Version(1, number, OTHER) for number in range(4)}
+    keys = [datum(NAMES[B], version).key.replace(NAMES[B], f"{NAMES[B]}{name}") for name, version in versions.items()]
+    older, equal, newer, unknown = keys
+    for key in (older, equal, newer):
+        parsed = parse_datum_key(key)
+        assert parsed is not None
+        member.receive(B, datum(parsed[1], Version(1, 2, OTHER), 80))
+    sent = {older: Version(1, 1, OTHER), equal: Version(1, 2, OTHER), newer: Version(1, 3, OTHER)}
+    known, received = member.receiver.receive_known(INSTANCE_LIST, sent | {unknown: Version(1, 2, OTHER)})
+    assert known == {older, equal}
+    assert received == Received({older: Version(1, 2, OTHER)})
+    assert (member.stats.received_keys, member.stats.received_refused) == (3 + 2, 1)
+    others = {older: Version(1, 2, THIRD), equal: Version(1, 1, f"{B}~another"), newer: Version(0, 1, THIRD)}
+    assert member.receiver.receive_known(INSTANCE_LIST, others) == (frozenset(), Received()), "of other writers"
 
 
 def test_a_new_writer_must_know_what_the_old_one_wrote(member: Member) -> None:
@@ -195,6 +214,8 @@ def test_a_member_that_loads_takes_nothing_but_snapshots(member: Member) -> None
     one = datum(NAMES[B], Version(1, 0, OTHER), 80)
     with pytest.raises(NotInitialized):
         member.receiver.receive(INSTANCE_LIST, B, [one], 0)
+    with pytest.raises(NotInitialized):
+        member.receiver.receive_known(INSTANCE_LIST, {one.key: one.version})
     with pytest.raises(NotInitialized):
         member.receiver.verify(INSTANCE_LIST, B, {}, 0)
     with pytest.raises(NotInitialized):

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from app.naming.model.keys import datum_key
 from app.naming.model.model import Instance, StoredInstance
 from app.naming.registry.merge import InstanceList
 from app.naming.wire.datum_codec import InstanceListCodec
@@ -15,7 +16,7 @@ from distro.clock import SystemClock
 from distro.deadlines import CLOCK_HEADER
 from distro.http_agent import MEMBER_HEADER
 from distro.ports import Component
-from distro.types import Datum, Version
+from distro.types import Datum, Received, Version
 
 PEER, PEER_IP = "10.0.0.2:8848", "10.0.0.2"
 VERSION = Version(1, 2, "a:1~x")
@@ -64,3 +65,46 @@ def test_real_nacos_gets_none_of_our_headers(instances: int) -> None:
     assert answered == {}
     [datum] = json.loads(body).values()
     assert "version" not in datum
+
+
+class Receiving(Stored):
+    """Has a datum of ``VERSION`` under each key."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.taken: list[str] = []
+
+    def sent_ms(self, _peer: str, _clock: str | None) -> int:
+        return 5
+
+    def receive_known(self, resource_type: str, versions: dict[str, Version]) -> tuple[frozenset[str], Received]:
+        assert resource_type == INSTANCE_LIST
+        known = frozenset(key for key, version in versions.items() if version == VERSION)
+        return known, Received(dict.fromkeys(known & {LISTS[1]}, VERSION))
+
+    def receive(self, _type: str, sender: str, datums: list[Datum], _now_ms: int, *, fetched: bool) -> Received:
+        assert (sender, fetched) == (PEER, False)
+        self.taken += [datum.key for datum in datums]
+        return Received()
+
+
+LISTS = [datum_key("public", f"g@@s{number}") for number in range(5)]
+
+
+def test_of_datums_that_are_known_no_value_is_read() -> None:
+    clock, stored = SystemClock(), Receiving()
+    component = Component(None, InstanceListCodec(clock.wall_ms), None)  # type: ignore[arg-type]
+    peers = NodeReplication(stored, {INSTANCE_LIST: component}, stored, clock, LargeBodies(10_000))  # type: ignore[arg-type]
+    known, new, unread = VERSION.to_text(), Version(1, 3, "a:1~x").to_text(), {"instanceList": "none"}
+    empty: dict[str, object] = {"instanceList": []}
+    body = {
+        LISTS[0]: {"version": known, "value": unread},
+        LISTS[1]: {"version": known, "value": unread},
+        LISTS[2]: {"version": new, "value": unread},
+        LISTS[3]: {"version": new, "value": empty},
+        LISTS[4]: {"version": "none", "value": empty},
+    }
+    answer = json.loads(peers.receive(json.dumps(body).encode(), {MEMBER_HEADER.lower(): PEER}, PEER_IP))
+    assert answer["refused"] == {LISTS[1]: VERSION.to_text()}
+    assert answer["failed"].keys() == {LISTS[2], LISTS[4]}
+    assert stored.taken == [LISTS[3]]
