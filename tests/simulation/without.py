@@ -1,6 +1,6 @@
 """Members that lack one rule or one healer each. Production code has no switch for any of them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from app.naming.health.beat_check import BeatCheck
@@ -41,6 +41,9 @@ class NoRetry(SimMember):
 
 
 class LastArrivalReceiver(DistroReceiver):
+    def receive_known(self, _type: str, _versions: Mapping[str, Version]) -> tuple[frozenset[str], Received]:
+        return frozenset(), Received()
+
     def _receive_one(self, key: DistroKey, sender: str, datum: Datum, now_ms: int, fetched: bool) -> Version | None:
         component = self._components[key.resource_type]
         assert component.store.apply(datum, component.store.version(datum.key), now_ms)
@@ -74,6 +77,7 @@ class UpAtOnceProtocol(DistroProtocol):
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
         self._load = None
+        self.loading = False
         self.members.serving = True
 
 
@@ -106,6 +110,7 @@ class OldMemoryProtocol(DistroProtocol):
         super()._notice_pause(now_ms)
         if self.loading and not was_loading:
             self._load = None
+            self.loading = False
             self.members.serving = True
 
 
