@@ -359,7 +359,7 @@ class Clients:
                 self._remember(client_id, snapshot.version)
                 if client is not None:
                     events = self._drop_copy(client)
-            else:
+            elif client is None or not self._is_lessened(client, snapshot.version):
                 events = self._upgrade(client, snapshot, snapshot.state)
         self._publish_all(events)
         return True
@@ -585,6 +585,15 @@ class Clients:
         self.on_return(run, now_ms)
         client.version = Version(EPOCH - 1, client.version.counter, client.version.writer)
         return True
+
+    def _is_lessened(self, client: Client, version: Version) -> bool:
+        """Whether a copy is of this version, but for instances that are back elsewhere, while its run is over (R17).
+
+        Another member may still have all of it. Taken once more it would lose them once more, and each time that would
+        count as a return, which makes the hand-over last.
+        """
+        lessened = Version(EPOCH - 1, version.counter, version.writer)
+        return client.version == lessened and self.is_handing_over(version.writer)
 
     def _store(self, client: Client, key: ServiceKey, publication: Publication) -> None:
         old = client.published.get(key)

@@ -131,6 +131,19 @@ class TestCopies:
         bed.clients.expire(bed.now_ms, nobody)
         assert len(bed.returns) == 2
 
+    def test_what_another_member_still_has_of_a_copy_is_no_return_once_more(self, bed: Bed) -> None:
+        published = {A: (80, 81)}
+        over = bed.copy("over", OVER, published)
+        bed.native("native", 80)
+        lessened, returns = over.version, list(bed.returns)
+        bed.told()
+        bed.copy("over", OVER, published)
+        bed.clients.expire(bed.now_ms, nobody)
+        assert (ports_of(over), over.version, bed.returns, bed.told()) == ([81], lessened, returns, [])
+        bed.over.clear()
+        bed.copy("over", OVER, published)
+        assert (ports_of(over), over.version) == ([80, 81], Version(EPOCH, 3, OVER)), "its run goes on"
+
     def test_copies_of_one_run_leave_each_other_alone(self, bed: Bed) -> None:
         first, second = (bed.copy(name, OVER, {A: (80,)}) for name in ("first", "second"))
         assert (ports_of(first), ports_of(second)) == ([80], [80])
