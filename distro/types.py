@@ -46,9 +46,12 @@ class Version:
         epoch, _, rest = text.partition(".")
         counter, _, writer = rest.partition(".")
         # isdecimal() also takes digits of other scripts, and int() of a very long text is refused by Python itself.
-        if not (epoch.isascii() and epoch.isdecimal() and counter.isascii() and counter.isdecimal() and writer):
+        digits = epoch + counter
+        if not (epoch and counter and writer and digits.isascii() and digits.isdecimal()):
             raise CodecError(f"not a version: {text[:80]!r}")
-        if max(len(epoch), len(counter)) > VERSION_DIGITS_MAX or max(int(epoch), int(counter)) > VERSION_NUMBER_MAX:
+        if len(digits) >= VERSION_DIGITS_MAX and (
+            max(len(epoch), len(counter)) > VERSION_DIGITS_MAX or max(int(epoch), int(counter)) > VERSION_NUMBER_MAX
+        ):
             raise CodecError(f"a number of this version is above {VERSION_NUMBER_MAX}: {text[:80]!r}")
         if len(writer) > WRITER_CHARS_MAX or not writer.isprintable():
             raise CodecError(

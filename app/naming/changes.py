@@ -6,7 +6,7 @@ none of these when the text would be too long, and the member then waits for the
 fits a header.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import orjson
@@ -66,25 +66,22 @@ class Changes:
         if service is None:
             return None
         now_ms = self._now_ms()
-        fields: dict[str, object] = {"key": service.key, "id": instance_key}
         stored, tombstone = service.stored.get(instance_key), service.tombstones.get(instance_key)
+        last = stored if stored is not None else tombstone
+        if last is None:
+            return None
+        fields: dict[str, object] = {"key": service.key, "id": instance_key, "version": last.version.to_text()}
+        if not is_new:
+            return _text(fields)
         if stored is not None:
-            fields["version"] = stored.version.to_text()
             whole = fields | {"instance": encode_stored(stored, now_ms, now_ms, versioned=True)}
         elif tombstone is not None:
-            fields["version"] = tombstone.version.to_text()
             whole = fields | {"age": max(now_ms - tombstone.at_ms, 0), "keep": tombstone.keep_ms}
             if tombstone.unknown:
                 whole["unknown"] = True
-        else:
-            return None
         if len(service.stored) + len(service.tombstones) == 1:
             whole["alone"] = True
-        if not is_new:
-            whole = fields
-        # JSON need not escape DEL, and no header may hold it.
-        texts = (to_ascii(orjson.dumps(one)).replace(b"\x7f", b"\\u007f") for one in (whole, fields))
-        return next((text for text in texts if len(text) <= CHANGE_BYTES_MAX), None)
+        return _text(whole) or _text(fields)
 
     def take_change(self, text: bytes, sent_ms: int) -> "TakenChange":
         """Apply a change (R5) if it follows the version stored here; return what tells whether it is known here.
@@ -139,6 +136,13 @@ class Changes:
             return False
         self._publish(InstancesChanged(change.key, Origin.PEER))
         return True
+
+
+def _text(fields: Mapping[str, object]) -> bytes | None:
+    """The text of a change; None when it would be too long."""
+    # JSON need not escape DEL, and no header may hold it.
+    text = to_ascii(orjson.dumps(fields)).replace(b"\x7f", b"\\u007f")
+    return text if len(text) <= CHANGE_BYTES_MAX else None
 
 
 def _fields(text: bytes) -> tuple[str, Version, Fields]:
