@@ -60,11 +60,6 @@ class DistroProtocol:
         self.mapper = self.own_mapper = DistroMapper.over(members.self_address, members.view, members.standalone)
         self._writer_mapper = WriterMapper.over(members.self_address, (), members.standalone)
         self._load: SnapshotLoad | None = None if members.standalone else SnapshotLoad(config, components, now_ms)
-        self.loading = self._load is not None
-        """Whether this node is still loading the peers' data: it claims, verifies and accepts nothing (R7).
-
-        Read by any thread, with each call of a client.
-        """
         self.own_writer = members.runs.own_writer = own_writer
         self._config = config
         self._components = components
@@ -90,6 +85,11 @@ class DistroProtocol:
         On the thread of the local actions (R11).
         """
         members.serving = not self.loading
+
+    @property
+    def loading(self) -> bool:
+        """Whether this node is still loading the peers' data: it claims, verifies and accepts nothing (R7)."""
+        return self._load is not None
 
     # --- events ----------------------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ class DistroProtocol:
         store = self._components[resource_type].store
         for name, version in keys.items():
             stored = store.version(name)
-            if stored is None or stored.writer != version.writer or stored < version:
+            if stored is None or not stored.has_had(version):
                 queue.fetch[DistroKey(resource_type, name)] = None
 
     def waiting_for(self, peer: str) -> dict[str, dict[str, Version]]:
@@ -260,7 +260,6 @@ class DistroProtocol:
         if self._finishing is not action:
             return
         self._load = self._finishing = None
-        self.loading = False
         self.members.serving = True
         self.members.report_all_now(now_ms)
         for queue in self._queues.values():
@@ -368,7 +367,6 @@ class DistroProtocol:
             # The peers may have forgotten removals made meanwhile: only a new load shows what is gone.
             self.members.serving = False
             self._load, self._finishing = SnapshotLoad(self._config, self._components, now_ms, again=True), None
-            self.loading = True
             for peer in self._queues:
                 self._load.add(peer, now_ms)
 

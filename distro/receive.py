@@ -144,7 +144,7 @@ class DistroReceiver:
         known: dict[str, Version] = {}
         for name, version in paced(versions.items()):
             stored = store.version(name)
-            if stored is not None and stored.writer == version.writer and stored >= version:
+            if stored is not None and stored.has_had(version):
                 known[name] = stored
         refused = {name: stored for name, stored in known.items() if stored != versions[name]}
         self._stats.received_keys += len(known)

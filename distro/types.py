@@ -30,6 +30,10 @@ class Version:
             return Version(self.epoch, self.counter + 1, writer)
         return Version(self.epoch + 1, 0, writer)
 
+    def has_had(self, other: "Version") -> bool:
+        """Whether a state of this version came after that of the other, or is it: one writer's have one order (R3)."""
+        return self.writer == other.writer and self >= other
+
     def to_text(self) -> str:
         """The wire form."""
         return f"{self.epoch}.{self.counter}.{self.writer}"
@@ -46,12 +50,9 @@ class Version:
         epoch, _, rest = text.partition(".")
         counter, _, writer = rest.partition(".")
         # isdecimal() also takes digits of other scripts, and int() of a very long text is refused by Python itself.
-        digits = epoch + counter
-        if not (epoch and counter and writer and digits.isascii() and digits.isdecimal()):
+        if not (epoch.isascii() and epoch.isdecimal() and counter.isascii() and counter.isdecimal() and writer):
             raise CodecError(f"not a version: {text[:80]!r}")
-        if len(digits) >= VERSION_DIGITS_MAX and (
-            max(len(epoch), len(counter)) > VERSION_DIGITS_MAX or max(int(epoch), int(counter)) > VERSION_NUMBER_MAX
-        ):
+        if max(len(epoch), len(counter)) > VERSION_DIGITS_MAX or max(int(epoch), int(counter)) > VERSION_NUMBER_MAX:
             raise CodecError(f"a number of this version is above {VERSION_NUMBER_MAX}: {text[:80]!r}")
         if len(writer) > WRITER_CHARS_MAX or not writer.isprintable():
             raise CodecError(

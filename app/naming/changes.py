@@ -36,11 +36,6 @@ class TakenChange:
         self.key = key
         self._try = attempt
 
-    @property
-    def is_pending(self) -> bool:
-        """Whether it was not known here when it was last tried."""
-        return self._try is not None
-
     def is_known(self) -> bool:
         """Whether the list here has the change; one that overtook another is tried again, and fits after that."""
         if self._try is not None and self._try():
@@ -98,13 +93,10 @@ class Changes:
         taken.is_known()
         return taken
 
-    def _is_past(self, key: str, version: Version) -> bool | None:
-        """Whether the list here, if it is by the same writer, is of this version or a later one, which has the change.
-
-        None when the list is by another writer, or there is none.
-        """
+    def _is_past(self, key: str, version: Version) -> bool:
+        """Whether the list here is of this or a later version by the same writer, which has the change."""
         stored = self._registry.version(key)
-        return stored >= version if stored is not None and stored.writer == version.writer else None
+        return stored is not None and stored.has_had(version)
 
     def _is_held(self, change: Change) -> bool:
         """Whether the list here, of another writer, has this word about the instance, or one that was said later.
@@ -127,8 +119,7 @@ class Changes:
 
     def _try(self, change: Change) -> bool:
         """Whether the list here has the change; apply it if it fits."""
-        is_past = self._is_past(change.key, change.version)
-        if is_past or (is_past is None and self._is_held(change)):
+        if self._is_past(change.key, change.version) or self._is_held(change):
             return True
         if change.stored is None and change.tombstone is None:
             return False

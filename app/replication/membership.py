@@ -160,12 +160,12 @@ class Membership:
         protocol = self._protocol
         if self._leaving or protocol.is_unlisted:
             return _DOWN
-        return _STARTING if protocol.loading else _UP
+        return _UP if protocol.members.serving else _STARTING
 
     def _own_state(self) -> MemberState:
         if self._leaving:
             return _DOWN
-        return _STARTING if self._protocol.loading else _UP
+        return _UP if self._protocol.members.serving else _STARTING
 
     def members(self) -> list[Member]:
         return sorted([*self._protocol.members.peers(), self._own_member()], key=lambda member: member.address)

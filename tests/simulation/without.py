@@ -77,7 +77,6 @@ class UpAtOnceProtocol(DistroProtocol):
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
         self._load = None
-        self.loading = False
         self.members.serving = True
 
 
@@ -110,7 +109,6 @@ class OldMemoryProtocol(DistroProtocol):
         super()._notice_pause(now_ms)
         if self.loading and not was_loading:
             self._load = None
-            self.loading = False
             self.members.serving = True
 
 

@@ -333,11 +333,7 @@ class ForwardedCall:
             log.warning("the change in an answer of %s cannot be read: %s", self._member, error)
             self._done(reply)
             return
-        if not taken.is_pending:
-            self._done(reply)
-            return
-        loop = forwarder.loop
-        loop.call_later(LOOK_S, self._wait, taken, reply, loop.time() + ASK_AFTER_S, LOOK_S * 1.5)
+        self._wait(taken, reply, forwarder.loop.time() + ASK_AFTER_S, LOOK_S)
 
     def _wait(self, taken: TakenChange, reply: Reply, ask_s: float, wait_s: float) -> None:
         """Answer as soon as the change is known here; from ``ask_s`` on its datum is fetched, until the deadline."""

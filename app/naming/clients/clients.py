@@ -583,7 +583,7 @@ class Clients:
         run, now_ms = client.came_from or client.version.writer, self._now_ms()
         self._returned_ms[run] = now_ms
         self.on_return(run, now_ms)
-        client.version = Version(EPOCH - 1, client.version.counter, client.version.writer)
+        client.version = _lessened(client.version)
         return True
 
     def _is_lessened(self, client: Client, version: Version) -> bool:
@@ -592,8 +592,7 @@ class Clients:
         Another member may still have all of it. Taken once more it would lose them once more, and each time that would
         count as a return, which makes the hand-over last.
         """
-        lessened = Version(EPOCH - 1, version.counter, version.writer)
-        return client.version == lessened and self.is_handing_over(version.writer)
+        return client.version == _lessened(version) and self.is_handing_over(version.writer)
 
     def _store(self, client: Client, key: ServiceKey, publication: Publication) -> None:
         old = client.published.get(key)
@@ -658,6 +657,11 @@ class Clients:
 
 def _is_copy_of(client: Client, writers: set[str]) -> bool:
     return not client.native and client.version.writer in writers
+
+
+def _lessened(version: Version) -> Version:
+    """The version of a copy of this version that lost what is back elsewhere: below all that its member gave."""
+    return Version(EPOCH - 1, version.counter, version.writer)
 
 
 def _check_service(key: ServiceKey) -> None:

@@ -159,9 +159,8 @@ class InstanceListCodec:
             one = decode_stored(fields, *parsed, now_ms)
             stored[one.instance.key] = one
         tombstones = _decode_tombstones(body.get("tombstones"), now_ms)
-        if any(one.version > version for one in stored.values()) or any(
-            one.version > version for one in tombstones.values()
-        ):
+        inner = [one.version for one in stored.values()] + [one.version for one in tombstones.values()]
+        if max(inner, default=NO_VERSION) > version:
             raise CodecError(f"field 'version' of a part of {key[:200]!r} is above that of the whole")
         return Datum(key, version, InstanceList(stored, tombstones))
 

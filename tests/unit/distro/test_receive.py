@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.naming.model.keys import datum_key, parse_datum_key
+from app.naming.model.keys import datum_key
 from app.naming.model.model import NEVER_MS, Instance, StoredInstance, Tombstone
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import RegisterInstance
@@ -117,13 +117,10 @@ def test_a_late_copy_is_answered_with_the_stored_version(member: Member) -> None
 
 def test_what_says_nothing_new_is_answered_without_its_value(member: Member) -> None:
     """As ``receive`` answers it."""
-    versions = {f"{number}": Version(1, number, OTHER) for number in range(4)}
-    keys = [datum(NAMES[B], version).key.replace(NAMES[B], f"{NAMES[B]}{name}") for name, version in versions.items()]
-    older, equal, newer, unknown = keys
-    for key in (older, equal, newer):
-        parsed = parse_datum_key(key)
-        assert parsed is not None
-        member.receive(B, datum(parsed[1], Version(1, 2, OTHER), 80))
+    names = [f"{NAMES[B]}{number}" for number in range(4)]
+    older, equal, newer, unknown = (datum_key("public", name) for name in names)
+    for name in names[:3]:
+        member.receive(B, datum(name, Version(1, 2, OTHER), 80))
     sent = {older: Version(1, 1, OTHER), equal: Version(1, 2, OTHER), newer: Version(1, 3, OTHER)}
     known, received = member.receiver.receive_known(INSTANCE_LIST, sent | {unknown: Version(1, 2, OTHER)})
     assert known == {older, equal}
