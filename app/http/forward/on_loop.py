@@ -324,7 +324,7 @@ class ForwardedCall:
             return
         clock = result.headers.get(_CLOCK, b"").decode("latin-1")
         if self._is_relayed:
-            reply.headers = {CHANGE: change.decode("latin-1"), CLOCK: clock}
+            reply.headers = {CHANGE: change.decode("latin-1")} | ({CLOCK: clock} if clock else {})
         # It may have waited in a socket of this process. A clock is told with the run, which begins with the address.
         sent_ms = forwarder._cluster.sent_ms(clock.partition("~")[0], clock)
         try:

@@ -56,7 +56,8 @@ def changed(
 ) -> Reply:
     """The reply to a write; a member that forwarded it also gets the instance, as the write left it, in a header.
 
-    And the time of the answer beside it, from which the ages of the instance count.
+    And the time of the answer beside it, from which the ages of the instance count; of a write that changed nothing
+    there are none.
     """
     if call.header(WANTS_CHANGE) is None:
         return reply
@@ -64,7 +65,9 @@ def changed(
     change = services.naming.change_of(command.namespace, command.service, key, is_new=is_new)
     if change is None:
         return reply
-    headers = {CHANGE: change.decode(), CLOCK: services.cluster.stamp()}
+    headers = {CHANGE: change.decode()}
+    if is_new:
+        headers[CLOCK] = services.cluster.stamp()
     return Reply(reply.status, reply.body, reply.content_type, headers)
 
 

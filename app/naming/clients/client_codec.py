@@ -34,7 +34,7 @@ from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import INSTANCE_ID_CHARS_MAX, WALL_MS_END
 from app.naming.registry.operations import clamp_weight
 from distro.errors import CodecError
-from distro.types import NO_VERSION, Version
+from distro.types import NO_VERSION, WRITER_CHARS_MAX, Version
 
 CUSTOM_ID, WEIGHT, ENABLED = RESERVED_METADATA
 RESERVED_NAMES = frozenset(RESERVED_METADATA)
@@ -62,11 +62,13 @@ def encode_client(state: ClientState) -> bytes:
 def own_fields(state: ClientState) -> dict[str, Any]:
     """Our own fields of the same services, in the same order, single instances before batches.
 
-    Shape: ``{"at": [wall ms ...], "seen": [version text, or "" ...]}``.
+    Shape: ``{"at": [wall ms ...], "seen": [version text, or "" ...]}``; of a client that is expected elsewhere also
+    ``"ended"``: the run that it came from.
     """
     parts = [one for part in _parts(state.publications) for _, one in part]
     seen = ["" if one.seen == NO_VERSION else one.seen.to_text() for one in parts]
-    return {"at": [one.at_ms for one in parts], "seen": seen}
+    fields: dict[str, Any] = {"at": [one.at_ms for one in parts], "seen": seen}
+    return fields | {"ended": state.ended_from} if state.ended_from else fields
 
 
 def _parts(
@@ -159,7 +161,14 @@ def decode_client(fields: object, own: object = None, seen_ms: int = 0) -> Clien
             raise CodecError(f"a client publishes at most {BOUNDS.instances_per_client_max} instances")
         publications[key] = Publication(instances, batch, at_ms, seen)  # of both kinds the single one, as in Java
     revision = _revision(body.inner("attributes").inner("clientAttributes"))
-    return ClientState(client_id, revision, publications, own is not None)
+    return ClientState(client_id, revision, publications, own is not None, _ended_from(times))
+
+
+def _ended_from(own: Fields | None) -> str:
+    run = "" if own is None else own.value("ended") or ""
+    if not isinstance(run, str) or len(run) > WRITER_CHARS_MAX:
+        raise CodecError("field 'ended' of a client is not the run that it came from")
+    return run
 
 
 def check_client_id(value: object) -> str:

@@ -68,11 +68,13 @@ class Client:
     """A client's publications and subscriptions. ``Clients`` changes them under its lock; others copy the mappings."""
 
     __slots__ = (
+        "back_ms",
         "came_from",
         "ended",
         "ended_ms",
         "info",
         "instances",
+        "left",
         "native",
         "published",
         "renewed_ms",
@@ -102,6 +104,10 @@ class Client:
         """Its connection is gone, and it is expected to publish at another member in a moment (R17)."""
         self.ended_ms = 0
         """Since when (monotonic)."""
+        self.back_ms = 0
+        """When something of it was published elsewhere last (monotonic)."""
+        self.left: dict[ServiceKey, Publication] = {}
+        """What it published when its connection ended: other members are told so, until it is removed everywhere."""
 
     @property
     def client_id(self) -> str:
@@ -117,6 +123,8 @@ class ClientState:
     publications: Mapping[ServiceKey, Publication]
     dated: bool = True
     """The publications carry their time and the version they saw; otherwise they count from when they are received."""
+    ended_from: str = ""
+    """The run that is over from which the client came, once its connection is gone and it is expected elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,18 +158,25 @@ class Clients:
         """Drop a client with all its publications and subscriptions; return whether it was there.
 
         One that came from a run that is over, in whose hand-over it is, is kept without subscriptions for
-        ``MOVED_AGAIN_MS`` at least, or until it is back: SDKs may connect once more, and publish again later (R17).
+        ``MOVED_AGAIN_MS`` at least: SDKs may connect once more, and publish again later (R17). The others are told that
+        it is expected elsewhere, and each leaves out what it knows to be back.
         """
         with self._lock:
             client = self._clients.get(client_id)
-            if client is not None and self._is_expected_back(client):
-                client.ended, client.ended_ms = True, self._now_ms()
+            has_ended = client is not None and not client.ended and self._may_be_back(client)
+            if client is not None and has_ended:
+                client.ended, client.ended_ms, client.left = True, self._now_ms(), client.published.copy()
                 self._ended.add(client_id)
                 for key in client.subscribed:
                     self._drop_subscriber(key, client_id)
                 client.subscribed.clear()
-                return True
-        return self._remove(client_id)
+                client.revision += 1
+                client.version = Version(EPOCH, client.revision, client.version.writer)
+                self._drop_what_is_there(client)
+        if not has_ended:
+            return self._remove(client_id)
+        self._publish(ClientChanged(client_id))
+        return True
 
     def _remove(self, client_id: str) -> bool:
         with self._lock:
@@ -242,9 +249,8 @@ class Clients:
                 return
             self._check_bounds(client, key, publication)
             self._count(client)
-            back = self._put(client, key, publication)
-        for changed_id in (client_id, *back):
-            self._publish(ClientChanged(changed_id))
+            self._put(client, key, publication)
+        self._publish(ClientChanged(client_id))
         self._publish(ServiceChanged(*key))
 
     def deregister(self, client_id: str, namespace: str, service: str) -> None:
@@ -324,7 +330,9 @@ class Clients:
         with self._lock:
             client = self._clients.get(client_id)
             if client is not None:
-                state = ClientState(client_id, client.revision, client.published.copy())
+                published = client.left if client.native and client.ended else client.published.copy()
+                ended_from = client.came_from if client.ended else ""
+                state = ClientState(client_id, client.revision, published, ended_from=ended_from)
                 return ClientSnapshot(client.version, client.info, state)
             removal = self._removals.get(client_id)
             return ClientSnapshot(removal.version, None, None) if removal else None
@@ -466,15 +474,9 @@ class Clients:
         """Remove the clients that were kept for a new connection, and are back or not expected any more (R17)."""
         with self._lock:
             known = [(one, self._clients.get(one)) for one in self._ended]
-            soon_ms, returned_ms = self._now_ms() - MOVED_AGAIN_MS, self._returned_ms
-            done = [
-                client_id
-                for client_id, client in known
-                if client is None
-                or max(client.ended_ms, returned_ms.get(client.came_from, 0)) <= soon_ms
-                or not self._is_expected_back(client)
-            ]
-            self._returned_ms = {run: at_ms for run, at_ms in returned_ms.items() if self.is_handing_over(run)}
+            self._ended = {one for one, client in known if client is not None and client.ended}
+            done = [one for one, client in known if client is not None and client.native and self._is_done(client)]
+            self._returned_ms = {run: at_ms for run, at_ms in self._returned_ms.items() if self.is_handing_over(run)}
         for client_id in done:
             self._remove(client_id)
 
@@ -506,33 +508,39 @@ class Clients:
         client.revision += 1
         client.version = Version(EPOCH, client.revision, client.version.writer)
 
-    def _put(self, client: Client, key: ServiceKey, publication: Publication) -> list[str]:
-        """Store a publication, in place of the same instances of clients that it came from (R17).
-
-        Returns the ids of those of them that were connected here.
-        """
+    def _put(self, client: Client, key: ServiceKey, publication: Publication) -> None:
+        """Store a publication, in place of the same instances of clients that it came from (R17)."""
         self._store(client, key, publication)
         over = self._over_writers()
-        if not over or client.version.writer in over:
-            return []
-        ended = []
+        if client.ended or client.version.writer in over or not (over or self._ended):
+            return
         for other in self._handed_over(key, over):
-            if other is client or not self._drop_instances(other, key, publication.instances.keys()):
-                continue
-            client.came_from = other.came_from or other.version.writer
-            if other.ended:
-                self._count(other)
-                ended.append(other.client_id)
-        return ended
+            if other is not client and self._drop_instances(other, key, publication.instances.keys()):
+                run = other.version.writer
+                client.came_from = run if run in over or not other.came_from else other.came_from
 
-    def _is_expected_back(self, client: Client) -> bool:
-        """Whether a client whose connection is gone came from a run that is over, and may publish elsewhere yet."""
-        if not (client.native and client.published and client.came_from and self.is_handing_over(client.came_from)):
-            return False
+    def _may_be_back(self, client: Client) -> bool:
+        """Whether a client publishes something and came from a run that is over, whose clients still come back."""
+        is_from_over = bool(client.came_from) and self.is_handing_over(client.came_from)
+        return client.native and bool(client.published) and is_from_over and client.revision < REVISION_MAX
+
+    def _is_done(self, client: Client) -> bool:
+        """Whether a client that has ended here is not waited for any more, as it is back or will not be.
+
+        One that is back stays for a while all the same: other members may hear of its removal here before they hear of
+        it from where it is now.
+        """
+        soon_ms = self._now_ms() - MOVED_AGAIN_MS
+        if not client.published:
+            return client.back_ms <= soon_ms
+        waited_ms = max(client.ended_ms, self._returned_ms.get(client.came_from, 0))
+        return waited_ms <= soon_ms or not self._may_be_back(client)
+
+    def _drop_what_is_there(self, client: Client) -> None:
+        """Take out of a client that has ended what others publish now (R17)."""
         over = self._over_writers()
-        return any(
-            not one.instances.keys() <= self._present(key, over, client) for key, one in client.published.items()
-        )
+        for key in list(client.published):
+            self._drop_instances(client, key, self._present(key, over, client))
 
     def _over_writers(self) -> set[str]:
         """The writers of copies whose runs are over, while their clients come back (R17)."""
@@ -581,18 +589,19 @@ class Clients:
         else:
             self._take_back(client, key)
         run, now_ms = client.came_from or client.version.writer, self._now_ms()
-        self._returned_ms[run] = now_ms
+        client.back_ms = self._returned_ms[run] = now_ms
         self.on_return(run, now_ms)
-        client.version = _lessened(client.version)
+        if not client.native:
+            client.version = _lessened(client.version)
         return True
 
     def _is_lessened(self, client: Client, version: Version) -> bool:
         """Whether a copy is of this version, but for instances that are back elsewhere, while its run is over (R17).
 
-        Another member may still have all of it. Taken once more it would lose them once more, and each time that would
-        count as a return, which makes the hand-over last.
+        Or of a client that has ended. Another member may still have all of it. Taken once more it would lose them once
+        more, and each time that would count as a return, which makes the hand-over last.
         """
-        return client.version == _lessened(version) and self.is_handing_over(version.writer)
+        return client.version == _lessened(version) and (client.ended or self.is_handing_over(version.writer))
 
     def _store(self, client: Client, key: ServiceKey, publication: Publication) -> None:
         old = client.published.get(key)
@@ -625,6 +634,9 @@ class Clients:
         client.revision, client.version = state.revision, snapshot.version
         client.renewed_ms = now_ms - max(self._expiry_ms - UNCONFIRMED_MS, 0) if snapshot.unconfirmed else now_ms
         self._copy_writers.add(snapshot.version.writer)
+        if state.ended_from:
+            client.ended, client.came_from = True, state.ended_from
+            self._ended.add(client_id)
         events: list[Event] = []
         for key in [key for key in client.published if key not in state.publications]:
             self._take_back(client, key)
@@ -634,8 +646,10 @@ class Clients:
             old = client.published.get(key)
             if old is not None and (old == publication or (not state.dated and old.says_the_same(publication))):
                 continue
-            events += [ClientChanged(client_id) for client_id in self._put(client, key, publication)]
+            self._put(client, key, publication)
             events.append(ServiceChanged(*key))
+        if client.ended:
+            self._drop_what_is_there(client)
         return events
 
     def _dated(self, key: ServiceKey, publication: Publication) -> Publication:

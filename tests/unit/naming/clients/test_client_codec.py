@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -119,6 +120,9 @@ def test_our_own_kind_is_told_when_each_service_was_registered() -> None:
     state = ClientState(ID, 3, publications)
     assert own_fields(state) == {"at": [9, 5], "seen": ["1.4.m:1~1", ""]}
     assert decode_client(client_fields(state), own_fields(state)) == state
+    ended = replace(state, ended_from="10.0.0.1:8848~f00d")
+    assert own_fields(ended) == own_fields(state) | {"ended": "10.0.0.1:8848~f00d"}
+    assert decode_client(client_fields(ended), own_fields(ended)) == ended
 
 
 def test_no_namespace_is_the_public_one_and_no_cluster_the_usual_one() -> None:
@@ -224,6 +228,12 @@ def test_an_id_and_a_date_may_be_as_large_as_their_bounds() -> None:
 def test_what_is_wrong_in_our_own_part_is_refused(own: object) -> None:
     with pytest.raises(CodecError):
         decode_client(DOCUMENTED, own)
+
+
+@pytest.mark.parametrize("run", [7, ["m:1~1"], "r" * 201], ids=["number", "list", "long"])
+def test_a_run_that_is_none_is_refused(run: object) -> None:
+    with pytest.raises(CodecError, match="field 'ended'"):
+        decode_client(DOCUMENTED, {"at": [1], "seen": [""], "ended": run})
 
 
 def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:

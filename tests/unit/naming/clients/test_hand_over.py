@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from app.naming.clients.client_model import Client, ClientInfo, ClientSnapshot, ClientState
+from app.naming.clients.client_model import REVISION_MAX, Client, ClientInfo, ClientSnapshot, ClientState
 from app.naming.clients.clients import EPOCH, MOVED_AGAIN_MS, Clients
 from app.naming.model.events import ClientChanged, ClientDisconnect, Event, ServiceChanged
 from app.naming.model.model import Instance, Publication
@@ -45,6 +45,12 @@ class Bed:
         snapshot = ClientSnapshot(Version(EPOCH, 3, writer), None, state)
         assert self.clients.take(snapshot, client_id, self.clients.version(client_id))
         return self.client(client_id)
+
+    def take_from(self, other: "Bed", client_id: str) -> None:
+        """Take another member's client, as it tells of it."""
+        snapshot = other.clients.snapshot(client_id)
+        assert snapshot is not None
+        assert self.clients.take(snapshot, client_id, self.clients.version(client_id))
 
     def native(self, client_id: str, *ports: int, key: tuple[str, str] = A) -> Client:
         """Connect a client, and publish these ports."""
@@ -189,7 +195,7 @@ def test_without_a_member_list_nothing_is_handed_over() -> None:
 
 class TestMovedAgain:
     def test_a_client_that_may_move_once_more_is_kept_for_a_while(self, moved: Bed) -> None:
-        assert moved.told() == []
+        assert moved.told() == [ClientChanged("moved")]
         assert (moved.clients.counts().native, moved.clients.subscribers(*B)) == (0, [])
         assert not moved.client("moved").subscribed
         with pytest.raises(ClientGone):
@@ -219,24 +225,73 @@ class TestMovedAgain:
         moved.clients.expire(moved.now_ms, nobody)
         assert not moved.clients._returned_ms, "nobody is handed over any more"
 
-    def test_it_goes_as_soon_as_its_instances_are_published_anew(self, moved: Bed) -> None:
-        old = moved.client("moved")
-        before = old.revision
+    def test_it_goes_soon_after_its_instances_are_published_anew(self, moved: Bed) -> None:
+        old, before = moved.client("moved"), moved.clients.version("moved")
+        moved.told()
         again = moved.native("again", 80, 81)
-        assert (ports_of(old), old.revision, again.came_from) == ([], before + 1, OVER)
+        assert (ports_of(old), old.version, again.came_from) == ([], before, OVER)
         assert moved.returns[-2:] == [(OVER, 100_000)] * 2, "of the copy, and of the client that had come from it"
-        assert moved.told() == [ClientChanged("again"), ClientChanged("moved"), ServiceChanged(*A)]
-        moved.clients.expire(moved.now_ms, nobody)
-        assert moved.clients.client("moved") is None
-        assert moved.told() == [ClientDisconnect("moved", True)]
+        assert moved.told() == [ClientChanged("again"), ServiceChanged(*A)]
+        self.goes_soon(moved)
         assert not moved.clients._ended, "nobody is waited for any more"
 
-    def test_it_goes_when_another_member_has_its_instances(self, moved: Bed) -> None:
+    def test_it_goes_soon_after_another_member_has_its_instances(self, moved: Bed) -> None:
+        moved.told()
         moved.copy("there", GOING_ON, {A: (80,)})
-        assert ClientChanged("moved") in moved.told()
-        moved.clients.expire(moved.now_ms, nobody)
-        assert moved.clients.client("moved") is None
+        assert ClientChanged("moved") not in moved.told()
+        self.goes_soon(moved)
         assert moved.ports() == [80]
+
+    def test_it_goes_soon_when_it_was_back_before_its_connection_ended(self, bed: Bed) -> None:
+        bed.copy("over", OVER, {A: (80,)})
+        bed.native("moved", 80)
+        bed.copy("there", GOING_ON, {A: (80,)})
+        bed.told()
+        assert bed.clients.disconnect("moved")
+        assert bed.told() == [ClientChanged("moved")]
+        assert (ports_of(bed.client("moved")), bed.ports()) == ([], [80])
+        self.goes_soon(bed)
+
+    @staticmethod
+    def goes_soon(bed: Bed) -> None:
+        bed.now_ms += MOVED_AGAIN_MS - 1
+        bed.clients.expire(bed.now_ms, nobody)
+        assert bed.client("moved").ended
+        bed.told()
+        bed.now_ms += 1
+        bed.clients.expire(bed.now_ms, nobody)
+        assert bed.clients.client("moved") is None
+        assert bed.told() == [ClientDisconnect("moved", True)]
+
+    def test_other_members_list_it_until_they_hear_of_it_from_where_it_is(self, moved: Bed) -> None:
+        """What its member says of it may arrive before the word of the member to which it moved."""
+        third = self.third(moved)
+        moved.copy("there", GOING_ON, {A: (80,)})
+        third.take_from(moved, "moved")
+        assert (moved.ports(), third.ports()) == ([80], [80])
+        assert third.client("moved").came_from == OVER
+        there = third.copy("there", GOING_ON, {A: (80,)})
+        assert (ports_of(third.client("moved")), third.ports()) == ([], [80])
+        third.copy("there", GOING_ON, {})
+        assert (there.published, third.ports()) == ({}, []), "a deregistration where it is now counts here at once"
+        third.take_from(moved, "moved")
+        assert third.ports() == [], "also when its member tells of it once more"
+
+    def test_other_members_that_heard_of_it_before_leave_it_out(self, moved: Bed) -> None:
+        third = self.third(moved)
+        third.copy("there", GOING_ON, {A: (80,)})
+        third.take_from(moved, "moved")
+        assert (ports_of(third.client("moved")), third.ports()) == ([], [80])
+        third.copy("there", GOING_ON, {})
+        assert third.ports() == []
+
+    @staticmethod
+    def third(moved: Bed) -> Bed:
+        """Another member, with the copy of the client from before its connection ended."""
+        third = Bed("t:1~1")
+        third.copy("moved", ME, {A: (80,)})
+        assert not third.client("moved").ended
+        return third
 
     def test_it_goes_with_the_end_of_the_hand_over(self, moved: Bed) -> None:
         moved.over.clear()
@@ -261,19 +316,18 @@ def with_nothing_left(bed: Bed) -> None:
     bed.clients.deregister("moved", *A)
 
 
-def back_elsewhere(bed: Bed) -> None:
-    bed.copy("over", OVER, {A: (80,)})
-    bed.native("moved", 80)
-    bed.copy("there", GOING_ON, {A: (80,)})
-
-
 def over_by_now(bed: Bed) -> None:
     bed.copy("over", OVER, {A: (80,)})
     bed.native("moved", 80)
     bed.over.clear()
 
 
-@pytest.mark.parametrize("prepare", [without_copy, with_nothing_left, back_elsewhere, over_by_now])
+def at_its_last_revision(bed: Bed) -> None:
+    bed.copy("over", OVER, {A: (80,)})
+    bed.native("moved", 80).revision = REVISION_MAX
+
+
+@pytest.mark.parametrize("prepare", [without_copy, with_nothing_left, over_by_now, at_its_last_revision])
 def test_a_client_that_is_not_expected_elsewhere_goes_with_its_connection(
     bed: Bed, prepare: Callable[[Bed], None]
 ) -> None:
@@ -288,10 +342,9 @@ def test_a_client_is_kept_while_part_of_what_it_publishes_is_nowhere_else(bed: B
     bed.native("moved", 80, 81)
     bed.copy("there", GOING_ON, {A: (80,)})
     bed.clients.disconnect("moved")
-    assert bed.client("moved").ended
+    assert (bed.client("moved").ended, ports_of(bed.client("moved"))) == (True, [81])
     bed.copy("there too", GOING_ON, {A: (81,)})
-    bed.clients.expire(bed.now_ms, nobody)
-    assert bed.clients.client("moved") is None
+    assert (ports_of(bed.client("moved")), bed.ports()) == ([], [80, 81])
 
 
 def test_copies_of_an_own_former_run_that_end_are_removals_that_peers_are_told_of(bed: Bed) -> None:
