@@ -107,7 +107,7 @@ class Client:
         self.back_ms = 0
         """When something of it was published elsewhere last (monotonic)."""
         self.left: dict[ServiceKey, Publication] = {}
-        """What it published when its connection ended: other members are told so, until it is removed everywhere."""
+        """What it published when its connection ended, but for what was back and is withdrawn: others are told so."""
 
     @property
     def client_id(self) -> str:

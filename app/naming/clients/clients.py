@@ -101,6 +101,8 @@ class Clients:
         """When a client came back last, by the run that it came from, while that is handed over."""
         self._ended: set[str] = set()
         """The ids of clients whose connections are gone, and that are expected elsewhere."""
+        self._withdrawn: set[ServiceKey] = set()
+        """Services in which a publication was withdrawn or lessened since the ended clients were looked at."""
 
     # --- reading: no lock -------------------------------------------------------------------------
 
@@ -250,8 +252,8 @@ class Clients:
             self._check_bounds(client, key, publication)
             self._count(client)
             self._put(client, key, publication)
-        self._publish(ClientChanged(client_id))
-        self._publish(ServiceChanged(*key))
+            ended = self._lessen_ended()
+        self._publish_all([ClientChanged(client_id), *ended, ServiceChanged(*key)])
 
     def deregister(self, client_id: str, namespace: str, service: str) -> None:
         """Withdraw a client's publication of a service; without one nothing happens.
@@ -267,8 +269,8 @@ class Clients:
                 return
             self._count(client)
             self._take_back(client, key)
-        self._publish(ClientChanged(client_id))
-        self._publish(ServiceChanged(*key))
+            ended = self._lessen_ended()
+        self._publish_all([ClientChanged(client_id), *ended, ServiceChanged(*key)])
 
     def _native(self, client_id: str) -> Client:
         client = self._clients.get(client_id)
@@ -369,6 +371,7 @@ class Clients:
                     events = self._drop_copy(client)
             elif client is None or not self._is_lessened(client, snapshot.version):
                 events = self._upgrade(client, snapshot, snapshot.state)
+            events += self._lessen_ended()
         self._publish_all(events)
         return True
 
@@ -542,6 +545,32 @@ class Clients:
         for key in list(client.published):
             self._drop_instances(client, key, self._present(key, over, client))
 
+    def _lessen_ended(self) -> list[Event]:
+        """Tell no more of clients that ended here what was back elsewhere, and is withdrawn there; return the events.
+
+        Members that never heard that it was back would list it until the client is removed here.
+        """
+        keys, self._withdrawn = self._withdrawn, set()
+        events: list[Event] = []
+        for client in [self._clients.get(one) for one in self._ended] if keys else ():
+            if client is None or not client.native or client.revision >= REVISION_MAX:
+                continue
+            left = {key: self._not_withdrawn(client, key) if key in keys else one for key, one in client.left.items()}
+            if left != client.left:
+                client.left = {key: one for key, one in left.items() if one is not None}
+                self._count(client)
+                events.append(ClientChanged(client.client_id))
+        return events
+
+    def _not_withdrawn(self, client: Client, key: ServiceKey) -> Publication | None:
+        """What an ended client left of a service, but for what no client publishes any more; None if it is nothing."""
+        service = self._table.get(*key)
+        published = (service.published or {}).values() if service is not None else ()
+        there = {instance_key for one in published for instance_key in one.instances}
+        left = client.left[key]
+        kept = {one: instance for one, instance in left.instances.items() if one in there}
+        return replace(left, instances=kept) if kept else None
+
     def _over_writers(self) -> set[str]:
         """The writers of copies whose runs are over, while their clients come back (R17)."""
         return {writer for writer in self._copy_writers if self.is_handing_over(writer)}
@@ -606,12 +635,16 @@ class Clients:
     def _store(self, client: Client, key: ServiceKey, publication: Publication) -> None:
         old = client.published.get(key)
         client.instances += len(publication.instances) - (len(old.instances) if old else 0)
+        if self._ended and old is not None and not old.instances.keys() <= publication.instances.keys():
+            self._withdrawn.add(key)
         client.published[key] = publication
         self._table.publish(*key, client.client_id, publication, self._now_ms())
 
     def _take_back(self, client: Client, key: ServiceKey) -> None:
         publication = client.published.pop(key)
         client.instances -= len(publication.instances)
+        if self._ended:
+            self._withdrawn.add(key)
         self._table.withdraw(*key, client.client_id, publication, self._now_ms())
 
     def _drop_subscriber(self, key: ServiceKey, client_id: str) -> None:

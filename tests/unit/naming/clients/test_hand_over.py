@@ -285,6 +285,48 @@ class TestMovedAgain:
         third.copy("there", GOING_ON, {})
         assert third.ports() == []
 
+    @pytest.mark.parametrize("at_its_member", [True, False])
+    @pytest.mark.parametrize("left", [(), (81,)], ids=["all", "part"])
+    def test_what_it_withdraws_where_it_is_back_is_told_to_those_that_never_heard_of_that(
+        self, moved: Bed, at_its_member: bool, left: tuple[int, ...]
+    ) -> None:
+        third = self.third(moved)
+        third.take_from(moved, "moved")
+        if at_its_member:
+            moved.native("again", 80)
+            moved.told()
+            moved.clients.batch_register("again", *A, [RegisterInstance(A[1], "10.1.0.1", port) for port in left])
+        else:
+            moved.copy("there", GOING_ON, {A: (80,)})
+            moved.told()
+            moved.copy("there", GOING_ON, {A: left} if left else {})
+        assert ClientChanged("moved") in moved.told()
+        third.take_from(moved, "moved")
+        assert third.ports() == []
+
+    def test_what_it_withdraws_of_one_service_leaves_the_others(self, bed: Bed) -> None:
+        bed.copy("over", OVER, {A: (80, 81), B: (80,)})
+        bed.native("moved", 80, 81)
+        bed.native("moved", 80, key=B)
+        third = self.third(bed)
+        bed.clients.disconnect("moved")
+        bed.native("again", 80)
+        bed.told()
+        bed.clients.deregister("again", *A)
+        assert bed.told() == [ClientChanged("again"), ClientChanged("moved"), ServiceChanged(*A)]
+        third.take_from(bed, "moved")
+        assert {key: [*one.instances] for key, one in third.client("moved").published.items()} == {
+            A: ["10.1.0.1:81:unknown:DEFAULT"],
+            B: ["10.1.0.1:80:unknown:DEFAULT"],
+        }
+
+    def test_what_is_back_twice_and_withdrawn_once_is_still_told(self, moved: Bed) -> None:
+        moved.native("again", 80)
+        moved.copy("there", GOING_ON, {A: (80,)})
+        moved.told()
+        moved.clients.deregister("again", *A)
+        assert moved.told() == [ClientChanged("again"), ServiceChanged(*A)]
+
     @staticmethod
     def third(moved: Bed) -> Bed:
         """Another member, with the copy of the client from before its connection ended."""
