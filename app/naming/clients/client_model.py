@@ -91,7 +91,7 @@ class Client:
         self.subscribed: dict[ServiceKey, str] = {}
         """The clusters asked for, by service; empty for a copy."""
         self.instances = 0
-        """The number of instances in all publications."""
+        """The number of instances in ``published``."""
         self.revision = 0
         """Rises with every change of a publication; peers of real Nacos compare it in verify rounds."""
         self.version = version
@@ -107,7 +107,10 @@ class Client:
         self.back_ms = 0
         """When something of it was published elsewhere last (monotonic)."""
         self.left: dict[ServiceKey, Publication] = {}
-        """What it published when its connection ended, but for what was back and is withdrawn: others are told so."""
+        """What it published before any of it was back elsewhere, but for what was withdrawn there since (R17).
+
+        Empty while nothing is back. Other members are told this: each leaves out what it knows itself to be back.
+        """
 
     @property
     def client_id(self) -> str:

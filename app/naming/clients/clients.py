@@ -101,8 +101,9 @@ class Clients:
         """When a client came back last, by the run that it came from, while that is handed over."""
         self._ended: set[str] = set()
         """The ids of clients whose connections are gone, and that are expected elsewhere."""
-        self._withdrawn: set[ServiceKey] = set()
-        """Services in which a publication was withdrawn or lessened since the ended clients were looked at."""
+        self._lessened: dict[ServiceKey, set[str]] = {}
+        """The ids of clients of whose publication of a service something is back elsewhere, and of some that are gone.
+        """
 
     # --- reading: no lock -------------------------------------------------------------------------
 
@@ -167,7 +168,7 @@ class Clients:
             client = self._clients.get(client_id)
             has_ended = client is not None and not client.ended and self._may_be_back(client)
             if client is not None and has_ended:
-                client.ended, client.ended_ms, client.left = True, self._now_ms(), client.published.copy()
+                client.ended, client.ended_ms = True, self._now_ms()
                 self._ended.add(client_id)
                 for key in client.subscribed:
                     self._drop_subscriber(key, client_id)
@@ -197,8 +198,9 @@ class Clients:
         now_ms = self._now_ms()
         gone = [key for key, one in client.published.items() if self._table.withdraw(*key, client_id, one, now_ms)]
         self._publish(ClientDisconnect(client_id, client.native))
-        for key in gone:
-            self._publish(ServiceChanged(*key))
+        with self._lock:
+            told_less = self._tell_less(gone)
+        self._publish_all([*told_less, *(ServiceChanged(*key) for key in gone)])
         return True
 
     # --- publications of clients that are connected here ------------------------------------------
@@ -252,8 +254,8 @@ class Clients:
             self._check_bounds(client, key, publication)
             self._count(client)
             self._put(client, key, publication)
-            ended = self._lessen_ended()
-        self._publish_all([ClientChanged(client_id), *ended, ServiceChanged(*key)])
+            told_less = self._tell_less([key]) if old is not None else []
+        self._publish_all([ClientChanged(client_id), *told_less, ServiceChanged(*key)])
 
     def deregister(self, client_id: str, namespace: str, service: str) -> None:
         """Withdraw a client's publication of a service; without one nothing happens.
@@ -269,8 +271,8 @@ class Clients:
                 return
             self._count(client)
             self._take_back(client, key)
-            ended = self._lessen_ended()
-        self._publish_all([ClientChanged(client_id), *ended, ServiceChanged(*key)])
+            told_less = self._tell_less([key])
+        self._publish_all([ClientChanged(client_id), *told_less, ServiceChanged(*key)])
 
     def _native(self, client_id: str) -> Client:
         client = self._clients.get(client_id)
@@ -332,7 +334,7 @@ class Clients:
         with self._lock:
             client = self._clients.get(client_id)
             if client is not None:
-                published = client.left if client.native and client.ended else client.published.copy()
+                published = (client.left or client.published).copy()
                 ended_from = client.came_from if client.ended else ""
                 state = ClientState(client_id, client.revision, published, ended_from=ended_from)
                 return ClientSnapshot(client.version, client.info, state)
@@ -368,10 +370,10 @@ class Clients:
             if snapshot.state is None:
                 self._remember(client_id, snapshot.version)
                 if client is not None:
-                    events = self._drop_copy(client)
+                    keys = list(client.published)
+                    events = self._drop_copy(client) + self._tell_less(keys)
             elif client is None or not self._is_lessened(client, snapshot.version):
                 events = self._upgrade(client, snapshot, snapshot.state)
-            events += self._lessen_ended()
         self._publish_all(events)
         return True
 
@@ -411,7 +413,8 @@ class Clients:
             self._removals.discard(client_id)
             client = self._clients.get(client_id)
             if absent and client is not None and not client.native:
-                events = self._drop_copy(client)
+                keys = list(client.published)
+                events = self._drop_copy(client) + self._tell_less(keys)
         self._publish_all(events)
 
     def expire(self, now_ms: int, has_left: Callable[[str], bool], late_ms: int = 0) -> Collection[str]:
@@ -426,7 +429,7 @@ class Clients:
         if not (late_ms or left) and now_ms < self._expiry_due_ms:
             return []
         self._expiry_due_ms = now_ms + EXPIRY_INTERVAL_MS
-        dropped, writers = [], set[str]()
+        dropped, writers, withdrawn = [], set[str](), set[ServiceKey]()
         for client_id, client in self._clients.copy().items():
             if client.native:
                 continue
@@ -438,6 +441,7 @@ class Clients:
             events: list[Event] = []
             with self._lock:
                 if self._clients.get(client_id) is client:
+                    withdrawn.update(client.published)
                     events = self._drop_copy(client)
             if events:
                 dropped.append(client_id)
@@ -445,7 +449,9 @@ class Clients:
             if writer in left and self._is_of_this_member(writer):
                 self.add_tombstone(client_id, client.version)
         with self._lock:
+            events = self._tell_less(withdrawn)
             self._copy_writers = writers  # the next search for expired copies adds that of a copy made meanwhile
+        self._publish_all(events)
         for client_id, removal in self._removals.older_than(self._expiry_ms, now_ms):
             with self._lock:
                 if self._removals.get(client_id) is removal:
@@ -480,6 +486,8 @@ class Clients:
             self._ended = {one for one, client in known if client is not None and client.ended}
             done = [one for one, client in known if client is not None and client.native and self._is_done(client)]
             self._returned_ms = {run: at_ms for run, at_ms in self._returned_ms.items() if self.is_handing_over(run)}
+            if not self._returned_ms:
+                self._lessened.clear()
         for client_id in done:
             self._remove(client_id)
 
@@ -545,31 +553,36 @@ class Clients:
         for key in list(client.published):
             self._drop_instances(client, key, self._present(key, over, client))
 
-    def _lessen_ended(self) -> list[Event]:
-        """Tell no more of clients that ended here what was back elsewhere, and is withdrawn there; return the events.
+    def _tell_less(self, keys: Iterable[ServiceKey]) -> list[Event]:
+        """Let the clients of these services leave no more what was back elsewhere, and is published by none now (R17).
 
-        Members that never heard that it was back would list it until the client is removed here.
+        Others would list it: those that never heard that it was back, and those that start. Returns the events.
         """
-        keys, self._withdrawn = self._withdrawn, set()
-        events: list[Event] = []
-        for client in [self._clients.get(one) for one in self._ended] if keys else ():
-            if client is None or not client.native or client.revision >= REVISION_MAX:
-                continue
-            left = {key: self._not_withdrawn(client, key) if key in keys else one for key, one in client.left.items()}
-            if left != client.left:
-                client.left = {key: one for key, one in left.items() if one is not None}
-                self._count(client)
-                events.append(ClientChanged(client.client_id))
-        return events
+        changed: dict[str, Client] = {}
+        for key in keys if self._lessened else ():
+            known = [(one, self._clients.get(one)) for one in self._lessened.get(key, ())]
+            clients = [client for _, client in known if client is not None and key in client.left]
+            present = self._published(key) if clients else set[str]()
+            for client in clients:
+                left = client.left[key]
+                kept = {one: instance for one, instance in left.instances.items() if one in present}
+                if len(kept) == len(left.instances):
+                    continue
+                changed[client.client_id] = client
+                if kept:
+                    client.left[key] = replace(left, instances=kept)
+                else:
+                    del client.left[key]
+        native = [one for one in changed.values() if one.native and one.revision < REVISION_MAX]
+        for client in native:
+            self._count(client)
+        return [ClientChanged(client.client_id) for client in native]
 
-    def _not_withdrawn(self, client: Client, key: ServiceKey) -> Publication | None:
-        """What an ended client left of a service, but for what no client publishes any more; None if it is nothing."""
+    def _published(self, key: ServiceKey) -> set[str]:
+        """The keys of the instances of a service that any client publishes, ended ones and copies too."""
         service = self._table.get(*key)
-        published = (service.published or {}).values() if service is not None else ()
-        there = {instance_key for one in published for instance_key in one.instances}
-        left = client.left[key]
-        kept = {one: instance for one, instance in left.instances.items() if one in there}
-        return replace(left, instances=kept) if kept else None
+        published = (service.published or {}) if service is not None else {}
+        return {instance_key for one in published.values() for instance_key in one.instances}
 
     def _over_writers(self) -> set[str]:
         """The writers of copies whose runs are over, while their clients come back (R17)."""
@@ -613,6 +626,8 @@ class Clients:
         left = {one: instance for one, instance in publication.instances.items() if one not in instance_keys}
         if len(left) == len(publication.instances):
             return False
+        client.left = client.left or client.published.copy()
+        self._lessened.setdefault(key, set()).add(client.client_id)
         if left:
             self._store(client, key, replace(publication, instances=left))
         else:
@@ -635,16 +650,12 @@ class Clients:
     def _store(self, client: Client, key: ServiceKey, publication: Publication) -> None:
         old = client.published.get(key)
         client.instances += len(publication.instances) - (len(old.instances) if old else 0)
-        if self._ended and old is not None and not old.instances.keys() <= publication.instances.keys():
-            self._withdrawn.add(key)
         client.published[key] = publication
         self._table.publish(*key, client.client_id, publication, self._now_ms())
 
     def _take_back(self, client: Client, key: ServiceKey) -> None:
         publication = client.published.pop(key)
         client.instances -= len(publication.instances)
-        if self._ended:
-            self._withdrawn.add(key)
         self._table.withdraw(*key, client.client_id, publication, self._now_ms())
 
     def _drop_subscriber(self, key: ServiceKey, client_id: str) -> None:
@@ -664,14 +675,15 @@ class Clients:
             client = Client(snapshot.info or info_of(client_id), native=False, now_ms=now_ms, version=snapshot.version)
             self._clients[client_id] = client
             self._removals.discard(client_id)
-        client.revision, client.version = state.revision, snapshot.version
+        client.revision, client.version, client.left = state.revision, snapshot.version, {}
         client.renewed_ms = now_ms - max(self._expiry_ms - UNCONFIRMED_MS, 0) if snapshot.unconfirmed else now_ms
         self._copy_writers.add(snapshot.version.writer)
         if state.ended_from:
             client.ended, client.came_from = True, state.ended_from
             self._ended.add(client_id)
         events: list[Event] = []
-        for key in [key for key in client.published if key not in state.publications]:
+        withdrawn = [key for key in client.published if key not in state.publications]
+        for key in withdrawn:
             self._take_back(client, key)
             events.append(ServiceChanged(*key))
         for key, publication in state.publications.items():
@@ -679,11 +691,13 @@ class Clients:
             old = client.published.get(key)
             if old is not None and (old == publication or (not state.dated and old.says_the_same(publication))):
                 continue
+            if old is not None:
+                withdrawn.append(key)
             self._put(client, key, publication)
             events.append(ServiceChanged(*key))
         if client.ended:
             self._drop_what_is_there(client)
-        return events
+        return events + self._tell_less(withdrawn)
 
     def _dated(self, key: ServiceKey, publication: Publication) -> Publication:
         """A publication of a peer that does not tell which version of the service's list it saw: it counts from now."""

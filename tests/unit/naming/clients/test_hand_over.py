@@ -83,6 +83,59 @@ def ports_of(client: Client, key: tuple[str, str] = A) -> list[int]:
     return [one.port for one in publication.instances.values()] if publication else []
 
 
+def deregistered(bed: Bed) -> None:
+    bed.native("native", 80)
+    bed.clients.deregister("native", *A)
+
+
+def replaced(bed: Bed) -> None:
+    bed.native("native", 80, 82)
+    bed.native("native", 82)
+
+
+def disconnected(bed: Bed) -> None:
+    bed.native("native", 80).came_from = ""
+    bed.clients.disconnect("native")
+
+
+def deregistered_elsewhere(bed: Bed) -> None:
+    bed.copy("there", GOING_ON, {A: (80,)})
+    bed.copy("there", GOING_ON, {})
+
+
+def replaced_elsewhere(bed: Bed) -> None:
+    bed.copy("there", GOING_ON, {A: (80, 82)})
+    bed.copy("there", GOING_ON, {A: (82,)})
+
+
+def removed_elsewhere(bed: Bed) -> None:
+    bed.copy("there", GOING_ON, {A: (80,)})
+    removal = ClientSnapshot(Version(EPOCH, 4, GOING_ON), None, None)
+    assert bed.clients.take(removal, "there", bed.clients.version("there"))
+
+
+def nowhere_any_more(bed: Bed) -> None:
+    bed.copy("there", GOING_ON, {A: (80,)})
+    bed.clients.forget("there", absent=True)
+
+
+def expired(bed: Bed) -> None:
+    bed.copy("there", GOING_ON, {A: (80,)})
+    bed.clients.expire(bed.now_ms, GOING_ON.__eq__)
+
+
+WITHDRAWALS = [
+    deregistered,
+    replaced,
+    disconnected,
+    deregistered_elsewhere,
+    replaced_elsewhere,
+    removed_elsewhere,
+    nowhere_any_more,
+    expired,
+]
+
+
 class TestCopies:
     def test_what_is_published_here_leaves_the_copies_of_a_run_that_is_over(self, bed: Bed) -> None:
         other = bed.copy("other", GOING_ON, {A: (80,)})
@@ -153,6 +206,50 @@ class TestCopies:
     def test_copies_of_one_run_leave_each_other_alone(self, bed: Bed) -> None:
         first, second = (bed.copy(name, OVER, {A: (80,)}) for name in ("first", "second"))
         assert (ports_of(first), ports_of(second)) == ([80], [80])
+
+    def test_a_member_that_starts_lists_what_is_back_before_it_hears_where(self, bed: Bed) -> None:
+        """It loads the copy of another member that knows more, and the client's new state from its new member."""
+        bed.copy("over", OVER, {A: (80, 81), B: (80,)})
+        bed.native("native", 80)
+        starting = Bed("s:1~1")
+        starting.take_from(bed, "over")
+        assert (starting.ports(), starting.ports(B)) == ([80, 81], [80])
+        starting.take_from(bed, "native")
+        assert (ports_of(starting.client("over")), starting.ports()) == ([81], [80, 81])
+        starting.copy("native", ME, {})
+        assert starting.ports() == [81]
+
+    @pytest.mark.parametrize("withdraw", WITHDRAWALS)
+    def test_a_member_that_starts_does_not_list_what_was_back_and_is_withdrawn(
+        self, bed: Bed, withdraw: Callable[[Bed], None]
+    ) -> None:
+        over = bed.copy("over", OVER, {A: (80, 81), B: (80,)})
+        withdraw(bed)
+        assert (ports_of(over), 80 in bed.ports()) == ([81], False)
+        starting = Bed("s:1~1")
+        starting.take_from(bed, "over")
+        assert (starting.ports(), starting.ports(B)) == ([81], [80])
+
+    def test_a_member_that_starts_lists_what_is_back_twice_and_withdrawn_once(self, bed: Bed) -> None:
+        bed.copy("over", OVER, {A: (80,)})
+        bed.native("native", 80)
+        bed.copy("there", GOING_ON, {A: (80,)})
+        bed.clients.deregister("native", *A)
+        starting = Bed("s:1~1")
+        starting.take_from(bed, "over")
+        assert starting.ports() == [80]
+
+    def test_what_was_back_of_a_run_that_goes_on_after_all_is_told_as_its_member_gave_it(self, bed: Bed) -> None:
+        bed.copy("over", OVER, {A: (80,)})
+        bed.native("native", 80)
+        bed.over.clear()
+        bed.clients.expire(bed.now_ms, nobody)
+        bed.copy("over", OVER, {A: (80,), B: (82,)})
+        bed.clients.deregister("native", *A)
+        starting = Bed("s:1~1")
+        starting.take_from(bed, "over")
+        assert (starting.ports(), starting.ports(B)) == ([80], [82])
+        assert not bed.clients._lessened
 
     def test_a_copy_that_comes_when_its_instances_are_back_loses_them_soon(self, bed: Bed) -> None:
         native = bed.native("native", 80)
