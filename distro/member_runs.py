@@ -51,7 +51,7 @@ class MemberRuns:
         self._handing_over: Mapping[str, Handover] = {}
         """Writers of runs that are over, whose clients are handed over. Replaced, never changed."""
         self._own: Handover | None = _handover(now_ms)
-        """The hand-over of the clients of this member's former runs; None once it is over."""
+        """The hand-over of the clients of runs that were over when this member started; None once it is over."""
         self._returns: dict[str, int] = {}
         """When a client of a run came back last, since the last ``tick``."""
 
@@ -71,9 +71,16 @@ class MemberRuns:
 
     def is_handing_over(self, writer: str) -> bool:
         """Whether a run is over, and its clients are still kept until they are back elsewhere."""
+        return writer in self._handing_over or (self._own is not None and self._ended_before(writer))
+
+    def _ended_before(self, writer: str) -> bool:
+        """Whether a run was over when this member started: its own, or earlier than that in a peer's last answer."""
         if self._is_former(writer):
-            return self._own is not None
-        return writer in self._handing_over
+            return True
+        address = writer.partition("~")[0]
+        last = self._writers.get(address, "")
+        is_earlier = (len(writer), writer) < (len(last), last)  # they start with the time of the start, in hex
+        return is_earlier and writer not in self._ended.get(address, ())
 
     def came_back(self, writer: str, now_ms: int) -> None:
         """Note that a client that a run is handing over publishes elsewhere: others of it may need as long."""
@@ -132,7 +139,7 @@ class MemberRuns:
         for writer, at_ms in returns.items():
             if writer in self._handing_over:
                 self._handing_over = {**self._handing_over, writer: self._handing_over[writer].after_return(at_ms)}
-            elif self._own is not None and self._is_former(writer):
+            elif self._own is not None and self._ended_before(writer):
                 self._own = self._own.after_return(at_ms)
         if self._own is not None and self._own.end_ms <= now_ms:
             self._own = None

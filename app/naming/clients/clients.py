@@ -605,14 +605,21 @@ class Clients:
         return self._drop_instances(client, key, present)
 
     def _present(self, key: ServiceKey, over: set[str], but: Client | None = None) -> set[str]:
-        """The keys of the instances of a service that clients of runs that go on publish, but for one client."""
+        """The keys of the instances of a service that clients of runs that go on publish, but for one client.
+
+        A copy that came lessened is of no such run, also where the end of the run was never heard of.
+        """
         service = self._table.get(*key)
         published = (service.published or {}) if service is not None else {}
         clients = ((self._clients.get(client_id), publication) for client_id, publication in published.items())
         going_on = [
             part
             for client, part in clients
-            if client is not None and client is not but and not client.ended and client.version.writer not in over
+            if client is not None
+            and client is not but
+            and not client.ended
+            and client.version.writer not in over
+            and client.version.epoch >= EPOCH
         ]
         return {instance_key for part in going_on for instance_key in part.instances}
 

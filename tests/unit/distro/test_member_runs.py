@@ -2,7 +2,7 @@
 
 import pytest
 
-from distro.member_runs import HANDOVER_MS, MemberRuns
+from distro.member_runs import HANDOVER_MS, RETURNING_MS, MemberRuns
 
 SELF, B = "10.0.0.1:8848", "10.0.0.2:8848"
 FIRST, SECOND = f"{B}~1", f"{B}~2"
@@ -45,6 +45,37 @@ def test_a_late_farewell_revives_no_run(runs: MemberRuns) -> None:
     runs.end(B, NOW_MS)
     runs.follow(B, FIRST, NOW_MS, goes_on=False)
     assert runs.is_handing_over(FIRST)
+
+
+@pytest.mark.parametrize("earlier", ["~9", "~19"], ids=["shorter", "smaller"])
+def test_a_run_that_ended_before_this_member_started_is_handed_over_as_its_own_former_ones(earlier: str) -> None:
+    """Copies of its clients are read from a third member."""
+    runs = MemberRuns(SELF, NOW_MS)
+    runs.own_writer = f"{SELF}~5"
+    runs.replace([B], [], NOW_MS)
+    assert not is_over(runs, B + earlier), "nothing is known of that member's runs"
+    runs.follow(B, f"{B}~20", NOW_MS)
+    returned_ms = NOW_MS + HANDOVER_MS - 1
+    runs.came_back(B + earlier, returned_ms)
+    for now_ms, is_handed_over in ((returned_ms + RETURNING_MS - 1, True), (returned_ms + RETURNING_MS, False)):
+        runs.tick(now_ms)
+        assert runs.is_handing_over(B + earlier) is is_handed_over
+        assert not runs.has_left(B + earlier)
+    assert not is_over(runs, f"{B}~20")
+    assert not is_over(runs, f"{B}~21"), "its answer is yet to come"
+    assert not runs.is_handing_over("10.0.0.3:8848~1"), "of a member that is not listed"
+
+
+def test_a_run_that_this_member_saw_end_is_over_with_its_own_time() -> None:
+    runs = MemberRuns(SELF, NOW_MS)
+    runs.own_writer = f"{SELF}~5"
+    runs.replace([B], [], NOW_MS)
+    runs.follow(B, FIRST, NOW_MS)
+    runs.follow(B, SECOND, NOW_MS + 1)
+    runs.came_back(FIRST, NOW_MS + 10)
+    runs.tick(NOW_MS + HANDOVER_MS)
+    assert runs.is_handing_over(FIRST)
+    assert not runs.is_handing_over(f"{SELF}~4")
 
 
 def test_a_run_ends_once(runs: MemberRuns) -> None:

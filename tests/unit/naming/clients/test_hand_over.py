@@ -239,6 +239,18 @@ class TestCopies:
         starting.take_from(bed, "over")
         assert starting.ports() == [80]
 
+    def test_a_copy_that_came_lessened_takes_nothing_out_of_others(self, bed: Bed) -> None:
+        """A member that starts may not know that the run is over from which a client moved twice."""
+        bed.copy("over", OVER, {A: (80,)})
+        bed.copy("there", GOING_ON, {A: (80,)})
+        starting = Bed("s:1~1")
+        starting.over.clear()
+        starting.take_from(bed, "over")
+        starting.take_from(bed, "there")
+        starting.over.add(GOING_ON)
+        starting.clients.expire(starting.now_ms, nobody)
+        assert ports_of(starting.client("there")) == [80]
+
     def test_what_was_back_of_a_run_that_goes_on_after_all_is_told_as_its_member_gave_it(self, bed: Bed) -> None:
         bed.copy("over", OVER, {A: (80,)})
         bed.native("native", 80)
