@@ -27,9 +27,9 @@ class Handover(NamedTuple):
     def moved(self, by_ms: int) -> "Handover":
         return Handover(self.end_ms + by_ms, self.max_ms + by_ms)
 
-    def after_return(self, at_ms: int) -> "Handover":
-        """That of a run to which a client belonged that came back then."""
-        return Handover(min(max(self.end_ms, at_ms + RETURNING_MS), self.max_ms), self.max_ms)
+    def until(self, end_ms: int) -> "Handover":
+        """One that lasts until then, if it may, and if it does not last longer."""
+        return Handover(min(max(self.end_ms, end_ms), self.max_ms), self.max_ms)
 
 
 class MemberRuns:
@@ -125,7 +125,11 @@ class MemberRuns:
         ended = self._ended.get(address, ())
         if run and run not in ended:
             self._ended = {**self._ended, address: (*ended, run)[-RUNS_REMEMBERED:]}
-            self._handing_over = {**self._handing_over, run: _handover(now_ms)}
+            # Clients of runs before may have gone to this one, and not have published yet: their time begins anew.
+            before = {one: handover.until(now_ms + HANDOVER_MS) for one, handover in self._handing_over.items()}
+            self._handing_over = {**before, run: _handover(now_ms)}
+            if self._own is not None:
+                self._own = self._own.until(now_ms + HANDOVER_MS)
 
     def on_pause(self, pause_ms: int) -> None:
         """Add a pause of this process to the ends of all hand-overs (R9)."""
@@ -137,10 +141,11 @@ class MemberRuns:
         """End the hand-overs whose time is over."""
         returns, self._returns = self._returns, {}
         for writer, at_ms in returns.items():
+            end_ms = at_ms + RETURNING_MS
             if writer in self._handing_over:
-                self._handing_over = {**self._handing_over, writer: self._handing_over[writer].after_return(at_ms)}
+                self._handing_over = {**self._handing_over, writer: self._handing_over[writer].until(end_ms)}
             elif self._own is not None and self._ended_before(writer):
-                self._own = self._own.after_return(at_ms)
+                self._own = self._own.until(end_ms)
         if self._own is not None and self._own.end_ms <= now_ms:
             self._own = None
         if any(one.end_ms <= now_ms for one in self._handing_over.values()):

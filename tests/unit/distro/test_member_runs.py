@@ -2,7 +2,7 @@
 
 import pytest
 
-from distro.member_runs import HANDOVER_MS, RETURNING_MS, MemberRuns
+from distro.member_runs import HANDOVER_MS, HANDOVER_MS_MAX, RETURNING_MS, MemberRuns
 
 SELF, B = "10.0.0.1:8848", "10.0.0.2:8848"
 FIRST, SECOND = f"{B}~1", f"{B}~2"
@@ -72,10 +72,40 @@ def test_a_run_that_this_member_saw_end_is_over_with_its_own_time() -> None:
     runs.replace([B], [], NOW_MS)
     runs.follow(B, FIRST, NOW_MS)
     runs.follow(B, SECOND, NOW_MS + 1)
-    runs.came_back(FIRST, NOW_MS + 10)
-    runs.tick(NOW_MS + HANDOVER_MS)
+    runs.came_back(FIRST, NOW_MS + HANDOVER_MS)
+    runs.tick(NOW_MS + HANDOVER_MS + 1)
     assert runs.is_handing_over(FIRST)
     assert not runs.is_handing_over(f"{SELF}~4")
+
+
+C = "10.0.0.3:8848"
+OWN_FORMER = f"{SELF}~4"
+
+
+@pytest.mark.parametrize("before", [FIRST, OWN_FORMER])
+def test_a_hand_over_goes_on_when_another_member_ends_meanwhile(runs: MemberRuns, before: str) -> None:
+    """SDKs for Python look each 30 s for what to publish anew, and may find the next member that restarts."""
+    runs.own_writer = f"{SELF}~5"
+    runs.replace([B, C], [], 0)
+    runs.follow(C, f"{C}~1", 0)
+    runs.end(B, 0)
+    ended_ms = HANDOVER_MS - 1
+    for number in range(1, 20):
+        runs.tick(ended_ms)
+        runs.follow(C, f"{C}~{number + 1}", ended_ms)
+        end_ms = min(ended_ms + HANDOVER_MS, HANDOVER_MS_MAX)
+        runs.tick(end_ms - 1)
+        assert runs.is_handing_over(before)
+        ended_ms = end_ms - 1
+    runs.tick(HANDOVER_MS_MAX)
+    assert runs.has_left(before), "not longer than the longest"
+
+
+def test_the_hand_over_of_who_leaves_again_is_no_longer(runs: MemberRuns) -> None:
+    runs.end(B, 0)
+    runs.end(B, HANDOVER_MS - 1)
+    runs.tick(HANDOVER_MS)
+    assert runs.has_left(FIRST)
 
 
 def test_a_run_ends_once(runs: MemberRuns) -> None:
