@@ -1,27 +1,31 @@
-"""Prints how many recorded scenarios pass, by area."""
+"""Prints how many recorded scenarios pass, by area, and how many of their steps by ``accept`` alone."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 
 import pytest
 
-Counts = Mapping[str, tuple[int, int]]
-COUNTS = pytest.StashKey[dict[str, Counts]]()
+from tests.conformance.replay import Outcome, count_by_area
+
+Report = Callable[[str, Sequence[Outcome]], None]
+OUTCOMES = pytest.StashKey[dict[str, Sequence[Outcome]]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[COUNTS] = {}
+    config.stash[OUTCOMES] = {}
 
 
 @pytest.fixture(scope="session")
-def report_counts(pytestconfig: pytest.Config) -> Callable[[str, Counts], None]:
-    """Takes what is to be printed at the end: a title, and passed and total by area."""
-    return pytestconfig.stash[COUNTS].__setitem__
+def report_counts(pytestconfig: pytest.Config) -> Report:
+    """Takes what is to be counted at the end: a title, and all outcomes."""
+    return pytestconfig.stash[OUTCOMES].__setitem__
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    for title, by_area in config.stash[COUNTS].items():
-        passed = sum(one for one, _ in by_area.values())
-        total = sum(one for _, one in by_area.values())
-        terminalreporter.section(f"recorded scenarios, {title}: {passed} of {total}")
-        for area, (one, of) in by_area.items():
+    for title, outcomes in config.stash[OUTCOMES].items():
+        passed = sum(not one.failure for one in outcomes)
+        accepted = sum(one.accepted for one in outcomes)
+        terminalreporter.section(
+            f"recorded scenarios, {title}: {passed} of {len(outcomes)}, {accepted} steps in them by accept"
+        )
+        for area, (one, of) in count_by_area(outcomes).items():
             terminalreporter.line(f"{area:<18} {one:>3} of {of}")

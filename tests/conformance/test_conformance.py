@@ -1,32 +1,29 @@
 """The recorded answers of a real Nacos 1.4.1, asked of our nodes: alone, and through one member of three."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.conformance.replay import Outcome, Target, count_by_area, load, run_all
+from tests.conformance.conftest import Report
+from tests.conformance.replay import Outcome, Target, load, run_all
 from tests.support.processes import ClusterProcesses, Member, free_ports
 
 FOLDER = Path(__file__).parent
 AREAS = sorted(file.stem for file in (FOLDER / "scenarios").glob("*.jsonl"))
 JOBS = 4
-
-Report = Callable[[str, Mapping[str, tuple[int, int]]], None]
+RECORDED = 526
+"""All conversations: one that vanished would fail nowhere else."""
 
 # The first test of each pair has to wait for the whole replay, which waits more than it works.
 pytestmark = pytest.mark.timeout(1_200)
 
 
 def reasons(name: str) -> dict[str, str]:
-    """Return the reason of each scenario in a list of ours. Shape of a line: ``area/name: reason``."""
+    """Return what a list of ours says of each scenario in it. Shape of a line: ``area/name: reason``."""
     lines = (FOLDER / name).read_text(encoding="utf-8").splitlines()
     pairs = (line.partition(": ") for line in lines if line and not line.startswith("#"))
     return {scenario: reason for scenario, _, reason in pairs}
-
-
-def full_name(outcome: Outcome) -> str:
-    return f"{outcome.scenario.area}/{outcome.scenario.name}"
 
 
 def replay(member: Member, leave_out: Mapping[str, str]) -> list[Outcome]:
@@ -39,7 +36,7 @@ def assert_all_pass(outcomes: list[Outcome], area: str) -> None:
     complaints = []
     for outcome in (one for one in outcomes if one.scenario.area == area and one.failure):
         note = f"\n    note: {outcome.scenario.note}" if outcome.scenario.note else ""
-        complaints.append(f"{full_name(outcome)} fails:\n    {outcome.failure}{note}")
+        complaints.append(f"{outcome.name} fails:\n    {outcome.failure}{note}")
     assert not complaints, "\n".join(complaints)
 
 
@@ -52,7 +49,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory, report_counts: Report) -> It
         node.start()
         node.wait_ready()
         outcomes = replay(node, {})
-        report_counts("standalone", count_by_area(outcomes))
+        report_counts("standalone", outcomes)
         yield outcomes
         node.stop()
     finally:
@@ -67,7 +64,7 @@ def through_member(tmp_path_factory: pytest.TempPathFactory, report_counts: Repo
     try:
         cluster.start()
         outcomes = replay(cluster.members[1], reasons("standalone_only.txt"))
-        report_counts("one member of three", count_by_area(outcomes))
+        report_counts("one member of three", outcomes)
         yield outcomes
         for member in cluster:
             member.stop()
@@ -83,9 +80,25 @@ def test_the_list_names_scenarios_that_there_are() -> None:
     assert all(listed.values()), "every line gives its reason"
 
 
+def test_all_conversations_are_held(alone: list[Outcome]) -> None:
+    assert len({one.name for one in alone}) == len(alone) == RECORDED
+
+
+def test_what_passes_by_accept_is_known(alone: list[Outcome]) -> None:
+    """An ``accept`` takes another answer than the recorded one: each that is made use of stands in the list."""
+    assert {one.name: str(one.accepted) for one in alone if one.accepted} == reasons("accepted.txt")
+
+
 @pytest.mark.parametrize("area", AREAS)
 def test_node_answers_as_recorded(alone: list[Outcome], area: str) -> None:
     assert_all_pass(alone, area)
+
+
+@pytest.mark.cluster
+def test_all_conversations_but_those_of_a_node_alone_are_held_with_a_member(through_member: list[Outcome]) -> None:
+    left_out = reasons("standalone_only.txt")
+    assert len({one.name for one in through_member} | left_out.keys()) == RECORDED
+    assert len(through_member) == RECORDED - len(left_out)
 
 
 @pytest.mark.cluster
