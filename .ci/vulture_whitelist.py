@@ -113,7 +113,9 @@ _.received_failed
 _.verify_sent
 _.verify_failed
 _.verify_wanted
+_.verify_received
 _.query_keys
+_.served_keys
 _.forgotten
 _.inbox_dropped
 _.pauses

@@ -21,7 +21,12 @@ class DistroStats:
     verify_failed: int = 0
     verify_wanted: int = 0
     """Keys that a peer asked for in its answer to a verify round, and that were sent to it."""
+    verify_received: int = 0
+    """Verify rounds of peers that were compared with what is stored here."""
     query_keys: int = 0
+    """Keys that this node asked a peer for."""
+    served_keys: int = 0
+    """Keys that peers asked this node for one by one: what they lacked, or took for different from theirs."""
     calls_lost: int = 0
     """Calls to peers whose end was not told long after their deadline."""
     claims: int = 0

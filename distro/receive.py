@@ -228,7 +228,10 @@ class DistroReceiver:
     def serve(self, resource_type: str, keys: Iterable[str] | None) -> list[Datum]:
         """The datums of the keys, all for None."""
         store = self._components[resource_type].store
-        return list(store.datums(store.versions() if keys is None else keys))
+        datums = list(store.datums(store.versions() if keys is None else keys))
+        if keys is not None:
+            self._stats.served_keys += len(datums)
+        return datums
 
     # --- verify ----------------------------------------------------------------------------------
 
@@ -247,6 +250,7 @@ class DistroReceiver:
         """
         if self.is_loading():
             raise NotInitialized("Distro protocol is not initialized")
+        self._stats.verify_received += 1
         component = self._components[resource_type]
         mapper = self._mapper_of(resource_type)
         newer: dict[str, Version] = {}
@@ -288,6 +292,7 @@ class DistroReceiver:
         """
         if self.is_loading():
             raise NotInitialized("Distro protocol is not initialized")
+        self._stats.verify_received += 1
         component = self._components[resource_type]
         mapper = self._mapper_of(resource_type)
         wanted = [

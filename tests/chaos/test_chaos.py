@@ -16,7 +16,15 @@ ROOT = Path(__file__).resolve().parents[2]
 HANG_S = 300.0
 SHOWN_MAX = 10
 
-pytestmark = [pytest.mark.chaos, pytest.mark.flaky(reruns=1)]
+BUSY_S = 1.0
+"""A run in which the clients' own loop was later than this shows the machine's other work (docs/chaos.md)."""
+
+
+class MachineTooBusy(Exception):
+    """Breaches in a run that proves nothing: it is played again once, and counted."""
+
+
+pytestmark = [pytest.mark.chaos, pytest.mark.flaky(reruns=1, only_rerun=[MachineTooBusy.__name__])]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -44,7 +52,10 @@ def test_no_word_is_undone(name: str, tmp_path: Path) -> None:
         f"{kind} {subject}: {text}" for kind, found in run["breaches"].items() for subject, text in found.items()
     ]
     told = "\n".join(breaches[:SHOWN_MAX])
-    assert not breaches, f"{told}\nof {run['words']} words; clients were {run['late_s']:.1f} s late; logs in {tmp_path}"
+    told += f"\nof {run['words']} words; clients were {run['late_s']:.1f} s late; logs in {tmp_path}"
+    if breaches and run["late_s"] > BUSY_S:
+        raise MachineTooBusy(told)
+    assert not breaches, told
     assert code == 0
     assert run["words"] > 100, "there was load"
 

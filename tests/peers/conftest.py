@@ -19,6 +19,10 @@ PORTS_APART = 100
 SEEN_TIMEOUT_S = 180
 
 
+class PeerProcessFailed(Exception):
+    """A real server did not start, for a reason of its own."""
+
+
 @dataclass(frozen=True, slots=True)
 class MixedCluster:
     """Two real servers and one of ours: the real ones must be the majority, as their Raft counts all three."""
@@ -37,15 +41,11 @@ class MixedCluster:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark everything in this folder.
-
-    What a real server does in time is the machine's business: short of processor time its members take each other for
-    dead, and disagree as they do in the field. So such a test may fail once, which is printed; twice is a failure.
-    """
+    """Mark everything in this folder. Where a real server's process failed, a test is run again once, and counted."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.peer)
-            item.add_marker(pytest.mark.flaky(reruns=1))
+            item.add_marker(pytest.mark.flaky(reruns=1, only_rerun=[PeerProcessFailed.__name__]))
             item.add_marker(pytest.mark.timeout(3 * START_TIMEOUT_S))
 
 
@@ -96,7 +96,7 @@ def _mixed(release: str, folder: Path) -> Iterator[MixedCluster]:
                 text = (folder / f"{port}.log").read_text(errors="replace")
                 if "Maven could not fetch" in text:
                     pytest.skip("the jars of real Nacos cannot be fetched")
-                raise AssertionError(text)
+                raise PeerProcessFailed(text)
         ours.wait_ready()
         cluster = MixedCluster(Client(f"127.0.0.1:{ports[0]}"), Client(f"127.0.0.1:{ports[1]}"), ours, folders)
         eventually(lambda: all(map(sees_three, cluster.clients)), SEEN_TIMEOUT_S)
@@ -115,3 +115,9 @@ def sees_three(client: Client) -> bool:
     """Whether a member sees all three UP, with the release of each: real ones then use their present protocol."""
     nodes = client.call("GET", "/v1/core/cluster/nodes").json()["data"]
     return sum(one["state"] == "UP" and "version" in one["extendInfo"] for one in nodes) == 3
+
+
+def metrics(mixed: MixedCluster) -> dict[str, int]:
+    """The counters of our member."""
+    found: dict[str, int] = mixed.ours.client.call("GET", "/v1/ns/operator/metrics", onlyStatus="false").json()
+    return found

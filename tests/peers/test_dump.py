@@ -14,7 +14,7 @@ import pytest
 
 from app.audit.format.layout import read_night
 from app.cli import main
-from tests.peers.conftest import PORTS_APART, SCRIPT, START_TIMEOUT_S
+from tests.peers.conftest import PORTS_APART, SCRIPT, START_TIMEOUT_S, PeerProcessFailed
 from tests.support.client import Client
 from tests.support.processes import clean_environ, eventually, ports_apart
 
@@ -46,7 +46,7 @@ def nacos(folder: Path, line: str, mode: str, count: int) -> Iterator[list[Clien
         if started.returncode != 0:
             if "Maven could not fetch" in started.stderr:
                 pytest.skip("the jars of real Nacos cannot be fetched")
-            raise AssertionError(started.stdout + started.stderr)
+            raise PeerProcessFailed(started.stdout + started.stderr)
         yield [Client(f"127.0.0.1:{base + PORTS_APART * number}") for number in range(count)]
     finally:
         if folder.exists():

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.peers.conftest import MixedCluster
+from tests.peers.conftest import MixedCluster, metrics
 from tests.support.client import Client
 from tests.support.processes import eventually
 from tests.support.sdk_client import SdkClient, run_client
@@ -134,11 +134,6 @@ def test_clients_keep_their_revision_through_verify_rounds(mixed_2: MixedCluster
                 assert after[name] == before[name], name
 
     run_client(main)
-
-
-def metrics(mixed: MixedCluster) -> dict[str, int]:
-    found: dict[str, int] = mixed.ours.client.call("GET", "/v1/ns/operator/metrics", onlyStatus="false").json()
-    return found
 
 
 def test_ours_comes_back_with_all_that_the_others_hold(mixed_2: MixedCluster) -> None:

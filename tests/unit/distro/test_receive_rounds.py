@@ -2,6 +2,7 @@
 
 import pytest
 
+from distro.errors import NotInitialized
 from distro.mapper import DistroMapper, WriterMapper
 from distro.monitor import DistroStats
 from distro.receive import TRIES_MAX, DistroReceiver, KeyVersions, resolve
@@ -149,6 +150,26 @@ def test_a_round_goes_through_all_keys_whatever_comes_first() -> None:
     assert one.events == Events(fetched=[(B, newer)])
     assert one.store.forgotten == [(gone[0], 77, False), (gone[1], 77, False)]
     assert one.stats.forgotten == 2
+
+
+def test_rounds_of_peers_and_the_keys_that_they_ask_for_are_counted() -> None:
+    one = Receiver()
+    first, second, *_ = KEYS[SELF]
+    for key in (first, second):
+        one.store.put(key, Version(1, 5, ME))
+    one.receiver.verify("t", B, {}, 0)
+    one.receiver.verify_checksums("t", C, {}, 0)
+    assert one.stats.verify_received == 2
+    one.receiver.serve("t", None)
+    assert one.stats.served_keys == 0, "a snapshot repairs nothing"
+    one.receiver.serve("t", [first, second, "unknown"])
+    one.receiver.serve("t", [first])
+    assert one.stats.served_keys == 3
+    one.loading = True
+    for verify in (one.receiver.verify, one.receiver.verify_checksums):
+        with pytest.raises(NotInitialized):
+            verify("t", B, {}, 0)
+    assert one.stats.verify_received == 2
 
 
 def test_a_round_without_anything_to_fetch_asks_for_nothing() -> None:
