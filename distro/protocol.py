@@ -127,12 +127,14 @@ class DistroProtocol:
                 self._load.remove(address)
             LOG.info("member %s left the list", address)
         for address in came:
-            back_off = BackOff(self._config.retry_delay_ms, self._config.retry_delay_ms_max)
-            self._queues[address] = PeerQueue(back_off)
+            self._queues[address] = PeerQueue(self._new_back_off())
             if self._load is not None:
                 self._load.add(address, now_ms)
             LOG.info("member %s is in the list", address)
         self._follow_members(now_ms)
+
+    def _new_back_off(self) -> BackOff:
+        return BackOff(self._config.retry_delay_ms, self._config.retry_delay_ms_max)
 
     def on_report(self, report: PeerReport, now_ms: int) -> None:
         """Take a peer's report."""
@@ -207,7 +209,10 @@ class DistroProtocol:
             return
         if outcome is not Outcome.DELIVERED:
             self._stats.verify_failed += 1
+            if queue.reachable and outcome is not Outcome.REJECTED:
+                queue.verify_failed(action.resource_type, now_ms, self._new_back_off)
             return
+        queue.verify_back_offs.pop(action.resource_type, None)
         store, mapper = self._components[action.resource_type].store, self.mapper_of(action.resource_type)
         for name in received.refused:  # a third member's key is for that one to merge
             if store.version(name) is None or mapper.responsible(store.tag(name)):
@@ -399,17 +404,16 @@ class DistroProtocol:
         return Query(peer, keys[0].resource_type, tuple(key.key for key in keys), now_ms + self._config.sync_timeout_ms)
 
     def _next_verify(self, peer: str, queue: PeerQueue, now_ms: int) -> Verify | None:
-        if not queue.verify_types:
-            if queue.verify_due_ms > now_ms:
-                return None
+        if not queue.verify_types and queue.verify_due_ms <= now_ms:
             interval_ms = self._config.verify_interval_ms
             queue.verify_due_ms = now_ms + (
                 min(interval_ms, RELAY_INTERVAL_MS) if peer in self._relayed else interval_ms
             )
             queue.verify_types = [name for name in self._components if self._takes(peer, name)]
-            if not queue.verify_types:
-                return None
-        resource_type = queue.verify_types.pop()
+            queue.verify_again.clear()
+        resource_type = queue.next_verify_type(now_ms)
+        if resource_type is None:
+            return None
         self._stats.verify_sent += 1
         keys = self._owned(resource_type, now_ms, unclaimed=self._is_own_kind(peer))
         if peer in self._relayed:

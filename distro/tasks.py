@@ -1,6 +1,6 @@
 """The work that is pending for one peer: keys to send and to fetch, its next verify round, waits after failures."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from distro.types import DataCall, DistroKey
@@ -139,6 +139,9 @@ class PeerQueue:
     verify_due_ms: int = 0
     verify_types: list[str] = field(default_factory=list)
     """Resource types that the present verify round has still to send."""
+    verify_again: dict[str, int] = field(default_factory=dict)
+    """Resource types whose part of the round failed, and when it is sent again."""
+    verify_back_offs: dict[str, BackOff] = field(default_factory=dict)
     reachable: bool = False
     agreed: dict[DistroKey, int] = field(default_factory=dict)
     """In how many verify rounds the peer agreed that a forgettable key may be dropped (R6)."""
@@ -173,9 +176,25 @@ class PeerQueue:
             del self.fetch[key]
         return keys
 
+    def verify_failed(self, resource_type: str, now_ms: int, new_back_off: Callable[[], BackOff]) -> None:
+        """Send the part of the round again after a wait: a peer that is reached again lacks what it finds."""
+        if resource_type not in self.verify_back_offs:
+            self.verify_back_offs[resource_type] = new_back_off()
+        self.verify_again[resource_type] = now_ms + self.verify_back_offs[resource_type].failed()
+
+    def next_verify_type(self, now_ms: int) -> str | None:
+        """Take the resource type whose part of the verify round is to be sent now, if there is one."""
+        if self.verify_types:
+            return self.verify_types.pop()
+        due = next((name for name, due_ms in self.verify_again.items() if due_ms <= now_ms), None)
+        if due is not None:
+            del self.verify_again[due]
+        return due
+
     def on_reachable(self, now_ms: int) -> None:
         """Begin a verify round now: it finds the keys that were not sent while the peer could not be reached."""
         self.reachable = True
+        self.verify_back_offs.clear()
         self.verify_due_ms = now_ms
         self.tasks.resume()
         self.back_off.succeeded()
@@ -185,12 +204,13 @@ class PeerQueue:
         self.reachable = False
         self.fetch.clear()
         self.agreed.clear()
+        self.verify_again.clear()
         self.back_off.succeeded()
         return self.tasks.clear()
 
     def next_due_ms(self, now_ms: int) -> int:
         """When the next call to the peer is due, whether or not one is under way."""
-        due = [now_ms if self.verify_types else self.verify_due_ms]
+        due = [now_ms if self.verify_types else self.verify_due_ms, *self.verify_again.values()]
         if self.fetch:
             due.append(self.fetch_not_before_ms)
         if (tasks_ms := self.tasks.next_due_ms()) is not None:

@@ -193,3 +193,70 @@ def test_a_load_waits_for_a_peer_that_is_yet_to_list_this_member(is_listed: bool
                     engine.verify_all([action])
         engine.now_ms += 100
     assert engine.protocol.loading is not is_listed
+
+
+# --- parts of a round that fail --------------------------------------------------------------------
+
+
+def next_part(engine: WithType, outcome: Outcome, wait_ms: int = CONFIG.verify_interval_ms) -> tuple[int, str]:
+    """End the next part of a round so; return the ms until it was sent, and its type."""
+    begun_ms = engine.now_ms
+    [call] = engine.tick(wait_ms)
+    assert isinstance(call, Verify)
+    engine.protocol.on_verify_done(call, outcome, Received(), engine.now_ms)
+    return engine.now_ms - begun_ms, call.resource_type
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.REFUSED])
+def test_a_part_that_failed_is_sent_again_after_waits_that_double(outcome: Outcome) -> None:
+    """A peer that is reached again lacks what it would have found: it does not wait for the next round."""
+    engine = WithType(B)
+    _, first = next_part(engine, outcome)
+    assert next_part(engine, Outcome.DELIVERED) == (0, "t" if first != "t" else INSTANCE_LIST)
+    first_ms = CONFIG.retry_delay_ms
+    assert next_part(engine, outcome) == (first_ms, first)
+    assert next_part(engine, outcome) == (2 * first_ms, first)
+    assert next_part(engine, Outcome.DELIVERED) == (4 * first_ms, first)
+    waited_ms, _ = next_part(engine, Outcome.DELIVERED)
+    assert waited_ms == CONFIG.verify_interval_ms - 7 * first_ms, "then comes the next round"
+    next_part(engine, Outcome.DELIVERED)
+    _, again = next_part(engine, outcome)
+    next_part(engine, Outcome.DELIVERED)
+    assert next_part(engine, Outcome.DELIVERED) == (first_ms, again), "after a success the waits begin anew"
+
+
+def test_the_next_round_takes_the_place_of_what_waits() -> None:
+    engine = WithType(B)
+    sent: list[str] = []
+    for _ in range(20):
+        sent.append(next_part(engine, Outcome.FAILED)[1])
+    assert abs(sent.count("t") - sent.count(INSTANCE_LIST)) <= 1, "neither keeps the other from its turn"
+
+
+def test_a_part_that_is_wrong_is_not_sent_again() -> None:
+    engine = WithType(B)
+    next_part(engine, Outcome.REJECTED)
+    next_part(engine, Outcome.REJECTED)
+    waited_ms, _ = next_part(engine, Outcome.DELIVERED)
+    assert waited_ms == CONFIG.verify_interval_ms
+
+
+def test_a_peer_that_went_gets_no_part_again_and_a_whole_round_when_it_is_back() -> None:
+    engine = WithType(B, C)
+    calls = engine.tick(CONFIG.verify_interval_ms)
+    [to_b] = [call for call in calls if isinstance(call, Verify) and call.peer == B]
+    engine.protocol.on_verify_done(to_b, Outcome.FAILED, Received(), engine.now_ms)
+    engine.end([call for call in calls if call is not to_b])
+    engine.leave(B)
+    end_ms = engine.now_ms + CONFIG.verify_interval_ms - 1
+    while engine.now_ms < end_ms:
+        calls = engine.tick(end_ms - engine.now_ms)
+        engine.end(calls)
+        assert not [call for call in calls if call.peer == B]
+    engine.gone.clear()
+    engine.hear(B)
+    types = set()
+    while calls := engine.tick():
+        types |= {call.resource_type for call in calls if isinstance(call, Verify) and call.peer == B}
+        engine.end(calls)
+    assert types == {"t", INSTANCE_LIST}
