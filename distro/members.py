@@ -75,18 +75,15 @@ class MemberList:
 
     def get(self, address: str) -> Member | None:
         """The peer of this address; None when it is not listed."""
-        peer = self._peers.get(address)
-        return peer.member if peer else None
+        return peer.member if (peer := self._peers.get(address)) else None
 
     def kind(self, address: str) -> MemberKind | None:
         """The kind of the peer of this address; None when it is not listed."""
-        peer = self._peers.get(address)
-        return peer.member.kind if peer else None
+        return peer.member.kind if (peer := self._peers.get(address)) else None
 
     def is_reachable(self, address: str) -> bool:
         """Whether the peer is UP or SUSPICIOUS, so that data is sent to it."""
-        peer = self._peers.get(address)
-        return peer is not None and peer.member.state in (MemberState.UP, MemberState.SUSPICIOUS)
+        return (peer := self._peers.get(address)) is not None and peer.is_alive
 
     def calls(self, now_ms: int) -> dict[str, int]:
         """For how long each peer has not answered this node's calls, in ms, 0 if it answers (R12)."""
@@ -114,8 +111,7 @@ class MemberList:
 
     def is_failing(self, address: str) -> bool:
         """Whether the peer did not answer this node's last report."""
-        peer = self._peers.get(address)
-        return peer is not None and peer.failures > 0
+        return (peer := self._peers.get(address)) is not None and peer.failures > 0
 
     def has_left(self, writer: str) -> bool:
         """Whether the run that a version names as ``writer`` is over, and its hand-over too (R17). Any thread."""
@@ -124,6 +120,10 @@ class MemberList:
     def is_handing_over(self, writer: str) -> bool:
         """Whether a run is over, and its clients are still kept until they are back elsewhere (R17). Any thread."""
         return self.runs.is_handing_over(writer)
+
+    def heard_ms(self, writer: str) -> int:
+        """When the peer that a version names was last heard of, by any way; of no peer ``ALWAYS_MS``. Any thread."""
+        return reachability.last_heard_ms(self._peers, writer.partition("~")[0])
 
     def is_known_writer(self, writer: str) -> bool:
         """Whether a version's ``writer`` is a run of a member that is listed, or was until lately. Any thread."""
@@ -352,7 +352,7 @@ class MemberList:
         if peer.member.state not in (MemberState.UP, MemberState.SUSPICIOUS):
             return
         limit_ms = self.config.refused_down_ms if peer.refused else self.config.silent_down_ms
-        if now_ms - max(peer.last_ok_ms, peer.heard_ms) >= limit_ms:
+        if now_ms - peer.last_heard_ms >= limit_ms:
             self._set_state(peer, MemberState.DOWN)
             peer.lost, peer.cut_off = peer.seen, False  # what it gets on its return is decided then
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from distro.config import DistroConfig
 from distro.types import Member, MemberState
 
-NEVER_MS = -(1 << 60)
+NEVER_MS, ALWAYS_MS = -(1 << 60), 1 << 60
 
 
 @dataclass(slots=True)
@@ -55,6 +55,11 @@ class PeerState:
     def is_alive(self) -> bool:
         """Whether it is UP or SUSPICIOUS: anything was heard of it in time, directly or by others."""
         return self.member.state in (MemberState.UP, MemberState.SUSPICIOUS)
+
+    @property
+    def last_heard_ms(self) -> int:
+        """When anything was heard of it last, directly or through others."""
+        return max(self.last_ok_ms, self.heard_ms)
 
     def note_beats(self, wait_ms: int | None, now_ms: int) -> None:
         """Note for how long the oldest beat waits there that this node does not have; None if that is not told."""

@@ -6,7 +6,7 @@
 from collections.abc import Mapping
 
 from distro.config import DistroConfig
-from distro.peer_state import NEVER_MS, PeerState
+from distro.peer_state import ALWAYS_MS, NEVER_MS, PeerState
 from distro.types import HeardOf, MemberState
 
 HALF_MS_MAX, CUT_OFF_MS_MAX = 30_000, 300_000
@@ -46,7 +46,7 @@ def cut_off_since_ms(peers: Peers, config: DistroConfig, now_ms: int) -> int | N
     """
     alive = 1 + sum(one.is_alive for one in peers.values())
     silent = [
-        max(one.last_ok_ms, one.heard_ms)
+        one.last_heard_ms
         for one in peers.values()
         if one.lost and not one.farewell and not one.refused and one.member.state is MemberState.DOWN
     ]
@@ -67,6 +67,11 @@ def heard_of(peers: Peers, config: DistroConfig, now_ms: int) -> dict[str, Heard
         for address, peer in peers.items()
         if peer.calls is not None and now_ms - peer.heard_ms < config.silent_down_ms
     }
+
+
+def last_heard_ms(peers: Peers, address: str) -> int:
+    """When a peer was last heard of, directly or through others; ``ALWAYS_MS`` of what is no peer."""
+    return peers[address].last_heard_ms if address in peers else ALWAYS_MS
 
 
 def beats_known_ms(peers: Peers, now_ms: int) -> int:

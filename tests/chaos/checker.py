@@ -2,7 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import permutations
@@ -151,7 +151,11 @@ def _check_lasting(
     history: History, times: Times, sample: Sample, hosts: Mapping[str, Seen], keys: Iterable[Key], found: Found
 ) -> None:
     since_s = sample.begun_s - SETTLE_S
-    expected = [key for key in keys if beat_all_the_time(history.beats[key], times, sample, since_s)]
+    expected = [
+        key
+        for key in keys
+        if beat_all_the_time(history.beats[key], sample, since_s, knower(history, times, sample, key))
+    ]
     if expected and not hosts:
         found.note(Kind.EMPTY, sample.service, sample.begun_s, _where(sample))
     for key in expected:
@@ -161,14 +165,30 @@ def _check_lasting(
             found.note(kind, key, sample.begun_s, _where(sample) + _tell_beats(history.beats[key], sample))
 
 
-def beat_all_the_time(beats: Sequence[Beat], times: Times, sample: Sample, since_s: float) -> bool:
-    """Whether beats that the reader can know of were heard from ``since_s`` until the sample, without a long silence.
+def knower(history: History, times: Times, sample: Sample, key: Key) -> Callable[[Beat], bool]:
+    """Tells of beats whether the reader can know of them.
+
+    What a client with a connection published before the cut is known everywhere, for as long as that lasts: no member
+    may drop it for its silence. One that was killed has forgotten it, as clients are on no disk.
+    """
+    if key not in history.connected:
+        return lambda beat: times.may_know(sample, beat)
+    if sample.member in times.killed and sample.ended_s > times.killed_s:
+        return lambda beat: beat.begun_s > times.killed_s and times.may_know(sample, beat)
+    said = [word for word in history.words[key] if word.begun_s <= sample.ended_s]
+    if said and said[-1].outcome is Outcome.DONE and said[-1].ended_s < times.cut_s - SPREAD_S:
+        return lambda _beat: True
+    return lambda beat: times.may_know(sample, beat)
+
+
+def beat_all_the_time(beats: Sequence[Beat], sample: Sample, since_s: float, knows: Callable[[Beat], bool]) -> bool:
+    """Whether beats that the reader ``knows`` were heard from ``since_s`` until the sample, without a long silence.
 
     By the worst case: each was heard at its call's beginning, and the list was made at the end of the sample's call.
     """
     next_s = sample.ended_s
     for beat in reversed(beats[: bisect_left(beats, sample.begun_s, key=lambda beat: beat.ended_s)]):
-        if times.may_know(sample, beat):
+        if knows(beat):
             if next_s - beat.begun_s > LIVES_S:
                 return False
             next_s = beat.ended_s
@@ -192,12 +212,14 @@ def _check_words(
     if mark == last.mark or sample.begun_s <= last.ended_s:
         return
     allowed = allowed_marks(words, known, times)
+    if key in history.connected:
+        allowed += [word.mark for word in words if word.member in times.killed and word.begun_s < times.killed_s]
     if mark in allowed or _is_unordered(history.beats.get(key, ()), last, times):
         return
     if mark is None and not key.durable:
         # Without beats an ephemeral instance expires.
         since_s = max(last.ended_s, sample.begun_s - SETTLE_S)
-        if not beat_all_the_time(history.beats[key], times, sample, since_s):
+        if not beat_all_the_time(history.beats[key], sample, since_s, knower(history, times, sample, key)):
             return
     text = f"{_where(sample)} lists {mark}, allowed are {', '.join(map(str, allowed))}"
     text += _tell_words(words) + _tell_beats(history.beats.get(key, ()), sample)

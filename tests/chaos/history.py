@@ -15,6 +15,8 @@ class Outcome(Enum):
     """Answered, and not with success."""
     UNKNOWN = "unknown"
     """No answer in time."""
+    LEFT = "left"
+    """The client let its connection go: its member withdraws what it published, if it notices that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A client's write through one member. ``mark`` is in the metadata that it sets; None for a deregistration."""
+    """A client's write through one member. ``mark`` is in the metadata that it sets; None for a withdrawal."""
 
     mark: str | None
     member: int
@@ -88,5 +90,7 @@ class History:
     """The lists of all members at the end of the run, when nothing is said or changes any more."""
     lasting: set[Key] = field(default_factory=set)
     """Instances that beat from their registration to the end of the run."""
+    connected: set[Key] = field(default_factory=set)
+    """Instances that clients with connections publish: they live as long as the connection, and need no beats."""
     churning: set[str] = field(default_factory=set)
     """Services whose instances come and go until near the end of the run."""

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 
+from tests.chaos.connected import ConnectedClient, Surroundings
 from tests.chaos.history import Beat, History, Key, Outcome, Sample, Seen, Word
 from tests.chaos.http import CLIENT_TIMEOUT_S, call
 
@@ -25,6 +26,7 @@ SAME_KEY_S = 4.0
 TRIES = 30
 RETRY_S = 0.2
 LAST_TRIES = 3
+CONNECTED_S = 30.0
 UNKNOWN_INSTANCE = 20_404
 PORT = 8080
 TICK_S = 0.1
@@ -42,6 +44,12 @@ class Amounts:
     two_sided: int = 24
     """Ephemeral instances that both sides write, and as many persistent ones."""
     two_sided_services: int = 6
+    connected: int = 100
+    """Instances that clients with connections publish all the time."""
+    connected_services: int = 8
+    connected_two_sided: int = 18
+    """Instances of clients with connections that change, withdraw and move them."""
+    connected_two_sided_services: int = 3
 
 
 class Load:
@@ -92,11 +100,13 @@ class Load:
             self._beat_from(key, member)
 
         await asyncio.gather(*map(register, lasting))
+        connected, moving = await self._begin_connected(gate)
         two_sided = [f"two-sided-{number}" for number in range(amounts.two_sided_services)]
         durable = [f"durable-{number}" for number in range(amounts.two_sided_services)]
         churning = [f"churn-{number}" for number in range(amounts.churn_services)]
         self.history.churning = set(churning)
         self._services = [*sorted({key.service for key in lasting}), *two_sided, *durable, *churning]
+        self._services += [*connected, *moving]
         keys = [Key(two_sided[number % len(two_sided)], self._new_ip()) for number in range(amounts.two_sided)]
         keys += [Key(durable[number % len(durable)], ip, durable=True) for number, ip in enumerate(self._durable_ips)]
         for key in keys:
@@ -105,6 +115,34 @@ class Load:
             self._readers[number] = self._begin(self._read(number))
         self._begin(self._churn(churning))
         self._begin(self._watch_the_time())
+
+    async def _begin_connected(self, gate: asyncio.Semaphore) -> tuple[list[str], list[str]]:
+        """Begin the clients with connections; return the services of those that last, and of those that move."""
+        amounts = self._amounts
+        around = Surroundings(self.history, self._addresses, self._next_member, self._new_mark, self._random)
+        services = [f"connected-{number}" for number in range(amounts.connected_services)]
+        moving = [f"moving-{number}" for number in range(amounts.connected_two_sided_services)]
+
+        async def begin(key: Key) -> None:
+            client = ConnectedClient(key, around)
+            async with gate:
+                self._begin(client.last())
+                async with asyncio.timeout(CONNECTED_S):
+                    await client.registered.wait()
+
+        keys = [Key(services[number % len(services)], self._new_ip()) for number in range(amounts.connected)]
+        self.history.lasting.update(keys)
+        self.history.connected.update(keys)
+        await asyncio.gather(*map(begin, keys))
+        for number in range(amounts.connected_two_sided):
+            key = Key(moving[number % len(moving)], self._new_ip())
+            self.history.connected.add(key)
+            client = ConnectedClient(key, around)
+            self._begin(client.write_now_and_then(self.writing, SAME_KEY_S))
+        return services, moving
+
+    def _next_member(self, member: int | None) -> int:
+        return self._random.choice(self._members) if member is None else self._after(member)
 
     def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)

@@ -16,7 +16,7 @@ APART = Times(CUT_S, HEALED_S, (frozenset({0}), frozenset({1, 2})))
 KEY = Key("orders", "10.0.0.1")
 TAKES_S = 0.1
 """A call."""
-DONE, REFUSED, UNKNOWN = Outcome
+DONE, REFUSED, UNKNOWN, LEFT = Outcome
 
 
 @dataclass
@@ -146,6 +146,58 @@ def test_a_member_between_two_sides_knows_of_both() -> None:
     assert story.kinds() == {Kind.MISSING}
     story.history.samples.clear()
     assert story.saw(0, 115.0, None).kinds() == set()
+
+
+def connected(member: int = 1, until_s: float = 200.0) -> Story:
+    """An instance of a client that has a connection to one member from 80 s on."""
+    story = lasting(member, until_s)
+    story.history.connected.add(story.key)
+    return story
+
+
+def test_what_a_client_with_a_connection_publishes_stays_known_beyond_the_cut() -> None:
+    assert connected(member=1).saw(0, 120.0, None).kinds() == {Kind.MISSING}
+    assert lasting(member=1).saw(0, 120.0, None).kinds() == set(), "nobody beyond the cut hears its beats"
+
+
+def test_a_client_that_connected_elsewhere_during_the_cut_is_not_known_beyond_it() -> None:
+    moved = connected(member=1).said("m1", 2, 110.0)
+    assert moved.saw(0, 120.0, None).kinds() == set()
+    assert connected(member=1).said(None, 1, 112.0, LEFT).saw(0, 120.0, None).kinds() == set()
+    assert connected(member=1).said("m1", 2, 98.0).saw(0, 120.0, None).kinds() == set(), "the cut began meanwhile"
+
+
+def test_a_member_that_was_killed_knows_clients_beyond_the_cut_only_after_the_heal() -> None:
+    def connected_to(member: int) -> Story:
+        story = connected(member)
+        story.times = Times(CUT_S, HEALED_S, APART.sides, killed_s=104.0, killed=frozenset({0}))
+        return story
+
+    story = connected_to(1)
+    assert story.saw(0, 108.0, None).saw(0, HEALED_S + MERGE_S - 0.5, None).kinds() == set()
+    assert connected_to(1).saw(2, 108.0, None).kinds() == {Kind.MISSING}
+    assert connected_to(0).saw(0, 108.0, None).kinds() == set(), "it is to publish again"
+    assert connected_to(0).saw(0, 120.0, None).kinds() == {Kind.MISSING}
+    assert story.saw(0, HEALED_S + MERGE_S + 0.5, None).kinds() == {Kind.MISSING}
+
+
+def test_what_a_client_left_at_a_member_that_was_killed_may_be_listed() -> None:
+    def story(*, is_killed: bool) -> Story:
+        told = Story().said("m1", 1, 80.0).said("m2", 2, 108.0).said(None, 2, 112.0)
+        told.history.connected.add(told.key)
+        told.times = Times(CUT_S, HEALED_S, APART.sides, killed_s=104.0, killed=frozenset({1, 2} if is_killed else {2}))
+        return told
+
+    assert story(is_killed=True).saw(0, SETTLED_S, "m1").kinds() == set()
+    assert story(is_killed=True).saw(0, SETTLED_S, "m2").kinds() == {Kind.WRONG}
+    assert story(is_killed=False).saw(0, SETTLED_S, "m1").kinds() == {Kind.RESURRECTED}
+
+
+@pytest.mark.parametrize("shown", ["m1", None])
+def test_a_client_that_went_without_a_word_may_be_listed_or_not(shown: str | None) -> None:
+    assert Story().said("m1", 0, 80.0).said(None, 0, 110.0, LEFT).saw(1, SETTLED_S, shown).kinds() == set()
+    came_back = Story().said("m1", 0, 80.0).said(None, 0, 110.0, LEFT).said("m2", 1, 111.5).beat(1, 115.0, 200.0)
+    assert came_back.saw(2, SETTLED_S, shown).kinds() == {Kind.WRONG if shown else Kind.FORGOTTEN}
 
 
 # --- words of ephemeral instances -----------------------------------------------------------------------

@@ -39,7 +39,15 @@ class Pace:
 BRIEF = Pace(before_s=5.0, cut_s=12.0, pause_s=12.0, after_s=SETTLE_S + 2.0, last_s=6.0)
 """Longer than it takes until silent members are DOWN, and than a word takes to settle; no instance expires."""
 BRIEF_AMOUNTS = Amounts(
-    lasting=40, lasting_services=10, churn_services=2, churn_lives_s=(1.0, 5.0), two_sided=12, two_sided_services=3
+    lasting=40,
+    lasting_services=10,
+    churn_services=2,
+    churn_lives_s=(1.0, 5.0),
+    two_sided=12,
+    two_sided_services=3,
+    connected=20,
+    connected_services=4,
+    connected_two_sided=9,
 )
 
 

@@ -25,10 +25,12 @@ OWN_TRANSPORT = (
 class SdkClient:
     """One transport to one port; ``async with`` closes it."""
 
-    def __init__(self, port: int, *, acknowledges: bool = True, certificate: bytes | None = None) -> None:
+    def __init__(
+        self, port: int, *, acknowledges: bool = True, certificate: bytes | None = None, host: str = "127.0.0.1"
+    ) -> None:
         """``acknowledges``: what is asked of it on its stream is answered as SDKs do. ``certificate``: speak TLS."""
         self._certificate = certificate
-        self._target = f"127.0.0.1:{port}"
+        self._target = f"{host}:{port}"
         self._acknowledges = acknowledges
         self._reader: asyncio.Task[None] | None = None
         self._news = asyncio.Condition()

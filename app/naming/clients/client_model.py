@@ -79,6 +79,7 @@ class Client:
         "published",
         "renewed_ms",
         "revision",
+        "since_ms",
         "subscribed",
         "version",
     )
@@ -96,6 +97,8 @@ class Client:
         """Rises with every change of a publication; peers of real Nacos compare it in verify rounds."""
         self.version = version
         """The same for our own kind, with the member's run as writer: its counter is the revision."""
+        self.since_ms = now_ms
+        """Since when it is known here (monotonic ms)."""
         self.renewed_ms = now_ms
         """When the client's member last confirmed this copy (monotonic ms)."""
         self.came_from = ""

@@ -5,7 +5,7 @@ only one that changes the client; every other member keeps a copy (``native`` Fa
 sent on, and lives as long as the client's member goes on to confirm it.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
 
@@ -25,6 +25,7 @@ from app.naming.clients.client_model import (
     is_client_id,
 )
 from app.naming.clients.removals import Removals
+from app.naming.clients.withdrawals import SILENT_MS, Withdrawal, Withdrawals
 from app.naming.model.events import ClientChanged, ClientDisconnect, Event, ServiceChanged, ServiceSubscribed
 from app.naming.model.keys import DEFAULT_NAMESPACE, check_namespace, check_service_chars, check_service_format
 from app.naming.model.model import Publication, Service
@@ -82,6 +83,8 @@ class Clients:
         """Whether a ``writer``, one member's run, is over, and its clients come back elsewhere (R17)."""
         self.on_return: Callable[[str, int], None] = lambda _writer, _now_ms: None
         """Told of each client of such a run that is back elsewhere, with the time."""
+        self.heard_ms: Callable[[str], int] = lambda _writer: self._now_ms()
+        """When the member of a ``writer`` was last heard of, directly or through others (monotonic)."""
         self.writer = registry.writer
         self._table = registry.table
         self._now_ms = monotonic_ms
@@ -94,6 +97,7 @@ class Clients:
         self._clients: dict[str, Client] = {}
         self._subscribers: dict[ServiceKey, dict[str, str]] = {}
         self._removals = Removals(keep_ms)
+        self._withdrawals = Withdrawals()
         self._expiry_due_ms = 0
         self._copy_writers: set[str] = set()
         """The writers of all copies, and of some that are gone."""
@@ -199,7 +203,8 @@ class Clients:
         gone = [key for key, one in client.published.items() if self._table.withdraw(*key, client_id, one, now_ms)]
         self._publish(ClientDisconnect(client_id, client.native))
         with self._lock:
-            told_less = self._tell_less(gone)
+            former, client.published = client.published, {}
+            told_less = self._withdrawn(client, {key: former[key] for key in gone})
         self._publish_all([*told_less, *(ServiceChanged(*key) for key in gone)])
         return True
 
@@ -254,7 +259,7 @@ class Clients:
             self._check_bounds(client, key, publication)
             self._count(client)
             self._put(client, key, publication)
-            told_less = self._tell_less([key]) if old is not None else []
+            told_less = self._withdrawn(client, {key: old}) if old is not None else []
         self._publish_all([ClientChanged(client_id), *told_less, ServiceChanged(*key)])
 
     def deregister(self, client_id: str, namespace: str, service: str) -> None:
@@ -270,8 +275,9 @@ class Clients:
             if key not in client.published:
                 return
             self._count(client)
+            publication = client.published[key]
             self._take_back(client, key)
-            told_less = self._tell_less([key])
+            told_less = self._withdrawn(client, {key: publication})
         self._publish_all([ClientChanged(client_id), *told_less, ServiceChanged(*key)])
 
     def _native(self, client_id: str) -> Client:
@@ -370,8 +376,8 @@ class Clients:
             if snapshot.state is None:
                 self._remember(client_id, snapshot.version)
                 if client is not None:
-                    keys = list(client.published)
-                    events = self._drop_copy(client) + self._tell_less(keys)
+                    former = client.published.copy()
+                    events = self._drop_copy(client) + self._withdrawn(client, former)
             elif client is None or not self._is_lessened(client, snapshot.version):
                 events = self._upgrade(client, snapshot, snapshot.state)
         self._publish_all(events)
@@ -424,6 +430,7 @@ class Clients:
         have not agreed to forget go when all copies that could bring their clients back have expired.
         """
         self._drop_what_is_back()
+        self._drop_what_was_withdrawn()
         self._remove_ended()
         left = {writer for writer in self._copy_writers.copy() if has_left(writer)}
         if not (late_ms or left) and now_ms < self._expiry_due_ms:
@@ -478,6 +485,13 @@ class Clients:
                 changed = [self._drop_present(one, key, present) for one in back]
             if any(changed):
                 self._publish(ServiceChanged(*key))
+
+    def _drop_what_was_withdrawn(self) -> None:
+        """Settle the withdrawals whose members were not silent for long enough before."""
+        with self._lock:
+            keys = [key for key, ones in self._withdrawals.take(self._now_ms()).items() if self._settle(key, ones)]
+            events = self._tell_less(keys)
+        self._publish_all([*events, *(ServiceChanged(*key) for key in keys)])
 
     def _remove_ended(self) -> None:
         """Remove the clients that were kept for a new connection, and are back or not expected any more (R17)."""
@@ -553,6 +567,45 @@ class Clients:
         for key in list(client.published):
             self._drop_instances(client, key, self._present(key, over, client))
 
+    def _withdrawn(self, client: Client, former: Mapping[ServiceKey, Publication]) -> list[Event]:
+        """Settle what a client, or its member for it, withdrew of its ``former`` publications; return the events."""
+        if any(self.heard_ms(writer) < client.since_ms for writer in self._copy_writers):
+            for key, publication in former.items():
+                present = client.published.get(key)
+                gone = publication.instances.keys() - (present.instances.keys() if present is not None else ())
+                self._settle(key, [Withdrawal(frozenset(gone), publication.at_ms, client.since_ms, self._now_ms())])
+        return self._tell_less(former)
+
+    def _settle(self, key: ServiceKey, withdrawals: Iterable[Withdrawal]) -> bool:
+        """Take what was withdrawn of a service out of older copies of silent members; return whether any was there.
+
+        Those that are open, as a member is not silent for long enough, are kept.
+        """
+        now_ms, changed = self._now_ms(), False
+        copies: dict[str, list[Client]] = {}
+        for copy in self._publishing(key):
+            for instance_key in () if copy.native else copy.published[key].instances:
+                copies.setdefault(instance_key, []).append(copy)
+        for one in withdrawals:
+            is_open = False
+            for copy in [copy for instance_key in one.instance_keys for copy in copies.get(instance_key, ())]:
+                heard_ms, publication = self.heard_ms(copy.version.writer), copy.published.get(key)
+                if publication is None or not one.is_later(publication.at_ms, heard_ms):
+                    continue
+                if now_ms - heard_ms <= SILENT_MS:
+                    is_open = True
+                else:
+                    changed |= self._drop_instances(copy, key, one.instance_keys)
+            if is_open:
+                self._withdrawals.add(key, one)
+        return changed
+
+    def _publishing(self, key: ServiceKey) -> list[Client]:
+        """The clients that publish a service, copies too."""
+        service = self._table.get(*key)
+        found = [self._clients.get(one) for one in list(service.published or ())] if service is not None else []
+        return [one for one in found if one is not None and key in one.published]
+
     def _tell_less(self, keys: Iterable[ServiceKey]) -> list[Event]:
         """Let the clients of these services leave no more what was back elsewhere, and is published by none now (R17).
 
@@ -590,9 +643,7 @@ class Clients:
 
     def _handed_over(self, key: ServiceKey, over: set[str]) -> list[Client]:
         """The copies of runs that are over that publish a service, and the clients that are expected elsewhere."""
-        service = self._table.get(*key)
-        found = [self._clients.get(one) for one in list(service.published or ())] if service is not None else []
-        return [one for one in found if one is not None and (one.ended or _is_copy_of(one, over))]
+        return [one for one in self._publishing(key) if one.ended or _is_copy_of(one, over)]
 
     def _drop_present(self, client: Client, key: ServiceKey, present: set[str]) -> bool:
         """Take out of a copy what clients of runs that go on publish, too, and note in these where they came from."""
@@ -689,8 +740,8 @@ class Clients:
             client.ended, client.came_from = True, state.ended_from
             self._ended.add(client_id)
         events: list[Event] = []
-        withdrawn = [key for key in client.published if key not in state.publications]
-        for key in withdrawn:
+        former = {key: one for key, one in client.published.items() if key not in state.publications}
+        for key in former:
             self._take_back(client, key)
             events.append(ServiceChanged(*key))
         for key, publication in state.publications.items():
@@ -699,12 +750,12 @@ class Clients:
             if old is not None and (old == publication or (not state.dated and old.says_the_same(publication))):
                 continue
             if old is not None:
-                withdrawn.append(key)
+                former[key] = old
             self._put(client, key, publication)
             events.append(ServiceChanged(*key))
         if client.ended:
             self._drop_what_is_there(client)
-        return events + self._tell_less(withdrawn)
+        return events + self._withdrawn(client, former)
 
     def _dated(self, key: ServiceKey, publication: Publication) -> Publication:
         """A publication of a peer that does not tell which version of the service's list it saw: it counts from now."""

@@ -1,0 +1,155 @@
+"""R15: what a client withdraws here is not listed for a copy of a member that did not hear of it."""
+
+from collections.abc import Callable
+
+import pytest
+
+from app.naming.clients.clients import EPOCH
+from app.naming.clients.withdrawals import OPEN_MS_MAX, SILENT_MS, WITHDRAWALS_MAX, Withdrawal, Withdrawals
+from app.naming.model.events import ServiceChanged
+from distro.types import Version
+from tests.unit.naming.clients.test_hand_over import GOING_ON, A, B, Bed, nobody, ports_of
+
+APART, WELL = "r:1~1", GOING_ON
+SINCE_MS = 100_000
+"""When the member ``r`` was heard last."""
+
+
+@pytest.fixture
+def bed() -> Bed:
+    """A member with a copy of a client of ``r``, which publishes ports 80 and 81 and is heard no more."""
+    bed = Bed()
+    heard = {APART: SINCE_MS}
+    bed.clients.heard_ms = lambda writer: heard.get(writer, bed.now_ms)
+    bed.heard = heard  # type: ignore[attr-defined]
+    bed.copy("old", APART, {A: (80, 81), B: (90,)})
+    bed.now_ms += 1
+    return bed
+
+
+def pass_time(bed: Bed, ms: int) -> list[object]:
+    bed.now_ms += ms
+    bed.told()
+    bed.clients.expire(bed.now_ms, nobody)
+    return list(bed.told())
+
+
+def deregistered(bed: Bed) -> None:
+    bed.clients.deregister("new", *A)
+
+
+def replaced(bed: Bed) -> None:
+    bed.native("new", 82)
+
+
+def disconnected(bed: Bed) -> None:
+    bed.clients.disconnect("new")
+
+
+@pytest.mark.parametrize("withdraw", [deregistered, replaced, disconnected])
+def test_what_a_later_client_withdraws_leaves_the_copy_of_a_silent_member(
+    bed: Bed, withdraw: Callable[[Bed], None]
+) -> None:
+    bed.native("new", 80)
+    bed.now_ms += SILENT_MS
+    withdraw(bed)
+    assert 80 not in bed.ports()
+    assert ports_of(bed.client("old")) == [81], "the rest stays"
+    assert ports_of(bed.client("old"), B) == [90]
+
+
+@pytest.mark.parametrize("removed", [True, False])
+def test_what_a_later_client_of_another_member_withdraws_too(bed: Bed, removed: bool) -> None:
+    bed.copy("new", WELL, {A: (80,)})
+    bed.now_ms += SILENT_MS
+    if removed:
+        snapshot = bed.clients.snapshot("new")
+        assert snapshot is not None
+        version = Version(EPOCH, 9, WELL)
+        assert bed.clients.take(snapshot.__class__(version, None, None), "new", snapshot.version)
+    else:
+        bed.copy("new", WELL, {})
+    assert bed.ports() == [81]
+
+
+def test_a_member_is_silent_only_after_a_while(bed: Bed) -> None:
+    bed.native("new", 80)
+    bed.clients.deregister("new", *A)
+    assert bed.ports() == [80, 81]
+    assert pass_time(bed, SILENT_MS - 2) == []
+    assert ServiceChanged(*A) in pass_time(bed, 2)
+    assert bed.ports() == [81]
+    assert not len(bed.clients._withdrawals), "it is settled"
+
+
+def test_a_member_that_is_heard_again_has_the_client(bed: Bed) -> None:
+    bed.native("new", 80)
+    bed.clients.deregister("new", *A)
+    bed.heard[APART] = bed.now_ms  # type: ignore[attr-defined]
+    assert pass_time(bed, SILENT_MS + 1) == []
+    assert bed.ports() == [80, 81]
+    assert not len(bed.clients._withdrawals), "it is settled"
+
+
+def test_a_client_that_was_there_before_the_silence_says_nothing_of_the_copy() -> None:
+    bed = Bed()
+    bed.native("new", 80)
+    bed.now_ms += 10
+    bed.clients.heard_ms = lambda writer: bed.now_ms if writer != APART else 100_005
+    bed.copy("old", APART, {A: (80,)})
+    bed.now_ms += SILENT_MS
+    bed.clients.deregister("new", *A)
+    assert bed.ports() == [80]
+
+
+def test_a_publication_that_is_later_by_its_members_clocks_stays(bed: Bed) -> None:
+    bed.copy("new", WELL, {A: (80,)})
+    published = bed.client("old").published
+    later = published[A].__class__(published[A].instances, True, 2, published[A].seen)
+    published[A] = later
+    bed.now_ms += SILENT_MS
+    bed.copy("new", WELL, {})
+    assert bed.ports() == [80, 81]
+
+
+def test_what_its_member_still_has_when_it_is_heard_again_is_back(bed: Bed) -> None:
+    bed.native("new", 80)
+    bed.now_ms += SILENT_MS
+    bed.clients.deregister("new", *A)
+    assert bed.clients.version("old") == Version(EPOCH - 1, 3, APART), "another state for its verify round"
+    bed.copy("old", APART, {A: (80, 81), B: (90,)})
+    assert bed.ports() == [80, 81]
+
+
+def test_others_are_not_told_of_what_was_withdrawn(bed: Bed) -> None:
+    bed.native("new", 80)
+    bed.now_ms += SILENT_MS
+    bed.clients.deregister("new", *A)
+    other = Bed()
+    other.take_from(bed, "old")
+    assert other.ports() == [81]
+
+
+def test_several_that_wait_are_settled_together(bed: Bed) -> None:
+    for number, port in enumerate((80, 81)):
+        bed.native(f"new{number}", port)
+        bed.clients.disconnect(f"new{number}")
+    bed.native("third", 90, key=B)
+    bed.clients.deregister("third", *B)
+    events = pass_time(bed, SILENT_MS)
+    assert {ServiceChanged(*A), ServiceChanged(*B)} <= set(events)
+    assert (bed.ports(), bed.ports(B)) == ([], [])
+
+
+def test_withdrawals_are_bounded() -> None:
+    withdrawals = Withdrawals()
+    for number in range(WITHDRAWALS_MAX + 1):
+        withdrawals.add((A, B)[number % 2], Withdrawal(frozenset(), number, 0, SINCE_MS))
+    assert len(withdrawals) == WITHDRAWALS_MAX
+    taken = withdrawals.take(SINCE_MS + OPEN_MS_MAX)
+    assert [one.published_ms for one in taken[B]] == list(range(1, WITHDRAWALS_MAX + 1, 2))
+    assert [one.published_ms for one in taken[A]] == list(range(2, WITHDRAWALS_MAX + 1, 2)), "the oldest is forgotten"
+    assert len(withdrawals) == 0
+    withdrawals.add(A, taken[A][0])
+    assert withdrawals.take(SINCE_MS + OPEN_MS_MAX + 1) == {}
+    assert len(withdrawals) == 0
