@@ -120,3 +120,26 @@ def test_a_peer_that_never_answered_has_no_run_to_end() -> None:
     runs.replace([B], [], 0)
     runs.end(B, NOW_MS)
     assert not runs.is_handing_over("")
+
+
+def test_a_run_is_replaced_once_another_one_answered(runs: MemberRuns) -> None:
+    assert not runs.is_replaced(FIRST)
+    runs.end(B, NOW_MS)
+    assert not runs.is_replaced(FIRST), "none has followed it"
+    runs.follow(B, SECOND, NOW_MS)
+    assert runs.is_replaced(FIRST)
+    assert not runs.is_replaced(SECOND)
+    assert not runs.is_replaced(f"{B}~3"), "its answer is yet to come"
+
+
+def test_a_run_that_ended_without_an_answer_is_replaced_by_none() -> None:
+    runs = MemberRuns(SELF, 0)
+    runs.replace([B], [], 0)
+    runs.end(B, NOW_MS, FIRST)
+    assert not runs.is_replaced(FIRST)
+
+
+def test_a_run_is_named_by_what_stands_before_the_first_tilde(runs: MemberRuns) -> None:
+    runs.follow(B, f"{FIRST}~x", 0)
+    runs.follow(B, SECOND, NOW_MS)
+    assert runs.is_replaced(f"{FIRST}~x")

@@ -23,7 +23,7 @@ from app.naming.clients.client_model import ClientBounds
 from app.naming.model.model import Instance, Publication
 from app.naming.model.value_limits import INSTANCE_ID_CHARS_MAX, WALL_MS_END
 from distro.errors import CodecError
-from distro.types import NO_VERSION, Version
+from distro.types import NO_VERSION, WRITER_CHARS_MAX, Version
 
 ID = "1700000000000_10.1.2.3_51234"
 KEY = ("public", "DEFAULT_GROUP@@orders")
@@ -234,6 +234,11 @@ def test_what_is_wrong_in_our_own_part_is_refused(own: object) -> None:
 def test_a_run_that_is_none_is_refused(run: object) -> None:
     with pytest.raises(CodecError, match="field 'ended'"):
         decode_client(DOCUMENTED, {"at": [1], "seen": [""], "ended": run})
+
+
+def test_the_longest_run() -> None:
+    run = "r" * WRITER_CHARS_MAX
+    assert decode_client(DOCUMENTED, {"at": [1], "seen": [""], "ended": run}).ended_from == run
 
 
 def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -492,8 +492,11 @@ def test_a_client_is_kept_while_part_of_what_it_publishes_is_nowhere_else(bed: B
     bed.copy("over", OVER, {A: (80, 81)})
     bed.native("moved", 80, 81)
     bed.copy("there", GOING_ON, {A: (80,)})
+    revision = bed.client("moved").revision
     bed.clients.disconnect("moved")
     assert (bed.client("moved").ended, ports_of(bed.client("moved"))) == (True, [81])
+    assert bed.client("moved").revision == revision + 1
+    assert bed.clients.version("moved") == Version(EPOCH, revision + 1, ME)
     bed.copy("there too", GOING_ON, {A: (81,)})
     assert (ports_of(bed.client("moved")), bed.ports()) == ([], [80, 81])
 

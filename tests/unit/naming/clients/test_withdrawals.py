@@ -42,11 +42,16 @@ def replaced(bed: Bed) -> None:
     bed.native("new", 82)
 
 
+def replaced_in_part(bed: Bed) -> None:
+    bed.native("new", 80, 81, 82)
+    bed.native("new", 81, 82)
+
+
 def disconnected(bed: Bed) -> None:
     bed.clients.disconnect("new")
 
 
-@pytest.mark.parametrize("withdraw", [deregistered, replaced, disconnected])
+@pytest.mark.parametrize("withdraw", [deregistered, replaced, replaced_in_part, disconnected])
 def test_what_a_later_client_withdraws_leaves_the_copy_of_a_silent_member(
     bed: Bed, withdraw: Callable[[Bed], None]
 ) -> None:
