@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from itertools import permutations
+from itertools import pairwise, permutations
 
 from tests.chaos.history import Beat, History, Key, Outcome, Sample, Seen, Word
 
@@ -223,10 +223,18 @@ def _check_words(
             return
     text = f"{_where(sample)} lists {mark}, allowed are {', '.join(map(str, allowed))}"
     text += _tell_words(words) + _tell_beats(history.beats.get(key, ()), sample)
-    if last.outcome is Outcome.DONE and last.member == sample.member:
+    if last.outcome is Outcome.DONE and last.member == sample.member and not _is_left(words, mark, sample.member):
         found.note(Kind.UNSEEN, key, sample.begun_s, text)
     if _is_settled(last, times, sample):
         found.note(_kind(key, mark, allowed), key, sample.begun_s, text)
+
+
+def _is_left(words: Sequence[Word], mark: str | None, member: int) -> bool:
+    """Whether a mark is of a client that hung up at another member: that tells of it, and was told by nobody."""
+    said = [word for word in words if word.mark == mark or word.outcome is Outcome.LEFT]
+    return any(
+        word.mark == mark and word.member != member and left.outcome is Outcome.LEFT for word, left in pairwise(said)
+    )
 
 
 def _is_settled(last: Word, times: Times, sample: Sample) -> bool:

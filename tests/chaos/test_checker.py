@@ -193,6 +193,19 @@ def test_what_a_client_left_at_a_member_that_was_killed_may_be_listed() -> None:
     assert story(is_killed=False).saw(0, SETTLED_S, "m1").kinds() == {Kind.RESURRECTED}
 
 
+def test_a_client_that_hung_up_at_another_member_is_listed_for_a_while() -> None:
+    """Its connection and the next one are two clients, until the end of the first is known."""
+
+    def story(member: int, at_s: float) -> Story:
+        told = Story().said("m1", member, 104.0).said(None, member, 108.0, LEFT)
+        return told.said("m2", 1, 109.5).said(None, 1, 112.0).saw(1, at_s, "m1")
+
+    assert story(2, 112.5).kinds() == set()
+    assert story(2, 112.2 + SETTLE_S).kinds() == {Kind.RESURRECTED}
+    assert story(1, 112.5).kinds() == {Kind.UNSEEN}
+    assert Story().said("m1", 2, 104.0).said(None, 1, 112.0).saw(1, 112.5, "m1").kinds() == {Kind.UNSEEN}
+
+
 @pytest.mark.parametrize("shown", ["m1", None])
 def test_a_client_that_went_without_a_word_may_be_listed_or_not(shown: str | None) -> None:
     assert Story().said("m1", 0, 80.0).said(None, 0, 110.0, LEFT).saw(1, SETTLED_S, shown).kinds() == set()
