@@ -154,7 +154,7 @@ class ConnectedClient:
             return
         begun_s = time.monotonic()
         await connection.close()
-        if self._is_told:
+        if self._mark is not None:
             word = Word(None, connection.member, begun_s, time.monotonic(), Outcome.LEFT)
             self._around.history.words[self._key].append(word)
         self._is_told = False
