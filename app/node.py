@@ -293,7 +293,7 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain) -> Engine:
 
     domain.clients.is_handing_over = members.is_handing_over
     domain.clients.on_return = members.runs.came_back
-    domain.clients.heard_ms = members.heard_ms
+    domain.clients.contact_ms = members.contact_ms
 
     def take_beats(key: str, ages_ms: Mapping[str, int]) -> None:
         parsed = parse_datum_key(key)

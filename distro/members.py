@@ -121,9 +121,9 @@ class MemberList:
         """Whether a run is over, and its clients are still kept until they are back elsewhere (R17). Any thread."""
         return self.runs.is_handing_over(writer)
 
-    def heard_ms(self, writer: str) -> int:
-        """When the peer that a version names was last heard of, by any way; of no peer ``ALWAYS_MS``. Any thread."""
-        return reachability.last_heard_ms(self._peers, writer.partition("~")[0])
+    def contact_ms(self, writer: str) -> int:
+        """When the peer that a version names last answered or called; of no peer ``ALWAYS_MS``. Any thread."""
+        return reachability.last_contact_ms(self._peers, writer.partition("~")[0])
 
     def is_known_writer(self, writer: str) -> bool:
         """Whether a version's ``writer`` is a run of a member that is listed, or was until lately. Any thread."""

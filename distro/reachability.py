@@ -69,9 +69,12 @@ def heard_of(peers: Peers, config: DistroConfig, now_ms: int) -> dict[str, Heard
     }
 
 
-def last_heard_ms(peers: Peers, address: str) -> int:
-    """When a peer was last heard of, directly or through others; ``ALWAYS_MS`` of what is no peer."""
-    return peers[address].last_heard_ms if address in peers else ALWAYS_MS
+def last_contact_ms(peers: Peers, address: str) -> int:
+    """When a peer last answered this node or called it; ``ALWAYS_MS`` of what is no peer.
+
+    Not what others heard: the ages in their reports are a little older when these are read, and so go round.
+    """
+    return peers[address].last_ok_ms if address in peers else ALWAYS_MS
 
 
 def beats_known_ms(peers: Peers, now_ms: int) -> int:

@@ -15,6 +15,8 @@ from tests.support.sdk_client import SdkClient, run_client
 
 CROWD = 200
 AGREED_S = 120.0
+WITHDRAWN_S = 60.0
+"""Well below the time for which a copy lives."""
 
 
 def sdk_of(member: Member) -> SdkClient:
@@ -65,6 +67,34 @@ def test_a_crowd_is_known_everywhere_after_a_member_restarted(make_cluster: Star
 
 
 @needs_openssl
+def test_what_a_client_withdraws_after_its_member_was_killed_is_listed_nowhere(make_cluster: StartCluster) -> None:
+    """The copy of its first connection lives for three minutes (R15)."""
+    cluster = make_cluster(3, FAST)
+    cluster.start()
+    first, *left = cluster.members
+
+    def are_listed(*services: str) -> bool:
+        listed = [[bool(member.client.hosts(service)) for service in ("kept", "withdrawn")] for member in left]
+        return listed == [[service in services for service in ("kept", "withdrawn")]] * len(left)
+
+    async def main() -> None:
+        async with sdk_of(first) as sdk:
+            await sdk.set_up()
+            for service in ("kept", "withdrawn"):
+                await sdk.register(service, "10.0.0.1")
+            await soon(lambda: are_listed("kept", "withdrawn"))
+            await asyncio.to_thread(first.kill_all)
+        await soon(lambda: all(member.client.states()[first.address] == "DOWN" for member in left))
+        async with sdk_of(left[0]) as sdk:
+            await sdk.set_up()
+            await sdk.register("withdrawn", "10.0.0.1")
+            assert are_listed("kept", "withdrawn")
+            await sdk.deregister("withdrawn", "10.0.0.1")
+            await soon(lambda: are_listed("kept"), WITHDRAWN_S)
+
+    run_client(main)
+
+
 def test_members_speak_tls_with_each_other(make_cluster: StartCluster, tmp_path: Path) -> None:
     """Each trusts its own certificate. The loads of all members are told over this port alone."""
     cluster = make_cluster(2, FAST | tls_settings("peer", *make_certificate(tmp_path)))

@@ -83,8 +83,8 @@ class Clients:
         """Whether a ``writer``, one member's run, is over, and its clients come back elsewhere (R17)."""
         self.on_return: Callable[[str, int], None] = lambda _writer, _now_ms: None
         """Told of each client of such a run that is back elsewhere, with the time."""
-        self.heard_ms: Callable[[str], int] = lambda _writer: self._now_ms()
-        """When the member of a ``writer`` was last heard of, directly or through others (monotonic)."""
+        self.contact_ms: Callable[[str], int] = lambda _writer: self._now_ms()
+        """When the member of a ``writer`` last answered or called this one (monotonic)."""
         self.writer = registry.writer
         self._table = registry.table
         self._now_ms = monotonic_ms
@@ -569,7 +569,7 @@ class Clients:
 
     def _withdrawn(self, client: Client, former: Mapping[ServiceKey, Publication]) -> list[Event]:
         """Settle what a client, or its member for it, withdrew of its ``former`` publications; return the events."""
-        if any(self.heard_ms(writer) < client.since_ms for writer in self._copy_writers):
+        if any(self.contact_ms(writer) < client.since_ms for writer in self._copy_writers):
             for key, publication in former.items():
                 present = client.published.get(key)
                 gone = publication.instances.keys() - (present.instances.keys() if present is not None else ())
@@ -589,10 +589,10 @@ class Clients:
         for one in withdrawals:
             is_open = False
             for copy in [copy for instance_key in one.instance_keys for copy in copies.get(instance_key, ())]:
-                heard_ms, publication = self.heard_ms(copy.version.writer), copy.published.get(key)
-                if publication is None or not one.is_later(publication.at_ms, heard_ms):
+                contact_ms, publication = self.contact_ms(copy.version.writer), copy.published.get(key)
+                if publication is None or not one.is_later(publication.at_ms, contact_ms):
                     continue
-                if now_ms - heard_ms <= SILENT_MS:
+                if now_ms - contact_ms <= SILENT_MS:
                     is_open = True
                 else:
                     changed |= self._drop_instances(copy, key, one.instance_keys)

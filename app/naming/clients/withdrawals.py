@@ -9,7 +9,7 @@ SILENT_MS = 3_500
 """A member that is well tells of itself more often: from one report to the next it is 2 s, and each has 1.5 s."""
 OPEN_MS_MAX = 2 * SILENT_MS
 WITHDRAWALS_MAX = 10_000
-"""Beyond these the oldest are forgotten: what they withdrew may be listed until the silent member is heard again."""
+"""Beyond these the oldest are forgotten: what they withdrew may be listed until the silent member is back."""
 
 
 class Withdrawal(NamedTuple):
@@ -23,12 +23,12 @@ class Withdrawal(NamedTuple):
     at_ms: int
     """When it withdrew that (monotonic)."""
 
-    def is_later(self, published_ms: int, heard_ms: int) -> bool:
-        """Whether it is later than what a member that was heard last at ``heard_ms`` (monotonic) published then.
+    def is_later(self, published_ms: int, contact_ms: int) -> bool:
+        """Whether it is later than all that is known of a member whose last contact was at ``contact_ms`` (monotonic).
 
-        A member that was heard since the client came would have told that its own client went: that one is another.
+        A member with a contact since the client came would have told that its own client went: that one is another.
         """
-        return published_ms <= self.published_ms and heard_ms < self.since_ms
+        return published_ms <= self.published_ms and contact_ms < self.since_ms
 
 
 class Withdrawals:

@@ -52,7 +52,7 @@ class ConnectedMember(SimMember):
         has_left = self.protocol.members.has_left
         self.connections.is_handing_over = self.protocol.members.is_handing_over
         self.connections.on_return = self.protocol.members.runs.came_back
-        self.connections.heard_ms = self.protocol.members.heard_ms
+        self.connections.contact_ms = self.protocol.members.contact_ms
         store = self.store_class(self.connections, self.address, has_left)
         self.components[CLIENTS] = Component(
             store,

@@ -58,18 +58,18 @@ def test_a_member_is_down_when_it_was_away_for_long_enough(
     assert members.view_since_ms == limit_ms
 
 
-def test_when_a_member_was_heard_last(members: MemberList) -> None:
+def test_the_last_contact_with_a_member(members: MemberList) -> None:
     members.on_report(report(B, calls={}, heard={C: HeardOf(300, {})}), 1_000)
-    assert members.heard_ms(f"{B}~1") == 1_000
-    assert members.heard_ms(f"{C}~1") == 700, "by B, which heard of it"
+    assert members.contact_ms(f"{B}~1") == 1_000
+    assert members.contact_ms(f"{C}~1") == 0, "what others heard is none"
     fail(members, B, Outcome.FAILED, 2_000)
-    assert members.heard_ms(B) == 1_000
+    assert members.contact_ms(B) == 1_000
     members.on_report_done(B, Outcome.DELIVERED, report(B), 2_500)
-    assert members.heard_ms(f"{B}~1~x") == 2_500
+    assert members.contact_ms(f"{B}~1~x") == 2_500
     members.on_pause(10_000, 13_000)
-    assert members.heard_ms(B) == 12_500, "its silence in the pause proves nothing"
+    assert members.contact_ms(B) == 12_500, "its silence in the pause proves nothing"
     for writer in (f"{SELF}~1", "d:1~1", ""):
-        assert members.heard_ms(writer) == ALWAYS_MS
+        assert members.contact_ms(writer) == ALWAYS_MS
 
 
 def test_beats_are_known_as_far_as_each_member_that_is_alive_told_them(members: MemberList) -> None:

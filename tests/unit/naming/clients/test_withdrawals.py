@@ -12,16 +12,16 @@ from tests.unit.naming.clients.test_hand_over import GOING_ON, A, B, Bed, nobody
 
 APART, WELL = "r:1~1", GOING_ON
 SINCE_MS = 100_000
-"""When the member ``r`` was heard last."""
+"""When the member ``r`` answered last."""
 
 
 @pytest.fixture
 def bed() -> Bed:
-    """A member with a copy of a client of ``r``, which publishes ports 80 and 81 and is heard no more."""
+    """A member with a copy of a client of ``r``, which publishes ports 80 and 81 and answers no more."""
     bed = Bed()
-    heard = {APART: SINCE_MS}
-    bed.clients.heard_ms = lambda writer: heard.get(writer, bed.now_ms)
-    bed.heard = heard  # type: ignore[attr-defined]
+    contacts = {APART: SINCE_MS}
+    bed.clients.contact_ms = lambda writer: contacts.get(writer, bed.now_ms)
+    bed.contacts = contacts  # type: ignore[attr-defined]
     bed.copy("old", APART, {A: (80, 81), B: (90,)})
     bed.now_ms += 1
     return bed
@@ -87,10 +87,10 @@ def test_a_member_is_silent_only_after_a_while(bed: Bed) -> None:
     assert not len(bed.clients._withdrawals), "it is settled"
 
 
-def test_a_member_that_is_heard_again_has_the_client(bed: Bed) -> None:
+def test_a_member_that_answers_again_has_the_client(bed: Bed) -> None:
     bed.native("new", 80)
     bed.clients.deregister("new", *A)
-    bed.heard[APART] = bed.now_ms  # type: ignore[attr-defined]
+    bed.contacts[APART] = bed.now_ms  # type: ignore[attr-defined]
     assert pass_time(bed, SILENT_MS + 1) == []
     assert bed.ports() == [80, 81]
     assert not len(bed.clients._withdrawals), "it is settled"
@@ -100,7 +100,7 @@ def test_a_client_that_was_there_before_the_silence_says_nothing_of_the_copy() -
     bed = Bed()
     bed.native("new", 80)
     bed.now_ms += 10
-    bed.clients.heard_ms = lambda writer: bed.now_ms if writer != APART else 100_005
+    bed.clients.contact_ms = lambda writer: bed.now_ms if writer != APART else 100_005
     bed.copy("old", APART, {A: (80,)})
     bed.now_ms += SILENT_MS
     bed.clients.deregister("new", *A)
@@ -117,7 +117,7 @@ def test_a_publication_that_is_later_by_its_members_clocks_stays(bed: Bed) -> No
     assert bed.ports() == [80, 81]
 
 
-def test_what_its_member_still_has_when_it_is_heard_again_is_back(bed: Bed) -> None:
+def test_what_its_member_still_has_when_it_answers_again_is_back(bed: Bed) -> None:
     bed.native("new", 80)
     bed.now_ms += SILENT_MS
     bed.clients.deregister("new", *A)
