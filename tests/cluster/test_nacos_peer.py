@@ -120,9 +120,13 @@ def test_a_verify_that_ends_in_an_error_sends_nothing(pair: Pair) -> None:
 
 def test_a_change_that_it_does_not_take_is_sent_again(pair: Pair) -> None:
     async def main(peer: NacosPeer, _link: SdkClient) -> None:
-        peer.refuses = lambda operation, _key: "failed" if operation == "CHANGE" and len(peer.told) % 3 else ""
         async with pair.sdk() as sdk:
             client_id = await sdk.set_up()
+            peer.refuses = (
+                lambda operation, _key: "failed"
+                if operation == "CHANGE" and len(peer.of("CHANGE", client_id)) == 1
+                else ""
+            )
             await sdk.register("repeated", "10.0.0.4")
             await peer.wait(lambda: len(peer.of("CHANGE", client_id)) >= 2)
 

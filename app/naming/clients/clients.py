@@ -567,6 +567,17 @@ class Clients:
         for key in list(client.published):
             self._drop_instances(client, key, self._present(key, over, client))
 
+    def _drop_what_it_left(self, client: Client) -> None:
+        """Take what a client that has ended published out of the copies of the run that it came from (R17).
+
+        Where the end of that run is heard of after the client's own, nothing else would: these copies would be listed
+        to the end of the hand-over, though their client was back and went.
+        """
+        for key, publication in list(client.published.items()):
+            for other in self._publishing(key):
+                if _is_copy_of(other, {client.came_from}):
+                    self._drop_instances(other, key, publication.instances.keys())
+
     def _withdrawn(self, client: Client, former: Mapping[ServiceKey, Publication]) -> list[Event]:
         """Settle what a client, or its member for it, withdrew of its ``former`` publications; return the events."""
         if any(self.contact_ms(writer) < client.since_ms for writer in self._copy_writers):
@@ -754,6 +765,7 @@ class Clients:
             self._put(client, key, publication)
             events.append(ServiceChanged(*key))
         if client.ended:
+            self._drop_what_it_left(client)
             self._drop_what_is_there(client)
         return events + self._withdrawn(client, former)
 

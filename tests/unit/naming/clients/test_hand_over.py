@@ -444,6 +444,24 @@ class TestMovedAgain:
         assert not third.client("moved").ended
         return third
 
+    @pytest.mark.parametrize("is_known", [False, True])
+    def test_where_the_end_of_its_run_is_heard_of_last_it_leaves_no_copy_of_that_run(
+        self, moved: Bed, is_known: bool
+    ) -> None:
+        third = Bed("t:1~1")
+        third.over.clear()
+        third.copy("over", OVER, {A: (80, 81)})
+        if is_known:
+            third.copy("moved", ME, {A: (80,)})
+        third.take_from(moved, "moved")
+        third.over.add(OVER)
+        third.clients.expire(third.now_ms, nobody)
+        assert third.ports() == [80, 81], "it is waited for"
+        moved.now_ms += MOVED_AGAIN_MS
+        moved.clients.expire(moved.now_ms, nobody)
+        third.take_from(moved, "moved")
+        assert third.ports() == [81], "what it never published is still expected"
+
     def test_it_goes_with_the_end_of_the_hand_over(self, moved: Bed) -> None:
         moved.over.clear()
         moved.clients.expire(moved.now_ms, nobody)
