@@ -122,10 +122,8 @@ def test_a_change_that_it_does_not_take_is_sent_again(pair: Pair) -> None:
     async def main(peer: NacosPeer, _link: SdkClient) -> None:
         async with pair.sdk() as sdk:
             client_id = await sdk.set_up()
-            peer.refuses = (
-                lambda operation, _key: "failed"
-                if operation == "CHANGE" and len(peer.of("CHANGE", client_id)) == 1
-                else ""
+            peer.refuses = lambda operation, _key: (
+                "failed" if operation == "CHANGE" and len(peer.of("CHANGE", client_id)) == 1 else ""
             )
             await sdk.register("repeated", "10.0.0.4")
             await peer.wait(lambda: len(peer.of("CHANGE", client_id)) >= 2)

@@ -20,6 +20,7 @@ from app.naming.clients.client_model import (
     is_client_id,
     is_persistent_id,
 )
+from app.naming.clients.withdrawals import TOLD_SERVICES_MAX
 from app.naming.model.instance_check import check_instance
 from app.naming.model.json_fields import Fields, member_object, parse_json
 from app.naming.model.keys import (
@@ -63,12 +64,17 @@ def own_fields(state: ClientState) -> dict[str, Any]:
     """Our own fields of the same services, in the same order, single instances before batches.
 
     Shape: ``{"at": [wall ms ...], "seen": [version text, or "" ...]}``; of a client that is expected elsewhere also
-    ``"ended"``: the run that it came from.
+    ``"ended"``: the run that it came from; of one that withdrew something lately also ``"withdrawn"``: ``[[namespace,
+    service, wall ms of the publication, [instance key ...]] ...]``.
     """
     parts = [one for part in _parts(state.publications) for _, one in part]
     seen = ["" if one.seen == NO_VERSION else one.seen.to_text() for one in parts]
     fields: dict[str, Any] = {"at": [one.at_ms for one in parts], "seen": seen}
-    return fields | {"ended": state.ended_from} if state.ended_from else fields
+    if state.ended_from:
+        fields["ended"] = state.ended_from
+    if state.withdrawn:
+        fields["withdrawn"] = [[*key, at_ms, sorted(keys)] for key, (keys, at_ms) in state.withdrawn.items()]
+    return fields
 
 
 def _parts(
@@ -161,7 +167,7 @@ def decode_client(fields: object, own: object = None, seen_ms: int = 0) -> Clien
             raise CodecError(f"a client publishes at most {BOUNDS.instances_per_client_max} instances")
         publications[key] = Publication(instances, batch, at_ms, seen)  # of both kinds the single one, as in Java
     revision = _revision(body.inner("attributes").inner("clientAttributes"))
-    return ClientState(client_id, revision, publications, own is not None, _ended_from(times))
+    return ClientState(client_id, revision, publications, own is not None, _ended_from(times), _withdrawn(times))
 
 
 def _ended_from(own: Fields | None) -> str:
@@ -169,6 +175,23 @@ def _ended_from(own: Fields | None) -> str:
     if not isinstance(run, str) or len(run) > WRITER_CHARS_MAX:
         raise CodecError("field 'ended' of a client is not the run that it came from")
     return run
+
+
+def _withdrawn(own: Fields | None) -> dict[ServiceKey, tuple[frozenset[str], int]]:
+    entries = [] if own is None else own.value("withdrawn") or []
+    if not isinstance(entries, list) or len(entries) > TOLD_SERVICES_MAX:
+        raise CodecError(f"field 'withdrawn' of a client is no list of at most {TOLD_SERVICES_MAX} services")
+    found: dict[ServiceKey, tuple[frozenset[str], int]] = {}
+    for entry in entries:
+        match entry:
+            case [str(namespace), str(service), int(at_ms), list(keys)] if (
+                type(at_ms) is int and 0 <= at_ms < WALL_MS_END
+            ):
+                if len(keys) <= BOUNDS.instances_per_batch_max and all(isinstance(one, str) for one in keys):
+                    found[namespace, service] = (frozenset(keys), at_ms)
+                    continue
+        raise CodecError("an entry of field 'withdrawn' of a client is not what it withdrew of a service")
+    return found
 
 
 def check_client_id(value: object) -> str:

@@ -1,8 +1,9 @@
 """Clients with connections, their states, and the checks of what they publish. Only ``Client`` is not frozen."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import NamedTuple
 
 from app.naming.model.instance_check import check_instance
 from app.naming.model.keys import CLUSTER_NAME
@@ -64,6 +65,25 @@ class ClientBounds:
     """Of all services together: a client's state is sent as one message."""
 
 
+class Withdrawal(NamedTuple):
+    """What a client withdrew of one service."""
+
+    instance_keys: frozenset[str]
+    published_ms: int
+    """When the client had published it, by its member's wall clock: ``Publication.at_ms``."""
+    since_ms: int
+    """Since when the client was known here (monotonic)."""
+    at_ms: int
+    """When it withdrew that (monotonic)."""
+
+    def is_later(self, published_ms: int, contact_ms: int) -> bool:
+        """Whether it is later than all that is known of a member whose last contact was at ``contact_ms`` (monotonic).
+
+        A member with a contact since the client came would have told that its own client went: that one is another.
+        """
+        return published_ms <= self.published_ms and contact_ms < self.since_ms
+
+
 class Client:
     """A client's publications and subscriptions. ``Clients`` changes them under its lock; others copy the mappings."""
 
@@ -82,6 +102,7 @@ class Client:
         "since_ms",
         "subscribed",
         "version",
+        "withdrawn",
     )
 
     def __init__(self, info: ClientInfo, *, native: bool, now_ms: int, version: Version) -> None:
@@ -115,6 +136,9 @@ class Client:
         Empty while nothing is back. Other members are told this: each leaves out what it knows itself to be back.
         """
 
+        self.withdrawn: dict[ServiceKey, Withdrawal] = {}
+        """What it withdrew lately while a member was silent: others may never hear that it had published it (R15)."""
+
     @property
     def client_id(self) -> str:
         return self.info.client_id
@@ -131,6 +155,8 @@ class ClientState:
     """The publications carry their time and the version they saw; otherwise they count from when they are received."""
     ended_from: str = ""
     """The run that is over from which the client came, once its connection is gone and it is expected elsewhere."""
+    withdrawn: Mapping[ServiceKey, tuple[frozenset[str], int]] = field(default_factory=dict)
+    """What it withdrew lately while a member was silent: instance keys, and ``Publication.at_ms``, by service (R15)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from app.naming.clients.client_model import (
     ClientSnapshot,
     ClientState,
     ServiceKey,
+    Withdrawal,
     check_legal,
     info_of,
     instance_numbers,
@@ -25,7 +26,7 @@ from app.naming.clients.client_model import (
     is_client_id,
 )
 from app.naming.clients.removals import Removals
-from app.naming.clients.withdrawals import SILENT_MS, Withdrawal, Withdrawals
+from app.naming.clients.withdrawals import SILENT_MS, TOLD_MS, TOLD_SERVICES_MAX, Withdrawals
 from app.naming.model.events import ClientChanged, ClientDisconnect, Event, ServiceChanged, ServiceSubscribed
 from app.naming.model.keys import DEFAULT_NAMESPACE, check_namespace, check_service_chars, check_service_format
 from app.naming.model.model import Publication, Service
@@ -342,7 +343,8 @@ class Clients:
             if client is not None:
                 published = (client.left or client.published).copy()
                 ended_from = client.came_from if client.ended else ""
-                state = ClientState(client_id, client.revision, published, ended_from=ended_from)
+                withdrawn = self._withdrawn_lately(client)
+                state = ClientState(client_id, client.revision, published, ended_from=ended_from, withdrawn=withdrawn)
                 return ClientSnapshot(client.version, client.info, state)
             removal = self._removals.get(client_id)
             return ClientSnapshot(removal.version, None, None) if removal else None
@@ -584,8 +586,35 @@ class Clients:
             for key, publication in former.items():
                 present = client.published.get(key)
                 gone = publication.instances.keys() - (present.instances.keys() if present is not None else ())
-                self._settle(key, [Withdrawal(frozenset(gone), publication.at_ms, client.since_ms, self._now_ms())])
+                if not gone:
+                    continue
+                one = Withdrawal(frozenset(gone), publication.at_ms, client.since_ms, self._now_ms())
+                client.withdrawn.pop(key, None)
+                client.withdrawn[key] = one
+                self._settle(key, [one])
+            while len(client.withdrawn) > TOLD_SERVICES_MAX:
+                del client.withdrawn[next(iter(client.withdrawn))]
         return self._tell_less(former)
+
+    def _withdrawn_lately(self, client: Client) -> dict[ServiceKey, tuple[frozenset[str], int]]:
+        """What others are told of a client's withdrawals."""
+        first_ms = self._now_ms() - TOLD_MS
+        return {
+            key: (one.instance_keys, one.published_ms) for key, one in client.withdrawn.items() if one.at_ms >= first_ms
+        }
+
+    def _settle_told(self, client: Client, withdrawn: Mapping[ServiceKey, tuple[frozenset[str], int]]) -> list[Event]:
+        """Settle what a client's member tells of its withdrawals; return the events.
+
+        Two changes that follow each other are sent as one: that it had published it may never have been heard of here.
+        """
+        for key, (instance_keys, at_ms) in withdrawn.items():
+            known = client.withdrawn.get(key)
+            if known is not None and known.published_ms == at_ms and instance_keys <= known.instance_keys:
+                continue
+            one = client.withdrawn[key] = Withdrawal(instance_keys, at_ms, client.since_ms, self._now_ms())
+            self._settle(key, [one])
+        return [ServiceChanged(*key) for key in withdrawn]
 
     def _settle(self, key: ServiceKey, withdrawals: Iterable[Withdrawal]) -> bool:
         """Take what was withdrawn of a service out of older copies of silent members; return whether any was there.
@@ -767,7 +796,7 @@ class Clients:
         if client.ended:
             self._drop_what_it_left(client)
             self._drop_what_is_there(client)
-        return events + self._withdrawn(client, former)
+        return events + self._withdrawn(client, former) + self._settle_told(client, state.withdrawn)
 
     def _dated(self, key: ServiceKey, publication: Publication) -> Publication:
         """A publication of a peer that does not tell which version of the service's list it saw: it counts from now."""

@@ -20,6 +20,7 @@ from app.naming.clients.client_codec import (
     own_fields,
 )
 from app.naming.clients.client_model import ClientBounds
+from app.naming.clients.withdrawals import TOLD_SERVICES_MAX
 from app.naming.model.model import Instance, Publication
 from app.naming.model.value_limits import INSTANCE_ID_CHARS_MAX, WALL_MS_END
 from distro.errors import CodecError
@@ -120,6 +121,9 @@ def test_our_own_kind_is_told_when_each_service_was_registered() -> None:
     state = ClientState(ID, 3, publications)
     assert own_fields(state) == {"at": [9, 5], "seen": ["1.4.m:1~1", ""]}
     assert decode_client(client_fields(state), own_fields(state)) == state
+    withdrawn = replace(state, withdrawn={("public", "G@@gone"): (frozenset({"b", "a"}), 7)})
+    assert own_fields(withdrawn) == own_fields(state) | {"withdrawn": [["public", "G@@gone", 7, ["a", "b"]]]}
+    assert decode_client(client_fields(withdrawn), own_fields(withdrawn)) == withdrawn
     ended = replace(state, ended_from="10.0.0.1:8848~f00d")
     assert own_fields(ended) == own_fields(state) | {"ended": "10.0.0.1:8848~f00d"}
     assert decode_client(client_fields(ended), own_fields(ended)) == ended
@@ -315,3 +319,24 @@ def test_verify_data() -> None:
     for broken in (b"x", b"[]", b"{}", b'{"clientId":"a","revision":2147483648}', b'{"clientId":"a","revision":null}'):
         with pytest.raises(CodecError):
             decode_verify(broken)
+
+
+@pytest.mark.parametrize(
+    "withdrawn",
+    [
+        7,
+        [7],
+        [["public", "s", 1]],
+        [["public", "s", True, []]],
+        [["public", "s", -1, []]],
+        [["public", "s", WALL_MS_END, []]],
+        [["public", 1, 1, []]],
+        [["public", "s", 1, [1]]],
+        [["public", "s", 1, ["a"] * (client_codec.BOUNDS.instances_per_batch_max + 1)]],
+        [["public", "s", 1, []]] * (TOLD_SERVICES_MAX + 1),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_what_is_no_withdrawal_is_refused(withdrawn: Any) -> None:
+    with pytest.raises(CodecError, match="withdrawn"):
+        decode_client(DOCUMENTED, {"at": [1], "seen": [""], "withdrawn": withdrawn})

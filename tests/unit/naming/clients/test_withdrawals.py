@@ -4,8 +4,16 @@ from collections.abc import Callable
 
 import pytest
 
+from app.naming.clients.client_model import Withdrawal
 from app.naming.clients.clients import EPOCH
-from app.naming.clients.withdrawals import OPEN_MS_MAX, SILENT_MS, WITHDRAWALS_MAX, Withdrawal, Withdrawals
+from app.naming.clients.withdrawals import (
+    OPEN_MS_MAX,
+    SILENT_MS,
+    TOLD_MS,
+    TOLD_SERVICES_MAX,
+    WITHDRAWALS_MAX,
+    Withdrawals,
+)
 from app.naming.model.events import ServiceChanged
 from distro.types import Version
 from tests.unit.naming.clients.test_hand_over import GOING_ON, A, B, Bed, nobody, ports_of
@@ -133,6 +141,64 @@ def test_others_are_not_told_of_what_was_withdrawn(bed: Bed) -> None:
     other = Bed()
     other.take_from(bed, "old")
     assert other.ports() == [81]
+
+
+def third_of(bed: Bed) -> Bed:
+    """Another member, with a copy of the client of the silent one, and none of any later client."""
+    third = Bed("t:1~1")
+    third.clients.contact_ms = lambda writer: SINCE_MS if writer == APART else third.now_ms
+    third.copy("old", APART, {A: (80, 81), B: (90,)})
+    third.now_ms = bed.now_ms
+    return third
+
+
+def test_who_never_heard_of_the_publication_is_told_of_the_withdrawal(bed: Bed) -> None:
+    """Two changes of a client within a moment are sent as one."""
+    bed.native("new", 80)
+    bed.now_ms += SILENT_MS
+    bed.clients.deregister("new", *A)
+    third = third_of(bed)
+    third.take_from(bed, "new")
+    assert third.ports() == [81]
+    assert ServiceChanged(*A) in third.told()
+
+
+def test_a_withdrawal_that_is_told_twice_is_settled_once(bed: Bed) -> None:
+    bed.native("new", 80)
+    bed.now_ms += SILENT_MS
+    bed.clients.deregister("new", *A)
+    third = third_of(bed)
+    third.take_from(bed, "new")
+    third.copy("old", APART, {A: (80, 81)})
+    bed.native("new", 82)
+    third.take_from(bed, "new")
+    assert third.ports() == [80, 81, 82], "the member has told of it since"
+
+
+def test_of_withdrawals_others_are_told_for_a_while(bed: Bed) -> None:
+    bed.native("new", 80)
+    bed.now_ms += SILENT_MS
+    bed.clients.deregister("new", *A)
+    bed.now_ms += TOLD_MS
+    assert bed.clients.snapshot("new").state.withdrawn.keys() == {A}  # type: ignore[union-attr]
+    bed.now_ms += 1
+    assert not bed.clients.snapshot("new").state.withdrawn  # type: ignore[union-attr]
+
+
+def test_the_latest_withdrawals_of_a_client_are_told(bed: Bed) -> None:
+    services = [("public", f"G@@{number}") for number in range(TOLD_SERVICES_MAX + 1)]
+    for key in services:
+        bed.native("new", 80, key=key)
+    for key in services:
+        bed.clients.deregister("new", *key)
+    assert [*bed.clients.snapshot("new").state.withdrawn] == services[1:]  # type: ignore[union-attr]
+
+
+def test_nothing_is_noted_while_all_members_are_there(bed: Bed) -> None:
+    bed.contacts[APART] = bed.now_ms + 1  # type: ignore[attr-defined]
+    bed.native("new", 80)
+    bed.clients.deregister("new", *A)
+    assert not bed.client("new").withdrawn
 
 
 def test_several_that_wait_are_settled_together(bed: Bed) -> None:
