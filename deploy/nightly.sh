@@ -103,7 +103,7 @@ limited "$dump_limit" "${dump[@]}" "${members[@]}" --out "$dumps" --date "$night
     ${dump_options[@]+"${dump_options[@]}"} || dump_code=$?
 case $dump_code in
 0) dump_failed= ;;
-1) dump_failed= && say "a member is absent" ;; # a finding of the check
+1) dump_failed= && say "a member is absent" ;; # a finding of the check, which so must not say "agreed"
 124 | 137) dump_failed="the dump took over $dump_limit" ;;
 *) dump_failed="the dump failed with exit code $dump_code" ;;
 esac
@@ -129,6 +129,9 @@ case $check_code in
 "$AGREED" | "$DIVERGENT" | "$UNJUDGED")
     # An interpreter that fails ends with 1 too, but without a verdict.
     [ -n "$verdict" ] || finish "$UNJUDGED" "the check ended with exit code $check_code and no verdict"
+    if [ "$check_code" -eq "$AGREED" ] && [ "$dump_code" -ne 0 ]; then
+        finish "$UNJUDGED" "a member was absent from the dump, and the check did not find that: $verdict"
+    fi
     finish "$check_code" "$verdict"
     ;;
 124 | 137) finish "$UNJUDGED" "the check took over $check_limit" ;;

@@ -28,6 +28,7 @@ from scripts.synthetic.faults import (
     OF_MEMBERS,
     PLANTS,
     UNTOLD,
+    UNVERSIONED,
     Planted,
     Planter,
     View,
@@ -96,7 +97,8 @@ def all_faults(count: int, members: int, kind: str = MemberKind.ROLLCALL) -> dic
     """So many of each class; of what befalls whole members fewer, so that enough of them are left to compare."""
     told = MemberKind(kind).tells_owners
     needed = 2 if told else 3  # without owners a majority is needed
-    faults = {name: count for name in PLANTS if name != LATE and (told or name not in UNTOLD)}
+    untold = {LATE} | (set() if told else UNTOLD) | (set() if MemberKind(kind).tells_versions else UNVERSIONED)
+    faults = {name: count for name in PLANTS if name not in untold}
     faults[FindingClass.ABSENT_MEMBER] = max(0, min(count, members - needed, 1))
     faults[CORRUPT_FILE] = max(0, min(count, members - needed - 1, 1))
     sound = members - faults[FindingClass.ABSENT_MEMBER] - faults[CORRUPT_FILE]
@@ -123,6 +125,8 @@ def check_made(plan: SyntheticDump) -> None:
     wanted = {name for name, count in plan.faults.items() if count > 0}
     if not told and wanted & UNTOLD:
         raise ValueError(f"members of kind {plan.kind} tell neither owners nor beats: no OWNER, no STALE")
+    if not MemberKind(plan.kind).tells_versions and wanted & UNVERSIONED:
+        raise ValueError(f"members of kind {plan.kind} tell no versions: no SILENT_CORRUPTION, no BEHIND")
     sound = plan.members - plan.count(FindingClass.ABSENT_MEMBER) - plan.count(CORRUPT_FILE)
     needed = 1 if wanted <= ALONE | OF_MEMBERS else 2 if told else 3
     if sound < needed:

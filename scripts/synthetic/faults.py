@@ -18,6 +18,8 @@ ROUNDS = (1, 2)
 
 UNTOLD = frozenset({FindingClass.OWNER, FindingClass.STALE})
 """Cannot be in dumps of members that tell neither owners nor beats."""
+UNVERSIONED = frozenset({FindingClass.SILENT_CORRUPTION, FindingClass.BEHIND})
+"""Cannot be in dumps of members that tell no versions."""
 OF_MEMBERS = frozenset({FindingClass.MEMBERSHIP, FindingClass.ABSENT_MEMBER, CORRUPT_FILE})
 """Planted in a member as a whole, not in a service."""
 ALONE = frozenset({FindingClass.STALE, FindingClass.DRIFT, FindingClass.DUPLICATE, FindingClass.CORRUPT})
@@ -115,9 +117,38 @@ class Place:
 
 
 def missing(place: Place) -> list[Planted]:
+    """At a member; where enough others are left to tell, some at the owner itself."""
+    member = place.view.service.owner if place.variant % 3 == 2 and len(place.sound) > 2 else place.member
     for number in ROUNDS:
-        place.view.drop(number, place.member)
-    return [of_instance(FindingClass.MISSING, place.view.target, [place.member], True)]
+        place.view.drop(number, member)
+    return [of_instance(FindingClass.MISSING, place.view.target, [member], True)]
+
+
+def silent_corruption(place: Place) -> list[Planted]:
+    """Other values under the version that all have."""
+    changes: dict[str, Any] = {"weight": place.view.target["weight"] + 1}
+    if place.variant % 2:
+        changes |= {"metadata": {"zone": "elsewhere"}, "healthy": not place.view.target["healthy"]}
+    for number in ROUNDS:
+        place.view.change(number, place.member, **changes)
+    return [of_instance(FindingClass.SILENT_CORRUPTION, place.view.target, [place.member], True)]
+
+
+def behind(place: Place) -> list[Planted]:
+    for number in ROUNDS:
+        place.view.change(number, place.member, version=place.version(-1))
+    return [of_instance(FindingClass.BEHIND, place.view.target, [place.member], True)]
+
+
+def lone_service(place: Place) -> list[Planted]:
+    """A service without instances that one member has; of two members nobody can say that it is one too many."""
+    row = place.view.rows[1, place.member][0]
+    lone = row | {"service": f"{row['service']}-lone", "instances": 0}
+    for number in ROUNDS:
+        place.view.rows[number, place.member].append(lone)
+    departing = [place.member] if len(place.sound) > 2 else [one for one in place.sound if one != place.member]
+    named = Planted(FindingClass.SERVICE.value, True, lone["namespace"], lone["service"], "", "", None, None, departing)
+    return [named]
 
 
 def extra(place: Place) -> list[Planted]:
@@ -148,8 +179,13 @@ def value(finding_class: FindingClass) -> Callable[[Place], list[Planted]]:
 
 
 def owner(place: Place) -> list[Planted]:
-    """Two members that name themselves, or none: each names the next."""
+    """Two members that name themselves, or none: each names the next; or one that names a third."""
     sound, service = place.sound, place.view.service
+    if place.variant % 3 == 2 and len(sound) > 2:
+        third = next(one for one in sound if one not in (service.owner, place.member))
+        for number in ROUNDS:
+            place.view.rows[number, place.member][0]["owner"] = third
+        return [of_service(FindingClass.OWNER, service, [place.member])]
     named = {place.member: place.member}
     if place.variant % 2:
         named = {member: sound[(index + 1) % len(sound)] for index, member in enumerate(sound)}
@@ -246,6 +282,9 @@ PLANTS: dict[str, Callable[[Place], list[Planted]]] = {
     FindingClass.WEIGHT: value(FindingClass.WEIGHT),
     FindingClass.METADATA: value(FindingClass.METADATA),
     FindingClass.ENABLED: value(FindingClass.ENABLED),
+    FindingClass.SILENT_CORRUPTION: silent_corruption,
+    FindingClass.BEHIND: behind,
+    FindingClass.SERVICE: lone_service,
     FindingClass.OWNER: owner,
     FindingClass.DRIFT: drift,
     FindingClass.STALE: stale,

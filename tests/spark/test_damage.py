@@ -2,47 +2,24 @@
 
 import gzip
 import hashlib
-import json
 import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import orjson
 import pytest
 
 pytest.importorskip("pyspark")
 
-from app.audit.check.command import main
 from app.audit.format.manifest import MANIFEST_NAME
+from tests.spark.conftest import NIGHT, Checking, findings
 from tests.support.dumps import ADDRESSES, instance, service, write_dump, write_round
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark]
 ONE, TWO, THREE = ADDRESSES
 ROWS = [service(), *[instance(number) for number in range(1, 30)]]
 EVERYONE = dict.fromkeys(ADDRESSES, ROWS)
-NIGHT = "2026-11-20"
-Told = tuple[int, str]
-Checking = Callable[..., Told]
-
-
-@pytest.fixture
-def check(spark: "SparkSession", tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Checking:
-    """Run the command over ``tmp_path/dumps`` and return its exit code and all that it printed."""
-
-    def run(*arguments: str, night: str = NIGHT, out: str = "out") -> Told:
-        places = ["--dumps", str(tmp_path / "dumps"), "--out", str(tmp_path / out), "--night", night]
-        code = main([*places, *arguments], spark)
-        spark.catalog.clearCache()
-        told = capsys.readouterr()
-        assert "Traceback" not in told.err
-        return code, told.out + told.err
-
-    return run
 
 
 def part(folder: Path, address: str = THREE) -> Path:
@@ -69,11 +46,6 @@ def test_a_cut_off_file_is_named_and_the_others_are_compared(tmp_path: Path, che
     assert code == 1
     assert "divergent: 1 CORRUPT; " in text
     assert "manifest says" in findings(tmp_path)[0]["detail"]
-
-
-def findings(tmp_path: Path, night: str = NIGHT) -> list[dict[str, str]]:
-    lines = (tmp_path / "out" / "findings_json" / f"night={night}").glob("*.json")
-    return [json.loads(line) for path in lines for line in path.read_text().splitlines()]
 
 
 def test_a_file_that_breaks_off_although_its_hash_is_right(tmp_path: Path, check: Checking) -> None:
@@ -119,12 +91,6 @@ def test_a_member_that_did_not_answer_is_absent(tmp_path: Path, check: Checking)
     code, text = check()
     assert (code, "divergent: 1 ABSENT_MEMBER; " in text) == (1, True)
     assert findings(tmp_path)[0]["detail"] == "no answer within 10 s"
-
-
-def test_a_member_that_was_absent_once_is_late(tmp_path: Path, check: Checking) -> None:
-    write_dump(tmp_path / "dumps", EVERYONE, EVERYONE | {THREE: "no answer within 10 s"})
-    code, text = check()
-    assert (code, "; 1 late; " in text) == (0, True)
 
 
 def test_a_manifest_that_lies_about_rows(tmp_path: Path, check: Checking) -> None:

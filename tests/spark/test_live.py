@@ -103,9 +103,8 @@ def test_members_agree_and_faults_behind_their_backs_are_found(
     assert {(one["finding_class"], one["lasting"], one["service"], one["ip"], one["member"]) for one in findings} == {
         ("MISSING", True, full[one], "10.8.0.1", two.address),
         ("EXTRA", True, full[one], "10.8.9.9", three.address),
-        ("HEALTH", True, full[two], "10.8.0.3", three.address),
-        ("WEIGHT", True, full[two], "10.8.0.4", three.address),
-        ("METADATA", True, full[two], "10.8.0.5", three.address),
+        # Changed behind the member's back: the versions are what they were.
+        *(("SILENT_CORRUPTION", True, full[two], f"10.8.0.{number}", three.address) for number in (3, 4, 5)),
         ("OWNER", True, full[three], "", min(one.address, three.address)),
     }
 

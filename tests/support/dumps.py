@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,12 @@ Rows = Sequence[Mapping[str, Any] | bytes]
 """Rows, or lines as they are."""
 
 
+VALUES = frozenset({"healthy", "enabled", "weight", "metadata"})
+
+
 def instance(number: int = 1, **values: Any) -> dict[str, Any]:
-    """An instance that the first member owns."""
+    """An instance that the first member owns; one with values of its own has an earlier version than the others."""
+    counter = number if values.keys() & VALUES else 100 + number
     return instance_row(
         **{
             "namespace": "public",
@@ -32,7 +37,7 @@ def instance(number: int = 1, **values: Any) -> dict[str, Any]:
             "enabled": True,
             "weight": 1.0,
             "metadata": {},
-            "version": f"1.{number}.{ADDRESSES[0]}~a",
+            "version": f"1.{counter}.{ADDRESSES[0]}~a",
             "owner": ADDRESSES[0],
         }
         | values
@@ -56,16 +61,18 @@ def write_round(
         if isinstance(rows, str):
             dumps.append(MemberDump(address, DumpState.ABSENT, error=rows))
             continue
+        listed = [Seen(one, state) for one, state in views.items()]
+        told = MemberDump(address, DumpState.DUMPED, "rollcall", "0.1.0", members=listed, taken_ms=taken_ms)
+        if not rows:  # a member that holds nothing has no folder
+            dumps.append(told)
+            continue
         lines = [row if isinstance(row, bytes) else encode_row(row) for row in rows]
         path = folder / names[address] / "part-00000.jsonl.gz"
         path.parent.mkdir(parents=True)
         path.write_bytes(gzip.compress(b"".join(lines), 1, mtime=0))
         body = path.read_bytes()
         part = Part(f"{names[address]}/{path.name}", len(lines), len(body), hashlib.sha256(body).hexdigest())
-        listed = [Seen(one, state) for one, state in views.items()]
-        dumps.append(
-            MemberDump(address, DumpState.DUMPED, "rollcall", "0.1.0", members=listed, parts=[part], taken_ms=taken_ms)
-        )
+        dumps.append(replace(told, parts=[part]))
     folder.mkdir(parents=True, exist_ok=True)
     manifest = Manifest(f"run-{date}", date, taken_at_text(taken_ms), number, 2, GAP_MS / 1000, dumps)
     (folder / MANIFEST_NAME).write_bytes(encode_manifest(manifest))

@@ -91,7 +91,7 @@ def _judged(first: dict[Key, Any], second: dict[Key, Any]) -> Iterator[Finding]:
     for key in first.keys() | second.keys():
         lasting = key in first and key in second and first[key] == second[key]
         finding_class, *about, members = key
-        if finding_class != "STALE" or (key in first and key in second):
+        if finding_class not in ("STALE", "BEHIND") or (key in first and key in second):
             yield (finding_class, lasting, *about, members)  # type: ignore[misc]
 
 
@@ -112,9 +112,25 @@ def _differences(rows: Rows) -> dict[Key, Any]:
         named = {owner for owner in owners.values() if owner is not None}
         if len(claimers) > 1 or (not claimers and named and named <= owners.keys()):
             found["OWNER", *key, "", "", None, None, claimers or tuple(sorted(owners))] = None
+        elif len(claimers) == 1 and (wrong := [one for one, owner in owners.items() if owner not in (None, *claimers)]):
+            found["OWNER", *key, "", "", None, None, tuple(sorted(wrong))] = None
+    for key, address in _lone(rows, services, {one[:2] for one in instances}):
+        found["SERVICE", *key, "", "", None, None, (address,)] = None
     for key, by_member in instances.items():
         found |= {(name, *key, (address,)): value for name, address, value in _of_instance(rows, by_member)}
     return found | _doubles(instances)
+
+
+def _lone(rows: Rows, services: dict[Key, dict[str, Any]], with_instances: set[Key]) -> Iterator[tuple[Key, str]]:
+    """Services without instances that only some members have: those that lack them, or have one that most lack."""
+    for key in services.keys() - with_instances:
+        has, lacks = services[key].keys(), rows.keys() - services[key].keys()
+        if lacks:
+            yield from ((key, address) for address in (lacks if len(has) * 2 >= len(rows) else has))
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(one) for one in version.split(".")[:2]]
 
 
 def _of_instance(rows: Rows, by_member: dict[str, list[dict[str, Any]]]) -> Iterator[tuple[str, str, Any]]:
@@ -122,20 +138,35 @@ def _of_instance(rows: Rows, by_member: dict[str, list[dict[str, Any]]]) -> Iter
     seen = {address: stored for address, stored in seen.items() if stored}
     owners = {row.get("owner") for stored in by_member.values() for row in stored} & rows.keys()
     owner = owners.pop() if len(owners) == 1 else None
-    wanted = owner in seen if owner else len(seen) * 2 >= len(rows)
+    is_lost = len(seen) > 1 and len(seen) * 2 > len(rows)
+    wanted = owner in seen or is_lost if owner else len(seen) * 2 >= len(rows)
+    versions = {address: stored[0].get("version") for address, stored in seen.items()}
+    versions = {address: text for address, text in versions.items() if text}
     version = next((stored[0].get("version") for address, stored in seen.items() if address == owner), None)
     for address in rows.keys() - seen.keys() if wanted else ():
         yield "MISSING", address, version
     for address in seen if not wanted else ():
         yield "EXTRA", address, seen[address][0].get("version")
+    silent: set[str] = set()
+    alike: set[str] = set(seen)
+    newest = max(versions, key=lambda address: _numbers(versions[address]), default="")
     for name, field in VALUES.items():
         values = {
             address: orjson.dumps(stored[0][field], option=orjson.OPT_SORT_KEYS) for address, stored in seen.items()
         }
         expected = values.get(owner or "") or Counter(values.values()).most_common(1)[0][0] if values else b""
+        reference = owner if owner in seen else next((one for one, value in values.items() if value == expected), "")
+        alike &= {address for address, value in values.items() if value == values.get(newest)}
         for address, value in values.items():
-            if value != expected:
+            if value != expected and address in versions and versions[address] == versions.get(reference or ""):
+                silent.add(address)
+            elif value != expected:
                 yield name, address, (value, expected, seen[address][0].get("version"), version)
+    for address in silent:
+        yield "SILENT_CORRUPTION", address, versions[address]
+    for address in alike & versions.keys():
+        if versions[address] != versions[newest]:
+            yield "BEHIND", address, versions[address]
     for address, stored in by_member.items():
         layers = {row["layer"]: (row["enabled"], row["weight"], row["metadata"]) for row in stored}
         if layers.keys() != {"both"} and layers.get("datum") != layers.get("view"):

@@ -18,7 +18,7 @@ from app.audit.check import evidence as evidences
 from app.audit.check.evidence import Evidence
 from app.audit.check.evidence_rows import is_service, path_in_round, read_rows, read_rows_of, small_frame
 from app.audit.check.explain import explain_instances
-from app.audit.check.explain_services import explain_bad_rows, explain_doubles, explain_owners
+from app.audit.check.explain_services import explain_bad_rows, explain_doubles, explain_owners, explain_services
 from app.audit.check.files import damaged_files, unknown_in_rows, unreadable_file
 from app.audit.check.flag import flag, with_key
 from app.audit.check.history import with_history
@@ -35,7 +35,7 @@ FINDING_SCHEMA = ", ".join(f"{name} {kind}" for name, kind in FINDING_FIELDS.ite
 
 
 AQE_EMPTY = "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
-EXPLAINED = (explain_instances, explain_owners, explain_doubles)
+EXPLAINED = (explain_instances, explain_services, explain_owners, explain_doubles)
 
 
 class CannotJudge(Exception):
@@ -227,6 +227,7 @@ def _summarize(spark: SparkSession, results: Results, night: Night, compared: _C
         run=compared.evidence.run,
         taken_at=list(compared.evidence.taken_at),
         members=_members(night),
+        compared=len(compared.evidence.members),
         rows=compared.counts["rows"],
         services=compared.counts["services"],
         instances=compared.counts["instances"],
@@ -258,7 +259,12 @@ def _services(findings: DataFrame, closer: DataFrame | None) -> DataFrame:
 def verdict_line(summary: Summary) -> str:
     """The verdict in one line: findings by class or ``agreed``, the size of the comparison, and the night."""
     late = f"; {sum(summary.late.values())} late" if summary.late else ""
-    size = f"{len(summary.members)} members, {summary.instances:,} instances of {summary.services:,} services"
+    members = (
+        f"{summary.compared} of {len(summary.members)}"
+        if summary.compared < len(summary.members)
+        else (f"{summary.compared}")
+    )
+    size = f"{members} members, {summary.instances:,} instances of {summary.services:,} services"
     if not summary.findings:
         return f"agreed: {size}{late}; night {summary.night}"
     counts = ", ".join(f"{count:,} {name}" for name, count in summary.findings.items())

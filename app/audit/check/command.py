@@ -3,7 +3,10 @@
 import argparse
 import signal
 import sys
+import traceback
 from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from app.audit.client.arguments import days_argument, night_argument
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 SHUFFLE_PARTITIONS = 8
 """The number of partitions until the rows are counted."""
 CAUSE_CHARS_MAX = 500
+NO_PYSPARK = "the check runs on Spark, and PySpark is not installed: pip install 'rollcall[audit]'"
 _DESCRIPTION = (
     "Compare the dumps that `rollcall dump` took of all members of a cluster, and tell whether they agree. "
     "Exit code 0: agreed; 1: divergent; 2: could not judge."
@@ -66,6 +70,20 @@ def main(arguments: Sequence[str] | None = None, spark: "SparkSession | None" = 
 
 
 def _run(options: argparse.Namespace, spark: "SparkSession | None" = None) -> int:
+    try:
+        return _check(options, spark)
+    except ModuleNotFoundError as error:
+        reason = f"this Python has no package {error.name}: pip install 'rollcall[audit]'"
+        return _finish(options, _without_verdict(options, reason))
+    except Exception as error:  # whatever it is: cron's mail, the alert and the metrics must not go on saying "agreed"
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        text = f"{type(error).__name__}: {str(error)[:CAUSE_CHARS_MAX]} ({Path(where.filename).name}:{where.lineno})"
+        return _finish(options, _without_verdict(options, f"the check failed with {text}"))
+
+
+def _check(options: argparse.Namespace, spark: "SparkSession | None") -> int:
+    if find_spec("pyspark") is None:
+        return _finish(options, _without_verdict(options, NO_PYSPARK))
     from app.audit.check.results import NotWritable, Results
 
     results = Results(options.out)
@@ -156,31 +174,38 @@ def _finish(options: argparse.Namespace, summary: Summary) -> int:
     A metrics file or an alert that fails is named on stderr, and changes no exit code.
     """
     if options.textfile:
-        from app.audit.report.textfile import write
-
         try:
-            write(options.textfile, summary)
-        except OSError as error:
-            print(f"the metrics were not written to {options.textfile}: {error.strerror or error}", file=sys.stderr)
-    if options.alert_url and summary.verdict is not Verdict.AGREED:
-        from app.audit.report.alert import post
+            from app.audit.report.textfile import write
 
-        delivery = post(options.alert_url, summary)
-        if not delivery.delivered:
-            print(f"the alert was not delivered: {delivery.reason}", file=sys.stderr)
+            write(options.textfile, summary)
+        except (OSError, ImportError) as error:
+            print(f"the metrics were not written to {options.textfile}: {_reason(error)}", file=sys.stderr)
+    if options.alert_url and summary.verdict is not Verdict.AGREED:
+        try:
+            from app.audit.report.alert import post
+
+            delivery = post(options.alert_url, summary)
+            if not delivery.delivered:
+                print(f"the alert was not delivered: {delivery.reason}", file=sys.stderr)
+        except ImportError as error:
+            print(f"the alert was not delivered: {error}", file=sys.stderr)
     for note in summary.notes:
         print(f"note: {note}", file=sys.stderr)
     print(summary.line, flush=True)
     return summary.verdict.exit_code
 
 
+def _reason(error: OSError | ImportError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
 def _without_verdict(options: argparse.Namespace, reason: str) -> Summary:
     """The unjudged summary with a reason; of the night asked for, else of the latest night with a dump."""
-    from app.audit.format.layout import nights
-
     night = options.night
     if night is None:
         try:
+            from app.audit.format.layout import nights
+
             night = (nights(options.dumps) or [""])[-1]
         except (OSError, ValueError, ImportError):
             night = ""

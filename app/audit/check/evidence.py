@@ -35,7 +35,7 @@ class Evidence:
     members: tuple[str, ...]
     """Addresses of the members whose rows are compared: dumped in every round, all files sound."""
     folders: Mapping[str, str]
-    """The name of each compared member's folder, by address."""
+    """The name of each compared member's folder, by address; without those that hold nothing."""
     files: tuple[File, ...]
     findings: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -96,6 +96,7 @@ def weigh(night: Night, damaged: Mapping[str, str]) -> Evidence:
         raise NoDump(f"{len(compared)} members are more than the {MEMBERS_MAX} that one check compares")
     findings += _membership(night, addresses)
     sound = tuple(file for file in files if file.member in compared)
+    empty = [f"{address} answered and holds nothing" for address in _empty(night, compared)]
     return Evidence(
         night.date,
         night.rounds[0].manifest.run,
@@ -104,8 +105,18 @@ def weigh(night: Night, damaged: Mapping[str, str]) -> Evidence:
         {file.member: file.part.path.partition("/")[0] for file in sound},
         sound,
         findings,
-        [*night.notes, *unknown_fields("the dump", {name for one in night.rounds for name in one.manifest.fields})],
+        [
+            *night.notes,
+            *empty,
+            *unknown_fields("the dump", {name for one in night.rounds for name in one.manifest.fields}),
+        ],
     )
+
+
+def _empty(night: Night, addresses: list[str]) -> list[str]:
+    """Those of the members that hold no row in any round."""
+    dumps = {one: [round_.manifest.member(one) for round_ in night.rounds] for one in addresses}
+    return [one for one in addresses if not any(dump.parts for dump in dumps[one] if dump is not None)]
 
 
 def miscounted(evidence: Evidence, counted: Mapping[str, int]) -> list[dict[str, Any]]:
@@ -138,7 +149,8 @@ def _absent(address: str, dumps: list[MemberDump | None]) -> dict[str, Any] | No
     error = next((one.error for one in missing if one and one.error), "it is in no manifest of that round")
     if len(missing) < len(dumps):
         error = f"in one round only: {error}"
-    return finding(FindingClass.ABSENT_MEMBER, len(missing) == len(dumps), address, detail=error)
+    # In one round only too: nothing says what the member holds, so the members cannot be said to agree.
+    return finding(FindingClass.ABSENT_MEMBER, True, address, detail=error)
 
 
 def _membership(night: Night, addresses: list[str]) -> list[dict[str, Any]]:

@@ -43,6 +43,9 @@ def read_rows(spark: SparkSession, root_uri: str, evidence: Evidence) -> DataFra
     Columns: those of ``rows.FIELDS``; ``number`` of the member, ``round`` (1, 2), ``bit`` (its own in a mask of members
     and rounds); ``bad`` for a line that is no row, with ``file`` and ``_corrupt``.
     """
+    if not evidence.files:  # no member holds anything, and Spark reads no empty list of files
+        schema = f"{ROW_SCHEMA}, {FOLDER_SCHEMA}, file string"
+        return _numbered(small_frame(spark, [], schema), evidence)
     return _numbered(
         spark.read.schema(f"{ROW_SCHEMA}, {FOLDER_SCHEMA}")
         .option("basePath", spark_path(open_root(root_uri)[1], root_uri))
@@ -94,7 +97,12 @@ def _file() -> Column:
 
 
 def _numbered(frame: DataFrame, evidence: Evidence) -> DataFrame:
-    names = {evidence.folders[address].partition("=")[2]: index for index, address in enumerate(evidence.members)}
+    # A member that holds nothing has no rows, and so no folder.
+    names = {
+        evidence.folders[address].partition("=")[2]: index
+        for index, address in enumerate(evidence.members)
+        if address in evidence.folders
+    }
     first = F.col("taken_at") == evidence.taken_at[0]
     in_first = one_of(F.col("member"), {name: 1 << index for name, index in names.items()})
     in_second = one_of(F.col("member"), {name: 1 << (index + SECOND_ROUND_BIT) for name, index in names.items()})
@@ -111,6 +119,8 @@ def _numbered(frame: DataFrame, evidence: Evidence) -> DataFrame:
 
 def one_of(column: Column, values: dict[str, int]) -> Column:
     """The number of a column's text in ``values``; null for any other text."""
+    if not values:
+        return F.lit(None).cast("long")
     cases: Any = F
     for text, number in values.items():
         cases = cases.when(column == text, F.lit(number).cast("long"))

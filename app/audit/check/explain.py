@@ -21,6 +21,7 @@ COMPARED = {
 }
 """Class to the column in which members must agree."""
 INSTANCE = ("namespace", "service", "cluster", "ip", "port", "ephemeral")
+OF_INSTANCE = (*INSTANCE, "owner", "silent_ms")
 ABSENT = "'absent'"
 ROUNDS = (1, 2)
 
@@ -57,12 +58,20 @@ def explain_instances(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
         *[f"coalesce(filter(seen_{r}, e -> e.number = owner), array()) AS owned_{r}" for r in ROUNDS],
         *[f"{_most(r, column)} AS most_{column}_{r}" for r in ROUNDS for column in COMPARED.values()],
     )
-    found = instances.selectExpr(*INSTANCE, "silent_ms", *[f"{_candidates(r)} AS found_{r}" for r in ROUNDS])
+    instances = instances.selectExpr("*", *[f"{newest(f'seen_{r}')} AS newest_{r}" for r in ROUNDS])
+    found = instances.selectExpr(*OF_INSTANCE, *[f"{_candidates(r)} AS found_{r}" for r in ROUNDS])
     return _named(_judge(found), addresses)
 
 
+def newest(entries: str) -> str:
+    """SQL of the entry with the highest version, ``epoch.counter.writer``; of several that of the first member."""
+    number = "try_cast(split_part(e.version, '.', {}) AS bigint)"
+    versions = ", ".join(f"'n{part}', {number.format(part)}" for part in (1, 2))
+    return f"array_max(transform({entries}, e -> named_struct({versions}, 'first', -e.number, 'entry', e))).entry"
+
+
 def _candidate(
-    finding_class: FindingClass,
+    finding_class: str,
     number: str,
     reference: str = "NULL",
     found: str = "NULL",
@@ -72,7 +81,8 @@ def _candidate(
 ) -> str:
     """SQL of a candidate: a finding of one round. It lasts if both rounds have it with the same versions and values.
 
-    ``number`` and ``reference``: SQL of members' numbers; the other arguments: SQL of texts.
+    ``finding_class``: a class, or an SQL expression ``CASE ... END`` of one; ``number`` and ``reference``: SQL of
+    members' numbers; the other arguments: SQL of texts.
     """
     texts = {
         "found": found,
@@ -82,19 +92,26 @@ def _candidate(
     }
     columns = [f"'{name}', CAST({text} AS string)" for name, text in texts.items()]
     numbers = f"'number', CAST({number} AS int), 'reference', CAST({reference} AS int)"
-    return f"named_struct('finding_class', '{finding_class}', {numbers}, {', '.join(columns)})"
+    named = finding_class if finding_class.startswith("CASE") else f"'{finding_class}'"
+    return f"named_struct('finding_class', {named}, {numbers}, {', '.join(columns)})"
 
 
 def _candidates(r: int) -> str:
     """SQL of the array of all candidates of an instance in round ``r``."""
     values = [_values(r, finding_class, column) for finding_class, column in COMPARED.items()]
-    return f"concat({', '.join([_missing(r), _extra(r), *values, _drift(r), _stale(r), _twice(r)])})"
+    return f"concat({', '.join([_missing(r), _extra(r), *values, _behind(r), _drift(r), _stale(r), _twice(r)])})"
 
 
 def _wanted(r: int) -> str:
-    """SQL of whether members should have an instance: its owner has it, or without an owner at least half of them."""
+    """SQL of whether members should have an instance.
+
+    They should if its owner has it; without an owner if at least half of them have it. An owner against most members,
+    two of them at least, has lost it: what nobody else's word supports is no reason to have a ghost removed.
+    """
     voted = f"size(has_{r}) * 2 >= size(everyone)"
-    return f"size(seen_{r}) > 0 AND CASE WHEN owner IS NULL THEN {voted} ELSE array_contains(has_{r}, owner) END"
+    lost = f"size(has_{r}) >= 2 AND size(has_{r}) * 2 > size(everyone)"
+    owned = f"array_contains(has_{r}, owner) OR ({lost})"
+    return f"size(seen_{r}) > 0 AND CASE WHEN owner IS NULL THEN {voted} ELSE {owned} END"
 
 
 def _missing(r: int) -> str:
@@ -126,16 +143,38 @@ def _most(r: int, column: str) -> str:
 def _values(r: int, finding_class: FindingClass, column: str) -> str:
     """SQL of candidates: members whose value departs from the owner's or, without it, from that of most members."""
     reference = f"coalesce(owned_{r}[0], most_{column}_{r})"
+    silent = f"coalesce(e.version = {reference}.version, false)"
+
+    def text(entry: str) -> str:
+        # One finding for all values that departed without a new version.
+        return f"CASE WHEN {silent} THEN {_text(entry)} ELSE CAST({entry}.{column} AS string) END"
+
     one = _candidate(
-        finding_class,
+        f"CASE WHEN {silent} THEN '{FindingClass.SILENT_CORRUPTION}' ELSE '{finding_class}' END",
         "e.number",
         f"{reference}.number",
-        f"e.{column}",
-        f"{reference}.{column}",
+        text("e"),
+        text(reference),
         "e.version",
         f"{reference}.version",
     )
     return f"transform(filter(seen_{r}, e -> NOT (e.{column} <=> {reference}.{column})), e -> {one})"
+
+
+def _behind(r: int) -> str:
+    """SQL of candidates: members with the values of the highest version under a lower one."""
+    last = f"newest_{r}"
+    alike = " AND ".join(f"e.{column} <=> {last}.{column}" for column in COMPARED.values())
+    one = _candidate(
+        FindingClass.BEHIND,
+        "e.number",
+        f"{last}.number",
+        "e.version",
+        f"{last}.version",
+        "e.version",
+        f"{last}.version",
+    )
+    return f"transform(filter(seen_{r}, e -> e.version <> {last}.version AND {alike}), e -> {one})"
 
 
 def _drift(r: int) -> str:
@@ -178,14 +217,15 @@ def _judge(found: DataFrame) -> DataFrame:
 
     both = found.selectExpr("*", "array_intersect(found_1, found_2) AS both")
     late = f"concat(filter(found_2, {not_in('both')}), filter(found_1, {not_in('concat(both, found_2)')}))"
+    # A version that catches up is the ordinary course of a change.
+    late = f"array_distinct(filter({late}, c -> c.finding_class <> '{FindingClass.BEHIND}'))"
     struct = "named_struct('lasting', {}, 'one', c)"
     judged = both.selectExpr(
-        *INSTANCE,
-        "silent_ms",
+        *OF_INSTANCE,
         f"explode(concat(transform(both, c -> {struct.format('true')}), "
         f"transform({late}, c -> {struct.format('false')}))) AS judged",
     )
-    return judged.selectExpr(*INSTANCE, "silent_ms", "judged.lasting AS lasting", "judged.one AS one")
+    return judged.selectExpr(*OF_INSTANCE, "judged.lasting AS lasting", "judged.one AS one")
 
 
 def _named(judged: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
@@ -198,7 +238,8 @@ def _named(judged: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
         "member": "get(names, one.number)",
         "reference": "get(names, one.reference)",
         **{name: f"one.{name}" for name in ("found", "expected", "found_version", "expected_version")},
-        "detail": f"CASE WHEN one.finding_class = '{FindingClass.STALE}' THEN {silent} END",
+        "detail": f"CASE WHEN one.finding_class = '{FindingClass.STALE}' THEN {silent} "
+        f"WHEN one.finding_class = '{FindingClass.MISSING}' AND one.number = owner THEN 'the owner lacks it' END",
     }
     return findings_of(judged, addresses, columns)
 

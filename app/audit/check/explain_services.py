@@ -1,10 +1,10 @@
-"""The closer look beyond single instances: owners of services, one address in two services, bad rows."""
+"""The closer look beyond single instances: services and their owners, one address in two services, bad rows."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from app.audit.check.evidence_rows import CORRUPT, is_service, path_in_round, seen, short_name
-from app.audit.check.explain import ROUNDS, findings_of, owner_number
+from app.audit.check.explain import ABSENT, ROUNDS, findings_of, newest, owner_number
 from app.audit.format.findings import FindingClass
 
 SAMPLE_CHARACTERS = 120
@@ -12,21 +12,34 @@ NOBODY = "CAST(array() AS array<int>)"
 
 
 def explain_owners(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
-    """OWNER findings: services that several members, or none of those named as owner, claim to own."""
+    """OWNER findings: services that several members, or none of those named as owner, claim to own.
+
+    Also those of which one member claims to be the owner and another one names a third.
+    """
     services = (
         rows.where(is_service())
+        .withColumn("named", F.col("owner"))
         .groupBy("namespace", "service")
-        .agg(F.collect_set(F.struct("round", "number", owner_number(addresses).alias("owner"))).alias("entries"))
+        .agg(
+            F.collect_set(F.struct("round", "number", owner_number(addresses).alias("owner"), "named")).alias("entries")
+        )
     )
     services = services.selectExpr("*", *[f"{_disputing(r)} AS found_{r}" for r in ROUNDS])
     services = services.selectExpr(
         "*",
         "CASE WHEN size(found_2) > 0 THEN found_2 ELSE found_1 END AS members",
-        "size(array_distinct(transform(filter(entries, e -> e.number = e.owner), e -> e.number))) AS claimers",
+        "array_distinct(transform(filter(entries, e -> e.number = e.owner), e -> e.number)) AS claimers",
     ).where("size(members) > 0")
+    others = "array_distinct(transform(filter(entries, e -> array_contains(members, e.number)), e -> e.named))"
+    claimer = "get(names, claimers[0])"
+    wrong = (
+        f"concat({{}}, ' names ', array_join(array_sort({others}), ', '), ', and ', {claimer}, "
+        "' takes itself for responsible')"
+    )
     listed = "array_join(transform(members, m -> get(names, m)), ', ')"
     several = f"concat({listed}, ' each take themselves for responsible')"
     nobody = f"concat('none of ', {listed}, ' takes itself for responsible')"
+    is_wrong = "size(claimers) = 1 AND NOT array_contains(members, claimers[0])"
     return findings_of(
         services,
         addresses,
@@ -36,8 +49,11 @@ def explain_owners(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
             "namespace": "namespace",
             "service": "service",
             "member": "get(names, members[0])",
+            "reference": f"CASE WHEN {is_wrong} THEN {claimer} END",
             "found": listed,
-            "detail": f"CASE WHEN claimers > 1 THEN {several} ELSE {nobody} END",
+            "expected": f"CASE WHEN {is_wrong} THEN {claimer} END",
+            "detail": f"CASE WHEN size(claimers) > 1 THEN {several} WHEN {is_wrong} THEN {wrong.format(listed)} "
+            f"ELSE {nobody} END",
         },
     )
 
@@ -48,8 +64,92 @@ def _disputing(r: int) -> str:
     has = f"sort_array(array_distinct(transform({entries}, e -> e.number)))"
     named = f"array_distinct(filter(transform({entries}, e -> e.owner), o -> o IS NOT NULL))"
     claimers = f"sort_array(array_distinct(transform(filter({entries}, e -> e.number = e.owner), e -> e.number)))"
-    nobody = f"size({claimers}) = 0 AND size({named}) > 0 AND size(array_except({named}, {has})) = 0"
-    return f"CASE WHEN size({claimers}) > 1 THEN {claimers} WHEN {nobody} THEN {has} ELSE {NOBODY} END"
+    texts = f"array_distinct(filter(transform({entries}, e -> e.named), o -> o IS NOT NULL))"
+    absent = f"size(array_except({named}, {has})) > 0 OR size({named}) < size({texts})"
+    nobody = f"size({claimers}) = 0 AND size({named}) > 0 AND (size({texts}) > 1 OR NOT ({absent}))"
+    wrong = f"filter({entries}, e -> e.named IS NOT NULL AND NOT (e.owner <=> {claimers}[0]))"
+    others = f"sort_array(array_distinct(transform({wrong}, e -> e.number)))"
+    return (
+        f"CASE WHEN size({claimers}) > 1 THEN {claimers} WHEN size({claimers}) = 1 THEN {others} "
+        f"WHEN {nobody} THEN {has} ELSE {NOBODY} END"
+    )
+
+
+def explain_services(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
+    """SERVICE findings: services without instances that only some members have; BEHIND ones of their versions.
+
+    What has instances that differ is told of these.
+    """
+    service = F.when(is_service(), F.struct("round", "number", "version"))
+    services = (
+        rows.groupBy("namespace", "service")
+        .agg(
+            F.collect_set(service).alias("entries"),
+            F.max(~is_service()).alias("has_suspects"),
+            F.coalesce(F.max("instances"), F.lit(0)).alias("instances"),
+        )
+        .where("NOT has_suspects AND size(entries) > 0")
+    )
+    everyone = f"array({', '.join(str(number) for number in range(len(addresses)))})"
+    services = services.selectExpr("*", *[f"filter(entries, e -> e.round = {r}) AS of_{r}" for r in ROUNDS])
+    services = services.selectExpr(
+        "*",
+        f"{everyone} AS everyone",
+        *[f"array_distinct(transform(of_{r}, e -> e.number)) AS has_{r}" for r in ROUNDS],
+        *[f"{newest(f'of_{r}')} AS newest_{r}" for r in ROUNDS],
+    )
+    services = services.selectExpr("*", *[f"{_departing(r)} AS found_{r}" for r in ROUNDS])
+    lasting = "array_intersect(found_1, found_2)"
+    late = (
+        f"filter(array_union(found_2, found_1), f -> f.finding_class = '{FindingClass.SERVICE}' "
+        "AND NOT array_contains(both, f))"
+    )
+    services = services.selectExpr("*", f"{lasting} AS both")
+    services = services.selectExpr(
+        "namespace",
+        "service",
+        f"explode(concat(transform(both, f -> named_struct('lasting', true, 'one', f)), "
+        f"transform({late}, f -> named_struct('lasting', false, 'one', f)))) AS judged",
+    )
+    one = "judged.one"
+    return findings_of(
+        services,
+        addresses,
+        {
+            "finding_class": f"{one}.finding_class",
+            "lasting": "judged.lasting",
+            "namespace": "namespace",
+            "service": "service",
+            "member": f"get(names, {one}.number)",
+            "reference": f"get(names, {one}.reference)",
+            **{name: f"{one}.{name}" for name in ("found", "expected")},
+            "found_version": f"CASE WHEN {one}.finding_class = '{FindingClass.BEHIND}' THEN {one}.found END",
+            "expected_version": f"CASE WHEN {one}.finding_class = '{FindingClass.BEHIND}' THEN {one}.expected END",
+        },
+    )
+
+
+def _departing(r: int) -> str:
+    """SQL of what departs in a service's own rows in round ``r``: members against most of them, or older versions."""
+
+    def one(finding_class: FindingClass, number: str, reference: str, found: str, expected: str) -> str:
+        return (
+            f"named_struct('finding_class', '{finding_class}', 'number', {number}, 'reference', {reference}, "
+            f"'found', {found}, 'expected', {expected})"
+        )
+
+    there = "'there, without instances'"
+    lacking = f"array_except(everyone, has_{r})"
+    differ = f"instances = 0 AND size(has_{r}) > 0 AND size({lacking}) > 0"
+    wanted = f"size(has_{r}) * 2 >= size(everyone)"
+    missing = one(FindingClass.SERVICE, "m", f"has_{r}[0]", ABSENT, there)
+    extra = one(FindingClass.SERVICE, "m", f"{lacking}[0]", there, ABSENT)
+    behind = one(FindingClass.BEHIND, "e.number", f"newest_{r}.number", "e.version", f"newest_{r}.version")
+    older = f"filter(of_{r}, e -> e.version <> newest_{r}.version)"
+    return (
+        f"concat(CASE WHEN {differ} THEN CASE WHEN {wanted} THEN transform({lacking}, m -> {missing}) "
+        f"ELSE transform(has_{r}, m -> {extra}) END ELSE array() END, transform({older}, e -> {behind}))"
+    )
 
 
 def explain_doubles(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:

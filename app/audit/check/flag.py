@@ -46,10 +46,12 @@ def flag(rows: DataFrame, addresses: tuple[str, ...]) -> Flagged:
         "bit",
         (F.col("round") == 1).alias("first"),
         is_service().alias("is_service"),
-        (F.col("ip").isNotNull() & seen()).alias("is_seen"),
+        (is_service() | (F.col("ip").isNotNull() & seen())).alias("is_seen"),
         service_key(F.col("namespace"), F.col("service")).alias("service_key"),
         F.xxhash64("ephemeral", "healthy", "enabled", "weight", F.sort_array(F.map_entries("metadata"))).alias("value"),
         _owner_bit(addresses).alias("owner_bit"),
+        F.when(is_service(), ~F.col("owner").isin(*addresses)).alias("strange_owner"),
+        F.when((F.col("round") == 2) & F.col("version").isNotNull(), F.xxhash64("version")).alias("version"),
         (is_stale() | (F.col("layer") != Layer.BOTH.value)).alias("trouble"),
     )
     grouped = keyed.groupBy("key").agg(*_aggregates()).observe(observed, *_totals())
@@ -85,13 +87,17 @@ def _aggregates() -> list[Column]:
         F.max("service_key").alias("most_service"),
         F.max("is_service").alias("is_service"),
         F.max("trouble").alias("trouble"),
+        F.max("strange_owner").alias("strange_owner"),
+        # Of the second round alone: what lasts is told in both.
+        F.min("version").alias("least_version"),
+        F.max("version").alias("most_version"),
         *values,
     ]
 
 
 def _totals() -> list[Column]:
     row = F.col("key").isNotNull()
-    instance = row & (F.col("present") > 0)
+    instance = row & ~F.col("is_service") & (F.col("present") > 0)
     several = F.col("least_service") != F.col("most_service")
     return [
         F.sum("lines").alias("rows"),
@@ -105,6 +111,8 @@ def _is_suspect(members: int) -> Column:
     everyone = (1 << members) - 1
     suspect = F.coalesce(F.col("trouble"), F.lit(False))
     suspect = suspect | (F.col("total") != F.col("present"))
+    suspect = suspect | F.coalesce(F.col("least_version") != F.col("most_version"), F.lit(False))
+    suspect = suspect | (F.coalesce(F.col("strange_owner"), F.lit(False)) & (F.col("named") != 0))
     suspect = suspect | ((F.col("present") > 0) & (F.col("least_service") != F.col("most_service")))
     for number, shift in ((1, 0), (2, SECOND_ROUND_BIT)):
         present, named, claims = (
@@ -112,5 +120,5 @@ def _is_suspect(members: int) -> Column:
         )
         suspect = suspect | ~present.isin(0, everyone)
         suspect = suspect | F.coalesce(F.col(f"least_{number}") != F.col(f"most_{number}"), F.lit(False))
-        suspect = suspect | ((named != 0) & (F.bit_count(claims) != 1))
+        suspect = suspect | ((named != 0) & ((F.bit_count(claims) != 1) | (F.bit_count(named) != 1)))
     return suspect

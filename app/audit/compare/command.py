@@ -34,6 +34,9 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser.add_argument("b", metavar="B", help="another member")
     parser.add_argument("--service", metavar="NAME", help="only this one: group@@name, or a name in DEFAULT_GROUP")
     parser.add_argument("--namespace", metavar="NAMESPACE", help="only this one; the default one is public")
+    parser.add_argument(
+        "--lasting", action="store_true", help="only what is the same in both rounds; also for the exit code"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object a line for each difference")
     parser.add_argument("--dumps", metavar="URI", help="take the rows from the dumps that lie there")
     parser.add_argument("--date", metavar="DATE", help="the night of the dump (the latest there is)")
@@ -57,6 +60,8 @@ def run(options: argparse.Namespace) -> int:
     try:
         with contextlib.ExitStack() as open_until_shown:
             a, b, differences = _differences(options, reading, open_until_shown)
+            if options.lasting:
+                differences = _lasting(differences)
             _show(options, tally, differences, a, b)
     except (CannotCompare, AccessError) as error:
         _say(str(error))
@@ -115,6 +120,21 @@ def _of_dump(options: argparse.Namespace, reading: "Reading") -> "tuple[str, str
         _say("both members were dumped in one round only, so what lasts cannot be told from what does not")
     rounds = [compare(*pair) for pair in pairs[-ROUNDS:]]
     return a, b, lasting(*rounds) if len(rounds) == ROUNDS else rounds[0]
+
+
+def _lasting(differences: "Iterator[Difference]") -> "Iterator[Difference]":
+    """Those that both rounds tell alike.
+
+    Raises:
+        CannotCompare: there was one round, so nobody knows.
+    """
+    from app.audit.compare.input import CannotCompare
+
+    for one in differences:
+        if one.lasting is None:
+            raise CannotCompare("there was one round only, so what lasts cannot be told")
+        if one.lasting:
+            yield one
 
 
 def _show(options: argparse.Namespace, tally: "Tally", differences: "Iterator[Difference]", a: str, b: str) -> None:

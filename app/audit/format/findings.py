@@ -5,15 +5,24 @@ from enum import StrEnum
 
 class FindingClass(StrEnum):
     MISSING = "MISSING"
-    """The owner has the instance, or without an owner at least half of the members do; this member lacks it."""
+    """The owner has the instance, or without an owner at least half of the members do; this member lacks it.
+
+    The owner itself, when most members have the instance, two of them at least: ``detail`` says "the owner lacks it".
+    """
     EXTRA = "EXTRA"
     """A ghost: this member has an instance that the owner, or without one most of the members, lacks."""
     HEALTH = "HEALTH"
     WEIGHT = "WEIGHT"
     METADATA = "METADATA"
     ENABLED = "ENABLED"
+    SILENT_CORRUPTION = "SILENT_CORRUPTION"
+    """One version of an instance has two values: no verify round between members can notice it."""
+    BEHIND = "BEHIND"
+    """The values are the same and the version is a lower one in both rounds: nothing brings the member up to date."""
+    SERVICE = "SERVICE"
+    """A service without instances that only some members have."""
     OWNER = "OWNER"
-    """Two members take themselves for responsible for a service, or no member does."""
+    """Two members take themselves for responsible for a service, no member does, or a member names another one."""
     MEMBERSHIP = "MEMBERSHIP"
     """Two members list different members, or the same in different states."""
     DRIFT = "DRIFT"
@@ -25,6 +34,7 @@ class FindingClass(StrEnum):
     CORRUPT = "CORRUPT"
     """Rows that cannot be read, or a file that is not what the manifest says."""
     ABSENT_MEMBER = "ABSENT_MEMBER"
+    """The member did not answer in a round, or in both: it is not compared."""
 
 
 FINDING_FIELDS: dict[str, str] = {

@@ -25,19 +25,22 @@ HINT_CHARS_MAX = (300, 60, 0)
 """Characters of a shortened value's hint: the first of these with which the page is within ``PAGE_BYTES_MAX``."""
 
 MEANINGS = {
-    FindingClass.MISSING: "The owner, or at least half of the members, has the instance; the member lacks it.",
+    FindingClass.MISSING: "The owner, or most members, have the instance; the member lacks it.",
     FindingClass.EXTRA: "The member has an instance that the owner, or most of the members, lacks.",
     FindingClass.HEALTH: "Members differ on whether the instance is healthy.",
     FindingClass.WEIGHT: "Members differ on the weight of the instance.",
     FindingClass.METADATA: "Members differ on the metadata of the instance.",
     FindingClass.ENABLED: "Members differ on whether the instance takes traffic.",
-    FindingClass.OWNER: "Two members take themselves for responsible for a service, or none does.",
+    FindingClass.SILENT_CORRUPTION: "Members have different values under one version: they can never notice it.",
+    FindingClass.BEHIND: "The member has the same values under an earlier version, and is not brought up to date.",
+    FindingClass.SERVICE: "Only some members have the service, which has no instances.",
+    FindingClass.OWNER: "Two members take themselves for responsible for a service, none does, or one names another.",
     FindingClass.MEMBERSHIP: "Two members list different members, or the same in different states.",
     FindingClass.DRIFT: "Inside one member, what is replicated and what clients see differ.",
     FindingClass.STALE: "The owner still has an instance that it has not heard of for too long.",
     FindingClass.DUPLICATE: "One address twice in a service, or in services of one name in several groups.",
     FindingClass.CORRUPT: "Rows that cannot be read, or a file that is not what the manifest says.",
-    FindingClass.ABSENT_MEMBER: "The member did not answer.",
+    FindingClass.ABSENT_MEMBER: "The member did not answer in a round, or in both.",
 }
 _VERDICTS = {
     Verdict.AGREED: ("✓", "Agreed"),

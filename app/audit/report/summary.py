@@ -39,6 +39,8 @@ class Summary:
     """The moment of each round, as in the dump: ``20261121T031500.000Z``."""
     members: list[dict[str, Any]] = field(default_factory=list)
     """Shape: address, state, kind, version, services, instances, error."""
+    compared: int = 0
+    """The number of members that were compared: those that answered in both rounds, and whose files are sound."""
     rows: int = 0
     """Rows read, of all members and rounds."""
     services: int = 0

@@ -74,12 +74,28 @@ def nightly(tmp_path: Path) -> Nightly:
         ("exit 0", "echo divergent: 2 findings; exit 1", 1, "divergent: 2 findings"),
         ("exit 0", "echo could not judge: no dump; exit 2", 2, "could not judge: no dump"),
         ("exit 1", "echo divergent: b is absent; exit 1", 1, "divergent: b is absent"),
+        (
+            "exit 1",
+            "echo agreed: 3 members; exit 0",
+            2,
+            "absent from the dump, and the check did not find that: agreed",
+        ),
         ("exit 2", "echo agreed; exit 0", 2, "the dump failed with exit code 2"),
         ("exit 0", "exit 1", 2, "exit code 1 and no verdict"),
         ("exit 0", "echo lost; exit 7", 2, "the check failed with exit code 7"),
         ("exit 127", "echo agreed; exit 0", 2, "the dump failed with exit code 127"),
     ],
-    ids=["agreed", "divergent", "unjudged", "absent", "no-dump", "crash", "other-code", "no-command"],
+    ids=[
+        "agreed",
+        "divergent",
+        "unjudged",
+        "absent",
+        "absent-and-agreed",
+        "no-dump",
+        "crash",
+        "other-code",
+        "no-command",
+    ],
 )
 def test_the_exit_code_is_that_of_the_verdict(nightly: Nightly, dump: str, check: str, code: int, said: str) -> None:
     done = nightly.run(dump, check)

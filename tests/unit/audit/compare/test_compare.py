@@ -271,6 +271,18 @@ def test_what_was_planted_between_two_members_is_found(tmp_path: Path, run: Run)
     assert (code, found) == (1, Counter(one[:-1] for one in planted(tmp_path / f"planted-{DATE}.jsonl").elements()))
 
 
+def test_what_does_not_last_can_be_left_out(tmp_path: Path, run: Run) -> None:
+    dumped(tmp_path, members=2, faults={"WEIGHT": 2, "LATE": 6}, rows_per_part=100)
+    code, lines, _ = run(A, B, "--dumps", tmp_path, "--json", "--lasting")
+    assert (code, [json.loads(line)["finding_class"] for line in lines]) == (1, ["WEIGHT", "WEIGHT"])
+
+
+def test_without_anything_that_lasts_the_members_are_the_same_for_scripts(tmp_path: Path, run: Run) -> None:
+    dumped(tmp_path, members=2, faults={"LATE": 6})
+    assert run(A, B, "--dumps", tmp_path)[0] == 1
+    assert run(A, B, "--dumps", tmp_path, "--lasting") == (0, ["no difference"], "")
+
+
 def test_one_service_can_be_asked_for(tmp_path: Path, run: Run) -> None:
     dumped(tmp_path, members=2, seed=3, faults={"WEIGHT": 8, "HEALTH": 8})
     _, lines, _ = run(A, B, "--dumps", tmp_path, "--json")

@@ -1,0 +1,38 @@
+"""The command of the check, run over dumps that a test wrote."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NIGHT = "2026-11-20"
+Told = tuple[int, str]
+Checking = Callable[..., Told]
+
+
+@pytest.fixture
+def check(spark: "SparkSession", tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Checking:
+    """Run the command over ``tmp_path/dumps`` and return its exit code and all that it printed."""
+
+    from app.audit.check.command import main
+
+    def run(*arguments: str, night: str = NIGHT, out: str = "out") -> Told:
+        places = ["--dumps", str(tmp_path / "dumps"), "--out", str(tmp_path / out), "--night", night]
+        code = main([*places, *arguments], spark)
+        spark.catalog.clearCache()
+        told = capsys.readouterr()
+        assert "Traceback" not in told.err
+        return code, told.out + told.err
+
+    return run
+
+
+def findings(tmp_path: Path, night: str = NIGHT) -> list[dict[str, Any]]:
+    """The findings that a check left of a night."""
+    lines = (tmp_path / "out" / "findings_json" / f"night={night}").glob("*.json")
+    return [json.loads(line) for path in lines for line in path.read_text().splitlines()]

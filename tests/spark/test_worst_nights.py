@@ -1,0 +1,198 @@
+"""The nights for which the check is there: members that lost all, that answer in one round, that disagree for good."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from tests.spark.conftest import NIGHT, Checking, findings
+from tests.support.dumps import ADDRESSES, SERVICE, Rows, instance, service, write_dump
+
+pytestmark = [pytest.mark.spark]
+ONE, TWO, THREE = ADDRESSES
+ROWS = [service(instances=2), instance(1), instance(2)]
+
+
+@pytest.fixture
+def many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have few rows checked in the way of many: compiled, and read a second time for the closer look."""
+    monkeypatch.setattr("app.audit.check.check.FEW_ROWS", 0)
+
+
+@pytest.fixture
+def alerts() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """A URL that takes alerts, and the bodies of those that came."""
+    bodies: list[dict[str, Any]] = []
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            """Keep the tests' output free of requests."""
+
+    server = HTTPServer(("127.0.0.1", 0), Receiver)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/", bodies
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def told(tmp_path: Path) -> list[tuple[Any, ...]]:
+    names = ("finding_class", "lasting", "member", "ip", "found", "expected")
+    return sorted(tuple(one[name] for name in names) for one in findings(tmp_path))
+
+
+VALUES = "healthy=true enabled=true weight=1.0 metadata={}"
+
+
+class TestEmptyMembers:
+    @pytest.mark.parametrize("empty", [[ONE], [THREE]], ids=["the owner", "another"])
+    @pytest.mark.parametrize("is_large", [False, True])
+    def test_a_member_that_lost_all_lacks_each_instance(
+        self, empty: list[str], is_large: bool, tmp_path: Path, check: Checking, request: pytest.FixtureRequest
+    ) -> None:
+        if is_large:
+            request.getfixturevalue("many")
+        write_dump(tmp_path / "dumps", {one: [] if one in empty else ROWS for one in ADDRESSES})
+        code, text = check()
+        assert code == 1
+        assert f"note: {empty[0]} answered and holds nothing" in text
+        assert "divergent: 2 MISSING; 3 members, 2 instances of 1 services" in text
+        assert told(tmp_path) == [
+            ("MISSING", True, empty[0], f"10.1.0.{number}", "absent", VALUES) for number in (1, 2)
+        ]
+        owner_lacks = {one["detail"] for one in findings(tmp_path)} == {"the owner lacks it"}
+        assert owner_lacks is (empty == [ONE])
+
+    def test_two_members_that_lost_all_do_not_outvote_the_owner(self, tmp_path: Path, check: Checking) -> None:
+        write_dump(tmp_path / "dumps", {ONE: ROWS, TWO: [], THREE: []})
+        code, _ = check()
+        assert code == 1
+        assert {(one[0], one[2]) for one in told(tmp_path)} == {("MISSING", TWO), ("MISSING", THREE)}
+
+    def test_members_that_all_hold_nothing_agree_and_it_is_said(self, tmp_path: Path, check: Checking) -> None:
+        write_dump(tmp_path / "dumps", {one: [] for one in ADDRESSES})
+        code, text = check()
+        assert (code, text.count("answered and holds nothing")) == (0, 3)
+        assert "agreed: 3 members, 0 instances of 0 services" in text
+
+
+class TestNoVerdictWithoutProof:
+    @pytest.mark.parametrize("absent_in", [1, 2])
+    def test_a_member_that_was_absent_in_one_round_is_a_finding(
+        self, absent_in: int, tmp_path: Path, check: Checking
+    ) -> None:
+        whole, part = dict.fromkeys(ADDRESSES, ROWS), {ONE: ROWS, TWO: ROWS, THREE: "connection refused"}
+        write_dump(tmp_path / "dumps", *((part, whole) if absent_in == 1 else (whole, part)))
+        code, text = check()
+        assert code == 1
+        assert "divergent: 1 ABSENT_MEMBER; 2 of 3 members, 2 instances" in text
+        assert findings(tmp_path)[0]["detail"] == "in one round only: connection refused"
+
+    def test_whatever_fails_ends_as_unjudged(
+        self,
+        tmp_path: Path,
+        check: Checking,
+        monkeypatch: pytest.MonkeyPatch,
+        alerts: tuple[str, list[dict[str, Any]]],
+    ) -> None:
+        """Metrics and alert of a night must not go on saying what an earlier one was."""
+        write_dump(tmp_path / "dumps", dict.fromkeys(ADDRESSES, ROWS))
+        metrics, (url, bodies) = tmp_path / "rollcall.prom", alerts
+        arguments = ("--textfile", str(metrics), "--alert-url", url)
+        assert check(*arguments)[0] == 0
+        assert 'rollcall_check_verdict{verdict="agreed"} 1.0' in metrics.read_text()
+
+        def fail(*_: object) -> None:
+            raise KeyError("member=10.0.0.3_8848")
+
+        monkeypatch.setattr("app.audit.check.check.flag", fail)
+        code, text = check(*arguments)
+        assert code == 2
+        assert "could not judge: the check failed with KeyError: 'member=10.0.0.3_8848' (test_worst_nights.py:" in text
+        assert 'rollcall_check_verdict{verdict="unjudged"} 1.0' in metrics.read_text()
+        assert 'rollcall_check_verdict{verdict="agreed"} 0.0' in metrics.read_text()
+        assert [(one["night"], one["verdict"]) for one in bodies] == [(NIGHT, "unjudged")]
+
+
+class TestWhatStaysWrong:
+    @pytest.mark.usefixtures("many")
+    def test_values_that_differ_under_one_version_are_silent_corruption(self, tmp_path: Path, check: Checking) -> None:
+        odd = [service(), instance(1, version="1.101.a", weight=2.0, enabled=False, metadata={"a": "b"})]
+        even = [service(), instance(1, version="1.101.a")]
+        write_dump(tmp_path / "dumps", {ONE: even, TWO: odd, THREE: even})
+        assert check()[0] == 1
+        values = 'healthy=true enabled=false weight=2.0 metadata={"a":"b"}'
+        assert told(tmp_path) == [("SILENT_CORRUPTION", True, TWO, "10.1.0.1", values, VALUES)]
+
+    def test_a_lower_version_with_the_same_values_in_both_rounds_is_behind(
+        self, tmp_path: Path, check: Checking
+    ) -> None:
+        # Numbers, and not texts: 9 is lower than 10.
+        old, new = instance(1, version="1.9.a"), instance(1, version="1.10.a")
+        write_dump(tmp_path / "dumps", {ONE: [service(), old], TWO: [service(), new], THREE: [service(), new]})
+        assert check()[0] == 1
+        assert told(tmp_path) == [("BEHIND", True, ONE, "10.1.0.1", "1.9.a", "1.10.a")]
+
+    def test_a_version_that_catches_up_is_nothing(self, tmp_path: Path, check: Checking) -> None:
+        def round_of(*versions: str) -> dict[str, Rows | str]:
+            rows = [[service(), instance(1, version=version)] for version in versions]
+            return dict(zip(ADDRESSES, rows, strict=True))
+
+        write_dump(tmp_path / "dumps", round_of("1.4.a", "1.3.a", "1.4.a"), round_of("1.5.a", "1.4.a", "1.5.a"))
+        code, text = check()
+        assert (code, told(tmp_path)) == (0, [])
+        assert "late" not in text
+
+    def test_a_list_of_a_lower_version_is_behind(self, tmp_path: Path, check: Checking) -> None:
+        old = [service() | {"version": "1.0.a"}, instance(1)]
+        write_dump(tmp_path / "dumps", {ONE: [service(), instance(1)], TWO: old})
+        assert check()[0] == 1
+        assert told(tmp_path) == [("BEHIND", True, TWO, "", "1.0.a", "1.1.a")]
+
+    def test_a_service_without_instances_at_one_member_only(self, tmp_path: Path, check: Checking) -> None:
+        empty = service("DEFAULT_GROUP@@empty", instances=0)
+        write_dump(tmp_path / "dumps", {ONE: ROWS, TWO: [*ROWS, empty], THREE: ROWS})
+        assert check()[0] == 1
+        assert told(tmp_path) == [("SERVICE", True, TWO, "", "there, without instances", "absent")]
+
+    def test_a_service_without_instances_that_one_member_lacks(self, tmp_path: Path, check: Checking) -> None:
+        empty = [*ROWS, service("DEFAULT_GROUP@@empty", instances=0)]
+        write_dump(tmp_path / "dumps", {ONE: empty, TWO: ROWS, THREE: empty}, {ONE: empty, TWO: empty, THREE: empty})
+        code, text = check()
+        assert (code, "1 late" in text) == (0, True)
+        assert told(tmp_path) == [("SERVICE", False, TWO, "", "absent", "there, without instances")]
+
+    def test_what_the_owner_alone_lacks_is_not_called_a_ghost(self, tmp_path: Path, check: Checking) -> None:
+        others = [service(), instance(1)]
+        write_dump(tmp_path / "dumps", {ONE: [service()], TWO: others, THREE: others})
+        assert check()[0] == 1
+        assert told(tmp_path) == [("MISSING", True, ONE, "10.1.0.1", "absent", VALUES)]
+        assert findings(tmp_path)[0]["detail"] == "the owner lacks it"
+
+    @pytest.mark.parametrize("named", [TWO, "10.9.9.9:8848"], ids=["another member", "a stranger"])
+    def test_a_member_that_names_a_wrong_owner(self, named: str, tmp_path: Path, check: Checking) -> None:
+        rows = [service(), instance(1)]
+        write_dump(tmp_path / "dumps", {ONE: rows, TWO: rows, THREE: [service(owner=named), instance(1)]})
+        assert check()[0] == 1
+        assert told(tmp_path) == [("OWNER", True, THREE, "", THREE, ONE)]
+        detail = f"{THREE} names {named}, and {ONE} takes itself for responsible"
+        assert findings(tmp_path)[0]["detail"] == detail
+        assert findings(tmp_path)[0]["service"] == SERVICE
+
+    def test_an_absent_owner_that_all_others_name_is_no_dispute(self, tmp_path: Path, check: Checking) -> None:
+        rows = [service(owner=THREE), instance(1, owner=THREE)]
+        write_dump(tmp_path / "dumps", {ONE: rows, TWO: rows, THREE: "connection refused"})
+        assert check()[0] == 1
+        assert [one[0] for one in told(tmp_path)] == ["ABSENT_MEMBER"]
