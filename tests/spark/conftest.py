@@ -32,6 +32,12 @@ def check(spark: "SparkSession", tmp_path: Path, capsys: pytest.CaptureFixture[s
     return run
 
 
+@pytest.fixture
+def many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have few rows checked in the way of many: compiled, and read a second time for the closer look."""
+    monkeypatch.setattr("app.audit.check.check.FEW_ROWS", 0)
+
+
 def findings(tmp_path: Path, night: str = NIGHT) -> list[dict[str, Any]]:
     """The findings that a check left of a night."""
     lines = (tmp_path / "out" / "findings_json" / f"night={night}").glob("*.json")

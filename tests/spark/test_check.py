@@ -15,6 +15,7 @@ from app.audit.format.findings import FindingClass
 from app.audit.report.summary import Summary, Verdict
 from scripts.synthetic.dump import SyntheticDump, all_faults, make_dump
 from scripts.synthetic.faults import LATE
+from tests.spark.conftest import findings as findings_of
 from tests.support.dumps import ADDRESSES, SERVICE, Rows, instance, service, write_dump
 
 if TYPE_CHECKING:
@@ -37,8 +38,7 @@ def checked(spark: "SparkSession", tmp_path: Path) -> Judging:
         results.publish(summary, "")
         results.close()
         spark.catalog.clearCache()
-        lines = (tmp_path / "out" / "findings_json" / f"night={summary.night}").glob("*.json")
-        return summary, [json.loads(line) for path in lines for line in path.read_text().splitlines()]
+        return summary, findings_of(tmp_path, summary.night)
 
     return run
 
@@ -52,12 +52,6 @@ def told(finding: Mapping[str, Any]) -> tuple[Any, ...]:
         members = finding["found"].split(", ")
     names = ("finding_class", "lasting", "namespace", "service", "cluster", "ip", "port", "ephemeral")
     return *[finding[name] for name in names], tuple(members)
-
-
-@pytest.fixture
-def many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have few rows checked in the way of many: compiled, and read a second time for the closer look."""
-    monkeypatch.setattr("app.audit.check.check.FEW_ROWS", 0)
 
 
 @pytest.mark.parametrize(
@@ -114,8 +108,8 @@ def test_without_an_owner_the_majority_is_right(tmp_path: Path, checked: Judging
 
 def test_the_owner_is_right_against_all_others(tmp_path: Path, checked: Judging) -> None:
     others = [service(), instance(1, healthy=False)]
-    ghost = [*others, instance(2)]
-    write_dump(tmp_path / "dumps", {ONE: [service(), instance(1), instance(3)], TWO: others, THREE: ghost})
+    more = [*others, instance(2)]
+    write_dump(tmp_path / "dumps", {ONE: [service(), instance(1), instance(3)], TWO: others, THREE: more})
     _, findings = checked()
     assert brief(findings) == {
         ("EXTRA", True, THREE),

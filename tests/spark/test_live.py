@@ -14,6 +14,8 @@ pytest.importorskip("pyspark")
 
 from app.audit.check.command import main
 from app.naming.model.keys import instance_key
+from tests.spark.conftest import NIGHT
+from tests.spark.conftest import findings as findings_of
 from tests.support.processes import COMMAND, ClusterProcesses, Member, clean_environ, eventually
 
 if TYPE_CHECKING:
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 TAMPER = Path(__file__).resolve().parents[1] / "support" / "tamper"
 LONG = json.dumps({"preserved.heart.beat.timeout": "600000", "preserved.ip.delete.timeout": "600000"})
-NIGHT = "2026-11-20"
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +69,7 @@ def dump(cluster: ClusterProcesses, out: Path, *arguments: str) -> subprocess.Co
 def check(spark: "SparkSession", folder: Path) -> tuple[int, list[dict[str, Any]]]:
     code = main(["--dumps", str(folder / "dumps"), "--out", str(folder / "out"), "--night", NIGHT], spark)
     spark.catalog.clearCache()
-    lines = (folder / "out" / "findings_json" / f"night={NIGHT}").glob("*.json")
-    return code, [json.loads(line) for path in lines for line in path.read_text().splitlines()]
+    return code, findings_of(folder)
 
 
 def key(number: int) -> str:

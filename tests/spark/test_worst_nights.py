@@ -1,9 +1,6 @@
 """The nights for which the check is there: members that lost all, that answer in one round, that disagree for good."""
 
 import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -13,39 +10,11 @@ pytest.importorskip("pyspark")
 
 from tests.spark.conftest import NIGHT, Checking, findings
 from tests.support.dumps import ADDRESSES, SERVICE, Rows, instance, service, write_dump
+from tests.support.tiny_server import Given, tiny_server
 
 pytestmark = [pytest.mark.spark]
 ONE, TWO, THREE = ADDRESSES
 ROWS = [service(instances=2), instance(1), instance(2)]
-
-
-@pytest.fixture
-def many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have few rows checked in the way of many: compiled, and read a second time for the closer look."""
-    monkeypatch.setattr("app.audit.check.check.FEW_ROWS", 0)
-
-
-@pytest.fixture
-def alerts() -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """A URL that takes alerts, and the bodies of those that came."""
-    bodies: list[dict[str, Any]] = []
-
-    class Receiver(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, *_: Any) -> None:
-            """Keep the tests' output free of requests."""
-
-    server = HTTPServer(("127.0.0.1", 0), Receiver)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/", bodies
-    server.shutdown()
-    thread.join()
-    server.server_close()
 
 
 def told(tmp_path: Path) -> list[tuple[Any, ...]]:
@@ -101,29 +70,26 @@ class TestNoVerdictWithoutProof:
         assert findings(tmp_path)[0]["detail"] == "in one round only: connection refused"
 
     def test_whatever_fails_ends_as_unjudged(
-        self,
-        tmp_path: Path,
-        check: Checking,
-        monkeypatch: pytest.MonkeyPatch,
-        alerts: tuple[str, list[dict[str, Any]]],
+        self, tmp_path: Path, check: Checking, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Metrics and alert of a night must not go on saying what an earlier one was."""
         write_dump(tmp_path / "dumps", dict.fromkeys(ADDRESSES, ROWS))
-        metrics, (url, bodies) = tmp_path / "rollcall.prom", alerts
-        arguments = ("--textfile", str(metrics), "--alert-url", url)
-        assert check(*arguments)[0] == 0
+        metrics = tmp_path / "rollcall.prom"
+        assert check("--textfile", str(metrics))[0] == 0
         assert 'rollcall_check_verdict{verdict="agreed"} 1.0' in metrics.read_text()
 
         def fail(*_: object) -> None:
             raise KeyError("member=10.0.0.3_8848")
 
         monkeypatch.setattr("app.audit.check.check.flag", fail)
-        code, text = check(*arguments)
+        with tiny_server(lambda _: Given()) as tiny:
+            code, text = check("--textfile", str(metrics), "--alert-url", f"http://{tiny.address}/")
         assert code == 2
         assert "could not judge: the check failed with KeyError: 'member=10.0.0.3_8848' (test_worst_nights.py:" in text
         assert 'rollcall_check_verdict{verdict="unjudged"} 1.0' in metrics.read_text()
         assert 'rollcall_check_verdict{verdict="agreed"} 0.0' in metrics.read_text()
-        assert [(one["night"], one["verdict"]) for one in bodies] == [(NIGHT, "unjudged")]
+        (alert,) = [json.loads(received.body) for received in tiny.received]
+        assert (alert["night"], alert["verdict"]) == (NIGHT, "unjudged")
 
 
 class TestWhatStaysWrong:
@@ -174,7 +140,7 @@ class TestWhatStaysWrong:
         assert (code, "1 late" in text) == (0, True)
         assert told(tmp_path) == [("SERVICE", False, TWO, "", "absent", "there, without instances")]
 
-    def test_what_the_owner_alone_lacks_is_not_called_a_ghost(self, tmp_path: Path, check: Checking) -> None:
+    def test_what_the_owner_alone_lacks_is_not_too_many_elsewhere(self, tmp_path: Path, check: Checking) -> None:
         others = [service(), instance(1)]
         write_dump(tmp_path / "dumps", {ONE: [service()], TWO: others, THREE: others})
         assert check()[0] == 1

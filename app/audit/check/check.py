@@ -259,12 +259,8 @@ def _services(findings: DataFrame, closer: DataFrame | None) -> DataFrame:
 def verdict_line(summary: Summary) -> str:
     """The verdict in one line: findings by class or ``agreed``, the size of the comparison, and the night."""
     late = f"; {sum(summary.late.values())} late" if summary.late else ""
-    members = (
-        f"{summary.compared} of {len(summary.members)}"
-        if summary.compared < len(summary.members)
-        else (f"{summary.compared}")
-    )
-    size = f"{members} members, {summary.instances:,} instances of {summary.services:,} services"
+    of_all = f" of {len(summary.members)}" if summary.compared < len(summary.members) else ""
+    size = f"{summary.compared}{of_all} members, {summary.instances:,} instances of {summary.services:,} services"
     if not summary.findings:
         return f"agreed: {size}{late}; night {summary.night}"
     counts = ", ".join(f"{count:,} {name}" for name, count in summary.findings.items())

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 SHUFFLE_PARTITIONS = 8
 """The number of partitions until the rows are counted."""
 CAUSE_CHARS_MAX = 500
-NO_PYSPARK = "the check runs on Spark, and PySpark is not installed: pip install 'rollcall[audit]'"
 _DESCRIPTION = (
     "Compare the dumps that `rollcall dump` took of all members of a cluster, and tell whether they agree. "
     "Exit code 0: agreed; 1: divergent; 2: could not judge."
@@ -82,6 +81,8 @@ def _run(options: argparse.Namespace, spark: "SparkSession | None" = None) -> in
 
 
 def _check(options: argparse.Namespace, spark: "SparkSession | None") -> int:
+    from app.audit.check.session import NO_PYSPARK
+
     if find_spec("pyspark") is None:
         return _finish(options, _without_verdict(options, NO_PYSPARK))
     from app.audit.check.results import NotWritable, Results

@@ -96,13 +96,14 @@ def weigh(night: Night, damaged: Mapping[str, str]) -> Evidence:
         raise NoDump(f"{len(compared)} members are more than the {MEMBERS_MAX} that one check compares")
     findings += _membership(night, addresses)
     sound = tuple(file for file in files if file.member in compared)
-    empty = [f"{address} answered and holds nothing" for address in _empty(night, compared)]
+    folders = {file.member: file.part.path.partition("/")[0] for file in sound}
+    empty = [f"{address} answered and holds nothing" for address in compared if address not in folders]
     return Evidence(
         night.date,
         night.rounds[0].manifest.run,
         tuple(one.manifest.taken_at for one in night.rounds),
         tuple(compared),
-        {file.member: file.part.path.partition("/")[0] for file in sound},
+        folders,
         sound,
         findings,
         [
@@ -111,12 +112,6 @@ def weigh(night: Night, damaged: Mapping[str, str]) -> Evidence:
             *unknown_fields("the dump", {name for one in night.rounds for name in one.manifest.fields}),
         ],
     )
-
-
-def _empty(night: Night, addresses: list[str]) -> list[str]:
-    """Those of the members that hold no row in any round."""
-    dumps = {one: [round_.manifest.member(one) for round_ in night.rounds] for one in addresses}
-    return [one for one in addresses if not any(dump.parts for dump in dumps[one] if dump is not None)]
 
 
 def miscounted(evidence: Evidence, counted: Mapping[str, int]) -> list[dict[str, Any]]:

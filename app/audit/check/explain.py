@@ -106,7 +106,7 @@ def _wanted(r: int) -> str:
     """SQL of whether members should have an instance.
 
     They should if its owner has it; without an owner if at least half of them have it. An owner against most members,
-    two of them at least, has lost it: what nobody else's word supports is no reason to have a ghost removed.
+    two of them at least, has lost it: its word alone is no reason to have the others remove what they hold.
     """
     voted = f"size(has_{r}) * 2 >= size(everyone)"
     lost = f"size(has_{r}) >= 2 AND size(has_{r}) * 2 > size(everyone)"

@@ -65,8 +65,7 @@ def _disputing(r: int) -> str:
     named = f"array_distinct(filter(transform({entries}, e -> e.owner), o -> o IS NOT NULL))"
     claimers = f"sort_array(array_distinct(transform(filter({entries}, e -> e.number = e.owner), e -> e.number)))"
     texts = f"array_distinct(filter(transform({entries}, e -> e.named), o -> o IS NOT NULL))"
-    absent = f"size(array_except({named}, {has})) > 0 OR size({named}) < size({texts})"
-    nobody = f"size({claimers}) = 0 AND size({named}) > 0 AND (size({texts}) > 1 OR NOT ({absent}))"
+    nobody = f"size({named}) > 0 AND (size({texts}) > 1 OR size(array_except({named}, {has})) = 0)"
     wrong = f"filter({entries}, e -> e.named IS NOT NULL AND NOT (e.owner <=> {claimers}[0]))"
     others = f"sort_array(array_distinct(transform({wrong}, e -> e.number)))"
     return (

@@ -36,6 +36,9 @@ _COMPILED = "-XX:-DontCompileHugeMethods"
 _MEMORY = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
 
 
+NO_PYSPARK = "the check runs on Spark, and PySpark is not installed: pip install 'rollcall[audit]'"
+
+
 class NoSpark(Exception):
     """No session can be had; the text says why, and names a missing package to install."""
 
@@ -56,7 +59,7 @@ def open_session(
         NoSpark: PySpark or Java is missing, ``driver_memory`` is no size, or Spark does not start.
     """
     if find_spec("pyspark") is None:
-        raise NoSpark("the check runs on Spark, and PySpark is not installed: pip install 'rollcall[audit]'")
+        raise NoSpark(NO_PYSPARK)
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return _submitted(shuffle_partitions)
     master = master or MASTER

@@ -588,13 +588,17 @@ class Clients:
                 gone = publication.instances.keys() - (present.instances.keys() if present is not None else ())
                 if not gone:
                     continue
-                one = Withdrawal(frozenset(gone), publication.at_ms, client.since_ms, self._now_ms())
-                client.withdrawn.pop(key, None)
-                client.withdrawn[key] = one
-                self._settle(key, [one])
-            while len(client.withdrawn) > TOLD_SERVICES_MAX:
-                del client.withdrawn[next(iter(client.withdrawn))]
+                self._note_withdrawal(client, key, frozenset(gone), publication.at_ms)
         return self._tell_less(former)
+
+    def _note_withdrawal(self, client: Client, key: ServiceKey, instance_keys: frozenset[str], at_ms: int) -> bool:
+        """Keep what a client withdrew of a service, for others too, and settle it; as ``_settle``."""
+        one = Withdrawal(instance_keys, at_ms, client.since_ms, self._now_ms())
+        client.withdrawn.pop(key, None)
+        client.withdrawn[key] = one
+        if len(client.withdrawn) > TOLD_SERVICES_MAX:
+            del client.withdrawn[next(iter(client.withdrawn))]
+        return self._settle(key, [one])
 
     def _withdrawn_lately(self, client: Client) -> dict[ServiceKey, tuple[frozenset[str], int]]:
         """What others are told of a client's withdrawals."""
@@ -608,13 +612,13 @@ class Clients:
 
         Two changes that follow each other are sent as one: that it had published it may never have been heard of here.
         """
+        events: list[Event] = []
         for key, (instance_keys, at_ms) in withdrawn.items():
             known = client.withdrawn.get(key)
-            if known is not None and known.published_ms == at_ms and instance_keys <= known.instance_keys:
-                continue
-            one = client.withdrawn[key] = Withdrawal(instance_keys, at_ms, client.since_ms, self._now_ms())
-            self._settle(key, [one])
-        return [ServiceChanged(*key) for key in withdrawn]
+            is_known = known is not None and known.published_ms == at_ms and instance_keys <= known.instance_keys
+            if not is_known and self._note_withdrawal(client, key, instance_keys, at_ms):
+                events.append(ServiceChanged(*key))
+        return events
 
     def _settle(self, key: ServiceKey, withdrawals: Iterable[Withdrawal]) -> bool:
         """Take what was withdrawn of a service out of older copies of silent members; return whether any was there.

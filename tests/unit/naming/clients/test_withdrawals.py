@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from app.naming.clients.client_model import Withdrawal
+from app.naming.clients.client_model import ClientSnapshot, ClientState, Withdrawal
 from app.naming.clients.clients import EPOCH
 from app.naming.clients.withdrawals import (
     OPEN_MS_MAX,
@@ -143,8 +143,11 @@ def test_others_are_not_told_of_what_was_withdrawn(bed: Bed) -> None:
     assert other.ports() == [81]
 
 
-def third_of(bed: Bed) -> Bed:
-    """Another member, with a copy of the client of the silent one, and none of any later client."""
+def withdrawn_and_third(bed: Bed) -> Bed:
+    """Have a client withdraw what it published; return another member, which has the silent one's copy alone."""
+    bed.native("new", 80)
+    bed.now_ms += SILENT_MS
+    bed.clients.deregister("new", *A)
     third = Bed("t:1~1")
     third.clients.contact_ms = lambda writer: SINCE_MS if writer == APART else third.now_ms
     third.copy("old", APART, {A: (80, 81), B: (90,)})
@@ -154,20 +157,14 @@ def third_of(bed: Bed) -> Bed:
 
 def test_who_never_heard_of_the_publication_is_told_of_the_withdrawal(bed: Bed) -> None:
     """Two changes of a client within a moment are sent as one."""
-    bed.native("new", 80)
-    bed.now_ms += SILENT_MS
-    bed.clients.deregister("new", *A)
-    third = third_of(bed)
+    third = withdrawn_and_third(bed)
     third.take_from(bed, "new")
     assert third.ports() == [81]
     assert ServiceChanged(*A) in third.told()
 
 
 def test_a_withdrawal_that_is_told_twice_is_settled_once(bed: Bed) -> None:
-    bed.native("new", 80)
-    bed.now_ms += SILENT_MS
-    bed.clients.deregister("new", *A)
-    third = third_of(bed)
+    third = withdrawn_and_third(bed)
     third.take_from(bed, "new")
     third.copy("old", APART, {A: (80, 81)})
     bed.native("new", 82)
@@ -176,9 +173,7 @@ def test_a_withdrawal_that_is_told_twice_is_settled_once(bed: Bed) -> None:
 
 
 def test_of_withdrawals_others_are_told_for_a_while(bed: Bed) -> None:
-    bed.native("new", 80)
-    bed.now_ms += SILENT_MS
-    bed.clients.deregister("new", *A)
+    withdrawn_and_third(bed)
     bed.now_ms += TOLD_MS
     assert bed.clients.snapshot("new").state.withdrawn.keys() == {A}  # type: ignore[union-attr]
     bed.now_ms += 1
@@ -192,6 +187,16 @@ def test_the_latest_withdrawals_of_a_client_are_told(bed: Bed) -> None:
     for key in services:
         bed.clients.deregister("new", *key)
     assert [*bed.clients.snapshot("new").state.withdrawn] == services[1:]  # type: ignore[union-attr]
+
+
+def test_of_what_others_told_no_more_is_kept(bed: Bed) -> None:
+    """However many states bring it: each tells of a few services."""
+    copy = bed.copy("new", WELL, {})
+    for number in range(TOLD_SERVICES_MAX + 1):
+        state = ClientState("new", number, {}, withdrawn={("public", f"G@@{number}"): (frozenset({"x"}), 1)})
+        snapshot = ClientSnapshot(Version(EPOCH, 4 + number, WELL), None, state)
+        assert bed.clients.take(snapshot, "new", bed.clients.version("new"))
+    assert [name for _, name in copy.withdrawn] == [f"G@@{number}" for number in range(1, TOLD_SERVICES_MAX + 1)]
 
 
 def test_nothing_is_noted_while_all_members_are_there(bed: Bed) -> None:
