@@ -26,10 +26,11 @@ from pyspark.sql import functions as F
 
 from app.audit.check import evidence as evidences
 from app.audit.check.check import NightCheck, judge
-from app.audit.check.evidence_rows import ROW_SCHEMA, spark_path
+from app.audit.check.evidence_rows import COLUMN_SCHEMA, spark_path
 from app.audit.check.results import Results
 from app.audit.check.session import open_session
 from app.audit.format.layout import read_night
+from app.audit.format.part_format import PartFormat
 from app.audit.report.report import render
 from scripts.synthetic.dump import SyntheticDump, all_faults, make_dump
 
@@ -49,7 +50,15 @@ def main() -> int:
             dumps = Path(folder, f"dumps-{size}")
             started = time.monotonic()
             written = make_dump(
-                SyntheticDump(out=str(dumps), instances=size, members=options.members, seed=1, faults=faults)
+                SyntheticDump(
+                    out=str(dumps),
+                    instances=size,
+                    members=options.members,
+                    seed=1,
+                    faults=faults,
+                    part_format=PartFormat.PARQUET,
+                    rows_per_part=500_000,
+                )
             )
             print(
                 f"{size:,} instances of {written.services:,} services at {options.members} members, two rounds: "
@@ -101,7 +110,7 @@ def _measure(options: argparse.Namespace) -> int:
             )
         for name, peak in _peaks():
             print(f"  peak memory of {name}: {peak / 1024:.0f} MB")
-        for line in _shuffles(events):
+        for line in _stages(events):
             print(f"  {line}")
     return 0
 
@@ -114,8 +123,8 @@ def _bare(spark: SparkSession, paths: list[str]) -> None:
     spark.conf.unset("spark.sql.codegen.wholeStage")
     spark.conf.unset("spark.sql.codegen.factoryMode")
     spark.sparkContext.setJobDescription("bare")
-    value = F.xxhash64("healthy", "enabled", "weight", F.sort_array(F.map_entries("metadata")))
-    rows = spark.read.schema(ROW_SCHEMA).json(paths).select(*KEY, value.alias("value"))
+    value = F.xxhash64("healthy", "enabled", "weight", "metadata")
+    rows = spark.read.schema(COLUMN_SCHEMA).parquet(*paths).select(*KEY, value.alias("value"))
     least_and_most = rows.groupBy(*KEY).agg(F.min("value").alias("least"), F.max("value").alias("most"), F.count("*"))
     least_and_most.where("least != most").count()
 
@@ -156,8 +165,8 @@ def _peaks() -> Iterator[tuple[str, int]]:
                 yield role, peak
 
 
-def _shuffles(events: Path) -> Iterator[str]:
-    """Bytes written to shuffles by each job that has one, with rows and the spill to disk."""
+def _stages(events: Path) -> Iterator[str]:
+    """The CPU time of each stage over a tenth of a second, with the bytes and rows that it shuffled and spilled."""
     stages: dict[int, str] = {}
     totals: dict[int, list[int]] = {}
     for log in events.rglob("*"):
@@ -169,20 +178,21 @@ def _shuffles(events: Path) -> Iterator[str]:
             elif event["Event"] == "SparkListenerTaskEnd" and "Task Metrics" in event:
                 metrics = event["Task Metrics"]
                 written = metrics["Shuffle Write Metrics"]
-                found = totals.setdefault(event["Stage ID"], [0, 0, 0])
+                found = totals.setdefault(event["Stage ID"], [0, 0, 0, 0])
                 for index, count in enumerate(
                     (
+                        metrics["Executor CPU Time"],
                         written["Shuffle Bytes Written"],
                         written["Shuffle Records Written"],
                         metrics["Disk Bytes Spilled"],
                     )
                 ):
                     found[index] += count
-    for stage, (size, records, spilled) in sorted(totals.items()):
-        if size > 1_000_000:
+    for stage, (cpu_ns, size, records, spilled) in sorted(totals.items()):
+        if cpu_ns > 100_000_000:
             yield (
-                f"stage {stage} ({stages.get(stage)}): shuffled {size / 1e6:.1f} MB, {records:,} rows; "
-                f"spilled {spilled / 1e6:.0f} MB"
+                f"stage {stage} ({stages.get(stage)}): {cpu_ns / 1e9:.1f} CPU-s, shuffled {size / 1e6:.1f} MB, "
+                f"{records:,} rows; spilled {spilled / 1e6:.0f} MB"
             )
 
 

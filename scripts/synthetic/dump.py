@@ -4,22 +4,20 @@ Memory is bounded by one block of instances and one buffer for each file: an ins
 all members and rounds in which it is the same.
 """
 
-import hashlib
 import random
-import zlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
-from typing import Any
 
 import orjson
 
 from app.audit.format.file_systems import open_root
 from app.audit.format.findings import FindingClass
 from app.audit.format.layout import member_folders, round_folder, taken_at_text
-from app.audit.format.manifest import MANIFEST_NAME, ROUNDS, DumpState, Manifest, MemberDump, Part, encode_manifest
+from app.audit.format.manifest import MANIFEST_NAME, ROUNDS, DumpState, Manifest, MemberDump, encode_manifest
+from app.audit.format.part_format import PartFormat
 from app.audit.format.rows import Layer, encode_row
 from scripts.synthetic.faults import (
     ALONE,
@@ -29,12 +27,11 @@ from scripts.synthetic.faults import (
     PLANTS,
     UNTOLD,
     UNVERSIONED,
-    Planted,
     Planter,
-    View,
     member_lists,
-    of_member,
 )
+from scripts.synthetic.parts import SyntheticParts
+from scripts.synthetic.planting import Planted, View, of_member
 from scripts.synthetic.services import (
     GAP_MS,
     REORDERED_EVERY,
@@ -51,8 +48,6 @@ VERSIONS = {MemberKind.ROLLCALL: "0.1.0", MemberKind.NACOS_1: "1.4.1", MemberKin
 SKEWED_PART = 10
 """With shape ``skewed`` one service holds one of so many instances."""
 BLOCK_INSTANCES = 1_000
-BUFFER_BYTES = 1 << 18
-GZIP_LEVEL, GZIP_WBITS = 1, zlib.MAX_WBITS | 16
 PLANT_INSTANCES_MIN, PLANT_INSTANCES_MAX = 4, 20
 """In the services of one fault: each of two services of a DUPLICATE has the instance that it is about, and another."""
 
@@ -69,6 +64,7 @@ class SyntheticDump:
     faults: Mapping[str, int] = field(default_factory=dict)
     date: str = "2026-11-21"
     kind: str = MemberKind.ROLLCALL
+    part_format: PartFormat = PartFormat.JSON
     rows_per_part: int = 100_000
     shape: str = "even"
 
@@ -138,63 +134,6 @@ def check_made(plan: SyntheticDump) -> None:
         raise ValueError(f"{plan.instances} instances are too few for these faults; they need {room}")
 
 
-class PartWriter:
-    """Writes the parts of one member in one round. With ``damage`` its first file is not what its hash says."""
-
-    def __init__(self, filesystem: Any, folder: str, name: str, damage: int | None) -> None:
-        self.parts: list[Part] = []
-        self.plain_bytes = self.instances = 0
-        self._filesystem = filesystem
-        self._folder = folder
-        self._name = name
-        self._damage = damage
-        self._number = 0
-        self._file: Any = None
-        self._buffer: list[bytes] = []
-        self._buffered = self._rows = self._bytes = 0
-        filesystem.makedirs(f"{folder}/{name}", exist_ok=True)
-
-    def add(self, lines: bytes, rows: int, instances: int) -> None:
-        self._buffer.append(lines)
-        self._buffered += len(lines)
-        self._rows += rows
-        self.instances += instances
-        if self._buffered >= BUFFER_BYTES:
-            self._pack()
-
-    def end_part(self, number: int) -> None:
-        """Finish the part, if there is anything in it; the next one has this number."""
-        if self._rows:
-            self._pack()
-            last = self._gzip.flush()
-            damage = self._damage if self._number == 0 else None
-            written = last if damage is None else b"" if damage % 2 else bytes([*last[:-1], last[-1] ^ 1])
-            self._write(last, written)
-            self._file.close()
-            self.parts.append(Part(self._path, self._rows, self._bytes, self._hash.hexdigest()))
-            self._file, self._rows, self._bytes = None, 0, 0
-        self._number = number
-
-    @property
-    def _path(self) -> str:
-        return f"{self._name}/part-{self._number:05d}.jsonl.gz"
-
-    def _pack(self) -> None:
-        if self._file is None:
-            self._file = self._filesystem.open(f"{self._folder}/{self._path}", "wb")
-            self._gzip = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, GZIP_WBITS)
-            self._hash = hashlib.sha256()
-        packed = self._gzip.compress(b"".join(self._buffer))
-        self.plain_bytes += self._buffered
-        self._buffer, self._buffered = [], 0
-        self._write(packed, packed)
-
-    def _write(self, promised: bytes, written: bytes) -> None:
-        self._hash.update(promised)
-        self._bytes += len(promised)
-        self._file.write(written)
-
-
 class _Making:
     """One dump on its way."""
 
@@ -224,10 +163,11 @@ class _Making:
                 raise FileExistsError(f"{folder} is there already")
         names = member_folders(addresses)
         self.writers = {
-            (number, member): PartWriter(
+            (number, member): SyntheticParts(
                 self.filesystem,
                 self.folders[number - 1],
                 names[member],
+                plan.part_format,
                 self._damage(number, member),
             )
             for number in range(1, ROUNDS + 1)

@@ -2,19 +2,18 @@
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from app.audit.format.findings import FindingClass
 from app.audit.format.manifest import Seen
-from app.audit.format.rows import Layer
-from scripts.synthetic.services import GAP_MS, ServiceMaker, SyntheticInstance, SyntheticService
+from app.audit.format.rows import Layer, canonical, client_row, record_row
+from scripts.synthetic.planting import ROUNDS, Place, Planted, View, of_instance, of_member, of_service
+from scripts.synthetic.services import GAP_MS, ServiceMaker, SyntheticService
 
 CORRUPT_FILE = "CORRUPT_FILE"
 """A fault of class CORRUPT in a file's bytes; ``CORRUPT`` itself is a row that cannot be read."""
 LATE = "LATE"
 STALE_SLACK_MS = 5_000
-ROUNDS = (1, 2)
 
 UNTOLD = frozenset({FindingClass.OWNER, FindingClass.STALE})
 """Cannot be in dumps of members that tell neither owners nor beats."""
@@ -24,96 +23,6 @@ OF_MEMBERS = frozenset({FindingClass.MEMBERSHIP, FindingClass.ABSENT_MEMBER, COR
 """Planted in a member as a whole, not in a service."""
 ALONE = frozenset({FindingClass.STALE, FindingClass.DRIFT, FindingClass.DUPLICATE, FindingClass.CORRUPT})
 """Seen in one member alone; the others need a second one to differ from."""
-
-
-@dataclass(frozen=True, slots=True)
-class Planted:
-    """One finding that the check must make. ``members`` are those concerned, in order."""
-
-    finding_class: str
-    lasting: bool
-    namespace: str
-    service: str
-    cluster: str
-    ip: str
-    port: int | None
-    ephemeral: bool | None
-    members: list[str]
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-def of_member(finding_class: FindingClass, members: list[str]) -> Planted:
-    return Planted(finding_class.value, True, "", "", "", "", None, None, sorted(members))
-
-
-def of_service(finding_class: FindingClass, service: SyntheticService, members: list[str]) -> Planted:
-    return Planted(finding_class.value, True, service.namespace, service.name, "", "", None, None, sorted(members))
-
-
-def of_instance(finding_class: FindingClass, row: Mapping[str, Any], members: list[str], lasting: bool) -> Planted:
-    return Planted(
-        finding_class.value,
-        lasting,
-        row["namespace"],
-        row["service"],
-        row["cluster"],
-        row["ip"],
-        row["port"],
-        row["ephemeral"],
-        sorted(members),
-    )
-
-
-class View:
-    """The rows of one service at each member in each round; the faults change them in place.
-
-    A row is a dict, or bytes for what is no row. Row 0 is the service's own, row 1 the instance that faults are
-    planted in.
-    """
-
-    def __init__(
-        self, maker: ServiceMaker, service: SyntheticService, members: list[str], instances: list[SyntheticInstance]
-    ):
-        self.service = service
-        self.target = instances[0].row
-        self.rows: dict[tuple[int, str], list[Any]] = {}
-        for number in ROUNDS:
-            for member in members:
-                rows = [dict(maker.service_row(service))]
-                for one in instances:
-                    told = one.ages_ms is not None and member == service.owner
-                    rows.append(one.row | ({"beat_age_ms": one.ages_ms[number - 1]} if told and one.ages_ms else {}))
-                self.rows[number, member] = rows
-
-    def change(self, number: int, member: str, **changes: Any) -> None:
-        rows = self.rows[number, member]
-        rows[1] = rows[1] | {name: value for name, value in changes.items() if value is not None}
-
-    def drop(self, number: int, member: str) -> None:
-        del self.rows[number, member][1]
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a fault goes: the views of its services (two for a DUPLICATE of two groups), the member that is to depart,
-    all members that are compared, and which way of several."""
-
-    maker: ServiceMaker
-    views: list[View]
-    member: str
-    sound: list[str]
-    variant: int
-
-    @property
-    def view(self) -> View:
-        return self.views[0]
-
-    def version(self, later: int) -> str | None:
-        """The version that the target's owner gave out so many changes after (or before) the one in the rows."""
-        service = self.view.service
-        return self.maker.version(service.owner, service.number + 2 + later)
 
 
 def missing(place: Place) -> list[Planted]:
@@ -149,6 +58,61 @@ def lone_service(place: Place) -> list[Planted]:
     departing = [place.member] if len(place.sound) > 2 else [one for one in place.sound if one != place.member]
     named = Planted(FindingClass.SERVICE.value, True, lone["namespace"], lone["service"], "", "", None, None, departing)
     return [named]
+
+
+def settings(place: Place) -> list[Planted]:
+    """A service's own values that departed at one member; of two members the earlier ones are wrong."""
+    ways: list[dict[str, Any]] = [
+        {"protect_threshold": 0.75},
+        {"metadata": {"team": "other"}},
+        {"selector": canonical({"type": "label", "expression": ""})},
+        {"clusters": canonical({"c2": {"checkPort": 81}})},
+    ]
+    for rows in place.view.rows.values():
+        rows[0] = rows[0] | {"settings_version": place.version(0)}
+    for number in ROUNDS:
+        place.view.rows[number, place.member][0] |= ways[place.variant % len(ways)] | {
+            "settings_version": place.version(-1)
+        }
+    return [of_service(FindingClass.SETTINGS, place.view.service, [_wrong(place)])]
+
+
+def _wrong(place: Place) -> str:
+    """The member that is taken to be wrong where one differs: of two that tell no versions, the second."""
+    undecided = len(place.sound) == 2 and not place.maker.kind.tells_versions
+    return sorted(place.sound)[1] if undecided else place.member
+
+
+def record(place: Place) -> list[Planted]:
+    """A namespace that has another name at one member, or is not there."""
+    name = f"namespace {place.view.service.number}"
+    values = {member: record_row(name, {"name": "of all"}, place.version(0)) for _, member in place.view.rows}
+    if place.variant % 2:
+        del values[place.member]
+        place.view.add(values)
+        return [_named(FindingClass.RECORD, name, place.member)]
+    values[place.member] = record_row(name, {"name": "of one"}, place.version(-1))
+    place.view.add(values)
+    return [_named(FindingClass.RECORD, name, _wrong(place))]
+
+
+def client(place: Place) -> list[Planted]:
+    """A client that is not the same as at its own member, is not there, or is there and gone at its own member."""
+    holder, name = place.view.service.owner, f"1795230900000_10.8.0.1_{place.view.service.number}"
+    values = {member: client_row(name, 7, holder, 1) for _, member in place.view.rows}
+    match place.variant % 3:
+        case 0:
+            values[place.member] = client_row(name, 6, holder, 1)
+        case 1:
+            del values[place.member]
+        case _:
+            values = {place.member: values[place.member]}
+    place.view.add(values)
+    return [_named(FindingClass.CLIENT, name, place.member)]
+
+
+def _named(finding_class: FindingClass, name: str, member: str) -> Planted:
+    return Planted(finding_class.value, True, "", "", "", "", None, None, [member], name)
 
 
 def extra(place: Place) -> list[Planted]:
@@ -285,6 +249,9 @@ PLANTS: dict[str, Callable[[Place], list[Planted]]] = {
     FindingClass.SILENT_CORRUPTION: silent_corruption,
     FindingClass.BEHIND: behind,
     FindingClass.SERVICE: lone_service,
+    FindingClass.SETTINGS: settings,
+    FindingClass.RECORD: record,
+    FindingClass.CLIENT: client,
     FindingClass.OWNER: owner,
     FindingClass.DRIFT: drift,
     FindingClass.STALE: stale,

@@ -11,6 +11,7 @@ from datetime import date
 
 import orjson
 
+from app.audit.format.part_format import PartFormat
 from scripts.synthetic.dump import SHAPES, SyntheticDump, all_faults, counts, make_dump
 from scripts.synthetic.faults import LATE
 from scripts.synthetic.services import MemberKind
@@ -49,6 +50,7 @@ def main() -> int:
                 faults=faults,
                 date=options.date.isoformat(),
                 kind=kind,
+                part_format=PartFormat(options.format),
                 rows_per_part=options.rows_per_part,
                 shape=options.shape,
             )
@@ -89,6 +91,12 @@ def parser() -> argparse.ArgumentParser:
         choices=[kind.value for kind in MemberKind],
         default=MemberKind.ROLLCALL.value,
         help="nacos-1 tells no versions, catalog no owners and beats either (rollcall)",
+    )
+    options.add_argument(
+        "--format",
+        choices=[one.value for one in PartFormat],
+        default=PartFormat.PARQUET.value,
+        help="of the files (parquet)",
     )
     options.add_argument("--rows-per-part", type=int, default=100_000, help="rows of a file, about (100000)")
     options.add_argument("--shape", choices=SHAPES, default=SHAPES[0], help="skewed: one service holds a tenth of all")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from app.audit.format.rows import ClientKind, encode_row, instance_row, service_row
+from app.audit.format.rows import ClientKind, ServiceSettings, encode_row, instance_row, service_row
 from distro.mapper import DistroMapper
 from distro.types import Version
 
@@ -32,6 +32,9 @@ EMPTY_EVERY, TWIN_GROUP_EVERY, TWIN_NAMESPACE_EVERY, REORDERED_EVERY = 40, 64, 9
 the same instances, or has copies that hold metadata in another order."""
 
 _DELETE_TIMEOUT_KEY = "preserved.ip.delete.timeout"
+
+
+NO_SETTINGS = ServiceSettings.of({}, 0.0, None, {})
 
 
 class MemberKind(StrEnum):
@@ -134,7 +137,7 @@ class ServiceMaker:
         """The service's own row, the same at every member."""
         version = self.version(service.owner, service.number + service.size)
         owner = service.owner if self.kind.tells_owners else None
-        return service_row(service.namespace, service.name, version, owner, service.size)
+        return service_row(service.namespace, service.name, version, owner, service.size, NO_SETTINGS)
 
     # --- instances -------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ pytest.importorskip("pyspark")
 from app.audit.check.check import NightCheck, judge
 from app.audit.check.results import Results
 from app.audit.format.findings import FindingClass
+from app.audit.format.part_format import PartFormat
 from app.audit.report.summary import Summary, Verdict
 from scripts.synthetic.dump import SyntheticDump, all_faults, make_dump
 from scripts.synthetic.faults import LATE
@@ -50,22 +52,34 @@ def told(finding: Mapping[str, Any]) -> tuple[Any, ...]:
         members = sorted([finding["member"], finding["reference"]])
     elif finding["finding_class"] == "OWNER" or (finding["detail"] or "").startswith("the same address is in "):
         members = finding["found"].split(", ")
-    names = ("finding_class", "lasting", "namespace", "service", "cluster", "ip", "port", "ephemeral")
+    names = ("finding_class", "lasting", "namespace", "service", "cluster", "ip", "port", "ephemeral", "name")
     return *[finding[name] for name in names], tuple(members)
 
 
 @pytest.mark.parametrize(
-    ("members", "kind", "seed", "few"), [(3, "rollcall", 1, True), (5, "rollcall", 2, False), (4, "nacos-1", 3, True)]
+    ("members", "kind", "seed", "few", "part_format"),
+    [
+        (3, "rollcall", 1, True, "parquet"),
+        (5, "rollcall", 2, False, "parquet"),
+        (3, "rollcall", 5, False, "json"),
+        (4, "nacos-1", 3, True, "json"),
+    ],
 )
 def test_every_planted_fault_is_found_in_its_class_and_nothing_else(
-    members: int, kind: str, seed: int, few: bool, tmp_path: Path, checked: Judging, request: pytest.FixtureRequest
+    members: int,
+    kind: str,
+    seed: int,
+    few: bool,
+    part_format: str,
+    tmp_path: Path,
+    checked: Judging,
+    request: pytest.FixtureRequest,
 ) -> None:
     if not few:
         request.getfixturevalue("many")
     faults = {**all_faults(3, members, kind), LATE: 5}
-    written = make_dump(
-        SyntheticDump(str(tmp_path / "dumps"), 3_000, members, seed, faults=faults, kind=kind, rows_per_part=1_000)
-    )
+    plan = SyntheticDump(str(tmp_path / "dumps"), 3_000, members, seed, faults=faults, kind=kind, rows_per_part=1_000)
+    written = make_dump(replace(plan, part_format=PartFormat(part_format)))
     summary, findings = checked()
     found, wanted = {told(one) for one in findings}, {planted_told(one) for one in written.planted}
     assert (found - wanted, wanted - found) == (set(), set())
@@ -74,7 +88,7 @@ def test_every_planted_fault_is_found_in_its_class_and_nothing_else(
 
 
 def planted_told(planted: Any) -> tuple[Any, ...]:
-    names = ("finding_class", "lasting", "namespace", "service", "cluster", "ip", "port", "ephemeral")
+    names = ("finding_class", "lasting", "namespace", "service", "cluster", "ip", "port", "ephemeral", "name")
     return *[getattr(planted, name) for name in names], tuple(planted.members)
 
 

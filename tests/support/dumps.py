@@ -2,13 +2,18 @@
 
 import gzip
 import hashlib
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import orjson
+
+from app.audit.dump.parts import row_file
 from app.audit.format.layout import member_folders, round_folder, taken_at_text
 from app.audit.format.manifest import MANIFEST_NAME, DumpState, Manifest, MemberDump, Part, Seen, encode_manifest
+from app.audit.format.part_format import PartFormat
 from app.audit.format.rows import encode_row, instance_row, service_row
 
 FIRST_MS = 1_795_230_900_000
@@ -49,7 +54,12 @@ def service(name: str = SERVICE, owner: str | None = ADDRESSES[0], **values: Any
 
 
 def write_round(
-    root: Path, number: int, members: Mapping[str, Rows | str], date: str, seen: Mapping[str, str] | None = None
+    root: Path,
+    number: int,
+    members: Mapping[str, Rows | str],
+    date: str,
+    seen: Mapping[str, str] | None = None,
+    part_format: PartFormat = PartFormat.JSON,
 ) -> Path:
     """Write one round and return its folder; a member given as a text is absent, for that reason."""
     taken_ms = FIRST_MS + (number - 1) * GAP_MS
@@ -62,16 +72,24 @@ def write_round(
             dumps.append(MemberDump(address, DumpState.ABSENT, error=rows))
             continue
         listed = [Seen(one, state) for one, state in views.items()]
-        told = MemberDump(address, DumpState.DUMPED, "rollcall", "0.1.0", members=listed, taken_ms=taken_ms)
+        told = MemberDump(
+            address,
+            DumpState.DUMPED,
+            "rollcall",
+            "0.1.0",
+            members=listed,
+            taken_ms=taken_ms,
+            tells=["client", "record"],
+        )
         if not rows:  # a member that holds nothing has no folder
             dumps.append(told)
             continue
         lines = [row if isinstance(row, bytes) else encode_row(row) for row in rows]
-        path = folder / names[address] / "part-00000.jsonl.gz"
+        path = folder / names[address] / f"part-00000.{part_format.ending}"
         path.parent.mkdir(parents=True)
-        path.write_bytes(gzip.compress(b"".join(lines), 1, mtime=0))
-        body = path.read_bytes()
-        part = Part(f"{names[address]}/{path.name}", len(lines), len(body), hashlib.sha256(body).hexdigest())
+        body, footer = _encoded(lines, part_format)
+        path.write_bytes(body)
+        part = Part(f"{names[address]}/{path.name}", len(lines), len(body), hashlib.sha256(body).hexdigest(), *footer)
         dumps.append(replace(told, parts=[part]))
     folder.mkdir(parents=True, exist_ok=True)
     manifest = Manifest(f"run-{date}", date, taken_at_text(taken_ms), number, 2, GAP_MS / 1000, dumps)
@@ -79,11 +97,27 @@ def write_round(
     return folder
 
 
+def _encoded(lines: list[bytes], part_format: PartFormat) -> tuple[bytes, tuple[int, str]]:
+    """The bytes of a file of these lines; size and hash of its footer."""
+    if part_format is PartFormat.JSON:
+        return gzip.compress(b"".join(lines), 1, mtime=0), (0, "")
+    body = io.BytesIO()
+    file = row_file(part_format, body.write)
+    for line in lines:
+        file.write(line, orjson.loads(line))
+    footer = file.close()
+    return body.getvalue(), footer
+
+
 def write_dump(
     root: Path,
     first: Mapping[str, Rows | str],
     second: Mapping[str, Rows | str] | None = None,
     date: str = "2026-11-20",
+    part_format: PartFormat = PartFormat.JSON,
 ) -> list[Path]:
     """Write both rounds, the second like the first unless given; return their folders."""
-    return [write_round(root, 1, first, date), write_round(root, 2, second or first, date)]
+    return [
+        write_round(root, 1, first, date, part_format=part_format),
+        write_round(root, 2, second or first, date, part_format=part_format),
+    ]

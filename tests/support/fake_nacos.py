@@ -48,6 +48,13 @@ class FakeNacos:
     has_detail: bool = True
     """Whether it lists services with their instances."""
     namespaces: tuple[str, ...] | None = None
+    described: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    """The catalog's description of services: metadata, protectThreshold, selector."""
+    clusters: dict[tuple[str, str], list[dict[str, Any]]] = field(default_factory=dict)
+    """The catalog's clusters of services, where they are configured."""
+    switches: dict[str, Any] | None = None
+    clients: dict[str, list[dict[str, Any]]] | None = None
+    """What each client publishes, by its id."""
     page_max: int = 1_000_000
     token: str = ""
     """Asked of every call but the login, when there is one."""
@@ -73,6 +80,12 @@ class FakeNacos:
                 return self._json({"code": 200, "data": self._node(self.address)})
             case "/v1/console/namespaces" if self.namespaces is not None:
                 return self._json({"code": 200, "data": [{"namespace": one} for one in self.namespaces]})
+            case "/v1/ns/operator/switches" if self.switches is not None:
+                return self._json(self.switches)
+            case "/v2/ns/client/list" if self.clients is not None:
+                return self._json({"code": 0, "data": list(self.clients)})
+            case "/v2/ns/client/publish/list" if self.clients is not None:
+                return self._json({"code": 0, "data": self.clients[parameters["clientId"]]})
             case "/v1/ns/distro/datums" if self.has_datums:
                 assert received.headers["user-agent"].startswith("Nacos-Server")
                 return self._datums(self.datums)
@@ -122,11 +135,13 @@ class FakeNacos:
         return {"serviceName": short, "groupName": group, "clusterMap": clusters}
 
     def _service(self, parameters: dict[str, str]) -> Given:
-        found = self.shown.get((parameters["namespaceId"], parameters["serviceName"]))
+        key = parameters["namespaceId"], parameters["serviceName"]
+        found = self.shown.get(key)
         if found is None:
             return Given(404, b"service is not found!", {"Content-Type": "text/plain"})
         clusters = dict.fromkeys(one["clusterName"] for one in found)
-        return self._json({"service": {}, "clusters": [{"name": name} for name in clusters]})
+        listed = self.clusters.get(key, [{"name": name} for name in clusters])
+        return self._json({"service": self.described.get(key, {}), "clusters": listed})
 
     def _instances(self, parameters: dict[str, str]) -> Given:
         found = self.shown.get((parameters["namespaceId"], parameters["serviceName"]), [])

@@ -18,10 +18,13 @@ VALUES = {"HEALTH": "healthy", "WEIGHT": "weight", "METADATA": "metadata", "ENAB
 NEEDED = {
     "instance": ("namespace", "service", "cluster", "ip", "port", "ephemeral", "healthy", "enabled", "weight"),
     "service": ("namespace", "service"),
+    "record": ("namespace", "service", "name", "value"),
+    "client": ("namespace", "service", "name"),
 }
+SETTINGS = ("protect_threshold", "selector", "clusters", "metadata")
 
-Finding = tuple[str, bool, str, str, str, str, int | None, bool | None, tuple[str, ...]]
-"""As a line of what was planted: class, lasting, namespace, service, cluster, ip, port, ephemeral, members."""
+Finding = tuple[str, bool, str, str, str, str, int | None, bool | None, str, tuple[str, ...]]
+"""As a line of what was planted: class, lasting, namespace, service, cluster, ip, port, ephemeral, name, members."""
 Key = tuple[Any, ...]
 Rows = dict[str, list[dict[str, Any]]]
 
@@ -39,18 +42,18 @@ def check(night: Night) -> Counter[Finding]:
                 if isinstance(row, dict):
                     rows[member.address].append(row)
                 else:
-                    found.append(("CORRUPT", True, "", "", "", "", None, None, (member.address,)))
+                    found.append(("CORRUPT", True, "", "", "", "", None, None, "", (member.address,)))
                     if row == "file":
                         damaged.add(member.address)
         rounds.append(rows)
     listed = {one.address: one for one in night.rounds[-1].manifest.members}
     for member in listed.values():
         if member.state is DumpState.ABSENT:
-            found.append(("ABSENT_MEMBER", True, "", "", "", "", None, None, (member.address,)))
+            found.append(("ABSENT_MEMBER", True, "", "", "", "", None, None, "", (member.address,)))
     dumped = sorted(one.address for one in listed.values() if one.state is DumpState.DUMPED)
     for pair in itertools.combinations(dumped, 2):
         if len({frozenset((one.address, one.state) for one in listed[address].members) for address in pair}) > 1:
-            found.append(("MEMBERSHIP", True, "", "", "", "", None, None, pair))
+            found.append(("MEMBERSHIP", True, "", "", "", "", None, None, "", pair))
     compared = [address for address in dumped if address not in damaged]
     first, second = ({address: rows[address] for address in compared} for rows in rounds)
     return Counter(found) + Counter(_judged(_differences(first), _differences(second)))
@@ -104,21 +107,55 @@ def _differences(rows: Rows) -> dict[Key, Any]:
             service = (row["namespace"], row["service"])
             if row["kind"] == "service":
                 services[service][address] = row.get("owner")
-            else:
+            elif row["kind"] == "instance":
                 instances[(*service, row["cluster"], row["ip"], row["port"], row["ephemeral"])][address].append(row)
     found: dict[Key, Any] = {}
     for key, owners in services.items():
         claimers = tuple(sorted(address for address, owner in owners.items() if address == owner))
         named = {owner for owner in owners.values() if owner is not None}
         if len(claimers) > 1 or (not claimers and named and named <= owners.keys()):
-            found["OWNER", *key, "", "", None, None, claimers or tuple(sorted(owners))] = None
+            found["OWNER", *key, "", "", None, None, "", claimers or tuple(sorted(owners))] = None
         elif len(claimers) == 1 and (wrong := [one for one, owner in owners.items() if owner not in (None, *claimers)]):
-            found["OWNER", *key, "", "", None, None, tuple(sorted(wrong))] = None
+            found["OWNER", *key, "", "", None, None, "", tuple(sorted(wrong))] = None
     for key, address in _lone(rows, services, {one[:2] for one in instances}):
-        found["SERVICE", *key, "", "", None, None, (address,)] = None
+        found["SERVICE", *key, "", "", None, None, "", (address,)] = None
     for key, by_member in instances.items():
-        found |= {(name, *key, (address,)): value for name, address, value in _of_instance(rows, by_member)}
-    return found | _doubles(instances)
+        found |= {(name, *key, "", (address,)): value for name, address, value in _of_instance(rows, by_member)}
+    return found | _doubles(instances) | _of_settings(rows)
+
+
+def _of_settings(rows: Rows) -> dict[Key, Any]:
+    """Settings of services, records and clients: members unlike most, or unlike a client's own member."""
+    stored: dict[Key, dict[str, dict[str, Any]]] = defaultdict(dict)
+    for address, all_rows in rows.items():
+        for row in all_rows:
+            if row["kind"] != "instance":
+                stored[row["kind"], row["namespace"], row["service"], row.get("name", "")][address] = row
+    found: dict[Key, Any] = {}
+    for (kind, namespace, service, name), by_member in stored.items():
+        finding_class = {"service": "SETTINGS", "record": "RECORD", "client": "CLIENT"}[kind]
+        compared = {"service": SETTINGS, "record": ("value",), "client": ("revision", "owner")}[kind]
+        values = {
+            address: orjson.dumps([row.get(one) for one in compared], option=orjson.OPT_SORT_KEYS)
+            for address, row in by_member.items()
+        }
+        votes = Counter(values.values())
+        most = [value for value in votes if votes[value] == max(votes.values())]
+        versions = {one: row.get("settings_version") or row.get("version") for one, row in by_member.items()}
+        newest = sorted(values, key=lambda one: (_numbers(versions[one] or "0.0"), -sorted(rows).index(one)))
+        right = next(values[one] for one in reversed(newest) if values[one] in most)
+        owner = next((row.get("owner") for row in by_member.values()), None) if kind == "client" else None
+        lacking = rows.keys() - by_member.keys()
+        if owner in values:
+            right = values[owner]
+        wanted = owner not in lacking if owner in rows else len(by_member) * 2 >= len(rows)
+        departing = {address for address, value in values.items() if value != right}
+        if kind != "service":
+            departing = departing | lacking if wanted else set(by_member)
+        for address in departing:
+            about = (namespace, service, "", "", None, None, name)
+            found[finding_class, *about, (address,)] = values.get(address)
+    return found
 
 
 def _lone(rows: Rows, services: dict[Key, dict[str, Any]], with_instances: set[Key]) -> Iterator[tuple[Key, str]]:
@@ -193,5 +230,5 @@ def _doubles(instances: Iterable[Key]) -> dict[Key, Any]:
         for earlier, later in itertools.pairwise(sorted(keys)):
             if earlier[1] != later[1]:
                 both = tuple(sorted(instances[earlier].keys() & instances[later].keys()))
-                found["DUPLICATE", *later, both] = None
+                found["DUPLICATE", *later, "", both] = None
     return found

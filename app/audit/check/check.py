@@ -19,6 +19,7 @@ from app.audit.check.evidence import Evidence
 from app.audit.check.evidence_rows import is_service, path_in_round, read_rows, read_rows_of, small_frame
 from app.audit.check.explain import explain_instances
 from app.audit.check.explain_services import explain_bad_rows, explain_doubles, explain_owners, explain_services
+from app.audit.check.explain_settings import explain_settings
 from app.audit.check.files import damaged_files, unknown_in_rows, unreadable_file
 from app.audit.check.flag import flag, with_key
 from app.audit.check.history import with_history
@@ -188,6 +189,7 @@ def _findings(
     explained = [explain_bad_rows(rows, evidence.members)] if counts["bad"] else []
     if closer is not None:
         explained += [explain(closer, evidence.members) for explain in EXPLAINED]
+        explained += [explain_settings(closer, evidence)]
     return reduce(DataFrame.unionByName, explained, found)
 
 

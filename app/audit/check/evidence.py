@@ -8,10 +8,10 @@ from typing import Any
 from app.audit.format.findings import FINDING_FIELDS, FindingClass
 from app.audit.format.layout import Night, NoDump, Round
 from app.audit.format.manifest import DumpState, MemberDump, Part
-from app.audit.format.rows import FIELDS
+from app.audit.format.rows import EXTRA_KINDS, FIELDS
 
-MEMBERS_MAX = 31
-"""The most members of a check: each has a bit for each of two rounds in one 64-bit number, whose sign stays free."""
+MEMBERS_MAX = 124
+"""The most members of a check. Each has a bit for each of two rounds, and the masks of 31 fit a 64-bit number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,17 @@ class File:
     round: int
     path: str
     part: Part
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The numbers of the members of one kind; ``telling``: without those of releases that give no records and clients.
+
+    Where no manifest says that its member gives them, all may.
+    """
+
+    members: tuple[int, ...]
+    telling: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +48,8 @@ class Evidence:
     folders: Mapping[str, str]
     """The name of each compared member's folder, by address; without those that hold nothing."""
     files: tuple[File, ...]
+    families: Mapping[str, "Family"] = field(default_factory=dict)
+    """The compared members by their kind."""
     findings: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -50,6 +63,7 @@ def finding(finding_class: FindingClass, lasting: bool, member: str, **values: A
         "service": "",
         "cluster": "",
         "ip": "",
+        "name": "",
         "member": member,
         **values,
     }
@@ -97,7 +111,7 @@ def weigh(night: Night, damaged: Mapping[str, str]) -> Evidence:
     findings += _membership(night, addresses)
     sound = tuple(file for file in files if file.member in compared)
     folders = {file.member: file.part.path.partition("/")[0] for file in sound}
-    empty = [f"{address} answered and holds nothing" for address in compared if address not in folders]
+    empty = [f"{address} answered and holds nothing" for address in compared if _holds_nothing(night, address)]
     return Evidence(
         night.date,
         night.rounds[0].manifest.run,
@@ -105,13 +119,35 @@ def weigh(night: Night, damaged: Mapping[str, str]) -> Evidence:
         tuple(compared),
         folders,
         sound,
+        _families(night, compared),
         findings,
         [
             *night.notes,
             *empty,
             *unknown_fields("the dump", {name for one in night.rounds for name in one.manifest.fields}),
+            *[
+                note
+                for member in night.rounds[0].manifest.members
+                for note in unknown_fields(f"the dump of {member.address}", set(member.unknown_fields))
+            ],
         ],
     )
+
+
+def _holds_nothing(night: Night, address: str) -> bool:
+    dumps = [one.manifest.member(address) for one in night.rounds]
+    return not any(dump and (dump.services or dump.instances or dump.parts) for dump in dumps)
+
+
+def _families(night: Night, compared: list[str]) -> dict[str, Family]:
+    kinds: dict[str, list[int]] = {}
+    telling: dict[str, list[int]] = {}
+    for number, address in enumerate(compared):
+        dumps = [dump for one in night.rounds if (dump := one.manifest.member(address)) is not None]
+        kinds.setdefault(dumps[0].kind, []).append(number)
+        if all(EXTRA_KINDS & set(dump.tells) for dump in dumps):
+            telling.setdefault(dumps[0].kind, []).append(number)
+    return {kind: Family(tuple(members), tuple(telling.get(kind, members))) for kind, members in kinds.items()}
 
 
 def miscounted(evidence: Evidence, counted: Mapping[str, int]) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """The rows of a dump as a Spark frame, with the columns by which they are compared."""
 
+from collections.abc import Iterable
 from functools import reduce
 from typing import Any
 
@@ -7,16 +8,18 @@ import orjson
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from app.audit.check.evidence import Evidence
+from app.audit.check.evidence import Evidence, File
 from app.audit.format.file_systems import is_local, open_root
-from app.audit.format.rows import FIELDS, Layer, RowKind
+from app.audit.format.rows import CORRUPT, FIELDS, Layer, RowKind
 from app.naming.model.keys import GROUP_SPLITTER
 
-CORRUPT = "_corrupt"
 STALE_SLACK_MS = 5_000
 """A member that removes silent instances late by less than this is no finding."""
-SECOND_ROUND_BIT = 31
+WORD_MEMBERS = 31
+"""The members of one mask: each has a bit for each of two rounds in one 64-bit number, whose sign stays free."""
 ROW_SCHEMA = ", ".join(f"{name} {kind}" for name, kind in FIELDS.items()) + f", {CORRUPT} string"
+COLUMN_SCHEMA = ROW_SCHEMA.replace("map<string,string>", "string")
+"""The columns of a Parquet file, and of all rows once they are read: metadata is a text."""
 FOLDER_SCHEMA = "dump_date string, taken_at string, member string"
 _SPARK_SCHEMES = {"s3": "s3a", "gcs": "gs"}
 
@@ -40,32 +43,53 @@ def small_frame(spark: SparkSession, rows: list[dict[str, Any]], schema: str) ->
 def read_rows(spark: SparkSession, root_uri: str, evidence: Evidence) -> DataFrame:
     """The rows of all compared members.
 
-    Columns: those of ``rows.FIELDS``; ``number`` of the member, ``round`` (1, 2), ``bit`` (its own in a mask of members
-    and rounds); ``bad`` for a line that is no row, with ``file`` and ``_corrupt``.
+    Columns: those of ``rows.FIELDS``, of which ``metadata`` is JSON with sorted keys; ``number`` of the member,
+    ``round`` (1, 2), ``bit`` and ``word`` (see ``bit_of``); ``bad`` for a line that is no row, with ``file`` and
+    ``_corrupt``.
     """
-    if not evidence.files:  # no member holds anything, and Spark reads no empty list of files
-        schema = f"{ROW_SCHEMA}, {FOLDER_SCHEMA}, file string"
-        return _numbered(small_frame(spark, [], schema), evidence)
-    return _numbered(
-        spark.read.schema(f"{ROW_SCHEMA}, {FOLDER_SCHEMA}")
-        .option("basePath", spark_path(open_root(root_uri)[1], root_uri))
-        .option("columnNameOfCorruptRecord", CORRUPT)
-        .json(_paths(root_uri, evidence))
-        .select("*", _file()),
-        evidence,
-    )
+    return _numbered(_read(spark, root_uri, evidence), evidence)
+
+
+def _read(spark: SparkSession, root_uri: str, evidence: Evidence) -> DataFrame:
+    frames = []
+    of_parquet = [file for file in evidence.files if file.part.is_parquet]
+    of_json = [file for file in evidence.files if not file.part.is_parquet]
+    base = spark_path(open_root(root_uri)[1], root_uri)
+    if of_parquet:
+        frames.append(
+            spark.read.schema(f"{COLUMN_SCHEMA}, {FOLDER_SCHEMA}")
+            .option("basePath", base)
+            # Each page is held against its checksum while it is read.
+            .option("parquet.page.verify-checksum.enabled", "true")
+            .parquet(*_paths(root_uri, of_parquet))
+            .select("*", _file())
+        )
+    if of_json:
+        frames.append(
+            spark.read.schema(f"{ROW_SCHEMA}, {FOLDER_SCHEMA}")
+            .option("basePath", base)
+            .option("columnNameOfCorruptRecord", CORRUPT)
+            .json(_paths(root_uri, of_json))
+            .withColumn("metadata", metadata_text())
+            .select("*", _file())
+        )
+    if not frames:  # no member holds anything, and Spark reads no empty list of files
+        return small_frame(spark, [], f"{COLUMN_SCHEMA}, {FOLDER_SCHEMA}, file string")
+    return reduce(DataFrame.unionByName, frames)
 
 
 def read_rows_of(spark: SparkSession, root_uri: str, evidence: Evidence, services: DataFrame) -> DataFrame:
     """The rows of the services whose keys are in column ``key``, and a few others; columns as of ``read_rows``.
 
-    Most of the work of reading is to parse JSON: only lines are parsed in which a plain search finds the names of such
-    a service, or no names. The search takes the first name in a line; a writer that puts metadata before the names may
-    mislead it.
+    Of JSON, most of the work of reading is to parse it: only lines are parsed in which a plain search finds the names
+    of such a service, or no names. The search takes the first name in a line; a writer that puts metadata before the
+    names may mislead it.
     """
+    if not evidence.files or any(file.part.is_parquet for file in evidence.files):
+        return read_rows(spark, root_uri, evidence)
     lines = (
         spark.read.option("basePath", spark_path(open_root(root_uri)[1], root_uri))
-        .text(_paths(root_uri, evidence))
+        .text(_paths(root_uri, evidence.files))
         .select("value", "taken_at", "member", _file(), _service_key_in(F.col("value")).alias("said"))
     )
     wanted = services.select(F.col("key").alias("said"), F.lit(True).alias("wanted"))
@@ -73,7 +97,8 @@ def read_rows_of(spark: SparkSession, root_uri: str, evidence: Evidence, service
     # Kept, as the optimizer would else parse every line to see which are no rows before it looks which are wanted.
     found = found.select("value", "taken_at", "member", "file").persist()
     row = F.from_json("value", ROW_SCHEMA, {"columnNameOfCorruptRecord": CORRUPT})
-    return _numbered(found.select("taken_at", "member", "file", row.alias("row")).select("*", "row.*"), evidence)
+    parsed = found.select("taken_at", "member", "file", row.alias("row")).select("taken_at", "member", "file", "row.*")
+    return _numbered(parsed.withColumn("metadata", metadata_text()), evidence)
 
 
 def service_key(namespace: Column, service: Column) -> Column:
@@ -88,8 +113,8 @@ def _service_key_in(line: Column) -> Column:
     return F.when((namespace != "") & (service != ""), service_key(namespace, service))
 
 
-def _paths(root_uri: str, evidence: Evidence) -> list[str]:
-    return [spark_path(file.path, root_uri) for file in evidence.files]
+def _paths(root_uri: str, files: Iterable[File]) -> list[str]:
+    return [spark_path(file.path, root_uri) for file in files]
 
 
 def _file() -> Column:
@@ -103,18 +128,27 @@ def _numbered(frame: DataFrame, evidence: Evidence) -> DataFrame:
         for index, address in enumerate(evidence.members)
         if address in evidence.folders
     }
+    member = F.col("member")
     first = F.col("taken_at") == evidence.taken_at[0]
-    in_first = one_of(F.col("member"), {name: 1 << index for name, index in names.items()})
-    in_second = one_of(F.col("member"), {name: 1 << (index + SECOND_ROUND_BIT) for name, index in names.items()})
+    bits = [{name: bit_of(index, number) for name, index in names.items()} for number in (1, 2)]
     return frame.select(
         *[F.col(name) for name in FIELDS],
-        one_of(F.col("member"), names).cast("int").alias("number"),
+        one_of(member, names).cast("int").alias("number"),
+        one_of(member, {name: index // WORD_MEMBERS for name, index in names.items()}).cast("int").alias("word"),
         F.when(first, 1).otherwise(2).alias("round"),
-        F.when(first, in_first).otherwise(in_second).alias("bit"),
+        F.when(first, one_of(member, bits[0])).otherwise(one_of(member, bits[1])).alias("bit"),
         is_bad().alias("bad"),
         "file",
         CORRUPT,
     )
+
+
+def bit_of(number: int, round_number: int) -> int:
+    """The bit of a member in a mask of members and rounds, by the member's number; round 1 or 2.
+
+    A mask has ``WORD_MEMBERS`` members; of more there is one for each word, which is the number divided by that.
+    """
+    return 1 << (number % WORD_MEMBERS + (round_number - 1) * WORD_MEMBERS)
 
 
 def one_of(column: Column, values: dict[str, int]) -> Column:
@@ -130,17 +164,21 @@ def one_of(column: Column, values: dict[str, int]) -> Column:
 
 def is_bad() -> Column:
     """Whether a line is no row: not JSON, a value of another type, or without a field that its kind needs."""
-    instance = F.col("kind") == RowKind.INSTANCE.value
-    needed = ("layer", "cluster", "ip", "port", "ephemeral", "healthy", "enabled", "weight")
-    lacks = reduce(Column.__or__, (F.col(name).isNull() for name in needed))
-    known = F.col("layer").isin([layer.value for layer in Layer])
+    kind = F.col("kind")
+    layers = [layer.value for layer in Layer]
+
+    def lacks(*names: str) -> Column:
+        return reduce(Column.__or__, (F.col(name).isNull() for name in names))
+
+    instance = kind == RowKind.INSTANCE.value
+    of_instance = lacks("layer", "cluster", "ip", "port", "ephemeral", "healthy", "enabled", "weight")
     return (
         F.col(CORRUPT).isNotNull()
-        | F.col("kind").isNull()
-        | F.col("namespace").isNull()
-        | F.col("service").isNull()
-        | ~F.col("kind").isin([kind.value for kind in RowKind])
-        | (instance & (lacks | ~known))
+        | lacks("kind", "namespace", "service")
+        | ~kind.isin([one.value for one in RowKind])
+        | (instance & (of_instance | ~F.col("layer").isin(layers)))
+        | ((kind == RowKind.RECORD.value) & lacks("name", "value"))
+        | ((kind == RowKind.CLIENT.value) & lacks("name"))
     )
 
 
@@ -151,6 +189,10 @@ def seen() -> Column:
 
 def is_service() -> Column:
     return F.col("kind") == RowKind.SERVICE.value
+
+
+def is_instance() -> Column:
+    return F.col("kind") == RowKind.INSTANCE.value
 
 
 def short_name(full_name: Column) -> Column:
@@ -169,6 +211,7 @@ def is_stale() -> Column:
 
 
 def metadata_text() -> Column:
-    """Metadata as JSON with sorted keys; ``{}`` for null and for empty metadata."""
+    """A map of metadata as JSON with sorted keys; null for null, which of an instance is empty metadata."""
     entries = F.sort_array(F.map_entries("metadata"))
-    return F.coalesce(F.to_json(F.map_from_entries(entries)), F.lit("{}"))
+    text = F.when(F.size("metadata") == 0, "{}").otherwise(F.to_json(F.map_from_entries(entries)))
+    return F.when(F.col("metadata").isNull() & is_instance(), "{}").when(F.col("metadata").isNotNull(), text)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from app.audit.check.evidence_rows import is_service, is_stale, metadata_text, one_of
+from app.audit.check.evidence_rows import is_instance, is_stale, one_of
 from app.audit.format.findings import FINDING_FIELDS, FindingClass
 from app.audit.format.rows import Layer
 
@@ -36,12 +36,12 @@ def explain_instances(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
         "healthy",
         "enabled",
         "weight",
-        metadata_text().alias("metadata"),
+        "metadata",
         owner_number(addresses).alias("owner"),
         is_stale().alias("stale"),
         F.col("beat_age_ms").alias("age_ms"),
     )
-    instances = rows.where(~is_service()).groupBy(*INSTANCE).agg(F.sort_array(F.collect_list(entry)).alias("entries"))
+    instances = rows.where(is_instance()).groupBy(*INSTANCE).agg(F.sort_array(F.collect_list(entry)).alias("entries"))
     named = "array_distinct(filter(transform(entries, e -> e.owner), o -> o IS NOT NULL))"
     everyone = f"array({', '.join(str(number) for number in range(len(addresses)))})"
     instances = instances.selectExpr(
@@ -254,7 +254,7 @@ def findings_of(frame: DataFrame, addresses: tuple[str, ...], columns: Mapping[s
 
     A column without an expression is empty if it is a text of the key, else null.
     """
-    given = dict.fromkeys(("namespace", "service", "cluster", "ip"), "''") | dict(columns)
+    given = dict.fromkeys(("namespace", "service", "cluster", "ip", "name"), "''") | dict(columns)
     return frame.withColumn("names", F.array(*[F.lit(address) for address in addresses])).selectExpr(
         *[f"CAST({given.get(name, 'NULL')} AS {kind}) AS {name}" for name, kind in FINDING_FIELDS.items()]
     )

@@ -3,9 +3,10 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from app.audit.check.evidence_rows import CORRUPT, is_service, path_in_round, seen, short_name
+from app.audit.check.evidence_rows import is_instance, is_service, path_in_round, seen, short_name
 from app.audit.check.explain import ABSENT, ROUNDS, findings_of, newest, owner_number
 from app.audit.format.findings import FindingClass
+from app.audit.format.rows import CORRUPT
 
 SAMPLE_CHARACTERS = 120
 NOBODY = "CAST(array() AS array<int>)"
@@ -81,10 +82,11 @@ def explain_services(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
     """
     service = F.when(is_service(), F.struct("round", "number", "version"))
     services = (
-        rows.groupBy("namespace", "service")
+        rows.where(is_service() | is_instance())
+        .groupBy("namespace", "service")
         .agg(
             F.collect_set(service).alias("entries"),
-            F.max(~is_service()).alias("has_suspects"),
+            F.max(is_instance()).alias("has_suspects"),
             F.coalesce(F.max("instances"), F.lit(0)).alias("instances"),
         )
         .where("NOT has_suspects AND size(entries) > 0")
@@ -155,7 +157,7 @@ def explain_doubles(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
     """DUPLICATE findings: one address in services of the same name in several groups, one for each after the first."""
     address = ("namespace", "name", "cluster", "ip", "port")
     keys = (
-        rows.where(~is_service() & seen())
+        rows.where(is_instance() & seen())
         .withColumn("name", short_name(F.col("service")))
         .groupBy(*address)
         .agg(F.collect_set(F.struct("round", "number", "service", "ephemeral")).alias("entries"))

@@ -3,7 +3,9 @@
 import re
 import zlib
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from gzip import GzipFile
+from hashlib import sha256
 from typing import Any
 
 import orjson
@@ -16,12 +18,19 @@ from app.audit.format.file_systems import open_root
 from app.audit.format.layout import Night
 
 MISMATCHES_MAX = 1_000
+FOOTER_BYTES_MAX = 64 * 1024 * 1024
 LINE_BYTES_MAX = 1 << 20
-_IN_ROUND = re.compile(r"taken_at=[^\s\"']*?\.jsonl\.gz")
+FOOTERS_AT_ONCE = 16
+PARQUET_MAGIC = b"PAR1"
+_IN_ROUND = re.compile(r"taken_at=[^\s\"']*?\.(?:jsonl\.gz|parquet)")
 
 
 def damaged_files(spark: SparkSession, root_uri: str, night: Night, files: list[File]) -> dict[str, str]:
-    """Files that depart from their manifests. Shape: path to the fault, in words. Spark's executors hash the bytes."""
+    """Files that depart from their manifests. Shape: path to the fault, in words.
+
+    Of a Parquet file only the footer is read here: whoever reads its rows holds each page against its checksum. Spark's
+    executors hash all bytes of files of JSON.
+    """
     filesystem, _ = open_root(root_uri)
     found: dict[str, Any] = {}
     for one in night.rounds:
@@ -34,7 +43,27 @@ def damaged_files(spark: SparkSession, root_uri: str, night: Night, files: list[
         elif info["size"] != file.part.bytes:
             wrong[file.path] = f"it has {info['size']} bytes, the manifest says {file.part.bytes}"
     whole = [file for file in files if file.path not in wrong]
-    return wrong | (_wrong_hashes(spark, root_uri, whole) if whole else {})
+    with ThreadPoolExecutor(FOOTERS_AT_ONCE, thread_name_prefix="footers") as pool:
+        footers = [file for file in whole if file.part.is_parquet]
+        faults = pool.map(lambda file: _footer_fault(filesystem, file), footers)
+        wrong |= {file.path: fault for file, fault in zip(footers, faults, strict=True) if fault}
+    hashed = [file for file in whole if not file.part.is_parquet]
+    return wrong | (_wrong_hashes(spark, root_uri, hashed) if hashed else {})
+
+
+def _footer_fault(filesystem: Any, file: File) -> str:
+    """What is wrong with the beginning and the footer of a Parquet file, in words; empty when nothing is."""
+    part = file.part
+    if not len(PARQUET_MAGIC) < part.footer_bytes < min(part.bytes, FOOTER_BYTES_MAX):
+        return f"its manifest says a footer of {part.footer_bytes} bytes"
+    try:
+        head = filesystem.cat_file(file.path, start=0, end=len(PARQUET_MAGIC))
+        footer = filesystem.cat_file(file.path, start=part.bytes - part.footer_bytes, end=part.bytes)
+    except OSError as error:
+        return f"it cannot be read: {error.strerror or error}"
+    if head != PARQUET_MAGIC or sha256(footer).hexdigest() != part.footer_sha256:
+        return "the sha256 of its footer is not that of the manifest"
+    return ""
 
 
 def _wrong_hashes(spark: SparkSession, root_uri: str, files: list[File]) -> dict[str, str]:

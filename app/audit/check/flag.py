@@ -6,12 +6,22 @@ one hash cannot hide anything: they are looked at closer, where they are told ap
 """
 
 from dataclasses import dataclass
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
-from app.audit.check.evidence_rows import SECOND_ROUND_BIT, is_service, is_stale, one_of, seen, service_key, short_name
-from app.audit.format.rows import Layer
+from app.audit.check.evidence_rows import (
+    WORD_MEMBERS,
+    is_instance,
+    is_service,
+    is_stale,
+    one_of,
+    seen,
+    service_key,
+    short_name,
+)
+from app.audit.format.rows import Layer, RowKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,43 +44,59 @@ def with_key(rows: DataFrame) -> DataFrame:
 
     Instances of one address have one key under the short name of their service: another group's of that name, too.
     """
-    name = F.when(is_service(), F.col("service")).otherwise(short_name(F.col("service")))
-    return rows.withColumn("key", F.xxhash64("kind", "namespace", name, "cluster", "ip", "port"))
+    service = F.when(is_instance(), short_name(F.col("service"))).otherwise(F.col("service"))
+    return rows.withColumn("key", F.xxhash64("kind", "namespace", service, "cluster", "ip", "port", "name"))
 
 
 def flag(rows: DataFrame, addresses: tuple[str, ...]) -> Flagged:
     """Return the keys of ``rows`` (as of ``evidence_rows.read_rows``) that may have findings."""
     observed = Observation("compared")
+    members = len(addresses)
+    owner = one_of(F.col("owner"), {address: number for number, address in enumerate(addresses)})
+    has_service = is_service() | is_instance()
     keyed = with_key(rows).select(
         F.when(~F.col("bad"), F.col("key")).alias("key"),  # all that are no rows come together under null
         "bit",
+        "word",
         (F.col("round") == 1).alias("first"),
         is_service().alias("is_service"),
-        (is_service() | (F.col("ip").isNotNull() & seen())).alias("is_seen"),
-        service_key(F.col("namespace"), F.col("service")).alias("service_key"),
-        F.xxhash64("ephemeral", "healthy", "enabled", "weight", F.sort_array(F.map_entries("metadata"))).alias("value"),
-        _owner_bit(addresses).alias("owner_bit"),
+        is_instance().alias("is_instance"),
+        (~is_instance() | seen()).alias("is_seen"),
+        F.when(has_service, service_key(F.col("namespace"), F.col("service"))).alias("service_key"),
+        _value().alias("value"),
+        F.when(is_service(), _owner_bit(owner)).alias("owner_bit"),
+        F.when(is_service(), F.floor(owner / WORD_MEMBERS)).alias("owner_word"),
         F.when(is_service(), ~F.col("owner").isin(*addresses)).alias("strange_owner"),
         F.when((F.col("round") == 2) & F.col("version").isNotNull(), F.xxhash64("version")).alias("version"),
-        (is_stale() | (F.col("layer") != Layer.BOTH.value)).alias("trouble"),
+        (is_instance() & (is_stale() | (F.col("layer") != Layer.BOTH.value))).alias("trouble"),
     )
-    grouped = keyed.groupBy("key").agg(*_aggregates()).observe(observed, *_totals())
+    words = range(-(-members // WORD_MEMBERS))
+    grouped = keyed.groupBy("key").agg(*_aggregates(words)).observe(observed, *_totals(words))
     keys = F.array_distinct(F.array("key", "least_service", "most_service"))
-    suspects = grouped.where(F.col("key").isNotNull() & _is_suspect(len(addresses))).select(
-        F.explode(keys).alias("key")
-    )
+    suspects = grouped.where(F.col("key").isNotNull() & _is_suspect(members)).select(F.explode(keys).alias("key"))
     return Flagged(suspects.where(F.col("key").isNotNull()).dropDuplicates(), observed)
 
 
-def _owner_bit(addresses: tuple[str, ...]) -> Column:
+def _value() -> Column:
+    """The hash of all values in which members must agree; null of a service whose own values are not told."""
+    of_service = F.xxhash64("protect_threshold", "selector", "clusters", "metadata")
+    of_client = F.xxhash64("revision", "owner")
+    of_instance = F.xxhash64("ephemeral", "healthy", "enabled", "weight", "metadata")
+    return (
+        F.when(is_instance(), of_instance)
+        .when(is_service(), F.when(F.col("protect_threshold").isNotNull(), of_service))
+        .when(F.col("kind") == RowKind.RECORD.value, F.xxhash64("value"))
+        .otherwise(of_client)
+    )
+
+
+def _owner_bit(owner: Column) -> Column:
     """The bit of the member that the row names as owner, in the row's round."""
-    first = one_of(F.col("owner"), {address: 1 << number for number, address in enumerate(addresses)})
-    return F.when(F.col("round") == 1, first).otherwise(F.shiftleft(first, SECOND_ROUND_BIT))
+    shift = F.pmod(owner, F.lit(WORD_MEMBERS)) + F.when(F.col("round") == 1, 0).otherwise(WORD_MEMBERS)
+    return F.call_function("shiftleft", F.lit(1).cast("long"), shift.cast("int"))
 
 
-def _aggregates() -> list[Column]:
-    seen_bit = F.when(F.col("is_seen"), F.col("bit"))
-    owner_bit = F.when(F.col("is_service"), F.col("owner_bit"))
+def _aggregates(words: range) -> list[Column]:
     values = [
         column
         for number, is_round in ((1, F.col("first")), (2, ~F.col("first")))
@@ -79,13 +105,11 @@ def _aggregates() -> list[Column]:
     ]
     return [
         F.count(F.lit(1)).alias("lines"),
-        F.coalesce(F.bit_or(seen_bit), F.lit(0)).alias("present"),
-        F.coalesce(F.sum(seen_bit), F.lit(0)).alias("total"),
-        F.coalesce(F.bit_or(owner_bit), F.lit(0)).alias("named"),
-        F.coalesce(F.bit_or(F.when(owner_bit == F.col("bit"), owner_bit)), F.lit(0)).alias("claims"),
+        *[column for word in words for column in _masks(word)],
         F.min("service_key").alias("least_service"),
         F.max("service_key").alias("most_service"),
         F.max("is_service").alias("is_service"),
+        F.max("is_instance").alias("is_instance"),
         F.max("trouble").alias("trouble"),
         F.max("strange_owner").alias("strange_owner"),
         # Of the second round alone: what lasts is told in both.
@@ -95,9 +119,23 @@ def _aggregates() -> list[Column]:
     ]
 
 
-def _totals() -> list[Column]:
+def _masks(word: int) -> list[Column]:
+    """The masks of ``WORD_MEMBERS`` members: who shows the key, their sum, who is named as owner, and who claims it."""
+    seen_bit = F.when(F.col("is_seen") & (F.col("word") == word), F.col("bit"))
+    owner_bit = F.when(F.col("owner_word") == word, F.col("owner_bit"))
+    claim = F.when((owner_bit == F.col("bit")) & (F.col("word") == word), owner_bit)
+    return [
+        F.coalesce(F.bit_or(seen_bit), F.lit(0)).alias(f"present_{word}"),
+        F.coalesce(F.sum(seen_bit), F.lit(0)).alias(f"total_{word}"),
+        F.coalesce(F.bit_or(owner_bit), F.lit(0)).alias(f"named_{word}"),
+        F.coalesce(F.bit_or(claim), F.lit(0)).alias(f"claims_{word}"),
+    ]
+
+
+def _totals(words: range) -> list[Column]:
     row = F.col("key").isNotNull()
-    instance = row & ~F.col("is_service") & (F.col("present") > 0)
+    present = reduce(Column.__or__, (F.col(f"present_{word}") > 0 for word in words))
+    instance = row & F.col("is_instance") & present
     several = F.col("least_service") != F.col("most_service")
     return [
         F.sum("lines").alias("rows"),
@@ -108,17 +146,35 @@ def _totals() -> list[Column]:
 
 
 def _is_suspect(members: int) -> Column:
-    everyone = (1 << members) - 1
-    suspect = F.coalesce(F.col("trouble"), F.lit(False))
-    suspect = suspect | (F.col("total") != F.col("present"))
-    suspect = suspect | F.coalesce(F.col("least_version") != F.col("most_version"), F.lit(False))
-    suspect = suspect | (F.coalesce(F.col("strange_owner"), F.lit(False)) & (F.col("named") != 0))
-    suspect = suspect | ((F.col("present") > 0) & (F.col("least_service") != F.col("most_service")))
-    for number, shift in ((1, 0), (2, SECOND_ROUND_BIT)):
-        present, named, claims = (
-            F.shiftright(F.col(name), shift).bitwiseAND(F.lit(everyone)) for name in ("present", "named", "claims")
-        )
-        suspect = suspect | ~present.isin(0, everyone)
-        suspect = suspect | F.coalesce(F.col(f"least_{number}") != F.col(f"most_{number}"), F.lit(False))
-        suspect = suspect | ((named != 0) & ((F.bit_count(claims) != 1) | (F.bit_count(named) != 1)))
-    return suspect
+    everyone = [(1 << min(WORD_MEMBERS, members - first)) - 1 for first in range(0, members, WORD_MEMBERS)]
+
+    def masks(name: str, number: int) -> list[Column]:
+        """The masks of one round, word by word."""
+        shift = (number - 1) * WORD_MEMBERS
+        return [
+            F.shiftright(F.col(f"{name}_{word}"), shift).bitwiseAND(F.lit(everyone[word]))
+            for word in range(len(everyone))
+        ]
+
+    def ones(columns: list[Column]) -> Column:
+        return reduce(Column.__add__, (F.bit_count(one) for one in columns))
+
+    words = range(len(everyone))
+    is_named = reduce(Column.__or__, (F.col(f"named_{word}") != 0 for word in words))
+    is_present = reduce(Column.__or__, (F.col(f"present_{word}") > 0 for word in words))
+    suspects = [
+        F.coalesce(F.col("trouble"), F.lit(False)),
+        *[F.col(f"total_{word}") != F.col(f"present_{word}") for word in words],
+        F.coalesce(F.col("least_version") != F.col("most_version"), F.lit(False)),
+        F.coalesce(F.col("strange_owner"), F.lit(False)) & is_named,
+        F.coalesce(is_present & (F.col("least_service") != F.col("most_service")), F.lit(False)),
+    ]
+    for number in (1, 2):
+        present, named, claims = (masks(name, number) for name in ("present", "named", "claims"))
+        nobody = reduce(Column.__and__, (one == 0 for one in present))
+        all_of_them = reduce(Column.__and__, (one == F.lit(mask) for one, mask in zip(present, everyone, strict=True)))
+        suspects.append(~nobody & ~all_of_them)
+        suspects.append(F.coalesce(F.col(f"least_{number}") != F.col(f"most_{number}"), F.lit(False)))
+        named_by_any = reduce(Column.__or__, (one != 0 for one in named))
+        suspects.append(named_by_any & ((ones(claims) != 1) | (ones(named) != 1)))
+    return reduce(Column.__or__, suspects)

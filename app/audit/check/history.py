@@ -5,7 +5,7 @@ from pyspark.sql import functions as F
 
 from app.audit.format.findings import FINDING_FIELDS
 
-SAME = ("finding_class", "namespace", "service", "cluster", "ip", "port", "ephemeral", "member", "reference")
+SAME = ("finding_class", "namespace", "service", "cluster", "ip", "port", "ephemeral", "name", "member", "reference")
 """The columns that are equal in two nights' findings of one fault: the class, the key, the member and its reference."""
 
 

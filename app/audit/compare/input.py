@@ -47,18 +47,26 @@ class Reading:
         return cls(compose_service_name(service, DEFAULT_GROUP) if service else None, namespace)
 
     def rows(self, raw: IO[bytes], where: str) -> Iterator[Row]:
+        """The rows of a gzip file of lines, or of a Parquet file; ``where`` names it."""
         bad = 0
-        with gzip.GzipFile(fileobj=raw) as packed:
-            for line in _lines(packed, where, self.service):
-                row = parse_row(line)
-                if row is None:
-                    bad += 1
-                elif "service" in row and self._takes(row):
-                    self.has_rows = True
-                    yield row
+        for row in self._parquet_rows(raw) if where.endswith(".parquet") else self._json_rows(raw, where):
+            if row is None:
+                bad += 1
+            elif "service" in row and self._takes(row):
+                self.has_rows = True
+                yield row
         note = f"{where}: lines that are no rows and were left out: {bad}"
         if bad and note not in self.notes:
             self.notes.append(note)
+
+    def _json_rows(self, raw: IO[bytes], where: str) -> Iterator[Row | None]:
+        with gzip.GzipFile(fileobj=raw) as packed:
+            yield from map(parse_row, _lines(packed, where, self.service))
+
+    def _parquet_rows(self, raw: IO[bytes]) -> Iterator[Row | None]:
+        from app.audit.format.columns import rows_of_parquet  # which imports pyarrow
+
+        return map(valid_row, rows_of_parquet(raw, self.service))
 
     def _takes(self, row: Row) -> bool:
         return self.service in (None, row["service"]) and self.namespace in (None, row["namespace"])
@@ -67,9 +75,13 @@ class Reading:
 def parse_row(line: bytes) -> dict[str, Any] | None:
     """The row in a line; an empty one for an unknown kind; None when the line is no row or lacks a field."""
     try:
-        row = orjson.loads(line)
+        return valid_row(orjson.loads(line))
     except orjson.JSONDecodeError:
         return None
+
+
+def valid_row(row: Any) -> dict[str, Any] | None:
+    """The row of an instance or service; an empty one for another kind; None for what is no row or lacks a field."""
     match row:
         case {"kind": RowKind.INSTANCE.value, "port": int(), "weight": int() | float(), "metadata": dict()}:
             whole = all(isinstance(row.get(name), str) for name in _TEXTS)

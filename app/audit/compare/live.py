@@ -87,7 +87,7 @@ def _take(asked: Asked, spool: IO[bytes], stop: Event) -> str:
         while True:
             try:
                 with spool_writer(spool) as writer:
-                    return take(client, asked.namespaces, writer.write).address
+                    return take(client, asked.namespaces, lambda line, _row: writer.write(line)).address
             except CallError as error:
                 if not patience.try_again(error):
                     raise CannotCompare(f"{asked.address} did not answer: {error}") from None

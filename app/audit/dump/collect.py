@@ -2,23 +2,27 @@
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from threading import Event
+from typing import Any
 
 from app.audit.client.access import Access
 from app.audit.client.http_client import CallError, MemberClient, Patience
 from app.audit.dump.nacos import read_nodes
+from app.audit.dump.parts import PartWriter
 from app.audit.dump.progress import ProgressBar
 from app.audit.dump.sources import take
-from app.audit.dump.store import PartWriter, Store, StoreError
+from app.audit.dump.store import Store, StoreError
 from app.audit.format.layout import member_folders, round_folder, taken_at_text
 from app.audit.format.manifest import ROUNDS, DumpState, Manifest, MemberDump
+from app.audit.format.part_format import PartFormat
 
 MEMBERS_AT_ONCE = 64
 TICK_ROWS = 1_000
+UNKNOWN_MAX = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,7 @@ class Plan:
     access: Access
     gap_s: float
     namespaces: tuple[str, ...]
+    format: PartFormat = PartFormat.JSON
 
 
 @dataclass(slots=True)
@@ -122,12 +127,12 @@ def _dump_member(
     began_s = time.monotonic()
     with closing(MemberClient(address, plan.access, patience)) as client:
         while True:
-            writer = PartWriter(store.filesystem, folder, name)
+            writer = PartWriter(store.filesystem, folder, name, plan.format)
             counter = _Counter(writer.write, progress.rows)
             began_ms = _wall_ms()
             try:
                 taken = take(client, plan.namespaces, counter.emit)
-                taken = replace(taken, parts=writer.close())
+                taken = replace(taken, parts=writer.close(), unknown_fields=sorted(writer.unknown)[:UNKNOWN_MAX])
                 counter.flush()
                 break
             except CallError as error:
@@ -145,14 +150,14 @@ def _dump_member(
 class _Counter:
     """Passes lines on to ``write``, and their number to ``tell`` once for every ``TICK_ROWS`` rows."""
 
-    def __init__(self, write: Callable[[bytes], None], tell: Callable[[int], None]) -> None:
+    def __init__(self, write: Callable[[bytes, Mapping[str, Any]], None], tell: Callable[[int], None]) -> None:
         self._write = write
         self._tell = tell
         self._count = 0
         self._told = 0
 
-    def emit(self, line: bytes) -> None:
-        self._write(line)
+    def emit(self, line: bytes, row: Mapping[str, Any]) -> None:
+        self._write(line, row)
         self._count += 1
         if self._count - self._told >= TICK_ROWS:
             self.flush()

@@ -17,6 +17,7 @@ from app.audit.client.access import (
     parse_url,
 )
 from app.audit.client.arguments import days_argument, night_argument
+from app.audit.format.part_format import PartFormat, has_parquet
 
 if TYPE_CHECKING:
     from app.audit.dump.collect import Dumped, Plan
@@ -49,6 +50,11 @@ def add_to(subparsers: Any) -> None:
         "--date", metavar="YYYY-MM-DD", type=night_argument, help="the night that it belongs to (today, UTC)"
     )
     parser.add_argument(
+        "--format",
+        choices=[one.value for one in PartFormat],
+        help="of the files: parquet, or json where the package pyarrow is not installed",
+    )
+    parser.add_argument(
         "--progress", action=argparse.BooleanOptionalAction, help="show a bar (on a terminal it is shown)"
     )
     add_access_options(parser)
@@ -74,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
                 addresses = listed_members(url_address, access)
             except CallError as error:
                 raise AccessError(f"no member list of {url_address}: {error}") from None
-        plan = Plan(addresses, night, access, options.gap, names_of(options.namespaces))
+        plan = Plan(addresses, night, access, options.gap, names_of(options.namespaces), _format(options))
         with closing(ProgressBar(sys.stderr, options.progress)) as bar:
             dumped = take_dump(plan, store, bar)
         _tell(plan, store, dumped)
@@ -96,6 +102,21 @@ def _access(options: argparse.Namespace) -> tuple[Access, str | None]:
         return access_of(options), None
     scheme, address, context_path = parse_url(options.from_cluster)
     return access_of(options, scheme, context_path), address
+
+
+def _format(options: argparse.Namespace) -> PartFormat:
+    """The format of the files.
+
+    Raises:
+        StoreError: Parquet is asked for, and this Python cannot write it.
+    """
+    from app.audit.dump.store import StoreError
+
+    if options.format is None:
+        return PartFormat.PARQUET if has_parquet() else PartFormat.JSON
+    if options.format == PartFormat.PARQUET and not has_parquet():
+        raise StoreError("--format parquet takes the package pyarrow: pip install 'rollcall[audit]'")
+    return PartFormat(options.format)
 
 
 def _tell(plan: "Plan", store: "Store", dumped: "Dumped") -> None:

@@ -75,14 +75,14 @@ def read_nodes(client: MemberClient) -> Nodes:
     address = str(own.get("address") or "")
     version = _version(own) or next((_version(one) for one in listed if one["address"] == address), "")
     if not version:
-        state = _asked(client, "/v1/console/server/state")
+        state = asked(client, "/v1/console/server/state")
         version = str(state.get("version") or "") if isinstance(state, dict) else ""
     return Nodes(members, address, version)
 
 
 def _listed_nodes(client: MemberClient) -> list[Any]:
     for path, name in (("/v1/core/cluster/nodes", "data"), ("/v1/ns/operator/servers", "servers")):
-        answer = _asked(client, path)
+        answer = asked(client, path)
         listed = answer.get(name) if isinstance(answer, dict) else None
         if isinstance(listed, list):
             return listed
@@ -90,7 +90,7 @@ def _listed_nodes(client: MemberClient) -> list[Any]:
 
 
 def _data(client: MemberClient, path: str) -> Any:
-    answer = _asked(client, path)
+    answer = asked(client, path)
     return answer.get("data") if isinstance(answer, dict) else None
 
 
@@ -99,7 +99,7 @@ def _version(node: Mapping[str, Any]) -> str:
     return str(info.get("version") or "") if isinstance(info, dict) else ""
 
 
-def _asked(client: MemberClient, path: str, parameters: Mapping[str, str | int] | None = None) -> Any:
+def asked(client: MemberClient, path: str, parameters: Mapping[str, str | int] | None = None) -> Any:
     """The JSON of an answer; None where the member refuses the call or answers no JSON."""
     try:
         answer = client.get(path, parameters)
@@ -170,7 +170,7 @@ def read_shown(client: MemberClient, namespace: str, names: Iterable[str]) -> di
     # by some and from 1 by others.
     parameters: dict[str, str | int] = {"namespaceId": namespace, "withInstances": "true"}
     parameters |= {"pageNo": 1, "pageSize": len(wanted) + 1_000}
-    answer = _asked(client, "/v1/ns/catalog/services", parameters)
+    answer = asked(client, "/v1/ns/catalog/services", parameters)
     shown: dict[str, ShownService] = {}
     for one in answer if isinstance(answer, list) else []:
         clusters = one.get("clusterMap") if isinstance(one, dict) else None
@@ -228,7 +228,7 @@ def _read_without_clusters(client: MemberClient, namespace: str, name: str) -> S
 
 def _cluster_names(client: MemberClient, namespace: str, name: str) -> list[str] | None:
     path = "/v1/ns/catalog/service"
-    answer = _unless_unknown(client, path, _service_parameters(namespace, name))
+    answer = _unless_unknown(client, path, service_parameters(namespace, name))
     if answer is None:
         return None
     clusters = answer.get("clusters") if isinstance(answer, dict) else None
@@ -241,7 +241,7 @@ def _cluster_instances(client: MemberClient, namespace: str, name: str, cluster:
     path = "/v1/ns/catalog/instances"
     found: list[Found] = []
     for page in range(1, PAGES_MAX):
-        parameters = _service_parameters(namespace, name)
+        parameters = service_parameters(namespace, name)
         parameters |= {"clusterName": cluster, "pageNo": page, "pageSize": INSTANCES_PAGE}
         answer = _unless_unknown(client, path, parameters)
         if answer is None:
@@ -255,7 +255,8 @@ def _cluster_instances(client: MemberClient, namespace: str, name: str, cluster:
     raise Unusable(f"{path}: over {PAGES_MAX} pages")
 
 
-def _service_parameters(namespace: str, name: str) -> dict[str, str | int]:
+def service_parameters(namespace: str, name: str) -> dict[str, str | int]:
+    """The parameters of a call about one service."""
     return {"namespaceId": namespace, "serviceName": name, "groupName": name.partition(GROUP_SPLITTER)[0]}
 
 

@@ -1,6 +1,6 @@
 """One member's state as rows, from Rollcall, Nacos 1.x or others: the calls that a member answers tell its kind."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,16 +9,17 @@ import orjson
 from app.audit.client.http_client import CallError, MemberClient, OtherType, Refused, Unusable
 from app.audit.dump.nacos import Nodes, found_row, read_names, read_namespaces, read_nodes, read_service, read_shown
 from app.audit.dump.nacos_datums import Datums, read_datums, take_datums
+from app.audit.dump.nacos_settings import SettingsReader, read_clients, read_records
 from app.audit.format.manifest import DumpState, MemberDump, Seen
-from app.audit.format.rows import FORMAT, RowKind, encode_row, service_row
+from app.audit.format.rows import EXTRA_KINDS, FORMAT, RowKind, encode_row, service_row
 
 DUMP_PATH = "/v1/ns/operator/dump"
 NDJSON = "application/x-ndjson"
 _NOT_OURS = {400, 401, 403, 404, 405, 500, 501}
 """Statuses by which members of another kind answer a path that they do not know, or that asks for a login or right."""
 
-Emit = Callable[[bytes], object]
-"""Takes one row as a line, with its end."""
+Emit = Callable[[bytes, Mapping[str, Any]], object]
+"""Takes one row, as a line with its end, and parsed."""
 
 
 def take(client: MemberClient, namespaces: Sequence[str], emit: Emit) -> MemberDump:
@@ -36,29 +37,39 @@ def take(client: MemberClient, namespaces: Sequence[str], emit: Emit) -> MemberD
     datums = _datums_of(client, nodes)
     kind = "catalog" if datums is None else "nacos-1"
     told = MemberDump(nodes.address, DumpState.DUMPED, kind, nodes.version, members=list(nodes.members))
-    counted = _Counted(emit)
+    counted = _Counted(emit, SettingsReader(client))
+    tells = [RowKind.RECORD.value]
+    for row in read_records(client):
+        emit(encode_row(row), row)
+    if (clients := read_clients(client)) is not None:
+        tells.append(RowKind.CLIENT.value)
+        for row in clients:
+            emit(encode_row(row), row)
     if datums is not None:
         wanted = dict.fromkeys([*namespaces, *(namespace for namespace, _ in datums.lists)])
         take_datums(client, nodes, datums, read_namespaces(client, wanted), counted.emit_row)
     else:
         _take_catalog(client, read_namespaces(client, namespaces), counted.emit_row)
-    return replace(told, services=counted.services, instances=counted.instances)
+    return replace(told, services=counted.services, instances=counted.instances, tells=tells)
 
 
 @dataclass(slots=True)
 class _Counted:
-    """Counts the rows of services and of instances on their way to ``emit``."""
+    """Counts the rows of services and of instances on their way to ``emit``, and adds each service's settings."""
 
     emit: Emit
+    settings: SettingsReader
     services: int = 0
     instances: int = 0
 
     def emit_row(self, row: dict[str, Any]) -> None:
         if row["kind"] == RowKind.SERVICE:
             self.services += 1
+            if (settings := self.settings.read(row["namespace"], row["service"])) is not None:
+                row |= settings.fields()
         else:
             self.instances += 1
-        self.emit(encode_row(row))
+        self.emit(encode_row(row), row)
 
 
 # --- our own kind --------------------------------------------------------------------------------
@@ -87,7 +98,8 @@ def _read_dump(lines: Iterator[bytes], emit: Emit) -> MemberDump:
     entries = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
     members = [Seen(str(one.get("address", "")), str(one.get("state", ""))) for one in entries]
     address, version = str(header.get("address", "")), str(header.get("version", ""))
-    told = MemberDump(address, DumpState.DUMPED, "rollcall", version, members=members)
+    extra = [kind.value for kind in sorted(EXTRA_KINDS) if kind in _texts(header.get("tells"))]
+    told = MemberDump(address, DumpState.DUMPED, "rollcall", version, members=members, tells=extra)
     services = instances = 0
     for line in lines:
         row = _object(line)
@@ -100,8 +112,12 @@ def _read_dump(lines: Iterator[bytes], emit: Emit) -> MemberDump:
                 if (row.get("services"), row.get("instances")) != (services, instances):
                     raise CallError(f"{DUMP_PATH}: the counts of its last line are not those of its rows")
                 return replace(told, services=services, instances=instances)
-        emit(line + b"\n")
+        emit(line + b"\n", row)
     raise CallError(f"{DUMP_PATH}: the answer ended before its last line")
+
+
+def _texts(value: Any) -> list[str]:
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
 
 
 def _object(line: bytes) -> dict[str, Any]:

@@ -52,6 +52,7 @@ FINDING_FIELDS: dict[str, str] = {
     "ip": "string",
     "port": "int",
     "ephemeral": "boolean",
+    "name": "string",
     "member": "string",
     "reference": "string",
     "found": "string",
@@ -65,6 +66,8 @@ FINDING_FIELDS: dict[str, str] = {
     "detail": "string",
 }
 """Columns of the findings, with Spark's types. One finding for each member that departs.
+
+``name``: the record or client that it is about, else empty.
 
 ``lasting``: the finding is the same in both rounds; any other finding is late, and counted apart. ``member`` departs
 from ``reference`` (the instance's owner, or else the first member of the majority): ``found`` is the value at

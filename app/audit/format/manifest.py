@@ -28,12 +28,21 @@ class DumpState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One file of rows. ``path`` is relative to the round's folder; ``bytes`` and ``sha256`` are of the file itself."""
+    """One file of rows. ``path`` is relative to the round's folder; ``bytes`` and ``sha256`` are of the file itself.
+
+    ``footer_bytes`` and ``footer_sha256`` are of the end of a Parquet file, which names all its pages.
+    """
 
     path: str
     rows: int
     bytes: int
     sha256: str
+    footer_bytes: int = 0
+    footer_sha256: str = ""
+
+    @property
+    def is_parquet(self) -> bool:
+        return self.path.endswith(".parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +72,10 @@ class MemberDump:
     instances: int = 0
     members: list[Seen] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
+    tells: list[str] = field(default_factory=list)
+    """Kinds of rows that it gives beside services and instances: ``record``, ``client``."""
+    unknown_fields: list[str] = field(default_factory=list)
+    """Names of fields of its rows that are unknown here, and were left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +150,13 @@ class _PartSchema(_Base):
     made = Part
     # Of the round's folder and no other: a path that climbs out is refused.
     path = fields.String(
-        required=True, validate=validate.Regexp(r"member=[A-Za-z0-9_.-]+/part-[A-Za-z0-9_-]+\.jsonl\.gz")
+        required=True, validate=validate.Regexp(r"member=[A-Za-z0-9_.-]+/part-[A-Za-z0-9_-]+\.(jsonl\.gz|parquet)")
     )
     rows = fields.Integer(required=True, strict=True, validate=_COUNT)
     bytes = fields.Integer(required=True, strict=True, validate=_COUNT)
     sha256 = fields.String(required=True, validate=validate.Regexp(r"[0-9a-f]{64}"))
+    footer_bytes = fields.Integer(strict=True, validate=_COUNT)
+    footer_sha256 = fields.String(validate=validate.Regexp(r"([0-9a-f]{64})?"))
 
 
 class _SeenSchema(_Base):
@@ -163,6 +178,8 @@ class _MemberSchema(_Base):
     instances = fields.Integer(strict=True, validate=_COUNT)
     members = fields.List(fields.Nested(_SeenSchema))
     parts = fields.List(fields.Nested(_PartSchema))
+    tells = fields.List(fields.String())
+    unknown_fields = fields.List(fields.String())
 
 
 class _ManifestSchema(_Base):

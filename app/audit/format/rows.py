@@ -1,4 +1,4 @@
-"""Rows of a dump: one JSON object a line, the same from every kind of member.
+"""Rows of a dump, the same from every kind of member: one JSON object a line, or columns of the same names in Parquet.
 
 Shape, instance: ``{"kind": "instance", "layer": "both", "namespace": "public", "service": "DEFAULT_GROUP@@orders",
 "cluster": "DEFAULT", "ip": "10.0.0.1", "port": 8080, "ephemeral": true, "healthy": true, "enabled": true,
@@ -6,18 +6,30 @@ Shape, instance: ``{"kind": "instance", "layer": "both", "namespace": "public", 
 "beat_age_ms": 1200, "delete_timeout_ms": 30000, "client": "http"}``.
 
 Shape, service: ``{"kind": "service", "namespace": "public", "service": "DEFAULT_GROUP@@orders",
-"version": "3.17.10.0.0.7:8848~f00d", "owner": "10.0.0.7:8848", "instances": 1}``, one for each service, also for one
-without instances.
+"version": "3.17.10.0.0.7:8848~f00d", "owner": "10.0.0.7:8848", "instances": 1, "metadata": {},
+"protect_threshold": 0.0, "selector": "{\\"type\\":\\"none\\"}", "clusters": "{}",
+"settings_version": "5.2.10.0.0.7:8848~f00d"}``, one for each service, also for one without instances.
+
+Shape, record: ``{"kind": "record", "namespace": "", "service": "", "name": "namespace dev", "value": "{...}",
+"version": "5.3.10.0.0.7:8848~f00d"}``, one for each record that is no service's: the switches and namespaces.
+
+Shape, client: ``{"kind": "client", "namespace": "", "service": "", "name": "1795230900000_10.0.0.9_5123",
+"revision": 4, "owner": "10.0.0.7:8848", "instances": 3}``, one for each client over gRPC that publishes instances.
 
 A row has no field for a value that the member does not tell.
 """
 
+import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 import orjson
 
+METADATA = "metadata"
+CORRUPT = "_corrupt"
+"""The column of a line that is no row, beside those of ``FIELDS``."""
 FORMAT = 1
 """The version of rows and manifest. A reader refuses any other version, and names and ignores unknown fields."""
 
@@ -25,6 +37,14 @@ FORMAT = 1
 class RowKind(StrEnum):
     INSTANCE = "instance"
     SERVICE = "service"
+    RECORD = "record"
+    """A durable record of the whole cluster; the manifest names the members that tell theirs."""
+    CLIENT = "client"
+    """A client over gRPC; the manifest names the members that tell theirs."""
+
+
+EXTRA_KINDS = frozenset({RowKind.RECORD, RowKind.CLIENT})
+"""Kinds of rows that not every kind of member, and no earlier release, gives."""
 
 
 class Layer(StrEnum):
@@ -66,13 +86,78 @@ FIELDS: dict[str, str] = {
     "delete_timeout_ms": "bigint",
     "client": "string",
     "instances": "bigint",
+    "protect_threshold": "double",
+    "selector": "string",
+    "clusters": "string",
+    "settings_version": "string",
+    "name": "string",
+    "value": "string",
+    "revision": "bigint",
 }
 """Every field of a row with its Spark type, in the order in which the fields are written.
 
 ``service`` is the full name (group@@name); ``owner`` the address of the responsible member, as the dumped member sees
-it; ``version`` that of the instance's last change, or of the service's list; ``beat_age_ms`` the time since the
-instance was last heard of, which only its owner tells.
+it, or of the member that a client is connected to; ``version`` that of the instance's last change, or of the service's
+list; ``beat_age_ms`` the time since the instance was last heard of, which only its owner tells. ``selector``,
+``clusters`` and ``value`` are JSON with sorted keys, as of ``canonical``.
 """
+
+
+def canonical(value: Any) -> str:
+    """A value as JSON in which equal values are equal texts: sorted keys, no white space."""
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+
+
+def secret_hash(value: Any) -> str:
+    """The hash that stands in a dump for a value with a secret in it."""
+    return "sha256:" + hashlib.sha256(canonical(value).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """A service's own values, as they stand in its row."""
+
+    metadata: Mapping[str, str | None] | None
+    protect_threshold: float
+    selector: str
+    clusters: str
+    version: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        metadata: Mapping[str, str | None] | None,
+        protect_threshold: float,
+        selector: Any,
+        clusters: Mapping[str, Any],
+        version: str | None = None,
+    ) -> "ServiceSettings":
+        """The settings of a service by Nacos's JSON of its selector and, by name, of its clusters.
+
+        A password of a checker is replaced by a hash. Of a selector its type and expression are kept.
+        """
+        shown = {name: _without_secrets(one) for name, one in clusters.items()}
+        kept: dict[str, Any] = {"type": "none"}
+        if isinstance(selector, Mapping) and selector.get("type") not in (None, "none"):
+            kept = {name: selector.get(name) for name in ("type", "expression")}
+        return cls(metadata, protect_threshold, canonical(kept), canonical(shown), version)
+
+    def fields(self) -> dict[str, Any]:
+        """The settings as fields of a service's row."""
+        told = {
+            "metadata": self.metadata or {},
+            "protect_threshold": float(self.protect_threshold),
+            "selector": self.selector,
+            "clusters": self.clusters,
+        }
+        return told if self.version is None else {**told, "settings_version": self.version}
+
+
+def _without_secrets(cluster: Any) -> Any:
+    checker = cluster.get("healthChecker") if isinstance(cluster, Mapping) else None
+    if not isinstance(checker, Mapping) or not checker.get("pwd"):
+        return cluster
+    return {**cluster, "healthChecker": {**checker, "pwd": secret_hash(checker["pwd"])}}
 
 
 def instance_row(
@@ -125,10 +210,27 @@ def service_row(
     version: str | None = None,
     owner: str | None = None,
     instances: int | None = None,
+    settings: ServiceSettings | None = None,
 ) -> dict[str, Any]:
     """One service as a row; ``instances`` is how many of its instances the member's clients see."""
-    row = {"kind": RowKind.SERVICE.value, "namespace": namespace, "service": service}
-    optional = {"version": version, "owner": owner, "instances": instances}
+    row: dict[str, Any] = {"kind": RowKind.SERVICE.value, "namespace": namespace, "service": service}
+    optional: dict[str, Any] = {"version": version, "owner": owner, "instances": instances}
+    row |= {name: value for name, value in optional.items() if value is not None}
+    return row | settings.fields() if settings is not None else row
+
+
+def record_row(name: str, value: Any, version: str | None = None) -> dict[str, Any]:
+    """One record of the whole cluster as a row; ``name``: its kind, and its id in that."""
+    row = {"kind": RowKind.RECORD.value, "namespace": "", "service": "", "name": name, "value": canonical(value)}
+    return row | ({"version": version} if version is not None else {})
+
+
+def client_row(
+    client_id: str, revision: int | None = None, owner: str | None = None, instances: int | None = None
+) -> dict[str, Any]:
+    """One client over gRPC as a row; ``owner``: the member that it is connected to."""
+    row = {"kind": RowKind.CLIENT.value, "namespace": "", "service": "", "name": client_id}
+    optional = {"revision": revision, "owner": owner, "instances": instances}
     return row | {name: value for name, value in optional.items() if value is not None}
 
 

@@ -4,9 +4,22 @@ from collections.abc import Iterable, Iterator
 from threading import BoundedSemaphore
 from typing import Any
 
-from app.audit.format.rows import FORMAT, ClientKind, encode_row, instance_row, service_row
+from app.audit.format.rows import (
+    EXTRA_KINDS,
+    FORMAT,
+    ClientKind,
+    ServiceSettings,
+    client_row,
+    encode_row,
+    instance_row,
+    record_row,
+    service_row,
+)
+from app.naming.clients.clients import Clients
+from app.naming.model.meta import NO_META
 from app.naming.model.model import Instance, ServiceSnapshot
 from app.naming.records.durable_service import DurableService
+from app.naming.records.record_keys import NAMESPACE_PREFIX, SWITCHES_KEY
 from app.naming.registry.union import of_clients_only
 from app.naming.service import NamingService
 from app.ports.http_ports import Cluster
@@ -15,6 +28,7 @@ from distro.types import NO_VERSION, Version
 DUMPS_MAX = 2
 """Dumps under way at a time: each occupies a thread of the HTTP frontend until its client has read it."""
 CHUNK_BYTES = 65_536
+NO_SETTINGS = ServiceSettings.of(NO_META.metadata, NO_META.protect_threshold, NO_META.selector.to_json(), {})
 
 
 class Dumps:
@@ -63,13 +77,17 @@ def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def dump_lines(
-    header: dict[str, Any], naming: NamingService, durable: DurableService, cluster: Cluster
+    header: dict[str, Any], naming: NamingService, durable: DurableService, clients: Clients, cluster: Cluster
 ) -> Iterator[bytes]:
-    """The lines of a dump: the header, each service's row and those of its instances, the counts at the end.
+    """The lines of a dump: the header, shared records, clients, each service's row and those of its instances, counts.
 
     The rows of a service are of one snapshot. A dump without its last line was cut off.
     """
-    yield encode_row({"kind": "member", "format": FORMAT, **header})
+    yield encode_row({"kind": "member", "format": FORMAT, "tells": sorted(EXTRA_KINDS), **header})
+    for record in durable.shared_records():
+        name = "switches" if record.key == SWITCHES_KEY else f"namespace {record.key.removeprefix(NAMESPACE_PREFIX)}"
+        yield encode_row(record_row(name, record.value, record.changed.to_text()))
+    yield from map(encode_row, _client_rows(clients))
     services = instances = 0
     for snapshot in naming.snapshots():
         services += 1
@@ -81,6 +99,15 @@ def dump_lines(
     yield encode_row({"kind": "end", "services": services, "instances": instances})
 
 
+def _client_rows(clients: Clients) -> Iterator[dict[str, Any]]:
+    """The clients of which a datum exists: those that published something, at this member or another."""
+    for client_id in clients.ids():
+        client = clients.client(client_id)
+        if client is not None and client.version.counter:
+            member = client.version.writer.partition("~")[0]
+            yield client_row(client_id, client.revision, member, client.instances)
+
+
 def _rows(
     snapshot: ServiceSnapshot, naming: NamingService, durable: DurableService, cluster: Cluster
 ) -> Iterator[dict[str, Any]]:
@@ -88,7 +115,7 @@ def _rows(
     owner, is_ours = cluster.map_srv(name), cluster.responsible(name)
     of_clients = of_clients_only(snapshot) if snapshot.published else []
     count = len(snapshot.stored) + len(snapshot.persistent) + len(of_clients)
-    yield service_row(namespace, name, _text(snapshot.version), owner, count)
+    yield service_row(namespace, name, _text(snapshot.version), owner, count, _settings(durable, namespace, name))
     for stored in snapshot.stored.values():
         yield _row(
             namespace,
@@ -114,6 +141,15 @@ def _rows(
             owner=durable_owner,
             client=ClientKind.DURABLE,
         )
+
+
+def _settings(durable: DurableService, namespace: str, service: str) -> ServiceSettings:
+    meta, version = durable.settings(namespace, service)
+    if meta is NO_META:
+        return NO_SETTINGS
+    clusters = {name: config.to_json() for name, config in meta.clusters.items()}
+    text = version.to_text() if version is not None else None
+    return ServiceSettings.of(meta.metadata, meta.protect_threshold, meta.selector.to_json(), clusters, text)
 
 
 def _row(namespace: str, service: str, instance: Instance, **rest: Any) -> dict[str, Any]:

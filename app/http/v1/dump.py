@@ -20,7 +20,7 @@ def dump(call: Call, services: Services) -> Answer:
         "state": cluster.state().value,
         "members": [{"address": one.address, "state": one.state.value} for one in cluster.members()],
     }
-    stream = services.dumps.begin(dump_lines(header, services.naming, services.durable, cluster))
+    stream = services.dumps.begin(dump_lines(header, services.naming, services.durable, services.clients, cluster))
     if stream is None:
         busy = text_reply(503, "as many dumps as this node gives at a time are being read, please try again later")
         return Reply(503, busy.body, busy.content_type, {"Retry-After": str(RETRY_AFTER_S)})

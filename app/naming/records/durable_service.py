@@ -314,6 +314,20 @@ class DurableService:
         if name:
             self._put(namespace_key(name), lambda _old: None)
 
+    # --- for the audit --------------------------------------------------------------------------
+
+    def settings(self, namespace: str, service: str) -> tuple[ServiceMeta, Version | None]:
+        """A service's description and the version at which it was set; that of a service without one has no version."""
+        record = self._records.record(service_meta_key(namespace, service))
+        if record is None or record.value is None:
+            return NO_META, None
+        return service_meta(record.value), record.changed
+
+    def shared_records(self) -> list[Record]:
+        """The records that are no service's and have a value: the switches and the namespaces."""
+        switches = self._records.record(SWITCHES_KEY)
+        return [*([switches] if switches else []), *self._records.live(NAMESPACE_PREFIX)]
+
     # --- switches -------------------------------------------------------------------------------
 
     def update_switch(self, entry: str, value: str, *, here_only: bool) -> None:

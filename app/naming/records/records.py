@@ -143,6 +143,11 @@ class Records:
             key=lambda one: one.key,
         )
 
+    def record(self, key: str) -> Record | None:
+        """The record of a key; None when it is unknown or removed."""
+        record = self._records.get(key)
+        return record if record and record.value is not None else None
+
     def version(self, key: str) -> Version | None:
         """The version of a record, or of its removal."""
         record = self._records.get(key)

@@ -15,6 +15,7 @@ import fsspec
 import orjson
 import pytest
 
+from app.audit.format.columns import rows_of_parquet
 from app.audit.format.layout import read_night
 from app.audit.format.manifest import DumpState, Manifest
 from app.cli import main
@@ -84,8 +85,34 @@ def test_two_rounds_of_all_members(tmp_path: Path, serve: Serve, capsys: pytest.
         assert (entry.kind, entry.services, entry.instances, entry.error) == ("rollcall", 1, 2, "")
         [part] = entry.parts
         assert part.path.startswith(f"member={first.address.replace(':', '_')}/")
+        with Path(found.folder, part.path).open("rb") as file:
+            rows = list(rows_of_parquet(file))
+        assert [row["kind"] for row in rows if row] == ["service", "instance", "instance"]
+
+
+def test_json_on_request(tmp_path: Path, serve: Serve) -> None:
+    assert dump(tmp_path, serve(member()), serve(member("10.0.0.2:8848")), options=("--format", "json")) == 0
+    found = read_night(str(tmp_path), NIGHT).rounds[0]
+    for entry in found.manifest.members:
+        [part] = entry.parts
         rows = gzip.decompress(Path(found.folder, part.path).read_bytes()).splitlines()
-        assert [orjson.loads(row)["kind"] for row in rows] == ["service", "instance", "instance"]
+        assert [orjson.loads(row)["kind"] for row in rows] == ["service", "instance"]
+
+
+def test_without_pyarrow_it_is_json_unless_parquet_is_asked_for(
+    tmp_path: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("app.audit.dump.command.has_parquet", lambda: False)
+    assert dump(tmp_path, serve(member()), serve(member("10.0.0.2:8848"))) == 0
+    assert len(list(tmp_path.rglob("*.jsonl.gz"))) == 4
+    assert dump(tmp_path, serve(member()), options=("--format", "parquet")) == 2
+    assert "--format parquet takes the package pyarrow: pip install 'rollcall[audit]'" in capsys.readouterr().err
+
+
+def test_fields_of_a_later_release_are_named_in_the_manifest(tmp_path: Path, serve: Serve) -> None:
+    later = serve(lambda given: Given(200, member()(given).body.replace(b'"ip"', b'"tomorrow":1,"ip"'), dict(NDJSON)))
+    assert dump(tmp_path, later) == 0
+    assert [one.unknown_fields for manifest in rounds(tmp_path) for one in manifest.members] == [["tomorrow"]] * 2
 
 
 def test_a_member_that_does_not_answer_is_a_finding(
@@ -287,14 +314,14 @@ class TestWrongWords:
     def test_a_disk_that_fills_up_is_no_absent_member(
         self, tmp_path: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        def fail(self: object, line: bytes) -> None:
+        def fail(*_: object) -> None:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr("app.audit.dump.store._OpenPart.write", fail)
+        monkeypatch.setattr("app.audit.format.columns.ColumnFile.write", fail)
         assert dump(tmp_path, serve(member()), serve(member("10.0.0.2:8848"))) == 2
         assert "cannot be written: No space left on device" in capsys.readouterr().err
         assert not list(tmp_path.rglob("manifest.json"))
-        assert not list(tmp_path.rglob("*.gz"))
+        assert not list(tmp_path.rglob("*.parquet"))
 
 
 @pytest.mark.parametrize("signal", ["terminate", "send_signal"])

@@ -1,23 +1,17 @@
-"""Parts of bounded size, a manifest in one step, and old nights: in a folder and in a file system of another kind."""
+"""A manifest in one step, and old nights: in a folder and in a file system of another kind."""
 
-import gzip
-import hashlib
 import os
-import random
 import uuid
-from collections import deque
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import fsspec
 import pytest
-from fsspec.implementations.local import LocalFileSystem
 
-from app.audit.dump.store import PartWriter, Store, StoreError, first_kept
+from app.audit.dump.store import Store, StoreError, first_kept
 from app.audit.format.layout import read_night, round_folder
-from app.audit.format.manifest import DumpState, Manifest, MemberDump, Part, decode_manifest
+from app.audit.format.manifest import DumpState, Manifest, MemberDump, decode_manifest
 
 NIGHT, TAKEN_AT = "2026-11-21", "20261121T031500.000Z"
 
@@ -32,24 +26,10 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     fsspec.filesystem("memory").rm(uri, recursive=True)
 
 
-class FullDisk(LocalFileSystem):
-    """Takes names and no bytes."""
-
-    cachable = False
-
-    def open(self, path: str, mode: str = "rb", **_: Any) -> Any:
-        Path(path).touch()
-        return open("/dev/full", mode, buffering=0)
-
-
 def folder_of(store: Store) -> str:
     folder = round_folder(store.root, NIGHT, TAKEN_AT)
     store.make_folder(folder)
     return folder
-
-
-def line(number: int) -> bytes:
-    return b'{"n": %d}\n' % number
 
 
 def content(store: Store, path: str) -> bytes:
@@ -59,68 +39,6 @@ def content(store: Store, path: str) -> bytes:
 
 def files(store: Store) -> list[str]:
     return sorted(path.removeprefix(store.root) for path in store.filesystem.find(store.root))
-
-
-class TestParts:
-    def test_each_is_bounded_and_what_the_manifest_says(self, store: Store) -> None:
-        folder = folder_of(store)
-        writer = PartWriter(store.filesystem, folder, "member=a_1", rows_max=3, bytes_max=1_000)
-        for number in range(8):
-            writer.write(line(number))
-        parts = writer.close()
-        assert [(part.path, part.rows) for part in parts] == [
-            ("member=a_1/part-00000.jsonl.gz", 3),
-            ("member=a_1/part-00001.jsonl.gz", 3),
-            ("member=a_1/part-00002.jsonl.gz", 2),
-        ]
-        plain = b""
-        for part in parts:
-            body = content(store, f"{folder}/{part.path}")
-            assert (len(body), hashlib.sha256(body).hexdigest()) == (part.bytes, part.sha256)
-            plain += gzip.decompress(body)
-        assert plain == b"".join(map(line, range(8)))
-
-    def test_bytes_bound_a_part_too(self, store: Store) -> None:
-        writer = PartWriter(store.filesystem, folder_of(store), "member=a_1", rows_max=100, bytes_max=100)
-        for _ in range(5):
-            writer.write(b"x" * 39 + b"\n")
-        writer.write(b"y" * 500 + b"\n")
-        assert [part.rows for part in writer.close()] == [2, 2, 1, 1]
-
-    def test_the_same_rows_are_the_same_file(self, store: Store) -> None:
-        parts: list[Part] = []
-        for name in ("member=a", "member=b"):
-            writer = PartWriter(store.filesystem, folder_of(store), name)
-            for number in range(1_000):
-                writer.write(line(number))
-            parts += writer.close()
-        assert parts[0].sha256 == parts[1].sha256
-
-    def test_no_rows_are_no_part(self, store: Store) -> None:
-        assert PartWriter(store.filesystem, folder_of(store), "member=a").close() == []
-        assert files(store) == []
-
-    @pytest.mark.parametrize("closed", [True, False])
-    def test_what_is_discarded_is_gone(self, store: Store, closed: bool) -> None:
-        folder = folder_of(store)
-        writer = PartWriter(store.filesystem, folder, "member=a", rows_max=2)
-        for number in range(5):
-            writer.write(line(number))
-        if closed:
-            writer.close()
-        writer.discard()
-        assert files(store) == []
-        assert not store.filesystem.exists(f"{folder}/member=a")
-
-    def test_a_disk_that_fails_is_named(self, tmp_path: Path) -> None:
-        writer = PartWriter(FullDisk(), str(tmp_path), "member=a")
-        numbers = random.Random(1)
-        try:
-            with pytest.raises(StoreError, match="member=a cannot be written: No space left on device"):
-                deque((writer.write(line(numbers.getrandbits(64))) for _ in range(1_000_000)), 0)
-        finally:
-            writer.discard()
-        assert list(tmp_path.iterdir()) == []
 
 
 class TestManifest:

@@ -21,6 +21,7 @@ from distro.types import Datum, Version
 from tests.support.fake_node import PEER, SELF, FakeNode
 
 SERVICE = "DEFAULT_GROUP@@orders"
+NOTHING_SET = {"metadata": {}, "protect_threshold": 0.0, "selector": '{"type":"none"}', "clusters": "{}"}
 PEER_VERSION = Version(1, 5, "b:1~1")
 
 
@@ -30,7 +31,7 @@ def node() -> FakeNode:
 
 
 def dumped(node: FakeNode) -> list[dict[str, Any]]:
-    return list(map(orjson.loads, dump_lines({"address": SELF}, node.naming, node.durable, node.cluster)))
+    return list(map(orjson.loads, dump_lines({"address": SELF}, node.naming, node.durable, node.clients, node.cluster)))
 
 
 def rows(node: FakeNode, kind: str = "instance") -> list[dict[str, Any]]:
@@ -46,7 +47,7 @@ def test_a_service_and_its_instances(node: FakeNode) -> None:
     node.naming.register(RegisterInstance(SERVICE, "10.0.0.2", 81, cluster="c2", healthy=False, enabled=False))
     node.now_ms += 1_500
     header, service, first, second, end = dumped(node)
-    assert header == {"kind": "member", "format": 1, "address": SELF}
+    assert header == {"kind": "member", "format": 1, "tells": ["client", "record"], "address": SELF}
     assert service == {
         "kind": "service",
         "namespace": "public",
@@ -54,6 +55,7 @@ def test_a_service_and_its_instances(node: FakeNode) -> None:
         "version": f"1.1.{SELF}~1",
         "owner": SELF,
         "instances": 2,
+        **NOTHING_SET,
     }
     assert first == {
         "kind": "instance",
@@ -112,7 +114,7 @@ def test_no_version_is_told_that_belongs_to_another_state(node: FakeNode) -> Non
 def test_what_came_without_a_version_is_dumped_without(node: FakeNode) -> None:
     registry_of(node).table.set_meta("public", SERVICE, NO_META, 0)
     assert rows(node, "service") == [
-        {"kind": "service", "namespace": "public", "service": SERVICE, "owner": SELF, "instances": 0}
+        {"kind": "service", "namespace": "public", "service": SERVICE, "owner": SELF, "instances": 0, **NOTHING_SET}
     ]
 
 
@@ -186,7 +188,7 @@ def test_a_big_service_is_of_one_moment_though_it_changes_all_the_time(node: Fak
 def test_a_service_that_goes_meanwhile_is_left_out(node: FakeNode) -> None:
     for name in ("g@@a", "g@@b"):
         node.naming.register(RegisterInstance(name, "10.0.0.1", 80))
-    lines = dump_lines({}, node.naming, node.durable, node.cluster)
+    lines = dump_lines({}, node.naming, node.durable, node.clients, node.cluster)
     next(lines)
     assert orjson.loads(next(lines))["service"] == "g@@a"
     node.durable.remove_service("public", "g@@b")

@@ -21,6 +21,7 @@ def test_the_lines(node: FakeNode, client: FlaskClient) -> None:
     assert header == {
         "kind": "member",
         "format": 1,
+        "tells": ["client", "record"],
         "address": SELF,
         "version": __version__,
         "taken_ms": 1_700_000_000_123,

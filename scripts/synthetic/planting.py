@@ -1,0 +1,108 @@
+"""Where faults are planted in a synthetic dump, and the findings that a check must make of them."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from app.audit.format.findings import FindingClass
+from scripts.synthetic.services import ServiceMaker, SyntheticInstance, SyntheticService
+
+ROUNDS = (1, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """One finding that the check must make. ``members`` are those concerned, in order."""
+
+    finding_class: str
+    lasting: bool
+    namespace: str
+    service: str
+    cluster: str
+    ip: str
+    port: int | None
+    ephemeral: bool | None
+    members: list[str]
+    name: str = ""
+    """Of a record or a client."""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def of_member(finding_class: FindingClass, members: list[str]) -> Planted:
+    return Planted(finding_class.value, True, "", "", "", "", None, None, sorted(members))
+
+
+def of_service(finding_class: FindingClass, service: SyntheticService, members: list[str]) -> Planted:
+    return Planted(finding_class.value, True, service.namespace, service.name, "", "", None, None, sorted(members))
+
+
+def of_instance(finding_class: FindingClass, row: Mapping[str, Any], members: list[str], lasting: bool) -> Planted:
+    return Planted(
+        finding_class.value,
+        lasting,
+        row["namespace"],
+        row["service"],
+        row["cluster"],
+        row["ip"],
+        row["port"],
+        row["ephemeral"],
+        sorted(members),
+    )
+
+
+class View:
+    """The rows of one service at each member in each round; the faults change them in place.
+
+    A row is a dict, or bytes for what is no row. Row 0 is the service's own, row 1 the instance that faults are
+    planted in.
+    """
+
+    def __init__(
+        self, maker: ServiceMaker, service: SyntheticService, members: list[str], instances: list[SyntheticInstance]
+    ):
+        self.service = service
+        self.target = instances[0].row
+        self.rows: dict[tuple[int, str], list[Any]] = {}
+        for number in ROUNDS:
+            for member in members:
+                rows = [dict(maker.service_row(service))]
+                for one in instances:
+                    told = one.ages_ms is not None and member == service.owner
+                    rows.append(one.row | ({"beat_age_ms": one.ages_ms[number - 1]} if told and one.ages_ms else {}))
+                self.rows[number, member] = rows
+
+    def change(self, number: int, member: str, **changes: Any) -> None:
+        rows = self.rows[number, member]
+        rows[1] = rows[1] | {name: value for name, value in changes.items() if value is not None}
+
+    def add(self, rows: Mapping[str, dict[str, Any]]) -> None:
+        """Add a row to each of these members, by their addresses, in both rounds."""
+        for number in ROUNDS:
+            for member, row in rows.items():
+                self.rows[number, member].append(row)
+
+    def drop(self, number: int, member: str) -> None:
+        del self.rows[number, member][1]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a fault goes: the views of its services (two for a DUPLICATE of two groups), the member that is to depart,
+    all members that are compared, and which way of several."""
+
+    maker: ServiceMaker
+    views: list[View]
+    member: str
+    sound: list[str]
+    variant: int
+
+    @property
+    def view(self) -> View:
+        return self.views[0]
+
+    def version(self, later: int) -> str | None:
+        """The version that the target's owner gave out so many changes after (or before) the one in the rows."""
+        service = self.view.service
+        return self.maker.version(service.owner, service.number + 2 + later)

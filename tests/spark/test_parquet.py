@@ -1,0 +1,110 @@
+"""Dumps of Parquet files: read as those of JSON, and damage in any byte of them is noticed without a second reading."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+from app.audit.format.part_format import PartFormat
+from app.audit.format.rows import client_row, record_row
+from tests.spark.conftest import Checking, findings
+from tests.support.dumps import ADDRESSES, instance, service, write_dump, write_round
+
+pytestmark = [pytest.mark.spark]
+ONE, TWO, THREE = ADDRESSES
+ROWS = [
+    record_row("switches", {"pushEnabled": True}, "1.1.a"),
+    client_row("1_10.0.0.9_1", 3, ONE, 1),
+    service(instances=40),
+    *[instance(number, metadata={"text": str(number) * 20}) for number in range(40)],
+]
+EVERYONE = dict.fromkeys(ADDRESSES, ROWS)
+PARQUET = PartFormat.PARQUET
+
+
+def part(folder: Path) -> Path:
+    return next(folder.glob(f"member={THREE.replace(':', '_')}/part-*"))
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_both_formats_say_the_same(
+    is_large: bool, tmp_path: Path, check: Checking, request: pytest.FixtureRequest
+) -> None:
+    if is_large:
+        request.getfixturevalue("many")
+    changed = [service(instances=40), *[instance(number, weight=float(1 + number % 2)) for number in range(40)]]
+    for name, part_format in (("json", PartFormat.JSON), ("parquet", PARQUET)):
+        write_dump(
+            tmp_path / "dumps", {**EVERYONE, TWO: changed}, date=f"2026-11-2{len(name)}", part_format=part_format
+        )
+        check(night=f"2026-11-2{len(name)}")
+    dated = {"since", "first_seen", "last_seen", "nights_open", "opened_night"}
+    told = [
+        sorted(
+            (sorted((key, str(value)) for key, value in one.items() if key not in dated))
+            for one in findings(tmp_path, night)
+        )
+        for night in ("2026-11-24", "2026-11-27")
+    ]
+    assert told[0] == told[1]
+    assert len(told[0]) > 40
+
+
+def test_a_night_of_both_formats(tmp_path: Path, check: Checking) -> None:
+    """As after an update of the tool between two rounds."""
+    write_round(tmp_path / "dumps", 1, EVERYONE, "2026-11-20")
+    write_round(tmp_path / "dumps", 2, EVERYONE, "2026-11-20", part_format=PARQUET)
+    code, text = check()
+    assert (code, "agreed: 3 members, 40 instances" in text) == (0, True)
+
+
+def test_no_turned_bit_passes(tmp_path: Path, check: Checking) -> None:
+    """Either the bit is in no row and no page, or the file is damaged: no row is ever another one."""
+    folder = write_dump(tmp_path / "dumps", EVERYONE, part_format=PARQUET)[1]
+    path = part(folder)
+    body = path.read_bytes()
+    numbers = random.Random(14)
+    noticed = 0
+    for at in [0, 40, len(body) - 1, len(body) - 40, *numbers.sample(range(len(body)), 8)]:
+        spoiled = bytearray(body)
+        spoiled[at] ^= 1 << numbers.randrange(8)
+        path.write_bytes(bytes(spoiled))
+        code, text = check()
+        kinds = {one["finding_class"] for one in findings(tmp_path)}
+        assert (code, kinds) in [(1, {"CORRUPT"}), (0, set())], f"byte {at} of {len(body)}: {text}"
+        noticed += code
+    assert noticed >= 10, "pages and footer are nearly all of a file"
+
+
+def test_a_file_that_is_cut_off(tmp_path: Path, check: Checking) -> None:
+    folder = write_dump(tmp_path / "dumps", EVERYONE, part_format=PARQUET)[0]
+    part(folder).write_bytes(part(folder).read_bytes()[:-20])
+    code, _ = check()
+    assert code == 1
+    assert [(one["finding_class"], one["member"]) for one in findings(tmp_path)] == [("CORRUPT", THREE)]
+
+
+def test_the_file_of_another_night_is_not_taken_for_this_ones(tmp_path: Path, check: Checking) -> None:
+    """Of the same size, and whole in itself."""
+    other = [*ROWS[:-1], instance(39, metadata={"text": "93" * 20})]
+    [folder, _] = write_dump(tmp_path / "dumps", EVERYONE, part_format=PARQUET)
+    [elsewhere, _] = write_dump(tmp_path / "others", {**EVERYONE, THREE: other}, part_format=PARQUET)
+    size = part(folder).stat().st_size
+    body = part(elsewhere).read_bytes()
+    part(folder).write_bytes(body[:size] if len(body) >= size else body + bytes(size - len(body)))
+    code, _ = check()
+    assert code == 1
+    assert [(one["finding_class"], one["member"]) for one in findings(tmp_path)] == [("CORRUPT", THREE)]
+
+
+def test_values_that_fit_no_column_are_corrupt_rows(tmp_path: Path, check: Checking) -> None:
+    odd = [*ROWS, instance(50) | {"port": "eighty"}, instance(51) | {"metadata": [1]}]
+    write_dump(tmp_path / "dumps", {**EVERYONE, THREE: odd}, part_format=PARQUET)
+    code, _ = check()
+    assert code == 1
+    found = findings(tmp_path)
+    assert [(one["finding_class"], one["member"]) for one in found] == [("CORRUPT", THREE)] * 2, "one in each round"
+    assert all("2 lines are no rows" in one["detail"] for one in found)
