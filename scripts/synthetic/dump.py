@@ -67,6 +67,8 @@ class SyntheticDump:
     part_format: PartFormat = PartFormat.JSON
     rows_per_part: int = 100_000
     shape: str = "even"
+    last_is_behind: bool = False
+    """The last member has all under versions of an epoch before. That is not in the list of what was planted."""
 
     @property
     def addresses(self) -> list[str]:
@@ -207,8 +209,8 @@ class _Making:
 
     def _service(self, service: SyntheticService) -> None:
         first = encode_row(self.maker.service_row(service))
-        for writer in self.writers.values():
-            writer.add(first, 1, 0)
+        for (_, member), writer in self.writers.items():
+            writer.add(self._of(member, first), 1, 0)
         turned = service.number % REORDERED_EVERY == 0
         instances = self.maker.instances(service)
         while block := list(islice(instances, BLOCK_INSTANCES)):
@@ -232,7 +234,12 @@ class _Making:
             own = b"".join(owned[index])
             for member in self.members:
                 bytes_ = own if member == service.owner else copies
-                self.writers[index + 1, member].add(bytes_, len(block), len(block))
+                self.writers[index + 1, member].add(self._of(member, bytes_), len(block), len(block))
+
+    def _of(self, member: str, lines: bytes) -> bytes:
+        """The lines as this member has them."""
+        is_behind = self.plan.last_is_behind and member == self.members[-1]
+        return lines.replace(b'"version":"3.', b'"version":"2.') if is_behind else lines
 
     def _plant(self, size: int) -> None:
         name, views, planted = self.planter.next(size)

@@ -53,6 +53,7 @@ def main() -> int:
                 part_format=PartFormat(options.format),
                 rows_per_part=options.rows_per_part,
                 shape=options.shape,
+                last_is_behind=options.last_is_behind,
             )
         )
     except (ValueError, OSError) as error:
@@ -100,6 +101,7 @@ def parser() -> argparse.ArgumentParser:
     )
     options.add_argument("--rows-per-part", type=int, default=100_000, help="rows of a file, about (100000)")
     options.add_argument("--shape", choices=SHAPES, default=SHAPES[0], help="skewed: one service holds a tenth of all")
+    options.add_argument("--last-is-behind", action="store_true", help="one member has all under an earlier version")
     return options
 
 

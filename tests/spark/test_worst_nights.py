@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from app.audit.format.rows import ServiceSettings, client_row, record_row
 from tests.spark.conftest import NIGHT, Checking, findings
 from tests.support.dumps import ADDRESSES, SERVICE, Rows, instance, service, write_dump
 from tests.support.tiny_server import Given, tiny_server
@@ -162,3 +163,111 @@ class TestWhatStaysWrong:
         write_dump(tmp_path / "dumps", {ONE: rows, TWO: rows, THREE: "connection refused"})
         assert check()[0] == 1
         assert [one[0] for one in told(tmp_path)] == ["ABSENT_MEMBER"]
+
+
+class TestManyMembers:
+    def test_forty_members_have_bits_of_their_own(self, tmp_path: Path, check: Checking) -> None:
+        """More than one 64-bit number holds: those of the second number are told apart, and counted, too."""
+        addresses = [f"10.0.0.{number}:8848" for number in range(10, 50)]
+        owner, odd, lacking, extra = (addresses[place] for place in (0, 30, 31, 39))
+        rows = [service(owner=owner, instances=2), *(instance(number, owner=owner) for number in (1, 2))]
+        members: dict[str, Rows | str] = dict.fromkeys(addresses, rows)
+        members[odd] = [*rows[:2], instance(2, owner=owner, weight=5.0)]
+        members[lacking] = rows[:2]
+        members[extra] = [*rows, instance(3, owner=owner)]
+        write_dump(tmp_path / "dumps", members)
+        code, text = check()
+        assert code == 1
+        assert "40 members, 3 instances of 1 services" in text
+        assert {one[:4] for one in told(tmp_path)} == {
+            ("WEIGHT", True, odd, "10.1.0.2"),
+            ("MISSING", True, lacking, "10.1.0.2"),
+            ("EXTRA", True, extra, "10.1.0.3"),
+        }
+
+    @pytest.mark.parametrize("place", [0, 31])
+    def test_an_owner_beyond_the_first_number_is_known(self, place: int, tmp_path: Path, check: Checking) -> None:
+        addresses = [f"10.0.0.{number}:8848" for number in range(10, 50)]
+        owner = addresses[place]
+        rows = [service(owner=owner, instances=1), instance(1, owner=owner)]
+        members: dict[str, Rows | str] = dict.fromkeys(addresses, rows)
+        write_dump(tmp_path / "dumps", members)
+        assert check()[0] == 0
+        claims = {**members, addresses[35]: [service(owner=addresses[35], instances=1), rows[1]]}
+        write_dump(tmp_path / "dumps", claims, date="2026-11-21")
+        code, text = check(night="2026-11-21")
+        assert (code, "divergent: 1 OWNER; " in text) == (1, True)
+        assert findings(tmp_path, "2026-11-21")[0]["detail"].startswith(f"{owner}, {addresses[35]} each take")
+
+
+SETTINGS = ServiceSettings.of({"team": "a"}, 0.5, {"type": "none"}, {}, "4.2.a").fields()
+
+
+class TestBesideInstances:
+    def test_settings_of_a_service_that_one_member_has_otherwise(self, tmp_path: Path, check: Checking) -> None:
+        rows = [service(instances=1) | SETTINGS, instance(1)]
+        older = [rows[0] | {"protect_threshold": 0.0, "settings_version": "4.1.a"}, rows[1]]
+        write_dump(tmp_path / "dumps", {ONE: rows, TWO: older, THREE: rows})
+        assert check()[0] == 1
+        [one] = findings(tmp_path)
+        assert (one["finding_class"], one["member"], one["service"]) == ("SETTINGS", TWO, SERVICE)
+        assert (one["found_version"], one["expected_version"]) == ("4.1.a", "4.2.a")
+        assert "protectThreshold=0.0" in one["found"]
+        assert "protectThreshold=0.5" in one["expected"]
+
+    def test_a_member_that_does_not_tell_them_departs_in_nothing(self, tmp_path: Path, check: Checking) -> None:
+        rows = [record_row("switches", {"a": 1}), service(instances=1) | SETTINGS, instance(1)]
+        write_dump(tmp_path / "dumps", {ONE: rows, TWO: [service(instances=1), instance(1)], THREE: rows})
+        for path in (tmp_path / "dumps").rglob("manifest.json"):
+            manifest = json.loads(path.read_text())
+            manifest["members"][1] |= {"tells": []}
+            path.write_text(json.dumps(manifest))
+        assert check()[0] == 0
+
+    def test_members_of_another_kind_are_compared_among_themselves(self, tmp_path: Path, check: Checking) -> None:
+        ours, theirs = record_row("switches", {"a": 1}), record_row("switches", {"a": 2})
+        plain = [service(instances=1), instance(1)]
+        write_dump(tmp_path / "dumps", {ONE: [ours, *plain], TWO: [theirs, *plain], THREE: [theirs, *plain]})
+        for path in (tmp_path / "dumps").rglob("manifest.json"):
+            manifest = json.loads(path.read_text())
+            for member in manifest["members"][1:]:
+                member["kind"] = "nacos-1"
+            path.write_text(json.dumps(manifest))
+        assert check()[0] == 0
+
+    @pytest.mark.parametrize("lost", [ONE, TWO])
+    def test_a_record_that_one_member_lost(self, lost: str, tmp_path: Path, check: Checking) -> None:
+        rows = [record_row("namespace dev", {"name": "Dev"}, "1.1.a"), service(instances=1), instance(1)]
+        write_dump(tmp_path / "dumps", {one: rows[1:] if one == lost else rows for one in ADDRESSES})
+        assert check()[0] == 1
+        [one] = findings(tmp_path)
+        assert (one["finding_class"], one["name"], one["member"], one["found"]) == (
+            "RECORD",
+            "namespace dev",
+            lost,
+            "absent",
+        )
+
+    def test_a_client_at_another_revision_and_one_that_its_member_does_not_have(
+        self, tmp_path: Path, check: Checking
+    ) -> None:
+        there, old = client_row("1_10.0.0.9_1", 5, ONE, 1), client_row("1_10.0.0.9_1", 4, ONE, 1)
+        gone = client_row("2_10.0.0.9_2", 1, TWO, 1)
+        plain = [service(instances=1), instance(1)]
+        write_dump(tmp_path / "dumps", {ONE: [there, *plain], TWO: [old, *plain], THREE: [there, gone, *plain]})
+        assert check()[0] == 1
+        found = sorted((one["name"], one["member"], one["reference"], one["found"]) for one in findings(tmp_path))
+        assert found == [
+            ("1_10.0.0.9_1", TWO, ONE, f"revision 4 of {ONE}"),
+            ("2_10.0.0.9_2", THREE, TWO, f"revision 1 of {TWO}"),
+        ]
+
+    def test_a_client_that_goes_on_changing_is_late(self, tmp_path: Path, check: Checking) -> None:
+        plain = [service(instances=1), instance(1)]
+
+        def at(revision: int) -> Rows:
+            return [client_row("1_10.0.0.9_1", revision, ONE, 1), *plain]
+
+        write_dump(tmp_path / "dumps", {ONE: at(5), TWO: at(4), THREE: at(5)}, {ONE: at(7), TWO: at(6), THREE: at(7)})
+        code, text = check()
+        assert (code, "; 1 late; " in text) == (0, True)

@@ -24,12 +24,11 @@ from app.audit.check.files import damaged_files, unknown_in_rows, unreadable_fil
 from app.audit.check.flag import flag, with_key
 from app.audit.check.history import with_history
 from app.audit.check.results import Results
+from app.audit.check.session import FEW_ROWS
 from app.audit.format.findings import FINDING_FIELDS, SERVICE_FIELDS, FindingClass
 from app.audit.format.layout import Night, NoDump, read_night
 from app.audit.report.summary import EXAMPLES_MAX, SERVICES_MAX, Summary, Verdict, now_text
 
-FEW_ROWS = 200_000
-"""The most rows for which it takes longer to compile an expression than to interpret it, and one task is enough."""
 ROWS_PER_PARTITION = 1_500_000
 """Rows in a partition of the one shuffle: some 100 MB of hashes and masks."""
 FINDING_SCHEMA = ", ".join(f"{name} {kind}" for name, kind in FINDING_FIELDS.items())

@@ -114,6 +114,7 @@ def _judge(options: argparse.Namespace, results: "Results") -> Summary:
             "rollcall distro check",
             shuffle_partitions=SHUFFLE_PARTITIONS,
             driver_memory=options.driver_memory,
+            rows=_rows(options),
         )
     except NoSpark as error:
         return _without_verdict(options, str(error))
@@ -121,6 +122,17 @@ def _judge(options: argparse.Namespace, results: "Results") -> Summary:
         return _compare(options, results, spark)
     finally:
         spark.stop()
+
+
+def _rows(options: argparse.Namespace) -> int | None:
+    """The rows of the night by its manifests; None where they cannot be read, which the check itself will tell."""
+    from app.audit.format.layout import NoDump, read_night
+
+    try:
+        night = read_night(options.dumps, options.night)
+    except (NoDump, OSError, ValueError):
+        return None
+    return sum(part.rows for one in night.rounds for member in one.manifest.members for part in member.parts)
 
 
 def _on_sigterm(*_: object) -> NoReturn:

@@ -51,7 +51,10 @@ def explain_settings(rows: DataFrame, evidence: Evidence) -> DataFrame:
     )
     grouped = grouped.selectExpr("*", *[f"{_departing(r)} AS found_{r}" for r in ROUNDS])
     both = "array_intersect(found_1, found_2)"
-    late = "filter(array_union(found_2, found_1), f -> NOT exists(both, b -> b.number = f.number))"
+    not_in = "f -> NOT exists({}, o -> o.number = f.number)"
+    late = (
+        f"concat(filter(found_2, {not_in.format('both')}), filter(found_1, {not_in.format('concat(both, found_2)')}))"
+    )
     judged = grouped.selectExpr("*", f"{both} AS both").selectExpr(
         *KEY,
         f"explode(concat(transform(both, f -> named_struct('lasting', true, 'one', f)), "

@@ -18,9 +18,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MASTER = "local[*]"
+FEW_ROWS = 200_000
+"""The most rows for which it takes longer to compile an expression than to interpret it, and one task is enough."""
+MEMORY_FEW_ROWS_MIB = 768
 MEMORY_MIN_MIB = 1024
 MEMORY_MAX_MIB = 8 * 1024
 """Bounds of the driver's default memory, half of the machine's. With a local master the driver does all the work."""
+BYTES_PER_ROW = 200
+"""Memory for each row, with which shuffles and what is explained of them do not go to disk."""
 
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 _LOG4J_OPTION = "-Dlog4j2.configurationFile="
@@ -33,6 +38,8 @@ _FIXED = {
 }
 _COMPILED = "-XX:-DontCompileHugeMethods"
 """For the main comparison Spark generates one method beyond 8,000 bytes, which Java would else only interpret."""
+_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Xshare:auto"
+"""For a few rows most of the time is that of starting: no second compiler, no threads of a collector."""
 _MEMORY = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
 
 
@@ -49,8 +56,11 @@ def open_session(
     *,
     shuffle_partitions: int,
     driver_memory: str | None = None,
+    rows: int | None = None,
 ) -> "SparkSession":
     """Return a session that is quiet on stderr, for the master given, else on all cores of this machine.
+
+    ``rows``: how many it will read, where that is known; with few of them Java starts quickly and small.
 
     Under spark-submit it is the session that was submitted, with its master, memory and log; there the settings that
     results depend on are ours, and ``shuffle_partitions`` is used unless the submission says another.
@@ -63,7 +73,7 @@ def open_session(
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return _submitted(shuffle_partitions)
     master = master or MASTER
-    memory = driver_memory or os.environ.get("SPARK_DRIVER_MEMORY") or f"{default_memory_mib()}m"
+    memory = driver_memory or os.environ.get("SPARK_DRIVER_MEMORY") or f"{default_memory_mib(rows)}m"
     if not _MEMORY.fullmatch(memory):
         raise NoSpark(f"driver memory {memory!r} is no size such as 512m or 4g")
     try:
@@ -78,7 +88,7 @@ def open_session(
         "spark.sql.shuffle.partitions": str(shuffle_partitions),
         "spark.sql.warehouse.dir": warehouse,
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": _COMPILED,
+        "spark.driver.extraJavaOptions": f"{_COMPILED} {_QUICK}" if _is_few(rows) else _COMPILED,
         "spark.executor.extraJavaOptions": _COMPILED,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -105,13 +115,23 @@ def spark_environ(environ: Mapping[str, str], java_home: Path, *, is_local: bool
     return changes
 
 
-def default_memory_mib() -> int:
-    """Half of the memory that this process may use, from ``MEMORY_MIN_MIB`` to ``MEMORY_MAX_MIB``."""
+def _is_few(rows: int | None) -> bool:
+    return rows is not None and rows <= FEW_ROWS
+
+
+def default_memory_mib(rows: int | None = None) -> int:
+    """Half of the memory that this process may use, from ``MEMORY_MIN_MIB`` to ``MEMORY_MAX_MIB``; less for few rows.
+
+    ``rows``: how many will be read; None where that is not known.
+    """
     usable = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = group_limit(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))
     if limit is not None:
         usable = min(usable, limit)
-    return max(MEMORY_MIN_MIB, min(MEMORY_MAX_MIB, usable // 2 // 1024**2))
+    most = max(MEMORY_MIN_MIB, min(MEMORY_MAX_MIB, usable // 2 // 1024**2))
+    if rows is None:
+        return most
+    return MEMORY_FEW_ROWS_MIB if _is_few(rows) else min(most, MEMORY_MIN_MIB + rows * BYTES_PER_ROW // 1024**2)
 
 
 def group_limit(groups: Path, root: Path) -> int | None:

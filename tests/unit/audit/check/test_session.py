@@ -63,6 +63,16 @@ def test_the_driver_gets_half_of_the_memory_within_bounds(
     assert default_memory_mib() == memory_mib
 
 
+@pytest.mark.parametrize(
+    ("rows", "memory_mib"), [(0, 768), (200_000, 768), (200_001, 1_062), (6_000_000, 2_168), (10**9, 8_192)]
+)
+def test_the_memory_follows_the_rows(rows: int, memory_mib: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 65_536 * 256}
+    monkeypatch.setattr(os, "sysconf", told.__getitem__)
+    monkeypatch.setattr(session, "group_limit", lambda *_: None)
+    assert default_memory_mib(rows) == memory_mib
+
+
 def test_the_limit_of_a_service_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     told = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 65_536 * 256}
     monkeypatch.setattr(os, "sysconf", told.__getitem__)
