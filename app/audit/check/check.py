@@ -2,7 +2,6 @@
 
 import math
 import time
-from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,7 +15,7 @@ from pyspark.sql import functions as F
 
 from app.audit.check import evidence as evidences
 from app.audit.check.evidence import Evidence
-from app.audit.check.evidence_rows import is_service, path_in_round, read_rows, read_rows_of, small_frame
+from app.audit.check.evidence_rows import path_in_round, read_rows, read_rows_of, small_frame
 from app.audit.check.explain import explain_instances
 from app.audit.check.explain_services import explain_bad_rows, explain_doubles, explain_owners, explain_services
 from app.audit.check.explain_settings import explain_settings
@@ -25,13 +24,13 @@ from app.audit.check.flag import flag, with_key
 from app.audit.check.history import with_history
 from app.audit.check.results import Results
 from app.audit.check.session import FEW_ROWS
-from app.audit.format.findings import FINDING_FIELDS, SERVICE_FIELDS, FindingClass
+from app.audit.check.summarize import FINDING_SCHEMA, Compared, in_files, summarize
+from app.audit.format.findings import FindingClass
 from app.audit.format.layout import Night, NoDump, read_night
-from app.audit.report.summary import EXAMPLES_MAX, SERVICES_MAX, Summary, Verdict, now_text
+from app.audit.report.summary import Summary
 
 ROWS_PER_PARTITION = 1_500_000
 """Rows in a partition of the one shuffle: some 100 MB of hashes and masks."""
-FINDING_SCHEMA = ", ".join(f"{name} {kind}" for name, kind in FINDING_FIELDS.items())
 
 
 AQE_EMPTY = "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
@@ -72,8 +71,8 @@ def judge(spark: SparkSession, check: NightCheck, results: Results) -> Summary:
     earlier = spark.read.schema(FINDING_SCHEMA).parquet(last) if last else None
     findings = compared.findings.where(~F.col("finding_class").isin([str(one.value) for one in check.ignored]))
     findings = with_history(findings, earlier, night.date, _iso(compared.evidence.taken_at[0]))
-    _in_files(findings, compared.suspects).write.parquet(results.staged("findings"))
-    summary = _summarize(spark, results, night, compared)
+    in_files(findings, compared.suspects).write.parquet(results.staged("findings"))
+    summary = summarize(spark, check.dumps, results, night, compared)
     if check.ignored:
         names = ", ".join(sorted(one.value for one in check.ignored))
         summary = replace(summary, notes=[*summary.notes, f"not looked for: {names}"])
@@ -106,21 +105,7 @@ def _compile(spark: SparkSession, compiled: bool) -> None:
     spark.conf.set("spark.sql.codegen.factoryMode", "FALLBACK" if compiled else "NO_CODEGEN")
 
 
-@dataclass(frozen=True, slots=True)
-class _Compared:
-    """The findings of a night, before their history, and the counts of its rows.
-
-    ``closer``: the rows of the suspect keys and of their services; None when no key is suspect.
-    """
-
-    evidence: Evidence
-    findings: DataFrame
-    counts: dict[str, int]
-    closer: DataFrame | None
-    suspects: int
-
-
-def _compare(spark: SparkSession, check: NightCheck, night: Night) -> _Compared:
+def _compare(spark: SparkSession, check: NightCheck, night: Night) -> Compared:
     """Return all findings of a night, without history.
 
     A file that breaks off although its hash is right excludes its member, and the comparison starts again without it.
@@ -156,7 +141,7 @@ def _compare(spark: SparkSession, check: NightCheck, night: Night) -> _Compared:
         if suspects:
             closer = _rows_with(rows, keys) if few else _look_closer(spark, check.dumps, evidence, keys, suspects)
         counts = flagged.counts()
-        return _Compared(evidence, _findings(spark, rows, closer, counts, evidence), counts, closer, suspects)
+        return Compared(evidence, _findings(spark, rows, closer, counts, evidence), counts, closer, suspects)
 
 
 def _look_closer(spark: SparkSession, dumps: str, evidence: Evidence, keys: DataFrame, suspects: int) -> DataFrame:
@@ -199,92 +184,6 @@ def _miscounted(rows: DataFrame, evidence: Evidence) -> list[dict[str, Any]]:
         for row in rows.groupBy(path_in_round("file").alias("name")).agg(F.count(F.lit(1)).alias("rows")).collect()
     }
     return evidences.miscounted(evidence, counted)
-
-
-def _in_files(frame: DataFrame, rows: int) -> DataFrame:
-    """The frame in a single partition, and so a single file, up to ``FEW_ROWS`` rows; a larger frame unchanged."""
-    return frame.coalesce(1) if rows <= FEW_ROWS else frame
-
-
-def _summarize(spark: SparkSession, results: Results, night: Night, compared: _Compared) -> Summary:
-    """Return the summary of the staged findings; stage the per-service summary and the findings as JSON."""
-    findings = spark.read.schema(FINDING_SCHEMA).parquet(results.staged("findings")).persist()
-    by_class = findings.groupBy("finding_class", "lasting").count().collect()
-    lasting = Counter({row["finding_class"]: row["count"] for row in by_class if row["lasting"]})
-    late = Counter({row["finding_class"]: row["count"] for row in by_class if not row["lasting"]})
-    pairs = findings.where("lasting").groupBy("member", "reference").agg(F.count(F.lit(1)).alias("findings"))
-    services = _services(findings, compared.closer)
-    _in_files(services, compared.suspects).write.parquet(results.staged("services"))
-    _in_files(findings, compared.suspects).write.json(results.staged("findings_json"), ignoreNullFields=False)
-    first = F.col("lasting").desc(), F.col("nights_open").desc()
-    names = ("finding_class", "namespace", "service", "ip", "port", "member")
-    examples = findings.orderBy(*first, *names).limit(EXAMPLES_MAX).collect()
-    worst = services.orderBy(F.col("findings").desc(), F.col("late").desc(), "namespace", "service").limit(SERVICES_MAX)
-    summary = Summary(
-        night=night.date,
-        verdict=Verdict.DIVERGENT if lasting else Verdict.AGREED,
-        line="",
-        checked_at=now_text(),
-        run=compared.evidence.run,
-        taken_at=list(compared.evidence.taken_at),
-        members=_members(night),
-        compared=len(compared.evidence.members),
-        rows=compared.counts["rows"],
-        services=compared.counts["services"],
-        instances=compared.counts["instances"],
-        findings=dict(sorted(lasting.items())),
-        late=dict(sorted(late.items())),
-        by_pair=[row.asDict() for row in pairs.orderBy("member", "reference").collect()],
-        by_service=[row.asDict() for row in worst.collect()],
-        examples=[row.asDict() for row in examples],
-        notes=list(compared.evidence.notes),
-    )
-    return replace(summary, line=verdict_line(summary))
-
-
-def _services(findings: DataFrame, closer: DataFrame | None) -> DataFrame:
-    """The per-service summary: services with findings, each with the largest number of instances at a member."""
-    services = (
-        findings.where("service != ''")
-        .groupBy("namespace", "service")
-        .agg(F.count_if("lasting").alias("findings"), F.count_if(~F.col("lasting")).alias("late"))
-    )
-    if closer is None:
-        services = services.withColumn("instances", F.lit(None))
-    else:
-        seen = closer.where(is_service()).groupBy("namespace", "service").agg(F.max("instances").alias("instances"))
-        services = services.join(seen, ["namespace", "service"], "left")
-    return services.select(*[F.col(name).cast(kind).alias(name) for name, kind in SERVICE_FIELDS.items()])
-
-
-def verdict_line(summary: Summary) -> str:
-    """The verdict in one line: findings by class or ``agreed``, the size of the comparison, and the night."""
-    late = f"; {sum(summary.late.values())} late" if summary.late else ""
-    of_all = f" of {len(summary.members)}" if summary.compared < len(summary.members) else ""
-    size = f"{summary.compared}{of_all} members, {summary.instances:,} instances of {summary.services:,} services"
-    if not summary.findings:
-        return f"agreed: {size}{late}; night {summary.night}"
-    counts = ", ".join(f"{count:,} {name}" for name, count in summary.findings.items())
-    oldest = summary.examples[0]["first_seen"]
-    since = f"; open since {oldest}" if oldest < summary.night else ""
-    return f"divergent: {counts}; {size}{late}{since}; night {summary.night}"
-
-
-def _members(night: Night) -> list[dict[str, Any]]:
-    """Each member's state, kind, version, counts and error in the last round whose manifest names it, by address."""
-    members: dict[str, dict[str, Any]] = {}
-    for one in night.rounds:
-        for dump in one.manifest.members:
-            members[dump.address] = {
-                "address": dump.address,
-                "state": dump.state.value,
-                "kind": dump.kind,
-                "version": dump.version,
-                "services": dump.services,
-                "instances": dump.instances,
-                "error": dump.error,
-            }
-    return [members[address] for address in sorted(members)]
 
 
 def _iso(taken_at: str) -> str:

@@ -1,27 +1,23 @@
 """The plots of the report, each an ``<svg>`` element: horizontal bars, and the trend over the nights."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import date
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from app.audit.report.svg import COLOURS, POINTS_AN_INCH, draw, plain
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from app.audit.report.nights import NightPoint
+from app.audit.report.svg import FONT_SIZE, Drawing, number, plain, ticks, width_of
 
 LABEL_CHARS_MAX = 30
 SERIES_MAX = 7
 """Classes that have a colour of their own in the trend; all further classes share one."""
 
 OTHERS = "other classes"
-_WIDTH = 430
-_WIDTH_TREND = 980
-_HEIGHT_TREND = 330
-_ROW = 20
-_HEAD = 14
-_LEGEND = 24
+_WIDTH = 400
+_ROW = 22
+_BAR = 14
+_LABELS_MAX = 175
+_GAP = 8
+_LEGEND = 20
+_MARK = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +35,16 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class NightPoint:
-    """One night of the trend. Shape of ``findings``: count by class."""
+class TrendSize:
+    """The size of a trend: a wide one for a page or paper, a narrow one, of fewer nights, for a phone."""
 
-    night: date
-    is_judged: bool
-    findings: Mapping[str, int] = field(default_factory=dict)
-    late: int = 0
+    width: int
+    height: int
+    dates_max: int
+
+
+WIDE = TrendSize(1000, 300, 12)
+NARROW = TrendSize(350, 300, 4)
 
 
 def shorten(text: str, chars_max: int = LABEL_CHARS_MAX) -> str:
@@ -58,8 +57,28 @@ def shorten(text: str, chars_max: int = LABEL_CHARS_MAX) -> str:
 
 def draw_bars(name: str, title: str, rows: Sequence[Bar], unit: tuple[str, str]) -> str:
     """Return a bar chart as an ``<svg>`` element, the first row on top. ``unit``: the noun counted, one and many."""
-    text = "; ".join(f"{row.name}: {_counted(row, unit)}" for row in rows)
-    return draw(name, title, text, lambda: _bars(rows, unit))
+    told = "; ".join(f"{row.name}: {_counted(row, unit)}" for row in rows)
+    top = _LEGEND if any(row.late for row in rows) else 0
+    drawing = Drawing(name, title, told, _WIDTH, top + len(rows) * _ROW)
+    labels = [_fitting(plain(row.label)) for row in rows]
+    counts = [f"{row.count:,} + {row.late:,}" if row.late else f"{row.count:,}" for row in rows]
+    left = max(width_of(label) for label in labels) + _GAP
+    room = _WIDTH - left - max(width_of(text) for text in counts) - _GAP
+    scale = room / max(1, *(row.count + row.late for row in rows))
+    if top:
+        _legend(drawing, [("accent", "lasting"), ("late", "late")], left, _WIDTH)
+    for place, row in enumerate(rows):
+        y = top + place * _ROW + (_ROW - _BAR) / 2
+        letters = y + _BAR / 2 + FONT_SIZE * 0.35
+        lasting, late = row.count * scale, row.late * scale
+        hint = f"{row.name}: {_counted(row, unit)}"
+        drawing.text(left - _GAP, letters, labels[place], anchor="end", hint=row.name)
+        if row.count:
+            drawing.rect(left, y, max(1, lasting), _BAR, "accent", hint)
+        if row.late:
+            drawing.rect(left + lasting, y, max(1, late), _BAR, "late", hint)
+        drawing.text(left + lasting + late + _GAP / 2, letters, counts[place], colour="muted")
+    return drawing.markup()
 
 
 def _counted(row: Bar, unit: tuple[str, str]) -> str:
@@ -67,48 +86,39 @@ def _counted(row: Bar, unit: tuple[str, str]) -> str:
     return f"{counted} and {row.late:,} late" if row.late else counted
 
 
-def _bars(rows: Sequence[Bar], unit: tuple[str, str]) -> "tuple[Figure, Mapping[str, str]]":
-    has_late = any(row.late for row in rows)
-    height = len(rows) * _ROW + _HEAD + (_LEGEND if has_late else 0)
-    figure, axes = _figure(_WIDTH, height)
-    places = range(len(rows))
-    counts = [row.count for row in rows]
-    drawn = axes.barh(places, counts, height=0.62, color=COLOURS["accent"], clip_on=False, label="lasting")
-    hints = {}
-    for number, patch in enumerate(drawn.patches):
-        patch.set_gid(f"bar-{number}")
-        hints[f"bar-{number}"] = plain(f"{rows[number].name}: {_counted(rows[number], unit)}")
-    if has_late:
-        late = [row.late for row in rows]
-        axes.barh(places, late, left=counts, height=0.62, color=COLOURS["late"], clip_on=False, label="late")
-        figure.legend(loc="outside upper right", ncols=2, frameon=False, handlelength=1, borderpad=0)
-    longest = max(row.count + row.late for row in rows)
-    for place, row in zip(places, rows, strict=True):
-        said = f"{row.count:,} + {row.late:,}" if row.late else f"{row.count:,}"
-        axes.annotate(said, (row.count + row.late, place), (4, 0), textcoords="offset points", va="center_baseline")
-    axes.set_yticks(places, [shorten(plain(row.label)) for row in rows])
-    for number, label in enumerate(axes.get_yticklabels()):
-        label.set_gid(f"label-{number}")
-        hints[f"label-{number}"] = plain(rows[number].name)
-    # Room at the end for the count of the longest bar.
-    axes.set(xlim=(0, max(longest, 1) * 1.18), ylim=(len(rows) - 0.4, -0.6), xticks=[])
-    axes.tick_params(axis="y", length=0)
-    axes.spines["bottom"].set_visible(False)
-    return figure, hints
+def _fitting(label: str) -> str:
+    """The label, short enough for the room of labels, however wide its letters are."""
+    chars_max = LABEL_CHARS_MAX
+    while width_of(short := shorten(label, chars_max)) > _LABELS_MAX and chars_max > 3:
+        chars_max -= 1
+    return short
 
 
-def draw_trend(name: str, title: str, nights: Sequence[NightPoint]) -> str:
+def _legend(drawing: Drawing, entries: Sequence[tuple[str, str]], left: float, right: float) -> float:
+    """Draw the legend from the top on, in as many lines as it needs; return where its last line ends."""
+    x, y = left, 0.0
+    for colour, text in entries:
+        wide = _MARK + 5 + width_of(text) + 14
+        if x > left and x + wide > right:
+            x, y = left, y + _LEGEND
+        drawing.rect(x, y + 2, _MARK, _MARK, colour)
+        drawing.text(x + _MARK + 5, y + _MARK + 1, text, colour="muted")
+        x += wide
+    return y + _LEGEND
+
+
+def draw_trend(name: str, title: str, nights: Sequence[NightPoint], size: TrendSize = WIDE) -> str:
     """Return the trend as an ``<svg>`` element: lasting findings by class, one bar a night, above late ones.
 
     ``nights``: oldest first.
     """
     judged = [night for night in nights if night.is_judged]
     most = max(judged, key=lambda night: sum(night.findings.values()), default=None)
-    text = f"{len(nights)} nights from {nights[0].night} to {nights[-1].night}, {len(judged)} of them judged. "
+    told = f"{len(nights)} nights from {nights[0].night} to {nights[-1].night}, {len(judged)} of them judged. "
     if most is not None:
-        text += f"Most lasting findings: {sum(most.findings.values()):,}, in the night {most.night}. "
-        text += f"In the last judged one: {sum(judged[-1].findings.values()):,} lasting, {judged[-1].late:,} late."
-    return draw(name, title, text, lambda: _trend(nights))
+        told += f"Most lasting findings: {sum(most.findings.values()):,}, in the night {most.night}. "
+        told += f"In the last judged one: {sum(judged[-1].findings.values()):,} lasting, {judged[-1].late:,} late."
+    return _Trend(Drawing(name, title, told, size.width, size.height), nights, size).drawn()
 
 
 def series_of(nights: Sequence[NightPoint]) -> list[tuple[str, list[int]]]:
@@ -125,62 +135,84 @@ def series_of(nights: Sequence[NightPoint]) -> list[tuple[str, list[int]]]:
     return series
 
 
-def _trend(nights: Sequence[NightPoint]) -> "tuple[Figure, Mapping[str, str]]":
-    figure, (upper, lower) = _figure(
-        _WIDTH_TREND, _HEIGHT_TREND, nrows=2, sharex=True, gridspec_kw={"height_ratios": (3, 1)}
-    )
-    places = range(len(nights))
-    bottoms = [0] * len(nights)
-    hints = {}
-    for number, (name, counts) in enumerate(series_of(nights)):
-        shown = [place for place in places if counts[place]]
-        drawn = upper.bar(
-            shown,
-            [counts[place] for place in shown],
-            bottom=[bottoms[place] for place in shown],
-            width=0.8,
-            color=COLOURS[f"series-{number}"],
-            clip_on=False,
-            label=shorten(plain(name)),
-        )
-        for place, patch in zip(shown, drawn.patches, strict=True):
-            patch.set_gid(f"bar-{number}-{place}")
-            hints[f"bar-{number}-{place}"] = plain(f"{nights[place].night}: {name} {counts[place]:,}")
-        bottoms = [below + count for below, count in zip(bottoms, counts, strict=True)]
-    late = [night.late if night.is_judged else float("nan") for night in nights]
-    lower.plot(places, late, color=COLOURS["late"], marker=".", linewidth=1.5, clip_on=False)
-    gaps = [place for place in places if not nights[place].is_judged]
-    for axes in (upper, lower):
-        for place in gaps:
-            axes.axvspan(place - 0.5, place + 0.5, color=COLOURS["gap"], linewidth=0, zorder=0)
-    if gaps:
-        upper.plot(gaps, [0] * len(gaps), "x", color=COLOURS["ink"], clip_on=False, label="not judged")
-    _finish_trend(figure, upper, lower, nights, max(bottoms))
-    return figure, hints
+class _Trend:
+    """The trend on its drawing: legend, bars of lasting findings, and below them, if there are any, late ones."""
 
+    def __init__(self, drawing: Drawing, nights: Sequence[NightPoint], size: TrendSize) -> None:
+        self._drawing, self._nights, self._size = drawing, nights, size
+        self._series = series_of(nights)
+        self._has_late = any(night.late for night in nights)
+        self._upper = ticks(max(sum(night.findings.values()) for night in nights), 4)
+        self._lower = ticks(max(night.late for night in nights), 2)
+        scales = (*self._upper, *(self._lower if self._has_late else ()))
+        self._left = max(width_of(f"{one:,}") for one in scales) + _GAP
+        self._step = (size.width - self._left) / len(nights)
+        self._bar = max(1.0, min(self._step * 0.8, 56))
 
-def _finish_trend(figure: "Figure", upper: "Axes", lower: "Axes", nights: Sequence[NightPoint], highest: int) -> None:
-    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+    def drawn(self) -> str:
+        entries = [(f"series-{place}", shorten(plain(name))) for place, (name, _) in enumerate(self._series)]
+        if any(not night.is_judged for night in self._nights):
+            entries.append(("gap", "not judged"))
+        if self._has_late:
+            entries.append(("late", "late" if self._series else "late findings"))
+        top = _legend(self._drawing, entries, self._left, self._size.width) + 8
+        bottom = self._size.height - 22
+        middle = top + (bottom - top) * 0.72 if self._has_late else bottom
+        self._gaps(top, bottom)
+        self._axis(self._upper, top, middle)
+        self._lasting(top, middle)
+        if self._has_late:
+            self._axis(self._lower, middle + 18, bottom)
+            self._late(middle + 18, bottom)
+        self._dates(bottom)
+        return self._drawing.markup()
 
-    for axes, top, label in ((upper, highest, "lasting"), (lower, max(night.late for night in nights), "late")):
-        axes.set_ylim(0, max(top, 1) * 1.05)
-        axes.set_ylabel(label)
-        axes.yaxis.set_major_locator(MaxNLocator(nbins=4 if axes is upper else 2, integer=True))
-        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-        axes.grid(axis="y", color=COLOURS["line"], linewidth=0.6)
-        axes.set_axisbelow(True)
-    step = max(1, -(-len(nights) // 12))
-    # Counted from the newest, which so has its date.
-    places = range((len(nights) - 1) % step, len(nights), step)
-    lower.set_xticks(places, [f"{nights[place].night:%d %b}" for place in places])
-    lower.set_xlim(-0.6, len(nights) - 0.4)
-    if upper.get_legend_handles_labels()[0]:
-        figure.legend(loc="outside upper left", ncols=5, frameon=False, handlelength=1, borderpad=0)
+    def _x(self, place: int) -> float:
+        """The middle of a night's bar."""
+        return self._left + self._step * (place + 0.5)
 
+    def _gaps(self, top: float, bottom: float) -> None:
+        for place, night in enumerate(self._nights):
+            if not night.is_judged:
+                x = self._x(place) - self._step / 2
+                self._drawing.rect(x, top, self._step, bottom - top, "gap", f"{night.night}: not judged")
 
-def _figure(width: int, height: int, **layout: Any) -> tuple["Figure", Any]:
-    """A figure of this size in the units of its drawing, in which letters are ``FONT_SIZE`` high."""
-    from matplotlib.figure import Figure
+    def _axis(self, scale: Sequence[int], top: float, bottom: float) -> None:
+        for one in scale:
+            y = bottom - (bottom - top) * one / scale[-1]
+            self._drawing.line(self._left, y, self._size.width, y, "line")
+            self._drawing.text(self._left - _GAP, y + FONT_SIZE * 0.35, f"{one:,}", anchor="end", colour="muted")
 
-    figure = Figure(figsize=(width / POINTS_AN_INCH, height / POINTS_AN_INCH), layout="constrained")
-    return figure, figure.subplots(**layout)
+    def _lasting(self, top: float, bottom: float) -> None:
+        scale = (bottom - top) / self._upper[-1]
+        for place, night in enumerate(self._nights):
+            y = bottom
+            for colour, (name, counts) in enumerate(self._series):
+                if counts[place]:
+                    height = counts[place] * scale
+                    y -= height
+                    hint = f"{night.night}: {name} {counts[place]:,}"
+                    self._drawing.rect(self._x(place) - self._bar / 2, y, self._bar, height, f"series-{colour}", hint)
+
+    def _late(self, top: float, bottom: float) -> None:
+        """A line over the judged nights, which ends at a night without a verdict and begins anew after it."""
+        scale, steps, is_drawn = (bottom - top) / self._lower[-1], "", False
+        for place, night in enumerate(self._nights):
+            if night.is_judged:
+                steps += f"{'L' if is_drawn else 'M'}{number(self._x(place))} {number(bottom - night.late * scale)}"
+            is_drawn = night.is_judged
+        self._drawing.path(steps, "late")
+        for place, night in enumerate(self._nights):
+            if night.is_judged and night.late:
+                y = bottom - night.late * scale
+                self._drawing.circle(self._x(place), y, 2.5, "late", f"{night.night}: {night.late:,} late")
+
+    def _dates(self, bottom: float) -> None:
+        """Dates below some nights, counted from the newest, which so has its own."""
+        count = len(self._nights)
+        step = max(1, -(-count // self._size.dates_max))
+        for place in range((count - 1) % step, count, step):
+            words = f"{self._nights[place].night:%d %b}"
+            x, half = self._x(place), width_of(words) / 2
+            x = min(x, self._size.width - half)
+            self._drawing.text(max(x, half), bottom + 16, words, anchor="middle", colour="muted")

@@ -2,49 +2,31 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
-from functools import partial
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from app.audit.format.findings import FindingClass
-from app.audit.report.plots import Bar, NightPoint, draw_bars, draw_trend
-from app.audit.report.shown import Shown
-from app.audit.report.summary import Summary, Verdict
+from app.audit.report import shell
+from app.audit.report.advice import steps_for
+from app.audit.report.nights import agreed_run, last_judged, points
+from app.audit.report.plots import NARROW, WIDE, Bar, draw_bars, draw_trend
+from app.audit.report.shown import Shown, command_line
+from app.audit.report.summary import GROUPS_LATE_MAX, GROUPS_MAX, Summary, Verdict
+from app.audit.report.words import OF_INSTANCES, done_by, meaning_of, sick_members
 from app.config.version import __version__
 
-TREND_NIGHTS_MAX = 90
-BARS_MAX = 15
+NARROW_NIGHTS_MAX = 30
+BARS_MAX = 12
 NOTES_MAX = 100
 MEMBERS_MAX = 100
+OPEN_GROUPS_MAX = 15
+"""Groups up to which all classes are unfolded."""
 PAGE_BYTES_MAX = 1_000_000
-HINT_CHARS_MAX = (300, 60, 0)
-"""Characters of a shortened value's hint: the first of these with which the page is within ``PAGE_BYTES_MAX``."""
 
-MEANINGS = {
-    FindingClass.MISSING: "The owner, or most members, have the instance; the member lacks it.",
-    FindingClass.EXTRA: "The member has an instance that the owner, or most of the members, lacks.",
-    FindingClass.HEALTH: "Members differ on whether the instance is healthy.",
-    FindingClass.WEIGHT: "Members differ on the weight of the instance.",
-    FindingClass.METADATA: "Members differ on the metadata of the instance.",
-    FindingClass.ENABLED: "Members differ on whether the instance takes traffic.",
-    FindingClass.SILENT_CORRUPTION: "Members have different values under one version: they can never notice it.",
-    FindingClass.BEHIND: "The member has the same values under an earlier version, and is not brought up to date.",
-    FindingClass.SERVICE: "Only some members have the service, which has no instances.",
-    FindingClass.SETTINGS: "Members differ on metadata, protect threshold, selector or checks of the service itself.",
-    FindingClass.RECORD: "Members differ on switches, a namespace or a user, which are the whole cluster's.",
-    FindingClass.CLIENT: "Members differ on a client over gRPC: some lack it, or have another revision of it.",
-    FindingClass.OWNER: "Two members take themselves for responsible for a service, none does, or one names another.",
-    FindingClass.MEMBERSHIP: "Two members list different members, or the same in different states.",
-    FindingClass.DRIFT: "Inside one member, what is replicated and what clients see differ.",
-    FindingClass.STALE: "The owner still has an instance that it has not heard of for too long.",
-    FindingClass.DUPLICATE: "One address twice in a service, or in services of one name in several groups.",
-    FindingClass.CORRUPT: "Rows that cannot be read, or a file that is not what the manifest says.",
-    FindingClass.ABSENT_MEMBER: "The member did not answer in a round, or in both.",
-}
 _VERDICTS = {
     Verdict.AGREED: ("✓", "Agreed"),
     Verdict.DIVERGENT: ("✗", "Divergent"),
@@ -57,47 +39,68 @@ _END = re.compile(r"(?<=.)(:\d+|\.[^.:]*[A-Za-z][^.:]*)$")
 _UNIT = ("finding", "findings")
 
 
-def render(summary: Summary, earlier: Sequence[Summary]) -> str:
-    """Return the page of a night; ``earlier`` are the nights before it, in any order, for the trend.
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    """How much a page shows: characters of a hint, groups of a class, and groups of a class with command lines."""
 
-    The page is held to ``PAGE_BYTES_MAX`` bytes of UTF-8: where values are many and long, hints are cut, then left out.
+    hint_chars: int
+    groups: int
+    commands: int
+
+
+_EXTENTS = (
+    _Extent(300, GROUPS_MAX, 10),
+    _Extent(60, GROUPS_MAX, 5),
+    _Extent(0, GROUPS_MAX, 1),
+    _Extent(0, 10, 0),
+    _Extent(0, 3, 0),
+)
+"""The first of these with which a page is within ``PAGE_BYTES_MAX`` is taken."""
+
+
+def render(summary: Summary, earlier: Sequence[Summary]) -> str:
+    """Return the page of a night; ``earlier`` are the nights before it, in any order.
+
+    The page is held to ``PAGE_BYTES_MAX`` bytes of UTF-8: where much was found, and its texts are long, hints are cut,
+    then left out, and then fewer groups are shown.
     """
     values = _values(summary, earlier)
     page = ""
-    for hint_chars_max in HINT_CHARS_MAX:
-        shown = Shown(hint_chars_max)
-        template = _environment(shown).get_template("report.html")
-        page = template.render(values, address_of=partial(shown.address, values["names"]), values_of=shown.values)
+    for extent in _EXTENTS:
+        template = _environment(Shown(extent.hint_chars)).get_template("report.html")
+        page = template.render(values, sections=_sections(summary, extent), late=_late(summary, extent))
         if len(page.encode()) <= PAGE_BYTES_MAX:
             break
     return page
 
 
 def _values(summary: Summary, earlier: Sequence[Summary]) -> dict[str, Any]:
-    """The variables of the template, but for the functions that shorten values."""
+    """The variables of the template but for the groups of findings."""
     sign, word = _VERDICTS[summary.verdict]
-    trend, trend_nothing = _trend(summary, earlier)
-    names = _short_addresses(summary)
+    sick = sick_members(summary)
     return {
         "night": summary,
         "sign": sign,
         "word": word,
         "version": __version__,
+        "reason": summary.line.removeprefix("could not judge: "),
+        "run": agreed_run(summary, earlier) if summary.verdict is Verdict.AGREED else None,
+        "last": last_judged(summary, earlier),
+        "sick": sick[:MEMBERS_MAX],
+        "sick_more": max(0, len(sick) - MEMBERS_MAX),
+        "steps": steps_for(summary, earlier),
+        "totals": (sum(summary.findings.values()), sum(summary.late.values())),
         "checked_at": _moment(summary.checked_at),
         "rounds": [_moment(text) for text in summary.taken_at],
         "rate": round(summary.rows / summary.took_s) if summary.took_s else 0,
         "members": summary.members[:MEMBERS_MAX],
         "members_more": max(0, len(summary.members) - MEMBERS_MAX),
-        "classes": _classes(summary),
-        "totals": (sum(summary.findings.values()), sum(summary.late.values())),
         "notes": summary.notes[:NOTES_MAX],
         "notes_more": max(0, len(summary.notes) - NOTES_MAX),
-        "plots": _plots(summary, names),
-        "trend": trend,
-        "trend_nothing": trend_nothing,
-        "names": names,
-        "instance_of": _instance,
-        "service_of": _service,
+        "plots": _plots(summary),
+        "trends": _trends(summary, earlier),
+        "all_findings": shell.all_findings(summary),
+        "command_line": command_line,
     }
 
 
@@ -109,7 +112,7 @@ def _environment(shown: Shown) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"short": shown.short, "count": _count}
+    environment.filters |= {"short": shown.short, "count": _count, "address": shown.address, "values": shown.values}
     return environment
 
 
@@ -127,14 +130,86 @@ def _moment(text: str) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _classes(summary: Summary) -> list[tuple[str, int, int, str]]:
-    """A row for each class found: name, lasting findings, late findings, meaning; most lasting findings first."""
-    names = {name for counts in (summary.findings, summary.late) for name, count in counts.items() if count}
-    known: Mapping[str, str] = {one.value: meaning for one, meaning in MEANINGS.items()}
-    rows = [
-        (name, summary.findings.get(name, 0), summary.late.get(name, 0), known.get(name, "")) for name in sorted(names)
+# --- groups of findings --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A row of the page: findings of one class, service and member, and a few of them one by one."""
+
+    service: str
+    member: object
+    words: str
+    percent: int | None
+    """Of the instances of the service, those concerned."""
+    new: int
+    first_seen: str
+    nights: int
+    samples: list[tuple[str, Mapping[str, Any]]]
+    """Shape: (the instance's address or "", the finding)."""
+    more: int
+    commands: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """The findings of one class; ``more``: groups that are not shown."""
+
+    name: str
+    meaning: str
+    row: Mapping[str, Any]
+    groups: list[_Group]
+    more: int
+    is_open: bool
+
+
+def _sections(summary: Summary, extent: _Extent) -> list[_Section]:
+    """The lasting findings by class, the worst first."""
+    rows = [row for row in summary.by_class if row.get("lasting")]
+    total = sum(row.get("groups") or 0 for row in rows)
+    sections = [_section(summary, row, extent, total <= OPEN_GROUPS_MAX) for row in rows]
+    return [replace(sections[0], is_open=True), *sections[1:]] if sections else []
+
+
+def _late(summary: Summary, extent: _Extent) -> list[_Section]:
+    """The late findings by class."""
+    few = replace(extent, groups=min(extent.groups, GROUPS_LATE_MAX), commands=0)
+    return [_section(summary, row, few, False) for row in summary.by_class if not row.get("lasting")]
+
+
+def _section(summary: Summary, row: Mapping[str, Any], extent: _Extent, is_open: bool) -> _Section:
+    name, lasting = str(row.get("finding_class")), row.get("lasting")
+    of_class = [one for one in summary.groups if (one.get("finding_class"), one.get("lasting")) == (name, lasting)]
+    groups = [
+        _group(summary, one, with_commands=place < extent.commands)
+        for place, one in enumerate(of_class[: extent.groups])
     ]
-    return sorted(rows, key=lambda row: (-row[1], -row[2]))
+    return _Section(name, meaning_of(name), row, groups, max(0, (row.get("groups") or 0) - len(groups)), is_open)
+
+
+def _group(summary: Summary, group: Mapping[str, Any], *, with_commands: bool) -> _Group:
+    count, of = group.get("findings") or 0, group.get("instances")
+    finding_class = group.get("finding_class")
+    percent = None
+    if isinstance(of, int) and of > 0 and finding_class in OF_INSTANCES:
+        percent = min(100, max(1, round(100 * count / of)))
+    samples = group.get("samples") or []
+    commands: list[str | None] = []
+    if with_commands:
+        healed = shell.heal(summary, group) if finding_class in shell.HEALABLE else None
+        commands = [shell.compare(summary, group), healed]
+    return _Group(
+        _service(group),
+        group.get("member"),
+        done_by(finding_class, count, of),
+        percent,
+        group.get("new") or 0,
+        str(group.get("first_seen") or ""),
+        group.get("nights_open") or 0,
+        [(_instance(one), one) for one in samples],
+        count - len(samples),
+        [one for one in commands if one],
+    )
 
 
 def _service(finding: Mapping[str, Any]) -> str:
@@ -153,28 +228,40 @@ def _instance(finding: Mapping[str, Any]) -> str:
     return f"{address} in {cluster}" if cluster and cluster != "DEFAULT" else str(address)
 
 
-def _plots(summary: Summary, names: Mapping[str, str]) -> dict[str, Markup | None]:
-    """The plots by name; None for a plot that would have no bars."""
-    by_class = [Bar(name, count, late) for name, count, late, _ in _classes(summary)]
+# --- plots ---------------------------------------------------------------------------------------------------------
+
+
+def _plots(summary: Summary) -> list[tuple[str, Markup]]:
+    """The plots of tonight, with their titles; without those of a single bar, of which a table says as much."""
+    names = _short_addresses(summary)
     by_pair = [Bar(_pair(one, names), one.get("findings") or 0, whole=_pair(one, {})) for one in summary.by_pair]
     by_service = [
         Bar(_service(one).replace(_DEFAULT_GROUP, ""), one.get("findings") or 0, one.get("late") or 0, _service(one))
         for one in summary.by_service
     ]
-    lasting = (one for one in summary.examples if one.get("lasting"))
-    oldest = [Bar(_named(one), one.get("nights_open") or 0, whole=_told(one)) for one in lasting]
-    return {
-        "classes": _bars("by-class", "Findings by class", by_class, _UNIT),
-        "pairs": _bars("by-pair", "Lasting findings by pair of members", by_pair, _UNIT),
-        "services": _bars("by-service", "Services with most findings", by_service, _UNIT),
-        "oldest": _bars("oldest", "Findings that are open for longest", oldest, ("night", "nights")),
-    }
+    drawn = [
+        ("Pairs of members", _bars("by-pair", "Lasting findings by pair of members", by_pair)),
+        ("Services with most findings", _bars("by-service", "Services with most findings", by_service)),
+    ]
+    return [(title, plot) for title, plot in drawn if plot]
 
 
-def _bars(name: str, title: str, rows: Iterable[Bar], unit: tuple[str, str]) -> Markup | None:
-    """The plot of the ``BARS_MAX`` highest bars; None when all counts are 0."""
+def _bars(name: str, title: str, rows: Iterable[Bar]) -> Markup | None:
+    """The plot of the ``BARS_MAX`` highest bars; None when there are not two of them."""
     ranked = sorted((row for row in rows if row.count or row.late), key=lambda row: (-row.count, -row.late))
-    return Markup(draw_bars(name, title, ranked[:BARS_MAX], unit)) if ranked else None
+    return Markup(draw_bars(name, title, ranked[:BARS_MAX], _UNIT)) if len(ranked) > 1 else None
+
+
+def _trends(summary: Summary, earlier: Sequence[Summary]) -> list[tuple[str, Markup]]:
+    """The trend by the class of its figure, for wide and for narrow screens; empty when it would show nothing."""
+    nights = points(summary, earlier)
+    if len(nights) < 2 or not any(sum(night.findings.values()) or night.late for night in nights):
+        return []
+    title = "Findings over the nights"
+    return [
+        ("wide-screen", Markup(draw_trend("over-nights", title, nights, WIDE))),
+        ("narrow-screen", Markup(draw_trend("over-few-nights", title, nights[-NARROW_NIGHTS_MAX:], NARROW))),
+    ]
 
 
 def _short_addresses(summary: Summary) -> dict[str, str]:
@@ -195,48 +282,3 @@ def _pair(pair: Mapping[str, Any], names: Mapping[str, str]) -> str:
     """The pair in words, by the names given for its addresses."""
     member, reference = (names.get(str(one), one) for one in (pair.get("member"), pair.get("reference")))
     return f"{member} against {reference}" if reference else str(member or "no member")
-
-
-def _named(finding: Mapping[str, Any]) -> str:
-    """The finding in a few words."""
-    service = str(finding.get("service") or "").rpartition("@@")[2]
-    where = _instance(finding) or ("" if service else finding.get("member"))
-    return " ".join(str(part) for part in (finding.get("finding_class"), service, where) if part)
-
-
-def _told(finding: Mapping[str, Any]) -> str:
-    """The finding in one text: class, service, instance and member."""
-    parts = (finding.get("finding_class"), _service(finding), _instance(finding), finding.get("member"))
-    return ", ".join(str(part) for part in parts if part)
-
-
-def _trend(summary: Summary, earlier: Sequence[Summary]) -> tuple[Markup | None, str]:
-    """The plot of the last nights, and an empty text; or None, and the reason why there is no plot."""
-    last = _date(summary.night)
-    if last is None:
-        return None, "It is not known which night this is."
-    known = {night: one for one in (*earlier, summary) if (night := _date(one.night)) and night <= last}
-    first = max(min(known), last - timedelta(days=TREND_NIGHTS_MAX - 1))
-    every_night = (first + timedelta(days=number) for number in range((last - first).days + 1))
-    nights = [_point(night, known.get(night)) for night in every_night]
-    if len(nights) == 1:
-        return None, "This is the first night. A trend takes two."
-    if not any(sum(night.findings.values()) or night.late for night in nights):
-        unjudged = sum(not night.is_judged for night in nights)
-        without = f"; {unjudged} of them not judged" if unjudged else ""
-        return None, f"No finding in the {len(nights)} nights from {first} to {last}{without}."
-    return Markup(draw_trend("over-nights", "Findings over the nights", nights)), ""
-
-
-def _point(night: date, summary: Summary | None) -> NightPoint:
-    """A night of the trend; a night without a summary was not judged, like one whose verdict says so."""
-    if summary is None or summary.verdict is Verdict.UNJUDGED:
-        return NightPoint(night, False)
-    return NightPoint(night, True, summary.findings, sum(summary.late.values()))
-
-
-def _date(text: str) -> date | None:
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        return None

@@ -11,6 +11,17 @@ from typing import Any
 
 EXAMPLES_MAX = 200
 SERVICES_MAX = 50
+PAIRS_MAX = 1_000
+BY_MEMBER_MAX = 1_000
+GROUPS_MAX = 30
+"""Groups of lasting findings kept of one class."""
+GROUPS_LATE_MAX = 10
+SAMPLES_MAX = 3
+"""Findings kept of one group."""
+NAME_CHARS_MAX = 1_000
+"""Characters of a name, and of any text that is not a value, in a summary; a longer one ends in an ellipsis."""
+VALUE_CHARS_MAX = 500
+"""Characters of a value, which begin shortly before the place in which it differs."""
 
 
 class Verdict(StrEnum):
@@ -54,6 +65,24 @@ class Summary:
     """The services with most findings, as in the per-service summary: namespace, service, instances, findings, late."""
     examples: list[dict[str, Any]] = field(default_factory=list)
     """Findings as in ``findings.FINDING_FIELDS``: lasting ones first, among them those open for longest."""
+    by_class: list[dict[str, Any]] = field(default_factory=list)
+    """Shape: finding_class, lasting, findings, new (of tonight), groups, services, members, first_seen, nights_open.
+
+    A night of an earlier release has neither this nor the fields below.
+    """
+    by_member: list[dict[str, Any]] = field(default_factory=list)
+    """Lasting findings by member and class. Shape: member, finding_class, findings, services, new, first_seen,
+    nights_open. A dispute of several members (OWNER, MEMBERSHIP) counts at each of them.
+    """
+    groups: list[dict[str, Any]] = field(default_factory=list)
+    """Findings of one class, service and member: those of the worst class first, of each class the largest ones.
+
+    Shape: finding_class, lasting, namespace, service, member, findings, new, instances (of the service, null when not
+    known), first_seen, since, nights_open, and under ``samples`` up to ``SAMPLES_MAX`` of the findings.
+    """
+    dumps: str = ""
+    """Where the dumps lie, and under ``results`` the findings of all nights: paths, or URIs without credentials."""
+    results: str = ""
     notes: list[str] = field(default_factory=list)
     """Further texts for the operator, such as on a folder of a dump that was cut off, or on an unknown field."""
 

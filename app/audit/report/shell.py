@@ -1,0 +1,139 @@
+"""Command lines for an operator to copy: their arguments come from strangers, and none of them is more than a text."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app.audit.format.findings import FindingClass
+from app.audit.report.summary import NAME_CHARS_MAX, Summary
+
+PUBLIC = "public"
+MEMBERS_MAX = 100
+"""Members of a command line; of more members it has none."""
+HEALABLE = (
+    FindingClass.MISSING,
+    FindingClass.EXTRA,
+    FindingClass.HEALTH,
+    FindingClass.ENABLED,
+    FindingClass.SILENT_CORRUPTION,
+    FindingClass.WEIGHT,
+    FindingClass.METADATA,
+    FindingClass.SERVICE,
+    FindingClass.SETTINGS,
+    FindingClass.BEHIND,
+)
+"""Classes that end when the members of a service hold the same again."""
+
+
+def command(*words: str, **options: object) -> str | None:
+    """The command line of these words and ``--options``; None when no text of it may go to a shell.
+
+    An option of ``True`` stands alone; those of None and "" are left out. Characters that are not printable could do
+    something to the terminal in which the line is pasted, quoted or not; a text that was cut names something else.
+    """
+    said = list(words)
+    for name, value in options.items():
+        if value is True:
+            said.append(f"--{name.replace('_', '-')}")
+        elif value:
+            text = str(value)
+            # A name that begins with a dash would be taken for an option.
+            said += [f"--{name}={text}"] if text.startswith("-") else [f"--{name}", text]
+    if any(not word.isprintable() or len(word) >= NAME_CHARS_MAX for word in said):
+        return None
+    if any(word.startswith("-") for word in words):
+        return None
+    return shlex.join(said)
+
+
+def heal(summary: Summary, of: Mapping[str, Any], *, dry_run: bool = True) -> str | None:
+    """The command that heals the service of a finding at all members; None where no member could take it."""
+    if not of.get("service") or not can_heal(summary):
+        return None
+    members = members_of(summary, dumped_only=True)
+    return command("rollcall", "heal", **_service(of), members=members, dry_run=dry_run) if members else None
+
+
+def can_heal(summary: Summary) -> bool:
+    """Whether all members that were dumped are Rollcall's."""
+    kinds = {one.get("kind") for one in summary.members if one.get("state") == "dumped"}
+    return kinds == {"rollcall"}
+
+
+def compare(summary: Summary, group: Mapping[str, Any]) -> str | None:
+    """The command that shows a finding as the dump has it; None for a finding of no two members and no service."""
+    samples: Sequence[Mapping[str, Any]] = group.get("samples") or ()
+    member, reference = group.get("member"), samples[0].get("reference") if samples else None
+    if not (member and reference and summary.dumps and group.get("service")) or member == reference:
+        return None
+    where = {"dumps": summary.dumps, "date": summary.night}
+    return command("rollcall", "compare", str(reference), str(member), **where, **_service(group))
+
+
+def dump(summary: Summary, night: str) -> str | None:
+    """The command that takes the dump of a night again, of the members and to the folder of ``summary``."""
+    members = members_of(summary)
+    if not members or not summary.dumps:
+        return None
+    return command("rollcall", "dump", members=members, out=summary.dumps, date=night)
+
+
+def check(summary: Summary, night: str) -> str | None:
+    """The command that checks a night again, with the folders of ``summary``."""
+    if not summary.dumps or not summary.results:
+        return None
+    return command("rollcall", "check", dumps=summary.dumps, out=summary.results, night=night)
+
+
+def members_of(summary: Summary, *, dumped_only: bool = False) -> str:
+    """The addresses of all members, with commas; empty when there are too many of them, or one is no address."""
+    chosen = [one for one in summary.members if one.get("state") == "dumped" or not dumped_only]
+    addresses = [str(one.get("address") or "") for one in chosen]
+    if len(addresses) > MEMBERS_MAX or any(not one or "," in one for one in addresses):
+        return ""
+    return ",".join(addresses)
+
+
+def _service(of: Mapping[str, Any]) -> dict[str, object]:
+    namespace = of.get("namespace")
+    return {"service": of.get("service"), "namespace": None if namespace == PUBLIC else namespace}
+
+
+# --- all findings, of which the page has some --------------------------------------------------------------------
+
+
+def all_findings(summary: Summary) -> list[tuple[str, str]]:
+    """Ways to see all findings of the night. Shape: tool, command line; empty when their folder is not known."""
+    if not summary.results:
+        return []
+    table, lines = (f"{summary.results}/{name}/night={summary.night}" for name in ("findings", "findings_json"))
+    if not (table.isprintable() and lines.isprintable()):
+        return []
+    files = f"{table}/*.parquet".replace("'", "''")
+    counted = "SELECT finding_class, service, member, count(*) AS findings, max(nights_open) AS nights"
+    sql = f"{counted} FROM read_parquet('{files}') WHERE lasting GROUP BY ALL ORDER BY findings DESC"
+    ways = [("DuckDB", shlex.join(["duckdb", "-c", sql])), ("PySpark", f"spark.read.parquet({table!r}).show()")]
+    if "://" not in lines:
+        chosen = shlex.join(["jq", "-c", "select(.lasting)"])
+        ways.insert(1, ("jq", f"{chosen} {shlex.quote(lines)}/*.json"))
+    return ways
+
+
+def heal_all(summary: Summary) -> str | None:
+    """The command that writes a file with one heal for each service with a finding that a heal can mend.
+
+    None where findings are not on this machine. Names with control characters are left out of the file; jq quotes all
+    others, and as no line is sorted or cut behind it, a name stays inside its quotes.
+    """
+    members = members_of(summary, dumped_only=True)
+    if not members or not summary.results or "://" in summary.results or not can_heal(summary):
+        return None
+    if not (summary.results + members).isprintable() or "'" in members:
+        return None
+    classes = ", ".join(f'"{one.value}"' for one in HEALABLE)
+    wanted = f'select(.lasting and .service != "" and ([.finding_class] | inside([{classes}])))'
+    safe = 'select(.service + .namespace | test("[[:cntrl:]]") | not)'
+    line = r'"rollcall heal --service=" + (.service | @sh) + " --namespace=" + (.namespace | @sh) + " --members " + $m'
+    script = f"[inputs | {wanted} | {safe} | {{service, namespace}}] | unique[] | {line}"
+    folder = shlex.quote(f"{summary.results}/findings_json/night={summary.night}")
+    return f"jq -nr --arg m {shlex.quote(shlex.quote(members))} {shlex.quote(script)} {folder}/*.json > heal.sh"
