@@ -260,7 +260,8 @@ def _with_samples(groups: DataFrame, findings: DataFrame) -> DataFrame:
     wanted = F.broadcast(groups.withColumnsRenamed({name: f"group_{name}" for name in groups.columns}))
     of_group = [F.col(name).eqNullSafe(F.col(f"group_{name}")) for name in GROUP]
     of_groups = findings.join(wanted, reduce(Column.__and__, of_group))
-    first = Window.partitionBy(*GROUP).orderBy(F.col("nights_open").desc(), "ip", "port", "cluster", "reference")
+    by_address = (F.length("ip"), "ip", "port", "cluster", "reference")
+    first = Window.partitionBy(*GROUP).orderBy(F.col("nights_open").desc(), *by_address)
     few = of_groups.withColumn("number", F.row_number().over(first)).where(F.col("number") <= SAMPLES_MAX)
     sample = F.struct("number", *[_sampled(name) for name in SAMPLE])
     kept = [f"group_{name}" for name in groups.columns if name not in GROUP]

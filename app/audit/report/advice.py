@@ -29,6 +29,8 @@ class Step:
 
     text: str
     command: str | None = None
+    is_folded: bool = False
+    """Whether the command is long, and shown when it is asked for."""
 
 
 def steps_for(summary: Summary, earlier: Sequence[Summary]) -> list[Step]:
@@ -90,10 +92,11 @@ def _on_services(summary: Summary) -> list[Step]:
     of_services = [one for one in summary.groups if one.get("lasting") and one.get("service")]
     if not of_services:
         return []
-    worst = of_services[0]
     steps = []
-    if looked := shell.compare(summary, worst):
-        steps.append(Step("See in what the two members differ; without --dumps and --date, as they are now:", looked))
+    looked = ((one, shell.compare(summary, one)) for one in of_services)
+    if found := next(((one, line) for one, line in looked if line), None):
+        where = "the worst" if found[0] is of_services[0] else "this"
+        steps.append(Step(f"See what differs in {where} service; without --dumps and --date, as it is now:", found[1]))
     steps += _healing(summary, of_services)
     if not steps:
         steps.append(Step("No command line is given: a name in it is cut, or holds characters that are not printable."))
@@ -107,11 +110,10 @@ def _healing(summary: Summary, of_services: Sequence[Mapping[str, Any]]) -> list
     if not shell.can_heal(summary):
         return [Step("Members that are not Rollcall's are not healed from here: restart the member that departs.")]
     steps = []
-    if healed := shell.heal(summary, to_heal[0]):
-        steps.append(Step("See what a heal of this service would do; without --dry-run, it does it:", healed))
-    services = sum(row.get("services") or 0 for row in summary.by_class if row.get("finding_class") in shell.HEALABLE)
-    if services > 1 and (all_of_them := shell.heal_all(summary)):
-        steps.append(
-            Step("Heal all services: this writes a file with a line for each, to read and then to run:", all_of_them)
-        )
+    if healed := next((line for one in to_heal if (line := shell.heal(summary, one))), None):
+        steps.append(Step("See what a heal would do to that service; without --dry-run, it does it:", healed))
+    services = {(one.get("namespace"), one.get("service")) for one in to_heal}
+    if len(services) > 1 and (all_of_them := shell.heal_all(summary)):
+        text = "Heal every service: this writes a file with a line for each, to read and then to run."
+        steps.append(Step(text, all_of_them, is_folded=True))
     return steps

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from xml.etree import ElementTree
 
 FONT_SIZE = 11
-LETTER_WIDTH = 0.56 * FONT_SIZE
-"""The width of a letter of the page's fonts, on average; a wide one (CJK) takes 1.8 of it."""
+LETTER_WIDTH = 0.62 * FONT_SIZE
+"""The width of a letter of the page's fonts, on average and a little more; a wide one (CJK) takes 1.8 of it."""
 WIDE = 1.8
 _SPACE = re.compile(r"\s+")
 

@@ -95,7 +95,7 @@ def meaning_of(finding_class: object) -> str:
 def done_by(finding_class: object, count: int, of: object = None) -> str:
     """What a member does that has ``count`` findings of a class; ``of``: so many instances the service has."""
     one, many = _OF_MEMBER.get(finding_class, ("has {} finding", "has {} findings"))  # type: ignore[call-overload]
-    if not isinstance(of, int) or finding_class not in OF_INSTANCES or finding_class is FindingClass.EXTRA:
+    if not isinstance(of, int) or finding_class not in OF_INSTANCES or finding_class == FindingClass.EXTRA:
         return str((one if count == 1 else many).format(f"{count:,}"))
     if finding_class == FindingClass.MISSING and count >= of > 0:
         return "lost its only instance" if count == 1 else f"lost all {count:,} instances"

@@ -10,16 +10,27 @@ from typing import Any
 import pytest
 
 from app.audit.format.findings import FINDING_FIELDS, FindingClass
-from app.audit.report.report import MEANINGS, PAGE_BYTES_MAX, render
-from app.audit.report.summary import EXAMPLES_MAX, SERVICES_MAX, Summary, Verdict, unjudged
-
-pytest.importorskip("matplotlib")  # of the extra `audit`
+from app.audit.report.report import PAGE_BYTES_MAX, render
+from app.audit.report.summary import (
+    BY_MEMBER_MAX,
+    EXAMPLES_MAX,
+    GROUPS_LATE_MAX,
+    GROUPS_MAX,
+    NAME_CHARS_MAX,
+    SAMPLES_MAX,
+    SERVICES_MAX,
+    VALUE_CHARS_MAX,
+    Summary,
+    Verdict,
+    unjudged,
+)
+from app.audit.report.words import MEANINGS
 
 NIGHT = date(2026, 11, 21)
 HOSTILE = (
     '</title></svg><script>alert(1)</script>"\'><img src=x onerror=alert(1)> $a^{2$ {{ 7*7 }} &amp; \u202e\x1b id="x" _'
 )
-VOID = {"meta", "br", "img", "link", "input"}
+VOID = {"meta", "br", "img", "link", "input", "wbr"}
 
 
 class Page(HTMLParser):
@@ -86,6 +97,47 @@ def finding(**changed: Any) -> dict[str, Any]:
     return one | changed
 
 
+GROUP = {
+    "finding_class": "WEIGHT",
+    "lasting": True,
+    "namespace": "public",
+    "service": "DEFAULT_GROUP@@orders",
+    "member": "10.0.0.1:8848",
+    "findings": 10,
+    "new": 0,
+    "instances": 40,
+    "first_seen": "2026-11-12",
+    "since": "2026-11-12T03:15:00.000Z",
+    "nights_open": 10,
+    "samples": [finding()],
+}
+LATE = GROUP | {"finding_class": "HEALTH", "lasting": False, "findings": 3, "new": 3, "nights_open": 1}
+LOST = GROUP | {
+    "finding_class": "MISSING",
+    "service": "DEFAULT_GROUP@@stock",
+    "findings": 2,
+    "new": 2,
+    "instances": 2,
+    "first_seen": str(NIGHT),
+    "nights_open": 1,
+    "samples": [finding(finding_class="MISSING", ip="10.1.2.4", found="absent", expected="healthy=true")],
+}
+
+
+def class_of(*groups: dict[str, Any], **changed: Any) -> dict[str, Any]:
+    """The row of ``by_class`` over groups of one class."""
+    first = groups[0]
+    names = ("finding_class", "lasting", "first_seen", "nights_open")
+    counted = {"groups": len(groups), "services": len(groups), "members": 1}
+    counts = {name: sum(one[name] for one in groups) for name in ("findings", "new")}
+    return {name: first[name] for name in names} | counts | counted | changed
+
+
+def of_member(finding_class: str, findings: int, member: str = "10.0.0.1:8848", **changed: Any) -> dict[str, Any]:
+    one = {"member": member, "finding_class": finding_class, "findings": findings, "services": 1, "new": 0}
+    return one | {"first_seen": "2026-11-12", "nights_open": 10} | changed
+
+
 RICH = Summary(
     str(NIGHT),
     Verdict.DIVERGENT,
@@ -96,19 +148,34 @@ RICH = Summary(
     taken_at=["20261121T031500.000Z", "20261121T031515.204Z"],
     members=[
         {"address": "10.0.0.1:8848", "state": "dumped", "kind": "rollcall", "version": "0.1.0", "instances": 4321},
-        {"address": "10.0.0.2:8848", "state": "absent", "error": "connection refused"},
+        {"address": "10.0.0.2:8848", "state": "dumped", "kind": "rollcall", "version": "0.1.0", "instances": 4321},
+        {"address": "10.0.0.3:8848", "state": "absent", "error": "connection refused"},
     ],
+    compared=2,
     rows=20_000,
     services=31,
     instances=4_400,
     findings={"WEIGHT": 10, "MISSING": 2, "EXTRA": 0},
     late={"HEALTH": 3},
-    by_pair=[{"member": "10.0.0.1:8848", "reference": "10.0.0.2:8848", "findings": 11}],
-    by_service=[{"namespace": "public", "service": "DEFAULT_GROUP@@orders", "instances": 9, "findings": 11, "late": 3}],
+    by_pair=[
+        {"member": "10.0.0.1:8848", "reference": "10.0.0.2:8848", "findings": 11},
+        {"member": "10.0.0.2:8848", "reference": "10.0.0.1:8848", "findings": 1},
+    ],
+    by_service=[
+        {"namespace": "public", "service": "DEFAULT_GROUP@@orders", "instances": 9, "findings": 11, "late": 3},
+        {"namespace": "prod", "service": "DEFAULT_GROUP@@stock", "instances": 2, "findings": 2, "late": 0},
+    ],
     examples=[finding(), finding(finding_class="HEALTH", lasting=False, nights_open=1)],
+    by_class=[class_of(LOST), class_of(GROUP), class_of(LATE)],
+    by_member=[of_member("MISSING", 2, new=2), of_member("WEIGHT", 10)],
+    groups=[LOST, GROUP, LATE],
+    dumps="/var/lib/rollcall/dumps",
+    results="/var/lib/rollcall/results",
     notes=["field 'colour' is unknown"],
 )
-AGREED = Summary(str(NIGHT), Verdict.AGREED, "agreed: 3 members", members=RICH.members[:1], services=31)
+AGREED = Summary(
+    str(NIGHT), Verdict.AGREED, "agreed: 2 members", members=RICH.members[:2], compared=2, services=31, instances=4_400
+)
 
 
 def past(count: int, **values: Any) -> list[Summary]:
@@ -121,76 +188,116 @@ def page_of(summary: Summary, earlier: Sequence[Summary] = ()) -> Page:
     return Page(render(summary, earlier))
 
 
-def test_a_divergent_night_tells_all_that_it_knows() -> None:
+def test_a_divergent_night_says_who_what_since_when_and_what_to_do() -> None:
     page = page_of(RICH, past(3, findings={"WEIGHT": 1}))
     for said in (
-        "Divergent: 2026-11-21",
-        "divergent: 12 lasting findings",
+        "Divergent 1 of 3 members departs: 12 findings that both rounds tell alike.",
+        "Compared: 4,400 instances of 31 services at 2 of 3 members.",
+        "Which member 10.0.0.1:8848 lacks 2 instances, differs on the weight of 10 "
+        "open for 10 nights, since 2026-11-12 ; 2 new tonight",
+        "rollcall compare 10.0.0.2:8848 10.0.0.1:8848 --dumps /var/lib/rollcall/dumps --date 2026-11-21 "
+        "--service DEFAULT_GROUP@@stock",
+        "rollcall heal --service DEFAULT_GROUP@@stock --members 10.0.0.1:8848, 10.0.0.2:8848 --dry-run",
+    ):
+        assert said in page.text
+    first_screen, _, rest = page.text.partition("Findings, the worst first")
+    assert "rollcall heal" in first_screen, "before all that is only to be looked up"
+    assert "Rows read" in rest
+
+
+def test_findings_are_grouped_and_the_worst_come_first() -> None:
+    page = page_of(RICH, past(3, findings={"WEIGHT": 1}))
+    for said in (
+        f"MISSING 2 in 1 service at 1 member {MEANINGS[FindingClass.MISSING]}",
+        "DEFAULT_GROUP@@stock 10.0.0.1:8848 lost all 2 instances new tonight 10.1.2.4:8080 and 1 more",
+        "DEFAULT_GROUP@@orders 10.0.0.1:8848 differs on the weight of 10 of 40 open for 10 nights, since 2026-11-12",
+        "10.1.2.3:8080 found 1.0 version 3.17~a expected 2.0 version 4.17~b and 9 more",
+        "Late findings 3 differences that the two rounds do not tell alike",
+        "HEALTH 3 in 1 service at 1 member",
+        "field 'colour' is unknown",
+        "rollcall 0.1.0 4,321",
+        "connection refused",
         "2026-11-21 03:20:11 UTC",
         "2026-11-21 03:15:15 UTC",
         "20,000 (10,000/s)",
-        "rollcall 0.1.0 4,321",
-        "connection refused",
-        f"WEIGHT 10 0 {MEANINGS[FindingClass.WEIGHT]}",
-        "HEALTH 0 3",
-        "All 12 3",
-        "field 'colour' is unknown",
-        "DEFAULT_GROUP@@orders 9 11 3",
-        "2 of 15 findings",
-        "WEIGHT lasting DEFAULT_GROUP@@orders 10.1.2.3:8080 10.0.0.1 against 10.0.0.2 1.0 version 3.17~a 2.0 version "
-        "4.17~b 2026-11-12 10",
+        "divergent: 12 lasting findings",
     ):
         assert said in page.text
-    assert "EXTRA" not in page.text, "a class without a finding is left out"
-    assert page.drawings() == ["by-class", "by-pair", "by-service", "oldest", "over-nights"]
+    assert page.text.index("MISSING 2") < page.text.index("WEIGHT 10") < page.text.index("HEALTH 3")
+    assert "EXTRA" not in page.text.partition("All findings")[0].replace('"EXTRA"', ""), "a class without a finding"
+    assert page.drawings() == ["over-nights", "over-few-nights", "by-pair", "by-service"]
+
+
+def test_what_is_not_shown_is_counted_and_it_is_said_where_it_is() -> None:
+    more = class_of(GROUP, findings=8_412, groups=312, services=312)
+    page = page_of(replace(RICH, findings={"WEIGHT": 8_412}, by_class=[more], groups=[GROUP]))
+    assert "311 further groups are not shown here; all findings have them." in page.text
+    assert "#all" in page.attributes("href")
+    assert "findings_json/night=2026-11-21" in page.text.partition("All findings")[2]
+    assert "read_parquet" in page.text
+
+
+def test_few_findings_are_unfolded_and_of_many_the_worst_class() -> None:
+    def unfolded(summary: Summary) -> list[bool]:
+        return ["open" in one for tag, one in page_of(summary).elements if tag == "details" and one.get("class")]
+
+    few = replace(RICH, by_class=[class_of(LOST), class_of(GROUP)])
+    assert unfolded(few) == [True, True]
+    assert unfolded(replace(few, by_class=[class_of(LOST), class_of(GROUP, groups=90)])) == [True, False]
+
+
+def test_plots_of_a_single_bar_are_left_out() -> None:
+    assert page_of(replace(RICH, by_pair=RICH.by_pair[:1], by_service=RICH.by_service[:1])).drawings() == []
 
 
 def test_the_drawings_are_told_in_words() -> None:
     page = page_of(RICH, past(3, findings={"WEIGHT": 7}, late={"HEALTH": 1}))
     for said in (
-        "WEIGHT: 10 findings; MISSING: 2 findings; HEALTH: 0 findings and 3 late",
         "10.0.0.1:8848 against 10.0.0.2:8848: 11 findings",
         "DEFAULT_GROUP@@orders: 11 findings and 3 late",
-        "WEIGHT, DEFAULT_GROUP@@orders, 10.1.2.3:8080, 10.0.0.1:8848: 10 nights",
         "4 nights from 2026-11-18 to 2026-11-21, 4 of them judged. Most lasting findings: 12, in the night 2026-11-21.",
     ):
         assert said in page.text
 
 
-def test_an_agreed_night_says_so_instead_of_drawing_nothing() -> None:
+def test_an_agreed_night_says_so_at_once() -> None:
     page = page_of(AGREED)
-    assert "Agreed: 2026-11-21" in page.text
-    assert "No finding: all members hold the same." in page.text
-    assert "This is the first night." in page.text
+    assert "Agreed Both 2 members hold the same 4,400 instances of 31 services." in page.text
+    assert "This is the first night with a verdict." in page.text
     assert page.drawings() == []
+    assert "What to do" not in page.text
 
 
-def test_agreed_nights_have_no_trend_to_draw() -> None:
-    earlier = [*past(4), unjudged("2026-11-16", "no dump")]
-    assert (
-        "No finding in the 6 nights from 2026-11-16 to 2026-11-21; 1 of them not judged."
-        in page_of(AGREED, earlier).text
-    )
+def test_agreed_nights_are_counted() -> None:
+    page = page_of(AGREED, [unjudged("2026-11-10", "no dump"), *past(9)])
+    assert "Agreed for 10 nights in a row, since 2026-11-12 ." in page.text
+    assert page.drawings() == [], "a trend of nothing"
 
 
-def test_a_night_that_was_not_judged_shows_the_trend_only() -> None:
-    page = page_of(unjudged(str(NIGHT), "no dump"), past(3, findings={"WEIGHT": 1}))
-    assert "Not judged: 2026-11-21" in page.text
-    assert "could not judge: no dump" in page.text
-    assert "No finding" not in page.text
-    assert page.drawings() == ["over-nights"]
+def test_a_night_that_was_not_judged_says_why_and_what_to_do() -> None:
+    earlier = past(3, findings={"WEIGHT": 1}, dumps="/dumps", results="/results")
+    page = page_of(unjudged(str(NIGHT), "no dump of the night 2026-11-21 under /dumps"), earlier)
+    for said in (
+        "Not judged No dump of the night 2026-11-21 under /dumps.",
+        "The last verdict: agreed , in the night 2026-11-20 , with 1 finding.",
+        "rollcall dump --members 10.0.0.1:8848, 10.0.0.2:8848 --out /dumps --date 2026-11-21",
+        "rollcall check --dumps /dumps --out /results --night 2026-11-21",
+    ):
+        assert said in page.text
+    assert page.drawings() == ["over-nights", "over-few-nights"]
 
 
 def test_not_even_the_night_may_be_known() -> None:
     page = page_of(unjudged("", "no dump"), past(3, findings={"WEIGHT": 1}))
-    assert "It is not known which night this is." in page.text
+    assert "Not judged No dump." in page.text
+    assert page.drawings() == []
 
 
 def test_nights_that_are_missing_count_as_not_judged() -> None:
     first, *_, last = past(5, findings={"WEIGHT": 1})
     page = page_of(AGREED, [last, first])
     assert "6 nights from 2026-11-16 to 2026-11-21, 3 of them judged" in page.text
-    assert page.texts.count("not judged") == 1, "as an entry of the legend"
+    assert page.texts.count("not judged") == 2, "as an entry of the legend of either drawing"
     assert "not judged" not in page_of(AGREED, past(5, findings={"WEIGHT": 1})).texts
 
 
@@ -211,39 +318,47 @@ def test_classes_beyond_the_colours_share_one() -> None:
 
 def test_names_are_shown_and_never_run() -> None:
     names = ("namespace", "service", "cluster", "ip", "member", "reference", "found", "expected", "found_version")
+    bad = finding(finding_class=HOSTILE, detail=HOSTILE, first_seen=HOSTILE, **dict.fromkeys(names, HOSTILE))
+    group = GROUP | dict.fromkeys(("finding_class", "namespace", "service", "member", "first_seen"), HOSTILE)
     hostile = replace(
         RICH,
         line=HOSTILE,
         run=HOSTILE,
+        dumps=HOSTILE,
+        results="/" + HOSTILE,
         members=[dict.fromkeys(("address", "state", "kind", "version", "error"), HOSTILE)],
         findings={HOSTILE: 4},
-        by_pair=[{"member": HOSTILE, "reference": HOSTILE + "2", "findings": 1}],
-        by_service=[{"namespace": HOSTILE, "service": HOSTILE, "instances": 1, "findings": 1, "late": 1}],
-        examples=[finding(finding_class=HOSTILE, detail=HOSTILE, first_seen=HOSTILE, **dict.fromkeys(names, HOSTILE))],
+        by_pair=[{"member": HOSTILE, "reference": HOSTILE + one, "findings": 1} for one in "23"],
+        by_service=[{"namespace": one, "service": HOSTILE, "instances": 1, "findings": 1, "late": 1} for one in "ab"],
+        examples=[bad],
+        by_class=[class_of(group)],
+        by_member=[of_member(HOSTILE, 4, HOSTILE)],
+        groups=[group | {"samples": [bad]}],
         notes=[HOSTILE],
     )
-    page = page_of(hostile, past(2, findings={HOSTILE: 3}))
+    html = render(hostile, past(2, findings={HOSTILE: 3}))
+    page = Page(html)
     assert {"script", "img"}.isdisjoint(tag for tag, _ in page.elements)
     assert not [name for _, attributes in page.elements for name in attributes if name.startswith("on")]
     assert "x" not in page.attributes("id")
     assert "{{ 7*7 }}" in page.text
     assert "49" not in page.text
-    assert len(page.drawings()) == 5
-    drawn = re.findall(r"<svg.*?</svg>", render(hostile, []), re.DOTALL)
+    assert "rollcall heal" not in page.text, "no command line from names that are not printable"
+    assert len(page.drawings()) == 4
+    drawn = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
     assert drawn
     assert not [one for one in drawn if "\u202e" in one or "\x1b" in one], "no drawing is written from right to left"
 
 
 def test_nothing_is_fetched() -> None:
-    html = render(RICH, past(30, findings={"WEIGHT": 1}))
+    html = render(replace(RICH, dumps="s3://bucket/dumps"), past(30, findings={"WEIGHT": 1}))
     page = Page(html)
-    assert not re.search(r"https?:|//|@import|data:", html)
+    assert not re.search(r"https?:|@import|data:|url\(", html)
     assert not page.attributes("src")
     links = page.attributes("href")
-    assert [link for link in links if not link.startswith("#")] == []
+    assert {link.removeprefix("#") for link in links} <= set(page.attributes("id")), "what is linked to is there"
+    assert all(link.startswith("#") for link in links)
     assert "default-src 'none'; style-src 'unsafe-inline'" in page.attributes("content")
-    used = set(re.findall(r"url\(#([^)]+)\)", html)) | {link.removeprefix("#") for link in links}
-    assert used <= set(page.attributes("id")), "what is linked to is there"
 
 
 def test_ids_are_of_one_element_each() -> None:
@@ -263,29 +378,40 @@ def test_colours_are_those_of_the_page() -> None:
 
 
 def test_the_largest_page_is_below_a_megabyte() -> None:
-    metadata = '{"' + '","'.join(f'key-{number}":"{"<&>" * 20}' for number in range(400)) + '"}'
-    name = "DEFAULT_GROUP@@" + "service&" * 60
-    one = finding(namespace="n" * 100, service=name, found=metadata, expected=metadata + " ", detail=metadata)
-    one |= {"member": "m" * 200, "reference": "r" * 200, "found_version": "v" * 200, "expected_version": "w" * 200}
+    value, name = "<&>" * (VALUE_CHARS_MAX // 3), "<&>" * (NAME_CHARS_MAX // 3)
+    one = finding(namespace=name, service=name, found=value, expected=value + " ", detail=value)
+    one |= {"member": name, "reference": name, "found_version": value, "expected_version": value, "cluster": value}
+    groups = [
+        GROUP
+        | {"finding_class": finding_class.value, "lasting": lasting, "namespace": name, "service": name, "member": name}
+        | {"samples": [one] * SAMPLES_MAX}
+        for finding_class in FindingClass
+        for lasting in (True, False)
+        for _ in range(GROUPS_MAX if lasting else GROUPS_LATE_MAX)
+    ]
     large = replace(
         RICH,
-        members=[
-            {"address": f"{'host' * 30}-{number}:8848", "state": "absent", "error": metadata} for number in range(50)
-        ],
+        members=[{"address": f"{name}-{number}:8848", "state": "absent", "error": value} for number in range(500)],
         findings={one.value: 1_000_000 for one in FindingClass},
         by_pair=[{"member": f"m{n}", "reference": f"r{n}", "findings": n} for n in range(1, 1_000)],
         by_service=[{"service": f"{name}{number}", "findings": 9_999, "late": 9} for number in range(SERVICES_MAX)],
         examples=[one] * EXAMPLES_MAX,
+        by_class=[class_of(group) for group in groups[:: GROUPS_MAX + GROUPS_LATE_MAX]],
+        by_member=[of_member("WEIGHT", 7, f"{name}{number}") for number in range(BY_MEMBER_MAX)],
+        groups=groups,
         notes=["note " * 200] * 500,
     )
     html = render(large, past(365, findings={one.value: 7 for one in FindingClass}, late={"HEALTH": 4}))
     assert len(html.encode()) <= PAGE_BYTES_MAX == 1_000_000
-    assert "And 400 more." in Page(html).text
+    page = Page(html)
+    assert page.text.count("And 400 more.") == 2, "notes and members"
+    assert f"And {BY_MEMBER_MAX - 100} more." in page.text
 
 
 def test_long_values_show_where_they_differ() -> None:
     same = "".join(f'"key-{number}":"value",' for number in range(20))
-    page = page_of(replace(RICH, examples=[finding(found=f"{same}blue", expected=f"{same}green, and more")]))
+    long = finding(found=f"{same}blue", expected=f"{same}green, and more")
+    page = page_of(replace(RICH, groups=[LOST, GROUP | {"samples": [long]}]))
     assert any(text.endswith("blue") and text.startswith("…") for text in page.texts)
     assert any("green, and more" in text and text.startswith("…") for text in page.texts)
     assert any(hint.startswith(same[:200]) for hint in page.attributes("title"))
@@ -302,5 +428,5 @@ def test_long_values_show_where_they_differ() -> None:
     ],
 )
 def test_what_all_addresses_end_with_is_left_out_of_a_drawing(addresses: tuple[str, str], shown: str) -> None:
-    pair = {"member": addresses[0], "reference": addresses[1], "findings": 3}
-    assert shown in page_of(replace(RICH, members=[], by_pair=[pair])).texts
+    pairs = [{"member": one, "reference": addresses[1], "findings": 3} for one in addresses]
+    assert shown in page_of(replace(RICH, members=[], by_pair=pairs)).texts
