@@ -118,11 +118,11 @@ def summarize(spark: SparkSession, dumps: str, results: Results, night: Night, c
 
 def place(uri: str) -> str:
     """Where a folder is, as a command takes it: the whole path on this machine, or the URI without credentials."""
-    filesystem, root = open_root(uri)
-    if is_local(filesystem):
-        return root
     parts = urlsplit(uri)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    if parts.netloc:
+        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    filesystem, root = open_root(uri)
+    return root if is_local(filesystem) else uri
 
 
 def _rows(frame: DataFrame) -> list[dict[str, Any]]:

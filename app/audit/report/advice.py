@@ -109,11 +109,11 @@ def _healing(summary: Summary, of_services: Sequence[Mapping[str, Any]]) -> list
         return []
     if not shell.can_heal(summary):
         return [Step("Members that are not Rollcall's are not healed from here: restart the member that departs.")]
-    steps = []
-    if healed := next((line for one in to_heal if (line := shell.heal(summary, one))), None):
-        steps.append(Step("See what a heal would do to that service; without --dry-run, it does it:", healed))
-    services = {(one.get("namespace"), one.get("service")) for one in to_heal}
-    if len(services) > 1 and (all_of_them := shell.heal_all(summary)):
+    healed = list(dict.fromkeys(line for one in to_heal if (line := shell.heal(summary, one))))
+    if not healed:
+        return []
+    steps = [Step("See what a heal would do to that service; without --dry-run, it does it:", healed[0])]
+    if len(healed) > 1 and (all_of_them := shell.heal_all(summary)):
         text = "Heal every service: this writes a file with a line for each, to read and then to run."
         steps.append(Step(text, all_of_them, is_folded=True))
     return steps

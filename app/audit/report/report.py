@@ -54,6 +54,7 @@ _EXTENTS = (
     _Extent(0, GROUPS_MAX, 1),
     _Extent(0, 10, 0),
     _Extent(0, 3, 0),
+    _Extent(0, 1, 0),
 )
 """The first of these with which a page is within ``PAGE_BYTES_MAX`` is taken."""
 

@@ -2,6 +2,7 @@
 
 import re
 from datetime import date, timedelta
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -87,7 +88,7 @@ def test_the_newest_night_has_its_date_and_dates_do_not_meet() -> None:
     dates = [one for one in drawn(markup, "text") if re.fullmatch(r"\d\d \w{3}", "".join(one.itertext()))]
     assert "".join(dates[-1].itertext()) == "29 Jan"
     places = [side(one, "x") for one in dates]
-    assert min(after - before for before, after in zip(places, places[1:], strict=False)) > 45
+    assert min(after - before for before, after in pairwise(places)) > 45
 
 
 def test_a_drawing_has_no_marks_that_turn_writing() -> None:

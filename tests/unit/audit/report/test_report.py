@@ -396,7 +396,11 @@ def test_the_largest_page_is_below_a_megabyte() -> None:
         by_pair=[{"member": f"m{n}", "reference": f"r{n}", "findings": n} for n in range(1, 1_000)],
         by_service=[{"service": f"{name}{number}", "findings": 9_999, "late": 9} for number in range(SERVICES_MAX)],
         examples=[one] * EXAMPLES_MAX,
-        by_class=[class_of(group) for group in groups[:: GROUPS_MAX + GROUPS_LATE_MAX]],
+        by_class=[
+            class_of(group, groups=999)
+            for at in (0, GROUPS_MAX)
+            for group in groups[at :: GROUPS_MAX + GROUPS_LATE_MAX]
+        ],
         by_member=[of_member("WEIGHT", 7, f"{name}{number}") for number in range(BY_MEMBER_MAX)],
         groups=groups,
         notes=["note " * 200] * 500,
