@@ -165,11 +165,14 @@ class _Section:
 
 
 def _sections(summary: Summary, extent: _Extent) -> list[_Section]:
-    """The lasting findings by class, the worst first."""
+    """The lasting findings by class, the worst first; of many, this one and the largest are unfolded."""
     rows = [row for row in summary.by_class if row.get("lasting")]
     total = sum(row.get("groups") or 0 for row in rows)
-    sections = [_section(summary, row, extent, total <= OPEN_GROUPS_MAX) for row in rows]
-    return [replace(sections[0], is_open=True), *sections[1:]] if sections else []
+    most = max((row.get("findings") or 0 for row in rows), default=0)
+    return [
+        _section(summary, row, extent, total <= OPEN_GROUPS_MAX or not place or row.get("findings") == most)
+        for place, row in enumerate(rows)
+    ]
 
 
 def _late(summary: Summary, extent: _Extent) -> list[_Section]:
@@ -233,9 +236,10 @@ def _instance(finding: Mapping[str, Any]) -> str:
 
 
 def _plots(summary: Summary) -> list[tuple[str, Markup]]:
-    """The plots of tonight, with their titles; without those of a single bar, of which a table says as much."""
+    """The plots of tonight, with their titles; without those that show no difference."""
     names = _short_addresses(summary)
-    by_pair = [Bar(_pair(one, names), one.get("findings") or 0, whole=_pair(one, {})) for one in summary.by_pair]
+    two = [one for one in summary.by_pair if one.get("reference") not in (None, one.get("member"))]
+    by_pair = [Bar(_pair(one, names), one.get("findings") or 0, whole=_pair(one, {})) for one in two]
     by_service = [
         Bar(_service(one).replace(_DEFAULT_GROUP, ""), one.get("findings") or 0, one.get("late") or 0, _service(one))
         for one in summary.by_service
@@ -248,9 +252,11 @@ def _plots(summary: Summary) -> list[tuple[str, Markup]]:
 
 
 def _bars(name: str, title: str, rows: Iterable[Bar]) -> Markup | None:
-    """The plot of the ``BARS_MAX`` highest bars; None when there are not two of them."""
-    ranked = sorted((row for row in rows if row.count or row.late), key=lambda row: (-row.count, -row.late))
-    return Markup(draw_bars(name, title, ranked[:BARS_MAX], _UNIT)) if len(ranked) > 1 else None
+    """The plot of the ``BARS_MAX`` highest bars; None when there are not two of different lengths."""
+    ranked = sorted((row for row in rows if row.count or row.late), key=lambda row: (-row.count, -row.late))[:BARS_MAX]
+    if len({(row.count, row.late) for row in ranked}) < 2:
+        return None
+    return Markup(draw_bars(name, title, ranked, _UNIT))
 
 
 def _trends(summary: Summary, earlier: Sequence[Summary]) -> list[tuple[str, Markup]]:
@@ -282,4 +288,4 @@ def _short_addresses(summary: Summary) -> dict[str, str]:
 def _pair(pair: Mapping[str, Any], names: Mapping[str, str]) -> str:
     """The pair in words, by the names given for its addresses."""
     member, reference = (names.get(str(one), one) for one in (pair.get("member"), pair.get("reference")))
-    return f"{member} against {reference}" if reference else str(member or "no member")
+    return f"{member} against {reference}"

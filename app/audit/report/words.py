@@ -72,7 +72,7 @@ OF_INSTANCES = frozenset(
     }
 )
 """Classes with one finding for each instance and member, whose number so is a share of the service's instances."""
-CLASSES_IN_WORDS_MAX = 4
+CLASSES_IN_WORDS_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -237,17 +237,21 @@ def test_what_is_not_shown_is_counted_and_it_is_said_where_it_is() -> None:
     assert "read_parquet" in page.text
 
 
-def test_few_findings_are_unfolded_and_of_many_the_worst_class() -> None:
+def test_few_findings_are_unfolded_and_of_many_the_worst_class_and_the_largest() -> None:
     def unfolded(summary: Summary) -> list[bool]:
         return ["open" in one for tag, one in page_of(summary).elements if tag == "details" and one.get("class")]
 
     few = replace(RICH, by_class=[class_of(LOST), class_of(GROUP)])
     assert unfolded(few) == [True, True]
-    assert unfolded(replace(few, by_class=[class_of(LOST), class_of(GROUP, groups=90)])) == [True, False]
+    third = class_of(GROUP | {"finding_class": "BEHIND", "findings": 1})
+    many = [class_of(LOST), class_of(GROUP, groups=90), third]
+    assert unfolded(replace(few, by_class=many)) == [True, True, False]
 
 
-def test_plots_of_a_single_bar_are_left_out() -> None:
+def test_plots_that_show_no_difference_are_left_out() -> None:
     assert page_of(replace(RICH, by_pair=RICH.by_pair[:1], by_service=RICH.by_service[:1])).drawings() == []
+    alike = [one | {"findings": 1, "late": 0} for one in RICH.by_service]
+    assert page_of(replace(RICH, by_pair=[], by_service=alike)).drawings() == [], "nor of bars that are alike"
 
 
 def test_the_drawings_are_told_in_words() -> None:
@@ -328,8 +332,8 @@ def test_names_are_shown_and_never_run() -> None:
         results="/" + HOSTILE,
         members=[dict.fromkeys(("address", "state", "kind", "version", "error"), HOSTILE)],
         findings={HOSTILE: 4},
-        by_pair=[{"member": HOSTILE, "reference": HOSTILE + one, "findings": 1} for one in "23"],
-        by_service=[{"namespace": one, "service": HOSTILE, "instances": 1, "findings": 1, "late": 1} for one in "ab"],
+        by_pair=[{"member": HOSTILE, "reference": HOSTILE + one, "findings": int(one)} for one in "23"],
+        by_service=[{"namespace": one, "service": HOSTILE, "findings": len(one), "late": 1} for one in ("a", "bb")],
         examples=[bad],
         by_class=[class_of(group)],
         by_member=[of_member(HOSTILE, 4, HOSTILE)],
@@ -432,5 +436,6 @@ def test_long_values_show_where_they_differ() -> None:
     ],
 )
 def test_what_all_addresses_end_with_is_left_out_of_a_drawing(addresses: tuple[str, str], shown: str) -> None:
-    pairs = [{"member": one, "reference": addresses[1], "findings": 3} for one in addresses]
+    both_ways = enumerate((addresses, addresses[::-1]), 3)
+    pairs = [{"member": one, "reference": other, "findings": number} for number, (one, other) in both_ways]
     assert shown in page_of(replace(RICH, members=[], by_pair=pairs)).texts

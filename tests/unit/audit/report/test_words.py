@@ -82,7 +82,7 @@ def test_of_three_member_lists_the_odd_one_is_named() -> None:
 
 def test_many_classes_of_one_member_are_summed_up() -> None:
     rows = [row(name, 2) for name in ("MISSING", "EXTRA", "HEALTH", "ENABLED", "WEIGHT", "METADATA")]
-    assert sick_members(divergent(*rows))[0].words.endswith(", and has 4 further findings")
+    assert sick_members(divergent(*rows))[0].words.endswith(", and has 6 further findings")
 
 
 def test_a_lost_service_is_looked_at_and_healed() -> None:
