@@ -183,7 +183,7 @@ def _options() -> argparse.Namespace:
     if options.plot is not None and options.plot.suffix not in (".svg", ".png"):
         parser.error("a plot is an .svg or a .png")
     if options.plot is not None and importlib.util.find_spec("matplotlib") is None:
-        parser.error("a plot needs matplotlib, which the extra `audit` brings")
+        parser.error("a plot needs matplotlib, which the extra `test` brings")
     if lost := [path for path in (options.out, options.plot) if path is not None and not path.parent.is_dir()]:
         parser.error(f"there is no folder for {lost[0]}")
     return options

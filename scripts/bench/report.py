@@ -250,7 +250,7 @@ def plot(results: Results, path: Path) -> None:
     """Draw the CPU time of a request, a group of bars a load; the suffix says the format.
 
     Raises:
-        ImportError: matplotlib, of the extra ``audit``, is not installed.
+        ImportError: matplotlib, of the extra ``test``, is not installed.
     """
     from matplotlib.figure import Figure
 

@@ -141,7 +141,7 @@ def test_a_value_of_which_the_other_is_the_start_is_cut_too(tmp_path: Path, chec
     check()
     (sample,) = summary_of(tmp_path).groups[0]["samples"]
     assert sample["expected"] == '…1.0 metadata={"a":"y"}'
-    assert (len(sample["found"]), sample["found"][-1]) == (VALUE_CHARS_MAX - 1, "…")
+    assert (len(sample["found"]), sample["found"][-1]) == (VALUE_CHARS_MAX, "…")
 
 
 def test_texts_of_a_liar_are_escaped_cut_and_in_no_command(tmp_path: Path, check: Checking) -> None:

@@ -139,6 +139,8 @@ class _Group:
     """A row of the page: findings of one class, service and member, and a few of them one by one."""
 
     service: str
+    namespace: str
+    """Empty for the public one."""
     member: object
     words: str
     percent: int | None
@@ -202,8 +204,10 @@ def _group(summary: Summary, group: Mapping[str, Any], *, with_commands: bool) -
     if with_commands:
         healed = shell.heal(summary, group) if finding_class in shell.HEALABLE else None
         commands = [shell.compare(summary, group), healed]
+    namespace = str(group.get("namespace") or "")
     return _Group(
-        _service(group),
+        str(group.get("service") or ""),
+        "" if namespace == shell.PUBLIC else namespace,
         group.get("member"),
         done_by(finding_class, count, of),
         percent,
