@@ -65,8 +65,12 @@ _.filters
 _.disabled
 monitor_interval
 
-# Named in an annotation that is a text.
-Axes
+# The template of the audit's report reads these.
+is_folded
+without_verdict
+first_seen
+nights_open
+meaning
 
 # marshmallow reads the class Meta and the fields of a schema; a field without a reader is still checked.
 Meta

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from app.audit.check.evidence import Evidence
 from app.audit.check.evidence_rows import is_service
 from app.audit.check.results import Results
+from app.audit.check.session import FEW_ROWS
 from app.audit.format.file_systems import is_local, open_root
 from app.audit.format.findings import FINDING_FIELDS, SERVICE_FIELDS, FindingClass
 from app.audit.format.layout import Night
@@ -36,7 +37,6 @@ from app.audit.report.summary import (
 from app.audit.report.words import BY_SEVERITY
 
 FINDING_SCHEMA = ", ".join(f"{name} {kind}" for name, kind in FINDING_FIELDS.items())
-ONE_FILE_ROWS_MAX = 200_000
 GROUP = ("finding_class", "lasting", "namespace", "service", "member")
 """The columns that the findings of one group share."""
 SAMPLE = (
@@ -72,8 +72,8 @@ class Compared:
 
 
 def in_files(frame: DataFrame, rows: int) -> DataFrame:
-    """The frame in one partition, and so one file, up to ``ONE_FILE_ROWS_MAX`` rows; a larger frame unchanged."""
-    return frame.coalesce(1) if rows <= ONE_FILE_ROWS_MAX else frame
+    """The frame in one partition, and so one file, up to ``FEW_ROWS`` rows; a larger frame unchanged."""
+    return frame.coalesce(1) if rows <= FEW_ROWS else frame
 
 
 def summarize(spark: SparkSession, dumps: str, results: Results, night: Night, compared: Compared) -> Summary:
