@@ -34,7 +34,7 @@ from app.audit.report.summary import (
     Verdict,
     now_text,
 )
-from app.audit.report.words import BY_SEVERITY
+from app.audit.report.wording import BY_SEVERITY
 
 FINDING_SCHEMA = ", ".join(f"{name} {kind}" for name, kind in FINDING_FIELDS.items())
 GROUP = ("finding_class", "lasting", "namespace", "service", "member")

@@ -16,7 +16,7 @@ from app.audit.report.nights import agreed_run, last_judged, points
 from app.audit.report.plots import NARROW, WIDE, Bar, draw_bars, draw_trend
 from app.audit.report.shown import Shown, command_line
 from app.audit.report.summary import GROUPS_LATE_MAX, GROUPS_MAX, Summary, Verdict
-from app.audit.report.words import OF_INSTANCES, done_by, meaning_of, sick_members
+from app.audit.report.wording import OF_INSTANCES, done_by, meaning_of, sick_members
 from app.config.version import __version__
 
 NARROW_NIGHTS_MAX = 30

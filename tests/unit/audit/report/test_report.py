@@ -24,7 +24,7 @@ from app.audit.report.summary import (
     Verdict,
     unjudged,
 )
-from app.audit.report.words import MEANINGS
+from app.audit.report.wording import MEANINGS
 
 NIGHT = date(2026, 11, 21)
 HOSTILE = (
