@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from app.audit.report.summary import Summary
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -30,6 +32,20 @@ def check(spark: "SparkSession", tmp_path: Path, capsys: pytest.CaptureFixture[s
         return code, told.out + told.err
 
     return run
+
+
+def judged(spark: "SparkSession", folder: Path, night: str, **options: Any) -> Summary:
+    """Check the night under ``folder/dumps``, commit it under ``folder/out`` and return its summary."""
+    from app.audit.check.check import NightCheck, judge
+    from app.audit.check.results import Results
+
+    results = Results(str(folder / "out"))
+    results.open()
+    summary = judge(spark, NightCheck(str(folder / "dumps"), night, **options), results)
+    results.publish(summary, "")
+    results.close()
+    spark.catalog.clearCache()
+    return summary
 
 
 @pytest.fixture

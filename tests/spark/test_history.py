@@ -1,5 +1,6 @@
 """Findings over the nights: since when they are open, and what is kept."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -7,9 +8,10 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from app.audit.check.check import NightCheck, judge
 from app.audit.check.results import Results
+from app.audit.check.tables import read_table
 from app.audit.report.summary import Summary
+from tests.spark.conftest import judged
 from tests.support.dumps import ADDRESSES, instance, service, write_dump
 
 if TYPE_CHECKING:
@@ -22,13 +24,7 @@ ONE, TWO, _ = ADDRESSES
 def night(spark: "SparkSession", folder: Path, date: str, *rows: dict[str, Any]) -> Summary:
     """Dump and check a night in which the second member has these rows beside its service, the first one instance."""
     write_dump(folder / "dumps", {ONE: [service(), instance(1)], TWO: [service(), *rows]}, date=date)
-    results = Results(str(folder / "out"))
-    results.open()
-    summary = judge(spark, NightCheck(str(folder / "dumps"), date), results)
-    results.publish(summary, "")
-    results.close()
-    spark.catalog.clearCache()
-    return summary
+    return judged(spark, folder, date)
 
 
 def history(summary: Summary) -> dict[str, tuple[str, str, int]]:
@@ -53,20 +49,14 @@ def test_a_finding_is_open_since_its_first_night_until_it_heals(spark: "SparkSes
 
 def test_a_night_that_is_checked_again_replaces_its_own_results_only(spark: "SparkSession", tmp_path: Path) -> None:
     night(spark, tmp_path, "2026-11-01", instance(1, weight=9.0))
-    before = contents(tmp_path / "out")
+    before = shape(tmp_path / "out")
     for _ in range(2):
-        results = Results(str(tmp_path / "out"))
-        results.open()
-        summary = judge(spark, NightCheck(str(tmp_path / "dumps"), "2026-11-01"), results)
-        results.publish(summary, "")
-        results.close()
-        assert history(summary)["WEIGHT"][2] == 1
+        assert history(judged(spark, tmp_path, "2026-11-01"))["WEIGHT"][2] == 1
+    assert shape(tmp_path / "out") == before
     again = night(spark, tmp_path, "2026-11-02", instance(1, weight=9.0))
     assert history(again)["WEIGHT"][2] == 2
-    assert {path for path in contents(tmp_path / "out") if "night=2026-11-02" not in path and "part-" not in path} == {
-        path for path in before if "part-" not in path
-    }
-    table = spark.read.parquet(str(tmp_path / "out" / "findings"))
+    assert [path for path in shape(tmp_path / "out") if "2026-11-02" not in path] == before
+    table = read_table(spark, str(tmp_path / "out"), "findings")
     assert sorted((row["night"], row["finding_class"]) for row in table.collect()) == [
         ("2026-11-01", "WEIGHT"),
         ("2026-11-02", "WEIGHT"),
@@ -84,3 +74,9 @@ def test_old_nights_are_removed_and_others_kept(spark: "SparkSession", tmp_path:
 
 def contents(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def shape(folder: Path) -> list[str]:
+    """The files of an output folder without what is another name in each run."""
+    files = (str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    return sorted(re.sub(r"run=\w+-[0-9a-f]{8}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "", path) for path in files)

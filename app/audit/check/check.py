@@ -21,7 +21,7 @@ from app.audit.check.explain_services import explain_bad_rows, explain_doubles, 
 from app.audit.check.explain_settings import explain_settings
 from app.audit.check.files import damaged_files, unknown_in_rows, unreadable_file
 from app.audit.check.flag import flag, with_key
-from app.audit.check.history import with_history
+from app.audit.check.history import Looked, faults_after, with_history
 from app.audit.check.results import Results
 from app.audit.check.session import FEW_ROWS
 from app.audit.check.summarize import FINDING_SCHEMA, Compared, in_files, summarize
@@ -66,13 +66,21 @@ def judge(spark: SparkSession, check: NightCheck, results: Results) -> Summary:
         raise CannotJudge(str(error)) from None
     _tune(spark, sum(file.part.rows for file in evidences.files_of(night)))
     compared = _compare(spark, check, night)
-    earlier_nights = results.summaries(before=night.date)
-    last = results.last_judged(earlier_nights)
-    earlier = spark.read.schema(FINDING_SCHEMA).parquet(last) if last else None
+    results.begin(night.date)
+    earlier = results.open_faults(spark, night.date)
     findings = compared.findings.where(~F.col("finding_class").isin([str(one.value) for one in check.ignored]))
     findings = with_history(findings, earlier, night.date, _iso(compared.evidence.taken_at[0]))
-    in_files(findings, compared.suspects).write.parquet(results.staged("findings"))
+    results.write("findings", in_files(findings, compared.suspects))
     summary = summarize(spark, check.dumps, results, night, compared)
+    if summary.findings or earlier is not None:
+        found = spark.read.schema(FINDING_SCHEMA).parquet(results.staged("findings"))
+        looked = Looked(
+            night.date, [one["address"] for one in summary.members], compared.evidence.members, check.ignored
+        )
+        results.write("faults", in_files(faults_after(found, earlier, looked), compared.suspects))
+    if later := results.judged_after(night.date):
+        results.notes.append(f"the history of later nights is older than this verdict; check again: {', '.join(later)}")
+    summary = replace(summary, notes=[*summary.notes, *results.notes])
     if check.ignored:
         names = ", ".join(sorted(one.value for one in check.ignored))
         summary = replace(summary, notes=[*summary.notes, f"not looked for: {names}"])

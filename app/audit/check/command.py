@@ -5,6 +5,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -42,6 +43,12 @@ def _add_options(made: argparse.ArgumentParser) -> None:
     )
     made.add_argument("--keep", type=days_argument, metavar="DAYS", help="remove results of nights older than this")
     made.add_argument(
+        "--compact-after",
+        type=days_argument,
+        metavar="DAYS",
+        help="put the files of a month together once all its nights are older than this",
+    )
+    made.add_argument(
         "--ignore",
         type=_classes,
         default=frozenset(),
@@ -55,6 +62,7 @@ def _add_options(made: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--master", metavar="URL", help="Spark's master (local[*]; under spark-submit, what it was given)"
     )
+    made.add_argument("--remote", help=argparse.SUPPRESS)  # of Spark Connect: refused, and told why
     made.add_argument("--driver-memory", metavar="SIZE", help="as in Spark: 4g (half of the machine's, at most 8g)")
 
 
@@ -81,7 +89,7 @@ def _run(options: argparse.Namespace, spark: "SparkSession | None" = None) -> in
 
 
 def _check(options: argparse.Namespace, spark: "SparkSession | None") -> int:
-    from app.audit.check.session import NO_PYSPARK
+    from app.audit.check.session import NO_CONNECT, NO_PYSPARK, is_connect
 
     if find_spec("pyspark") is None:
         return _finish(options, _without_verdict(options, NO_PYSPARK))
@@ -92,19 +100,16 @@ def _check(options: argparse.Namespace, spark: "SparkSession | None") -> int:
         results.open()
     except NotWritable as error:
         return _finish(options, _without_verdict(options, str(error)))
+    if spark is not None and is_connect(spark):
+        return _finish(options, _without_verdict(options, NO_CONNECT))
     try:
-        summary = _compare(options, results, spark) if spark else _judge(options, results)
-        report = _publish(options, results, summary)
-    except NotWritable as error:
-        return _finish(options, _without_verdict(options, str(error)))
+        return _night(options, results, spark) if spark else _submit(options, results)
     finally:
         results.close()
-    if report:
-        print(f"report: {report}", file=sys.stderr)
-    return _finish(options, summary)
 
 
-def _judge(options: argparse.Namespace, results: "Results") -> Summary:
+def _submit(options: argparse.Namespace, results: "Results") -> int:
+    """Check the night in a session of our own, or in the submitted one."""
     from app.audit.check.session import NoSpark, open_session
 
     signal.signal(signal.SIGTERM, _on_sigterm)
@@ -115,11 +120,12 @@ def _judge(options: argparse.Namespace, results: "Results") -> Summary:
             shuffle_partitions=SHUFFLE_PARTITIONS,
             driver_memory=options.driver_memory,
             rows=_rows(options),
+            remote=options.remote,
         )
     except NoSpark as error:
-        return _without_verdict(options, str(error))
+        return _conclude(options, results, _without_verdict(options, str(error)))
     try:
-        return _compare(options, results, spark)
+        return _night(options, results, spark)
     finally:
         spark.stop()
 
@@ -135,6 +141,43 @@ def _rows(options: argparse.Namespace) -> int | None:
     return sum(part.rows for one in night.rounds for member in one.manifest.members for part in member.parts)
 
 
+def _night(options: argparse.Namespace, results: "Results", spark: "SparkSession") -> int:
+    """Check and conclude the night, then put old months together: whatever becomes of them, the verdict is out."""
+    summary = _compare(options, results, spark)
+    code = _conclude(options, results, summary)
+    if options.compact_after and summary.night:
+        _compact(options, results, spark, summary.night)
+    return code
+
+
+def _conclude(options: argparse.Namespace, results: "Results", summary: Summary) -> int:
+    """Publish the night, tell the verdict and return its exit code."""
+    from app.audit.check.results import NotWritable
+
+    try:
+        report = _publish(options, results, summary)
+    except NotWritable as error:
+        return _finish(options, _without_verdict(options, str(error)))
+    if report:
+        print(f"report: {report}", file=sys.stderr)
+    return _finish(options, summary)
+
+
+def _compact(options: argparse.Namespace, results: "Results", spark: "SparkSession", night: str) -> None:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from app.audit.check.compaction import compact, days_before
+    from app.audit.check.failures import failure_of
+    from app.audit.format.tables import BadCommit
+
+    try:
+        for month in compact(spark, results, days_before(night, options.compact_after)):
+            print(f"put the results of {month} together", file=sys.stderr)
+    except (PySparkException, Py4JError, OSError, BadCommit) as error:
+        print(f"note: old results were not put together: {failure_of(error).line}", file=sys.stderr)
+
+
 def _on_sigterm(*_: object) -> NoReturn:
     """Print that there is no verdict, and exit in order: this ends Spark's processes and removes temporary folders."""
     print("could not judge: ended by a signal", flush=True)
@@ -146,18 +189,20 @@ def _compare(options: argparse.Namespace, results: "Results", spark: "SparkSessi
     from pyspark.errors import PySparkException
 
     from app.audit.check.check import CannotJudge, NightCheck, judge
-    from app.audit.check.session import cause_of
+    from app.audit.check.failures import failure_of
+    from app.audit.format.tables import BadCommit
 
     try:
         return judge(spark, NightCheck(options.dumps, options.night, options.ignore), results)
-    except CannotJudge as error:
+    except (CannotJudge, BadCommit) as error:
         return _without_verdict(options, str(error))
     except (PySparkException, Py4JError, OSError) as error:
-        return _without_verdict(options, f"Spark failed: {cause_of(error)[:CAUSE_CHARS_MAX]}")
+        failure = failure_of(error)
+        return replace(_without_verdict(options, f"Spark failed: {failure.line}"), error=failure.as_field())
 
 
 def _publish(options: argparse.Namespace, results: "Results", summary: Summary) -> str | None:
-    """Put the night's results in place, remove old nights, and return the path of the report.
+    """Put the night's results in place, remove old ones, and return the path of the report.
 
     None, and nothing is written: an unjudged summary of an unknown night, or of one that was judged before.
 
@@ -173,12 +218,23 @@ def _publish(options: argparse.Namespace, results: "Results", summary: Summary) 
             return None
     try:
         path = results.publish(summary, render(summary, results.summaries(before=summary.night)))
-        if options.keep:
-            for night in results.remove_before(summary.night, options.keep):
-                print(f"removed the results of {night}", file=sys.stderr)
     except OSError as error:
         raise NotWritable(f"cannot write to {options.out}: {error.strerror or error}") from None
+    _remove_old(options, results, summary.night)
     return path
+
+
+def _remove_old(options: argparse.Namespace, results: "Results", night: str) -> None:
+    """Remove old nights, and what checks left that were cut off; the night itself is published, whatever fails here."""
+    from app.audit.format.tables import BadCommit
+
+    try:
+        for removed in results.remove_before(night, options.keep) if options.keep else ():
+            print(f"removed the results of {removed}", file=sys.stderr)
+        if abandoned := results.remove_abandoned():
+            print(f"removed {abandoned} files of checks that were cut off", file=sys.stderr)
+    except (BadCommit, OSError) as error:
+        print(f"note: old results were not removed: {error}", file=sys.stderr)
 
 
 def _finish(options: argparse.Namespace, summary: Summary) -> int:

@@ -1,21 +1,43 @@
-"""The results of the nights: findings and per-service summary as Parquet and JSON, summary and report beside them.
+"""The results of the nights: findings, services, faults as Parquet, findings as JSON, summary and report beside them.
 
-``findings/night=D``, ``services/night=D`` and ``findings_json/night=D`` are written by Spark into ``_staging`` and then
-moved into place, ``reports/night=D/summary.json`` last: a night without that file is not judged. So a check that fails
-changes no night, and one that is run again replaces its own.
+Spark writes a night's files under names that no other run has, and nobody reads them until
+``reports/night=D/summary.json`` names them: it is written last, in one piece, and is the commit of the night. So a
+check that fails changes no night, and one that is run again replaces its own. Nothing is renamed, as object stores
+cannot.
 """
 
+import contextlib
 import uuid
-from collections.abc import Sequence
-from datetime import date, timedelta
+from collections.abc import Iterable
+from datetime import UTC, date, datetime, timedelta
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from app.audit.check.evidence_rows import spark_path
+from app.audit.check.table_files import Output
+from app.audit.check.tables import frame_of
 from app.audit.format.file_systems import check_writable, dated_folders, open_root, write_whole
+from app.audit.format.tables import (
+    FINDINGS_JSON,
+    REPORTS,
+    STORED,
+    TABLE_FIELDS,
+    BadCommit,
+    Committed,
+    TableFile,
+    began,
+    committed,
+    nights_by_file,
+    read_each,
+    summary_path,
+    with_tables,
+)
 from app.audit.report.summary import Summary, Verdict, decode_summary, encode_summary
 
-TABLES = ("findings", "services", "findings_json")
-REPORTS = "reports"
 TREND_NIGHTS_MAX = 366
+ABANDONED_AFTER = timedelta(hours=12)
+"""A run that began so long ago is over; younger files that no night names may be of a check that is under way."""
 
 
 class NotWritable(Exception):
@@ -23,12 +45,19 @@ class NotWritable(Exception):
 
 
 class Results:
-    """The output folder of all nights."""
+    """The output folder of all nights, and the tables that this run writes: those of one night."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, now: datetime | None = None) -> None:
         self.uri = uri
+        self.now = now or datetime.now(UTC)
         self.filesystem, self.root = open_root(uri)
-        self.staging = f"{self.root}/_staging/{uuid.uuid4().hex}"
+        run = f"run={self.now:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:8]}"
+        self.output = Output(self.filesystem, self.root, uri, run)
+        self.notes: list[str] = []
+        """Texts for the operator on what was found among the results of other nights."""
+        self._night: str | None = None
+        self._tables: Committed = {}
+        """The tables of tonight that were written and are not committed yet."""
 
     def open(self) -> None:
         """Make sure that results can be written, before the long work.
@@ -37,40 +66,60 @@ class Results:
             NotWritable: the output folder takes no files.
         """
         try:
-            check_writable(self.filesystem, self.staging)
+            check_writable(self.filesystem, f"{self.root}/{REPORTS}")
         except OSError as error:
             raise NotWritable(f"cannot write to {self.uri}: {error.strerror or error}") from None
 
     def close(self) -> None:
-        """Remove this run's staging folder, with any table that was not published; the folders of other runs stay."""
-        if self.filesystem.exists(self.staging):
-            self.filesystem.rm(self.staging, recursive=True)
-        parent = f"{self.root}/_staging"
-        if self.filesystem.isdir(parent) and not self.filesystem.ls(parent, detail=False):
-            self.filesystem.rmdir(parent)
+        """Remove the tables of this run that were not committed."""
+        if self._night:
+            self.remove(path for table in STORED for path in self.output.own_files(self._folder(table)))
+            self._night = None
+
+    def begin(self, night: str) -> None:
+        """Say which night is judged, before its first table is written."""
+        self._night, self._tables = night, {}
 
     def staged(self, table: str) -> str:
-        """The path to which Spark writes a table of tonight."""
-        return spark_path(f"{self.staging}/{table}", self.uri)
+        """The path from which Spark reads a table of this run before it is committed."""
+        return spark_path(self._folder(table), self.uri)
 
-    def table(self, table: str, night: str) -> str | None:
-        """The path from which Spark reads a night's table; None when the night has no such table."""
-        path = f"{self.root}/{table}/night={night}"
-        return spark_path(path, self.uri) if self.filesystem.isdir(path) else None
+    def write(self, table: str, frame: DataFrame) -> None:
+        """Write a table of tonight, by the columns of its schema; nobody reads it until it is committed.
+
+        Raises:
+            OSError: not all of it is there after writing.
+        """
+        if table != FINDINGS_JSON:
+            night = F.lit(self._night)
+            columns = {name: night if name == "night" else F.col(name) for name in TABLE_FIELDS[table]}
+            frame = frame.select(
+                *[column.cast(TABLE_FIELDS[table][name]).alias(name) for name, column in columns.items()]
+            )
+        self._tables[table] = self.output.write(table, frame, self._folder(table))
 
     def publish(self, summary: Summary, report: str) -> str:
-        """Put tonight's tables, summary and report in place; return the path of the report."""
-        for table in TABLES:
-            source, target = f"{self.staging}/{table}", f"{self.root}/{table}/night={summary.night}"
-            if self.filesystem.exists(target):
-                self.filesystem.rm(target, recursive=True)
-            if self.filesystem.exists(source):
-                self.filesystem.makedirs(f"{self.root}/{table}", exist_ok=True)
-                self.filesystem.mv(source, target, recursive=True)
+        """Put tonight's report in place and commit its summary and tables; return the path of the report.
+
+        Files of the commit before are removed after it.
+
+        Raises:
+            OSError: a file cannot be written.
+        """
         folder = f"{self.root}/{REPORTS}/night={summary.night}"
+        before: set[str] = set()
+        with contextlib.suppress(BadCommit):  # it is replaced now; its files count as abandoned
+            before = self._named_by([summary.night])
+        tables = {} if summary.verdict is Verdict.UNJUDGED else self._tables
         self.filesystem.makedirs(folder, exist_ok=True)
         write_whole(self.filesystem, f"{folder}/report.html", report.encode())
-        write_whole(self.filesystem, f"{folder}/summary.json", encode_summary(summary))
+        write_whole(
+            self.filesystem, summary_path(self.root, summary.night), with_tables(encode_summary(summary), tables)
+        )
+        if tables:
+            self._night = None
+        with contextlib.suppress(BadCommit, OSError):  # the night is committed; what stays is removed as abandoned
+            self.remove_unnamed(before)
         return f"{folder}/report.html"
 
     def nights(self) -> list[str]:
@@ -79,33 +128,125 @@ class Results:
 
     def summaries(self, before: str) -> list[Summary]:
         """The readable summaries of the last ``TREND_NIGHTS_MAX`` nights before ``before``, oldest first."""
-        found = []
-        for night in [one for one in self.nights() if one < before][-TREND_NIGHTS_MAX:]:
-            if summary := self.summary(night):
-                found.append(summary)
-        return found
+        nights = [one for one in self.nights() if one < before][-TREND_NIGHTS_MAX:]
+        bodies = read_each(self.filesystem, [summary_path(self.root, night) for night in nights])
+        found = (_summary(bodies.get(summary_path(self.root, night))) for night in nights)
+        return [summary for summary in found if summary]
 
     def summary(self, night: str) -> Summary | None:
-        path = f"{self.root}/{REPORTS}/night={night}/summary.json"
-        try:
-            return decode_summary(self.filesystem.cat_file(path))
-        except (FileNotFoundError, ValueError, TypeError):
-            return None
+        path = summary_path(self.root, night)
+        return _summary(read_each(self.filesystem, [path]).get(path))
 
-    def last_judged(self, earlier: Sequence[Summary]) -> str | None:
-        """The path from which Spark reads the findings of the last judged night of ``earlier``; None without one."""
-        for summary in reversed(earlier):
-            if summary.verdict is not Verdict.UNJUDGED:
-                return self.table("findings", summary.night)
+    def open_faults(self, spark: SparkSession, night: str) -> DataFrame | None:
+        """The faults that were open after the last judged night before ``night``; None when there are none.
+
+        Raises:
+            BadCommit: that night's tables are of a newer release.
+        """
+        for summary in reversed(self.summaries(before=night)):
+            if summary.verdict is Verdict.UNJUDGED:
+                continue
+            commit = committed(self.filesystem, self.root, [summary.night])
+            faults = commit.get(summary.night, {}).get("faults")
+            if faults is None or not faults.rows:
+                return None
+            for file in faults.files:
+                if not self._is_whole(file):
+                    self.notes.append(f"{file.path} is not what night {summary.night} left: history begins anew")
+                    return None
+            return frame_of(spark, self.uri, "faults", commit).where("closed_night IS NULL")
         return None
 
+    def _is_whole(self, file: TableFile) -> bool:
+        try:
+            return int(self.filesystem.size(f"{self.root}/{file.path}")) == file.bytes
+        except FileNotFoundError:
+            return False
+
+    def judged_after(self, night: str) -> list[str]:
+        """Nights after ``night`` with a verdict: their history goes by what ``night`` was before it is judged again."""
+        later = [self.summary(one) for one in self.nights() if one > night]
+        return [one.night for one in later if one and one.verdict is not Verdict.UNJUDGED]
+
     def remove_before(self, night: str, keep: int) -> list[str]:
-        """Remove nights that are ``keep`` days or more before ``night``; return their dates."""
+        """Remove nights that are ``keep`` days or more before ``night``; return their dates.
+
+        A night is not there any more once its commit is not; its rows in the file of a month go with the last night of
+        that month.
+        """
         oldest = str(date.fromisoformat(night) - timedelta(days=keep - 1))
         removed = [one for one in self.nights() if one < oldest]
+        files = self._named_by(removed)
         for one in removed:
-            for table in (*TABLES, REPORTS):
+            for table in (REPORTS, *STORED):
                 path = f"{self.root}/{table}/night={one}"
                 if self.filesystem.exists(path):
                     self.filesystem.rm(path, recursive=True)
+        self.remove_unnamed(files)
         return removed
+
+    def remove_abandoned(self) -> int:
+        """Remove files that no night names, of runs that were cut off ``ABANDONED_AFTER`` ago; return how many.
+
+        Raises:
+            BadCommit: a night's summary cannot be gone by, and so nothing is removed.
+        """
+        self.filesystem.invalidate_cache()
+        limit = f"{self.now - ABANDONED_AFTER:%Y%m%dT%H%M%SZ}"
+        found = [path for table in STORED for path in self.filesystem.find(f"{self.root}/{table}")]
+        old = [path for path in found if (at := began(path)) is not None and at < limit]
+        return self.remove_unnamed(path.removeprefix(f"{self.root}/") for path in old) if old else 0
+
+    def remove_unnamed(self, files: Iterable[str]) -> int:
+        """Remove those of these files, given below the root, that no night names; return how many."""
+        given = set(files)
+        if not given:
+            return 0
+        commits = committed(self.filesystem, self.root)
+        named = {file.path for table in STORED for file in nights_by_file(commits, table)}
+        named |= {_checksum_of(path) for path in named}
+        return self.remove(f"{self.root}/{path}" for path in given - named)
+
+    def remove(self, paths: Iterable[str]) -> int:
+        """Remove files, their checksums and the folders that they leave empty; return how many files there were."""
+        removed = 0
+        folders = set()
+        for path in paths:
+            for one in (path, _checksum_of(path)):
+                if self.filesystem.exists(one):
+                    self.filesystem.rm_file(one)
+                    removed += one == path
+            folders.add(path.rpartition("/")[0])
+        for folder in folders:
+            self._remove_empty(folder)
+        return removed
+
+    def _remove_empty(self, folder: str) -> None:
+        """Remove a folder without files, and those above it up to the table's."""
+        while folder.startswith(f"{self.root}/") and "/" in folder.removeprefix(f"{self.root}/"):
+            if not self.filesystem.isdir(folder) or self.filesystem.find(folder):
+                return
+            self.filesystem.rm(folder, recursive=True)
+            folder = folder.rpartition("/")[0]
+
+    def _folder(self, table: str) -> str:
+        folder = f"{self.root}/{table}/night={self._night}"
+        return folder if table == FINDINGS_JSON else f"{folder}/{self.output.run}"
+
+    def _named_by(self, nights: Iterable[str]) -> set[str]:
+        """The files that these nights' commits name."""
+        commits = committed(self.filesystem, self.root, nights)
+        return {file.path for table in STORED for file in nights_by_file(commits, table)}
+
+
+def _summary(body: bytes | None) -> Summary | None:
+    try:
+        return decode_summary(body) if body is not None else None
+    except (ValueError, TypeError):
+        return None
+
+
+def _checksum_of(path: str) -> str:
+    """The path of the checksum that Hadoop keeps beside a file on a disk."""
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/.{name}.crc"

@@ -46,6 +46,12 @@ _MEMORY = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
 NO_PYSPARK = "the check runs on Spark, and PySpark is not installed: pip install 'rollcall[audit]'"
 
 
+NO_CONNECT = (
+    "the check needs a session with a driver of its own, and not one of Spark Connect: "
+    "give --master, or submit it with spark-submit --master"
+)
+
+
 class NoSpark(Exception):
     """No session can be had; the text says why, and names a missing package to install."""
 
@@ -57,6 +63,7 @@ def open_session(
     shuffle_partitions: int,
     driver_memory: str | None = None,
     rows: int | None = None,
+    remote: str | None = None,
 ) -> "SparkSession":
     """Return a session that is quiet on stderr, for the master given, else on all cores of this machine.
 
@@ -66,10 +73,13 @@ def open_session(
     results depend on are ours, and ``shuffle_partitions`` is used unless the submission says another.
 
     Raises:
-        NoSpark: PySpark or Java is missing, ``driver_memory`` is no size, or Spark does not start.
+        NoSpark: PySpark or Java is missing, Spark Connect is asked for, ``driver_memory`` is no size, or Spark does not
+            start.
     """
     if find_spec("pyspark") is None:
         raise NoSpark(NO_PYSPARK)
+    if asked := asks_for_connect(os.environ, master, remote):
+        raise NoSpark(f"{NO_CONNECT} (it was asked for by {asked})")
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return _submitted(shuffle_partitions)
     master = master or MASTER
@@ -94,6 +104,31 @@ def open_session(
         "spark.ui.showConsoleProgress": "false",
     }
     return _start(master, app_name, settings)
+
+
+def asks_for_connect(environ: Mapping[str, str], master: str | None, remote: str | None) -> str | None:
+    """What asks for a session of Spark Connect: an option, a variable or Spark's defaults; None when nothing does."""
+    if remote:
+        return "--remote"
+    if master and master.startswith("sc://"):
+        return "--master"
+    for name in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):
+        if environ.get(name):
+            return f"the variable {name}"
+    if environ.get("SPARK_API_MODE", "").lower() == "connect":
+        return "the variable SPARK_API_MODE"
+    folder = environ.get("SPARK_CONF_DIR")
+    try:
+        text = Path(folder, "spark-defaults.conf").read_text() if folder else ""
+    except (OSError, ValueError):
+        return None
+    asked = re.search(r"^\s*(spark\.remote)[\s=:]|^\s*(spark\.api\.mode)[\s=:]+connect\b", text, re.MULTILINE)
+    return f"{asked[1] or asked[2]} in spark-defaults.conf" if asked else None
+
+
+def is_connect(spark: "SparkSession") -> bool:
+    """Whether a session that somebody else made is one of Spark Connect."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def spark_environ(environ: Mapping[str, str], java_home: Path, *, is_local: bool) -> dict[str, str]:
@@ -157,8 +192,15 @@ def _quiet() -> None:
 
 
 def _submitted(shuffle_partitions: int) -> "SparkSession":
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    SparkContext._ensure_initialized()  # a SparkConf of before knows nothing of what was submitted
+    conf = SparkConf()
+    for name, value in (("spark.remote", None), ("spark.api.mode", "connect")):
+        said = conf.get(name)
+        if said and value in (None, said.lower()):
+            raise NoSpark(f"{NO_CONNECT} (it was asked for by {name})")
     session = SparkSession.builder.getOrCreate()
     _quiet()
     for name, value in _FIXED.items():
@@ -173,6 +215,8 @@ def _start(master: str, app_name: str, settings: Mapping[str, str]) -> "SparkSes
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
+    from app.audit.check.failures import failure_of
+
     builder = SparkSession.builder.master(master).appName(app_name)
     for name, value in settings.items():
         builder = builder.config(name, value)
@@ -181,10 +225,4 @@ def _start(master: str, app_name: str, settings: Mapping[str, str]) -> "SparkSes
         _quiet()
         return session
     except (PySparkException, Py4JError, OSError) as error:
-        raise NoSpark(f"Spark did not start on {master}: {cause_of(error)}") from error
-
-
-def cause_of(error: Exception) -> str:
-    """The first line of a Java error's text that says more than that an error occurred, else the name of the error."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return next((line for line in lines if not line.startswith("An error occurred")), type(error).__name__)
+        raise NoSpark(f"Spark did not start on {master}: {failure_of(error).line}") from error

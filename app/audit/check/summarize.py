@@ -80,8 +80,8 @@ def summarize(spark: SparkSession, dumps: str, results: Results, night: Night, c
     """Return the summary of the staged findings; stage the per-service summary and the findings as JSON."""
     findings = spark.read.schema(FINDING_SCHEMA).parquet(results.staged("findings")).persist()
     services = _services(findings, compared.closer).persist()
-    in_files(services, compared.suspects).write.parquet(results.staged("services"))
-    in_files(findings, compared.suspects).write.json(results.staged("findings_json"), ignoreNullFields=False)
+    results.write("services", in_files(services, compared.suspects))
+    results.write("findings_json", in_files(findings, compared.suspects))
     groups = _groups(findings, services).persist()
     by_class = _rows(_by_class(groups))
     counts = {

@@ -83,6 +83,8 @@ class Summary:
     dumps: str = ""
     """Where the dumps lie, and under ``results`` the findings of all nights: paths, or URIs without credentials."""
     results: str = ""
+    error: dict[str, Any] | None = None
+    """What Spark failed of, in a night without a verdict. Shape: condition (may be null), message, parameters."""
     notes: list[str] = field(default_factory=list)
     """Further texts for the operator, such as on a folder of a dump that was cut off, or on an unknown field."""
 

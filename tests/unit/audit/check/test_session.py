@@ -8,7 +8,14 @@ import pytest
 
 from app.audit.check import session
 from app.audit.check.java import NoJava
-from app.audit.check.session import NoSpark, default_memory_mib, group_limit, open_session, spark_environ
+from app.audit.check.session import (
+    NoSpark,
+    asks_for_connect,
+    default_memory_mib,
+    group_limit,
+    open_session,
+    spark_environ,
+)
 
 HOME = Path("/made/home")
 MIB = 1024**2
@@ -116,3 +123,42 @@ def test_a_memory_that_is_no_size_is_refused(memory: str, monkeypatch: pytest.Mo
     monkeypatch.setattr(session, "find_spec", lambda _: object())
     with pytest.raises(NoSpark, match="is no size"):
         open_session(None, "test", shuffle_partitions=1, driver_memory=memory)
+
+
+def test_a_session_of_spark_connect_is_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyspark")
+    monkeypatch.setenv("SPARK_REMOTE", "sc://10.0.0.1:15002")
+    with pytest.raises(NoSpark, match=r"not one of Spark Connect.*by the variable SPARK_REMOTE\)$"):
+        open_session("local[1]", "test", shuffle_partitions=1)
+
+
+@pytest.mark.parametrize(
+    ("environ", "master", "remote", "asked"),
+    [
+        ({}, None, None, None),
+        ({"SPARK_API_MODE": "classic", "SPARK_REMOTE": ""}, "local[2]", "", None),
+        ({}, None, "sc://10.0.0.1", "--remote"),
+        ({}, "sc://10.0.0.1", None, "--master"),
+        ({"SPARK_REMOTE": "sc://10.0.0.1"}, None, None, "the variable SPARK_REMOTE"),
+        ({"SPARK_CONNECT_MODE_ENABLED": "1"}, None, None, "the variable SPARK_CONNECT_MODE_ENABLED"),
+        ({"SPARK_API_MODE": "connect"}, None, None, "the variable SPARK_API_MODE"),
+    ],
+)
+def test_what_asks_for_spark_connect(
+    environ: dict[str, str], master: str | None, remote: str | None, asked: str | None
+) -> None:
+    assert asks_for_connect(environ, master, remote) == asked
+
+
+@pytest.mark.parametrize(
+    ("defaults", "asked"),
+    [
+        ("spark.remote sc://10.0.0.1\n", "spark.remote in spark-defaults.conf"),
+        ("# no\n  spark.api.mode = connect\n", "spark.api.mode in spark-defaults.conf"),
+        ("# spark.remote sc://10.0.0.1\nspark.api.mode classic\nspark.remotely 1\n", None),
+    ],
+)
+def test_sparks_defaults_may_ask_for_it(defaults: str, asked: str | None, tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").write_text(defaults)
+    assert asks_for_connect({"SPARK_CONF_DIR": str(tmp_path)}, None, None) == asked
+    assert asks_for_connect({"SPARK_CONF_DIR": str(tmp_path / "missing")}, None, None) is None
