@@ -21,7 +21,7 @@ from app.audit.check.compaction import compact
 from app.audit.check.results import Results
 from app.audit.check.table_files import Output
 from app.audit.check.tables import read_table
-from app.audit.format.tables import STORED, TABLE_FIELDS, BadCommit, began, committed, nights_by_file
+from app.audit.format.commits import STORED, TABLE_FIELDS, BadCommit, began, committed, nights_by_file
 from tests.spark.conftest import Checking, judged
 from tests.support.dumps import ADDRESSES, instance, service, write_dump
 

@@ -169,7 +169,7 @@ def _compact(options: argparse.Namespace, results: "Results", spark: "SparkSessi
 
     from app.audit.check.compaction import compact, days_before
     from app.audit.check.failures import failure_of
-    from app.audit.format.tables import BadCommit
+    from app.audit.format.commits import BadCommit
 
     try:
         for month in compact(spark, results, days_before(night, options.compact_after)):
@@ -190,7 +190,7 @@ def _compare(options: argparse.Namespace, results: "Results", spark: "SparkSessi
 
     from app.audit.check.check import CannotJudge, NightCheck, judge
     from app.audit.check.failures import failure_of
-    from app.audit.format.tables import BadCommit
+    from app.audit.format.commits import BadCommit
 
     try:
         return judge(spark, NightCheck(options.dumps, options.night, options.ignore), results)
@@ -226,7 +226,7 @@ def _publish(options: argparse.Namespace, results: "Results", summary: Summary) 
 
 def _remove_old(options: argparse.Namespace, results: "Results", night: str) -> None:
     """Remove old nights, and what checks left that were cut off; the night itself is published, whatever fails here."""
-    from app.audit.format.tables import BadCommit
+    from app.audit.format.commits import BadCommit
 
     try:
         for removed in results.remove_before(night, options.keep) if options.keep else ():

@@ -16,8 +16,7 @@ from pyspark.sql import functions as F
 from app.audit.check.results import Results
 from app.audit.check.table_files import Output
 from app.audit.check.tables import frame_of
-from app.audit.format.file_systems import write_whole
-from app.audit.format.tables import (
+from app.audit.format.commits import (
     TABLE_FIELDS,
     Committed,
     NightTable,
@@ -29,6 +28,7 @@ from app.audit.format.tables import (
     summary_path,
     with_tables,
 )
+from app.audit.format.file_systems import write_whole
 
 FILE_BYTES = 128 << 20
 """The size from which a month has several files: about what one task of Spark reads."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from app.audit.format.commits import FAULT_FIELDS, FAULT_KEY
 from app.audit.format.findings import FINDING_FIELDS, FindingClass
-from app.audit.format.tables import FAULT_FIELDS, FAULT_KEY
 
 
 @dataclass(frozen=True, slots=True)

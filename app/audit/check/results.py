@@ -17,8 +17,7 @@ from pyspark.sql import functions as F
 from app.audit.check.evidence_rows import spark_path
 from app.audit.check.table_files import Output
 from app.audit.check.tables import frame_of
-from app.audit.format.file_systems import check_writable, dated_folders, open_root, write_whole
-from app.audit.format.tables import (
+from app.audit.format.commits import (
     FINDINGS_JSON,
     REPORTS,
     STORED,
@@ -33,6 +32,7 @@ from app.audit.format.tables import (
     summary_path,
     with_tables,
 )
+from app.audit.format.file_systems import check_writable, dated_folders, open_root, write_whole
 from app.audit.report.summary import Summary, Verdict, decode_summary, encode_summary
 
 TREND_NIGHTS_MAX = 366

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from app.audit.check.evidence_rows import spark_path
 from app.audit.check.tables import schema_of
-from app.audit.format.tables import FINDINGS_JSON, NightTable, TableFile
+from app.audit.format.commits import FINDINGS_JSON, NightTable, TableFile
 
 _CHUNK_BYTES = 1 << 20
 _NO_MARKER = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}

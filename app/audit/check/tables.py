@@ -5,8 +5,8 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from app.audit.check.evidence_rows import small_frame, spark_path
+from app.audit.format.commits import TABLE_FIELDS, Committed, TableFile, committed, nights_by_file
 from app.audit.format.file_systems import open_root
-from app.audit.format.tables import TABLE_FIELDS, Committed, TableFile, committed, nights_by_file
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

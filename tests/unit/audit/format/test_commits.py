@@ -7,7 +7,7 @@ from typing import Any
 import fsspec
 import pytest
 
-from app.audit.format.tables import (
+from app.audit.format.commits import (
     NIGHTS_AT_ONCE,
     BadCommit,
     NightTable,
