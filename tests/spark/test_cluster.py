@@ -70,5 +70,6 @@ def findings(out: Path) -> list[dict[str, Any]]:
 
 
 def test_the_example_has_each_option_of_java_that_a_run_on_one_machine_has() -> None:
+    """But those with which a driver starts quickly for few rows: on a cluster there are many."""
     (line,) = [line for line in EXAMPLE.read_text().splitlines() if line.startswith("java_options=")]
     assert set(line.partition("=")[2].strip('"').split()) == set(_COMPILED.split())
