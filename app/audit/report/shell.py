@@ -106,13 +106,15 @@ def all_findings(summary: Summary) -> list[tuple[str, str]]:
     """Ways to see all findings of the night. Shape: tool, command line; empty when their folder is not known."""
     if not summary.results:
         return []
-    table, lines = (f"{summary.results}/{name}/night={summary.night}" for name in ("findings", "findings_json"))
-    if not (table.isprintable() and lines.isprintable()):
+    lines = f"{summary.results}/findings_json/night={summary.night}"  # by night, also when its tables are of a month
+    if not lines.isprintable():
         return []
-    files = f"{table}/*.parquet".replace("'", "''")
+    files = f"{lines}/*.json".replace("'", "''")
     counted = "SELECT finding_class, service, member, count(*) AS findings, max(nights_open) AS nights"
-    sql = f"{counted} FROM read_parquet('{files}') WHERE lasting GROUP BY ALL ORDER BY findings DESC"
-    ways = [("DuckDB", shlex.join(["duckdb", "-c", sql])), ("PySpark", f"spark.read.parquet({table!r}).show()")]
+    sql = f"{counted} FROM read_json('{files}') WHERE lasting GROUP BY ALL ORDER BY findings DESC"
+    read = "from app.audit.check.tables import read_table"
+    table = f"{read}; read_table(spark, {summary.results!r}, 'findings', [{summary.night!r}]).show()"
+    ways = [("DuckDB", shlex.join(["duckdb", "-c", sql])), ("PySpark", table)]
     if "://" not in lines:
         chosen = shlex.join(["jq", "-c", "select(.lasting)"])
         ways.insert(1, ("jq", f"{chosen} {shlex.quote(lines)}/*.json"))

@@ -234,7 +234,7 @@ def test_what_is_not_shown_is_counted_and_it_is_said_where_it_is() -> None:
     assert "311 further groups are not shown here; all findings have them." in page.text
     assert "#all" in page.attributes("href")
     assert "findings_json/night=2026-11-21" in page.text.partition("All findings")[2]
-    assert "read_parquet" in page.text
+    assert "read_json" in page.text
 
 
 def test_few_findings_are_unfolded_and_of_many_the_worst_class_and_the_largest() -> None:

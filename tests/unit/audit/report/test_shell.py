@@ -134,5 +134,5 @@ def test_where_all_findings_are_is_quoted_too() -> None:
     ways = dict(shell.all_findings(replace(SUMMARY, results="/it's")))
     program, option, sql = shlex.split(ways["DuckDB"])
     assert (program, option) == ("duckdb", "-c")
-    assert f"read_parquet('/it''s/findings/night={NIGHT}/*.parquet')" in sql
+    assert f"read_json('/it''s/findings_json/night={NIGHT}/*.json')" in sql
     assert shlex.split(ways["jq"])[-1] == f"/it's/findings_json/night={NIGHT}/*.json"
