@@ -65,6 +65,7 @@ from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
 from app.replication.large_bodies import LargeBodies
 from app.replication.membership import Membership
 from app.replication.record_type import RECORDS, RecordCodec
+from app.replication.service_heal import ServiceHealer
 from app.replication.warm_start import WarmStart
 from app.rpc.frontend import GrpcFrontend
 from app.rpc.links.client_agent import ClientAgent
@@ -121,6 +122,7 @@ class Engine:
     cluster: Membership
     links: GrpcLinks | None
     replication: NodeReplication
+    healer: ServiceHealer
     client_receiver: ClientReceiver
     client_expiry: ClientExpiry
     address_clients: HttpClients
@@ -327,6 +329,16 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain) -> Engine:
         cluster=cluster,
         links=links,
         replication=NodeReplication(receiver, components, cluster, clock, bodies),
+        healer=ServiceHealer(
+            cluster.members,
+            protocol.mapper_of,
+            components,
+            receiver,
+            mailbox,
+            domain.durable,
+            domain.clients,
+            clock,
+        ),
         client_receiver=ClientReceiver(receiver, domain.clients, address_clients, clock, cluster.capabilities, bodies),
         client_expiry=ClientExpiry(domain.clients, members.has_left, config.pause_ms),
         address_clients=address_clients,
@@ -434,6 +446,7 @@ def build_frontends(
         push=push,
         cluster=engine.cluster,
         replication=engine.replication,
+        healer=engine.healer,
         forwarder=forwarder,
         dumps=Dumps(),
         beats=beats,

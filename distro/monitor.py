@@ -17,6 +17,8 @@ class DistroStats:
     received_refused: int = 0
     received_merged: int = 0
     received_failed: int = 0
+    reissued: int = 0
+    """Keys of this node that got a new version, as a peer held other values under the stored one."""
     verify_sent: int = 0
     verify_failed: int = 0
     verify_wanted: int = 0

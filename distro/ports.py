@@ -67,6 +67,13 @@ class DistroStore(Protocol):
         """
         ...
 
+    def reissue(self, datum: Datum, now_ms: int, *, restoring: bool) -> bool:
+        """Give this node's state the next version if a peer holds other values under the stored one; return whether.
+
+        ``restoring``: before that, take the parts of the peer's state of which nothing is known here.
+        """
+        ...
+
     def claim_all(self, keys: Collection[str], now_ms: int) -> list[str]:
         """Become the writer of keys and restart their deadlines (R2); return those that another wrote before.
 

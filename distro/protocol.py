@@ -240,7 +240,10 @@ class DistroProtocol:
                 component.on_verify_failed(name, action.peer)
 
     def on_query_done(self, action: Query, outcome: Outcome, versions: Mapping[str, Version], now_ms: int) -> None:
-        """Note how a query ended; the peer gets keys whose version here is above that of the datum that came (R4)."""
+        """Note how a query ended; the peer gets keys whose version here is above that of the datum that came (R4).
+
+        One of our own kind gets those, too, of which it knows nothing, unless nothing is left of them (R6).
+        """
         queue = self._free(action)
         if queue is None:
             return
@@ -250,7 +253,9 @@ class DistroProtocol:
             return
         queue.back_off.succeeded()
         store = self._components[action.resource_type].store
-        for name, version in versions.items():
+        lacking = () if not self._is_own_kind(action.peer) else [one for one in action.keys if one not in versions]
+        unknown = {name: NO_VERSION for name in lacking if not store.is_forgettable(name, now_ms)}
+        for name, version in (*versions.items(), *unknown.items()):
             stored = store.version(name)
             if stored is not None and stored > version and self.speaks_for(action.resource_type, name, stored):
                 queue.tasks.add(DistroKey(action.resource_type, name), now_ms)

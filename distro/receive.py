@@ -19,6 +19,10 @@ from distro.version_check import VersionCheck
 LOG = logging.getLogger(__name__)
 FETCHED_MAX = 50_000
 """Keys that are fetched after one verify round; what differs beyond that does so in the next round, too."""
+RESTORES_MAX = 1_000
+"""Peers' states, of one key each, that are to be fetched and restored from; beyond it the oldest is dropped."""
+RESTORE_MS = 15_000
+"""So long after it was asked for, a state that is fetched is restored from."""
 TRIES_MAX = 20
 """So often a local change may come between the decision on a datum and its storing; then a verify round repairs it."""
 
@@ -97,6 +101,8 @@ class DistroReceiver:
         self.is_loading = is_loading
         self._events = events
         self._stats = stats
+        self._restores: dict[tuple[str, DistroKey], int] = {}
+        """Until when the next state that is fetched of a peer, and of a key, is restored from."""
         self._absent: dict[str, frozenset[str]] = {}
         """The keys of each member of real Nacos that it did not name in its last round."""
 
@@ -129,6 +135,14 @@ class DistroReceiver:
             else:
                 self._check.accept(datum.version)
         return Received(refused, failed)
+
+    def restore(self, peer: str, keys: Iterable[DistroKey], now_ms: int) -> None:
+        """When the peer's states of these keys are fetched next, take from them what is unknown here."""
+        for key in keys:
+            self._restores.pop((peer, key), None)  # the latest last
+            self._restores[peer, key] = now_ms + RESTORE_MS
+        for one in list(self._restores)[:-RESTORES_MAX]:
+            self._restores.pop(one, None)
 
     def receive_known(self, resource_type: str, versions: Mapping[str, Version]) -> tuple[frozenset[str], Received]:
         """Answer for datums that say nothing new (R3), before anybody reads their values; return their keys and that.
@@ -165,8 +179,12 @@ class DistroReceiver:
             stored = component.store.version(datum.key)
             match resolve(KeyVersions(stored, datum.version, is_owner, sender == owner, fetched)):
                 case Resolution.EQUAL:
+                    if fetched and is_owner:
+                        self._reissue(component, key, sender, datum, now_ms)
                     return None
                 case Resolution.REFUSE:
+                    if fetched and is_owner:
+                        self._reissue(component, key, sender, datum, now_ms)
                     # R8: real Nacos would repeat a send that is refused for ever.
                     return None if datum.version == NO_VERSION else stored
                 case Resolution.TAKE_OVER if not component.store.is_covered(datum):
@@ -183,6 +201,13 @@ class DistroReceiver:
                     self._merge(component, key, datum, now_ms)
                     return None
         raise CodecError("the key changes too fast here; the next verify round repairs it")
+
+    def _reissue(self, component: Component, key: DistroKey, sender: str, datum: Datum, now_ms: int) -> None:
+        """R3: of what the owner fetched in the stored version the values count, too; all take the owner's anew."""
+        restoring = self._restores.pop((sender, key), now_ms) > now_ms
+        if component.store.reissue(datum, now_ms, restoring=restoring):
+            self._stats.reissued += 1
+            self._events.sync(key)
 
     def _merge(self, component: Component, key: DistroKey, datum: Datum, now_ms: int) -> None:
         self._stats.received_merged += 1

@@ -284,10 +284,13 @@ class NamingService:
         prefix = group + keys.GROUP_SPLITTER
         return [name for name in names if name.startswith(prefix)]
 
-    def snapshots(self) -> Iterator[ServiceSnapshot]:
-        """A snapshot of each service, taken when its turn comes; a service that is gone by then is left out."""
-        keys = [one.key for one in self._table.services()]
-        return (snapshot for key in keys if (snapshot := self._table.snapshot(key)) is not None)
+    def snapshots(self, only: tuple[str, str] | None = None) -> Iterator[ServiceSnapshot]:
+        """A snapshot of each service, taken when its turn comes; a service that is gone by then is left out.
+
+        ``only``: the namespace and full name of the one service that is asked for.
+        """
+        found = [keys.datum_key(*only)] if only else [one.key for one in self._table.services()]
+        return (snapshot for key in found if (snapshot := self._table.snapshot(key)) is not None)
 
     def snapshot(self, namespace: str, service: str) -> ServiceSnapshot | None:
         """A consistent copy of a service's whole state; None for an unknown one."""

@@ -1,6 +1,6 @@
 """What the HTTP frontend asks of the node."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from app.naming.push.udp_subscribers import Subscriber, UdpPushStats
@@ -74,6 +74,22 @@ class Replication(Protocol):
 
     def refresh(self, peer: str, keys: tuple[str, ...], timeout_ms: int) -> bool:
         """Fetch from ``peer`` the datums of keys that it has just written; False when that fails."""
+        ...
+
+
+class Healer(Protocol):
+    """The exchange of one service with the other members, begun by an operator. Each call returns at once."""
+
+    def wait_ms(self, namespace: str, service: str) -> int:
+        """0 when ``heal`` may be called now, which then counts as called; else how long to wait before it."""
+        ...
+
+    def heal(self, namespace: str, service: str, source: str, instances: Iterable[str]) -> dict[str, Any]:
+        """Begin to fetch what peers hold of a service; return whom this node asks. Shape: keys, owned, asked.
+
+        Raises:
+            InvalidParam: there is nobody to exchange with, or ``source`` is no member of our kind that can be reached.
+        """
         ...
 
 

@@ -53,6 +53,9 @@ class HttpClientStore:
     def merge(self, datum: Datum, now_ms: int) -> Merged:
         return Merged.NOTHING
 
+    def reissue(self, datum: Datum, now_ms: int, *, restoring: bool) -> bool:
+        return False
+
     def claim_all(self, keys: Collection[str], now_ms: int) -> list[str]:
         return []
 

@@ -104,6 +104,11 @@ class ClientStore:
             return Merged.MADE
         return Merged.NOTHING
 
+    def reissue(self, datum: Datum, now_ms: int, *, restoring: bool) -> bool:
+        """Nothing is restored: what a client publishes, only its connection says."""
+        client_id, snapshot = _parts(datum)
+        return self._clients.reissue(client_id, snapshot)
+
     def claim_all(self, keys: Collection[str], now_ms: int) -> list[str]:
         """None: a connection does not move (R2)."""
         return []

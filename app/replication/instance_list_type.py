@@ -45,6 +45,12 @@ class InstanceListStore:
             self._publish(InstancesChanged(datum.key, Origin.PEER))
         return merged
 
+    def reissue(self, datum: Datum, now_ms: int, *, restoring: bool) -> bool:
+        reissued = self._registry.reissue(datum, now_ms, restoring=restoring)
+        if reissued:
+            self._publish(InstancesChanged(datum.key, Origin.PEER))
+        return reissued
+
     def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:
         self._registry.forget(key, now_ms if absent else None)
         self._publish(InstancesChanged(key, Origin.PEER))

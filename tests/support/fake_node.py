@@ -1,6 +1,6 @@
 """A node without a network behind the HTTP frontend: the real domain, with a cluster and replication of the test."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -174,6 +174,21 @@ class StubReplication:
 
 
 @dataclass
+class StubHealer:
+    """Remembers what it was asked to heal. ``wait``: what it answers to who asks whether a heal may begin, in ms."""
+
+    wait: int = 0
+    healed: list[tuple[str, str, str, tuple[str, ...]]] = field(default_factory=list)
+
+    def wait_ms(self, namespace: str, service: str) -> int:
+        return self.wait
+
+    def heal(self, namespace: str, service: str, source: str, instances: Iterable[str]) -> dict[str, Any]:
+        self.healed.append((namespace, service, source, tuple(instances)))
+        return {"keys": 2, "owned": 2, "asked": {PEER: 2}}
+
+
+@dataclass
 class StubForwarder:
     """Remembers what it was asked to pass on."""
 
@@ -218,6 +233,7 @@ class FakeNode:
     settings: Settings = field(default_factory=make_settings)
     cluster: StubCluster = field(default_factory=StubCluster)
     replication: StubReplication = field(default_factory=StubReplication)
+    healer: StubHealer = field(default_factory=StubHealer)
     forwarder: StubForwarder = field(default_factory=StubForwarder)
     push: StubPush = field(default_factory=StubPush)
     dumps: Dumps = field(default_factory=Dumps)

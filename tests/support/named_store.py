@@ -56,6 +56,14 @@ class NamedStore:
     def merge(self, _datum: Datum, _now_ms: int) -> Merged:
         return self.merged
 
+    def reissue(self, datum: Datum, _now_ms: int, *, restoring: bool) -> bool:
+        """A stored value that differs, or a restoring, makes the next version of its writer."""
+        stored = self.stored[datum.key]
+        if not restoring and stored.value == datum.value:
+            return False
+        self.stored[datum.key] = Datum(datum.key, stored.version.next(stored.version.writer), stored.value)
+        return True
+
     def claim_all(self, keys: Collection[str], _now_ms: int) -> list[str]:
         return list(keys)
 

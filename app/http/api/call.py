@@ -14,7 +14,7 @@ from app.http.input.params import Parameters
 from app.naming.clients.clients import Clients
 from app.naming.records.durable_service import DurableService
 from app.naming.service import NamingService
-from app.ports.http_ports import Cluster, ConnectionLoader, LoopFrontend, Pushing, Replication
+from app.ports.http_ports import Cluster, ConnectionLoader, Healer, LoopFrontend, Pushing, Replication
 from app.ports.shared_ports import ReadCounters
 from app.writes.owner_forwarder import OwnerForwarder
 from app.writes.ownership import Forward as Forward
@@ -129,6 +129,7 @@ class Services:
     push: Pushing
     cluster: Cluster
     replication: Replication
+    healer: Healer
     forwarder: OwnerForwarder[Reply]
     dumps: Dumps
     beats: BeatCollector

@@ -77,19 +77,24 @@ def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def dump_lines(
-    header: dict[str, Any], naming: NamingService, durable: DurableService, clients: Clients, cluster: Cluster
+    header: dict[str, Any],
+    naming: NamingService,
+    durable: DurableService,
+    clients: Clients,
+    cluster: Cluster,
+    only: tuple[str, str] | None = None,
 ) -> Iterator[bytes]:
     """The lines of a dump: the header, shared records, clients, each service's row and those of its instances, counts.
 
-    The rows of a service are of one snapshot. A dump without its last line was cut off.
+    The rows of a service are of one snapshot. A dump without its last line was cut off. ``only``: the namespace and
+    full name of the one service to tell, without records and clients.
     """
-    yield encode_row({"kind": "member", "format": FORMAT, "tells": sorted(EXTRA_KINDS), **header})
-    for record in durable.shared_records():
-        name = "switches" if record.key == SWITCHES_KEY else f"namespace {record.key.removeprefix(NAMESPACE_PREFIX)}"
-        yield encode_row(record_row(name, record.value, record.changed.to_text()))
-    yield from map(encode_row, _client_rows(clients))
+    yield encode_row({"kind": "member", "format": FORMAT, "tells": [] if only else sorted(EXTRA_KINDS), **header})
+    if only is None:
+        yield from map(encode_row, _record_rows(durable))
+        yield from map(encode_row, _client_rows(clients))
     services = instances = 0
-    for snapshot in naming.snapshots():
+    for snapshot in naming.snapshots(only):
         services += 1
         rows = _rows(snapshot, naming, durable, cluster)
         service = next(rows)
@@ -97,6 +102,13 @@ def dump_lines(
         yield encode_row(service)
         yield from map(encode_row, rows)
     yield encode_row({"kind": "end", "services": services, "instances": instances})
+
+
+def _record_rows(durable: DurableService) -> Iterator[dict[str, Any]]:
+    """The records that are no service's."""
+    for record in durable.shared_records():
+        name = "switches" if record.key == SWITCHES_KEY else f"namespace {record.key.removeprefix(NAMESPACE_PREFIX)}"
+        yield record_row(name, record.value, record.changed.to_text())
 
 
 def _client_rows(clients: Clients) -> Iterator[dict[str, Any]]:

@@ -21,6 +21,7 @@ from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.switches import single_precision
 
 LOAD_FACTOR_MAX = 10.0
+INSTANCE_KEYS_MAX, INSTANCE_KEY_CHARS_MAX = 100, 300
 
 T = TypeVar("T")
 
@@ -269,6 +270,18 @@ class PatternText(Parameter[NamePattern]):
     """The pattern of a search in names; see ``parse_pattern``."""
 
     read = staticmethod(parse_pattern)
+
+
+class InstanceKeys(Parameter["tuple[str, ...]"]):
+    """The keys of instances in a comma list, each once, at most ``INSTANCE_KEYS_MAX``."""
+
+    def read(self, text: str) -> tuple[str, ...]:
+        found = tuple(dict.fromkeys(one.strip() for one in text.split(",") if one.strip()))
+        if len(found) > INSTANCE_KEYS_MAX:
+            raise ValueError(f"it should name at most {INSTANCE_KEYS_MAX} instances")
+        if any(len(one) > INSTANCE_KEY_CHARS_MAX or not one.isprintable() for one in found):
+            raise ValueError(f"an instance's key has at most {INSTANCE_KEY_CHARS_MAX} printable characters")
+        return found
 
 
 class AddressText(Parameter["tuple[str, int]"]):

@@ -8,6 +8,7 @@ from marshmallow import EXCLUDE, INCLUDE, Schema, ValidationError, fields, valid
 from app.http.input.fields import (
     AddressText,
     Flag,
+    InstanceKeys,
     IntOrZero,
     JsonObject,
     ListFilter,
@@ -233,6 +234,19 @@ class ServersSchema(_Schema):
     """GET ``/operator/servers``."""
 
     healthy = Flag(load_default=False)
+
+
+class DumpSchema(NamespaceSchema):
+    """GET ``/operator/dump``; of all services without a name."""
+
+    service = Trimmed(data_key="serviceName", load_default=None)
+
+
+class HealSchema(NeededServiceSchema):
+    """POST ``/operator/heal``."""
+
+    source = Trimmed(load_default="")
+    instances = InstanceKeys(load_default=())
 
 
 class DistroStatusSchema(_Schema):

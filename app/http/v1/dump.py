@@ -4,14 +4,21 @@ from app.config.version import __version__
 from app.http.api.answers import text_reply
 from app.http.api.call import Answer, Call, Reply, Services, route
 from app.http.api.dump_lines import dump_lines
+from app.http.input.schemas import DumpSchema, load_parameters
 
+_DUMP = DumpSchema()
 NDJSON = "application/x-ndjson"
 RETRY_AFTER_S = 5
 
 
 @route("GET", "/v1/ns/operator/dump")
 def dump(call: Call, services: Services) -> Answer:
-    """All services and instances here, one JSON object a line, sent while they are read. Shape: docs/wire.md."""
+    """All services and instances here, one JSON object a line, sent while they are read. Shape: docs/wire.md.
+
+    With the parameter ``serviceName`` those of one service.
+    """
+    values = load_parameters(_DUMP, call.parameters)
+    only = None if values["service"] is None else (values["namespace"], values["service"])
     cluster = services.cluster
     header = {
         "address": cluster.self_address,
@@ -20,7 +27,8 @@ def dump(call: Call, services: Services) -> Answer:
         "state": cluster.state().value,
         "members": [{"address": one.address, "state": one.state.value} for one in cluster.members()],
     }
-    stream = services.dumps.begin(dump_lines(header, services.naming, services.durable, services.clients, cluster))
+    lines = dump_lines(header, services.naming, services.durable, services.clients, cluster, only)
+    stream = services.dumps.begin(lines)
     if stream is None:
         busy = text_reply(503, "as many dumps as this node gives at a time are being read, please try again later")
         return Reply(503, busy.body, busy.content_type, {"Retry-After": str(RETRY_AFTER_S)})

@@ -385,6 +385,26 @@ class Clients:
         self._publish_all(events)
         return True
 
+    def reissue(self, client_id: str, snapshot: ClientSnapshot) -> bool:
+        """Count a client that is connected here once more, if a peer has other publications under its version (R3).
+
+        Returns whether it was.
+        """
+        with self._lock:
+            client = self._clients.get(client_id)
+            if client is None or not client.native or client.version != snapshot.version or snapshot.state is None:
+                return False
+            if client.ended or client.revision >= REVISION_MAX:
+                return False
+            told = snapshot.state.publications
+            if client.published.keys() == told.keys() and all(
+                one.says_the_same(told[key]) for key, one in client.published.items()
+            ):
+                return False
+            self._count(client)
+        self._publish(ClientChanged(client_id))
+        return True
+
     def confirm(self, client_ids: Iterable[str], now_ms: int) -> None:
         """Let the copies of these clients live on: their member has the same versions."""
         for client_id in client_ids:

@@ -301,6 +301,27 @@ class Records:
             self._store_received(replace(best, version=highest.next(self.writer)))
             return Merged.MADE
 
+    def reissue(self, datum: Datum, now_ms: int, *, restoring: bool) -> bool:
+        """Give a record the next version if a peer has another value under the stored one (R3); return whether.
+
+        Nothing is restored: a record has no parts. As with a claim, its word stays the one that it was (R14).
+
+        Raises:
+            CodecError: the disk did not take it; nothing changed.
+        """
+        other: Record = datum.value
+        with self._lock:
+            stored = self._records.get(datum.key)
+            if stored is None or stored.version != datum.version:
+                return False
+            if (stored.value, stored.changed) == (other.value, other.changed):
+                return False
+            try:
+                self._keep([replace(stored, version=stored.version.next(self.writer))])
+            except StorageError as error:
+                raise CodecError(error.text) from error
+            return True
+
     def claim_all(self, keys: Collection[str], now_ms: int) -> list[str]:
         """Become the writer of records that another member wrote (R2), on disk in one step; return their keys.
 

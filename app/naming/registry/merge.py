@@ -29,6 +29,23 @@ class InstanceList:
 NO_INSTANCES = InstanceList({}, {})
 
 
+def is_alike(mine: InstanceList, other: InstanceList) -> bool:
+    """Whether two lists have the same instances, in the same versions.
+
+    Removals do not count: each member forgets them at its own time.
+    """
+    if mine.stored.keys() != other.stored.keys():
+        return False
+    pairs = ((one, other.stored[key]) for key, one in mine.stored.items())
+    return all(one.instance == rest.instance and one.version == rest.version for one, rest in pairs)
+
+
+def unknown_to(mine: InstanceList, other: InstanceList) -> dict[str, StoredInstance]:
+    """The instances of ``other`` of which ``mine`` knows nothing, not even a removal."""
+    known = mine.stored.keys() | mine.tombstones.keys()
+    return {key: one for key, one in other.stored.items() if key not in known}
+
+
 def covers(newer: InstanceList, older: InstanceList) -> bool:
     """Whether ``newer`` has each change of ``older``, or a later one (R3): by version, and by time where times differ.
 

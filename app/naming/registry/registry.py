@@ -6,6 +6,7 @@ lock and swapped in.
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from app.naming.model.id_allocator import IdAllocator
 from app.naming.model.keys import parse_datum_key
@@ -22,7 +23,7 @@ from app.naming.model.model import (
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.registry import operations
 from app.naming.registry.guard import shown, vanished
-from app.naming.registry.merge import NO_INSTANCES, InstanceList, covers, merge
+from app.naming.registry.merge import NO_INSTANCES, InstanceList, covers, is_alike, merge, unknown_to
 from app.naming.registry.service_table import COPIED_UNDER_LOCK_MAX, ServiceTable
 from app.naming.registry.shared import Shared
 from distro.types import NO_VERSION, Datum, Merged, Version
@@ -416,6 +417,28 @@ class Registry:
                 free_in_steps(replaced)
                 return ended
         return Merged.NOTHING  # a local change came before each swap; the next verify round tries again
+
+    def reissue(self, datum: Datum, now_ms: int, *, restoring: bool) -> bool:
+        """Give a list the next version if a peer's datum has other instances under the stored one (R3); return whether.
+
+        ``restoring``: take, of whatever version it is, the datum's instances of which nothing is known here, not even a
+        removal. Each gets one fresh time-out, as it is not known who beats for it.
+        """
+        stored = next(self.datums([datum.key]), None)
+        if stored is None:
+            return False
+        if restoring and (unknown := unknown_to(stored.value, datum.value)):
+            for one in unknown.values():
+                one.beat_ms = now_ms
+            return self.merge(replace(datum, value=InstanceList(unknown, {})), now_ms) is not Merged.NOTHING
+        if stored.version != datum.version or is_alike(stored.value, datum.value):
+            return False
+        with self._lock:
+            service = self.table.find(datum.key)
+            if service is None or service.version != stored.version:
+                return False  # a change that came meanwhile has a new version already
+            self._raise_version(service, now_ms)
+            return True
 
     def claim(self, key: str, now_ms: int) -> bool:
         """Become the writer of a list that another member wrote (R2); return whether that changed its version."""

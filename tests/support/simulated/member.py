@@ -27,6 +27,7 @@ from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
 from app.replication.large_bodies import LargeBodies
 from app.replication.membership import Membership
 from app.replication.record_type import RECORDS, RecordCodec
+from app.replication.service_heal import ServiceHealer
 from app.replication.warm_start import WarmStart
 from app.storage.warm_log import decode_aged
 from app.writes.call_deadline import check_call_deadline
@@ -281,6 +282,16 @@ class SimMember:
             push=nothing,
             cluster=self.membership,
             replication=NodeReplication(self.receiver, self.components, self.membership, clock, bodies),
+            healer=ServiceHealer(
+                self.membership.members,
+                self.protocol.mapper_of,
+                self.components,
+                self.receiver,
+                self.mailbox,
+                self.durable,
+                None,
+                clock,
+            ),
             forwarder=forwarder,
             dumps=Dumps(),
             beats=BeatCollector(),

@@ -558,3 +558,14 @@ def test_a_member_has_served_when_it_wrote_what_others_could_write_too(
     engine = Engine(B, more={"other": other})
     engine.tick()
     assert engine.protocol.members.served is served
+
+
+def test_a_peer_that_knows_nothing_of_a_key_that_it_was_asked_for_gets_it(engine: Engine) -> None:
+    key = engine.write(engine.service_of(SELF))
+    for action in engine.tick():
+        engine.protocol.on_sync_done(action, Outcome.DELIVERED, Received(), engine.now_ms)  # type: ignore[arg-type]
+    engine.protocol.fetch(B, [DistroKey(INSTANCE_LIST, key)])
+    query = only(engine.tick(1_000))
+    assert isinstance(query, Query)
+    engine.protocol.on_query_done(query, Outcome.DELIVERED, {}, engine.now_ms)
+    assert sent(engine.tick(10)) == {B: (key,)}

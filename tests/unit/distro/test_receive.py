@@ -15,7 +15,7 @@ from distro.errors import NotInitialized
 from distro.mapper import DistroMapper
 from distro.monitor import DistroStats
 from distro.ports import Component
-from distro.receive import DistroReceiver, ReceiverEvents
+from distro.receive import RESTORE_MS, RESTORES_MAX, DistroReceiver, ReceiverEvents
 from distro.types import NO_VERSION, VERSION_NUMBER_MAX, Datum, DistroKey, Received, Version
 from distro.version_check import ACCEPTED_MAX, EPOCH_HEAD_ROOM
 
@@ -368,3 +368,63 @@ def test_a_snapshot_may_have_any_epoch_that_has_successors() -> None:
     assert member.receiver.load(INSTANCE_LIST, [high, datum(NAMES[C], Version(ACCEPTED_MAX + 1, 0, OTHER))], 10, B) == 1
     member.loading = False
     assert member.registry.versions() == {high.key: high.version}
+
+
+def own(member: Member, service: str) -> Datum:
+    [found] = member.registry.datums([datum_key("public", service)])
+    return found
+
+
+def test_an_owner_that_fetched_another_state_of_its_version_sends_its_own_anew(member: Member) -> None:
+    member.register(NAMES[SELF], 80)
+    mine = own(member, NAMES[SELF])
+    other = datum(NAMES[SELF], mine.version, 80, 81)
+    assert member.receive(B, other) is None
+    assert member.events.synced == [], "a datum that was sent may be late"
+    assert member.receive(B, other, fetched=True) is None
+    assert member.events.synced == [mine.key]
+    assert member.summary(mine.key) == (mine.version.next(ME), [80])
+    assert member.receive(B, other, fetched=True) == mine.version.next(ME), "twice"
+    assert (member.events.synced, member.stats.reissued) == ([mine.key], 1)
+
+
+def test_a_copy_of_the_owners_version_is_left_to_the_owner(member: Member) -> None:
+    version = Version(1, 3, OTHER)
+    member.receive(B, datum(NAMES[B], version, 80))
+    assert member.receive(C, datum(NAMES[B], version, 80, 81), fetched=True) is None
+    assert member.summary(datum_key("public", NAMES[B])) == (version, [80])
+    assert member.events == Events()
+
+
+def test_what_an_owner_lost_is_restored_from_the_peer_that_was_named_and_once(member: Member) -> None:
+    member.register(NAMES[SELF], 80)
+    mine = own(member, NAMES[SELF])
+    key = DistroKey(INSTANCE_LIST, mine.key)
+    old = datum(NAMES[SELF], Version(0, 9, ME), 80, 81)
+    member.receiver.restore(B, [key], 0)
+    assert member.receive(C, old, fetched=True) == mine.version
+    assert member.receive(B, old) == mine.version, "it was not fetched"
+    assert member.summary(mine.key) == (mine.version, [80])
+    assert member.receive(B, old, fetched=True) == mine.version
+    assert member.summary(mine.key)[1] == [80, 81]
+    member.registry.remove("public", NAMES[SELF], "10.1.0.1:81:unknown:DEFAULT", 10)
+    member.registry.prune_tombstones(member.registry.table.find(mine.key), 10_000_000)  # type: ignore[arg-type]
+    member.receive(B, old, fetched=True)
+    assert member.summary(mine.key)[1] == [80]
+
+
+def test_an_answer_that_comes_too_late_restores_nothing(member: Member) -> None:
+    member.register(NAMES[SELF], 80)
+    mine = own(member, NAMES[SELF])
+    member.receiver.restore(B, [DistroKey(INSTANCE_LIST, mine.key)], 10 - RESTORE_MS)
+    member.receive(B, datum(NAMES[SELF], Version(0, 9, ME), 80, 81), fetched=True)
+    assert member.summary(mine.key) == (mine.version, [80])
+
+
+def test_so_many_restores_wait_at_most(member: Member) -> None:
+    member.register(NAMES[SELF], 80)
+    mine = own(member, NAMES[SELF])
+    member.receiver.restore(B, [DistroKey(INSTANCE_LIST, mine.key)], 0)
+    member.receiver.restore(B, [DistroKey(INSTANCE_LIST, f"k{number}") for number in range(RESTORES_MAX)], 0)
+    member.receive(B, datum(NAMES[SELF], Version(0, 9, ME), 80, 81), fetched=True)
+    assert member.summary(mine.key) == (mine.version, [80])

@@ -492,3 +492,21 @@ def test_threads_that_register_beside_a_disconnect_leave_nothing_behind(bed: Bed
         for writer in writers:
             writer.join()
     assert not [name for name in services if bed.seen(name) or bed.clients.subscribers("public", name)]
+
+
+def test_a_peer_with_other_publications_under_the_version_is_answered_with_the_next_revision() -> None:
+    bed = Bed()
+    bed.connect()
+    bed.clients.register("c1", ONE)
+    snapshot = bed.clients.snapshot("c1")
+    assert snapshot is not None
+    assert snapshot.state is not None
+    bed.told()
+    assert bed.clients.reissue("c1", snapshot) is False
+    other = replace(snapshot, state=replace(snapshot.state, publications={}))
+    assert bed.clients.reissue("c1", other) is True
+    assert (bed.revision(), bed.told()) == (2, [ClientChanged("c1")])
+    assert bed.seen() == [("10.0.0.1", 80, 1.0, True)]
+    assert bed.clients.reissue("c1", other) is False, "a late answer"
+    assert bed.clients.reissue("unknown", other) is False
+    assert (bed.revision(), bed.told()) == (2, [])

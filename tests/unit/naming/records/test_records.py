@@ -22,6 +22,7 @@ from app.naming.records.record_keys import (
     service_meta_key,
 )
 from app.naming.records.records import SAID_AGAIN_MS, Record, Records, Value
+from distro.errors import CodecError
 from distro.types import NO_VERSION, Datum, Merged
 from tests.support.memory_disk import MemoryDisk
 
@@ -296,3 +297,37 @@ def test_a_removal_that_the_disk_does_not_forget_is_forgotten_later(monkeypatch:
     monkeypatch.setattr(kept.disk, "delete", delete)
     kept.records.put_all({"c": lambda _: None}, said=["c"])
     assert sorted(kept.records.versions()) == sorted(kept.disk.records) == ["c"]
+
+
+# --- one version, two values ----------------------------------------------------------------------
+
+
+def test_a_peer_with_another_value_under_the_version_is_answered_with_a_new_version() -> None:
+    """On disk, and without a new word: no client said anything."""
+    kept = Kept()
+    kept.put("k", {"a": 1})
+    [datum] = kept.records.datums(["k"])
+    stored: Record = datum.value
+    assert kept.records.reissue(datum, 0, restoring=True) is False
+    other = Datum("k", datum.version, Record("k", datum.version, datum.version, {"a": 2}, 1))
+    kept.told.clear()
+    assert kept.records.reissue(other, 0, restoring=False) is True
+    [after] = kept.records.datums(["k"])
+    assert after.version == datum.version.next(WRITER)
+    assert (after.value.value, after.value.changed) == ({"a": 1}, stored.changed)
+    assert kept.told == [], "readers see what they saw"
+    assert next(iter(Kept(kept.disk).disk.read_all(0))).version == after.version
+    assert kept.records.reissue(other, 0, restoring=False) is False, "a late answer"
+    assert kept.records.reissue(Datum("unknown", NO_VERSION, stored), 0, restoring=True) is False
+
+
+def test_a_full_disk_fails_the_key() -> None:
+    kept = Kept()
+    kept.put("k", {"a": 1})
+    [datum] = kept.records.datums(["k"])
+    kept.disk.full = True
+    with pytest.raises(CodecError):
+        kept.records.reissue(
+            Datum("k", datum.version, Record("k", datum.version, datum.version, None, 1)), 0, restoring=False
+        )
+    assert kept.records.version("k") == datum.version

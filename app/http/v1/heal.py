@@ -1,0 +1,33 @@
+"""The call that has this member exchange one service with the others, after the audit found that they differ."""
+
+import math
+
+from app.http.api.answers import json_reply, refuse_untimely, text_reply
+from app.http.api.call import Answer, Call, Reply, Services, route
+from app.http.input.schemas import HealSchema, load_parameters
+from app.naming.model.caller_texts import check_printable
+from app.naming.model.keys import check_service_chars, check_service_format
+
+_HEAL = HealSchema()
+
+
+@route("POST", "/v1/ns/operator/heal", "/v1/ns/ops/heal")
+def heal(call: Call, services: Services) -> Answer:
+    """Fetch what the other members hold of a service, and take it by the rules of replication; returns at once.
+
+    Shape: address, owner, keys, owned, asked. An operator's call like the switches: whoever reaches the member may make
+    it. It invents and deletes nothing, and is taken seldom enough that the peers do not notice.
+    """
+    values = load_parameters(_HEAL, call.parameters)
+    namespace, service = values["namespace"], values["service"]
+    check_service_format(service)
+    check_service_chars(service)
+    check_printable("namespaceId", namespace)
+    if refusal := refuse_untimely(call, services):
+        return refusal
+    if wait_ms := services.healer.wait_ms(namespace, service):
+        busy = text_reply(503, "as much is healed as this node takes at a time, please try again later")
+        return Reply(503, busy.body, busy.content_type, {"Retry-After": str(math.ceil(wait_ms / 1_000))})
+    begun = services.healer.heal(namespace, service, values["source"], values["instances"])
+    cluster = services.cluster
+    return json_reply({"address": cluster.self_address, "owner": cluster.map_srv(service), **begun})

@@ -1,0 +1,161 @@
+"""One version, two states: the owner's list gets the next version, and keeps what it is, but for what it had lost."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import orjson
+import pytest
+
+from app.naming.model.keys import datum_key
+from app.naming.model.model import StoredInstance
+from app.naming.registry.merge import InstanceList
+from app.naming.registry.operations import RegisterInstance
+from app.naming.registry.registry import Registry
+from app.naming.wire.datum_codec import InstanceListCodec
+from distro.types import Datum, Version
+
+SERVICE = "DEFAULT_GROUP@@orders"
+KEY = datum_key("public", SERVICE)
+ME, OTHER = "10.0.0.1:8848~1", "10.0.0.2:8848~1"
+NOW_MS = 50_000
+
+
+@pytest.fixture
+def registry() -> Registry:
+    made = Registry(ME)
+    for port in (80, 81):
+        made.register(RegisterInstance(SERVICE, "10.1.0.1", port, metadata={"zone": "a"}), 1_000)
+    return made
+
+
+def held(registry: Registry) -> InstanceList:
+    """A copy of the list, as a peer holds it: it came over the wire."""
+    codec = InstanceListCodec(lambda: 0)
+    [datum] = registry.datums([KEY])
+    value: InstanceList = codec.decode(KEY, orjson.loads(codec.encode(datum, 2_000, True)), 2_000).value
+    return value
+
+
+def told(registry: Registry, value: InstanceList, version: Version | None = None) -> Datum:
+    known = registry.version(KEY)
+    assert known is not None
+    return Datum(KEY, version or known, value)
+
+
+def ports(registry: Registry) -> list[int]:
+    [datum] = registry.datums([KEY])
+    return sorted(one.instance.port for one in datum.value.stored.values())
+
+
+def test_a_peer_that_holds_the_same_changes_nothing(registry: Registry) -> None:
+    before = registry.version(KEY)
+    assert registry.reissue(told(registry, held(registry)), NOW_MS, restoring=False) is False
+    assert registry.reissue(told(registry, held(registry)), NOW_MS, restoring=True) is False
+    assert registry.version(KEY) == before
+
+
+def _lacking(value: InstanceList) -> None:
+    value.stored.popitem()
+
+
+def _extra(value: InstanceList) -> None:
+    one = next(iter(value.stored.values()))
+    instance = replace(one.instance, port=99)
+    value.stored[instance.key] = StoredInstance(instance, one.version, one.beat_ms)
+
+
+def _departing(**changes: object) -> Callable[[InstanceList], None]:
+    def depart(value: InstanceList) -> None:
+        one = next(iter(value.stored.values()))
+        one.instance = replace(one.instance, **changes)  # type: ignore[arg-type]
+
+    return depart
+
+
+def _behind(value: InstanceList) -> None:
+    one = next(iter(value.stored.values()))
+    one.version = Version(0, 1, OTHER)
+
+
+@pytest.mark.parametrize(
+    "depart",
+    [
+        _lacking,
+        _extra,
+        _behind,
+        _departing(healthy=False),
+        _departing(enabled=False),
+        _departing(weight=3.0),
+        _departing(metadata={"zone": "b"}),
+    ],
+)
+def test_a_peer_with_another_state_under_the_version_is_answered_with_a_new_version(
+    registry: Registry, depart: Callable[[InstanceList], None]
+) -> None:
+    value = held(registry)
+    depart(value)
+    before, [mine] = registry.version(KEY), registry.datums([KEY])
+    assert before is not None
+    assert registry.reissue(told(registry, value), NOW_MS, restoring=False) is True
+    [after] = registry.datums([KEY])
+    assert after.version == before.next(ME)
+    assert after.value == mine.value, "what the owner holds is what all take"
+    assert registry.reissue(Datum(KEY, before, value), NOW_MS, restoring=False) is False, "a late answer"
+    assert registry.version(KEY) == before.next(ME)
+
+
+def test_the_owner_gets_back_what_it_had_lost_with_one_fresh_time_out(registry: Registry) -> None:
+    value = held(registry)
+    registry.remove("public", SERVICE, "10.1.0.1:81:unknown:DEFAULT", 2_000)
+    registry.prune_tombstones(registry.table.find(KEY), 10_000_000)  # type: ignore[arg-type]
+    assert ports(registry) == [80]
+    older = Version(1, 0, ME)
+    before = registry.version(KEY)
+    assert registry.reissue(told(registry, value, older), NOW_MS, restoring=False) is False
+    assert registry.reissue(told(registry, value, older), NOW_MS, restoring=True) is True
+    assert ports(registry) == [80, 81]
+    version = registry.version(KEY)
+    assert version is not None
+    assert before is not None
+    assert version == before.next(ME)
+    [datum] = registry.datums([KEY])
+    assert datum.value.stored["10.1.0.1:81:unknown:DEFAULT"].beat_ms == NOW_MS
+
+
+def test_what_was_removed_here_is_not_restored(registry: Registry) -> None:
+    value = held(registry)
+    registry.remove("public", SERVICE, "10.1.0.1:81:unknown:DEFAULT", 2_000)
+    before = registry.version(KEY)
+    assert registry.reissue(told(registry, value, Version(1, 0, ME)), NOW_MS, restoring=True) is False
+    assert (ports(registry), registry.version(KEY)) == ([80], before)
+
+
+def test_values_of_the_peer_are_never_restored(registry: Registry) -> None:
+    value = held(registry)
+    _extra(value)
+    _departing(weight=7.0)(value)
+    assert registry.reissue(told(registry, value), NOW_MS, restoring=True) is True
+    [datum] = registry.datums([KEY])
+    assert {
+        one.instance.port: one.instance.weight for one in datum.value.stored.values() if one.instance.port < 99
+    } == {
+        80: 1.0,
+        81: 1.0,
+    }
+    assert ports(registry) == [80, 81, 99]
+
+
+def test_a_list_that_another_member_wrote_is_claimed_by_it(registry: Registry) -> None:
+    other = Registry(OTHER)
+    [datum] = registry.datums([KEY])
+    assert other.apply(Datum(KEY, datum.version, held(registry)), None, 3_000)
+    value = held(registry)
+    _lacking(value)
+    assert other.reissue(told(other, value), NOW_MS, restoring=False) is True
+    assert other.version(KEY) == datum.version.next(OTHER)
+
+
+def test_an_unknown_list_stays_unknown(registry: Registry) -> None:
+    empty = Registry(OTHER)
+    assert empty.reissue(told(registry, held(registry)), NOW_MS, restoring=True) is False
+    assert empty.version(KEY) is None
