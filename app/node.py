@@ -330,6 +330,7 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain) -> Engine:
         links=links,
         replication=NodeReplication(receiver, components, cluster, clock, bodies),
         healer=ServiceHealer(
+            settings.self_address,
             cluster.members,
             protocol.mapper_of,
             components,

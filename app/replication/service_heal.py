@@ -64,6 +64,7 @@ class ServiceHealer:
 
     def __init__(
         self,
+        self_address: str,
         members: Callable[[], list[Member]],
         mapper_of: Callable[[str], DistroMapper],
         components: Components,
@@ -74,6 +75,7 @@ class ServiceHealer:
         clock: Clock,
     ) -> None:
         """``members``: all that are listed. ``clients``: None where no client keeps a connection."""
+        self._self_address = self_address
         self._members = members
         self._mapper_of = mapper_of
         self._components = components
@@ -100,7 +102,9 @@ class ServiceHealer:
         peers = frozenset(
             one.address
             for one in self._members()
-            if one.kind is MemberKind.OWN and one.state in (MemberState.UP, MemberState.SUSPICIOUS)
+            if one.address != self._self_address
+            and one.kind is MemberKind.OWN
+            and one.state in (MemberState.UP, MemberState.SUSPICIOUS)
         )
         if not peers:
             raise InvalidParam("this node has no other Rollcall member that it can reach")

@@ -6,7 +6,7 @@ from app.http.api.answers import json_reply, refuse_untimely, text_reply
 from app.http.api.call import Answer, Call, Reply, Services, route
 from app.http.input.schemas import HealSchema, load_parameters
 from app.naming.model.caller_texts import check_printable
-from app.naming.model.keys import check_service_chars, check_service_format
+from app.naming.model.keys import check_namespace, check_service_chars, check_service_format
 
 _HEAL = HealSchema()
 
@@ -22,6 +22,7 @@ def heal(call: Call, services: Services) -> Answer:
     namespace, service = values["namespace"], values["service"]
     check_service_format(service)
     check_service_chars(service)
+    check_namespace(namespace)
     check_printable("namespaceId", namespace)
     if refusal := refuse_untimely(call, services):
         return refusal

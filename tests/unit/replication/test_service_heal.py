@@ -1,0 +1,133 @@
+"""Which member asks whom for the state of one service, and how often it may be made to."""
+
+from typing import Any
+
+import pytest
+
+from app.naming.clients.client_model import ClientInfo
+from app.naming.model.keys import datum_key
+from app.naming.model.nacos_errors import InvalidParam
+from app.naming.records.record_keys import persistent_key, service_meta_key
+from app.naming.registry.operations import RegisterInstance
+from app.replication.client_type import CLIENTS, ClientStore, client_key
+from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
+from app.replication.record_type import RECORDS
+from app.replication.service_heal import CALLS_MAX, INTERVAL_MS, WINDOW_MS, HealRate, ServiceHealer
+from distro.mapper import DistroMapper, WriterMapper
+from distro.ports import Component
+from distro.types import CAPABILITY_VERSIONS, DistroKey, Member, MemberState
+from tests.support.fake_node import SELF, FakeNode
+
+B, C, D = "10.0.0.2:8848", "10.0.0.3:8848", "10.0.0.4:8848"
+SERVICE = "DEFAULT_GROUP@@orders"
+OURS = frozenset({CAPABILITY_VERSIONS})
+
+
+class Bed:
+    """A healer of a node in a cluster, and what it asked for."""
+
+    def __init__(self, owner: str = SELF, *others: Member) -> None:
+        self.node = FakeNode()
+        self.others = others or (Member(B, MemberState.UP, OURS), Member(C, MemberState.SUSPICIOUS, OURS))
+        self.fetched: dict[str, list[DistroKey]] = {}
+        self.restored: list[tuple[str, list[DistroKey]]] = []
+        mapper = DistroMapper.over(SELF, (owner,))
+        writers = WriterMapper.over(SELF, ())
+        nothing: Any = None
+        registry = self.node.naming._registry
+        stores: dict[str, Any] = {
+            INSTANCE_LIST: InstanceListStore(registry, lambda _event: None),
+            RECORDS: self.node.durable._records,
+            CLIENTS: ClientStore(self.node.clients, SELF, lambda _writer: False),
+        }
+        events: Any = self
+        self.healer = ServiceHealer(
+            SELF,
+            lambda: [Member(SELF, MemberState.UP, OURS), *self.others],
+            lambda resource_type: writers if resource_type == CLIENTS else mapper,
+            {name: Component(store, nothing, nothing) for name, store in stores.items()},
+            events,
+            events,
+            self.node.durable,
+            self.node.clients,
+            self.node,  # type: ignore[arg-type]  # a clock is all that it is here
+        )
+
+    def fetch(self, peer: str, keys: list[DistroKey]) -> None:
+        self.fetched[peer] = keys
+
+    def restore(self, peer: str, keys: list[DistroKey], _now_ms: int) -> None:
+        self.restored.append((peer, keys))
+
+
+LIST = DistroKey(INSTANCE_LIST, datum_key("public", SERVICE))
+META = DistroKey(RECORDS, service_meta_key("public", SERVICE))
+
+
+def test_the_owner_asks_every_peer_that_it_can_reach() -> None:
+    bed = Bed()
+    told = bed.healer.heal("public", SERVICE, "", ())
+    assert bed.fetched == {B: [LIST, META], C: [LIST, META]}
+    assert told == {"keys": 2, "owned": 2, "asked": {B: 2, C: 2}}
+    assert bed.restored == []
+
+
+def test_others_ask_the_owner_alone() -> None:
+    bed = Bed(B)
+    assert bed.healer.heal("public", SERVICE, "", ())["owned"] == 0
+    assert bed.fetched == {B: [LIST, META]}
+
+
+def test_members_of_real_nacos_and_those_that_are_down_are_not_asked() -> None:
+    bed = Bed(SELF, Member(B, MemberState.UP, OURS), Member(C, MemberState.UP), Member(D, MemberState.DOWN, OURS))
+    bed.healer.heal("public", SERVICE, "", ())
+    assert list(bed.fetched) == [B]
+
+
+@pytest.mark.parametrize("source", [C, SELF, "10.9.9.9:80", "<html>"])
+def test_only_a_peer_that_can_be_asked_is_restored_from(source: str) -> None:
+    bed = Bed(SELF, Member(B, MemberState.UP, OURS), Member(C, MemberState.DOWN, OURS))
+    with pytest.raises(InvalidParam, match="source"):
+        bed.healer.heal("public", SERVICE, source, ())
+    assert bed.fetched == {}
+    bed.healer.heal("public", SERVICE, B, ())
+    assert bed.restored == [(B, [LIST])]
+
+
+def test_a_node_alone_has_nobody_to_ask() -> None:
+    bed = Bed(SELF, Member(C, MemberState.UP))
+    with pytest.raises(InvalidParam, match="no other Rollcall member"):
+        bed.healer.heal("public", SERVICE, "", ())
+
+
+def test_durable_instances_and_clients_of_the_service_go_along() -> None:
+    bed = Bed()
+    bed.node.clients.connect(ClientInfo("c1", "10.1.0.9", 5000, "", ""))
+    bed.node.clients.register("c1", RegisterInstance(SERVICE, "10.1.0.2", 80))
+    one = RegisterInstance(SERVICE, "10.1.0.1", 80, ephemeral=False)
+    bed.node.durable.register(one)
+    bed.healer.heal("public", SERVICE, "", ("10.1.0.3:80:unknown:DEFAULT", "10.1.0.1:80:unknown:DEFAULT"))
+    records = [persistent_key("public", SERVICE, f"10.1.0.{last}:80:unknown:DEFAULT") for last in (1, 3)]
+    wanted = [LIST, META, *(DistroKey(RECORDS, key) for key in records), DistroKey(CLIENTS, client_key("c1"))]
+    assert bed.fetched == {B: wanted, C: wanted}
+
+
+class TestRate:
+    def test_a_service_is_not_healed_again_at_once(self) -> None:
+        rate = HealRate()
+        assert rate.wait_ms("a", 1_000) == 0
+        assert rate.wait_ms("a", 1_000 + INTERVAL_MS - 1) == 1
+        assert rate.wait_ms("b", 1_000 + INTERVAL_MS - 1) == 0
+        assert rate.wait_ms("a", 1_000 + INTERVAL_MS) == 0
+
+    def test_all_services_together_have_a_bound(self) -> None:
+        rate = HealRate()
+        assert [rate.wait_ms(f"s{number}", number) for number in range(CALLS_MAX)] == [0] * CALLS_MAX
+        assert rate.wait_ms("more", CALLS_MAX) == WINDOW_MS - CALLS_MAX
+        assert rate.wait_ms("more", WINDOW_MS) == 0
+
+    def test_its_memory_is_bounded(self) -> None:
+        rate = HealRate()
+        for number in range(10_000):
+            rate.wait_ms(f"s{number}", number * 10)
+        assert len(rate._healed) <= CALLS_MAX * (INTERVAL_MS // WINDOW_MS + 1)
