@@ -330,15 +330,7 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain) -> Engine:
         links=links,
         replication=NodeReplication(receiver, components, cluster, clock, bodies),
         healer=ServiceHealer(
-            settings.self_address,
-            cluster.members,
-            protocol.mapper_of,
-            components,
-            receiver,
-            mailbox,
-            domain.durable,
-            domain.clients,
-            clock,
+            cluster, protocol.mapper_of, components, receiver, mailbox, domain.durable, domain.clients, clock
         ),
         client_receiver=ClientReceiver(receiver, domain.clients, address_clients, clock, cluster.capabilities, bodies),
         client_expiry=ClientExpiry(domain.clients, members.has_left, config.pause_ms),

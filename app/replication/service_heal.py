@@ -12,11 +12,12 @@ from app.naming.records.durable_service import DurableService
 from app.naming.records.record_keys import persistent_key
 from app.replication.client_type import CLIENTS, client_key
 from app.replication.instance_list_type import INSTANCE_LIST
+from app.replication.membership import Membership
 from app.replication.record_type import RECORDS
 from distro.mapper import DistroMapper
 from distro.ports import Clock, Components
 from distro.receive import DistroReceiver, ReceiverEvents
-from distro.types import DistroKey, Member, MemberKind, MemberState
+from distro.types import DistroKey, MemberKind, MemberState
 
 KEYS_MAX = 10_000
 """Of one call: the list, the description, persistent instances, and clients that publish the service."""
@@ -64,8 +65,7 @@ class ServiceHealer:
 
     def __init__(
         self,
-        self_address: str,
-        members: Callable[[], list[Member]],
+        cluster: Membership,
         mapper_of: Callable[[str], DistroMapper],
         components: Components,
         receiver: DistroReceiver,
@@ -74,9 +74,8 @@ class ServiceHealer:
         clients: Clients | None,
         clock: Clock,
     ) -> None:
-        """``members``: all that are listed. ``clients``: None where no client keeps a connection."""
-        self._self_address = self_address
-        self._members = members
+        """``clients``: None where no client keeps a connection."""
+        self._cluster = cluster
         self._mapper_of = mapper_of
         self._components = components
         self._receiver = receiver
@@ -101,8 +100,8 @@ class ServiceHealer:
         """
         peers = frozenset(
             one.address
-            for one in self._members()
-            if one.address != self._self_address
+            for one in self._cluster.members()
+            if one.address != self._cluster.self_address
             and one.kind is MemberKind.OWN
             and one.state in (MemberState.UP, MemberState.SUSPICIOUS)
         )

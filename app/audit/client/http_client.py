@@ -160,8 +160,25 @@ class MemberClient:
                 if not self._patience.try_again(error):
                     raise
 
+    def post(self, path: str, parameters: Mapping[str, str | int]) -> Answer:
+        """Return the answer to a POST with ``parameters`` as its query, which must do no harm when it comes twice.
+
+        Raises:
+            CallError: as ``get``.
+        """
+        while True:
+            try:
+                return self._with_login(
+                    lambda: self._whole(path, self._open(path, parameters, None, AGENT, "POST"), BODY_BYTES_MAX)
+                )
+            except CallError as error:
+                if not self._patience.try_again(error):
+                    raise
+
     @contextlib.contextmanager
-    def lines(self, path: str, content_type: str) -> Iterator[Iterator[bytes]]:
+    def lines(
+        self, path: str, content_type: str, parameters: Mapping[str, str | int] | None = None
+    ) -> Iterator[Iterator[bytes]]:
         """Give the lines of a streamed answer, as they come, without line ends. A last line without an end is left out.
 
         The call is not tried again.
@@ -170,7 +187,7 @@ class MemberClient:
             CallError: no answer came, or it breaks off while its lines are read.
             OtherType: the answer has another content type than ``content_type``.
         """
-        response = self._with_login(lambda: self._open(path, None, None, AGENT))
+        response = self._with_login(lambda: self._open(path, parameters, None, AGENT))
         with contextlib.closing(response):
             if response.headers.get("Content-Type", "").partition(";")[0].strip() != content_type:
                 raise OtherType(f"{path}: the answer is not {content_type}")
@@ -179,12 +196,12 @@ class MemberClient:
     # --- one try -----------------------------------------------------------------------------------
 
     def _open(
-        self, path: str, parameters: Mapping[str, str | int] | None, body: bytes | None, agent: str
+        self, path: str, parameters: Mapping[str, str | int] | None, body: bytes | None, agent: str, method: str = "GET"
     ) -> requests.Response:
         query = dict(parameters or {})
         if self._token:
             query["accessToken"] = self._token
-        return self._send("GET", path, params=query, data=body, headers=self._headers(agent, body is not None))
+        return self._send(method, path, params=query, data=body, headers=self._headers(agent, body is not None))
 
     def _headers(self, agent: str, has_json: bool) -> dict[str, str]:
         headers = {"User-Agent": agent, "Client-Version": NACOS_VERSION, "Accept-Encoding": "gzip"}

@@ -2,7 +2,7 @@
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import orjson
@@ -76,17 +76,22 @@ def table(differences: Iterable[Difference], a: str, b: str) -> Iterator[str]:
         if len(rows) == TABLE_ROWS_MAX:
             more += 1
         else:
-            rows.append([_cell(cell) for cell in _cells(one)])
+            rows.append(_cells(one))
     if not rows:
         return
-    head = ["CLASS", "SERVICE", "INSTANCE", a, b, f"VERSION {a}", f"VERSION {b}"]
-    columns = [index for index in range(len(head)) if any(row[index] for row in rows)]
-    widths = [max(_width(row[index]) for row in [head, *rows]) for index in columns]
-    for row in [head, *rows]:
-        cells = (row[index] + " " * (width - _width(row[index])) for index, width in zip(columns, widths, strict=True))
-        yield "  ".join(cells).rstrip()
+    yield from aligned(["CLASS", "SERVICE", "INSTANCE", a, b, f"VERSION {a}", f"VERSION {b}"], rows)
     if more:
         yield f"... and {more} more; --json shows them all"
+
+
+def aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Lines of a table with this head; a column that is empty in all rows is left out, and long cells are cut."""
+    shown = [[_cell(cell) for cell in row] for row in rows]
+    columns = [index for index in range(len(head)) if any(row[index] for row in shown)]
+    widths = [max(_width(row[index]) for row in [head, *shown]) for index in columns]
+    for row in [head, *shown]:
+        cells = (row[index] + " " * (width - _width(row[index])) for index, width in zip(columns, widths, strict=True))
+        yield "  ".join(cells).rstrip()
 
 
 def _cells(one: Difference) -> list[str]:

@@ -53,6 +53,14 @@ def take(client: MemberClient, namespaces: Sequence[str], emit: Emit) -> MemberD
     return replace(told, services=counted.services, instances=counted.instances, tells=tells)
 
 
+def take_service(client: MemberClient, namespace: str, service: str, emit: Emit) -> MemberDump | None:
+    """Give the rows of one service of a Rollcall member to ``emit``, as ``take`` does; None for another kind.
+
+    Members of the first release give all rows.
+    """
+    return _take_ours(client, emit, {"namespaceId": namespace, "serviceName": service})
+
+
 @dataclass(slots=True)
 class _Counted:
     """Counts the rows of services and of instances on their way to ``emit``, and adds each service's settings."""
@@ -75,10 +83,12 @@ class _Counted:
 # --- our own kind --------------------------------------------------------------------------------
 
 
-def _take_ours(client: MemberClient, emit: Emit) -> MemberDump | None:
+def _take_ours(
+    client: MemberClient, emit: Emit, parameters: Mapping[str, str | int] | None = None
+) -> MemberDump | None:
     """The dump of a Rollcall member, its rows given to ``emit``; None for another kind. Shape: see docs/wire.md."""
     try:
-        with client.lines(DUMP_PATH, NDJSON) as lines:
+        with client.lines(DUMP_PATH, NDJSON, parameters) as lines:
             return _read_dump(lines, emit)
     except OtherType:
         return None

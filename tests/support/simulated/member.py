@@ -283,8 +283,7 @@ class SimMember:
             cluster=self.membership,
             replication=NodeReplication(self.receiver, self.components, self.membership, clock, bodies),
             healer=ServiceHealer(
-                self.address,
-                self.membership.members,
+                self.membership,
                 self.protocol.mapper_of,
                 self.components,
                 self.receiver,

@@ -28,7 +28,8 @@ class Bed:
 
     def __init__(self, owner: str = SELF, *others: Member) -> None:
         self.node = FakeNode()
-        self.others = others or (Member(B, MemberState.UP, OURS), Member(C, MemberState.SUSPICIOUS, OURS))
+        listed = others or (Member(B, MemberState.UP, OURS), Member(C, MemberState.SUSPICIOUS, OURS))
+        self.node.cluster.others = list(listed)
         self.fetched: dict[str, list[DistroKey]] = {}
         self.restored: list[tuple[str, list[DistroKey]]] = []
         mapper = DistroMapper.over(SELF, (owner,))
@@ -42,8 +43,7 @@ class Bed:
         }
         events: Any = self
         self.healer = ServiceHealer(
-            SELF,
-            lambda: [Member(SELF, MemberState.UP, OURS), *self.others],
+            self.node.cluster,  # type: ignore[arg-type]  # it lists members, which is all that is asked of it
             lambda resource_type: writers if resource_type == CLIENTS else mapper,
             {name: Component(store, nothing, nothing) for name, store in stores.items()},
             events,

@@ -1,0 +1,1 @@
+"""One service of live members that differ, brought together by their own rules."""

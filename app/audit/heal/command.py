@@ -1,0 +1,172 @@
+"""``rollcall heal``: bring the members of a cluster together on one service, by their own rules.
+
+Exit codes: 0 they agree, 1 they still differ or one did not answer, 2 it could not be done, with the reason on stderr.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable
+from threading import Event
+from typing import TYPE_CHECKING
+
+from app.audit.client.access import AccessError, access_of, add_access_options, duration_s, parse_members, parse_url
+from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, compose_service_name
+
+if TYPE_CHECKING:
+    from app.audit.heal.decide import Departure
+    from app.audit.heal.healing import Course, Healing, Look
+
+AGREED, DIFFERENT, NOT_HEALED = 0, 1, 2
+GAP_S = 15.0
+
+
+def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to those of ``rollcall``."""
+    parser = subparsers.add_parser(
+        "heal",
+        help="bring Rollcall members together on one service",
+        description="Show what each member holds of one service and what the rules say is right, have the members "
+        "exchange it, and look again. Nothing is written but by the members' own rules. Exit code 0: they agree; 1: "
+        "they still differ, or one did not answer; 2: it could not be done.",
+    )
+    parser.add_argument("--service", metavar="NAME", required=True, help="group@@name, or a name in DEFAULT_GROUP")
+    parser.add_argument("--namespace", metavar="NAMESPACE", default=DEFAULT_NAMESPACE, help="its namespace (public)")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--members", metavar="HOST:PORT,...", help="the members, all of them")
+    where.add_argument("--from-cluster", metavar="URL", help="the members that this one lists")
+    parser.add_argument("--dry-run", action="store_true", help="only show what each holds and what is right")
+    parser.add_argument(
+        "--gap",
+        metavar="TIME",
+        type=duration_s,
+        default=GAP_S,
+        help="what differs is healed if it is the same so much later; 0 does not look again (15s)",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object a line")
+    add_access_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Heal one service, print what was seen before and after, and return the exit code."""
+    from app.audit.client.http_client import CallError
+    from app.audit.dump.collect import listed_members
+    from app.audit.heal.healing import CannotHeal, Healing
+    from app.audit.heal.reading import Wanted
+
+    stop = Event()
+    try:
+        if options.from_cluster is None:
+            access, addresses = access_of(options), parse_members(options.members)
+        else:
+            scheme, address, path = parse_url(options.from_cluster)
+            access = access_of(options, scheme, path)
+            addresses = listed_members(address, access)
+        service = compose_service_name(options.service, DEFAULT_GROUP)
+        healing = Healing(addresses, access, Wanted(options.namespace or DEFAULT_NAMESPACE, service), stop)
+        return _heal(options, healing, stop)
+    except CallError as error:
+        return _could_not(f"no member list of {options.from_cluster}: {error}")
+    except (AccessError, CannotHeal) as error:
+        return _could_not(str(error))
+    except BrokenPipeError:
+        # The reader, such as head, has what it wanted; what is left in the buffer goes nowhere, and without complaint.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DIFFERENT
+    except KeyboardInterrupt:
+        stop.set()
+        return _could_not("ended before the members were seen to agree; what they began to exchange goes on")
+
+
+def _heal(options: argparse.Namespace, healing: "Healing", stop: Event) -> int:
+    from app.audit.heal.decide import lasting
+    from app.audit.heal.healing import Course
+
+    look = healing.look()
+    found = look.decision.departures
+    if found and options.gap and not stop.wait(options.gap):
+        again = healing.look()
+        look, found = again, lasting(found, again.decision.departures)
+    course = Course(look, found=found)
+    course.late = tuple(one for one in look.decision.departures if one not in found)
+    _show_before(options, course)
+    if not found:
+        return _end(options, look, "the members agree", AGREED)
+    if look.decision.blocked:
+        return _end(options, look, f"not healed: {look.decision.blocked}", DIFFERENT)
+    if options.dry_run:
+        return _end(options, look, "nothing was done (--dry-run)", DIFFERENT)
+    healing.heal(course)
+    after = course.after or look
+    _show_after(options, course, after)
+    if course.left:
+        text = (
+            f"still different in {len(course.left)} (it was {len(found)}): what the rules refuse stays as it is. A "
+            "member whose state nobody takes is brought in line by its restart: it loads what the others hold"
+        )
+        return _end(options, after, text, DIFFERENT)
+    return _end(options, after, f"healed: {len(found)} departures are gone", AGREED)
+
+
+def _show_before(options: argparse.Namespace, course: "Course") -> None:
+    from app.audit.heal.heal_table import departure_lines, json_departures, json_state, state_lines
+
+    look = course.before
+    if options.json:
+        _print(json_state("before", look))
+        _print(json_departures("before", course.found))
+    else:
+        _print(state_lines("before:", look))
+        _print(departure_lines(course.found))
+    _tell_late(course.late)
+    for note in look.decision.notes:
+        _say(note)
+
+
+def _show_after(options: argparse.Namespace, course: "Course", look: "Look") -> None:
+    from app.audit.heal.heal_table import departure_lines, json_departures, json_state, state_lines
+
+    if options.json:
+        _print(json_state("after", look))
+        _print(json_departures("after", course.left))
+    else:
+        _print(state_lines("after:", look))
+        _print(departure_lines(course.left))
+    _tell_late(course.late)
+    for address, reason in course.refused.items():
+        _say(f"{address} does not exchange it: {reason}")
+
+
+def _tell_late(late: "tuple[Departure, ...]") -> None:
+    if late:
+        _say(f"{len(late)} more differences were other ones a moment later: they were under way, and do not count")
+
+
+def _end(options: argparse.Namespace, look: "Look", text: str, code: int) -> int:
+    for address in look.absent:
+        _say(f"{address} did not answer, so nobody can say that it agrees")
+    if look.absent and code == AGREED:
+        code = DIFFERENT
+    if options.json:
+        import orjson
+
+        _print([orjson.dumps({"stage": "end", "exit_code": code, "text": text}).decode()])
+    else:
+        _print([text])
+    return code
+
+
+def _print(lines: Iterable[str]) -> None:
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    sys.stdout.flush()
+
+
+def _could_not(text: str) -> int:
+    _say(text)
+    return NOT_HEALED
+
+
+def _say(text: str) -> None:
+    shown = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+    sys.stderr.write(f"rollcall heal: {shown}\n")

@@ -1,0 +1,76 @@
+"""A heal as text: what each member holds, what is right and why, as a table or as lines of JSON."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+import orjson
+
+from app.audit.compare.table import aligned
+from app.audit.heal.decide import Departure
+from app.audit.heal.healing import Look
+
+ROWS_MAX = 200
+"""Departures of a table; more are counted. JSON has all."""
+
+
+def state_lines(title: str, look: Look) -> Iterator[str]:
+    """A table of the members: how much of the service each holds, in which version, and who it says owns it."""
+    rows = []
+    for address, one in look.held.items():
+        healthy = sum(row.healthy for row in one.instances.values())
+        role = "owner" if one.address == look.decision.owner else ""
+        known = one.version or ("-" if one.is_known else "does not know the service")
+        rows.append([one.address, role, str(len(one.instances)), str(healthy), known, one.owner or "-"])
+        if one.address != address:
+            rows[-1][0] = f"{one.address} (at {address})"
+    rows += [[address, "", "", "", f"does not answer: {reason}", ""] for address, reason in look.absent.items()]
+    yield title
+    yield from (f"  {line}" for line in aligned(["MEMBER", "", "INSTANCES", "HEALTHY", "VERSION", "NAMES OWNER"], rows))
+
+
+def departure_lines(departures: Sequence[Departure]) -> Iterator[str]:
+    """A table of what departs from what is right."""
+    rows = [
+        [
+            one.finding_class.value,
+            one.what,
+            one.member,
+            one.found,
+            one.expected,
+            one.found_version or "",
+            one.expected_version or "",
+        ]
+        for one in departures[:ROWS_MAX]
+    ]
+    if not rows:
+        return
+    head = ["CLASS", "WHAT", "MEMBER", "HOLDS", "RIGHT", "VERSION", "RIGHT VERSION"]
+    yield from (f"  {line}" for line in aligned(head, rows))
+    if len(departures) > ROWS_MAX:
+        yield f"  ... and {len(departures) - ROWS_MAX} more; --json shows them all"
+    for rule in dict.fromkeys(one.rule for one in departures):
+        classes = ", ".join(dict.fromkeys(one.finding_class.value for one in departures if one.rule == rule))
+        yield f"  {classes}: {rule}"
+
+
+def json_state(stage: str, look: Look) -> Iterator[str]:
+    """Lines of JSON: one for each member, and one for each departure."""
+    for address, one in look.held.items():
+        value = {
+            "stage": stage,
+            "member": one.address,
+            "asked": address,
+            "is_owner": one.address == look.decision.owner,
+            "owner": one.owner,
+            "version": one.version,
+            "instances": len(one.instances),
+        }
+        yield orjson.dumps(value).decode()
+    for address, reason in look.absent.items():
+        yield orjson.dumps({"stage": stage, "member": address, "asked": address, "error": reason}).decode()
+
+
+def json_departures(stage: str, departures: Sequence[Departure]) -> Iterator[str]:
+    """Lines of JSON, one for each departure."""
+    for one in departures:
+        yield orjson.dumps({"stage": stage, **asdict(one)}).decode()
