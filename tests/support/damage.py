@@ -1,0 +1,109 @@
+"""Lasting damage in members as they run: one of them holds another state under its owner's own version.
+
+No verify round between members notices it, as versions are all that these compare. It is planted as a datum that the
+owner might have sent: with the version of its next change, which the owner then makes.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from app.naming.model.keys import CLIENT_KEY_PREFIX, datum_key
+from distro.codec import gunzip_if_gzip
+from tests.support.client import Answer
+from tests.support.processes import Member, eventually
+
+LONG = json.dumps({"preserved.heart.beat.timeout": "3600000", "preserved.ip.delete.timeout": "3600000"})
+"""Metadata of instances that nobody beats for."""
+BODY_BYTES_MAX = 1_000_000
+MARKER = "10.99.0.1"
+Datum = dict[str, Any]
+
+
+def _asked(member: Member, key: str, speaker: Member) -> Datum:
+    """A member's datum of a key, as another member gets it."""
+    body = json.dumps({"keys": key}).encode()
+    headers = {"Content-Type": "application/json", "Rollcall-Member": speaker.address}
+    answer = member.client.call("GET", "/v1/ns/distro/datum", body, headers)
+    assert answer.status == 200, answer.body
+    found: Mapping[str, Datum] = json.loads(gunzip_if_gzip(answer.body, BODY_BYTES_MAX))
+    return found[key]
+
+
+def _told(member: Member, speaker: Member, datum: Datum) -> None:
+    headers = {"Content-Type": "application/json", "Rollcall-Member": speaker.address}
+    body = json.dumps({datum["key"]: datum}).encode()
+    answer = member.client.call("PUT", "/v1/ns/distro/datum", body, headers)
+    assert (answer.status, answer.json()) == (200, {"refused": {}, "failed": {}})
+
+
+def _next(version: str) -> str:
+    epoch, counter, writer = version.split(".", 2)
+    return f"{epoch}.{int(counter) + 1}.{writer}"
+
+
+def owner_of(members: Sequence[Member], service: str) -> Member:
+    """The member that all of these take for responsible for a service that they know."""
+    [address] = {one.client.owner(service) for one in members}
+    return next(one for one in members if one.address == address)
+
+
+def plant(
+    members: Sequence[Member],
+    service: str,
+    targets: Sequence[Member],
+    depart: Callable[[list[dict[str, Any]]], None],
+) -> None:
+    """Have ``targets`` hold the service's instances as ``depart`` leaves them, under the version that the owner gives.
+
+    ``depart`` gets the instances as JSON. One more, ``MARKER``, is there afterwards, everywhere.
+    """
+    owner, key = owner_of(members, service), datum_key("public", f"DEFAULT_GROUP@@{service}")
+    speaker = next(one for one in members if one is not owner)
+    mine = _asked(owner, key, speaker)
+    for target in targets:
+        datum: Datum = json.loads(json.dumps(mine))
+        datum["version"] = _next(mine["version"])
+        listed = datum["value"]["instanceList"]
+        marker = {**listed[0], "ip": MARKER, "version": datum["version"]}
+        marker["instanceId"] = marker["instanceId"].replace(listed[0]["ip"], MARKER)
+        depart(listed)
+        listed.append(marker)
+        _told(target, owner, datum)
+    assert owner.client.register(service, MARKER, metadata=LONG).status == 200
+    eventually(lambda: all(f"{MARKER}:8080" in one.client.hosts(service) for one in members))
+    versions = {_asked(one, key, owner if one is not owner else speaker)["version"] for one in members}
+    assert versions == {_next(mine["version"])}, "all hold the owner's version"
+
+
+def plant_record(
+    members: Sequence[Member],
+    service: str,
+    key: str,
+    target: Member,
+    change: Callable[[Datum], Datum | None],
+    write: Callable[[Member], Answer],
+) -> None:
+    """Have a member hold another value of a durable record, under the version that the owner gives with ``write``."""
+    owner = owner_of(members, service)
+    speaker = next(one for one in members if one is not owner)
+    mine = _asked(owner, key, speaker)
+    version = _next(mine["version"])
+    _told(target, owner, {**mine, "version": version, "changed": version, "value": change(mine["value"])})
+    answer = write(owner)
+    assert answer.status == 200, answer.body
+
+    def all_have_it() -> bool:
+        versions = {_asked(one, key, owner if one is not owner else speaker)["version"] for one in members}
+        return versions == {version}
+
+    eventually(all_have_it)
+
+
+def plant_client(member: Member, target: Member, client_id: str, weight: float) -> None:
+    """Have a member hold a client of another one with another weight, under the version of the client's next change."""
+    datum = _asked(member, CLIENT_KEY_PREFIX + client_id, target)
+    datum["version"] = _next(datum["version"])
+    datum["client"]["attributes"]["clientAttributes"]["revision"] += 1
+    datum["client"]["instancePublishInfos"][0]["extendDatum"]["publishInstanceWeight"] = weight
+    _told(target, member, datum)
