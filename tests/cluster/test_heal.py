@@ -118,7 +118,7 @@ def test_what_verify_rounds_do_not_notice_is_healed(
     assert (code, said) == (0, ""), lines
     assert departures(lines) == [(finding_class, departures(lines)[0][1], target.address)]
     assert departures(lines, "after") == []
-    assert lines[-1]["text"] == "healed: 1 departures are gone"
+    assert lines[-1]["text"] == "healed, of departures: 1"
     assert {one: one.client.hosts(service) for one in (owner, other)} == before, "what was right stays"
     code, lines, _ = healed(cluster, service)
     assert (code, lines[-1]["text"]) == (0, "the members agree")

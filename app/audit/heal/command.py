@@ -10,7 +10,15 @@ from collections.abc import Iterable
 from threading import Event
 from typing import TYPE_CHECKING
 
-from app.audit.client.access import AccessError, access_of, add_access_options, duration_s, parse_members, parse_url
+from app.audit.client.access import (
+    AccessError,
+    access_of,
+    add_access_options,
+    duration_s,
+    parse_members,
+    parse_url,
+    positive_duration_s,
+)
 from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, compose_service_name
 
 if TYPE_CHECKING:
@@ -18,7 +26,7 @@ if TYPE_CHECKING:
     from app.audit.heal.healing import Course, Healing, Look
 
 AGREED, DIFFERENT, NOT_HEALED = 0, 1, 2
-GAP_S = 15.0
+GAP_S, WITHIN_S = 15.0, 30.0
 
 
 def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -42,6 +50,13 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         type=duration_s,
         default=GAP_S,
         help="what differs is healed if it is the same so much later; 0 does not look again (15s)",
+    )
+    parser.add_argument(
+        "--within",
+        metavar="TIME",
+        type=positive_duration_s,
+        default=WITHIN_S,
+        help="the time in which they must agree (30s)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object a line")
     add_access_options(parser)
@@ -91,22 +106,24 @@ def _heal(options: argparse.Namespace, healing: "Healing", stop: Event) -> int:
     course = Course(look, found=found)
     course.late = tuple(one for one in look.decision.departures if one not in found)
     _show_before(options, course)
-    if not found:
-        return _end(options, look, "the members agree", AGREED)
     if look.decision.blocked:
         return _end(options, look, f"not healed: {look.decision.blocked}", DIFFERENT)
+    if not found:
+        return _end(options, look, "the members agree", AGREED)
     if options.dry_run:
         return _end(options, look, "nothing was done (--dry-run)", DIFFERENT)
-    healing.heal(course)
+    healing.heal(course, options.within)
     after = course.after or look
     _show_after(options, course, after)
+    if after.decision.blocked:
+        return _end(options, after, f"not healed: {after.decision.blocked}", DIFFERENT)
     if course.left:
         text = (
             f"still different in {len(course.left)} (it was {len(found)}): what the rules refuse stays as it is. A "
             "member whose state nobody takes is brought in line by its restart: it loads what the others hold"
         )
         return _end(options, after, text, DIFFERENT)
-    return _end(options, after, f"healed: {len(found)} departures are gone", AGREED)
+    return _end(options, after, f"healed, of departures: {len(found)}", AGREED)
 
 
 def _show_before(options: argparse.Namespace, course: "Course") -> None:

@@ -11,8 +11,6 @@ from app.audit.client.access import Access
 from app.audit.heal.decide import Decision, Departure, decide, lasting
 from app.audit.heal.reading import Answered, Held, NoAnswer, OtherKind, Wanted, ask_to_heal, read_member
 
-WITHIN_S = 30.0
-"""The time in which members that exchange the service must agree."""
 ASK_AGAIN_S = 6.0
 """A fetch or a send may be lost; members refuse what comes oftener than each 2 s."""
 LOOK_AGAIN_S = 1.0
@@ -59,7 +57,7 @@ class Healing:
             CannotHeal: there are too many members, or fewer than two.
         """
         if not 2 <= len(addresses) <= MEMBERS_MAX:
-            raise CannotHeal(f"{len(addresses)} members are named; it takes 2 to {MEMBERS_MAX} to exchange anything")
+            raise CannotHeal(f"it takes 2 to {MEMBERS_MAX} members to exchange anything; named: {len(addresses)}")
         self._addresses = tuple(addresses)
         self._access = access
         self._wanted = wanted
@@ -92,8 +90,8 @@ class Healing:
             )
         return Look(held, absent, decide(list(held.values())))
 
-    def heal(self, course: Course) -> None:
-        """Have the members exchange the service until they agree, for ``WITHIN_S`` at most; note how it ended.
+    def heal(self, course: Course, within_s: float) -> None:
+        """Have the members exchange the service until they agree, for ``within_s`` at most; note how it ended.
 
         Raises:
             CannotHeal: as ``look``.
@@ -111,10 +109,9 @@ class Healing:
                 return
             look = course.after = self.look()
             now = look.decision.departures
-            if not now or look.decision.blocked:
-                course.left = now
+            if not now and not look.decision.blocked:
                 return
-            if time.monotonic() - began_s >= WITHIN_S:
+            if time.monotonic() - began_s >= within_s:
                 course.left = now if previous is None else lasting(previous, now)
                 course.late = tuple(one for one in now if one not in course.left)
                 return
