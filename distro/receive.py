@@ -101,8 +101,8 @@ class DistroReceiver:
         self.is_loading = is_loading
         self._events = events
         self._stats = stats
-        self._restores: dict[tuple[str, DistroKey], int] = {}
-        """Until when the next state that is fetched of a peer, and of a key, is restored from."""
+        self._restores: dict[DistroKey, tuple[str, int]] = {}
+        """The peer whose next state of a key, that is fetched until then, is restored from."""
         self._absent: dict[str, frozenset[str]] = {}
         """The keys of each member of real Nacos that it did not name in its last round."""
 
@@ -139,8 +139,8 @@ class DistroReceiver:
     def restore(self, peer: str, keys: Iterable[DistroKey], now_ms: int) -> None:
         """When the peer's states of these keys are fetched next, take from them what is unknown here."""
         for key in keys:
-            self._restores.pop((peer, key), None)  # the latest last
-            self._restores[peer, key] = now_ms + RESTORE_MS
+            self._restores.pop(key, None)  # the latest last
+            self._restores[key] = peer, now_ms + RESTORE_MS
         for one in list(self._restores)[:-RESTORES_MAX]:
             self._restores.pop(one, None)
 
@@ -204,7 +204,12 @@ class DistroReceiver:
 
     def _reissue(self, component: Component, key: DistroKey, sender: str, datum: Datum, now_ms: int) -> None:
         """R3: of what the owner fetched in the stored version the values count, too; all take the owner's anew."""
-        restoring = self._restores.pop((sender, key), now_ms) > now_ms
+        source, until_ms = self._restores.get(key, ("", now_ms))
+        restoring = source == sender and now_ms < until_ms
+        if restoring:
+            self._restores.pop(key, None)
+        elif now_ms < until_ms:
+            return  # a new version would have the source drop what is to come back from it
         if component.store.reissue(datum, now_ms, restoring=restoring):
             self._stats.reissued += 1
             self._events.sync(key)

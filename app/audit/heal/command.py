@@ -164,7 +164,7 @@ def _end(options: argparse.Namespace, look: "Look", text: str, code: int) -> int
     for address in look.absent:
         _say(f"{address} did not answer, so nobody can say that it agrees")
     if look.absent and code == AGREED:
-        code = DIFFERENT
+        code, text = DIFFERENT, f"of those that answered: {text}"
     if options.json:
         import orjson
 

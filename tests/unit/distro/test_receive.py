@@ -413,6 +413,19 @@ def test_what_an_owner_lost_is_restored_from_the_peer_that_was_named_and_once(me
     assert member.summary(mine.key)[1] == [80]
 
 
+def test_nothing_is_sent_anew_before_the_peer_that_was_named_has_answered(member: Member) -> None:
+    """It would drop what the owner is to take back from it."""
+    member.register(NAMES[SELF], 80)
+    mine = own(member, NAMES[SELF])
+    member.receiver.restore(B, [DistroKey(INSTANCE_LIST, mine.key)], 0)
+    member.receive(C, datum(NAMES[SELF], mine.version, 80, 81), fetched=True)
+    assert (member.summary(mine.key), member.events.synced) == ((mine.version, [80]), [])
+    member.receive(B, datum(NAMES[SELF], mine.version, 80, 82), fetched=True)
+    assert member.summary(mine.key) == (mine.version.next(ME), [80, 82])
+    member.receive(C, datum(NAMES[SELF], mine.version.next(ME), 80, 81), fetched=True)
+    assert member.summary(mine.key) == (mine.version.next(ME).next(ME), [80, 82])
+
+
 def test_an_answer_that_comes_too_late_restores_nothing(member: Member) -> None:
     member.register(NAMES[SELF], 80)
     mine = own(member, NAMES[SELF])
