@@ -7,7 +7,6 @@ from urllib.parse import urlencode
 import orjson
 import pytest
 
-import app.http.v1.heal  # noqa: F401  (it fills the table of routes)
 from app.http.api.call import Call, Reply
 from app.naming.model.keys import datum_key
 from app.naming.model.model import DELETE_TIMEOUT_MS, Instance, StoredInstance

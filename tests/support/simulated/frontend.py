@@ -33,7 +33,7 @@ from app.http.forward.beat_sender import BeatSender
 from app.http.forward.member_link import LinkAnswer, LinkResult, NotAnswered, NotSent
 from app.http.forward.on_loop import LoopForwarder
 from app.http.server.server import WAITED_S
-from app.http.v1 import cluster, distro, instance  # noqa: F401  # they fill the table of routes
+from app.http.v1 import cluster, distro, heal, instance  # noqa: F401  # they fill the table of routes
 from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, datum_key, instance_key
 from app.naming.model.nacos_errors import NacosError
 from app.replication.http_peers import REFRESH_TIMEOUT_MS
