@@ -150,7 +150,7 @@ def test_settings_of_a_service_are_healed(cluster: ClusterProcesses) -> None:
     plant_record(cluster.members, name, key, target, lambda value: {**value, "protectThreshold": 0.9}, update)
     code, lines, said = healed(cluster, name)
     assert (code, said) == (0, ""), lines
-    assert departures(lines) == [("SETTINGS", "protectThreshold", target.address)]
+    assert departures(lines) == [("SETTINGS", "protect_threshold", target.address)]
     told = [one.client.call("GET", "/v1/ns/service", serviceName=name).json() for one in (owner, target, other)]
     assert [one["protectThreshold"] for one in told] == [0.5] * 3
 

@@ -214,14 +214,15 @@ def _of_service(held: Sequence[Held], owner: Held, *, has_instances: bool, diffe
 
 
 def _of_settings(held: Sequence[Held], owner: Held) -> Iterator[Departure]:
-    """Settings that are not the owner's; a cluster counts where both have it, as it comes with its instances, too."""
+    """Settings that are not the owner's, of members that tell theirs."""
     for one in held:
         if one is owner or not (one.settings and owner.settings):
             continue
         for name in sorted(one.settings.keys() & owner.settings.keys()):
             texts = _json(one.settings[name]), _json(owner.settings[name])
             if texts[0] != texts[1]:
-                yield Departure(FindingClass.SETTINGS, name, one.address, *texts, None, None, OWNERS_STATE)
+                versions = one.settings_version, owner.settings_version
+                yield Departure(FindingClass.SETTINGS, name, one.address, *texts, *versions, OWNERS_STATE)
 
 
 # --- what no exchange heals ----------------------------------------------------------------------

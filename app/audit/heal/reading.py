@@ -6,23 +6,18 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
 
-import orjson
-
 from app.audit.client.access import Access
-from app.audit.client.http_client import CallError, MemberClient, Patience, Refused
-from app.audit.compare.input import parse_row
+from app.audit.client.http_client import CallError, MemberClient, Patience
+from app.audit.compare.input import valid_row
 from app.audit.dump.nacos import read_nodes
 from app.audit.dump.sources import take_service
 from app.audit.format.manifest import Seen
 from app.audit.format.rows import RowKind
 
 HEAL_PATH = "/v1/ns/operator/heal"
-SERVICE_PATH = "/v1/ns/service"
 ROWS_MAX = 500_000
 """Of one member; all rows of a service are held at once."""
-_NO_SERVICE = {400, 404, 500}
-"""Statuses by which members answer that they do not know a service."""
-_SETTINGS = ("protectThreshold", "metadata", "selector")
+_SETTINGS = ("metadata", "protect_threshold", "selector", "clusters")
 
 InstanceKey = tuple[str, str, int, bool]
 """Cluster, ip, port, and whether the instance is ephemeral."""
@@ -64,7 +59,8 @@ class Held:
     """The member that it takes for responsible."""
     instances: Mapping[InstanceKey, Row] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """The service's own values, and those of its clusters, each by its name."""
+    """The service's own values, by their names in its row."""
+    settings_version: str | None = None
     members: tuple[Seen, ...] = ()
     """The members that it lists."""
 
@@ -112,7 +108,8 @@ def _read(client: MemberClient, wanted: Wanted) -> Answered:
         _text(rows.service, "version"),
         _text(rows.service, "owner"),
         rows.instances,
-        _settings(client, wanted) if rows.service is not None else {},
+        _settings(rows.service) if rows.service is not None else {},
+        _text(rows.service, "settings_version"),
         tuple(dumped.members),
     )
 
@@ -122,19 +119,18 @@ class _Rows:
 
     def __init__(self, wanted: Wanted) -> None:
         self._wanted = (wanted.namespace, wanted.service)
-        self._name = orjson.dumps(wanted.service)
         self.service: Mapping[str, Any] | None = None
         self.instances: dict[InstanceKey, Row] = {}
 
-    def take(self, line: bytes) -> None:
-        """Keep the row in a line of the dump.
+    def take(self, _line: bytes, given: Mapping[str, Any]) -> None:
+        """Keep a row of the dump.
 
         Raises:
             CallError: the line is no row, or there are more than ``ROWS_MAX``.
         """
-        if self._name not in line:
+        if given.get("service") != self._wanted[1]:
             return
-        row = parse_row(line)
+        row = valid_row(given)
         if row is None:
             raise CallError("a line of its dump is no row")
         if (row.get("namespace"), row.get("service")) != self._wanted:
@@ -171,20 +167,9 @@ def _whole(row: Mapping[str, Any], name: str) -> int | None:
     return value if type(value) is int else None
 
 
-def _settings(client: MemberClient, wanted: Wanted) -> dict[str, Any]:
-    """The settings of a service by name; empty when the member does not know it any more."""
-    parameters: dict[str, str | int] = {"namespaceId": wanted.namespace, "serviceName": wanted.service}
-    try:
-        told = client.get(SERVICE_PATH, parameters).json()
-    except Refused as error:
-        if error.status in _NO_SERVICE:
-            return {}
-        raise
-    if not isinstance(told, dict):
-        raise CallError(f"{SERVICE_PATH}: the answer is no JSON object")
-    clusters = told.get("clusters")
-    named = [one for one in clusters if isinstance(one, dict)] if isinstance(clusters, list) else []
-    return {name: told.get(name) for name in _SETTINGS} | {f"cluster {one.get('name')}": one for one in named}
+def _settings(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The service's own values by name; a member of an earlier release tells none."""
+    return {name: row[name] for name in _SETTINGS if name in row}
 
 
 def ask_to_heal(

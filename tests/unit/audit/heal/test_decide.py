@@ -135,7 +135,7 @@ def test_a_service_without_instances_that_some_have() -> None:
 
 
 def test_settings_that_are_not_the_owners() -> None:
-    ours, theirs = {"metadata": {"a": "1"}, "cluster X": {"n": 1}}, {"metadata": {"a": "2"}}
+    ours, theirs = {"metadata": {"a": "1"}, "clusters": "{}"}, {"metadata": {"a": "2"}}
     decision = decide([held(A, settings=ours), held(B, settings=theirs), held(C, settings={})])
     [one] = decision.departures
     assert (one.finding_class, one.member, one.what) == (FindingClass.SETTINGS, B, "metadata")

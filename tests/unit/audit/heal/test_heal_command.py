@@ -64,8 +64,6 @@ class Fake:
                 self.rows = self.after
             return Given(200, b"{}", {"Content-Type": "application/json"})
         assert (query["serviceName"], query["namespaceId"]) == (SERVICE, "public")
-        if split.path == "/nacos/v1/ns/service":
-            return Given(200, b'{"protectThreshold":0.0,"metadata":{},"clusters":[{"name":"DEFAULT"}]}')
         assert split.path == "/nacos/v1/ns/operator/dump"
         self.looked += 1
         head = {"kind": "member", "format": FORMAT, "address": self.address, "version": "0.1.0", "members": []}

@@ -54,3 +54,27 @@ def test_a_place_is_free_again_after_a_dump_that_was_not_read(client: FlaskClien
 def test_it_answers_only_while_the_node_is_up(node: FakeNode, client: FlaskClient) -> None:
     node.cluster.own_state = MemberState.STARTING
     assert client.get(PATH).status_code == 503
+
+
+def test_one_service_alone(client: FlaskClient) -> None:
+    """Without the records and clients, which are no service's, and that nothing is told of them is said."""
+    for namespace in ("public", "prod"):
+        for name in ("orders", "payments"):
+            client.post(f"/nacos/v1/ns/instance?namespaceId={namespace}&serviceName={name}&ip=10.0.0.1&port=80")
+    client.put("/nacos/v1/ns/operator/switches?entry=distroThreshold&value=0.5")
+    client.post("/nacos/v1/console/namespaces?customNamespaceId=dev&namespaceName=dev")
+    answer = client.get(f"{PATH}?namespaceId=prod&serviceName=orders")
+    header, service, instance, end = map(orjson.loads, answer.data.splitlines())
+    assert header["tells"] == []
+    assert (service["kind"], service["namespace"], service["service"]) == ("service", "prod", "DEFAULT_GROUP@@orders")
+    assert (instance["kind"], instance["namespace"], instance["service"]) == (
+        "instance",
+        "prod",
+        "DEFAULT_GROUP@@orders",
+    )
+    assert end == {"kind": "end", "services": 1, "instances": 1}
+
+
+def test_a_service_that_is_not_there(client: FlaskClient) -> None:
+    header, end = map(orjson.loads, client.get(f"{PATH}?serviceName=nobody").data.splitlines())
+    assert (header["kind"], end) == ("member", {"kind": "end", "services": 0, "instances": 0})
