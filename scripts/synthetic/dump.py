@@ -5,6 +5,7 @@ all members and rounds in which it is the same.
 """
 
 import random
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -48,6 +49,7 @@ VERSIONS = {MemberKind.ROLLCALL: "0.1.0", MemberKind.NACOS_1: "1.4.1", MemberKin
 SKEWED_PART = 10
 """With shape ``skewed`` one service holds one of so many instances."""
 BLOCK_INSTANCES = 1_000
+_VERSION = re.compile(rb'"version":"3\.([0-9]+\.10\.)')
 PLANT_INSTANCES_MIN, PLANT_INSTANCES_MAX = 4, 20
 """In the services of one fault: each of two services of a DUPLICATE has the instance that it is about, and another."""
 
@@ -239,7 +241,7 @@ class _Making:
     def _of(self, member: str, lines: bytes) -> bytes:
         """The lines as this member has them."""
         is_behind = self.plan.last_is_behind and member == self.members[-1]
-        return lines.replace(b'"version":"3.', b'"version":"2.') if is_behind else lines
+        return _VERSION.sub(rb'"version":"2.\1', lines) if is_behind else lines
 
     def _plant(self, size: int) -> None:
         name, views, planted = self.planter.next(size)

@@ -1,6 +1,7 @@
 """The nights for which the check is there: members that lost all, that answer in one round, that disagree for good."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -271,3 +272,44 @@ class TestBesideInstances:
         write_dump(tmp_path / "dumps", {ONE: at(5), TWO: at(4), THREE: at(5)}, {ONE: at(7), TWO: at(6), THREE: at(7)})
         code, text = check()
         assert (code, "; 1 late; " in text) == (0, True)
+
+
+class TestEverythingSuspect:
+    """A member is behind by all: some are explained, and none of the verdict is lost."""
+
+    @pytest.fixture(autouse=True)
+    def _few_are_explained(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("app.audit.check.check.EXPLAINED_MAX", 20)
+
+    def test_some_tell_of_all_and_it_is_said(self, tmp_path: Path, check: Checking) -> None:
+        rows = [service(instances=200), *(instance(number) for number in range(200))]
+        behind = [service(instances=200), *(instance(number, version="0.5.a") for number in range(200))]
+        write_dump(tmp_path / "dumps", {ONE: rows, TWO: behind, THREE: rows})
+        code, text = check()
+        assert code == 1
+        assert "note: 200 keys differ, 200 of them perhaps for good: one of 10 is explained" in text
+        [count] = re.findall(r"divergent: at least (\d+) BEHIND; 3 members", text)
+        assert 5 <= int(count) <= 60
+        assert {(one["finding_class"], one["member"]) for one in findings(tmp_path)} == {("BEHIND", TWO)}
+
+    def test_one_that_lasts_is_found_among_many_that_do_not(self, tmp_path: Path, check: Checking) -> None:
+        rows = [service(instances=200), *(instance(number) for number in range(200))]
+        other = [rows[0], *(instance(number, weight=7.0) for number in range(200))]
+        lasting = [*rows[:-1], instance(199, enabled=False)]
+        write_dump(tmp_path / "dumps", {ONE: rows, TWO: other, THREE: lasting}, {ONE: rows, TWO: rows, THREE: lasting})
+        code, text = check()
+        assert (code, "divergent: at least 1 ENABLED; " in text) == (1, True)
+        assert "one of 10 of those of one round only is explained" in text
+
+    def test_when_nothing_in_a_sample_lasts_all_are_explained(self, tmp_path: Path, check: Checking) -> None:
+        """Each differs in both rounds, by other values; but for one."""
+
+        def at(weight: float) -> Rows:
+            changing = [instance(number, weight=weight + number, version=f"1.{weight:.0f}.a") for number in range(200)]
+            return [service(instances=201), *changing, instance(250, enabled=False)]
+
+        rows = [service(instances=201), *(instance(number) for number in range(200)), instance(250)]
+        write_dump(tmp_path / "dumps", {ONE: rows, TWO: at(2), THREE: rows}, {ONE: rows, TWO: at(3), THREE: rows})
+        code, text = check()
+        assert (code, "divergent: 1 ENABLED; 3 members, 201 instances" in text) == (1, True)
+        assert "200 late" in text

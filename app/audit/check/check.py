@@ -20,7 +20,7 @@ from app.audit.check.explain import explain_instances
 from app.audit.check.explain_services import explain_bad_rows, explain_doubles, explain_owners, explain_services
 from app.audit.check.explain_settings import explain_settings
 from app.audit.check.files import damaged_files, unknown_in_rows, unreadable_file
-from app.audit.check.flag import flag, with_key
+from app.audit.check.flag import flag, with_key, with_services
 from app.audit.check.history import Looked, faults_after, with_history
 from app.audit.check.results import Results
 from app.audit.check.session import FEW_ROWS
@@ -29,6 +29,8 @@ from app.audit.format.findings import FindingClass
 from app.audit.format.layout import Night, NoDump, read_night
 from app.audit.report.summary import Summary
 
+EXPLAINED_MAX = 50_000
+"""The most suspects that are explained: of a member that is behind by millions, so many tell as much as all."""
 ROWS_PER_PARTITION = 1_500_000
 """Rows in a partition of the one shuffle: some 100 MB of hashes and masks."""
 
@@ -74,9 +76,9 @@ def judge(spark: SparkSession, check: NightCheck, results: Results) -> Summary:
     summary = summarize(spark, check.dumps, results, night, compared)
     if summary.findings or earlier is not None:
         found = spark.read.schema(FINDING_SCHEMA).parquet(results.staged("findings"))
-        looked = Looked(
-            night.date, [one["address"] for one in summary.members], compared.evidence.members, check.ignored
-        )
+        # A sample finds only some of what is open.
+        members = () if compared.sampled else compared.evidence.members
+        looked = Looked(night.date, [one["address"] for one in summary.members], members, check.ignored)
         results.write("faults", in_files(faults_after(found, earlier, looked), compared.suspects))
     if later := results.judged_after(night.date):
         results.notes.append(f"the history of later nights is older than this verdict; check again: {', '.join(later)}")
@@ -133,11 +135,11 @@ def _compare(spark: SparkSession, check: NightCheck, night: Night) -> Compared:
         if few:
             rows = rows.persist()  # they are looked at twice
         flagged = flag(rows, evidence.members)
-        keys = flagged.frame.persist()
+        suspects = flagged.frame.persist()
         try:
-            suspects = keys.count()
+            count = suspects.count()
         except (PySparkException, Py4JJavaError) as error:
-            keys.unpersist()
+            suspects.unpersist()
             rows.unpersist()
             path = unreadable_file(str(error), evidence.files)
             if path is None or path in damaged:
@@ -145,21 +147,84 @@ def _compare(spark: SparkSession, check: NightCheck, night: Night) -> Compared:
             damaged[path] = "it cannot be read to its end"
             continue
         evidence = replace(evidence, notes=[*evidence.notes, *unknown_in_rows(check.dumps, evidence.files)])
-        closer = None
-        if suspects:
-            closer = _rows_with(rows, keys) if few else _look_closer(spark, check.dumps, evidence, keys, suspects)
-        counts = flagged.counts()
-        return Compared(evidence, _findings(spark, rows, closer, counts, evidence), counts, closer, suspects)
+        counted = flagged.counts()
+        if counted["rows"] != sum(file.part.rows for file in evidence.files):
+            evidence = replace(evidence, findings=[*evidence.findings, *_miscounted(rows, evidence)])
+        return _explained(spark, check.dumps, rows, evidence, counted, suspects, count)
 
 
-def _look_closer(spark: SparkSession, dumps: str, evidence: Evidence, keys: DataFrame, suspects: int) -> DataFrame:
+def _explained(
+    spark: SparkSession,
+    dumps: str,
+    rows: DataFrame,
+    evidence: Evidence,
+    counted: dict[str, int],
+    suspects: DataFrame,
+    count: int,
+) -> Compared:
+    """The findings of the suspects: of all, or of a sample where they are too many.
+
+    A sample in which nothing lasts is no proof that the members agree: then all are explained.
+    """
+    if count == 0:
+        return Compared(evidence, _findings(spark, rows, None, counted, evidence), counted, None, 0)
+    is_few = sum(file.part.rows for file in evidence.files) <= FEW_ROWS
+    may_last = suspects.where("may_last").count() if count > EXPLAINED_MAX else count
+    for part in _samples(count, may_last):
+        keys = with_services(part.of(suspects)).persist()
+        closer = _rows_with(rows, keys) if is_few else _look_closer(spark, dumps, evidence, keys)
+        findings = _findings(spark, rows, closer, counted, evidence)
+        if not part.sampled:
+            break
+        findings = findings.persist()
+        if not may_last or may_last <= EXPLAINED_MAX or findings.where("lasting").limit(1).count():
+            text = f"{count:,} keys differ, {may_last:,} of them perhaps for good: {part.text}, and counted below"
+            evidence = replace(evidence, notes=[text, *evidence.notes])
+            break
+        closer.unpersist()
+    return Compared(evidence, findings, counted, closer, count, part.sampled)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """Which suspects are explained: one of so many by their hash, or all; with or without those that may last."""
+
+    one_of: int
+    with_all_that_may_last: bool = False
+
+    @property
+    def sampled(self) -> bool:
+        return self.one_of > 1
+
+    @property
+    def text(self) -> str:
+        rest = " of those of one round only" if self.with_all_that_may_last else ""
+        return f"one of {self.one_of}{rest} is explained"
+
+    def of(self, suspects: DataFrame) -> DataFrame:
+        if not self.sampled:
+            return suspects
+        chosen = F.pmod("key", F.lit(self.one_of)) == 0
+        return suspects.where(chosen | F.col("may_last") if self.with_all_that_may_last else chosen)
+
+
+def _samples(count: int, may_last: int) -> list[_Sample]:
+    """The samples to explain, in order, until one is proof enough."""
+    if count <= EXPLAINED_MAX:
+        return [_Sample(1)]
+    if may_last <= EXPLAINED_MAX:
+        return [_Sample(-(-count // EXPLAINED_MAX), with_all_that_may_last=True)]
+    return [_Sample(-(-count // EXPLAINED_MAX)), _Sample(1)]
+
+
+def _look_closer(spark: SparkSession, dumps: str, evidence: Evidence, keys: DataFrame) -> DataFrame:
     """The rows of the suspect keys and of their services, persisted.
 
     The expressions that explain these few rows are large: to compile them takes longer than to interpret them, and one
     method of Java does not hold them.
     """
     closer = _rows_with(read_rows_of(spark, dumps, evidence, keys), keys)
-    if closer.select("key").distinct().count() < suspects:
+    if closer.select("key").distinct().count() < keys.count():
         closer.unpersist()
         closer = _rows_with(read_rows(spark, dumps, evidence), keys)
         closer.count()
@@ -174,10 +239,7 @@ def _rows_with(rows: DataFrame, keys: DataFrame) -> DataFrame:
 def _findings(
     spark: SparkSession, rows: DataFrame, closer: DataFrame | None, counts: dict[str, int], evidence: Evidence
 ) -> DataFrame:
-    known = list(evidence.findings)
-    if counts["rows"] != sum(file.part.rows for file in evidence.files):
-        known += _miscounted(rows, evidence)
-    found = small_frame(spark, known, FINDING_SCHEMA)
+    found = small_frame(spark, evidence.findings, FINDING_SCHEMA)
     explained = [explain_bad_rows(rows, evidence.members)] if counts["bad"] else []
     if closer is not None:
         explained += [explain(closer, evidence.members) for explain in EXPLAINED]

@@ -26,9 +26,10 @@ from app.audit.format.rows import Layer, RowKind
 
 @dataclass(frozen=True, slots=True)
 class Flagged:
-    """The suspect keys. ``frame`` has one column, ``key``: of suspects and their services.
+    """The suspect keys. Columns of ``frame``: ``key``, ``services`` (the keys of its services), ``may_last``.
 
-    The counts are known once the frame is computed.
+    ``may_last`` is false where all that is wrong is wrong in one round alone. The counts are known once the frame is
+    computed.
     """
 
     frame: DataFrame
@@ -72,9 +73,17 @@ def flag(rows: DataFrame, addresses: tuple[str, ...]) -> Flagged:
     )
     words = range(-(-members // WORD_MEMBERS))
     grouped = keyed.groupBy("key").agg(*_aggregates(words)).observe(observed, *_totals(words))
-    keys = F.array_distinct(F.array("key", "least_service", "most_service"))
-    suspects = grouped.where(F.col("key").isNotNull() & _is_suspect(members)).select(F.explode(keys).alias("key"))
-    return Flagged(suspects.where(F.col("key").isNotNull()).dropDuplicates(), observed)
+    suspicion, may_last = _suspicions(members)
+    suspects = grouped.where(F.col("key").isNotNull() & suspicion).select(
+        "key", F.array_compact(F.array("least_service", "most_service")).alias("services"), may_last.alias("may_last")
+    )
+    return Flagged(suspects, observed)
+
+
+def with_services(suspects: DataFrame) -> DataFrame:
+    """The keys of suspects and of their services, each once, in column ``key``."""
+    keys = F.concat(F.array("key"), "services")
+    return suspects.select(F.explode(keys).alias("key")).dropDuplicates()
 
 
 def _value() -> Column:
@@ -145,36 +154,45 @@ def _totals(words: range) -> list[Column]:
     ]
 
 
-def _is_suspect(members: int) -> Column:
+def _suspicions(members: int) -> tuple[Column, Column]:
+    """Whether a key may have a finding, and whether it may have one that lasts."""
     everyone = [(1 << min(WORD_MEMBERS, members - first)) - 1 for first in range(0, members, WORD_MEMBERS)]
-
-    def masks(name: str, number: int) -> list[Column]:
-        """The masks of one round, word by word."""
-        shift = (number - 1) * WORD_MEMBERS
-        return [
-            F.shiftright(F.col(f"{name}_{word}"), shift).bitwiseAND(F.lit(everyone[word]))
-            for word in range(len(everyone))
-        ]
-
-    def ones(columns: list[Column]) -> Column:
-        return reduce(Column.__add__, (F.bit_count(one) for one in columns))
-
     words = range(len(everyone))
     is_named = reduce(Column.__or__, (F.col(f"named_{word}") != 0 for word in words))
     is_present = reduce(Column.__or__, (F.col(f"present_{word}") > 0 for word in words))
-    suspects = [
+    in_any = [
         F.coalesce(F.col("trouble"), F.lit(False)),
         *[F.col(f"total_{word}") != F.col(f"present_{word}") for word in words],
         F.coalesce(F.col("least_version") != F.col("most_version"), F.lit(False)),
         F.coalesce(F.col("strange_owner"), F.lit(False)) & is_named,
         F.coalesce(is_present & (F.col("least_service") != F.col("most_service")), F.lit(False)),
     ]
-    for number in (1, 2):
-        present, named, claims = (masks(name, number) for name in ("present", "named", "claims"))
-        nobody = reduce(Column.__and__, (one == 0 for one in present))
-        all_of_them = reduce(Column.__and__, (one == F.lit(mask) for one, mask in zip(present, everyone, strict=True)))
-        suspects.append(~nobody & ~all_of_them)
-        suspects.append(F.coalesce(F.col(f"least_{number}") != F.col(f"most_{number}"), F.lit(False)))
-        named_by_any = reduce(Column.__or__, (one != 0 for one in named))
-        suspects.append(named_by_any & ((ones(claims) != 1) | (ones(named) != 1)))
-    return reduce(Column.__or__, suspects)
+    first, second = (_differs(number, everyone) for number in (1, 2))
+    odd = reduce(Column.__or__, in_any)
+    return odd | first | second, odd | (first & second)
+
+
+def _differs(number: int, everyone: list[int]) -> Column:
+    """Whether members differ in a round: some lack the key, values are not alike, or its owner is not agreed on.
+
+    ``everyone``: the mask of all members, word by word.
+    """
+
+    def masks(name: str) -> list[Column]:
+        shift = (number - 1) * WORD_MEMBERS
+        return [
+            F.shiftright(F.col(f"{name}_{word}"), shift).bitwiseAND(F.lit(mask)) for word, mask in enumerate(everyone)
+        ]
+
+    def ones(columns: list[Column]) -> Column:
+        return reduce(Column.__add__, (F.bit_count(one) for one in columns))
+
+    present, named, claims = (masks(name) for name in ("present", "named", "claims"))
+    nobody = reduce(Column.__and__, (one == 0 for one in present))
+    all_of_them = reduce(Column.__and__, (one == F.lit(mask) for one, mask in zip(present, everyone, strict=True)))
+    named_by_any = reduce(Column.__or__, (one != 0 for one in named))
+    return (
+        (~nobody & ~all_of_them)
+        | F.coalesce(F.col(f"least_{number}") != F.col(f"most_{number}"), F.lit(False))
+        | (named_by_any & ((ones(claims) != 1) | (ones(named) != 1)))
+    )

@@ -61,7 +61,7 @@ BEFORE_CHARS = 20
 class Compared:
     """The findings of a night, before their history, and the counts of its rows.
 
-    ``closer``: the rows of the suspect keys and of their services; None when no key is suspect.
+    ``closer``: the rows of the explained keys and of their services; None when no key is suspect.
     """
 
     evidence: Evidence
@@ -69,6 +69,8 @@ class Compared:
     counts: dict[str, int]
     closer: DataFrame | None
     suspects: int
+    sampled: bool = False
+    """Of many suspects some are explained: counts of findings are the least that there are, and nothing is closed."""
 
 
 def in_files(frame: DataFrame, rows: int) -> DataFrame:
@@ -98,6 +100,7 @@ def summarize(spark: SparkSession, dumps: str, results: Results, night: Night, c
         taken_at=list(compared.evidence.taken_at),
         members=_members(night),
         compared=len(compared.evidence.members),
+        sampled=compared.sampled,
         rows=compared.counts["rows"],
         services=compared.counts["services"],
         instances=compared.counts["instances"],
@@ -287,6 +290,8 @@ def verdict_line(summary: Summary) -> str:
     if not summary.findings:
         return f"agreed: {size}{late}; night {summary.night}"
     counts = ", ".join(f"{count:,} {name}" for name, count in summary.findings.items())
+    if summary.sampled:
+        counts = f"at least {counts}"
     oldest = summary.examples[0]["first_seen"]
     since = f"; open since {oldest}" if oldest < summary.night else ""
     return f"divergent: {counts}; {size}{late}{since}; night {summary.night}"

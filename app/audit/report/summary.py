@@ -52,6 +52,8 @@ class Summary:
     """Shape: address, state, kind, version, services, instances, error."""
     compared: int = 0
     """The number of members that were compared: those that answered in both rounds, and whose files are sound."""
+    sampled: bool = False
+    """So many keys differ that only some were explained: counts of findings are the least that there are."""
     rows: int = 0
     """Rows read, of all members and rounds."""
     services: int = 0
