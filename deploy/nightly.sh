@@ -112,6 +112,15 @@ esac
 arguments=(--dumps "$dumps" --out "$results" --night "$night" --keep "$keep_days")
 if [ -n "${ROLLCALL_AUDIT_ALERT_URL:-}" ]; then
     arguments+=(--alert-url "$ROLLCALL_AUDIT_ALERT_URL")
+    if [ -n "${ROLLCALL_AUDIT_ALERT_FORMAT:-}" ]; then
+        arguments+=(--alert-format "$ROLLCALL_AUDIT_ALERT_FORMAT")
+    fi
+    if [ -n "${ROLLCALL_AUDIT_ALERT_CLUSTER:-}" ]; then
+        arguments+=(--alert-cluster "$ROLLCALL_AUDIT_ALERT_CLUSTER")
+    fi
+fi
+if [ -n "${ROLLCALL_AUDIT_SUPPRESSIONS:-}" ]; then
+    arguments+=(--suppressions "$ROLLCALL_AUDIT_SUPPRESSIONS")
 fi
 if [ -n "${ROLLCALL_AUDIT_TEXTFILE:-}" ]; then
     arguments+=(--textfile "$ROLLCALL_AUDIT_TEXTFILE")

@@ -25,6 +25,7 @@ from app.audit.check.history import Looked, faults_after, with_history
 from app.audit.check.results import Results
 from app.audit.check.session import FEW_ROWS
 from app.audit.check.summarize import FINDING_SCHEMA, Compared, in_files, summarize
+from app.audit.check.suppressions import BadSuppressions, notes_on, open_again, read_suppressions, suppressed
 from app.audit.format.findings import FindingClass
 from app.audit.format.layout import Night, NoDump, read_night
 from app.audit.report.summary import Summary
@@ -47,24 +48,27 @@ class CannotJudge(Exception):
 class NightCheck:
     """The options of a check: where the dumps lie, the night (None: the latest), and classes to ignore.
 
-    Findings of ``ignored`` classes are neither counted nor kept.
+    Findings of ``ignored`` classes are neither counted nor kept. ``suppressions``: the file of known findings.
     """
 
     dumps: str
     night: str | None = None
     ignored: Collection[FindingClass] = ()
+    suppressions: str | None = None
 
 
 def judge(spark: SparkSession, check: NightCheck, results: Results) -> Summary:
     """Return the summary of a night's check; write its tables into the staging folder of ``results``.
 
     Raises:
-        CannotJudge: the night has no complete dump, or not at least two whole members, or too many members to compare.
+        CannotJudge: the night has no complete dump, or not at least two whole members, or too many members to compare;
+            or the suppressions cannot be used.
     """
     started = time.monotonic()
     try:
         night = read_night(check.dumps, check.night)
-    except NoDump as error:
+        entries = read_suppressions(check.suppressions, night.date)
+    except (NoDump, BadSuppressions) as error:
         raise CannotJudge(str(error)) from None
     _tune(spark, sum(file.part.rows for file in evidences.files_of(night)))
     compared = _compare(spark, check, night)
@@ -72,17 +76,18 @@ def judge(spark: SparkSession, check: NightCheck, results: Results) -> Summary:
     earlier = results.open_faults(spark, night.date)
     findings = compared.findings.where(~F.col("finding_class").isin([str(one.value) for one in check.ignored]))
     findings = with_history(findings, earlier, night.date, _iso(compared.evidence.taken_at[0]))
+    findings = suppressed(findings, [entry for entry in entries if entry.holds(night.date)])
     results.write("findings", in_files(findings, compared.suspects))
     summary = summarize(spark, check.dumps, results, night, compared)
-    if summary.findings or earlier is not None:
-        found = spark.read.schema(FINDING_SCHEMA).parquet(results.staged("findings"))
+    found = spark.read.schema(FINDING_SCHEMA).parquet(results.staged("findings"))
+    if summary.findings or summary.suppressed or earlier is not None:
         # A sample finds only some of what is open.
         members = () if compared.sampled else compared.evidence.members
         looked = Looked(night.date, [one["address"] for one in summary.members], members, check.ignored)
-        results.write("faults", in_files(faults_after(found, earlier, looked), compared.suspects))
+        results.write("faults", in_files(faults_after(open_again(found), earlier, looked), compared.suspects))
     if later := results.judged_after(night.date):
         results.notes.append(f"the history of later nights is older than this verdict; check again: {', '.join(later)}")
-    summary = replace(summary, notes=[*summary.notes, *results.notes])
+    summary = replace(summary, notes=[*summary.notes, *notes_on(found, entries, night.date), *results.notes])
     if check.ignored:
         names = ", ".join(sorted(one.value for one in check.ignored))
         summary = replace(summary, notes=[*summary.notes, f"not looked for: {names}"])

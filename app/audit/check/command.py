@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from app.audit.client.arguments import days_argument, night_argument
+from app.audit.client.arguments import add_alert_options, days_argument, night_argument
 from app.audit.format.findings import FindingClass
 from app.audit.report.summary import Summary, Verdict, unjudged
 
@@ -56,8 +56,9 @@ def _add_options(made: argparse.ArgumentParser) -> None:
         help="classes not to look for: " + ", ".join(FindingClass),
     )
     made.add_argument(
-        "--alert-url", metavar="URL", help="POST the summary as JSON there when the verdict is not agreed"
+        "--suppressions", metavar="FILE", help="known findings that change no verdict until a date, as TOML"
     )
+    add_alert_options(made)
     made.add_argument("--textfile", metavar="PATH", help="write metrics for Prometheus's textfile collector there")
     made.add_argument(
         "--master", metavar="URL", help="Spark's master (local[*]; under spark-submit, what it was given)"
@@ -160,7 +161,7 @@ def _conclude(options: argparse.Namespace, results: "Results", summary: Summary)
         return _finish(options, _without_verdict(options, str(error)))
     if report:
         print(f"report: {report}", file=sys.stderr)
-    return _finish(options, summary)
+    return _finish(options, summary, results)
 
 
 def _compact(options: argparse.Namespace, results: "Results", spark: "SparkSession", night: str) -> None:
@@ -193,7 +194,7 @@ def _compare(options: argparse.Namespace, results: "Results", spark: "SparkSessi
     from app.audit.format.commits import BadCommit
 
     try:
-        return judge(spark, NightCheck(options.dumps, options.night, options.ignore), results)
+        return judge(spark, NightCheck(options.dumps, options.night, options.ignore, options.suppressions), results)
     except (CannotJudge, BadCommit) as error:
         return _without_verdict(options, str(error))
     except (PySparkException, Py4JError, OSError) as error:
@@ -237,7 +238,7 @@ def _remove_old(options: argparse.Namespace, results: "Results", night: str) -> 
         print(f"note: old results were not removed: {error}", file=sys.stderr)
 
 
-def _finish(options: argparse.Namespace, summary: Summary) -> int:
+def _finish(options: argparse.Namespace, summary: Summary, results: "Results | None" = None) -> int:
     """Write the metrics file, post the alert, print notes and verdict; return the exit code of the verdict.
 
     A metrics file or an alert that fails is named on stderr, and changes no exit code.
@@ -249,19 +250,32 @@ def _finish(options: argparse.Namespace, summary: Summary) -> int:
             write(options.textfile, summary)
         except (OSError, ImportError) as error:
             print(f"the metrics were not written to {options.textfile}: {_reason(error)}", file=sys.stderr)
-    if options.alert_url and summary.verdict is not Verdict.AGREED:
-        try:
-            from app.audit.report.alert import post
-
-            delivery = post(options.alert_url, summary)
-            if not delivery.delivered:
-                print(f"the alert was not delivered: {delivery.reason}", file=sys.stderr)
-        except ImportError as error:
-            print(f"the alert was not delivered: {error}", file=sys.stderr)
+    if options.alert_url:
+        _alert(options, summary, results)
     for note in summary.notes:
         print(f"note: {note}", file=sys.stderr)
     print(summary.line, flush=True)
     return summary.verdict.exit_code
+
+
+def _alert(options: argparse.Namespace, summary: Summary, results: "Results | None") -> None:
+    try:
+        from app.audit.report.alert_bodies import AlertFormat
+        from app.audit.report.alert_state import AlertFile, Alerts, Recipient
+
+        recipient = Recipient(options.alert_url, AlertFormat(options.alert_format), options.alert_cluster)
+        try:
+            file = AlertFile(options.out)
+        except (ImportError, ValueError, OSError):
+            file = None  # which the verdict says, too: whoever is to hear of it hears of it all the same
+        earlier = results.summaries(before=summary.night) if results and summary.night else []
+        delivery = Alerts(recipient, file).tell(summary, earlier[-1] if earlier else None)
+        if delivery and not delivery.delivered:
+            print(f"the alert was not delivered: {delivery.reason}", file=sys.stderr)
+    except ImportError as error:
+        print(f"the alert was not delivered: {error}", file=sys.stderr)
+    except OSError as error:
+        print(f"{options.out} cannot keep which alerts are open: {_reason(error)}", file=sys.stderr)
 
 
 def _reason(error: OSError | ImportError) -> str:

@@ -17,6 +17,7 @@ from app.audit.check.evidence import Evidence
 from app.audit.check.evidence_rows import is_service
 from app.audit.check.results import Results
 from app.audit.check.session import FEW_ROWS
+from app.audit.check.suppressions import is_suppressed
 from app.audit.format.file_systems import is_local, open_root
 from app.audit.format.findings import FINDING_FIELDS, SERVICE_FIELDS, FindingClass
 from app.audit.format.layout import Night
@@ -84,7 +85,7 @@ def summarize(spark: SparkSession, dumps: str, results: Results, night: Night, c
     services = _services(findings, compared.closer).persist()
     results.write("services", in_files(services, compared.suspects))
     results.write("findings_json", in_files(findings, compared.suspects))
-    groups = _groups(findings, services).persist()
+    groups = _groups(findings.where(~is_suppressed()), services).persist()
     by_class = _rows(_by_class(groups))
     counts = {
         lasting: Counter({row["finding_class"]: row["findings"] for row in by_class if row["lasting"] is lasting})
@@ -106,17 +107,24 @@ def summarize(spark: SparkSession, dumps: str, results: Results, night: Night, c
         instances=compared.counts["instances"],
         findings=dict(sorted(counts[True].items())),
         late=dict(sorted(counts[False].items())),
+        suppressed=_suppressed(findings),
         by_pair=_by_pair(findings),
         by_service=_rows(worst.limit(SERVICES_MAX)),
         examples=_examples(findings),
         by_class=by_class,
         by_member=_rows(_by_member(findings)),
-        groups=_rows(_with_samples(_largest(groups), findings)),
+        groups=_rows(_with_samples(_largest(groups), findings.where(~is_suppressed()))),
         dumps=place(dumps),
         results=place(results.uri),
         notes=list(compared.evidence.notes),
     )
     return replace(summary, line=verdict_line(summary))
+
+
+def _suppressed(findings: DataFrame) -> dict[str, int]:
+    """The suppressed findings by class, which are in no group."""
+    counted = findings.where(is_suppressed()).groupBy("finding_class").count().orderBy("finding_class")
+    return {row["finding_class"]: row["count"] for row in counted.collect()}
 
 
 def place(uri: str) -> str:
@@ -165,7 +173,7 @@ def _services(findings: DataFrame, closer: DataFrame | None) -> DataFrame:
     services = (
         findings.where("service != ''")
         .groupBy("namespace", "service")
-        .agg(F.count_if("lasting").alias("findings"), F.count_if(~F.col("lasting")).alias("late"))
+        .agg(F.count_if("lasting").alias("findings"), F.count_if(~F.col("lasting") & ~is_suppressed()).alias("late"))
     )
     if closer is None:
         services = services.withColumn("instances", F.lit(None))
@@ -285,6 +293,7 @@ def _sampled(name: str) -> Column:
 def verdict_line(summary: Summary) -> str:
     """The verdict in one line: findings by class or ``agreed``, the size of the comparison, and the night."""
     late = f"; {sum(summary.late.values())} late" if summary.late else ""
+    late += f"; {sum(summary.suppressed.values())} suppressed" if summary.suppressed else ""
     of_all = f" of {len(summary.members)}" if summary.compared < len(summary.members) else ""
     size = f"{summary.compared}{of_all} members, {summary.instances:,} instances of {summary.services:,} services"
     if not summary.findings:

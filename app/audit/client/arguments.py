@@ -1,10 +1,12 @@
-"""Argument types that the audit's commands share: a number of days, and the date of a night."""
+"""Arguments that the audit's commands share: a number of days, the date of a night, and who hears of it."""
 
 import argparse
 import re
 from datetime import date
 
 KEEP_DAYS_MAX = 100_000
+ALERT_FORMATS = ("json", "slack", "alertmanager", "text")
+CLUSTER_CHARS_MAX = 100
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
@@ -24,3 +26,23 @@ def night_argument(text: str) -> str:
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is no date such as 2026-11-21") from None
     return text
+
+
+def add_alert_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name who hears of it, and how."""
+    parser.add_argument("--alert-url", metavar="URL", help="POST there what is not agreed, and once when that is over")
+    parser.add_argument("--alert-format", choices=ALERT_FORMATS, default=ALERT_FORMATS[0], help="of the body (json)")
+    parser.add_argument(
+        "--alert-cluster",
+        metavar="NAME",
+        type=cluster_argument,
+        default="rollcall",
+        help="what the cluster is called in alerts (rollcall)",
+    )
+
+
+def cluster_argument(text: str) -> str:
+    """The name of a cluster, which is a label's value in Alertmanager; for argparse."""
+    if not text.strip() or not text.isprintable() or len(text) > CLUSTER_CHARS_MAX:
+        raise argparse.ArgumentTypeError(f"a name should have 1 to {CLUSTER_CHARS_MAX} printable characters")
+    return text.strip()

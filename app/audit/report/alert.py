@@ -1,19 +1,17 @@
-"""The alert: a night's summary, posted to a URL of the operator's."""
+"""The delivery of an alert: posted to a URL of the operator's, again after failures that may pass."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from threading import Event
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
-import orjson
 import requests
 from urllib3.exceptions import HTTPError
 
-from app.audit.report.summary import Summary
+from app.audit.report.alert_bodies import Alert, AlertFormat, Body, body_of
 from app.config.version import __version__
 
-EXAMPLES_MAX = 20
-"""Findings in an alert; the report has more."""
+ALERTMANAGER_PATH = "/api/v2/alerts"
 
 TIMEOUT_S = 10.0
 """The time for the connection, and again for the answer."""
@@ -43,24 +41,32 @@ class _Failure:
 
 
 def post(
-    url: str, summary: Summary, *, back_off_s: Sequence[float] = BACK_OFF_S, timeout_s: float = TIMEOUT_S
+    url: str,
+    alert: Alert,
+    form: AlertFormat = AlertFormat.JSON,
+    *,
+    back_off_s: Sequence[float] = BACK_OFF_S,
+    timeout_s: float = TIMEOUT_S,
+    stop: Event | None = None,
 ) -> Delivery:
-    """Post the summary as JSON, again after failures that may pass; return whether it was taken with a status of 2xx.
+    """Post the alert, again after failures that may pass; return whether it was taken with a status of 2xx.
 
-    Shape: that of ``summary.json``, with at most ``EXAMPLES_MAX`` examples. Redirects are not followed, as they would
-    turn the POST into a GET. User and password in the URL are sent as basic authentication.
+    For Alertmanager its own URL is enough: the path of its API is added. Redirects are not followed, as they would turn
+    the POST into a GET. User and password in the URL are sent as basic authentication. ``stop``: once set, there are no
+    more tries.
     """
     try:
         where = _origin(url)
     except ValueError:
         return Delivery(False, "the URL is not one of http or https with a host")
-    body = orjson.dumps(asdict(summary) | {"examples": summary.examples[:EXAMPLES_MAX]})
+    if form is AlertFormat.ALERTMANAGER:
+        url = _api_url(url)
+    body, ended = body_of(alert, form), stop or Event()
     with requests.Session() as session:
         failure = _try(session, url, body, timeout_s)
         for wait_s in back_off_s:
-            if failure is None or not failure.passing:
+            if failure is None or not failure.passing or ended.wait(max(wait_s, failure.retry_after_s)):
                 break
-            Event().wait(max(wait_s, failure.retry_after_s))
             failure = _try(session, url, body, timeout_s)
     if failure is None:
         return Delivery(True)
@@ -77,11 +83,18 @@ def _origin(url: str) -> str:
     return f"{parts.scheme}://{host}" + (f":{parts.port}" if parts.port else "")
 
 
-def _try(session: requests.Session, url: str, body: bytes, timeout_s: float) -> _Failure | None:
-    headers = {"Content-Type": "application/json", "User-Agent": f"rollcall/{__version__}"}
+def _api_url(url: str) -> str:
+    """The URL with the path of Alertmanager's API at its end, also behind a prefix of the operator's."""
+    parts = urlsplit(url)
+    path = parts.path.rstrip("/")
+    return urlunsplit(parts._replace(path=path if path.endswith(ALERTMANAGER_PATH) else path + ALERTMANAGER_PATH))
+
+
+def _try(session: requests.Session, url: str, body: Body, timeout_s: float) -> _Failure | None:
+    headers = {"Content-Type": body.content_type, "User-Agent": f"rollcall/{__version__}"}
     try:
         with session.post(
-            url, data=body, headers=headers, timeout=timeout_s, allow_redirects=False, stream=True
+            url, data=body.content, headers=headers, timeout=timeout_s, allow_redirects=False, stream=True
         ) as answer:
             status, retry_after = answer.status_code, answer.headers.get("Retry-After", "")
     except (OSError, ValueError, HTTPError) as error:  # some of urllib3's own come through, and requests' are OSErrors

@@ -61,6 +61,8 @@ class Summary:
     """``services`` and ``instances`` count distinct ones, of all members together."""
     findings: dict[str, int] = field(default_factory=dict)
     late: dict[str, int] = field(default_factory=dict)
+    suppressed: dict[str, int] = field(default_factory=dict)
+    """Findings by class that the operator knows of, and that change no verdict until a date."""
     by_pair: list[dict[str, Any]] = field(default_factory=list)
     """Lasting findings by pair of members. Shape: member, reference (may be null), findings."""
     by_service: list[dict[str, Any]] = field(default_factory=list)

@@ -41,9 +41,13 @@ def _put_counts(registry: CollectorRegistry, summary: Summary) -> None:
         "rollcall_check_findings", "Findings that were the same in both rounds", ["class"], registry=registry
     )
     late = Gauge("rollcall_check_findings_late", "Findings of one round only", ["class"], registry=registry)
+    known = Gauge(
+        "rollcall_check_findings_suppressed", "Findings that are known until a date", ["class"], registry=registry
+    )
     for one in FindingClass:
         lasting.labels(one.value).set(summary.findings.get(one, 0))
         late.labels(one.value).set(summary.late.get(one, 0))
+        known.labels(one.value).set(summary.suppressed.get(one, 0))
     absent = sum(member.get("state") == DumpState.ABSENT for member in summary.members)
     oldest = max((one.get("nights_open") or 0 for one in summary.examples if one.get("lasting")), default=0)
     _put(registry, "members", "Members of the last dump, with those that did not answer", len(summary.members))

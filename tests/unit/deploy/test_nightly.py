@@ -109,6 +109,9 @@ def test_dump_and_check_are_of_one_night_and_get_what_was_set(nightly: Nightly) 
         "echo agreed",
         ROLLCALL_AUDIT_USER="auditor",
         ROLLCALL_AUDIT_ALERT_URL="http://alerts/x",
+        ROLLCALL_AUDIT_ALERT_FORMAT="slack",
+        ROLLCALL_AUDIT_ALERT_CLUSTER="prod",
+        ROLLCALL_AUDIT_SUPPRESSIONS="/etc/known.toml",
         ROLLCALL_AUDIT_TEXTFILE="/metrics/rollcall.prom",
         ROLLCALL_AUDIT_KEEP_DAYS="7",
         ROLLCALL_AUDIT_DUMP_OPTIONS="--gap 5s",
@@ -122,7 +125,8 @@ def test_dump_and_check_are_of_one_night_and_get_what_was_set(nightly: Nightly) 
     )
     assert check == (
         f"--dumps {nightly.state}/dumps --out {nightly.state}/results --night {night} --keep 7 "
-        "--alert-url http://alerts/x --textfile /metrics/rollcall.prom --ignore OWNER,STALE"
+        "--alert-url http://alerts/x --alert-format slack --alert-cluster prod --suppressions /etc/known.toml "
+        "--textfile /metrics/rollcall.prom --ignore OWNER,STALE"
     )
 
 

@@ -3,11 +3,13 @@
 import base64
 import json
 import os
+import threading
 from dataclasses import asdict
 
 import pytest
 
-from app.audit.report.alert import EXAMPLES_MAX, Delivery, post
+from app.audit.report.alert import Delivery, post
+from app.audit.report.alert_bodies import EXAMPLES_MAX, Alert, AlertFormat
 from app.audit.report.summary import Summary, Verdict
 from tests.support.tiny_server import Given, Received, TinyServer, refusing_address, tiny_server
 
@@ -29,7 +31,7 @@ def sent_to(*given: Given, path: str = "/hook") -> tuple[Delivery, TinyServer]:
     """Post to a server that answers so, in this order; return what became of it and what the server got."""
     left = list(given)
     with tiny_server(lambda _: left.pop(0)) as tiny:
-        return post(f"http://{tiny.address}{path}", SUMMARY, back_off_s=AT_ONCE), tiny
+        return post(f"http://{tiny.address}{path}", Alert(SUMMARY), back_off_s=AT_ONCE), tiny
 
 
 def test_the_summary_arrives_with_some_examples() -> None:
@@ -84,7 +86,7 @@ def test_a_server_that_never_answers_is_given_up() -> None:
             return Given()
 
         tiny.answer = wait
-        delivery = post(f"http://{tiny.address}/", SUMMARY, back_off_s=AT_ONCE, timeout_s=0.1)
+        delivery = post(f"http://{tiny.address}/", Alert(SUMMARY), back_off_s=AT_ONCE, timeout_s=0.1)
         assert not delivery.delivered
         assert delivery.reason == f"http://{tiny.address} did not answer within 0.1 s, at the last of 3 tries"
         tiny.wait_for(3)
@@ -92,17 +94,17 @@ def test_a_server_that_never_answers_is_given_up() -> None:
 
 def test_nobody_there() -> None:
     address = refusing_address()
-    delivery = post(f"http://{address}/", SUMMARY, back_off_s=AT_ONCE)
+    delivery = post(f"http://{address}/", Alert(SUMMARY), back_off_s=AT_ONCE)
     assert delivery == Delivery(False, f"http://{address} could not be reached, or hung up, at the last of 3 tries")
 
 
 def test_credentials_are_sent_and_never_told() -> None:
     with tiny_server(lambda _: Given(403)) as tiny:
         secrets = f"http://robot:s3cret@{tiny.address}/services/T0KEN?key=H1DDEN"
-        refused = post(secrets, SUMMARY, back_off_s=AT_ONCE)
+        refused = post(secrets, Alert(SUMMARY), back_off_s=AT_ONCE)
     expected = "Basic " + base64.b64encode(b"robot:s3cret").decode()
     assert tiny.received[0].headers["authorization"] == expected
-    gone = post(secrets, SUMMARY, back_off_s=AT_ONCE)
+    gone = post(secrets, Alert(SUMMARY), back_off_s=AT_ONCE)
     for delivery in (refused, gone):
         assert not delivery.delivered
         assert not [one for one in ("robot", "s3cret", "T0KEN", "H1DDEN") if one in delivery.reason]
@@ -112,10 +114,28 @@ def test_credentials_are_sent_and_never_told() -> None:
     "url", ["", "hook", "ftp://host/x", "http://", "http:///path", "http://host:port/", "http://[::1/"]
 )
 def test_what_is_no_url_is_not_delivered(url: str) -> None:
-    assert post(url, SUMMARY) == Delivery(False, "the URL is not one of http or https with a host")
+    assert post(url, Alert(SUMMARY)) == Delivery(False, "the URL is not one of http or https with a host")
 
 
 def test_a_name_that_cannot_be_one_is_not_delivered() -> None:
-    delivery = post("http://a..b/", SUMMARY, back_off_s=AT_ONCE)
+    delivery = post("http://a..b/", Alert(SUMMARY), back_off_s=AT_ONCE)
     assert not delivery.delivered
     assert delivery.reason.startswith("http://a..b ")
+
+
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [("", "/api/v2/alerts"), ("/am/", "/am/api/v2/alerts"), ("/am/api/v2/alerts", "/am/api/v2/alerts")],
+)
+def test_of_alertmanager_its_own_address_is_enough(path: str, asked: str) -> None:
+    with tiny_server(lambda _: Given()) as tiny:
+        assert post(f"http://{tiny.address}{path}", Alert(SUMMARY), AlertFormat.ALERTMANAGER).delivered
+    assert [received.target for received in tiny.received] == [asked]
+
+
+def test_what_is_stopped_tries_no_more() -> None:
+    stop = threading.Event()
+    stop.set()
+    with tiny_server(lambda _: Given(503)) as tiny:
+        assert not post(f"http://{tiny.address}/", Alert(SUMMARY), back_off_s=(60.0, 60.0), stop=stop).delivered
+    assert len(tiny.received) == 1
