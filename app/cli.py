@@ -12,6 +12,7 @@ from app.audit.check import command as check_command
 from app.audit.compare import command as compare_command
 from app.audit.dump import command as dump_command
 from app.audit.heal import command as heal_command
+from app.audit.watch import command as watch_command
 from app.config import settings_keys as keys
 from app.config.addresses import PORT_MAX, is_wildcard, join_address, split_address
 from app.config.settings import SettingError, Settings, read_settings
@@ -83,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     compare_command.add_to(commands)
     heal_command.add_to(commands)
     check_command.add_to(commands)
+    watch_command.add_to(commands)
     return parser
 
 

@@ -110,12 +110,12 @@ def suppressed(findings: DataFrame, entries: Sequence[Suppression]) -> DataFrame
     """The findings; a lasting one that matches an entry is no longer, and its ``detail`` says by which, and why."""
     if not entries:
         return findings
-    by: Column | None = None
-    for entry in entries:
+    by = F.lit(None).cast("string")
+    for entry in reversed(entries):
         matches = F.col("lasting") & (F.col("finding_class") == entry.finding_class.value)
         for field, pattern in entry.patterns:
             matches = matches & F.coalesce(F.col(field), F.lit("")).rlike(_expression(pattern))
-        by = F.when(matches, F.lit(entry.text)) if by is None else by.when(matches, F.lit(entry.text))
+        by = F.when(matches, F.lit(entry.text)).otherwise(by)
     marked = findings.withColumn("suppressed_by", by)
     return marked.select(
         *[

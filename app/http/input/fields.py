@@ -10,6 +10,7 @@ from urllib.parse import unquote_plus
 from marshmallow import ValidationError, fields, missing
 from marshmallow.types import ErrorMessages
 
+from app.audit.format.digests import BUCKETS
 from app.config.addresses import split_address
 from app.http.input import json_text
 from app.http.input.metadata import parse_metadata
@@ -282,6 +283,16 @@ class InstanceKeys(Parameter["tuple[str, ...]"]):
         if any(len(one) > INSTANCE_KEY_CHARS_MAX or not one.isprintable() for one in found):
             raise ValueError(f"an instance's key has at most {INSTANCE_KEY_CHARS_MAX} printable characters")
         return found
+
+
+class BucketList(Parameter[frozenset[int]]):
+    """Numbers of buckets of a digest, in a comma list."""
+
+    def read(self, text: str) -> frozenset[int]:
+        parts = [part.strip() for part in text.split(",", BUCKETS)]
+        if not all(part.isascii() and part.isdecimal() and len(part) < 4 and int(part) < BUCKETS for part in parts):
+            raise ValueError(f"it should be numbers from 0 to {BUCKETS - 1}, with commas between them")
+        return frozenset(map(int, parts))
 
 
 class AddressText(Parameter["tuple[str, int]"]):

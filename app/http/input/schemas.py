@@ -7,6 +7,7 @@ from marshmallow import EXCLUDE, INCLUDE, Schema, ValidationError, fields, valid
 
 from app.http.input.fields import (
     AddressText,
+    BucketList,
     Flag,
     InstanceKeys,
     IntOrZero,
@@ -86,6 +87,13 @@ class ServiceSchema(NamespaceSchema):
     """GET and DELETE ``/service``, and all other calls about one service."""
 
     service = fields.String(**present("serviceName"))
+
+
+class DigestSchema(NamespaceSchema):
+    """GET ``/operator/digest``."""
+
+    service = Trimmed(data_key="serviceName", load_default="")
+    buckets = BucketList(load_default=frozenset())
 
 
 class NeededServiceSchema(NamespaceSchema):

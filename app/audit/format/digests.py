@@ -1,0 +1,44 @@
+"""Digests of what a member holds: of instances, of services, and of buckets of services, for the watch.
+
+A digest is a sum, so the order in which a member holds its instances does not matter. Values that clients see make it;
+versions, owners and the ages of beats do not, as not every kind of member tells them.
+"""
+
+from collections.abc import Mapping
+from hashlib import blake2b
+
+import orjson
+
+DIGEST_FORMAT = 1
+"""The version of the digests: members and readers of another one cannot be compared with each other."""
+BUCKETS = 256
+_SUM = (1 << 64) - 1
+
+
+def bucket_of(namespace: str, service: str) -> int:
+    """The bucket of a service, by its full name."""
+    return blake2b(f"{namespace}\0{service}".encode(), digest_size=1).digest()[0]
+
+
+def instance_digest(
+    namespace: str,
+    service: str,
+    *,
+    cluster: str,
+    ip: str,
+    port: int,
+    ephemeral: bool,
+    healthy: bool,
+    enabled: bool,
+    weight: float,
+    metadata: Mapping[str, str | None] | None,
+) -> int:
+    """The digest of one instance, with the service that it is in."""
+    values = [namespace, service, cluster, ip, port, ephemeral, healthy, enabled, float(weight), metadata or {}]
+    text = orjson.dumps(values, option=orjson.OPT_SORT_KEYS)
+    return int.from_bytes(blake2b(text, digest_size=8).digest(), "big")
+
+
+def digest_text(total: int) -> str:
+    """A sum of digests as 16 hexadecimal digits."""
+    return f"{total & _SUM:016x}"

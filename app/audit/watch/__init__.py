@@ -1,0 +1,1 @@
+"""The watch between nights: the digests of all members, every few minutes."""

@@ -1,0 +1,162 @@
+"""One member's digests: asked of a Rollcall member, made here from the rows of members of other kinds."""
+
+import contextlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from app.audit.client.http_client import CallError, MemberClient, Patience, Refused, Unusable
+from app.audit.compare.compare import Row, is_seen
+from app.audit.compare.input import parse_row
+from app.audit.dump.nacos import found_row, read_service
+from app.audit.dump.sources import take
+from app.audit.format.digests import BUCKETS, DIGEST_FORMAT, bucket_of, digest_text, instance_digest
+from app.audit.format.rows import ClientKind, RowKind
+
+DIGEST_PATH = "/v1/ns/operator/digest"
+BUCKETS_AT_ONCE = 64
+"""Asked for in one call: a quarter of the services, some 80 bytes each."""
+_UNKNOWN = {400, 401, 403, 404, 405, 500, 501}
+"""Statuses by which members of other kinds, and of earlier releases, answer a path that they do not know."""
+
+ServiceKey = tuple[str, str]
+"""Namespace and full name."""
+Digests = Mapping[ServiceKey, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one member holds at one moment. ``held``: all its services, of members that tell no digests."""
+
+    address: str
+    """That it gives itself; empty where it gives none."""
+    kind: str
+    services: int
+    instances: int
+    buckets: tuple[str, ...]
+    held: Digests | None = None
+
+
+class DigestReader:
+    """Reads the digests of one member. For one thread at a time."""
+
+    def __init__(self, client: MemberClient, patience: Patience, namespaces: Sequence[str]) -> None:
+        self._client = client
+        self._patience = patience
+        self._namespaces = namespaces
+
+    def close(self) -> None:
+        self._client.close()
+
+    def look(self) -> Look:
+        """The digests of all buckets.
+
+        Raises:
+            CallError: the member did not answer, or wrongly.
+        """
+        answer = self._ask({})
+        if answer is None:
+            return self._made_here()
+        buckets = answer.get("buckets")
+        if not isinstance(buckets, list) or len(buckets) != BUCKETS or not all(isinstance(one, str) for one in buckets):
+            raise CallError(f"{DIGEST_PATH}: the answer has no {BUCKETS} buckets")
+        services, instances = (_number(answer.get(name)) for name in ("services", "instances"))
+        return Look(str(answer.get("address") or ""), "rollcall", services, instances, tuple(buckets))
+
+    def services(self, look: Look, buckets: Collection[int]) -> Digests:
+        """The digests of the services with instances in these buckets, at most ``BUCKETS_AT_ONCE`` of them.
+
+        Raises:
+            CallError: the member did not answer, or wrongly.
+        """
+        if look.held is not None:
+            return {key: one for key, one in look.held.items() if bucket_of(*key) in buckets}
+        answer = self._ask({"buckets": ",".join(map(str, buckets))})
+        listed = answer.get("services") if answer else None
+        if not isinstance(listed, list):
+            raise CallError(f"{DIGEST_PATH}: the answer has no services")
+        found: dict[ServiceKey, str] = {}
+        for one in listed:
+            match one:
+                case [str(namespace), str(name), int(), str(digest)]:
+                    found[namespace, name] = digest
+                case _:
+                    raise CallError(f"{DIGEST_PATH}: a service is no list of its names, count and digest")
+        return found
+
+    def rows(self, look: Look, key: ServiceKey) -> list[Row]:
+        """The rows of one service's instances, with their values.
+
+        Raises:
+            CallError: the member did not answer, or wrongly.
+        """
+        namespace, name = key
+        if look.held is not None:
+            clusters = read_service(self._client, namespace, name) or {}
+            found = [one for instances in clusters.values() for one in instances]
+            return [found_row(namespace, name, one, ClientKind.HTTP) for one in found]
+        answer = self._ask({"namespaceId": namespace, "serviceName": name})
+        listed = answer.get("rows") if answer else None
+        if not isinstance(listed, list):
+            raise CallError(f"{DIGEST_PATH}: the answer has no rows")
+        rows = [parse_row(orjson.dumps(one)) for one in listed]
+        return [row for row in rows if row and row["kind"] == RowKind.INSTANCE]
+
+    def _ask(self, parameters: Mapping[str, str | int]) -> dict[str, Any] | None:
+        """The answer's object; None of a member that does not know the call."""
+        try:
+            answer = self._client.get(DIGEST_PATH, parameters)
+        except Refused as error:
+            if error.status in _UNKNOWN:
+                return None
+            raise
+        value: Any = None
+        with contextlib.suppress(CallError):
+            value = answer.json()
+        if not isinstance(value, dict) or "format" not in value:
+            return None  # a page of another kind of server
+        if value["format"] != DIGEST_FORMAT:
+            raise Unusable(f"{DIGEST_PATH}: its format is {value['format']!r}; this version reads {DIGEST_FORMAT}")
+        return value
+
+    def _made_here(self) -> Look:
+        """The digests of a member that makes none, after as many tries as it takes."""
+        while True:
+            try:
+                return self._taken()
+            except CallError as error:
+                if not self._patience.try_again(error):
+                    raise
+
+    def _taken(self) -> Look:
+        """Memory: some 200 bytes for each service, besides what ``take`` needs."""
+        totals: dict[ServiceKey, int] = {}
+        instances = 0
+
+        def emit(line: bytes) -> None:
+            nonlocal instances
+            row = parse_row(line)
+            if not row or row["kind"] != RowKind.INSTANCE or not is_seen(row):
+                return
+            instances += 1
+            key = row["namespace"], row["service"]
+            totals[key] = totals.get(key, 0) + row_digest(row)
+
+        told = take(self._client, self._namespaces, emit)
+        buckets = [0] * BUCKETS
+        for key, total in totals.items():
+            buckets[bucket_of(*key)] += total
+        held = {key: digest_text(total) for key, total in totals.items()}
+        return Look(told.address, told.kind, len(held), instances, tuple(map(digest_text, buckets)), held)
+
+
+def row_digest(row: Row) -> int:
+    """The digest of the instance in a row of a dump."""
+    names = ("cluster", "ip", "port", "ephemeral", "healthy", "enabled", "weight", "metadata")
+    return instance_digest(row["namespace"], row["service"], **{name: row[name] for name in names})
+
+
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -1,0 +1,117 @@
+"""The digests of this node for the audit's watch: of all buckets, of the services of some, and one service's rows."""
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from app.audit.format.digests import BUCKETS, bucket_of, digest_text, instance_digest
+from app.audit.format.rows import instance_row
+from app.naming.model.model import Instance, ServiceSnapshot
+from app.naming.records.durable_service import DurableService
+from app.naming.registry.union import of_clients_only
+from app.naming.service import NamingService
+from app.ports.http_ports import Cluster
+from distro.paced import STEP_ENTRIES, rest
+from distro.types import NO_VERSION
+
+ROWS_MAX = 10_000
+"""Rows of one service in an answer: some 4 MB."""
+
+
+def bucket_digests(naming: NamingService) -> dict[str, Any]:
+    """The digest of each bucket, in their order, and how many services and instances are in all of them.
+
+    A service without instances is in none: each member forgets such a one at its own time.
+    """
+    totals = [0] * BUCKETS
+    services = instances = 0
+    for (namespace, name), count, total in _services(naming, None):
+        services += 1
+        instances += count
+        totals[bucket_of(namespace, name)] += total
+    return {"services": services, "instances": instances, "buckets": [digest_text(total) for total in totals]}
+
+
+def service_digests(naming: NamingService, buckets: Collection[int]) -> dict[str, Any]:
+    """The services with instances of these buckets. Shape: services [[namespace, full name, instances, digest]]."""
+    found = _services(naming, frozenset(buckets))
+    return {"services": [[*key, count, digest_text(total)] for key, count, total in found]}
+
+
+def service_rows(
+    naming: NamingService, durable: DurableService, cluster: Cluster, namespace: str, name: str
+) -> dict[str, Any]:
+    """One service's rows as in a dump, by address; none of an unknown one. Shape: instances (of all), rows."""
+    snapshot = naming.snapshot(namespace, name)
+    if snapshot is None:
+        return {"instances": 0, "rows": []}
+    versions = {one.instance.key: one.version for one in snapshot.stored.values()}
+    found = sorted(_instances(snapshot), key=lambda one: (one.ip, one.port, one.cluster_name, one.ephemeral))
+    owner, durable_owner = cluster.map_srv(name), cluster.map_srv_durable(name)
+    rows = []
+    for instance in found[:ROWS_MAX]:
+        told = versions.get(instance.key) if instance.ephemeral else durable.version_of(namespace, instance)
+        version = None if told is None or told == NO_VERSION else told.to_text()
+        rows.append(_row(namespace, name, instance, version, owner if instance.ephemeral else durable_owner))
+    return {"instances": len(found), "rows": rows}
+
+
+def _services(naming: NamingService, buckets: frozenset[int] | None) -> Iterator[tuple[tuple[str, str], int, int]]:
+    """Key, number of instances and sum of digests of each service with instances; with rests, as it is long work."""
+    work = 0
+    for namespace in naming.namespaces():
+        for name in naming.list_services(namespace, None):
+            if buckets is None or bucket_of(namespace, name) in buckets:
+                snapshot = naming.snapshot(namespace, name)
+                count = total = 0
+                for instance in _instances(snapshot) if snapshot is not None else ():
+                    count += 1
+                    total += _digest(namespace, name, instance)
+                    if not (work + count) % STEP_ENTRIES:
+                        rest()
+                work += count
+                if count:
+                    yield (namespace, name), count, total
+            work += 1
+            if not work % STEP_ENTRIES:
+                rest()
+
+
+def _instances(snapshot: ServiceSnapshot) -> Iterator[Instance]:
+    """The instances of a dump: those only shown for a while after a loss are not among them."""
+    for stored in snapshot.stored.values():
+        yield stored.instance
+    if snapshot.published:
+        yield from of_clients_only(snapshot)
+    yield from snapshot.persistent.values()
+
+
+def _digest(namespace: str, name: str, instance: Instance) -> int:
+    return instance_digest(
+        namespace,
+        name,
+        cluster=instance.cluster_name,
+        ip=instance.ip,
+        port=instance.port,
+        ephemeral=instance.ephemeral,
+        healthy=instance.healthy,
+        enabled=instance.enabled,
+        weight=instance.weight,
+        metadata=instance.metadata,
+    )
+
+
+def _row(namespace: str, name: str, instance: Instance, version: str | None, owner: str) -> dict[str, Any]:
+    return instance_row(
+        namespace=namespace,
+        service=name,
+        cluster=instance.cluster_name,
+        ip=instance.ip,
+        port=instance.port,
+        ephemeral=instance.ephemeral,
+        healthy=instance.healthy,
+        enabled=instance.enabled,
+        weight=instance.weight,
+        metadata=instance.metadata,
+        version=version,
+        owner=owner,
+    )

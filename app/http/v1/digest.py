@@ -1,0 +1,41 @@
+"""The digests of this node, for the audit's watch: a cheap look at all that it holds."""
+
+from typing import Any
+
+from app.audit.format.digests import DIGEST_FORMAT
+from app.config.version import __version__
+from app.http.api.answers import json_reply, text_reply
+from app.http.api.call import Answer, Call, Reply, Services, route
+from app.http.api.digest_values import bucket_digests, service_digests, service_rows
+from app.http.input.schemas import DigestSchema, load_parameters
+
+RETRY_AFTER_S = 2
+_DIGEST = DigestSchema()
+
+
+@route("GET", "/v1/ns/operator/digest")
+def digest(call: Call, services: Services) -> Answer:
+    """Digests of all buckets; with ``buckets`` of their services; with ``serviceName`` its rows. Shape: docs/wire.md.
+
+    It takes one of the places of dumps, as it is long work of one thread, too.
+    """
+    values = load_parameters(_DIGEST, call.parameters)
+    place = services.dumps.begin(())
+    if place is None:
+        busy = text_reply(503, "as many dumps as this node gives at a time are being read, please try again later")
+        return Reply(503, busy.body, busy.content_type, {"Retry-After": str(RETRY_AFTER_S)})
+    try:
+        found = _found(values, services)
+    finally:
+        place.close()
+    told = {"format": DIGEST_FORMAT, "address": services.cluster.self_address, "version": __version__}
+    return json_reply(told | found)
+
+
+def _found(values: dict[str, Any], services: Services) -> dict[str, Any]:
+    if values["service"]:
+        found = (values["namespace"], values["service"])
+        return service_rows(services.naming, services.durable, services.cluster, *found)
+    if values["buckets"]:
+        return service_digests(services.naming, values["buckets"])
+    return bucket_digests(services.naming)

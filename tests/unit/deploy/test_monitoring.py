@@ -1,0 +1,93 @@
+"""The rules and the dashboard: of metrics that are written, and in a form that Prometheus takes."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("prometheus_client")
+
+from app.audit.report.summary import Summary, Verdict
+from app.audit.report.textfile import registry_of
+from app.audit.watch.rounds import RoundOutcome
+from app.audit.watch.watch_metrics import metrics_of
+
+DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
+RULES = DEPLOY / "prometheus-rules.yml"
+DASHBOARD = DEPLOY / "grafana-dashboard.json"
+NAME = re.compile(r"\brollcall_[a-z_]+\b")
+SELECTOR = re.compile(r"\b(rollcall_[a-z_]+)\{(\w+)=\"([^\"]*)\"\}")
+
+
+@pytest.fixture(scope="module")
+def written() -> dict[str, set[tuple[str, str]]]:
+    """The label values of each metric that a check and a watch write, by the metric's name."""
+    at = "2026-11-21T03:20:00Z"
+    summary = Summary("2026-11-21", Verdict.AGREED, "agreed", checked_at=at)
+    found: dict[str, set[tuple[str, str]]] = {}
+    for registry in (registry_of(summary), metrics_of(RoundOutcome(summary))):
+        for family in registry.collect():
+            for sample in family.samples:
+                found.setdefault(sample.name, set()).update(sample.labels.items())
+    return found
+
+
+def expressions() -> Iterator[str]:
+    yield from re.findall(r"^ +expr: (.*)$", RULES.read_text(), re.MULTILINE)
+    for panel in json.loads(DASHBOARD.read_text())["panels"]:
+        yield from (target["expr"] for target in panel["targets"])
+
+
+def test_every_metric_is_one_that_is_written(written: dict[str, set[tuple[str, str]]]) -> None:
+    named = {name for one in expressions() for name in NAME.findall(one)}
+    assert len(named) > 10
+    assert named <= written.keys()
+
+
+def test_every_label_has_a_value_that_is_written(written: dict[str, set[tuple[str, str]]]) -> None:
+    selected = [match for one in expressions() for match in SELECTOR.findall(one)]
+    assert selected
+    assert all((label, value) in written[name] for name, label, value in selected)
+
+
+def test_every_metric_of_a_verdict_is_on_the_dashboard(written: dict[str, set[tuple[str, str]]]) -> None:
+    shown = set(NAME.findall(DASHBOARD.read_text()))
+    assert written.keys() - shown == {"rollcall_check_rows"}
+
+
+def test_panels_do_not_lie_on_each_other() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in json.loads(DASHBOARD.read_text())["panels"]:
+        place: dict[str, Any] = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert place["x"] + place["w"] <= 24
+        assert not cells & taken
+        taken |= cells
+
+
+def promtool(*arguments: str | Path) -> str:
+    """The output of promtool, which takes what it is given."""
+    if (command := shutil.which("promtool")) is None:
+        pytest.skip("promtool is not there: Debian's package prometheus has it")
+    done = subprocess.run([command, *arguments], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_prometheus_takes_the_rules() -> None:
+    assert "SUCCESS: 10 rules found" in promtool("check", "rules", RULES)
+
+
+def test_the_rules_tell_what_is_wrong_and_nothing_else(tmp_path: Path) -> None:
+    cases = tmp_path / "cases.yml"
+    cases.write_text(Path(__file__).with_name("prometheus_rules_cases.yml").read_text().replace("RULES", str(RULES)))
+    assert "SUCCESS" in promtool("test", "rules", cases)
