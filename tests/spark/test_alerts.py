@@ -16,7 +16,7 @@ ONE, TWO, THREE = ADDRESSES
 ROWS = [service(instances=2), instance(1), instance(2)]
 FEWER = [service(instances=1), instance(1)]
 WORDS = {
-    "json": ('"verdict":"divergent"', '"verdict":"unjudged"', '"resolved":["UNJUDGED"]'),
+    "json": ('"verdict":"divergent"', '"verdict":"unjudged"', '"resolved":["MISSING","UNJUDGED"]'),
     "slack": ("rollcall: divergent (check)", "rollcall: unjudged (check)", "rollcall: resolved (check)"),
     "text": ("rollcall: divergent (check)\n", "rollcall: unjudged (check)\n", "rollcall: resolved (check)\n"),
     "alertmanager": ('"class":"MISSING"', '"class":"UNJUDGED"', "open no more: agreed"),

@@ -46,8 +46,10 @@ class Alert:
     cluster: str = "rollcall"
     """The operator's name for the cluster, for those who hear of several."""
     ended: tuple[str, ...] = ()
-    ended_since: str = ""
-    """Since when the ended ones were open, ISO 8601; empty when that is not known."""
+    unknown: tuple[str, ...] = ()
+    """The classes that were open, and of which a summary without a verdict tells nothing: they stay open."""
+    since: str = ""
+    """Since when the ones of earlier were open, ISO 8601; empty when that is not known."""
     lasts_s: float = NIGHT_LASTS_S
     """For how long Alertmanager takes it as open when nothing more comes."""
 
@@ -189,16 +191,17 @@ def _alertmanager(alert: Alert) -> list[dict[str, Any]]:
     """
     now = _moment(alert.summary.checked_at) or datetime.now(UTC)
     alerts = []
-    for name in open_classes(alert.summary):
+    for name in (*open_classes(alert.summary), *alert.unknown):
         examples = [one for one in alert.summary.examples if one.get("lasting") and one.get("finding_class") == name]
         annotations = {"summary": one_line(alert.summary.line)}
         if examples:
             annotations["description"] = "\n".join(one_line(told(one)) for one in examples[:EXAMPLES_MAX])
-        began = min((at for one in examples if (at := _moment(str(one.get("since") or "")))), default=now)
+        before = _moment(alert.since) if name in alert.unknown else None
+        began = min((at for one in examples if (at := _moment(str(one.get("since") or "")))), default=before or now)
         times = {"startsAt": _text(min(began, now)), "endsAt": _text(now + timedelta(seconds=alert.lasts_s))}
         alerts.append({"labels": _labels(alert, name), "annotations": annotations, **times})
     for name in alert.ended:
-        began = _moment(alert.ended_since) or now
+        began = _moment(alert.since) or now
         annotations = {"summary": one_line(f"open no more: {alert.summary.line}")}
         times = {"startsAt": _text(min(began, now)), "endsAt": _text(now)}
         alerts.append({"labels": _labels(alert, name), "annotations": annotations, **times})

@@ -7,7 +7,7 @@ from typing import Any
 
 from app.audit.report.alert import Delivery, post
 from app.audit.report.alert_bodies import NIGHT_LASTS_S, Alert, AlertFormat, AlertSource, open_classes
-from app.audit.report.summary import Summary
+from app.audit.report.summary import Summary, Verdict
 
 STATE_NAME = "alert.json"
 _CLASSES_MAX = 100
@@ -88,17 +88,19 @@ class Alerts:
         if known is None:
             known = OpenAlerts(open_classes(before), before.checked_at) if before else OpenAlerts()
         now = open_classes(summary)
-        ended = tuple(sorted(set(known.classes) - set(now)))
+        gone = tuple(sorted(set(known.classes) - set(now)))
+        # A summary without a verdict ends nothing.
+        ended, unknown = ((), gone) if summary.verdict is Verdict.UNJUDGED else (gone, ())
         to_alertmanager = self._recipient.form is AlertFormat.ALERTMANAGER
         is_known = told and told == known.told and not ended
         if not (now or ended) or (is_known and not to_alertmanager):
             return None
         recipient = self._recipient
-        alert = Alert(summary, recipient.source, recipient.cluster, ended, known.since, recipient.lasts_s)
+        alert = Alert(summary, recipient.source, recipient.cluster, ended, unknown, known.since, recipient.lasts_s)
         delivery = post(recipient.url, alert, recipient.form, stop=self._stop)
         since = known.since if known.classes else summary.checked_at
         if delivery.delivered:
-            self._keep(OpenAlerts(now, since if now else "", told if now else ""))
+            self._keep(OpenAlerts((*now, *unknown), since if now else "", told if now else ""))
         else:
             self._keep(OpenAlerts(tuple(sorted({*known.classes, *now})), since))
         return delivery

@@ -48,7 +48,7 @@ DIVERGENT = Summary(
     notes=["a note"],
 )
 AGREED = Summary("2026-11-22", Verdict.AGREED, "agreed: 3 members", checked_at="2026-11-22T03:20:00Z")
-RESOLVED = Alert(AGREED, ended=("HEALTH", "MISSING"), ended_since="2026-11-21T03:20:00Z")
+RESOLVED = Alert(AGREED, ended=("HEALTH", "MISSING"), since="2026-11-21T03:20:00Z")
 NASTY = "</script><!channel> <http://evil|x> & `rm` \x1b[31m\u202e\nnew line" + "&" * 100_000
 
 
@@ -155,7 +155,7 @@ def test_a_night_without_a_verdict_is_an_alert_of_its_own() -> None:
 @pytest.mark.parametrize("moment", ["", "soon", "2026-11-21T03:20:00"])
 def test_moments_that_are_none_do_no_harm(moment: str) -> None:
     summary = replace(DIVERGENT, checked_at=moment, examples=[finding(since=moment)])
-    for alert in json_of(Alert(summary, ended=("EXTRA",), ended_since=moment), AlertFormat.ALERTMANAGER):
+    for alert in json_of(Alert(summary, ended=("EXTRA",), since=moment), AlertFormat.ALERTMANAGER):
         assert datetime.fromisoformat(alert["startsAt"]) <= datetime.fromisoformat(alert["endsAt"])
 
 

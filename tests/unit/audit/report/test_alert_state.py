@@ -102,3 +102,15 @@ def test_to_alertmanager_what_is_over_ends_with_the_labels_that_it_began_with(ti
     assert by_class["MISSING"]["labels"] == first[0]["labels"]
     assert by_class["MISSING"]["endsAt"] == DIVERGENT.checked_at.replace("Z", ".000Z")
     assert [one["labels"] for one in third] == [by_class["HEALTH"]["labels"]]
+
+
+def test_a_night_without_a_verdict_ends_nothing(tiny: TinyServer, tmp_path: Path) -> None:
+    recipient = Recipient(f"http://{tiny.address}/", AlertFormat.ALERTMANAGER)
+    without = replace(unjudged("2026-11-22", "no dump"), checked_at="2026-11-22T03:20:00Z")
+    for summary in (DIVERGENT, without, replace(AGREED, checked_at="2026-11-23T03:20:00Z")):
+        Alerts(recipient, AlertFile(str(tmp_path))).tell(summary)
+    first, second, third = ({one["labels"]["class"]: one for one in json.loads(each.body)} for each in tiny.received)
+    assert second.keys() == third.keys() == {"MISSING", "UNJUDGED"}
+    assert second["MISSING"]["labels"] == first["MISSING"]["labels"]
+    assert second["MISSING"]["endsAt"] == "2026-11-23T05:20:00.000Z", "open for longer"
+    assert {one["endsAt"] for one in third.values()} == {"2026-11-23T03:20:00.000Z"}

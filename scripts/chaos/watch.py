@@ -1,0 +1,76 @@
+"""Does the watch accuse members that only have much to do, and does it keep its memory?
+
+Starts three members with 2,000 instances, then registers and deregisters at a steady rate through all of them while it
+holds one round of the watch after the other. Every service that it calls different is a false finding. Prints one JSON
+line; exit code 1 after a false finding, or when a round had no verdict.
+
+    python -m scripts.chaos.watch --rounds 200 --rate 200 --gap 500ms
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from threading import Event
+
+from app.audit.client.access import Access, duration_s
+from app.audit.report.summary import Verdict
+from app.audit.watch.rounds import RoundOutcome, RoundPlan, run_round
+from scripts.chaos.audit import Load, fill
+from scripts.support.member_processes import local_members
+
+WARM_ROUNDS = 20
+"""After which memory is looked at for the first time."""
+
+
+def rss_kb() -> int:
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--rate", type=float, default=200.0, help="registrations and deregistrations a second (200)")
+    parser.add_argument("--gap", type=duration_s, default=0.5, help="between the looks of a round (500ms)")
+    parser.add_argument("--port", type=int, default=27_200)
+    options = parser.parse_args()
+    outcomes: list[RoundOutcome] = []
+    memory_kb = []
+    with (
+        tempfile.TemporaryDirectory(prefix="drill-watch-") as name,
+        local_members(3, options.port, Path(name)) as members,
+    ):
+        for member in members:
+            member.start()
+        for member in members:
+            member.wait_ready()
+        fill(members)
+        plan = RoundPlan(Access(), options.gap)
+        addresses = [member.address for member in members]
+        begun_s = time.monotonic()
+        with Load(members, options.rate) as load:
+            for _ in range(options.rounds):
+                outcomes.append(run_round(plan, addresses, Event()))
+                memory_kb.append(rss_kb())
+        took_s = time.monotonic() - begun_s
+    wrong = [one.summary for one in outcomes if one.summary.verdict is not Verdict.AGREED]
+    for summary in wrong[:5]:
+        print(summary.line, *summary.examples[:2], file=sys.stderr)
+    report = {
+        "rounds": len(outcomes),
+        "not_agreed": len(wrong),
+        "rounds_with_services_in_motion": sum(one.in_motion > 0 for one in outcomes),
+        "services_in_motion": sum(one.in_motion for one in outcomes),
+        "writes_per_s": round(sum(load.calls) / took_s, 1),
+        "refused": sum(load.refused),
+        "rss_mb": [round(memory_kb[place] / 1024, 1) for place in (min(WARM_ROUNDS, len(memory_kb) - 1), -1)],
+    }
+    print(json.dumps(report))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
