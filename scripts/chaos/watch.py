@@ -4,7 +4,7 @@ Starts three members with 2,000 instances, then registers and deregisters at a s
 holds one round of the watch after the other. Every service that it calls different is a false finding. Prints one JSON
 line; exit code 1 after a false finding, or when a round had no verdict.
 
-    python -m scripts.chaos.watch --rounds 200 --rate 200 --gap 500ms
+    python -m scripts.chaos.watch --rounds 100 --rate 200 --gap 2s
 """
 
 import argparse
@@ -32,9 +32,9 @@ def rss_kb() -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--rate", type=float, default=200.0, help="registrations and deregistrations a second (200)")
-    parser.add_argument("--gap", type=duration_s, default=0.5, help="between the looks of a round (500ms)")
+    parser.add_argument("--gap", type=duration_s, default=2.0, help="between the looks of a round (2s)")
     parser.add_argument("--port", type=int, default=27_200)
     options = parser.parse_args()
     outcomes: list[RoundOutcome] = []

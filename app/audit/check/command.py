@@ -268,8 +268,9 @@ def _alert(options: argparse.Namespace, summary: Summary, results: "Results | No
             file = AlertFile(options.out)
         except (ImportError, ValueError, OSError):
             file = None  # which the verdict says, too: whoever is to hear of it hears of it all the same
-        earlier = results.summaries(before=summary.night) if results and summary.night else []
-        delivery = Alerts(recipient, file).tell(summary, earlier[-1] if earlier else None)
+        nights = [night for night in results.nights() if night < summary.night] if results else []
+        before = results.summary(nights[-1]) if results and nights else None
+        delivery = Alerts(recipient, file).tell(summary, before)
         if delivery and not delivery.delivered:
             print(f"the alert was not delivered: {delivery.reason}", file=sys.stderr)
     except ImportError as error:

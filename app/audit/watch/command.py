@@ -5,7 +5,8 @@ import os
 import signal
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -77,14 +78,24 @@ def run(options: argparse.Namespace) -> int:
     except AccessError as error:
         print(f"rollcall watch-agreement: {error}", file=sys.stderr)
         return Verdict.UNJUDGED.exit_code
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signum, lambda *_: stop.set())
-    if options.once:
-        outcome = watch.round()
-        return outcome.summary.verdict.exit_code if outcome else Verdict.UNJUDGED.exit_code
-    every(options.every, stop, time.monotonic, watch.round)
+    with _ended_by_signals(stop):
+        if options.once:
+            outcome = watch.round()
+            return outcome.summary.verdict.exit_code if outcome else Verdict.UNJUDGED.exit_code
+        every(options.every, stop, time.monotonic, watch.round)
     print("ended by a signal", file=sys.stderr)
     return 0
+
+
+@contextmanager
+def _ended_by_signals(stop: Event) -> Iterator[None]:
+    """SIGTERM and the keyboard set ``stop``."""
+    before = {one: signal.signal(one, lambda *_: stop.set()) for one in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 class Watch:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from threading import Event
 from typing import Any
 
@@ -53,12 +54,10 @@ class RoundOutcome:
     def told(self) -> str:
         """By what the same outcome is known again in a later round."""
         keys = [f"{one.get('finding_class')} {one.get('service')} {one.get('member')}" for one in self.summary.examples]
-        return f"{self.summary.verdict.value} {self.lasting} {hash_of(sorted(keys))}"
+        return f"{self.summary.verdict.value} {self.lasting} {_hash_of(sorted(keys))}"
 
 
-def hash_of(texts: Sequence[str]) -> str:
-    from hashlib import sha256
-
+def _hash_of(texts: Sequence[str]) -> str:
     return sha256("\n".join(texts).encode()).hexdigest()[:16]
 
 
@@ -160,7 +159,7 @@ def _member(group: Group, looked: Looked, address: str) -> dict[str, Any]:
 
 def _named(group: Group, looked: Looked, key: ServiceKey, told: Told) -> Iterator[dict[str, Any]]:
     """What differs in a service, each member against the first of the most that are alike; at most a few."""
-    rows = group_rows(group, looked, key)
+    rows = _rows_of(group, looked, key)
     most = Counter(told[address] for address in rows).most_common(1)
     if not most:
         return
@@ -188,7 +187,7 @@ def _named(group: Group, looked: Looked, key: ServiceKey, told: Told) -> Iterato
             }
 
 
-def group_rows(group: Group, looked: Looked, key: ServiceKey) -> Mapping[str, list[Row]]:
+def _rows_of(group: Group, looked: Looked, key: ServiceKey) -> Mapping[str, list[Row]]:
     """The rows of one service at each member that tells them; who does not is not absent for that."""
     absent = dict(group.absent)
     rows = group.each(lambda address, reader: reader.rows(looked.looks[address], key))

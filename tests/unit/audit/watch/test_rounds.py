@@ -16,6 +16,7 @@ from app.audit.report.summary import Verdict
 from app.audit.watch import looks
 from app.audit.watch.readers import row_digest
 from app.audit.watch.rounds import NAMED_MAX, RoundOutcome, RoundPlan, Stopped, run_round
+from tests.support.fake_nacos import FakeNacos, instance
 from tests.support.tiny_server import Given, Received, tiny_server
 
 PLAN = RoundPlan(Access(timeout_s=5.0, retries=0), 0.0)
@@ -218,3 +219,20 @@ def test_a_round_that_is_ended_has_no_outcome(stack: ExitStack) -> None:
     odd.at_look = {1: stop.set}
     with pytest.raises(Stopped):
         run_round(PLAN, served(stack, Told(services()), odd), stop)
+
+
+@pytest.mark.parametrize(("version", "has_datums"), [("1.4.1", True), ("2.3.1", False)], ids=["Nacos 1.4", "Nacos 2.x"])
+def test_members_of_other_kinds_are_read_and_named(version: str, has_datums: bool, stack: ExitStack) -> None:
+    key = "public", "DEFAULT_GROUP@@orders"
+
+    def nacos(address: str, *found: dict[str, Any]) -> str:
+        held = {key: list(found)}
+        fake = FakeNacos(version, address, datums=held, shown=held, has_datums=has_datums)
+        return stack.enter_context(tiny_server(fake)).address
+
+    same = [nacos(f"10.0.0.{number}:8848", instance("10.1.0.1"), instance("10.1.0.2")) for number in (1, 2)]
+    assert run_round(PLAN, same, Event()).summary.line.startswith("agreed: 2 members, 2 instances of 1 services; ")
+    odd = nacos("10.0.0.3:8848", instance("10.1.0.1", healthy=False))
+    outcome = run_round(PLAN, [*same, odd], Event())
+    found = [(one["finding_class"], one["ip"], one["member"]) for one in outcome.summary.examples]
+    assert sorted(found) == [("HEALTH", "10.1.0.1", odd), ("MISSING", "10.1.0.2", odd)]
