@@ -50,7 +50,9 @@ def test_a_known_finding_changes_no_verdict_and_raises_no_alert(tmp_path: Path, 
     assert 'rollcall_check_findings{class="MISSING"} 0.0' in written
     assert 'rollcall_check_findings_late{class="MISSING"} 0.0' in written
     report = (tmp_path / "out" / "reports" / f"night={NIGHT}" / "report.html").read_text()
-    assert "suppressed until 2026-12-31 by entry 1: moves in December" in report
+    assert "suppressions, entry 1 suppresses 1 MISSING until 2026-12-31: moves in December" in report
+    assert (told["by_class"], told["groups"]) == ([], []), "no late one either"
+    assert told["examples"][0]["detail"] == found["detail"]
 
 
 @pytest.mark.parametrize(

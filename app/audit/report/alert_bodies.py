@@ -81,7 +81,7 @@ def open_classes(summary: Summary) -> tuple[str, ...]:
 
 
 def body_of(alert: Alert, form: AlertFormat) -> Body:
-    """The alert as the body of a POST, of bounded length but for the values of the examples in ``json``."""
+    """The alert as the body of a POST."""
     match form:
         case AlertFormat.JSON:
             return Body(orjson.dumps(_summary(alert)), "application/json")
@@ -95,9 +95,10 @@ def body_of(alert: Alert, form: AlertFormat) -> Body:
 
 
 def _summary(alert: Alert) -> dict[str, Any]:
-    """Shape: that of ``summary.json`` with at most ``EXAMPLES_MAX`` examples; of the watch also ``source``, and of
-    an agreed one ``resolved``, the classes that are open no more."""
-    value = asdict(alert.summary) | {"examples": alert.summary.examples[:EXAMPLES_MAX]}
+    """Shape: that of ``summary.json`` with at most ``EXAMPLES_MAX`` examples and groups; of the watch also ``source``,
+    and of an agreed one ``resolved``, the classes that are open no more."""
+    summary = alert.summary
+    value = asdict(summary) | {"examples": summary.examples[:EXAMPLES_MAX], "groups": summary.groups[:EXAMPLES_MAX]}
     if alert.source is not AlertSource.CHECK:
         value["source"] = alert.source.value
     return value | {"resolved": list(alert.ended)} if alert.is_resolved else value

@@ -5,11 +5,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from app.audit.client.http_client import CallError, MemberClient, Patience, Refused, Unusable
 from app.audit.compare.compare import Row, is_seen
-from app.audit.compare.input import parse_row
+from app.audit.compare.input import valid_row
 from app.audit.dump.nacos import found_row, read_service
 from app.audit.dump.sources import take
 from app.audit.format.digests import BUCKETS, DIGEST_FORMAT, bucket_of, digest_text, instance_digest
@@ -101,7 +99,7 @@ class DigestReader:
         listed = answer.get("rows") if answer else None
         if not isinstance(listed, list):
             raise CallError(f"{DIGEST_PATH}: the answer has no rows")
-        rows = [parse_row(orjson.dumps(one)) for one in listed]
+        rows = map(valid_row, listed)
         return [row for row in rows if row and row["kind"] == RowKind.INSTANCE]
 
     def _ask(self, parameters: Mapping[str, str | int]) -> dict[str, Any] | None:
@@ -135,9 +133,9 @@ class DigestReader:
         totals: dict[ServiceKey, int] = {}
         instances = 0
 
-        def emit(line: bytes) -> None:
+        def emit(_: bytes, found: Mapping[str, Any]) -> None:
             nonlocal instances
-            row = parse_row(line)
+            row = valid_row(found)
             if not row or row["kind"] != RowKind.INSTANCE or not is_seen(row):
                 return
             instances += 1
