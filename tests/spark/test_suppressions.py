@@ -107,3 +107,17 @@ def test_a_file_that_cannot_be_used_is_no_verdict(tmp_path: Path, check: Checkin
     assert code == 2
     assert "could not judge: " in text
     assert "known.toml, entry 2: class should be one of MISSING" in text
+
+
+def test_a_suppressed_fault_is_not_healed_and_its_history_goes_on(tmp_path: Path, check: Checking) -> None:
+    nights = [f"2026-11-2{number}" for number in range(3)]
+    for night in nights:
+        write_dump(tmp_path / "dumps", {ONE: ROWS, TWO: FEWER, THREE: ROWS}, date=night)
+    file = known(tmp_path, 'class = "MISSING"')
+    codes = [
+        check(*options, night=night)[0]
+        for night, options in zip(nights, ((), ("--suppressions", file), ()), strict=True)
+    ]
+    assert codes == [1, 0, 1]
+    histories = [[(one["first_seen"], one["nights_open"]) for one in findings(tmp_path, night)] for night in nights]
+    assert histories == [[(nights[0], 1)], [(nights[0], 2)], [(nights[0], 3)]]

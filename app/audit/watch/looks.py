@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from app.audit.client.http_client import CallError
 from app.audit.format.digests import BUCKETS
-from app.audit.watch.readers import BUCKETS_AT_ONCE, DigestReader, Digests, Look, ServiceKey
+from app.audit.watch.readers import BUCKETS_AT_ONCE, DigestReader, Digests, MemberLook, ServiceKey
 
 T = TypeVar("T")
 MEMBERS_AT_ONCE = 16
@@ -47,16 +47,16 @@ class Group:
                     self.absent[address] = str(error)
         return answers
 
-    def looks(self) -> dict[str, Look]:
+    def looks(self) -> dict[str, MemberLook]:
         return self.each(lambda _, reader: reader.look())
 
 
-def differing_buckets(looks: Mapping[str, Look]) -> list[int]:
+def differing_buckets(looks: Mapping[str, MemberLook]) -> list[int]:
     """The buckets of which not all members have the same digest."""
     return [number for number in range(BUCKETS) if len({look.buckets[number] for look in looks.values()}) > 1]
 
 
-def differing_services(group: Group, looks: Mapping[str, Look], buckets: Sequence[int]) -> dict[ServiceKey, Told]:
+def differing_services(group: Group, looks: Mapping[str, MemberLook], buckets: Sequence[int]) -> dict[ServiceKey, Told]:
     """The services in these buckets of which not all members have the same digest, at most ``DIFFERING_MAX``.
 
     Some buckets at a time are read of all members, so that no more than these services are held.
@@ -71,7 +71,7 @@ def differing_services(group: Group, looks: Mapping[str, Look], buckets: Sequenc
     return found
 
 
-def _asking(looks: Mapping[str, Look], buckets: Collection[int]) -> Callable[[str, DigestReader], Digests]:
+def _asking(looks: Mapping[str, MemberLook], buckets: Collection[int]) -> Callable[[str, DigestReader], Digests]:
     return lambda address, reader: reader.services(looks[address], buckets)
 
 
@@ -83,28 +83,28 @@ def _differing(answers: Mapping[str, Digests]) -> Iterator[tuple[ServiceKey, Tol
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class TwoLooks:
     """The outcome of a round: each member's last look, and the services that differ for good or are in motion."""
 
-    looks: Mapping[str, Look]
+    looks: Mapping[str, MemberLook]
     lasting: Mapping[ServiceKey, Told] = field(default_factory=dict)
     in_motion: tuple[ServiceKey, ...] = ()
     is_cut: bool = False
     """More services differed than are remembered."""
 
 
-def look_twice(group: Group, pause: Callable[[], None]) -> Looked:
+def look_twice(group: Group, pause: Callable[[], None]) -> TwoLooks:
     """Look at all members, and when they differ a second time after ``pause``."""
     first = group.looks()
     if not (buckets := differing_buckets(first)):
-        return Looked(first)
+        return TwoLooks(first)
     before = differing_services(group, first, buckets)
     pause()
     second = group.looks()
     looks = {address: second.get(address, look) for address, look in first.items()}
     still = sorted(set(buckets) & set(differing_buckets(second)))
     if not still:
-        return Looked(looks)
+        return TwoLooks(looks)
     after = differing_services(group, second, still)
     here = group.here()
     lasting: dict[ServiceKey, Told] = {}
@@ -118,4 +118,4 @@ def look_twice(group: Group, pause: Callable[[], None]) -> Looked:
         else:
             in_motion.append(key)
     is_cut = DIFFERING_MAX in (len(before), len(after))
-    return Looked(looks, dict(sorted(lasting.items())), tuple(sorted(in_motion)), is_cut)
+    return TwoLooks(looks, dict(sorted(lasting.items())), tuple(sorted(in_motion)), is_cut)

@@ -9,13 +9,15 @@ from app.audit.client.http_client import CallError, MemberClient, Patience, Refu
 from app.audit.compare.compare import Row, is_seen
 from app.audit.compare.input import valid_row
 from app.audit.dump.nacos import found_row, read_service
-from app.audit.dump.sources import take
+from app.audit.dump.sources import take, take_service
 from app.audit.format.digests import BUCKETS, DIGEST_FORMAT, bucket_of, digest_text, instance_digest
 from app.audit.format.rows import ClientKind, RowKind
 
 DIGEST_PATH = "/v1/ns/operator/digest"
 BUCKETS_AT_ONCE = 64
 """Asked for in one call: a quarter of the services, some 80 bytes each."""
+ROWS_MAX = 50_000
+"""Instances of one service that are read, some 600 bytes each: those of all members are held at a time."""
 _UNKNOWN = {400, 401, 403, 404, 405, 500, 501}
 """Statuses by which members of other kinds, and of earlier releases, answer a path that they do not know."""
 
@@ -25,7 +27,7 @@ Digests = Mapping[ServiceKey, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class MemberLook:
     """What one member holds at one moment. ``held``: all its services, of members that tell no digests."""
 
     address: str
@@ -48,7 +50,7 @@ class DigestReader:
     def close(self) -> None:
         self._client.close()
 
-    def look(self) -> Look:
+    def look(self) -> MemberLook:
         """The digests of all buckets.
 
         Raises:
@@ -61,9 +63,9 @@ class DigestReader:
         if not isinstance(buckets, list) or len(buckets) != BUCKETS or not all(isinstance(one, str) for one in buckets):
             raise CallError(f"{DIGEST_PATH}: the answer has no {BUCKETS} buckets")
         services, instances = (_number(answer.get(name)) for name in ("services", "instances"))
-        return Look(str(answer.get("address") or ""), "rollcall", services, instances, tuple(buckets))
+        return MemberLook(str(answer.get("address") or ""), "rollcall", services, instances, tuple(buckets))
 
-    def services(self, look: Look, buckets: Collection[int]) -> Digests:
+    def services(self, look: MemberLook, buckets: Collection[int]) -> Digests:
         """The digests of the services with instances in these buckets, at most ``BUCKETS_AT_ONCE`` of them.
 
         Raises:
@@ -84,23 +86,27 @@ class DigestReader:
                     raise CallError(f"{DIGEST_PATH}: a service is no list of its names, count and digest")
         return found
 
-    def rows(self, look: Look, key: ServiceKey) -> list[Row]:
+    def rows(self, key: ServiceKey) -> list[Row]:
         """The rows of one service's instances, with their values.
 
         Raises:
-            CallError: the member did not answer, or wrongly.
+            CallError: the member did not answer, or wrongly, or the service has more than ``ROWS_MAX`` instances.
         """
         namespace, name = key
-        if look.held is not None:
-            clusters = read_service(self._client, namespace, name) or {}
-            found = [one for instances in clusters.values() for one in instances]
-            return [found_row(namespace, name, one, ClientKind.HTTP) for one in found]
-        answer = self._ask({"namespaceId": namespace, "serviceName": name})
-        listed = answer.get("rows") if answer else None
-        if not isinstance(listed, list):
-            raise CallError(f"{DIGEST_PATH}: the answer has no rows")
-        rows = map(valid_row, listed)
-        return [row for row in rows if row and row["kind"] == RowKind.INSTANCE]
+        rows: list[Row] = []
+
+        def emit(_: bytes, found: Mapping[str, Any]) -> None:
+            row = valid_row(found)
+            if row and row["kind"] == RowKind.INSTANCE and (row["namespace"], row["service"]) == key and is_seen(row):
+                if len(rows) == ROWS_MAX:
+                    raise Unusable(f"{name} has over {ROWS_MAX:,} instances")
+                rows.append(row)
+
+        if take_service(self._client, namespace, name, emit) is not None:
+            return rows
+        clusters = read_service(self._client, namespace, name) or {}
+        found = [one for instances in clusters.values() for one in instances]
+        return [found_row(namespace, name, one, ClientKind.HTTP) for one in found]
 
     def _ask(self, parameters: Mapping[str, str | int]) -> dict[str, Any] | None:
         """The answer's object; None of a member that does not know the call."""
@@ -119,7 +125,7 @@ class DigestReader:
             raise Unusable(f"{DIGEST_PATH}: its format is {value['format']!r}; this version reads {DIGEST_FORMAT}")
         return value
 
-    def _made_here(self) -> Look:
+    def _made_here(self) -> MemberLook:
         """The digests of a member that makes none, after as many tries as it takes."""
         while True:
             try:
@@ -128,7 +134,7 @@ class DigestReader:
                 if not self._patience.try_again(error):
                     raise
 
-    def _taken(self) -> Look:
+    def _taken(self) -> MemberLook:
         """Memory: some 200 bytes for each service, besides what ``take`` needs."""
         totals: dict[ServiceKey, int] = {}
         instances = 0
@@ -147,7 +153,7 @@ class DigestReader:
         for key, total in totals.items():
             buckets[bucket_of(*key)] += total
         held = {key: digest_text(total) for key, total in totals.items()}
-        return Look(told.address, told.kind, len(held), instances, tuple(map(digest_text, buckets)), held)
+        return MemberLook(told.address, told.kind, len(held), instances, tuple(map(digest_text, buckets)), held)
 
 
 def row_digest(row: Row) -> int:

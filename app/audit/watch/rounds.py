@@ -16,7 +16,7 @@ from app.audit.format.findings import FindingClass
 from app.audit.format.manifest import DumpState
 from app.audit.report.alert_bodies import EXAMPLES_MAX, one_line
 from app.audit.report.summary import Summary, Verdict, now_text
-from app.audit.watch.looks import DIFFERING_MAX, Group, Looked, Told, look_twice
+from app.audit.watch.looks import DIFFERING_MAX, Group, TwoLooks, Told, look_twice
 from app.audit.watch.readers import DigestReader, ServiceKey
 
 NAMED_MAX = 20
@@ -93,7 +93,7 @@ def no_verdict(reason: str) -> RoundOutcome:
     return RoundOutcome(Summary(now, Verdict.UNJUDGED, f"could not judge: {one_line(reason)}", checked_at=now))
 
 
-def _outcome(group: Group, looked: Looked, began: str) -> RoundOutcome:
+def _outcome(group: Group, looked: TwoLooks, began: str) -> RoundOutcome:
     here = group.here()
     members = [_member(group, looked, address) for address in group.readers]
     summary = Summary(began, Verdict.UNJUDGED, "", checked_at=now_text(), members=members, compared=len(here))
@@ -128,7 +128,7 @@ def _outcome(group: Group, looked: Looked, began: str) -> RoundOutcome:
     return replace(outcome, summary=replace(summary, line=_line(outcome)))
 
 
-def _why_not(group: Group, looked: Looked) -> str | None:
+def _why_not(group: Group, looked: TwoLooks) -> str | None:
     """Why nobody can say whether the members agree; None when it can be said."""
     here = group.here()
     if len(here) < MEMBERS_MIN:
@@ -142,7 +142,7 @@ def _why_not(group: Group, looked: Looked) -> str | None:
     return None
 
 
-def _member(group: Group, looked: Looked, address: str) -> dict[str, Any]:
+def _member(group: Group, looked: TwoLooks, address: str) -> dict[str, Any]:
     """Shape: as in the summary of a night."""
     look = looked.looks.get(address)
     is_absent = address in group.absent
@@ -157,9 +157,9 @@ def _member(group: Group, looked: Looked, address: str) -> dict[str, Any]:
     }
 
 
-def _named(group: Group, looked: Looked, key: ServiceKey, told: Told) -> Iterator[dict[str, Any]]:
+def _named(group: Group, looked: TwoLooks, key: ServiceKey, told: Told) -> Iterator[dict[str, Any]]:
     """What differs in a service, each member against the first of the most that are alike; at most a few."""
-    rows = _rows_of(group, looked, key)
+    rows = _rows_of(group, key)
     most = Counter(told[address] for address in rows).most_common(1)
     if not most:
         return
@@ -187,10 +187,10 @@ def _named(group: Group, looked: Looked, key: ServiceKey, told: Told) -> Iterato
             }
 
 
-def _rows_of(group: Group, looked: Looked, key: ServiceKey) -> Mapping[str, list[Row]]:
+def _rows_of(group: Group, key: ServiceKey) -> Mapping[str, list[Row]]:
     """The rows of one service at each member that tells them; who does not is not absent for that."""
     absent = dict(group.absent)
-    rows = group.each(lambda address, reader: reader.rows(looked.looks[address], key))
+    rows = group.each(lambda address, reader: reader.rows(key))
     group.absent.clear()
     group.absent.update(absent)
     return rows

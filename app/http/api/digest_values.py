@@ -1,20 +1,13 @@
-"""The digests of this node for the audit's watch: of all buckets, of the services of some, and one service's rows."""
+"""The digests of this node for the audit's watch: of all buckets, or of the services of some."""
 
 from collections.abc import Collection, Iterator
 from typing import Any
 
 from app.audit.format.digests import BUCKETS, bucket_of, digest_text, instance_digest
-from app.audit.format.rows import instance_row
 from app.naming.model.model import Instance, ServiceSnapshot
-from app.naming.records.durable_service import DurableService
 from app.naming.registry.union import of_clients_only
 from app.naming.service import NamingService
-from app.ports.http_ports import Cluster
 from distro.paced import STEP_ENTRIES, rest
-from distro.types import NO_VERSION
-
-ROWS_MAX = 10_000
-"""Rows of one service in an answer: some 4 MB."""
 
 
 def bucket_digests(naming: NamingService) -> dict[str, Any]:
@@ -35,24 +28,6 @@ def service_digests(naming: NamingService, buckets: Collection[int]) -> dict[str
     """The services with instances of these buckets. Shape: services [[namespace, full name, instances, digest]]."""
     found = _services(naming, frozenset(buckets))
     return {"services": [[*key, count, digest_text(total)] for key, count, total in found]}
-
-
-def service_rows(
-    naming: NamingService, durable: DurableService, cluster: Cluster, namespace: str, name: str
-) -> dict[str, Any]:
-    """One service's rows as in a dump, by address; none of an unknown one. Shape: instances (of all), rows."""
-    snapshot = naming.snapshot(namespace, name)
-    if snapshot is None:
-        return {"instances": 0, "rows": []}
-    versions = {one.instance.key: one.version for one in snapshot.stored.values()}
-    found = sorted(_instances(snapshot), key=lambda one: (one.ip, one.port, one.cluster_name, one.ephemeral))
-    owner, durable_owner = cluster.map_srv(name), cluster.map_srv_durable(name)
-    rows = []
-    for instance in found[:ROWS_MAX]:
-        told = versions.get(instance.key) if instance.ephemeral else durable.version_of(namespace, instance)
-        version = None if told is None or told == NO_VERSION else told.to_text()
-        rows.append(_row(namespace, name, instance, version, owner if instance.ephemeral else durable_owner))
-    return {"instances": len(found), "rows": rows}
 
 
 def _services(naming: NamingService, buckets: frozenset[int] | None) -> Iterator[tuple[tuple[str, str], int, int]]:
@@ -97,21 +72,4 @@ def _digest(namespace: str, name: str, instance: Instance) -> int:
         enabled=instance.enabled,
         weight=instance.weight,
         metadata=instance.metadata,
-    )
-
-
-def _row(namespace: str, name: str, instance: Instance, version: str | None, owner: str) -> dict[str, Any]:
-    return instance_row(
-        namespace=namespace,
-        service=name,
-        cluster=instance.cluster_name,
-        ip=instance.ip,
-        port=instance.port,
-        ephemeral=instance.ephemeral,
-        healthy=instance.healthy,
-        enabled=instance.enabled,
-        weight=instance.weight,
-        metadata=instance.metadata,
-        version=version,
-        owner=owner,
     )

@@ -89,10 +89,9 @@ class ServiceSchema(NamespaceSchema):
     service = fields.String(**present("serviceName"))
 
 
-class DigestSchema(NamespaceSchema):
+class DigestSchema(_Schema):
     """GET ``/operator/digest``."""
 
-    service = Trimmed(data_key="serviceName", load_default="")
     buckets = BucketList(load_default=frozenset())
 
 

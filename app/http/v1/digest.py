@@ -6,7 +6,7 @@ from app.audit.format.digests import DIGEST_FORMAT
 from app.config.version import __version__
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import Answer, Call, Reply, Services, route
-from app.http.api.digest_values import bucket_digests, service_digests, service_rows
+from app.http.api.digest_values import bucket_digests, service_digests
 from app.http.input.schemas import DigestSchema, load_parameters
 
 RETRY_AFTER_S = 2
@@ -15,7 +15,7 @@ _DIGEST = DigestSchema()
 
 @route("GET", "/v1/ns/operator/digest")
 def digest(call: Call, services: Services) -> Answer:
-    """Digests of all buckets; with ``buckets`` of their services; with ``serviceName`` its rows. Shape: docs/wire.md.
+    """Digests of all buckets; with ``buckets`` of their services. Shape: docs/wire.md.
 
     It takes one of the places of dumps, as it is long work of one thread, too.
     """
@@ -33,9 +33,6 @@ def digest(call: Call, services: Services) -> Answer:
 
 
 def _found(values: dict[str, Any], services: Services) -> dict[str, Any]:
-    if values["service"]:
-        found = (values["namespace"], values["service"])
-        return service_rows(services.naming, services.durable, services.cluster, *found)
     if values["buckets"]:
         return service_digests(services.naming, values["buckets"])
     return bucket_digests(services.naming)

@@ -13,7 +13,7 @@ from app.audit.client.access import Access
 from app.audit.format.digests import BUCKETS, bucket_of, digest_text
 from app.audit.format.rows import encode_row, instance_row, service_row
 from app.audit.report.summary import Verdict
-from app.audit.watch import looks
+from app.audit.watch import looks, readers
 from app.audit.watch.readers import row_digest
 from app.audit.watch.rounds import NAMED_MAX, RoundOutcome, RoundPlan, Stopped, run_round
 from tests.support.fake_nacos import FakeNacos, instance
@@ -54,15 +54,13 @@ class Told:
                 self.at_look[self.looks]()
         if self.given is not None:
             return self.given
-        if url.path.endswith("/dump") and not self.knows_digests:
-            return Given(200, self._dump(), {"Content-Type": "application/x-ndjson"})
+        if url.path.endswith("/dump"):
+            return Given(200, self._dump(query.get("serviceName")), {"Content-Type": "application/x-ndjson"})
         if not is_digest or not self.knows_digests:
             return Given(404, b"no such call")
         return Given(200, json.dumps({"format": 1, "address": self.address} | self._found(query)).encode(), JSON)
 
     def _found(self, query: dict[str, list[str]]) -> dict[str, Any]:
-        if "serviceName" in query:
-            return {"rows": self.rows(query["serviceName"][0])}
         totals = {name: sum(map(row_digest, self.rows(name))) for name in self.held if self.held[name]}
         if "buckets" in query:
             wanted = set(map(int, query["buckets"][0].split(",")))
@@ -74,12 +72,13 @@ class Told:
         counts = {"services": len(totals), "instances": sum(map(len, self.held.values()))}
         return {**counts, "buckets": list(map(digest_text, buckets))}
 
-    def _dump(self) -> bytes:
+    def _dump(self, names: list[str] | None) -> bytes:
         lines = [{"kind": "member", "format": 1, "address": self.address}]
-        for name in self.held:
+        told = [name for name in self.held if names is None or name in names]
+        for name in told:
             lines += [service_row("public", name), *self.rows(name)]
-        count = sum(map(len, self.held.values()))
-        return b"".join(map(encode_row, [*lines, {"kind": "end", "services": len(self.held), "instances": count}]))
+        count = sum(len(self.held[name]) for name in told)
+        return b"".join(map(encode_row, [*lines, {"kind": "end", "services": len(told), "instances": count}]))
 
 
 @pytest.fixture
@@ -236,3 +235,12 @@ def test_members_of_other_kinds_are_read_and_named(version: str, has_datums: boo
     outcome = run_round(PLAN, [*same, odd], Event())
     found = [(one["finding_class"], one["ip"], one["member"]) for one in outcome.summary.examples]
     assert sorted(found) == [("HEALTH", "10.1.0.1", odd), ("MISSING", "10.1.0.2", odd)]
+
+
+def test_a_service_of_too_many_instances_is_not_read(stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "ROWS_MAX", 2)
+    many: Services = {"G@@s": {f"10.0.0.{number}": {} for number in range(3)}}
+    outcome = held(stack, Told(many), Told(services(1)), Told(many))
+    assert outcome.summary.findings == {"DIFFERENT": 1, "MISSING": 1}
+    assert [one["service"] for one in outcome.summary.examples if one["finding_class"] == "DIFFERENT"] == ["G@@s"]
+    assert not [one for one in outcome.summary.examples if one["finding_class"] == "ABSENT_MEMBER"]

@@ -79,30 +79,6 @@ def test_neither_order_nor_beats_nor_owners_matter_and_values_do(node: FakeNode,
     assert asked(client)["buckets"] == first, "registered in another order"
 
 
-def test_the_rows_of_one_service(node: FakeNode, client: FlaskClient) -> None:
-    fill(node, 2, 1)
-    node.durable.register(RegisterInstance(SERVICE, "10.0.0.3", 80, ephemeral=False))
-    found = asked(client, "?serviceName=orders")
-    assert found["instances"] == 3
-    assert [(row["ip"], row["ephemeral"], row["owner"]) for row in found["rows"]] == [
-        ("10.0.0.1", True, SELF),
-        ("10.0.0.2", True, SELF),
-        ("10.0.0.3", False, SELF),
-    ]
-    assert all(row["version"] for row in found["rows"])
-    assert asked(client, "?serviceName=none")["rows"] == []
-    assert asked(client, "?serviceName=orders&namespaceId=other")["rows"] == []
-
-
-def test_of_a_large_service_some_rows_are_told_and_how_many_there_are(
-    node: FakeNode, client: FlaskClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("app.http.api.digest_values.ROWS_MAX", 2)
-    fill(node, 3, 2, 1)
-    found = asked(client, "?serviceName=orders")
-    assert (found["instances"], [row["ip"] for row in found["rows"]]) == (3, ["10.0.0.1", "10.0.0.2"])
-
-
 @pytest.mark.parametrize("text", ["256", "-1", "a", "1,,2", "1;2", "0001", "\u0661", ",".join(["1"] * 257) + "x"])
 def test_what_is_no_list_of_buckets_is_refused(text: str, client: FlaskClient) -> None:
     answer = client.get(PATH, query_string={"buckets": text})
