@@ -16,7 +16,7 @@ from app.audit.format.findings import FindingClass
 from app.audit.format.manifest import DumpState
 from app.audit.report.alert_bodies import EXAMPLES_MAX, one_line
 from app.audit.report.summary import Summary, Verdict, now_text
-from app.audit.watch.looks import DIFFERING_MAX, Group, TwoLooks, Told, look_twice
+from app.audit.watch.looks import DIFFERING_MAX, Group, Told, TwoLooks, look_twice
 from app.audit.watch.readers import DigestReader, ServiceKey
 
 NAMED_MAX = 20
