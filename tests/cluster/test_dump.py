@@ -1,6 +1,5 @@
 """Dumps of running members: alike when they agree, absent when they are silent, and few at a time."""
 
-import gzip
 import json
 import socket
 from collections.abc import Callable
@@ -11,9 +10,10 @@ from urllib.parse import urlencode
 
 import pytest
 
-from app.audit.format.layout import Round, read_night
-from app.audit.format.manifest import DumpState, MemberDump
+from app.audit.format.layout import read_night
+from app.audit.format.manifest import DumpState
 from app.cli import main
+from tests.support.dumps import rows_of
 from tests.support.processes import FAST, ClusterProcesses, Member, eventually
 
 NIGHT = "2026-11-21"
@@ -30,13 +30,6 @@ def dump(cluster: ClusterProcesses, out: Path, *options: str) -> int:
     return main(["dump", "--members", addresses, "--out", str(out), *fast, *options])
 
 
-def rows_of(found: Round, member: MemberDump) -> list[dict[str, Any]]:
-    """What was written of a member, in an order of our own, without what differs from member to member."""
-    bodies = (gzip.decompress(Path(found.folder, part.path).read_bytes()) for part in member.parts)
-    rows = [json.loads(line) for body in bodies for line in body.splitlines()]
-    return sorted(rows, key=lambda row: (row["service"], row["kind"], row.get("ip", "")))
-
-
 def without_ages(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name != "beat_age_ms"} for row in rows]
 
@@ -50,6 +43,10 @@ def test_members_that_agree_have_the_same_rows_and_a_silent_one_none(make_cluste
             assert members[number % 3].client.register(service, ip, metadata='{"zone":"北"}').status == 200
         assert members[(number + 1) % 3].client.deregister(service, "10.0.0.2").status == 200
     assert members[0].client.register("durable", "10.0.0.3", ephemeral="false").status == 200
+    switch = "/v1/ns/operator/switches"
+    assert members[1].client.call("PUT", switch, entry="pushEnabled", value="true").status == 200
+    described = {"serviceName": SERVICES[0], "protectThreshold": "0.5", "metadata": '{"team":"a"}'}
+    assert members[2].client.call("PUT", "/v1/ns/service", **described).status == 200
     for service in SERVICES:
         eventually(lambda service=service: cluster.all_list(service, {"10.0.0.1:8080"}))
     eventually(lambda: cluster.all_list("durable", {"10.0.0.3:8080"}))
@@ -66,8 +63,11 @@ def test_members_that_agree_have_the_same_rows_and_a_silent_one_none(make_cluste
         assert all(other == one for other in others)
         assert {row["ip"] for row in one if row["kind"] == "instance"} == {"10.0.0.1", "10.0.0.3"}
         assert all(row.get("version") for row in one if row["kind"] == "instance")
+        assert [row["name"] for row in one if row["kind"] == "record"] == ["switches"]
+        of_first = next(row for row in one if row["kind"] == "service" and row["service"].endswith(SERVICES[0]))
+        assert (of_first["protect_threshold"], of_first["metadata"]) == (0.5, {"team": "a"})
         owners = {service: cluster.owner(service).address for service in SERVICES}
-        assert {row["service"].partition("@@")[2]: row["owner"] for row in one}.items() >= owners.items()
+        assert {row["service"].partition("@@")[2]: row.get("owner") for row in one}.items() >= owners.items()
         for address, each in rows.items():
             told = {row["service"] for row in each if "beat_age_ms" in row}
             assert told == {f"DEFAULT_GROUP@@{name}" for name, owner in owners.items() if owner == address}

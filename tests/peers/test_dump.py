@@ -1,6 +1,5 @@
 """Dumps of real Nacos: what the audit's tests need of 1.4.1, and of a 2.3.1 server by its catalog."""
 
-import gzip
 import json
 import os
 import shutil
@@ -16,6 +15,7 @@ from app.audit.format.layout import read_night
 from app.cli import main
 from tests.peers.conftest import PORTS_APART, SCRIPT, START_TIMEOUT_S, PeerProcessFailed
 from tests.support.client import Client
+from tests.support.dumps import rows_of
 from tests.support.processes import clean_environ, eventually, ports_apart
 
 NIGHT = "2026-11-21"
@@ -85,12 +85,7 @@ def dump(out: Path, clients: list[Client], *options: str) -> int:
 def rows_by_member(out: Path, number: int = -1) -> dict[str, list[dict[str, Any]]]:
     """The rows of a round, the last one unless said, sorted."""
     found_round = read_night(str(out), NIGHT).rounds[number]
-    found: dict[str, list[dict[str, Any]]] = {}
-    for member in found_round.manifest.members:
-        bodies = (gzip.decompress(Path(found_round.folder, part.path).read_bytes()) for part in member.parts)
-        rows = [json.loads(line) for body in bodies for line in body.splitlines()]
-        found[member.address] = sorted(rows, key=lambda row: (row["service"], row["kind"], row.get("ip", "")))
-    return found
+    return {member.address: rows_of(found_round, member) for member in found_round.manifest.members}
 
 
 def fill_1_4(clients: list[Client]) -> list[str]:
@@ -117,11 +112,14 @@ def assert_dumped_1_4(out: Path, clients: list[Client], services: list[str]) -> 
         ("nacos-1", "1.4.1", 8, 14)
     ] * 3
     assert {tuple(seen.state for seen in one.members) for one in members} == {("UP", "UP", "UP")}
+    assert {tuple(one.tells) for one in members} == {("record",)}
     found = rows_by_member(out)
     assert list(found) == list(map(address_of, clients))
     owners = {service: clients[0].owner(service) for service in services}
     for address, rows in found.items():
         assert {row["layer"] for row in rows if row["kind"] == "instance"} == {"both"}
+        assert next(row["name"] for row in rows if row["kind"] == "record") == "switches"
+        assert all(row["selector"] == '{"type":"none"}' for row in rows if row["kind"] == "service")
         named = {row["service"].partition("@@")[2]: row["owner"] for row in rows if row["kind"] == "service"}
         assert named.items() >= owners.items(), "the owner is worked out as the members do"
         told = {row["service"] for row in rows if "beat_age_ms" in row and row["namespace"] == "public"}
@@ -149,6 +147,7 @@ def test_a_server_of_2_3(tmp_path: Path) -> None:
             "10.0.0.3": False,
             "10.0.0.4": True,
         }
+        assert member.tells == ["record", "client"]
         fields = ("cluster", "weight", "enabled", "healthy", "delete_timeout_ms", "layer")
         assert [by_ip["10.0.0.2"][name] for name in fields] == ["c2", 2.5, False, True, 600_000, "both"]
         assert by_ip["10.0.0.1"]["metadata"]["zone"] == "北京"

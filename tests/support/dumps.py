@@ -11,7 +11,8 @@ from typing import Any
 import orjson
 
 from app.audit.dump.parts import row_file
-from app.audit.format.layout import member_folders, round_folder, taken_at_text
+from app.audit.format.columns import rows_of_parquet
+from app.audit.format.layout import Round, member_folders, round_folder, taken_at_text
 from app.audit.format.manifest import MANIFEST_NAME, DumpState, Manifest, MemberDump, Part, Seen, encode_manifest
 from app.audit.format.part_format import PartFormat
 from app.audit.format.rows import encode_row, instance_row, service_row
@@ -121,3 +122,15 @@ def write_dump(
         write_round(root, 1, first, date, part_format=part_format),
         write_round(root, 2, second or first, date, part_format=part_format),
     ]
+
+
+def rows_of(found: Round, member: MemberDump) -> list[dict[str, Any]]:
+    """What was written of a member in a round, in an order of our own."""
+    rows: list[dict[str, Any]] = []
+    for part in member.parts:
+        body = Path(found.folder, part.path).read_bytes()
+        if part.is_parquet:
+            rows += [row for row in rows_of_parquet(io.BytesIO(body)) if row is not None]
+        else:
+            rows += map(orjson.loads, gzip.decompress(body).splitlines())
+    return sorted(rows, key=lambda row: (row["service"], row["kind"], row.get("ip", ""), row.get("name", "")))
