@@ -52,6 +52,21 @@ class TestEmptyMembers:
         assert code == 1
         assert {(one[0], one[2]) for one in told(tmp_path)} == {("MISSING", TWO), ("MISSING", THREE)}
 
+    @pytest.mark.parametrize("left", [TWO, THREE])
+    def test_the_last_member_that_holds_anything_is_right_although_the_owner_lost_it(
+        self, left: str, tmp_path: Path, check: Checking
+    ) -> None:
+        """What is left must never be called too much: whoever then removes it removes the last copy."""
+        rows = [record_row("namespace dev", {"name": "Dev"}), client_row("1_10.0.0.9_1", 5, ONE, 1), service("g@@none")]
+        write_dump(tmp_path / "dumps", {one: [*ROWS, *rows] if one == left else [] for one in ADDRESSES})
+        code, _ = check()
+        assert code == 1
+        lost = [one for one in ADDRESSES if one != left]
+        assert {(one[0], one[2]) for one in told(tmp_path)} == {
+            (finding_class, member) for finding_class in ("MISSING", "SERVICE", "RECORD", "CLIENT") for member in lost
+        }
+        assert all(one["reference"] == left for one in findings(tmp_path))
+
     def test_members_that_all_hold_nothing_agree_and_it_is_said(self, tmp_path: Path, check: Checking) -> None:
         write_dump(tmp_path / "dumps", {one: [] for one in ADDRESSES})
         code, text = check()

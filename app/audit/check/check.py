@@ -37,7 +37,7 @@ ROWS_PER_PARTITION = 1_500_000
 
 
 AQE_EMPTY = "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
-EXPLAINED = (explain_instances, explain_services, explain_owners, explain_doubles)
+EXPLAINED = (explain_instances, explain_services, explain_owners, explain_doubles, explain_settings)
 
 
 class CannotJudge(Exception):
@@ -245,10 +245,9 @@ def _findings(
     spark: SparkSession, rows: DataFrame, closer: DataFrame | None, counts: dict[str, int], evidence: Evidence
 ) -> DataFrame:
     found = small_frame(spark, evidence.findings, FINDING_SCHEMA)
-    explained = [explain_bad_rows(rows, evidence.members)] if counts["bad"] else []
+    explained = [explain_bad_rows(rows, evidence)] if counts["bad"] else []
     if closer is not None:
-        explained += [explain(closer, evidence.members) for explain in EXPLAINED]
-        explained += [explain_settings(closer, evidence)]
+        explained += [explain(closer, evidence) for explain in EXPLAINED]
     return reduce(DataFrame.unionByName, explained, found)
 
 

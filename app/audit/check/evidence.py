@@ -48,10 +48,23 @@ class Evidence:
     folders: Mapping[str, str]
     """The name of each compared member's folder, by address; without those that hold nothing."""
     files: tuple[File, ...]
+    empty: frozenset[int] = frozenset()
+    """Numbers of the members that answered and hold nothing: they lost all, and have no say in what is right."""
     families: Mapping[str, "Family"] = field(default_factory=dict)
     """The compared members by their kind."""
     findings: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def everyone(self) -> str:
+        """SQL of the array of all members' numbers."""
+        return f"array({', '.join(map(str, range(len(self.members))))})"
+
+    @property
+    def voters(self) -> str:
+        """SQL of the array of the numbers of the members that hold something."""
+        numbers = [str(number) for number in range(len(self.members)) if number not in self.empty]
+        return f"CAST(array({', '.join(numbers)}) AS array<int>)"
 
 
 def finding(finding_class: FindingClass, lasting: bool, member: str, **values: Any) -> dict[str, Any]:
@@ -111,7 +124,7 @@ def weigh(night: Night, damaged: Mapping[str, str]) -> Evidence:
     findings += _membership(night, addresses)
     sound = tuple(file for file in files if file.member in compared)
     folders = {file.member: file.part.path.partition("/")[0] for file in sound}
-    empty = [f"{address} answered and holds nothing" for address in compared if _holds_nothing(night, address)]
+    empty = [number for number, address in enumerate(compared) if _holds_nothing(night, address)]
     return Evidence(
         night.date,
         night.rounds[0].manifest.run,
@@ -119,11 +132,12 @@ def weigh(night: Night, damaged: Mapping[str, str]) -> Evidence:
         tuple(compared),
         folders,
         sound,
+        frozenset(empty),
         _families(night, compared),
         findings,
         [
             *night.notes,
-            *empty,
+            *[f"{compared[number]} answered and holds nothing" for number in empty],
             *unknown_fields("the dump", {name for one in night.rounds for name in one.manifest.fields}),
             *[
                 note

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from app.audit.check.evidence import Evidence
 from app.audit.check.evidence_rows import is_instance, is_stale, one_of
 from app.audit.format.findings import FINDING_FIELDS, FindingClass
 from app.audit.format.rows import Layer
@@ -26,7 +27,7 @@ ABSENT = "'absent'"
 ROUNDS = (1, 2)
 
 
-def explain_instances(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
+def explain_instances(rows: DataFrame, evidence: Evidence) -> DataFrame:
     """Findings of single instances, with the columns of ``FINDING_FIELDS``; those of their history are null."""
     entry = F.struct(
         "number",
@@ -37,18 +38,18 @@ def explain_instances(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
         "enabled",
         "weight",
         "metadata",
-        owner_number(addresses).alias("owner"),
+        owner_number(evidence.members).alias("owner"),
         is_stale().alias("stale"),
         F.col("beat_age_ms").alias("age_ms"),
     )
     instances = rows.where(is_instance()).groupBy(*INSTANCE).agg(F.sort_array(F.collect_list(entry)).alias("entries"))
     named = "array_distinct(filter(transform(entries, e -> e.owner), o -> o IS NOT NULL))"
-    everyone = f"array({', '.join(str(number) for number in range(len(addresses)))})"
     instances = instances.selectExpr(
         *INSTANCE,
         "entries",
         f"CASE WHEN size({named}) = 1 THEN {named}[0] END AS owner",
-        f"{everyone} AS everyone",
+        f"{evidence.everyone} AS everyone",
+        f"{evidence.voters} AS voters",
         "array_max(transform(filter(entries, e -> e.stale), e -> e.age_ms)) AS silent_ms",
         *[f"filter(entries, e -> e.round = {r} AND e.layer <> '{Layer.DATUM}') AS seen_{r}" for r in ROUNDS],
     )
@@ -60,7 +61,7 @@ def explain_instances(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
     )
     instances = instances.selectExpr("*", *[f"{newest(f'seen_{r}')} AS newest_{r}" for r in ROUNDS])
     found = instances.selectExpr(*OF_INSTANCE, *[f"{_candidates(r)} AS found_{r}" for r in ROUNDS])
-    return _named(_judge(found), addresses)
+    return _named(_judge(found), evidence.members)
 
 
 def newest(entries: str) -> str:
@@ -106,12 +107,14 @@ def _wanted(r: int) -> str:
     """SQL of whether members should have an instance.
 
     They should if its owner has it; without an owner if at least half of them have it. An owner against most members,
-    two of them at least, has lost it: its word alone is no reason to have the others remove what they hold.
+    two of them at least, has lost it: its word alone is no reason to have the others remove what they hold. A member
+    that holds nothing at all has lost everything, and no say, be it the owner or not.
     """
-    voted = f"size(has_{r}) * 2 >= size(everyone)"
-    lost = f"size(has_{r}) >= 2 AND size(has_{r}) * 2 > size(everyone)"
+    voted = f"size(has_{r}) * 2 >= size(voters)"
+    lost = f"size(has_{r}) >= 2 AND size(has_{r}) * 2 > size(voters)"
     owned = f"array_contains(has_{r}, owner) OR ({lost})"
-    return f"size(seen_{r}) > 0 AND CASE WHEN owner IS NULL THEN {voted} ELSE {owned} END"
+    has_say = "owner IS NOT NULL AND array_contains(voters, owner)"
+    return f"size(seen_{r}) > 0 AND CASE WHEN {has_say} THEN {owned} ELSE {voted} END"
 
 
 def _missing(r: int) -> str:

@@ -3,6 +3,7 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from app.audit.check.evidence import Evidence
 from app.audit.check.evidence_rows import is_instance, is_service, path_in_round, seen, short_name
 from app.audit.check.explain import ABSENT, ROUNDS, findings_of, newest, owner_number
 from app.audit.format.findings import FindingClass
@@ -12,7 +13,7 @@ SAMPLE_CHARACTERS = 120
 NOBODY = "CAST(array() AS array<int>)"
 
 
-def explain_owners(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
+def explain_owners(rows: DataFrame, evidence: Evidence) -> DataFrame:
     """OWNER findings: services that several members, or none of those named as owner, claim to own.
 
     Also those of which one member claims to be the owner and another one names a third.
@@ -22,7 +23,9 @@ def explain_owners(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
         .withColumn("named", F.col("owner"))
         .groupBy("namespace", "service")
         .agg(
-            F.collect_set(F.struct("round", "number", owner_number(addresses).alias("owner"), "named")).alias("entries")
+            F.collect_set(F.struct("round", "number", owner_number(evidence.members).alias("owner"), "named")).alias(
+                "entries"
+            )
         )
     )
     services = services.selectExpr("*", *[f"{_disputing(r)} AS found_{r}" for r in ROUNDS])
@@ -43,7 +46,7 @@ def explain_owners(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
     is_wrong = "size(claimers) = 1 AND NOT array_contains(members, claimers[0])"
     return findings_of(
         services,
-        addresses,
+        evidence.members,
         {
             "finding_class": f"'{FindingClass.OWNER}'",
             "lasting": "found_1 = found_2",
@@ -75,7 +78,7 @@ def _disputing(r: int) -> str:
     )
 
 
-def explain_services(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
+def explain_services(rows: DataFrame, evidence: Evidence) -> DataFrame:
     """SERVICE findings: services without instances that only some members have; BEHIND ones of their versions.
 
     What has instances that differ is told of these.
@@ -91,11 +94,11 @@ def explain_services(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
         )
         .where("NOT has_suspects AND size(entries) > 0")
     )
-    everyone = f"array({', '.join(str(number) for number in range(len(addresses)))})"
     services = services.selectExpr("*", *[f"filter(entries, e -> e.round = {r}) AS of_{r}" for r in ROUNDS])
     services = services.selectExpr(
         "*",
-        f"{everyone} AS everyone",
+        f"{evidence.everyone} AS everyone",
+        f"{evidence.voters} AS voters",
         *[f"array_distinct(transform(of_{r}, e -> e.number)) AS has_{r}" for r in ROUNDS],
         *[f"{newest(f'of_{r}')} AS newest_{r}" for r in ROUNDS],
     )
@@ -115,7 +118,7 @@ def explain_services(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
     one = "judged.one"
     return findings_of(
         services,
-        addresses,
+        evidence.members,
         {
             "finding_class": f"{one}.finding_class",
             "lasting": "judged.lasting",
@@ -142,7 +145,7 @@ def _departing(r: int) -> str:
     there = "'there, without instances'"
     lacking = f"array_except(everyone, has_{r})"
     differ = f"instances = 0 AND size(has_{r}) > 0 AND size({lacking}) > 0"
-    wanted = f"size(has_{r}) * 2 >= size(everyone)"
+    wanted = f"size(has_{r}) * 2 >= size(voters)"
     missing = one(FindingClass.SERVICE, "m", f"has_{r}[0]", ABSENT, there)
     extra = one(FindingClass.SERVICE, "m", f"{lacking}[0]", there, ABSENT)
     behind = one(FindingClass.BEHIND, "e.number", f"newest_{r}.number", "e.version", f"newest_{r}.version")
@@ -153,7 +156,7 @@ def _departing(r: int) -> str:
     )
 
 
-def explain_doubles(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
+def explain_doubles(rows: DataFrame, evidence: Evidence) -> DataFrame:
     """DUPLICATE findings: one address in services of the same name in several groups, one for each after the first."""
     address = ("namespace", "name", "cluster", "ip", "port")
     keys = (
@@ -170,7 +173,7 @@ def explain_doubles(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
     others = "array_join(filter(services, s -> s < service), ', ')"
     return findings_of(
         keys.where("size(members) > 0"),
-        addresses,
+        evidence.members,
         {
             "finding_class": f"'{FindingClass.DUPLICATE}'",
             **{name: name for name in ("namespace", "service", "cluster", "ip", "port")},
@@ -192,7 +195,7 @@ def _holding_both(r: int) -> str:
     return f"sort_array(array_intersect({numbers('=')}, {numbers('<')}))"
 
 
-def explain_bad_rows(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
+def explain_bad_rows(rows: DataFrame, evidence: Evidence) -> DataFrame:
     """CORRUPT findings: one for each file with lines that are no rows."""
     files = (
         rows.where("bad")
@@ -201,7 +204,7 @@ def explain_bad_rows(rows: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
     )
     return findings_of(
         files,
-        addresses,
+        evidence.members,
         {
             "finding_class": f"'{FindingClass.CORRUPT}'",
             "lasting": "true",

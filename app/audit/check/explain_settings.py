@@ -41,11 +41,13 @@ def explain_settings(rows: DataFrame, evidence: Evidence) -> DataFrame:
     grouped = grouped.selectExpr(
         "*",
         f"{_members(evidence)} AS everyone",
+        f"{evidence.voters} AS all_voters",
         "array_max(transform(entries, e -> e.owner)) AS owner",
         *[f"filter(entries, e -> e.round = {r}) AS of_{r}" for r in ROUNDS],
     )
     grouped = grouped.selectExpr(
         "*",
+        "array_intersect(everyone, all_voters) AS voters",
         *[f"array_distinct(transform(of_{r}, e -> e.number)) AS has_{r}" for r in ROUNDS],
         *[f"{_reference(r)} AS reference_{r}" for r in ROUNDS],
     )
@@ -155,8 +157,9 @@ def _departing(r: int) -> str:
     )
     absent = one("m", f"{reference}.number", ABSENT, f"{reference}.value", ("NULL", f"{reference}.version"))
     extra = one("e.number", f"coalesce(owner, {lacking}[0])", "e.value", ABSENT, ("e.version", "NULL"))
-    owner_lacks = f"array_contains({lacking}, owner)"
-    wanted = f"CASE WHEN owner IS NOT NULL THEN NOT {owner_lacks} ELSE size(has_{r}) * 2 >= size(everyone) END"
+    owner_has = f"array_contains(has_{r}, owner)"
+    has_say = "owner IS NOT NULL AND array_contains(voters, owner)"
+    wanted = f"CASE WHEN {has_say} THEN {owner_has} ELSE size(has_{r}) * 2 >= size(voters) END"
     whole = (
         f"CASE WHEN size(of_{r}) = 0 THEN array() WHEN {wanted} THEN transform({lacking}, m -> {absent}) "
         f"ELSE transform(of_{r}, e -> {extra}) END"

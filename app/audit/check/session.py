@@ -38,7 +38,7 @@ _FIXED = {
 }
 _COMPILED = "-XX:-DontCompileHugeMethods"
 """For the main comparison Spark generates one method beyond 8,000 bytes, which Java would else only interpret."""
-_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Xshare:auto"
+_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Xshare:auto -XX:ReservedCodeCacheSize=128m"
 """For a few rows most of the time is that of starting: no second compiler, no threads of a collector."""
 _MEMORY = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
 

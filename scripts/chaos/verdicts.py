@@ -1,0 +1,251 @@
+"""What does the check tell of each kind of fault, and of each kind of night?
+
+Makes a dump for each kind of fault and for the worst nights, checks it, and prints for each what was planted, how much
+of it was told and what beyond it, the exit code, the line, the first finding of the alert that was posted, and the
+verdict in the metrics file. Exit code 1 when something planted was not told, or something told was not planted.
+
+    python -m scripts.chaos.verdicts
+"""
+
+import argparse
+import contextlib
+import io
+import json
+import sys
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from app.audit.check import command
+from app.audit.check.session import open_session
+from app.audit.format.findings import FindingClass
+from app.audit.format.part_format import PartFormat
+from scripts.synthetic.dump import SyntheticDump, make_dump
+from scripts.synthetic.faults import CORRUPT_FILE, LATE, PLANTS
+from scripts.synthetic.planting import Planted
+
+NIGHT = "2026-11-21"
+MEMBERS = 3
+ABOUT = ("namespace", "service", "cluster", "ip", "port", "name")
+Edit = Callable[[Path], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One dump: the faults of it, what is done to its files after, and what is told beside what was planted.
+
+    ``told``: the classes and members that must be told instead of what was planted; None where that says it all.
+    """
+
+    name: str
+    faults: dict[str, int] = field(default_factory=dict)
+    edit: Edit = lambda _folder: None
+    told: Counter[tuple[str, str]] | None = None
+    exit_code: int = 1
+    instances: int = 600
+    is_behind: bool = False
+
+
+class Alerts:
+    """A server on loopback that keeps the bodies that are posted to it."""
+
+    def __init__(self) -> None:
+        self.bodies: list[dict[str, Any]] = []
+        bodies = self.bodies
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="alerts")
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}/"
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator["Alerts"]:
+        self._thread.start()
+        try:
+            yield self
+        finally:
+            self._server.shutdown()
+            self._server.server_close()
+            self._thread.join()
+
+
+# --- what is done to a dump ------------------------------------------------------------------------
+
+
+def manifests(folder: Path) -> list[Path]:
+    """The manifests of the rounds, in order."""
+    return sorted(folder.glob("dump_date=*/taken_at=*/manifest.json"))
+
+
+def change(path: Path, edit: Callable[[list[dict[str, Any]]], None]) -> None:
+    manifest = json.loads(path.read_text())
+    edit(manifest["members"])
+    path.write_text(json.dumps(manifest))
+
+
+def emptied(*numbers: int) -> Edit:
+    """Members that answer and hold nothing."""
+
+    def edit(folder: Path) -> None:
+        for path in manifests(folder):
+            change(path, lambda members: [members[one].update(parts=[], services=0, instances=0) for one in numbers])
+
+    return edit
+
+
+def absent(number: int, rounds: tuple[int, ...]) -> Edit:
+    """A member that does not answer in these rounds."""
+
+    gone = {"state": "absent", "error": "connection refused", "parts": [], "members": []}
+
+    def edit(folder: Path) -> None:
+        for one in rounds:
+            change(manifests(folder)[one - 1], lambda members: members[number].update(gone))
+
+    return edit
+
+
+def cut_off(folder: Path) -> None:
+    """A dump whose second round was never finished."""
+    manifests(folder)[1].unlink()
+
+
+def address(number: int) -> str:
+    return f"10.0.0.{number + 1}:8848"
+
+
+def cases() -> list[Case]:
+    """All kinds of faults, one dump each, and the worst nights."""
+    single = [Case(str(name), {name: 6}, exit_code=0 if name == LATE else 1) for name in PLANTS]
+    members = [
+        Case(str(name), {name: 1}) for name in (FindingClass.MEMBERSHIP, FindingClass.ABSENT_MEMBER, CORRUPT_FILE)
+    ]
+    # One service of each dump has no instances.
+    lost = {
+        number: Counter({("MISSING", address(number)): 600, ("SERVICE", address(number)): 1})
+        for number in range(MEMBERS)
+    }
+    return [
+        *single,
+        *members,
+        Case("nothing planted", exit_code=0),
+        Case("a member that holds nothing", edit=emptied(2), told=lost[2]),
+        Case("two members that hold nothing", edit=emptied(1, 2), told=lost[1] + lost[2]),
+        Case("all members hold nothing", edit=emptied(0, 1, 2), told=Counter(), exit_code=0),
+        Case("absent in round 1", edit=absent(1, (1,)), told=Counter({("ABSENT_MEMBER", address(1)): 1})),
+        Case("absent in round 2", edit=absent(1, (2,)), told=Counter({("ABSENT_MEMBER", address(1)): 1})),
+        Case("two absent in both rounds", edit=_two_absent, told=Counter(), exit_code=2),
+        Case("a dump that was cut off", edit=cut_off, told=Counter(), exit_code=2),
+        Case("everything suspect", is_behind=True, told=Counter({("BEHIND", address(2)): 601})),
+    ]
+
+
+def _two_absent(folder: Path) -> None:
+    for number in (1, 2):
+        absent(number, (1, 2))(folder)
+
+
+# --- checking it -----------------------------------------------------------------------------------
+
+
+def run(case: Case, spark: SparkSession, folder: Path, alerts: Alerts) -> bool:
+    """Check the dump of a case and print a row; return whether all planted was told, and nothing else."""
+    plan = SyntheticDump(
+        str(folder / "dumps"),
+        case.instances,
+        MEMBERS,
+        7,
+        faults=case.faults,
+        date=NIGHT,
+        part_format=PartFormat.PARQUET,
+        last_is_behind=case.is_behind,
+    )
+    written = make_dump(plan)
+    case.edit(folder / "dumps")
+    posted, metrics = len(alerts.bodies), folder / "rollcall.prom"
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        places = ["--dumps", str(folder / "dumps"), "--out", str(folder / "out"), "--night", NIGHT]
+        code = command.main([*places, "--alert-url", alerts.url, "--textfile", str(metrics)], spark)
+    spark.catalog.clearCache()
+    found = [
+        json.loads(line)
+        for path in sorted(folder.glob(f"out/findings_json/night={NIGHT}/*.json"))
+        for line in path.read_text().splitlines()
+    ]
+    planted, told = _wanted(case, written.planted), Counter(map(_told, found))
+    if case.told is not None:
+        told = Counter((one["finding_class"], one["member"]) for one in found if one["lasting"])
+    missing, extra = planted - told, told - planted
+    body = alerts.bodies[-1] if len(alerts.bodies) > posted else {}
+    example = next((f"{one['finding_class']} {one['member']}" for one in body.get("examples", [])), "no finding")
+    verdicts = [line for line in metrics.read_text().splitlines() if line.startswith("rollcall_check_verdict{")]
+    verdict = next(line for line in verdicts if line.endswith(" 1.0"))
+    whole = not missing and not extra and code == case.exit_code and bool(body) == (code != 0)
+    print(
+        f"{'ok   ' if whole else 'WRONG'} {case.name}: planted {planted.total()}, told {(planted & told).total()}, "
+        f"extra {extra.total()}; exit code {code}\n      {out.getvalue().strip()}\n"
+        f"      alert: {body.get('verdict', 'none')}{', ' + example if body else ''}; metrics: {verdict}",
+        flush=True,
+    )
+    return whole
+
+
+def _wanted(case: Case, planted: list[Planted]) -> Counter[Any]:
+    if case.told is not None:
+        return Counter(case.told)
+    return Counter(
+        (one.finding_class, one.lasting, *(getattr(one, name) for name in ABOUT), tuple(one.members)) for one in planted
+    )
+
+
+def _told(finding: dict[str, Any]) -> tuple[Any, ...]:
+    """What a planted fault says of the finding that it must be."""
+    members = [finding["member"]]
+    if finding["finding_class"] == FindingClass.MEMBERSHIP:
+        members = sorted([finding["member"], finding["reference"]])
+    elif finding["finding_class"] == FindingClass.OWNER or (finding["detail"] or "").startswith(
+        "the same address is in "
+    ):
+        members = finding["found"].split(", ")
+    return finding["finding_class"], finding["lasting"], *(finding[name] for name in ABOUT), tuple(members)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--only", help="cases whose names contain this")
+    options = parser.parse_args()
+    spark = open_session("local[2]", "verdicts", shuffle_partitions=2, rows=0)
+    wrong = 0
+    try:
+        with Alerts().open() as alerts:
+            for case in cases():
+                if options.only in (None, "") or options.only in case.name:
+                    with tempfile.TemporaryDirectory(prefix="verdicts-") as folder:
+                        wrong += not run(case, spark, Path(folder), alerts)
+    finally:
+        spark.stop()
+    print(f"{wrong} cases wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
