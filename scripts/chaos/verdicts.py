@@ -13,9 +13,9 @@ import io
 import json
 import sys
 import tempfile
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -70,7 +70,6 @@ class Alerts:
                 pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, name="alerts")
 
     @property
     def url(self) -> str:
@@ -78,13 +77,12 @@ class Alerts:
 
     @contextlib.contextmanager
     def open(self) -> Iterator["Alerts"]:
-        self._thread.start()
-        try:
-            yield self
-        finally:
-            self._server.shutdown()
-            self._server.server_close()
-            self._thread.join()
+        with ThreadPoolExecutor(1, thread_name_prefix="alerts") as pool, self._server:
+            pool.submit(self._server.serve_forever)
+            try:
+                yield self
+            finally:
+                self._server.shutdown()
 
 
 # --- what is done to a dump ------------------------------------------------------------------------
