@@ -1,9 +1,9 @@
 """How fast is the nightly check, beside the least that Spark could do with the same files?
 
 For each size: makes a dump (three members, two rounds, some planted faults), then in one session, by turns, a bare
-group-by over all its files (explicit schema, hash of the values, least and most of it by key) and the whole check:
-manifests, hashes of the files, comparison, explanation, history, Parquet, JSON and report. Prints rows a second of
-both and their ratio, the peak memory of the processes, and the bytes that went through shuffles.
+group-by over all its files (explicit schema, hash of the values, least and most of it by key), the whole check and the
+same group-by in DuckDB. The check is all of it: manifests, footers, comparison, explanation, history, Parquet, JSON and
+report. Prints rows a second of each, the peak memory of the processes, and each stage's CPU time and shuffled bytes.
 
     python -m scripts.bench.check --instances 100000,1000000 --master 'local[2]'
     python -m scripts.bench.check --instances 100000 --workers 2      # a standalone Spark cluster on this machine
@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -103,9 +104,11 @@ def _measure(options: argparse.Namespace) -> int:
             bare_s = _timed(lambda: _bare(spark, paths))
             results = Results(str(folder / f"out-{turn}"))
             check_s = _timed(lambda: print("  ", _whole(spark, options.dumps, results)))  # noqa: B023  (called at once)
+            duck_s = _timed(lambda: _duckdb([file.path for file in files]))
             print(
                 f"  turn {turn} on {master}: bare {rows / bare_s:,.0f} rows/s ({bare_s:.1f} s), "
-                f"check {rows / check_s:,.0f} rows/s ({check_s:.1f} s), ratio {bare_s / check_s:.2f}",
+                f"check {rows / check_s:,.0f} rows/s ({check_s:.1f} s), ratio {bare_s / check_s:.2f}; "
+                f"DuckDB's group-by {rows / duck_s:,.0f} rows/s ({duck_s:.1f} s)",
                 flush=True,
             )
         for name, peak in _peaks():
@@ -127,6 +130,15 @@ def _bare(spark: SparkSession, paths: list[str]) -> None:
     rows = spark.read.schema(COLUMN_SCHEMA).parquet(*paths).select(*KEY, value.alias("value"))
     least_and_most = rows.groupBy(*KEY).agg(F.min("value").alias("least"), F.max("value").alias("most"), F.count("*"))
     least_and_most.where("least != most").count()
+
+
+def _duckdb(paths: list[str]) -> None:
+    """The bare group-by once more, by DuckDB with two threads."""
+    key = ", ".join(KEY)
+    rows = f"SELECT {key}, hash(healthy, enabled, weight, metadata) AS value FROM read_parquet($paths)"
+    groups = f"SELECT min(value) AS least, max(value) AS most, count(*) FROM ({rows}) GROUP BY {key}"
+    with duckdb.connect(config={"threads": 2}) as connection:
+        connection.execute(f"SELECT count(*) FROM ({groups}) WHERE least <> most", {"paths": paths}).fetchall()
 
 
 def _whole(spark: SparkSession, dumps: str, results: Results) -> str:
