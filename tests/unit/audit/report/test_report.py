@@ -205,6 +205,12 @@ def test_a_divergent_night_says_who_what_since_when_and_what_to_do() -> None:
     assert "Rows read" in rest
 
 
+def test_counts_of_a_sample_are_the_least_that_there_are() -> None:
+    text = "900,000 keys differ, 900,000 of them perhaps for good: one of 18 is explained, and counted below"
+    page = page_of(replace(RICH, sampled=True, notes=[text, *RICH.notes]))
+    assert f"departs: at least 12 findings that both rounds tell alike. {text}. Compared" in page.text
+
+
 def test_findings_are_grouped_and_the_worst_come_first() -> None:
     page = page_of(RICH, past(3, findings={"WEIGHT": 1}))
     for said in (
