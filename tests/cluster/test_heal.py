@@ -12,12 +12,11 @@ from app.naming.records.record_keys import persistent_key, service_meta_key
 from tests.cluster.conftest import StartCluster
 from tests.support.client import Answer
 from tests.support.damage import LONG, MARKER, owner_of, plant, plant_client, plant_record
+from tests.support.departures import DEPARTURES, EXTRA, ONE, TWO, Instances, having_more, lacking
 from tests.support.processes import COMMAND, FAST, ClusterProcesses, Member, clean_environ, eventually
 from tests.support.sdk_client import SdkClient, run_client
 
 END_S = 120.0
-ONE, TWO, EXTRA = "10.7.0.1", "10.7.0.2", "10.66.0.1"
-Instances = list[dict[str, Any]]
 
 
 def ran(*arguments: str) -> tuple[int, str, str]:
@@ -62,47 +61,7 @@ def service_of_two(cluster: ClusterProcesses, name: str) -> tuple[str, Member, l
     return name, owner, cluster.others(owner)
 
 
-def lacking(instances: Instances) -> None:
-    instances.pop()
-
-
-def having_more(instances: Instances) -> None:
-    instances.append({**instances[0], "ip": EXTRA, "instanceId": EXTRA})
-
-
-def having(**changes: Any) -> Callable[[Instances], None]:
-    def depart(instances: Instances) -> None:
-        instances[0].update(changes)
-
-    return depart
-
-
-def having_of_before(**changes: Any) -> Callable[[Instances], None]:
-    """Another state of an instance, in a version of before its last change."""
-
-    def depart(instances: Instances) -> None:
-        epoch, _, writer = instances[0]["version"].split(".", 2)
-        instances[0].update(version=f"{int(epoch) - 1}.0.{writer}", said=f"{int(epoch) - 1}.0.{writer}", **changes)
-
-    return depart
-
-
-@pytest.mark.parametrize(
-    ("finding_class", "depart"),
-    [
-        ("MISSING", lacking),
-        ("EXTRA", having_more),
-        ("SILENT_CORRUPTION", having(healthy=False)),
-        ("SILENT_CORRUPTION", having(weight=7.0)),
-        ("SILENT_CORRUPTION", having(enabled=False)),
-        ("SILENT_CORRUPTION", having(metadata={"forged": "yes"})),
-        ("HEALTH", having_of_before(healthy=False)),
-        ("WEIGHT", having_of_before(weight=7.0)),
-        ("ENABLED", having_of_before(enabled=False)),
-        ("METADATA", having_of_before(metadata={"forged": "yes"})),
-        ("BEHIND", having_of_before()),
-    ],
-)
+@pytest.mark.parametrize(("finding_class", "depart"), DEPARTURES)
 def test_what_verify_rounds_do_not_notice_is_healed(
     cluster: ClusterProcesses, request: pytest.FixtureRequest, finding_class: str, depart: Callable[[Instances], None]
 ) -> None:
