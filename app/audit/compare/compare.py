@@ -187,7 +187,7 @@ def _by_instance(rows: list[Row]) -> dict[InstanceKey, list[Row]]:
 
 
 def _presence(row: Row, lacking: Side) -> FindingClass:
-    """EXTRA, a ghost, when the member that lacks the instance is its owner, else MISSING."""
+    """EXTRA, left over, when the member that lacks the instance is its owner, else MISSING."""
     return FindingClass.EXTRA if row.get("owner") == lacking.address else FindingClass.MISSING
 
 

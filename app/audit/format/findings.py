@@ -10,7 +10,7 @@ class FindingClass(StrEnum):
     The owner itself, when most members have the instance, two of them at least: ``detail`` says "the owner lacks it".
     """
     EXTRA = "EXTRA"
-    """A ghost: this member has an instance that the owner, or without one most of the members, lacks."""
+    """Left over: this member has an instance that the owner, or without one most of the members, lacks."""
     HEALTH = "HEALTH"
     WEIGHT = "WEIGHT"
     METADATA = "METADATA"
@@ -24,7 +24,7 @@ class FindingClass(StrEnum):
     SETTINGS = "SETTINGS"
     """Members differ on a service's own values: metadata, protect threshold, selector, checks of its clusters."""
     RECORD = "RECORD"
-    """Members differ on a record of the whole cluster: its switches, a namespace, a user; ``detail`` names it."""
+    """Members differ on a record of the whole cluster, its switches or a namespace; ``name`` tells which."""
     CLIENT = "CLIENT"
     """Members differ on a client over gRPC: some lack it, or have it at another revision or another member."""
     OWNER = "OWNER"

@@ -20,7 +20,7 @@ MEANINGS = {
     FindingClass.WEIGHT: "Members differ on the weight of the instance.",
     FindingClass.METADATA: "Members differ on the metadata of the instance.",
     FindingClass.STALE: "The owner still has an instance that it has not heard of for too long.",
-    FindingClass.RECORD: "Members differ on switches, a namespace or a user, which are the whole cluster's.",
+    FindingClass.RECORD: "Members differ on the switches or a namespace, which are the whole cluster's.",
     FindingClass.SETTINGS: "Members differ on metadata, protect threshold, selector or checks of the service itself.",
     FindingClass.OWNER: "Two members take themselves for responsible for a service, none does, or one names another.",
     FindingClass.CLIENT: "Members differ on a client over gRPC: some lack it, or have another revision of it.",
