@@ -8,6 +8,9 @@ from app.audit.format.findings import FindingClass
 from scripts.synthetic.services import ServiceMaker, SyntheticInstance, SyntheticService
 
 ROUNDS = (1, 2)
+_TOLD = ("finding_class", "lasting", "namespace", "service", "cluster", "ip", "port", "ephemeral", "name")
+_SAME_ADDRESS = "the same address is in "
+"""How the detail of a DUPLICATE in two groups begins: ``found`` then names all members that have both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,21 @@ class Planted:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    @property
+    def told(self) -> tuple[Any, ...]:
+        """The finding as ``told`` knows it."""
+        return *[getattr(self, name) for name in _TOLD], tuple(self.members)
+
+
+def told(finding: Mapping[str, Any]) -> tuple[Any, ...]:
+    """By what a finding of the check is known: class, lasting, what it is about, and all members concerned."""
+    members = [finding["member"]]
+    if finding["finding_class"] == FindingClass.MEMBERSHIP:
+        members = sorted([finding["member"], finding["reference"]])
+    elif finding["finding_class"] == FindingClass.OWNER or (finding["detail"] or "").startswith(_SAME_ADDRESS):
+        members = finding["found"].split(", ")
+    return *[finding[name] for name in _TOLD], tuple(members)
 
 
 def of_member(finding_class: FindingClass, members: list[str]) -> Planted:

@@ -1,7 +1,7 @@
 """The check finds what is wrong in a dump, in its class, and nothing else."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from app.audit.format.part_format import PartFormat
 from app.audit.report.summary import Summary, Verdict
 from scripts.synthetic.dump import SyntheticDump, all_faults, make_dump
 from scripts.synthetic.faults import LATE
+from scripts.synthetic.planting import told
 from tests.spark.conftest import findings as findings_of
 from tests.support.dumps import ADDRESSES, SERVICE, Rows, instance, service, write_dump
 
@@ -45,17 +46,6 @@ def checked(spark: "SparkSession", tmp_path: Path) -> Judging:
     return run
 
 
-def told(finding: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What a planted fault says of the finding that it must be."""
-    members = [finding["member"]]
-    if finding["finding_class"] == "MEMBERSHIP":
-        members = sorted([finding["member"], finding["reference"]])
-    elif finding["finding_class"] == "OWNER" or (finding["detail"] or "").startswith("the same address is in "):
-        members = finding["found"].split(", ")
-    names = ("finding_class", "lasting", "namespace", "service", "cluster", "ip", "port", "ephemeral", "name")
-    return *[finding[name] for name in names], tuple(members)
-
-
 @pytest.mark.parametrize(
     ("members", "kind", "seed", "few", "part_format"),
     [
@@ -81,15 +71,10 @@ def test_every_planted_fault_is_found_in_its_class_and_nothing_else(
     plan = SyntheticDump(str(tmp_path / "dumps"), 3_000, members, seed, faults=faults, kind=kind, rows_per_part=1_000)
     written = make_dump(replace(plan, part_format=PartFormat(part_format)))
     summary, findings = checked()
-    found, wanted = {told(one) for one in findings}, {planted_told(one) for one in written.planted}
+    found, wanted = {told(one) for one in findings}, {one.told for one in written.planted}
     assert (found - wanted, wanted - found) == (set(), set())
     assert summary.verdict is Verdict.DIVERGENT
     assert summary.findings.keys() == {one.finding_class for one in written.planted if one.lasting}
-
-
-def planted_told(planted: Any) -> tuple[Any, ...]:
-    names = ("finding_class", "lasting", "namespace", "service", "cluster", "ip", "port", "ephemeral", "name")
-    return *[getattr(planted, name) for name in names], tuple(planted.members)
 
 
 @pytest.mark.parametrize("kind", ["rollcall", "nacos-1"])

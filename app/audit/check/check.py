@@ -136,8 +136,7 @@ def _compare(spark: SparkSession, check: NightCheck, night: Night) -> Compared:
         except NoDump as error:
             raise CannotJudge(str(error)) from None
         rows = read_rows(spark, check.dumps, evidence)
-        few = sum(file.part.rows for file in evidence.files) <= FEW_ROWS
-        if few:
+        if evidence.rows <= FEW_ROWS:
             rows = rows.persist()  # they are looked at twice
         flagged = flag(rows, evidence.members)
         suspects = flagged.frame.persist()
@@ -153,7 +152,7 @@ def _compare(spark: SparkSession, check: NightCheck, night: Night) -> Compared:
             continue
         evidence = replace(evidence, notes=[*evidence.notes, *unknown_in_rows(check.dumps, evidence.files)])
         counted = flagged.counts()
-        if counted["rows"] != sum(file.part.rows for file in evidence.files):
+        if counted["rows"] != evidence.rows:
             evidence = replace(evidence, findings=[*evidence.findings, *_miscounted(rows, evidence)])
         return _explained(spark, check.dumps, rows, evidence, counted, suspects, count)
 
@@ -173,7 +172,7 @@ def _explained(
     """
     if count == 0:
         return Compared(evidence, _findings(spark, rows, None, counted, evidence), counted, None, 0)
-    is_few = sum(file.part.rows for file in evidence.files) <= FEW_ROWS
+    is_few = evidence.rows <= FEW_ROWS
     may_last = suspects.where("may_last").count() if count > EXPLAINED_MAX else count
     for part in _samples(count, may_last):
         keys = with_services(part.of(suspects)).persist()
@@ -182,7 +181,7 @@ def _explained(
         if not part.sampled:
             break
         findings = findings.persist()
-        if not may_last or may_last <= EXPLAINED_MAX or findings.where("lasting").limit(1).count():
+        if part.with_all_that_may_last or findings.where("lasting").limit(1).count():
             text = f"{count:,} keys differ, {may_last:,} of them perhaps for good: {part.text}, and counted below"
             evidence = replace(evidence, notes=[text, *evidence.notes])
             break

@@ -56,6 +56,11 @@ class Evidence:
     notes: list[str] = field(default_factory=list)
 
     @property
+    def rows(self) -> int:
+        """The rows of all files, as their manifests say."""
+        return sum(file.part.rows for file in self.files)
+
+    @property
     def everyone(self) -> str:
         """SQL of the array of all members' numbers."""
         return f"array({', '.join(map(str, range(len(self.members))))})"

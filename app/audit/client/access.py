@@ -91,6 +91,27 @@ def parse_url(text: str) -> tuple[str, str, str | None]:
     return parts.scheme, parse_member(parts.netloc), path or None
 
 
+def add_member_options(parser: argparse.ArgumentParser) -> None:
+    """Add the two options of which one names the members; ``members_of`` reads it."""
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--members", metavar="HOST:PORT,...", help="the members, all of them")
+    where.add_argument("--from-cluster", metavar="URL", help="the members that this one lists")
+
+
+def members_of(options: argparse.Namespace) -> tuple[Access, tuple[str, ...], str]:
+    """The access, the members that are named, and the address of the one whose list is to be asked.
+
+    With ``--members`` that address is empty, with ``--from-cluster`` no member is named.
+
+    Raises:
+        AccessError: an address or option cannot be used.
+    """
+    if options.from_cluster is None:
+        return access_of(options), parse_members(options.members), ""
+    scheme, address, path = parse_url(options.from_cluster)
+    return access_of(options, scheme, path), (), address
+
+
 def add_access_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that ``access_of`` reads: time-out, retries, context path and credentials."""
     parser.add_argument(

@@ -7,14 +7,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from app.audit.client.access import (
-    Access,
     AccessError,
-    access_of,
     add_access_options,
+    add_member_options,
     duration_s,
+    members_of,
     names_of,
-    parse_members,
-    parse_url,
 )
 from app.audit.client.arguments import days_argument, night_argument
 from app.audit.format.part_format import PartFormat, has_parquet
@@ -35,9 +33,7 @@ def add_to(subparsers: Any) -> None:
         "and twice. A member that does not answer is recorded as absent.",
         epilog="Exit code: 0 all members were dumped, 1 a member is absent, 2 nothing was dumped or written.",
     )
-    where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--members", metavar="HOST:PORT,...", help="the members")
-    where.add_argument("--from-cluster", metavar="URL", help="the members that this one lists")
+    add_member_options(parser)
     parser.add_argument("--out", metavar="URI", required=True, help="a folder, or any URI of fsspec (s3://, hdfs://)")
     parser.add_argument(
         "--gap", metavar="TIME", type=duration_s, default=15.0, help="from the start of a round to the next (15s)"
@@ -69,13 +65,11 @@ def run(options: argparse.Namespace) -> int:
     from app.audit.dump.store import Store, StoreError
 
     try:
-        access, url_address = _access(options)
+        access, addresses, url_address = members_of(options)
         night = options.date or f"{datetime.now(UTC):%Y-%m-%d}"
         store = Store(options.out)
         store.check_writable(f"{store.root}/dump_date={night}")
-        if url_address is None:
-            addresses = parse_members(options.members)
-        else:
+        if url_address:
             try:
                 addresses = listed_members(url_address, access)
             except CallError as error:
@@ -95,13 +89,6 @@ def run(options: argparse.Namespace) -> int:
         print("rollcall: ended before the dump was complete; its last round has no manifest", file=sys.stderr)
         return NOTHING_DUMPED
     return SOME_ABSENT if dumped.absent() else ALL_DUMPED
-
-
-def _access(options: argparse.Namespace) -> tuple[Access, str | None]:
-    if options.from_cluster is None:
-        return access_of(options), None
-    scheme, address, context_path = parse_url(options.from_cluster)
-    return access_of(options, scheme, context_path), address
 
 
 def _format(options: argparse.Namespace) -> PartFormat:

@@ -116,12 +116,16 @@ def asked(client: MemberClient, path: str, parameters: Mapping[str, str | int] |
 # --- catalog -------------------------------------------------------------------------------------
 
 
-def read_namespaces(client: MemberClient, wanted: Iterable[str]) -> tuple[str, ...]:
-    """The ids of the public namespace, of those ``wanted``, and of those that the member lists, each once."""
+def listed_namespaces(client: MemberClient) -> list[dict[str, Any]]:
+    """The namespaces that a member lists, as it shows them; none where it refuses the call."""
     listed = _data(client, "/v1/console/namespaces")
-    found = [one.get("namespace") for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+
+
+def namespace_ids(listed: Iterable[Mapping[str, Any]], wanted: Iterable[str]) -> tuple[str, ...]:
+    """The ids of the public namespace, of those ``wanted``, and of those that the member lists, each once."""
     # The public one is listed without an id.
-    names = [str(name) if name else DEFAULT_NAMESPACE for name in found]
+    names = [str(one["namespace"]) if one.get("namespace") else DEFAULT_NAMESPACE for one in listed]
     return tuple(dict.fromkeys([DEFAULT_NAMESPACE, *wanted, *names]))
 
 

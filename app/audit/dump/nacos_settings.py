@@ -1,6 +1,6 @@
 """What real Nacos keeps beside instances, as rows: settings of services, switches, namespaces, clients over gRPC."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from app.audit.client.http_client import CallError, MemberClient, Refused
@@ -70,8 +70,8 @@ def _cluster(value: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"healthChecker": checker, "checkPort": port, "useInstancePort": by_instance, "metadata": metadata}
 
 
-def read_records(client: MemberClient) -> Iterator[dict[str, Any]]:
-    """The rows of the switches and of the namespaces that were created.
+def read_records(client: MemberClient, namespaces: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The rows of the switches and of the namespaces that were created, of those that the member lists.
 
     Raises:
         CallError: no answer. A call that the member refuses leaves its part out.
@@ -81,10 +81,8 @@ def read_records(client: MemberClient) -> Iterator[dict[str, Any]]:
         switches = switches["data"]
     if isinstance(switches, dict):
         yield record_row("switches", {name: value for name, value in switches.items() if name not in _NOT_SHARED})
-    answer = asked(client, "/v1/console/namespaces")
-    listed = answer.get("data") if isinstance(answer, dict) else None
-    for one in listed if isinstance(listed, list) else []:
-        if isinstance(one, dict) and one.get("namespace"):
+    for one in namespaces:
+        if one.get("namespace"):
             shown = {"name": one.get("namespaceShowName"), "description": one.get("namespaceDesc") or ""}
             yield record_row(f"namespace {one['namespace']}", shown)
 

@@ -7,7 +7,16 @@ from typing import Any
 import orjson
 
 from app.audit.client.http_client import CallError, MemberClient, OtherType, Refused, Unusable
-from app.audit.dump.nacos import Nodes, found_row, read_names, read_namespaces, read_nodes, read_service, read_shown
+from app.audit.dump.nacos import (
+    Nodes,
+    found_row,
+    listed_namespaces,
+    namespace_ids,
+    read_names,
+    read_nodes,
+    read_service,
+    read_shown,
+)
 from app.audit.dump.nacos_datums import Datums, read_datums, take_datums
 from app.audit.dump.nacos_settings import SettingsReader, read_clients, read_records
 from app.audit.format.manifest import DumpState, MemberDump, Seen
@@ -39,7 +48,8 @@ def take(client: MemberClient, namespaces: Sequence[str], emit: Emit) -> MemberD
     told = MemberDump(nodes.address, DumpState.DUMPED, kind, nodes.version, members=list(nodes.members))
     counted = _Counted(emit, SettingsReader(client))
     tells = [RowKind.RECORD.value]
-    for row in read_records(client):
+    listed = listed_namespaces(client)
+    for row in read_records(client, listed):
         emit(encode_row(row), row)
     if (clients := read_clients(client)) is not None:
         tells.append(RowKind.CLIENT.value)
@@ -47,9 +57,9 @@ def take(client: MemberClient, namespaces: Sequence[str], emit: Emit) -> MemberD
             emit(encode_row(row), row)
     if datums is not None:
         wanted = dict.fromkeys([*namespaces, *(namespace for namespace, _ in datums.lists)])
-        take_datums(client, nodes, datums, read_namespaces(client, wanted), counted.emit_row)
+        take_datums(client, nodes, datums, namespace_ids(listed, wanted), counted.emit_row)
     else:
-        _take_catalog(client, read_namespaces(client, namespaces), counted.emit_row)
+        _take_catalog(client, namespace_ids(listed, namespaces), counted.emit_row)
     return replace(told, services=counted.services, instances=counted.instances, tells=tells)
 
 

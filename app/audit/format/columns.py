@@ -4,7 +4,7 @@ A Parquet file has a checksum in each page, which its readers verify while they 
 Whoever knows the hash of the footer so needs no second pass over the file to know that it is whole.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import IO, Any
 
@@ -41,15 +41,17 @@ _ERRORS = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueEr
 Row = Mapping[str, Any]
 
 
-def batch_of(rows: Sequence[tuple[bytes, Row]]) -> pa.RecordBatch:
+def batch_of(rows: Sequence[tuple[bytes, Row]]) -> tuple[pa.RecordBatch, set[str]]:
     """The rows, each with its line, as columns; of one whose values do not fit, the line alone, in ``_corrupt``.
 
-    Fields that are unknown here are left out.
+    Fields that are unknown here are left out: their names are returned.
     """
+    names = set().union(*(row for _, row in rows))
     try:
-        return _batch([_flat(row) for _, row in rows])
+        batch = _batch([_flat(row) for _, row in rows], names)
     except _ERRORS:
-        return _batch([_fitting(line, row) for line, row in rows])
+        batch = _batch([_fitting(line, row) for line, row in rows], names | {CORRUPT})
+    return batch, names - _NAMES
 
 
 def _flat(row: Row) -> Row:
@@ -64,14 +66,13 @@ def _flat(row: Row) -> Row:
 def _fitting(line: bytes, row: Row) -> Row:
     try:
         flat = _flat(row)
-        _batch([flat])
+        _batch([flat], flat.keys())
         return flat
     except _ERRORS:
         return {CORRUPT: line[: 4 * CORRUPT_CHARS_MAX].decode(errors="replace").rstrip("\n")[:CORRUPT_CHARS_MAX]}
 
 
-def _batch(rows: Sequence[Row]) -> pa.RecordBatch:
-    there = set().union(*rows)
+def _batch(rows: Sequence[Row], there: Collection[str]) -> pa.RecordBatch:
     columns = [
         pa.array([row.get(field.name) for row in rows], field.type)
         if field.name in there
@@ -148,8 +149,9 @@ class ColumnFile:
 
     def _to_columns(self) -> None:
         if self._waiting:
-            self._group.append(batch_of(self._waiting))
-            self.unknown |= set().union(*(row for _, row in self._waiting)) - _NAMES
+            batch, unknown = batch_of(self._waiting)
+            self._group.append(batch)
+            self.unknown |= unknown
             self._waiting, self._waiting_bytes = [], 0
 
     def _end_group(self) -> None:

@@ -6,12 +6,14 @@ versions, owners and the ages of beats do not, as not every kind of member tells
 
 from collections.abc import Mapping
 from hashlib import blake2b
+from typing import Any
 
 import orjson
 
 DIGEST_FORMAT = 1
 """The version of the digests: members and readers of another one cannot be compared with each other."""
 BUCKETS = 256
+_DIGESTED = ("namespace", "service", "cluster", "ip", "port", "ephemeral", "healthy", "enabled")
 _SUM = (1 << 64) - 1
 
 
@@ -20,21 +22,10 @@ def bucket_of(namespace: str, service: str) -> int:
     return blake2b(f"{namespace}\0{service}".encode(), digest_size=1).digest()[0]
 
 
-def instance_digest(
-    namespace: str,
-    service: str,
-    *,
-    cluster: str,
-    ip: str,
-    port: int,
-    ephemeral: bool,
-    healthy: bool,
-    enabled: bool,
-    weight: float,
-    metadata: Mapping[str, str | None] | None,
-) -> int:
-    """The digest of one instance, with the service that it is in."""
-    values = [namespace, service, cluster, ip, port, ephemeral, healthy, enabled, float(weight), metadata or {}]
+def instance_digest(row: Mapping[str, Any]) -> int:
+    """The digest of one instance with the service that it is in, by the fields of its row (see ``rows``)."""
+    values = [row[name] for name in _DIGESTED]
+    values += float(row["weight"]), row["metadata"] or {}
     text = orjson.dumps(values, option=orjson.OPT_SORT_KEYS)
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "big")
 

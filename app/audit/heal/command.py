@@ -6,24 +6,23 @@ Exit codes: 0 they agree, 1 they still differ or one did not answer, 2 it could 
 import argparse
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from threading import Event
 from typing import TYPE_CHECKING
 
 from app.audit.client.access import (
     AccessError,
-    access_of,
     add_access_options,
+    add_member_options,
     duration_s,
-    parse_members,
-    parse_url,
+    members_of,
     positive_duration_s,
 )
 from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, compose_service_name
 
 if TYPE_CHECKING:
     from app.audit.heal.decide import Departure
-    from app.audit.heal.healing import Course, Healing, Look
+    from app.audit.heal.healing import Healing, Look
 
 AGREED, DIFFERENT, NOT_HEALED = 0, 1, 2
 GAP_S, WITHIN_S = 15.0, 30.0
@@ -40,9 +39,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     )
     parser.add_argument("--service", metavar="NAME", required=True, help="group@@name, or a name in DEFAULT_GROUP")
     parser.add_argument("--namespace", metavar="NAMESPACE", default=DEFAULT_NAMESPACE, help="its namespace (public)")
-    where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--members", metavar="HOST:PORT,...", help="the members, all of them")
-    where.add_argument("--from-cluster", metavar="URL", help="the members that this one lists")
+    add_member_options(parser)
     parser.add_argument("--dry-run", action="store_true", help="only show what each holds and what is right")
     parser.add_argument(
         "--gap",
@@ -72,12 +69,9 @@ def run(options: argparse.Namespace) -> int:
 
     stop = Event()
     try:
-        if options.from_cluster is None:
-            access, addresses = access_of(options), parse_members(options.members)
-        else:
-            scheme, address, path = parse_url(options.from_cluster)
-            access = access_of(options, scheme, path)
-            addresses = listed_members(address, access)
+        access, addresses, url_address = members_of(options)
+        if url_address:
+            addresses = listed_members(url_address, access)
         service = compose_service_name(options.service, DEFAULT_GROUP)
         healing = Healing(addresses, access, Wanted(options.namespace or DEFAULT_NAMESPACE, service), stop)
         return _heal(options, healing, stop)
@@ -105,7 +99,10 @@ def _heal(options: argparse.Namespace, healing: "Healing", stop: Event) -> int:
         look, found = again, lasting(found, again.decision.departures)
     course = Course(look, found=found)
     course.late = tuple(one for one in look.decision.departures if one not in found)
-    _show_before(options, course)
+    _show(options, "before", look, found)
+    _tell_late(course.late)
+    for note in look.decision.notes:
+        _say(note)
     if look.decision.blocked:
         return _end(options, look, f"not healed: {look.decision.blocked}", DIFFERENT)
     if not found:
@@ -114,7 +111,10 @@ def _heal(options: argparse.Namespace, healing: "Healing", stop: Event) -> int:
         return _end(options, look, "nothing was done (--dry-run)", DIFFERENT)
     healing.heal(course, options.within)
     after = course.after or look
-    _show_after(options, course, after)
+    _show(options, "after", after, course.left)
+    _tell_late(course.late)
+    for address, reason in course.refused.items():
+        _say(f"{address} does not exchange it: {reason}")
     if after.decision.blocked:
         return _end(options, after, f"not healed: {after.decision.blocked}", DIFFERENT)
     if course.left:
@@ -126,33 +126,16 @@ def _heal(options: argparse.Namespace, healing: "Healing", stop: Event) -> int:
     return _end(options, after, f"healed, of departures: {len(found)}", AGREED)
 
 
-def _show_before(options: argparse.Namespace, course: "Course") -> None:
-    from app.audit.heal.heal_table import departure_lines, json_departures, json_state, state_lines
-
-    look = course.before
-    if options.json:
-        _print(json_state("before", look))
-        _print(json_departures("before", course.found))
-    else:
-        _print(state_lines("before:", look))
-        _print(departure_lines(course.found))
-    _tell_late(course.late)
-    for note in look.decision.notes:
-        _say(note)
-
-
-def _show_after(options: argparse.Namespace, course: "Course", look: "Look") -> None:
+def _show(options: argparse.Namespace, stage: str, look: "Look", departures: "Sequence[Departure]") -> None:
+    """Print what the members hold and where they depart; ``stage``: before or after."""
     from app.audit.heal.heal_table import departure_lines, json_departures, json_state, state_lines
 
     if options.json:
-        _print(json_state("after", look))
-        _print(json_departures("after", course.left))
+        _print(json_state(stage, look))
+        _print(json_departures(stage, departures))
     else:
-        _print(state_lines("after:", look))
-        _print(departure_lines(course.left))
-    _tell_late(course.late)
-    for address, reason in course.refused.items():
-        _say(f"{address} does not exchange it: {reason}")
+        _print(state_lines(f"{stage}:", look))
+        _print(departure_lines(departures))
 
 
 def _tell_late(late: "tuple[Departure, ...]") -> None:

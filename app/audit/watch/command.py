@@ -12,19 +12,17 @@ from typing import TYPE_CHECKING
 
 from app.audit.client.access import (
     AccessError,
-    access_of,
     add_access_options,
+    add_member_options,
     duration_s,
+    members_of,
     names_of,
-    parse_members,
-    parse_url,
     positive_duration_s,
 )
 from app.audit.client.arguments import add_alert_options
 from app.audit.report.summary import Verdict
 
 if TYPE_CHECKING:
-    from app.audit.client.access import Access
     from app.audit.report.alert_state import Alerts
     from app.audit.watch.rounds import RoundOutcome
 
@@ -42,9 +40,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         description="Compare digests of all that the members hold, every few minutes, until SIGTERM. It is quick, and "
         "no proof: that is the nightly check. Exit code with --once: 0 agreed, 1 divergent, 2 could not judge.",
     )
-    where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--members", metavar="HOST:PORT,...", help="the members")
-    where.add_argument("--from-cluster", metavar="URL", help="the members that this one lists, asked each time")
+    add_member_options(parser)
     parser.add_argument(
         "--every", metavar="TIME", type=_period_s, default=300.0, help="from the start of a round to the next (5m)"
     )
@@ -104,17 +100,8 @@ class Watch:
     def __init__(self, options: argparse.Namespace, stop: Event) -> None:
         """Raises AccessError: an address or option cannot be used."""
         self._options, self._stop = options, stop
-        self._url_address: str | None = None
-        self._addresses: tuple[str, ...] = ()
-        self._access = self._parsed()
+        self._access, self._addresses, self._url_address = members_of(options)
         self._alerts = self._alerts_of() if options.alert_url else None
-
-    def _parsed(self) -> "Access":
-        if self._options.from_cluster is None:
-            self._addresses = parse_members(self._options.members)
-            return access_of(self._options)
-        scheme, self._url_address, path = parse_url(self._options.from_cluster)
-        return access_of(self._options, scheme, path)
 
     def _alerts_of(self) -> "Alerts":
         from app.audit.report.alert_bodies import AlertFormat, AlertSource
@@ -149,7 +136,7 @@ class Watch:
         from app.audit.dump.collect import listed_members
         from app.audit.watch.rounds import RoundPlan, no_verdict, run_round
 
-        if self._url_address is not None:
+        if self._url_address:
             try:
                 self._addresses = listed_members(self._url_address, self._access)
             except CallError as error:

@@ -146,7 +146,7 @@ class DigestReader:
                 return
             instances += 1
             key = row["namespace"], row["service"]
-            totals[key] = totals.get(key, 0) + row_digest(row)
+            totals[key] = totals.get(key, 0) + instance_digest(row)
 
         told = take(self._client, self._namespaces, emit)
         buckets = [0] * BUCKETS
@@ -154,12 +154,6 @@ class DigestReader:
             buckets[bucket_of(*key)] += total
         held = {key: digest_text(total) for key, total in totals.items()}
         return MemberLook(told.address, told.kind, len(held), instances, tuple(map(digest_text, buckets)), held)
-
-
-def row_digest(row: Row) -> int:
-    """The digest of the instance in a row of a dump."""
-    names = ("cluster", "ip", "port", "ephemeral", "healthy", "enabled", "weight", "metadata")
-    return instance_digest(row["namespace"], row["service"], **{name: row[name] for name in names})
 
 
 def _number(value: Any) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from app.audit.format.digests import BUCKETS, bucket_of, digest_text, instance_digest
+from app.http.api.dump_lines import instance_values
 from app.naming.model.model import Instance, ServiceSnapshot
 from app.naming.registry.union import of_clients_only
 from app.naming.service import NamingService
@@ -40,7 +41,7 @@ def _services(naming: NamingService, buckets: frozenset[int] | None) -> Iterator
                 count = total = 0
                 for instance in _instances(snapshot) if snapshot is not None else ():
                     count += 1
-                    total += _digest(namespace, name, instance)
+                    total += instance_digest(instance_values(namespace, name, instance))
                     if not (work + count) % STEP_ENTRIES:
                         rest()
                 work += count
@@ -58,18 +59,3 @@ def _instances(snapshot: ServiceSnapshot) -> Iterator[Instance]:
     if snapshot.published:
         yield from of_clients_only(snapshot)
     yield from snapshot.persistent.values()
-
-
-def _digest(namespace: str, name: str, instance: Instance) -> int:
-    return instance_digest(
-        namespace,
-        name,
-        cluster=instance.cluster_name,
-        ip=instance.ip,
-        port=instance.port,
-        ephemeral=instance.ephemeral,
-        healthy=instance.healthy,
-        enabled=instance.enabled,
-        weight=instance.weight,
-        metadata=instance.metadata,
-    )

@@ -165,19 +165,23 @@ def _settings(durable: DurableService, namespace: str, service: str) -> ServiceS
 
 
 def _row(namespace: str, service: str, instance: Instance, **rest: Any) -> dict[str, Any]:
-    return instance_row(
-        namespace=namespace,
-        service=service,
-        cluster=instance.cluster_name,
-        ip=instance.ip,
-        port=instance.port,
-        ephemeral=instance.ephemeral,
-        healthy=instance.healthy,
-        enabled=instance.enabled,
-        weight=instance.weight,
-        metadata=instance.metadata,
-        **rest,
-    )
+    return instance_row(**instance_values(namespace, service, instance), **rest)
+
+
+def instance_values(namespace: str, service: str, instance: Instance) -> dict[str, Any]:
+    """Which instance it is and the values that clients see, by the names of the fields of its row."""
+    return {
+        "namespace": namespace,
+        "service": service,
+        "cluster": instance.cluster_name,
+        "ip": instance.ip,
+        "port": instance.port,
+        "ephemeral": instance.ephemeral,
+        "healthy": instance.healthy,
+        "enabled": instance.enabled,
+        "weight": instance.weight,
+        "metadata": instance.metadata,
+    }
 
 
 def _text(version: Version) -> str | None:

@@ -10,6 +10,7 @@ import pytest
 
 from app.audit.client.access import Access
 from app.audit.client.http_client import MemberClient, Patience
+from app.audit.dump.nacos import listed_namespaces
 from app.audit.dump.nacos_settings import SettingsReader, read_clients, read_records
 from app.audit.dump.sources import take
 from app.audit.format.rows import ServiceSettings, secret_hash
@@ -113,7 +114,7 @@ class TestRecords:
     def test_switches_and_namespaces(self) -> None:
         fake = FakeNacos(switches={"pushEnabled": True, "checksum": "abc", "masters": ["x"]}, namespaces=("", "dev"))
         with client_of(fake) as client:
-            rows = list(read_records(client))
+            rows = list(read_records(client, listed_namespaces(client)))
         assert [(row["name"], json.loads(row["value"])) for row in rows] == [
             ("switches", {"pushEnabled": True}),
             ("namespace dev", {"name": None, "description": ""}),
@@ -121,7 +122,7 @@ class TestRecords:
 
     def test_a_member_that_tells_none(self) -> None:
         with client_of(FakeNacos()) as client:
-            assert list(read_records(client)) == []
+            assert list(read_records(client, listed_namespaces(client))) == []
 
 
 class TestClients:

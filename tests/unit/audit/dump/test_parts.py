@@ -4,13 +4,10 @@ import gzip
 import hashlib
 import io
 import random
-import uuid
 from collections import deque
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import orjson
 import pytest
 from fsspec.implementations.local import LocalFileSystem
@@ -26,16 +23,6 @@ from app.audit.format.part_format import PartFormat
 from app.audit.format.rows import encode_row, service_row
 
 FORMATS = list(PartFormat)
-
-
-@pytest.fixture(params=["folder", "memory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    if request.param == "folder":
-        yield Store(str(tmp_path / "dumps"))
-        return
-    uri = f"memory://dumps-{uuid.uuid4().hex}"
-    yield Store(uri)
-    fsspec.filesystem("memory").rm(uri, recursive=True)
 
 
 class FullDisk(LocalFileSystem):

@@ -1,12 +1,9 @@
 """A manifest in one step, and old nights: in a folder and in a file system of another kind."""
 
 import os
-import uuid
-from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 
-import fsspec
 import pytest
 
 from app.audit.dump.store import Store, StoreError, first_kept
@@ -14,16 +11,6 @@ from app.audit.format.layout import read_night, round_folder
 from app.audit.format.manifest import DumpState, Manifest, MemberDump, decode_manifest
 
 NIGHT, TAKEN_AT = "2026-11-21", "20261121T031500.000Z"
-
-
-@pytest.fixture(params=["folder", "memory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    if request.param == "folder":
-        yield Store(str(tmp_path / "dumps"))
-        return
-    uri = f"memory://dumps-{uuid.uuid4().hex}"
-    yield Store(uri)
-    fsspec.filesystem("memory").rm(uri, recursive=True)
 
 
 def folder_of(store: Store) -> str:

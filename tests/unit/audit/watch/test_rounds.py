@@ -10,11 +10,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from app.audit.client.access import Access
-from app.audit.format.digests import BUCKETS, bucket_of, digest_text
+from app.audit.format.digests import BUCKETS, bucket_of, digest_text, instance_digest
 from app.audit.format.rows import encode_row, instance_row, service_row
 from app.audit.report.summary import Verdict
 from app.audit.watch import looks, readers
-from app.audit.watch.readers import row_digest
 from app.audit.watch.rounds import NAMED_MAX, RoundOutcome, RoundPlan, Stopped, run_round
 from tests.support.fake_nacos import FakeNacos, instance
 from tests.support.tiny_server import Given, Received, tiny_server
@@ -61,7 +60,7 @@ class Told:
         return Given(200, json.dumps({"format": 1, "address": self.address} | self._found(query)).encode(), JSON)
 
     def _found(self, query: dict[str, list[str]]) -> dict[str, Any]:
-        totals = {name: sum(map(row_digest, self.rows(name))) for name in self.held if self.held[name]}
+        totals = {name: sum(map(instance_digest, self.rows(name))) for name in self.held if self.held[name]}
         if "buckets" in query:
             wanted = set(map(int, query["buckets"][0].split(",")))
             listed = [(name, total) for name, total in totals.items() if bucket_of("public", name) in wanted]

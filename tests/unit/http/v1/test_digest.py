@@ -6,8 +6,7 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
-from app.audit.format.digests import BUCKETS, bucket_of, digest_text
-from app.audit.watch.readers import row_digest
+from app.audit.format.digests import BUCKETS, bucket_of, digest_text, instance_digest
 from app.config.version import __version__
 from app.http.api.dump_lines import dump_lines
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
@@ -49,7 +48,7 @@ def test_they_are_those_that_a_reader_makes_of_the_dump(node: FakeNode, client: 
     totals: dict[str, int] = {}
     for row in map(orjson.loads, dump_lines({}, node.naming, node.durable, node.clients, node.cluster)):
         if row["kind"] == "instance":
-            totals[row["service"]] = totals.get(row["service"], 0) + row_digest(row)
+            totals[row["service"]] = totals.get(row["service"], 0) + instance_digest(row)
     expected = ["0" * 16] * BUCKETS
     for name, total in totals.items():
         expected[bucket_of("public", name)] = digest_text(total)
