@@ -152,3 +152,6 @@ read_table
 # An HTTP server of the standard library calls them, in scripts/chaos/verdicts.py.
 _.do_POST
 _.log_message
+
+# A rule that rows declare; users are told apart from members by it.
+members_too

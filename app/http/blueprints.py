@@ -5,7 +5,7 @@ from collections.abc import Callable
 from flask import Blueprint, Response
 
 from app.http.api.answers import is_naming
-from app.http.api.call import ROUTES, Endpoint
+from app.http.api.call import ROUTES, Route
 from app.http.v1 import (
     auth,
     catalog,
@@ -63,8 +63,8 @@ MODULES = (
 View = Callable[[], Response]
 
 
-def make_blueprints(context_path: str, make_view: Callable[[Endpoint, str], View]) -> list[Blueprint]:
-    """Return the blueprints under the context path. ``make_view`` makes Flask's view of an endpoint and its path."""
+def make_blueprints(context_path: str, make_view: Callable[[Route], View]) -> list[Blueprint]:
+    """Return the blueprints under the context path. ``make_view`` makes Flask's view of a row."""
     blueprints = {
         module.__name__: Blueprint(
             module.__name__.removeprefix("app.http.").replace(".", "_"),
@@ -77,7 +77,7 @@ def make_blueprints(context_path: str, make_view: Callable[[Endpoint, str], View
         blueprints[row.endpoint.__module__].add_url_rule(
             row.path,
             endpoint=f"{row.method} {row.path}".replace(".", "_"),
-            view_func=make_view(row.endpoint, row.path),
+            view_func=make_view(row),
             methods=[row.method],
             # Nacos 1.4.1 takes a slash at the end everywhere but under its naming paths, and answers OPTIONS nowhere.
             strict_slashes=is_naming(row.path),

@@ -7,7 +7,7 @@ from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 
 from app.http.api.answers import INTERNAL_ERROR, error_reply, filter_error, is_naming, refuse_unless_up, text_reply
-from app.http.api.call import Call, Endpoint, Reply, Services
+from app.http.api.call import Call, Reply, Route, Services
 from app.http.api.dispatch import answer_call
 from app.http.blueprints import View, make_blueprints
 from app.http.v1.config import is_config, not_served
@@ -32,15 +32,15 @@ def create_app(services: Services) -> Flask:
     app.extensions[SERVICES] = services
     app.url_map.merge_slashes = False
 
-    def make_view(endpoint: Endpoint, path: str) -> View:
+    def make_view(row: Route) -> View:
         def view() -> Response:
             environ = request.environ
-            call = make_call(environ, path, context_path)
+            call = make_call(environ, row.path, context_path)
             # %2F is decoded to a slash by now, which may have matched a route that the sender did not name.
             if "%2f" in call.raw_path.lower():
                 raise InvalidParam("the path holds an escaped slash")
             call.body = environ["wsgi.input"].read()  # the server has read it to its end, within its bound
-            return to_response(answer_call(endpoint, call, services))
+            return to_response(answer_call(row, call, services))
 
         return view
 

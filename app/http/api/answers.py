@@ -20,7 +20,7 @@ from app.http.api.call import (
     Reply,
     Services,
 )
-from app.naming.model.nacos_errors import NacosError, NoRight
+from app.naming.model.nacos_errors import NacosError
 from app.writes.call_deadline import TOO_LATE
 from app.writes.ownership import durable_owner, not_serving_text
 from distro.errors import CodecError, NotInitialized
@@ -216,13 +216,3 @@ def _is_from_nacos_2(call: Call, services: Services) -> bool:
         return False
     cluster = services.cluster
     return any(CAPABILITY_CLIENTS_ONLY in cluster.capabilities(one) for one in cluster.java_peers_at(call.remote_ip))
-
-
-def require_member(call: Call, services: Services) -> None:
-    """Check that the caller of a call for members only is a listed member.
-
-    Raises:
-        NoRight: the caller's address is not that of a listed member.
-    """
-    if not services.cluster.is_listed(call.remote_ip):
-        raise NoRight(f"{call.remote_ip} is not the address of a listed member")

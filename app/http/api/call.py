@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from werkzeug.datastructures import ImmutableDict
 
+from app.auth.access_rules import AccessRule
 from app.config.settings import Settings
 from app.http.api.beats import BeatCollector
 from app.http.api.dump_lines import Dumps
@@ -150,22 +151,23 @@ Endpoint = Callable[[Call, Services], Answer]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One row of the route table. ``hot``: the event loop may answer it."""
+    """One row of the route table: who may call it, and with ``hot`` that the event loop may answer it."""
 
     method: str
     path: str
     endpoint: Endpoint
+    access: AccessRule
     hot: bool = False
 
 
 ROUTES: list[Route] = []
 
 
-def route(method: str, *paths: str, hot: bool = False) -> Callable[[Endpoint], Endpoint]:
+def route(method: str, *paths: str, access: AccessRule, hot: bool = False) -> Callable[[Endpoint], Endpoint]:
     """Return a decorator that adds an endpoint to the route table, once for each path."""
 
     def add(endpoint: Endpoint) -> Endpoint:
-        ROUTES.extend(Route(method, path, endpoint, hot) for path in paths)
+        ROUTES.extend(Route(method, path, endpoint, access, hot) for path in paths)
         return endpoint
 
     return add

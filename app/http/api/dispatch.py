@@ -1,23 +1,25 @@
 """Runs an endpoint on a thread that may block: here, or at the member that owns the call."""
 
 from app.http.api.answers import refuse_unless_up
-from app.http.api.call import Call, Decline, Endpoint, Forward, Reply, Services
+from app.http.api.call import Call, Decline, Forward, Reply, Route, Services
+from app.http.api.rights import check_access
 from app.writes.call_deadline import executing_until
 
 
-def answer_call(endpoint: Endpoint, call: Call, services: Services) -> Reply:
-    """Return the reply of an endpoint, or of the member that it passes the call on to.
+def answer_call(row: Route, call: Call, services: Services) -> Reply:
+    """Return the reply of a row's endpoint, or of the member that it passes the call on to.
 
     Raises:
         NacosError, DistroError: the refusals that the server's error handler turns into replies.
     """
     if refusal := refuse_unless_up(call, services):
         return refusal
+    check_access(row.access, call, services)
 
     def run() -> Reply | Forward:
-        answer = endpoint(call, services)
+        answer = row.endpoint(call, services)
         if isinstance(answer, Decline):
-            raise AssertionError(f"{endpoint.__name__} declined a call that is not on the loop")
+            raise AssertionError(f"{row.endpoint.__name__} declined a call that is not on the loop")
         return answer
 
     deadline = call.deadline

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from app.http.api.agents import is_peer
 from app.http.api.answers import INTERNAL_ERROR, error_reply, is_open, refuse_unless_up, text_reply
 from app.http.api.call import ROUTES, Answer, Forward, Reply, Route, Services
+from app.http.api.rights import check_access
 from app.http.api.stats import HttpStats, LagMeter
 from app.http.forward.beat_sender import BeatSender
 from app.http.forward.on_loop import LoopForwarder
@@ -236,7 +237,10 @@ class HttpServer:
         try:
             services = self._services
             refusal = None if is_open(services) else refuse_unless_up(call, services)
-            return row.endpoint(call, services) if refusal is None else refusal
+            if refusal is not None:
+                return refusal
+            check_access(row.access, call, services)
+            return row.endpoint(call, services)
         except (NacosError, CodecError, NotInitialized) as error:
             return error_reply(error)
         except Exception as error:

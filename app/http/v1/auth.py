@@ -2,6 +2,7 @@
 
 import orjson
 
+from app.auth.access_rules import PUBLIC
 from app.http.api.call import JSON, Answer, Call, Reply, Services, route
 from app.http.input.schemas import LoginSchema, load_parameters
 
@@ -10,7 +11,7 @@ TOKEN_TTL_S = 18_000
 _LOGIN = LoginSchema()
 
 
-@route("POST", "/v1/auth/login", "/v1/auth/users/login")
+@route("POST", "/v1/auth/login", "/v1/auth/users/login", access=PUBLIC)
 def login(call: Call, services: Services) -> Answer:
     """The answer to an SDK that has a user configured. Shape: accessToken, tokenTtl (s), globalAdmin, username.
 

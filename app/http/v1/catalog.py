@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from app.auth.access_rules import READ, naming
 from app.http.api.answers import json_array_reply, json_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.input.name_pattern import literal_pattern
@@ -21,7 +22,7 @@ NO_TIME_YET = 2**63 - 1
 """The best time of a cluster before its first check. Source: Nacos 1.4.1 HealthCheckTask."""
 
 
-@route("GET", "/v1/ns/catalog/service")
+@route("GET", "/v1/ns/catalog/service", access=naming(READ))
 def service_detail(call: Call, services: Services) -> Answer:
     """A service and its clusters. Shape: service, clusters."""
     view = found_view(call, services)
@@ -52,7 +53,7 @@ def _cluster(view: ServiceView, name: str) -> dict[str, Any]:
     }
 
 
-@route("GET", "/v1/ns/catalog/instances")
+@route("GET", "/v1/ns/catalog/instances", access=naming(READ))
 def instance_list(call: Call, services: Services) -> Answer:
     """One page of a cluster's instances, even disabled, with their true health. Shape: list, count (of all pages)."""
     values = load_parameters(_INSTANCES, call.parameters)
@@ -104,7 +105,7 @@ def _instance(one: Instance, last_confirmed_ms: int) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-@route("GET", "/v1/ns/catalog/services")
+@route("GET", "/v1/ns/catalog/services", access=naming(READ))
 def service_list(call: Call, services: Services) -> Answer:
     """One page of the services that pass the filters, with their counts, or with their instances.
 
@@ -188,7 +189,7 @@ def _hosts(instances: Iterable[Instance]) -> list[dict[str, Any]]:
     ]
 
 
-@route("GET", "/v1/ns/catalog/rt/service")
+@route("GET", "/v1/ns/catalog/rt/service", access=naming(READ))
 def check_times(call: Call, services: Services) -> Answer:
     """The times that the health checks of a service's clusters take (ms). Shape: clusters.
 

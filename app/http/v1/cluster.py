@@ -4,7 +4,8 @@ from typing import Any
 
 import orjson
 
-from app.http.api.answers import json_reply, require_member, rest_refusal, rest_reply
+from app.auth.access_rules import MEMBERS, PUBLIC, READ, WRITE, admin
+from app.http.api.answers import json_reply, rest_refusal, rest_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.input import json_text
 from app.http.input.schemas import LookupSchema, MemberSchema, load, load_parameters
@@ -15,10 +16,9 @@ _MEMBER, _LOOKUP = MemberSchema(), LookupSchema()
 LOOKUPS = ("file", "address-server")
 
 
-@route("POST", "/v1/core/cluster/report")
+@route("POST", "/v1/core/cluster/report", access=MEMBERS)
 def report(call: Call, services: Services) -> Answer:
     """Take a member's report on itself, from listed members only."""
-    require_member(call, services)
     try:
         body = orjson.loads(call.body)
     except orjson.JSONDecodeError:
@@ -30,7 +30,7 @@ def report(call: Call, services: Services) -> Answer:
     return json_reply(services.cluster.receive_report(body, call.remote_ip))
 
 
-@route("GET", "/v1/core/cluster/nodes")
+@route("GET", "/v1/core/cluster/nodes", access=admin(READ).or_members())
 def nodes(call: Call, services: Services) -> Answer:
     """All members, or those whose address begins with ``keyword``."""
     return rest_reply(members_json(services, call.parameters.optional("keyword")))
@@ -41,7 +41,7 @@ def members_json(services: Services, prefix: str) -> list[dict[str, Any]]:
     return [services.cluster.member_json(one) for one in services.cluster.members() if one.address.startswith(prefix)]
 
 
-@route("GET", "/v1/core/cluster/self")
+@route("GET", "/v1/core/cluster/self", access=admin(READ).or_members())
 def own_member(call: Call, services: Services) -> Answer:
     """This node as a member, in the wire shape of members."""
     return rest_reply(own_json(services))
@@ -53,19 +53,19 @@ def own_json(services: Services) -> dict[str, Any]:
     return cluster.member_json(next(one for one in cluster.members() if one.address == cluster.self_address))
 
 
-@route("GET", "/v1/core/cluster/simple/nodes")
+@route("GET", "/v1/core/cluster/simple/nodes", access=admin(READ).or_members())
 def simple_nodes(call: Call, services: Services) -> Answer:
     """The addresses of the members that are UP."""
     return rest_reply([one.address for one in services.cluster.members() if one.state is MemberState.UP])
 
 
-@route("GET", "/v1/core/cluster/health")
+@route("GET", "/v1/core/cluster/health", access=PUBLIC)
 def health(call: Call, services: Services) -> Answer:
     """The state of this node, such as ``UP``."""
     return rest_reply(services.cluster.state().value)
 
 
-@route("POST", "/v1/core/cluster/switch/lookup")
+@route("POST", "/v1/core/cluster/switch/lookup", access=admin(WRITE))
 def switch_lookup(call: Call, services: Services) -> Answer:
     """Change the source of the member list. Here that is a setting: the answer is a refusal, or nothing changes."""
     kind = load_parameters(_LOOKUP, call.parameters)["type"]
@@ -76,13 +76,12 @@ def switch_lookup(call: Call, services: Services) -> Answer:
     return rest_reply(None)
 
 
-@route("POST", "/v1/core/cluster/server/leave")
+@route("POST", "/v1/core/cluster/server/leave", access=MEMBERS)
 def server_leave(call: Call, services: Services) -> Answer:
     """Take members out of the list: refused, as they would be back with the next start, read from the file.
 
     Source of the refusal: Nacos 2.1.2.
     """
-    require_member(call, services)
     body = json_text.loads_body(call.body)
     if not isinstance(body, list) or not all(isinstance(address, str) for address in body):
         raise InvalidParam("the body should be a JSON array of addresses")

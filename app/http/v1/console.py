@@ -1,18 +1,19 @@
 """Probes of liveness and readiness, and the server's state, the first question of a console."""
 
+from app.auth.access_rules import LOGGED_IN, PUBLIC
 from app.config.version import NACOS_VERSION
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import Answer, Call, Services, route
 from distro.types import MemberState
 
 
-@route("GET", "/v1/console/health/liveness")
+@route("GET", "/v1/console/health/liveness", access=PUBLIC)
 def liveness(call: Call, services: Services) -> Answer:
     """Answer 200: a process that answers is alive."""
     return text_reply(200, "OK")
 
 
-@route("GET", "/v1/console/health/readiness")
+@route("GET", "/v1/console/health/readiness", access=PUBLIC)
 def readiness(call: Call, services: Services) -> Answer:
     """Answer 200 while this node is UP, else 500, as while it loads the other members' data or leaves the cluster."""
     if services.cluster.state() is not MemberState.UP:
@@ -20,7 +21,7 @@ def readiness(call: Call, services: Services) -> Answer:
     return text_reply(200, "OK")
 
 
-@route("GET", "/v1/console/server/state")
+@route("GET", "/v1/console/server/state", access=LOGGED_IN)
 def server_state(call: Call, services: Services) -> Answer:
     """Version and mode. Shape: version, standalone_mode, function_mode."""
     mode = "standalone" if services.cluster.standalone else "cluster"

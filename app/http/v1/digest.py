@@ -3,6 +3,7 @@
 from typing import Any
 
 from app.audit.format.digests import DIGEST_FORMAT
+from app.auth.access_rules import READ, admin
 from app.config.version import __version__
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import Answer, Call, Reply, Services, route
@@ -13,7 +14,7 @@ RETRY_AFTER_S = 2
 _DIGEST = DigestSchema()
 
 
-@route("GET", "/v1/ns/operator/digest")
+@route("GET", "/v1/ns/operator/digest", access=admin(READ))
 def digest(call: Call, services: Services) -> Answer:
     """Digests of all buckets; with ``buckets`` of their services. Shape: docs/wire.md.
 

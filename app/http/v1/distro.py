@@ -6,8 +6,9 @@ from itertools import chain
 
 import orjson
 
+from app.auth.access_rules import MEMBERS, RECENT_MEMBERS
 from app.http.api.agents import is_peer
-from app.http.api.answers import refuse_late, refuse_untimely, require_member
+from app.http.api.answers import refuse_late, refuse_untimely
 from app.http.api.beats import take_batch
 from app.http.api.call import BYTES, CLOCK, DECLINE, JSON, OK, RELAY, TEXT, Answer, Call, Reply, Services, route
 from app.http.input import json_text
@@ -27,11 +28,9 @@ PASSED_MS_MAX = 1_000
 """A beat of this age that came to another member than its owner is not passed on; a later one is."""
 
 
-@route("PUT", "/v1/ns/distro/datum", hot=True)
+@route("PUT", "/v1/ns/distro/datum", access=RECENT_MEMBERS, hot=True)
 def put_datum(call: Call, services: Services) -> Answer:
     """Take the datums of a peer. Shape: ``{key: {key, value, timestamp}}``, gzip or plain."""
-    if not services.cluster.is_heard(call.remote_ip):
-        require_member(call, services)
     if _EMPTY_MAP.fullmatch(call.body):
         # Real Nacos answers 400, and as a sender repeats the same empty map for ever.
         if services.cluster.standalone or not is_peer(call.agent):
@@ -56,10 +55,9 @@ def _is_small_list(body: bytes) -> bool:
     return isinstance(keys, dict) and all(key.startswith(ON_LOOP) for key in keys)
 
 
-@route("PUT", "/v1/ns/distro/checksum", hot=True)
+@route("PUT", "/v1/ns/distro/checksum", access=MEMBERS, hot=True)
 def put_checksum(call: Call, services: Services) -> Answer:
     """Compare a peer's datums with those here; fetch the ones that differ. Shape: ``{key: checksum or version}``."""
-    require_member(call, services)
     # Of a type that is named there may be many keys in few services.
     is_small = len(call.body) <= SMALL_BYTES and services.naming.service_count() <= SMALL_SERVICES
     if call.on_loop and not (is_small and not _type(call)):
@@ -68,10 +66,9 @@ def put_checksum(call: Call, services: Services) -> Answer:
     return _received(services.replication.verify(call.body, source, call.headers, call.remote_ip, _type(call)))
 
 
-@route("PUT", "/v1/ns/distro/beats", hot=True)
+@route("PUT", "/v1/ns/distro/beats", access=MEMBERS, hot=True)
 def put_beats(call: Call, services: Services) -> Answer:
     """Take the beats that a peer of our kind got for services of this node; see ``app.http.api.beats``."""
-    require_member(call, services)
     if call.on_loop and len(call.body) > SMALL_BYTES:
         return DECLINE
     if refusal := refuse_untimely(call, services):
@@ -98,10 +95,9 @@ def put_beats(call: Call, services: Services) -> Answer:
     return Reply(200, take_batch(call.body, take), JSON)
 
 
-@route("GET", "/v1/ns/distro/datum")
+@route("GET", "/v1/ns/distro/datum", access=MEMBERS)
 def get_datum(call: Call, services: Services) -> Answer:
     """The datums of the keys in the body; keys without one are left out. Shape of the body: ``{"keys": "k1,k2"}``."""
-    require_member(call, services)
     body = json_text.loads_body(call.body)
     if not isinstance(body, dict):
         raise InvalidParam("the body should be a JSON object with 'keys'")
@@ -109,10 +105,9 @@ def get_datum(call: Call, services: Services) -> Answer:
     return _datums(*services.replication.datums(keys, call.headers, call.remote_ip))
 
 
-@route("GET", "/v1/ns/distro/datums")
+@route("GET", "/v1/ns/distro/datums", access=MEMBERS)
 def get_datums(call: Call, services: Services) -> Answer:
     """All datums of this node; 503 while it loads and has none: a peer would take no datums for the whole data."""
-    require_member(call, services)
     return _datums(*services.replication.datums(None, call.headers, call.remote_ip, _type(call)))
 
 

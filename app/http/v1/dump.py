@@ -1,5 +1,6 @@
 """The dump of this node, for the audit."""
 
+from app.auth.access_rules import READ, admin
 from app.config.version import __version__
 from app.http.api.answers import text_reply
 from app.http.api.call import Answer, Call, Reply, Services, route
@@ -11,7 +12,7 @@ NDJSON = "application/x-ndjson"
 RETRY_AFTER_S = 5
 
 
-@route("GET", "/v1/ns/operator/dump")
+@route("GET", "/v1/ns/operator/dump", access=admin(READ))
 def dump(call: Call, services: Services) -> Answer:
     """All services and instances here, one JSON object a line, sent while they are read. Shape: docs/wire.md.
 

@@ -2,6 +2,7 @@
 
 import math
 
+from app.auth.access_rules import WRITE, admin
 from app.http.api.answers import json_reply, refuse_untimely, text_reply
 from app.http.api.call import Answer, Call, Reply, Services, route
 from app.http.input.schemas import HealSchema, load_parameters
@@ -11,7 +12,7 @@ from app.naming.model.keys import check_namespace, check_service_chars, check_se
 _HEAL = HealSchema()
 
 
-@route("POST", "/v1/ns/operator/heal", "/v1/ns/ops/heal")
+@route("POST", "/v1/ns/operator/heal", "/v1/ns/ops/heal", access=admin(WRITE))
 def heal(call: Call, services: Services) -> Answer:
     """Fetch what the other members hold of a service, and take it by the rules of replication; returns at once.
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote_plus
 
-from app.http.api.answers import json_reply, require_member, text_reply
+from app.auth.access_rules import MEMBERS, READ, naming
+from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import OK, Answer, Call, Services, route
 from app.http.forward.peers import ask_member
 from app.http.input import json_text
@@ -21,7 +22,7 @@ _STATUSES = StatusesSchema()
 _CLOCK = SystemClock()
 
 
-@route("GET", "/v1/ns/instance/statuses", "/v1/ns/api/statuses")
+@route("GET", "/v1/ns/instance/statuses", "/v1/ns/api/statuses", access=naming(READ).or_members())
 def statuses(call: Call, services: Services) -> Answer:
     """The health of a service's instances. Shape: ``{"ips": ["ip:port_true", ...]}``."""
     key = load_parameters(_STATUSES, call.parameters)["key"]
@@ -34,7 +35,7 @@ def statuses(call: Call, services: Services) -> Answer:
     return json_reply({"ips": [f"{one.ip}:{one.port}_{str(one.healthy).lower()}" for one in view.instances]})
 
 
-@route("POST", "/v1/ns/service/status")
+@route("POST", "/v1/ns/service/status", access=MEMBERS)
 def receive_status(call: Call, services: Services) -> Answer:
     """Take a member's digests of its services; fetch the health of those that differ here.
 
@@ -47,7 +48,6 @@ def receive_status(call: Call, services: Services) -> Answer:
         raise InvalidParam("the body should be a JSON object with the texts 'statuses' and 'clientIP'")
     if all(one.address != sender for one in services.cluster.members()):
         raise InvalidParam(f"ip: {sender} is not in serverlist")
-    require_member(call, services)
     if text.strip() == "null":
         return text_reply(200, "fail")
     namespace, digests = _digests(text)

@@ -3,6 +3,7 @@
 from functools import lru_cache, partial
 from typing import Any
 
+from app.auth.access_rules import READ, WRITE, naming
 from app.http.api.agents import parse_agent
 from app.http.api.answers import durable_elsewhere, elsewhere, json_reply
 from app.http.api.call import CHANGE, CLOCK, DECLINE, JSON, OK, WANTS_CHANGE, Answer, Call, Reply, Services, route
@@ -31,7 +32,7 @@ _VARIES = {"Vary": "Accept-Encoding"}
 _ZIPPED = {"Content-Encoding": "gzip", **_VARIES}
 
 
-@route("POST", "/v1/ns/instance", "/v1/ns/api", hot=True)
+@route("POST", "/v1/ns/instance", "/v1/ns/api", access=naming(WRITE), hot=True)
 def register(call: Call, services: Services) -> Answer:
     """Register an instance, or replace it as a whole."""
     command = parse_register(call.parameters, services.durable.switches.default_instance_ephemeral)
@@ -79,7 +80,7 @@ def _keys_of(command: RegisterInstance | Beat) -> tuple[str, ...]:
     )
 
 
-@route("DELETE", "/v1/ns/instance", "/v1/ns/api", hot=True)
+@route("DELETE", "/v1/ns/instance", "/v1/ns/api", access=naming(WRITE), hot=True)
 def deregister(call: Call, services: Services) -> Answer:
     """Remove an instance of the call's kind; an unknown one is no error, and an instance of the other kind stays."""
     command = parse_deregister(call.parameters, services.durable.switches.default_instance_ephemeral)
@@ -95,7 +96,7 @@ def deregister(call: Call, services: Services) -> Answer:
     return OK
 
 
-@route("PUT", "/v1/ns/instance", "/v1/ns/api", hot=True)
+@route("PUT", "/v1/ns/instance", "/v1/ns/api", access=naming(WRITE), hot=True)
 def update(call: Call, services: Services) -> Answer:
     """Replace an instance. For Java SDKs since 1.0.0 it must exist; for other clients a missing one is registered."""
     return answer_update(call, services, parse_agent(call.client_agent).java_since_1_0)
@@ -120,7 +121,7 @@ def _is_large(services: Services, asked: RegisterInstance | PatchInstance | Deta
     return services.naming.instance_count(asked.namespace, asked.service) > QUICK_HOSTS_MAX
 
 
-@route("PATCH", "/v1/ns/instance", "/v1/ns/api", hot=True)
+@route("PATCH", "/v1/ns/instance", "/v1/ns/api", access=naming(WRITE), hot=True)
 def patch(call: Call, services: Services) -> Answer:
     """Change single attributes of an instance, of the persistent one when there are both kinds."""
     command = parse_patch(call.parameters)
@@ -140,7 +141,7 @@ def patch(call: Call, services: Services) -> Answer:
     return OK
 
 
-@route("PUT", "/v1/ns/instance/beat", "/v1/ns/api/beat", "/v2/ns/instance/beat", hot=True)
+@route("PUT", "/v1/ns/instance/beat", "/v1/ns/api/beat", "/v2/ns/instance/beat", access=naming(WRITE), hot=True)
 def beat(call: Call, services: Services) -> Answer:
     """Take an instance's beat. Shape: clientBeatInterval, code, and unless the instance is unknown lightBeatEnabled."""
     return answer_beat(call, services, call.parse(parse_beat))
@@ -188,7 +189,7 @@ def _beat_reply(interval_ms: int, known: bool, light: bool) -> Reply:
     return Reply(200, body, JSON)
 
 
-@route("GET", "/v1/ns/instance", "/v1/ns/api", hot=True)
+@route("GET", "/v1/ns/instance", "/v1/ns/api", access=naming(READ), hot=True)
 def detail(call: Call, services: Services) -> Answer:
     """One instance with its true health, which no threshold covers."""
     query = parse_detail(call.parameters)
@@ -214,7 +215,7 @@ def detail_fields(instance: Instance) -> dict[str, Any]:
     }
 
 
-@route("GET", "/v1/ns/instance/list", "/v1/ns/api/list", hot=True)
+@route("GET", "/v1/ns/instance/list", "/v1/ns/api/list", access=naming(READ), hot=True)
 def list_instances(call: Call, services: Services) -> Answer:
     """The instances of a service as clients balance over them; an unknown service has none."""
     return answer_list(call, services, call.parse(parse_list))

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from app.auth.access_rules import WRITE, naming
 from app.http.api.answers import durable_elsewhere, elsewhere, json_reply
 from app.http.api.call import Answer, Call, Reply, Services, route
 from app.http.input import json_text
@@ -21,13 +22,13 @@ _BATCH = MetadataBatchSchema()
 PATHS = ("/v1/ns/instance/metadata/batch", "/v1/ns/api/metadata/batch")
 
 
-@route("PUT", *PATHS)
+@route("PUT", *PATHS, access=naming(WRITE))
 def put_metadata(call: Call, services: Services) -> Answer:
     """Set metadata keys of instances; their other keys stay. Shape: updated, as ``ip:port:unknown:cluster:kind``."""
     return _change(call, services, removes=False)
 
 
-@route("DELETE", *PATHS)
+@route("DELETE", *PATHS, access=naming(WRITE))
 def remove_metadata(call: Call, services: Services) -> Answer:
     """Take metadata keys out of instances, whatever the values. Shape: updated, as ``ip:port:unknown:cluster:kind``."""
     return _change(call, services, removes=True)

@@ -1,5 +1,6 @@
 """Old paths that some clients still call: those under ``/api``, from before 0.8, and those of Raft, from before 1.4."""
 
+from app.auth.access_rules import MEMBERS, READ, WRITE, admin, naming
 from app.http.api.agents import ClientType, parse_agent
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import Answer, Call, Services, route
@@ -29,19 +30,19 @@ def _service_of(call: Call) -> str:
     return f"{DEFAULT_GROUP}{GROUP_SPLITTER}{name}"
 
 
-@route("GET", "/v1/ns/api/srvIPXT")
+@route("GET", "/v1/ns/api/srvIPXT", access=naming(READ))
 def srv_ipxt(call: Call, services: Services) -> Answer:
     """The instances of the service ``dom``, as GET ``/instance/list`` answers them."""
     return answer_list(call, services, parse_list(call.parameters, _service_of(call)))
 
 
-@route("GET", "/v1/ns/api/clientBeat")
+@route("GET", "/v1/ns/api/clientBeat", access=naming(WRITE))
 def client_beat(call: Call, services: Services) -> Answer:
     """Take a beat for the service ``dom``, as PUT ``/instance/beat``."""
     return answer_beat(call, services, parse_beat(call.parameters, _service_of(call)))
 
 
-@route("GET", "/v1/ns/api/allDomNames")
+@route("GET", "/v1/ns/api/allDomNames", access=admin(READ))
 def all_names(call: Call, services: Services) -> Answer:
     """Names without group, by namespace. Shape: count (of namespaces), doms."""
     only_ours = load_parameters(_ALL_NAMES, call.parameters)["responsible_only"]
@@ -52,10 +53,12 @@ def all_names(call: Call, services: Services) -> Answer:
     return json_reply({"count": len(names), "doms": names})
 
 
-@route("POST", *(f"/v1/ns/raft/{name}" for name in ("vote", "beat", "datum", "datum/commit")))
-@route("PUT", "/v1/ns/raft/datum/reload")
-@route("DELETE", "/v1/ns/raft/datum", "/v1/ns/raft/datum/commit")
-@route("GET", *(f"/v1/ns/raft/{name}" for name in ("peer", "datum", "state", "listeners", "leader")))
+@route("POST", *(f"/v1/ns/raft/{name}" for name in ("vote", "beat", "datum", "datum/commit")), access=MEMBERS)
+@route("PUT", "/v1/ns/raft/datum/reload", access=MEMBERS)
+@route("DELETE", "/v1/ns/raft/datum", "/v1/ns/raft/datum/commit", access=MEMBERS)
+@route(
+    "GET", *(f"/v1/ns/raft/{name}" for name in ("peer", "datum", "state", "listeners", "leader")), access=admin(READ)
+)
 def old_raft(call: Call, services: Services) -> Answer:
     """Refuse calls of the Raft before 1.4, in Nacos's words but with 501: its 500 would be a fault of this node."""
     return text_reply(501, OLD_RAFT)

@@ -3,6 +3,7 @@
 import uuid
 from typing import Any
 
+from app.auth.access_rules import LOGGED_IN, WRITE, admin
 from app.http.api.answers import durable_elsewhere, json_reply, rest_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.input.schemas import (
@@ -39,7 +40,7 @@ def _shown(one: Namespace) -> dict[str, Any]:
     }
 
 
-@route("GET", PATH)
+@route("GET", PATH, access=LOGGED_IN)
 def query_namespaces(call: Call, services: Services) -> Answer:
     """All namespaces, the public one first; one namespace in full with ``show=all``; or whether an id is taken."""
     values = load_parameters(_QUERY, call.parameters)
@@ -53,7 +54,7 @@ def query_namespaces(call: Call, services: Services) -> Answer:
     return rest_reply(listed)
 
 
-@route("POST", PATH)
+@route("POST", PATH, access=admin(WRITE))
 def create_namespace(call: Call, services: Services) -> Answer:
     """Create a namespace, with a random id when none is given. Shape: false when the id is taken or not allowed."""
     values = load_parameters(_CREATE, call.parameters)
@@ -72,7 +73,7 @@ def _own_id(services: Services) -> str:
     raise Unavailable("this member may not make a namespace now, please try another server")
 
 
-@route("PUT", PATH)
+@route("PUT", PATH, access=admin(WRITE))
 def update_namespace(call: Call, services: Services) -> Answer:
     """Rename a namespace. Shape: always true, as in Nacos, even for an unknown namespace."""
     values = load_parameters(_UPDATE, call.parameters)
@@ -84,7 +85,7 @@ def update_namespace(call: Call, services: Services) -> Answer:
     return json_reply(True)
 
 
-@route("DELETE", PATH)
+@route("DELETE", PATH, access=admin(WRITE))
 def remove_namespace(call: Call, services: Services) -> Answer:
     """Remove a namespace; its services stay. Shape: always true, as in Nacos, even for an unknown namespace."""
     name = load_parameters(_REMOVE, call.parameters)["id"]

@@ -3,7 +3,8 @@
 import logging
 from typing import Any
 
-from app.http.api.answers import json_reply, require_member, rest_refusal, rest_reply, server_status, text_reply
+from app.auth.access_rules import LOGGED_IN, MEMBERS, READ, WRITE, admin, naming
+from app.http.api.answers import json_reply, rest_refusal, rest_reply, server_status, text_reply
 from app.http.api.call import OK, Answer, Call, Services, route
 from app.http.input import json_text
 from app.http.input.schemas import (
@@ -44,7 +45,7 @@ def _paths(path: str) -> tuple[str, str]:
     return f"/v1/ns/operator/{path}", f"/v1/ns/ops/{path}"
 
 
-@route("GET", *_paths("metrics"))
+@route("GET", *_paths("metrics"), access=LOGGED_IN)
 def metrics(call: Call, services: Services) -> Answer:
     """Status and counts. To Java SDKs a server whose ``status`` is not UP is down."""
     counts = services.naming.counts(services.cluster.responsible)
@@ -61,7 +62,7 @@ def metrics(call: Call, services: Services) -> Answer:
     )
 
 
-@route("GET", *_paths("servers"))
+@route("GET", *_paths("servers"), access=LOGGED_IN)
 def servers(call: Call, services: Services) -> Answer:
     """All members as this node sees them, or only those that are UP."""
     only_up = load_parameters(_SERVERS, call.parameters)["healthy"]
@@ -69,7 +70,7 @@ def servers(call: Call, services: Services) -> Answer:
     return json_reply({"servers": [services.cluster.member_json(one) for one in members]})
 
 
-@route("GET", *_paths("distro/server"))
+@route("GET", *_paths("distro/server"), access=naming(READ))
 def responsible_server(call: Call, services: Services) -> Answer:
     """The member responsible for a service. Shape: responsibleServer."""
     values = load_parameters(_SERVICE, call.parameters)
@@ -78,7 +79,7 @@ def responsible_server(call: Call, services: Services) -> Answer:
     return json_reply({"responsibleServer": services.cluster.map_srv(values["service"])})
 
 
-@route("GET", *_paths("distro/status"))
+@route("GET", *_paths("distro/status"), access=admin(READ))
 def distro_status(call: Call, services: Services) -> Answer:
     """All members. Shape: status; an empty object for any action but ``view``."""
     if load_parameters(_DISTRO_STATUS, call.parameters)["action"] != "view":
@@ -86,7 +87,7 @@ def distro_status(call: Call, services: Services) -> Answer:
     return json_reply({"status": [services.cluster.member_json(one) for one in services.cluster.members()]})
 
 
-@route("GET", *_paths("server/status"))
+@route("GET", *_paths("server/status"), access=MEMBERS)
 def receive_server_status(call: Call, services: Services) -> Answer:
     """Take the report of a member before 1.3, without effect: the member list is configured.
 
@@ -101,14 +102,14 @@ def receive_server_status(call: Call, services: Services) -> Answer:
     return OK
 
 
-@route("GET", *_paths("cluster/state"))
+@route("GET", *_paths("cluster/state"), access=admin(READ).or_members())
 def cluster_state(call: Call, services: Services) -> Answer:
     """The state of Raft at this member. There is no Raft here: each member is a follower without a leader."""
     state: dict[str, Any] = {"ip": services.cluster.self_address, "term": -1, "leaderDueMs": 0, "heartbeatDueMs": 0}
     return json_reply({**state, "state": "FOLLOWER"})
 
 
-@route("PUT", *_paths("log"))
+@route("PUT", *_paths("log"), access=admin(WRITE))
 def set_log_level(call: Call, services: Services) -> Answer:
     """Set the level of one of this node's logs, until its restart; an unknown log changes nothing."""
     values = load_parameters(_LOG_LEVEL, call.parameters)
@@ -128,7 +129,7 @@ def _set_level(name: str, level: str) -> None:
         logging.getLogger(ours).setLevel(LEVELS[level.upper()])
 
 
-@route("PUT", "/v1/core/ops/log")
+@route("PUT", "/v1/core/ops/log", access=admin(WRITE))
 def set_core_log_level(call: Call, services: Services) -> Answer:
     """Set the level of one of this node's logs, from a JSON body; an unknown log changes nothing.
 
@@ -140,14 +141,13 @@ def set_core_log_level(call: Call, services: Services) -> Answer:
     return text_reply(200, "200")
 
 
-@route("GET", "/v1/core/ops/idInfo")
+@route("GET", "/v1/core/ops/idInfo", access=admin(READ))
 def id_info(call: Call, services: Services) -> Answer:
     """The id generators in use: none."""
     return rest_reply({})
 
 
-@route("POST", "/v1/core/ops/raft")
+@route("POST", "/v1/core/ops/raft", access=MEMBERS)
 def raft_operation(call: Call, services: Services) -> Answer:
     """Refuse a command to Raft, which is not here. For members only."""
-    require_member(call, services)
     return rest_refusal(500, "there is no Raft here: members replicate with Distro")

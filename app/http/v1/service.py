@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from app.auth.access_rules import READ, WRITE, naming
 from app.http.api.answers import durable_elsewhere, json_reply
 from app.http.api.call import OK, Answer, Call, Services, route
 from app.http.input.fields import MetadataFilter
@@ -32,7 +33,7 @@ _CREATE, _UPDATE, _SELECTOR = ServiceCreateSchema(), ServiceUpdateSchema(), Serv
 _LIST, _NAMES = ServiceListSchema(), ServiceNamesSchema()
 
 
-@route("POST", "/v1/ns/service")
+@route("POST", "/v1/ns/service", access=naming(WRITE))
 def create_service(call: Call, services: Services) -> Answer:
     """Create a service that stays without instances."""
     names = load_parameters(_SERVICE, call.parameters)
@@ -60,7 +61,7 @@ def answer_create(call: Call, services: Services, namespace: str, service: str, 
     return OK
 
 
-@route("DELETE", "/v1/ns/service")
+@route("DELETE", "/v1/ns/service", access=naming(WRITE))
 def remove_service(call: Call, services: Services) -> Answer:
     """Remove a service, with its instances."""
     values = load_parameters(_SERVICE, call.parameters)
@@ -71,7 +72,7 @@ def remove_service(call: Call, services: Services) -> Answer:
     return OK
 
 
-@route("PUT", "/v1/ns/service")
+@route("PUT", "/v1/ns/service", access=naming(WRITE))
 def update_service(call: Call, services: Services) -> Answer:
     """Replace a service's threshold, metadata and selector; a value that the call does not name becomes the default."""
     names, meta = load_parameters(_NEEDED, call.parameters), load_parameters(_UPDATE, call.parameters)
@@ -85,7 +86,7 @@ def update_service(call: Call, services: Services) -> Answer:
     return OK
 
 
-@route("GET", "/v1/ns/service")
+@route("GET", "/v1/ns/service", access=naming(READ))
 def query_service(call: Call, services: Services) -> Answer:
     """A service's description. Shape: name, namespaceId, protectThreshold, metadata, selector, groupName, clusters."""
     view = found_view(call, services)
@@ -121,7 +122,7 @@ def found_view(call: Call, services: Services) -> ServiceView:
     return view
 
 
-@route("GET", "/v1/ns/service/list")
+@route("GET", "/v1/ns/service/list", access=naming(READ))
 def list_services(call: Call, services: Services) -> Answer:
     """One page of the names of a group; of all groups, with the group, for ``*``. Shape: doms, count (of all pages)."""
     values = load_parameters(_LIST, call.parameters)
@@ -146,7 +147,7 @@ def _passes(view: ServiceView | None, wanted: MetadataFilter) -> bool:
     return view.metadata.get(wanted.key) == wanted.value
 
 
-@route("GET", "/v1/ns/service/names")
+@route("GET", "/v1/ns/service/names", access=naming(READ))
 def search_names(call: Call, services: Services) -> Answer:
     """The names, without group, that a search finds, by namespace. Shape: services, count (of namespaces).
 
@@ -183,7 +184,7 @@ def is_found(full_name: str, pattern: NamePattern) -> bool:
     return pattern.matches(f"{full_name}:[]")
 
 
-@route("PUT", "/v1/ns/service/checksum")
+@route("PUT", "/v1/ns/service/checksum", access=naming(READ).or_members())
 def service_checksum(call: Call, services: Services) -> Answer:
     """The digest by which members compare a service's health. Shape: checksum."""
     values = load_parameters(_NEEDED, call.parameters)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from app.auth.access_rules import READ, admin, naming
 from app.http.api.agents import AGENT_CHARS_MAX, Agent, ClientType, may_be_pushed
 from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, route
@@ -54,7 +55,7 @@ def subscribe(call: Call, services: Services, query: ListQuery, agent: Agent) ->
     return True
 
 
-@route("GET", "/v1/ns/service/subscribers")
+@route("GET", "/v1/ns/service/subscribers", access=naming(READ).or_members())
 def list_subscribers(call: Call, services: Services) -> Answer:
     """One page of the subscribers, at all members, of services whose name contains the given one.
 
@@ -126,7 +127,7 @@ def _taken(fields: dict[str, str]) -> Shown:
     return {name: fields[name] for name in _FIELDS}
 
 
-@route("GET", "/v1/ns/operator/push/state", "/v1/ns/ops/push/state")
+@route("GET", "/v1/ns/operator/push/state", "/v1/ns/ops/push/state", access=admin(READ))
 def push_state(call: Call, services: Services) -> Answer:
     """Counts of pushes. Shape: succeed, total, ratio, reset; with ``detail`` data, the pushes not acknowledged yet."""
     values = load_parameters(_PUSH_STATE, call.parameters)

@@ -1,5 +1,6 @@
 """The switches that an operator may change while all members run."""
 
+from app.auth.access_rules import READ, WRITE, admin
 from app.http.api.answers import SWITCHES_PATHS, durable_elsewhere, json_reply
 from app.http.api.call import OK, Answer, Call, Services, route
 from app.http.input.schemas import SwitchBatchSchema, SwitchSchema, load, load_parameters
@@ -9,13 +10,13 @@ BATCH = "batch"
 _SWITCH, _BATCH = SwitchSchema(), SwitchBatchSchema()
 
 
-@route("GET", *SWITCHES_PATHS)
+@route("GET", *SWITCHES_PATHS, access=admin(READ))
 def switches(call: Call, services: Services) -> Answer:
     """All switches in force on this member."""
     return json_reply(services.durable.switches.to_json())
 
 
-@route("PUT", *SWITCHES_PATHS)
+@route("PUT", *SWITCHES_PATHS, access=admin(WRITE))
 def set_switch(call: Call, services: Services) -> Answer:
     """Set one switch, or with ``batch`` several; on all members, or with ``debug`` here and until the restart.
 

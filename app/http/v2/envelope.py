@@ -10,6 +10,7 @@ from functools import wraps
 
 import orjson
 
+from app.auth.access_rules import AccessRule
 from app.http.api.call import JSON, OK, Answer, Call, Endpoint, Reply, Services, route
 from app.naming.model.nacos_errors import (
     InstanceMissing,
@@ -105,7 +106,7 @@ def require(call: Call, *names: str) -> None:
             raise ResultError(400, ResultCode.PARAMETER_MISSING, text)
 
 
-def result_route(method: str, *paths: str) -> Callable[[Endpoint], Endpoint]:
+def result_route(method: str, *paths: str, access: AccessRule) -> Callable[[Endpoint], Endpoint]:
     """Return a decorator that adds an endpoint to the route table; refusals and other errors answer in the envelope."""
 
     def add(endpoint: Endpoint) -> Endpoint:
@@ -119,6 +120,6 @@ def result_route(method: str, *paths: str) -> Callable[[Endpoint], Endpoint]:
                 log.exception("%s %a failed", call.method, call.uri)
                 return refusal(500, ResultCode.SERVER_ERROR, "internal error, see the server's log")
 
-        return route(method, *paths)(answer)
+        return route(method, *paths, access=access)(answer)
 
     return add

@@ -1,5 +1,6 @@
 """Connections of SDKs by gRPC, and sending them to other members, as in Nacos 2.x."""
 
+from app.auth.access_rules import READ, WRITE, admin
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.input.schemas import ReloadClientSchema, ReloadCurrentSchema, SmartReloadSchema, load_parameters
@@ -12,13 +13,13 @@ DONE, NOT_DONE = "Ok", "Fail"
 _CLIENT, _CURRENT, _SMART = ReloadClientSchema(), ReloadCurrentSchema(), SmartReloadSchema()
 
 
-@route("GET", f"{PATH}/current")
+@route("GET", f"{PATH}/current", access=admin(READ))
 def current(call: Call, services: Services) -> Answer:
     """All connections by id; without gRPC there are none."""
     return json_reply(services.loader.current() if services.loader else {})
 
 
-@route("GET", f"{PATH}/reloadClient")
+@route("GET", f"{PATH}/reloadClient", access=admin(WRITE))
 def reload_client(call: Call, services: Services) -> Answer:
     """Send one client to another member."""
     values = load_parameters(_CLIENT, call.parameters)
@@ -29,7 +30,7 @@ def reload_client(call: Call, services: Services) -> Answer:
     return text_reply(200, SUCCESS)
 
 
-@route("GET", f"{PATH}/reloadCurrent")
+@route("GET", f"{PATH}/reloadCurrent", access=admin(WRITE))
 def reload_current(call: Call, services: Services) -> Answer:
     """Send clients to other members until ``count`` are left."""
     values = load_parameters(_CURRENT, call.parameters)
@@ -38,13 +39,13 @@ def reload_current(call: Call, services: Services) -> Answer:
     return text_reply(200, SUCCESS)
 
 
-@route("GET", f"{PATH}/cluster")
+@route("GET", f"{PATH}/cluster", access=admin(READ))
 def cluster(call: Call, services: Services) -> Answer:
     """The connections and load of each member; a member that does not answer is only counted. Source: Nacos 2.2.3."""
     return json_reply(_loader_of(services).cluster())
 
 
-@route("GET", f"{PATH}/smartReloadCluster")
+@route("GET", f"{PATH}/smartReloadCluster", access=admin(WRITE))
 def smart_reload(call: Call, services: Services) -> Answer:
     """Have members with more than their share of clients send some of them to members with less."""
     factor = load_parameters(_SMART, call.parameters)["factor"]

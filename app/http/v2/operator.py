@@ -1,5 +1,6 @@
 """Operators' calls over HTTP v2: counters, switches, health set by hand, pages of instances, members."""
 
+from app.auth.access_rules import LOGGED_IN, PUBLIC, READ, WRITE, admin, naming
 from app.http.api.answers import server_status
 from app.http.api.call import Answer, Call, Services
 from app.http.input.schemas import CatalogInstancesV2Schema, MetricsV2Schema, load_parameters
@@ -12,7 +13,7 @@ PATHS = ("/v2/ns/operator", "/v2/ns/ops")
 NODES = "/v2/core/cluster/node"
 
 
-@result_route("GET", *(f"{path}/metrics" for path in PATHS))
+@result_route("GET", *(f"{path}/metrics" for path in PATHS), access=LOGGED_IN)
 def metrics(call: Call, services: Services) -> Answer:
     """The node's status, and all counters where ``onlyStatus`` is false."""
     if load_parameters(_METRICS, call.parameters)["only_status"]:
@@ -20,27 +21,27 @@ def metrics(call: Call, services: Services) -> Answer:
     return wrapped(operator.metrics(call, services))
 
 
-@result_route("GET", *(f"{path}/switches" for path in PATHS))
+@result_route("GET", *(f"{path}/switches" for path in PATHS), access=admin(READ))
 def get_switches(call: Call, services: Services) -> Answer:
     """All switches in force on this member."""
     return wrapped(switches.switches(call, services))
 
 
-@result_route("PUT", *(f"{path}/switches" for path in PATHS))
+@result_route("PUT", *(f"{path}/switches" for path in PATHS), access=admin(WRITE))
 def set_switch(call: Call, services: Services) -> Answer:
     """Set one switch, or with ``batch`` several."""
     require(call, "entry", "value")
     return wrapped(switches.set_switch(call, services))
 
 
-@result_route("PUT", "/v2/ns/health", "/v2/ns/health/instance")
+@result_route("PUT", "/v2/ns/health", "/v2/ns/health/instance", access=naming(WRITE))
 def set_health(call: Call, services: Services) -> Answer:
     """Set an instance's health in a cluster without a checker."""
     require(call, "serviceName", "ip", "port", "healthy")
     return wrapped(health.set_health(call, services))
 
 
-@result_route("GET", "/v2/ns/catalog/instances")
+@result_route("GET", "/v2/ns/catalog/instances", access=naming(READ))
 def instance_list(call: Call, services: Services) -> Answer:
     """One page of a service's instances with their true health. Shape of data: instances, count (of all pages)."""
     require(call, "serviceName")
@@ -58,19 +59,19 @@ def instance_list(call: Call, services: Services) -> Answer:
     return result({"instances": page, "count": len(found)})
 
 
-@result_route("GET", f"{NODES}/self")
+@result_route("GET", f"{NODES}/self", access=admin(READ))
 def own_member(call: Call, services: Services) -> Answer:
     """This node as a member, in the wire shape of members."""
     return result(cluster.own_json(services))
 
 
-@result_route("GET", f"{NODES}/list")
+@result_route("GET", f"{NODES}/list", access=admin(READ))
 def members(call: Call, services: Services) -> Answer:
     """All members, or those whose address begins with ``address``."""
     return result(cluster.members_json(services, call.parameters.optional("address")))
 
 
-@result_route("GET", f"{NODES}/self/health")
+@result_route("GET", f"{NODES}/self/health", access=PUBLIC)
 def own_health(call: Call, services: Services) -> Answer:
     """The state of this node, such as ``UP``."""
     return result(services.cluster.state().value)

@@ -1,5 +1,6 @@
 """Services over HTTP v2: create, remove, update, query, list names."""
 
+from app.auth.access_rules import READ, WRITE, naming
 from app.http.api.answers import durable_elsewhere
 from app.http.api.call import OK, Answer, Call, Services
 from app.http.input.params import namespace_of, service_of
@@ -31,7 +32,7 @@ def _view(call: Call, services: Services) -> ServiceView:
     return view
 
 
-@result_route("POST", PATH)
+@result_route("POST", PATH, access=naming(WRITE))
 def create_service(call: Call, services: Services) -> Answer:
     """Create a service that stays without instances."""
     require(call, "serviceName")
@@ -42,7 +43,7 @@ def create_service(call: Call, services: Services) -> Answer:
     return wrapped(service.answer_create(call, services, namespace, name, exists))
 
 
-@result_route("DELETE", PATH)
+@result_route("DELETE", PATH, access=naming(WRITE))
 def remove_service(call: Call, services: Services) -> Answer:
     """Remove a service that has no instances."""
     view = _view(call, services)
@@ -55,7 +56,7 @@ def remove_service(call: Call, services: Services) -> Answer:
     return wrapped(service.remove_service(call, services))
 
 
-@result_route("PUT", PATH)
+@result_route("PUT", PATH, access=naming(WRITE))
 def update_service(call: Call, services: Services) -> Answer:
     """Replace a service's threshold, metadata and selector; a value that the call does not name becomes the default."""
     view = _view(call, services)
@@ -68,7 +69,7 @@ def update_service(call: Call, services: Services) -> Answer:
     return wrapped(OK)
 
 
-@result_route("GET", PATH)
+@result_route("GET", PATH, access=naming(READ))
 def query_service(call: Call, services: Services) -> Answer:
     """A service's description. Shape of data: its names, clusterMap by name, metadata, threshold, selector, kind."""
     view = _view(call, services)
@@ -86,7 +87,7 @@ def query_service(call: Call, services: Services) -> Answer:
     )
 
 
-@result_route("GET", f"{PATH}/list")
+@result_route("GET", f"{PATH}/list", access=naming(READ))
 def list_services(call: Call, services: Services) -> Answer:
     """One page of the names of a group. Shape of data: count (of all pages), services."""
     values = load_parameters(_LIST, call.parameters)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from app.auth.access_rules import MEMBERS
 from app.naming.model.nacos_errors import InvalidParam, NoRight
 from app.ports.grpc_ports import PeerDirectory
 from app.replication.client_receiver import ClientReceiver
@@ -44,8 +45,8 @@ class MemberHandlers:
 
     def routes(self) -> dict[str, GrpcRoute]:
         return {
-            REQUEST: GrpcRoute(self._distro, RESPONSE, members_only=True),
-            "MemberReportRequest": GrpcRoute(self._report, "MemberReportResponse", members_only=True),
+            REQUEST: GrpcRoute(self._distro, RESPONSE, access=MEMBERS),
+            "MemberReportRequest": GrpcRoute(self._report, "MemberReportResponse", access=MEMBERS),
         }
 
     def stop(self) -> None:

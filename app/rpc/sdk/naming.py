@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from app.auth.access_rules import READ, WRITE, naming
 from app.naming.clients.client_model import ServiceKey
 from app.naming.clients.clients import CLUSTERS_CHARS_MAX
 from app.naming.model.json_fields import Fields
@@ -46,12 +47,12 @@ class NamingHandlers:
     def routes(self) -> Mapping[str, GrpcRoute]:
         """The handlers by type of request."""
         return {
-            "InstanceRequest": GrpcRoute(self.instance, "InstanceResponse"),
-            "BatchInstanceRequest": GrpcRoute(self.batch, "BatchInstanceResponse"),
-            "PersistentInstanceRequest": GrpcRoute(self.persistent, "InstanceResponse"),
-            "ServiceQueryRequest": GrpcRoute(self.query, "QueryServiceResponse"),
-            "ServiceListRequest": GrpcRoute(self.list, "ServiceListResponse"),
-            "SubscribeServiceRequest": GrpcRoute(self.subscribe, "SubscribeServiceResponse"),
+            "InstanceRequest": GrpcRoute(self.instance, "InstanceResponse", naming(WRITE)),
+            "BatchInstanceRequest": GrpcRoute(self.batch, "BatchInstanceResponse", naming(WRITE)),
+            "PersistentInstanceRequest": GrpcRoute(self.persistent, "InstanceResponse", naming(WRITE)),
+            "ServiceQueryRequest": GrpcRoute(self.query, "QueryServiceResponse", naming(READ)),
+            "ServiceListRequest": GrpcRoute(self.list, "ServiceListResponse", naming(READ)),
+            "SubscribeServiceRequest": GrpcRoute(self.subscribe, "SubscribeServiceResponse", naming(READ)),
         }
 
     def stop(self) -> None:

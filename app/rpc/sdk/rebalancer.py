@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from app.auth.access_rules import MEMBERS
 from app.config.addresses import split_address
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import INT_MAX
@@ -45,8 +46,8 @@ class Rebalancer:
     def routes(self) -> Mapping[str, GrpcRoute]:
         """The handlers of other members' requests, by type of request."""
         return {
-            LOAD_REQUEST: GrpcRoute(self.tell_load, "ServerLoaderInfoResponse", members_only=True),
-            RELOAD_REQUEST: GrpcRoute(self.shed, "ServerReloadResponse", members_only=True),
+            LOAD_REQUEST: GrpcRoute(self.tell_load, "ServerLoaderInfoResponse", access=MEMBERS),
+            RELOAD_REQUEST: GrpcRoute(self.shed, "ServerReloadResponse", access=MEMBERS),
         }
 
     def start(self) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from app.auth.access_rules import PUBLIC, AccessRule, Scope
 from app.naming.clients.client_model import ClientInfo
 from app.naming.clients.clients import Clients
 from app.naming.model.json_fields import Fields
@@ -43,12 +44,16 @@ Handler = Callable[[GrpcRequest], Awaitable[Mapping[str, Any] | bytes]]
 
 @dataclass(frozen=True, slots=True)
 class GrpcRoute:
-    """The handler of a type of request, and the type of its answer."""
+    """The handler of a type of request, the type of its answer, and who may call it."""
 
     handler: Handler
     answer_type: str
-    members_only: bool = False
-    """Refuse calls that do not come over the cluster port from a listed member's address."""
+    access: AccessRule
+
+    @property
+    def members_only(self) -> bool:
+        """Whether calls are refused that do not come over the cluster port from a listed member's address."""
+        return self.access.scope is Scope.MEMBERS
 
 
 class Dispatcher:
@@ -71,7 +76,7 @@ class Dispatcher:
         """Called with the client id of each registered connection that ended."""
         self.leaving = False
         """This node stops: clients whose connections end go to other members, and nothing of them is removed (R17)."""
-        self._routes: dict[str, GrpcRoute] = {HEALTH_CHECK: GrpcRoute(_healthy, "HealthCheckResponse")}
+        self._routes: dict[str, GrpcRoute] = {HEALTH_CHECK: GrpcRoute(_healthy, "HealthCheckResponse", PUBLIC)}
 
     def add(self, routes: Mapping[str, GrpcRoute]) -> None:
         """Answer these types of requests too."""

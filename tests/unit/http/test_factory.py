@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from app.http.api.call import Call, Forward, Reply, Services
+from app.auth.access_rules import PUBLIC
+from app.http.api.call import Call, Forward, Reply, Route, Services
 from app.http.api.dispatch import answer_call
 from app.http.factory import create_app, make_call
 from tests.support.fake_node import PEER, FakeNode, make_settings
@@ -156,7 +157,8 @@ def test_a_forward_is_handed_on_with_the_way_back() -> None:
         return Forward("tag")
 
     call = Call("POST", "/v1/ns/instance", b"", {}, b"", "127.0.0.1")
-    assert answer_call(endpoint, call, node) == Reply(200, b"from the owner")
+    row = Route("POST", "/v1/ns/instance", endpoint, PUBLIC)
+    assert answer_call(row, call, node) == Reply(200, b"from the owner")
     assert node.forwarder.tags == ["tag"]
 
 

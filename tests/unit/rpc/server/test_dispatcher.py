@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
+from app.auth.access_rules import MEMBERS, PUBLIC
 from app.naming.clients.client_model import ClientInfo
 from app.naming.model.nacos_errors import ClientGone, InvalidParam, Unavailable
 from app.rpc.server.connections import LABELS_CHARS_MAX, Connection, Connections
@@ -79,7 +80,7 @@ def route(outcome: Mapping[str, Any] | Exception, *, members_only: bool = False)
             raise outcome
         return outcome
 
-    return GrpcRoute(handler, "XResponse", members_only)
+    return GrpcRoute(handler, "XResponse", MEMBERS if members_only else PUBLIC)
 
 
 class TestCalls:

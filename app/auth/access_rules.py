@@ -1,0 +1,58 @@
+"""The access that a route or a gRPC request type declares: who may call it, and what the call reads or changes."""
+
+import enum
+from dataclasses import dataclass, replace
+
+
+class Action(enum.Enum):
+    """What a call does with its resource, by the letter that a permission names it with."""
+
+    READ = "r"
+    WRITE = "w"
+
+
+class Scope(enum.Enum):
+    """The kinds of callers, or of resources, that a route is for."""
+
+    PUBLIC = "public"
+    """Anybody: the login, and answers that tell nothing but that this node runs or serves."""
+    LOGGED_IN = "logged in"
+    """Any user, whatever their permissions."""
+    NAMING = "naming"
+    """Users with a permission for the namespace, group and service that the call names."""
+    ADMIN = "admin"
+    """Administrators."""
+    MEMBERS = "members"
+    """Listed members of the cluster alone; never a user."""
+    RECENT_MEMBERS = "recent members"
+    """As MEMBERS, and also a member that was listed until lately: it still hands its data over."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRule:
+    """One row's rule. ``members_too``: a listed member may call it as well, as members read it of each other."""
+
+    scope: Scope
+    action: Action = Action.READ
+    members_too: bool = False
+
+    def or_members(self) -> "AccessRule":
+        """The same rule, open to listed members as well."""
+        return replace(self, members_too=True)
+
+
+READ, WRITE = Action.READ, Action.WRITE
+PUBLIC = AccessRule(Scope.PUBLIC)
+LOGGED_IN = AccessRule(Scope.LOGGED_IN)
+MEMBERS = AccessRule(Scope.MEMBERS, WRITE)
+RECENT_MEMBERS = AccessRule(Scope.RECENT_MEMBERS, WRITE)
+
+
+def naming(action: Action) -> AccessRule:
+    """The rule of a call about a service, or about the services of a namespace."""
+    return AccessRule(Scope.NAMING, action)
+
+
+def admin(action: Action) -> AccessRule:
+    """The rule of an administrator's call."""
+    return AccessRule(Scope.ADMIN, action)
