@@ -1,5 +1,5 @@
 -- What wrk sends for http.py: one mode a run, one line of JSON at its end.
---   wrk -t1 -c32 -d3s -s http.lua http://127.0.0.1:8848 -- MODE THREADS SERVICES HOSTS [gzip] [java] [check]
+--   wrk -t1 -c32 -d3s -s http.lua http://127.0.0.1:8848 -- MODE THREADS SERVICES HOSTS [gzip] [java] [check] [token=TOKEN]
 --   register    the same instances again and again
 --   change      as above, each time with other metadata
 --   beat        light beats
@@ -9,6 +9,7 @@
 --   mixed       80 % light beats, 15 % lists, 5 % registers
 --   gzip        say that answers may be compressed
 --   java        all headers of the Java library, the number that it gives every request among them
+--   token       sent with every request, as the parameter that the Java library gives it
 --   check       look at every answer and count those that are not what they should be
 -- Each thread works on instances of its own: the k-th instance of all belongs to thread k modulo THREADS.
 
@@ -18,6 +19,7 @@ local FORM = "application/x-www-form-urlencoded;charset=UTF-8"
 local METADATA = '{"zone":"a"}'
 -- Stands where a number comes that is another one in every request.
 local COUNT = "COUNTED"
+local token = nil
 
 local threads_seen = 0
 local threads = {}
@@ -59,6 +61,7 @@ local function query_of(...)
   for i = 1, #pairs_given, 2 do
     parts[#parts + 1] = pairs_given[i] .. "=" .. encoded(pairs_given[i + 1])
   end
+  if token then parts[#parts + 1] = "accessToken=" .. encoded(token) end
   return table.concat(parts, "&")
 end
 
@@ -141,7 +144,10 @@ end
 function init(args)
   local mode, thread_count, services, hosts = args[1], tonumber(args[2]), tonumber(args[3]), tonumber(args[4])
   local options = {}
-  for i = 5, #args do options[args[i]] = true end
+  for i = 5, #args do
+    options[args[i]] = true
+    token = args[i]:match("^token=(.+)$") or token
+  end
   local kinds = mode == "mixed" and { "beat", "list", "register" } or { mode }
   local turns = {}
   for _, kind in ipairs(kinds) do

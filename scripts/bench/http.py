@@ -8,6 +8,7 @@ answer, and how many answers were bad. Exit code 1 when one of ours was, 2 when 
 
     python -m scripts.bench.http --rnacos PATH --out http.json --plot docs/http.svg
     python -m scripts.bench.http --other ../before/.venv/bin/rollcall --peers none --connections 32
+    python -m scripts.bench.http --peers none --places alone --variant "no gRPC:rollcall.rpc.enabled=false"
     python -m scripts.bench.http --modes beat,mixed --connections 32 --seconds 5 --peers none
 """
 
@@ -22,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.bench.idle import cpu_s
@@ -49,6 +51,7 @@ RUN_S_MAX = 10
 """Lists are asked for without beats, and instances may live for 15 s without."""
 PORTS_APART = 200
 CLUSTERS_APART = 50
+VARIANTS_APART = 10
 OTHER_HELP = "another release's rollcall command, measured beside ours in turns"
 FAILURES = (LoadError, OSError, http.client.HTTPException)
 """Of a server under load."""
@@ -64,11 +67,11 @@ def say(text: str) -> None:
 def measure(target: Target, row: Row, wrk: Wrk, options: argparse.Namespace) -> None:
     """One turn of a server, added to its row; of one that fails there is nothing to add."""
     try:
-        fill(target.addresses, row.mode)
-        row.wrong += wrk.run(target.addresses[0], row.mode, row.connections, options.warm_s, check=True).wrong
+        fill(target.addresses, row.mode, target.token)
+        row.wrong += wrk.run(target.addresses[0], row.mode, row.connections, options.warm_s, True, target.token).wrong
         pids = target.pids()
         before_s = sum(map(cpu_s, pids))
-        run = wrk.run(target.addresses[0], row.mode, row.connections, options.seconds)
+        run = wrk.run(target.addresses[0], row.mode, row.connections, options.seconds, token=target.token)
         time.sleep(TAIL_S)
         sample = Sample(run, sum(map(cpu_s, pids)) - before_s)
     except FAILURES as error:
@@ -88,8 +91,8 @@ def break_in(target: Target, wrk: Wrk, options: argparse.Namespace) -> None:
         return
     try:
         for mode in options.modes:
-            fill(target.addresses, mode)
-            wrk.run(target.addresses[0], mode, options.connections[0], options.break_in_s)
+            fill(target.addresses, mode, target.token)
+            wrk.run(target.addresses[0], mode, options.connections[0], options.break_in_s, token=target.token)
     except FAILURES as error:
         say(f"{target.name} fails before it is measured: {error!r}")
 
@@ -118,6 +121,10 @@ def lone_servers(options: argparse.Namespace, folder: Path) -> Iterator[list[Tar
         if options.other is not None:
             port = options.port + PORTS_APART // 2
             targets.append(stack.enter_context(our_node(port, folder, options.other, OTHER)))
+        for number, variant in enumerate(options.variant):
+            port = options.port + PORTS_APART // 2 + VARIANTS_APART * (1 + number)
+            node = our_node(port, folder, name=variant.name, settings=variant.settings)
+            targets.append(stack.enter_context(node))
         starts = []
         if "rnacos" in options.peers and options.rnacos is not None:
             starts.append(("r-nacos", rnacos(options.rnacos, options.port + PORTS_APART, folder)))
@@ -162,6 +169,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--peers", type=names_of((*PEERS, "none")), default=list(PEERS), help="of nacos,rnacos or none")
     parser.add_argument("--rnacos", type=lambda text: Path(text).absolute(), metavar="PATH", help="r-nacos's program")
     parser.add_argument("--other", type=lambda text: Path(text).absolute(), metavar="PATH", help=OTHER_HELP)
+    parser.add_argument(
+        "--variant", type=_variant, action="append", default=[], metavar="NAME:KEY=VALUE,...",
+        help="a further node of ours with these settings, alone; where it wants users, one logs in; may be repeated",
+    )  # fmt: skip
     parser.add_argument("--seconds", type=int, default=6, help=f"of each measured run (6), at most {RUN_S_MAX}")
     parser.add_argument("--warm-s", type=int, default=2, help="of the run before each of them (2)")
     parser.add_argument("--break-in-s", type=int, default=3, help="of each load before the first run of all (3)")
@@ -187,6 +198,22 @@ def _options() -> argparse.Namespace:
     if lost := [path for path in (options.out, options.plot) if path is not None and not path.parent.is_dir()]:
         parser.error(f"there is no folder for {lost[0]}")
     return options
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A node of ours with settings of its own."""
+
+    name: str
+    settings: dict[str, str]
+
+
+def _variant(text: str) -> Variant:
+    name, _, pairs = text.partition(":")
+    settings = dict(pair.split("=", 1) for pair in pairs.split(",") if "=" in pair)
+    if not name or not settings:
+        raise argparse.ArgumentTypeError("a name, a colon, and settings as KEY=VALUE with commas between")
+    return Variant(name, settings)
 
 
 def _modes(text: str) -> list[Mode]:

@@ -68,8 +68,9 @@ MODES = {mode.name: mode for mode in _ALL}
 class Registrar:
     """One kept connection to a server. Not thread-safe."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, token: str = "") -> None:
         host, _, port = address.rpartition(":")
+        self._token = {"accessToken": token} if token else {}
         self._connection = http.client.HTTPConnection(host, int(port), timeout=CALL_TIMEOUT_S)
 
     def call(self, method: str, path: str, **parameters: object) -> bytes:
@@ -78,7 +79,9 @@ class Registrar:
         Raises:
             LoadError: the answer is not 200.
         """
-        self._connection.request(method, f"{API}{path}?{urlencode(parameters)}", headers={"User-Agent": AGENT})
+        self._connection.request(
+            method, f"{API}{path}?{urlencode(parameters | self._token)}", headers={"User-Agent": AGENT}
+        )
         answer = self._connection.getresponse()
         body = answer.read()
         if answer.status != 200:
@@ -112,14 +115,16 @@ class Registrar:
         self._connection.close()
 
 
-def fill(addresses: Sequence[str], mode: Mode) -> None:
+def fill(addresses: Sequence[str], mode: Mode, token: str = "") -> None:
     """Have every instance of a mode at the first of these servers, and wait until all of them list it.
+
+    ``token``: of a user who may do that; empty for none.
 
     Raises:
         LoadError: an answer is not what it should be, or they are not listed in time.
         OSError or http.client.HTTPException: no whole answer came.
     """
-    callers = [Registrar(address) for address in addresses]
+    callers = [Registrar(address, token) for address in addresses]
     try:
         for number in range(mode.services):
             callers[0].keep(mode, number)
@@ -162,8 +167,10 @@ class Wrk:
     threads: int = 1
     java: bool = False
 
-    def command(self, address: str, mode: Mode, connections: int, seconds: int, check: bool = False) -> list[str]:
-        words = {"gzip": mode.gzip, "java": self.java, "check": check}
+    def command(
+        self, address: str, mode: Mode, connections: int, seconds: int, check: bool = False, token: str = ""
+    ) -> list[str]:
+        words = {"gzip": mode.gzip, "java": self.java, "check": check, f"token={token}": bool(token)}
         return [
             self.program,
             f"-t{self.threads}",
@@ -180,13 +187,15 @@ class Wrk:
             *(word for word, said in words.items() if said),
         ]
 
-    def run(self, address: str, mode: Mode, connections: int, seconds: int, check: bool = False) -> WrkRun:
+    def run(
+        self, address: str, mode: Mode, connections: int, seconds: int, check: bool = False, token: str = ""
+    ) -> WrkRun:
         """Put the load on a server, and return what came of it.
 
         Raises:
             LoadError: wrk failed, or nothing was answered.
         """
-        command = self.command(address, mode, connections, seconds, check)
+        command = self.command(address, mode, connections, seconds, check, token)
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + WRK_SLACK_S, check=False)
         except subprocess.TimeoutExpired as error:

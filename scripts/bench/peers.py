@@ -5,9 +5,10 @@ import http.client
 import json
 import os
 import re
+import secrets
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,7 @@ STOP_TIMEOUT_S = 10.0
 POLL_S = 0.05
 MEMBERS = 3
 OURS = "Rollcall"
+AUTH_ENABLED = "nacos.core.auth.enabled"
 OTHER = "other release"
 """Of ours, measured beside this one: to see what a change costs."""
 
@@ -39,6 +41,8 @@ class Target:
     name: str
     addresses: tuple[str, ...]
     pids: Callable[[], list[int]]
+    token: str = ""
+    """Of a user who may do everything there; empty where nobody has to log in."""
 
 
 def _pids_of(members: list[MemberProcess]) -> list[int]:
@@ -54,19 +58,33 @@ def _wait_ready(member: MemberProcess) -> None:
 
 
 @contextlib.contextmanager
-def our_node(port: int, folder: Path, command: Path = COMMAND, name: str = OURS) -> Iterator[Target]:
-    """A node by itself; ``command`` is the ``rollcall`` to run.
+def our_node(
+    port: int, folder: Path, command: Path = COMMAND, name: str = OURS, settings: Mapping[str, str] | None = None
+) -> Iterator[Target]:
+    """A node by itself; ``command`` is the ``rollcall`` to run. Where users must log in, one has.
 
     Raises:
         CannotStart: it ends, or does not serve in time.
     """
-    member = MemberProcess(port, folder, settings={"nacos.standalone": "true"}, command=command)
+    member = MemberProcess(port, folder, settings={"nacos.standalone": "true", **(settings or {})}, command=command)
     try:
         member.start()
         _wait_ready(member)
-        yield Target(name, (member.address,), lambda: _pids_of([member]))
+        token = _token_of_admin(member.address) if (settings or {}).get(AUTH_ENABLED) == "true" else ""
+        yield Target(name, (member.address,), lambda: _pids_of([member]), token)
     finally:
         member.kill_all()
+
+
+def _token_of_admin(address: str) -> str:
+    """Make the first administrator of a node, who logs in."""
+    password = secrets.token_urlsafe(16)
+    for path in ("/v1/auth/users/admin", "/v1/auth/login"):
+        status, body = _call(address, "POST", f"{path}?username=nacos&password={password}")
+        if status != 200:
+            raise CannotStart(f"POST {path} is answered {status} {body[:200]!r}")
+    token: str = json.loads(body)["accessToken"]
+    return token
 
 
 @contextlib.contextmanager
