@@ -155,3 +155,4 @@ _.log_message
 
 # A rule that rows declare; users are told apart from members by it.
 members_too
+_.pages_refused  # shown by GET /operator/metrics

@@ -74,6 +74,8 @@ class Settings:
     """The file that is read first for the member list; it need not exist."""
     log_level: str
     http_threads: int
+    http_hosts: tuple[str, ...]
+    """Names under which browsers may call this node, beside those that it knows itself; ``*`` is any."""
     announce: bool
     expire_instance: bool
     client_expiry_ms: int
@@ -174,6 +176,7 @@ def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[s
         cluster_conf=cluster_conf,
         log_level=sources.get(keys.LOG_LEVEL),
         http_threads=sources.get(keys.HTTP_THREADS),
+        http_hosts=sources.get(keys.HTTP_HOSTS),
         announce=sources.get(keys.ANNOUNCE),
         expire_instance=sources.get(keys.EXPIRE_INSTANCE),
         client_expiry_ms=sources.get(keys.CLIENT_EXPIRY),

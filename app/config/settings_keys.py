@@ -80,6 +80,11 @@ def _parse_context_path(text: str) -> str:
     return path.rstrip("/")
 
 
+def _parse_names(text: str) -> tuple[str, ...]:
+    names = [name for part in text.split(",") if (name := part.strip())]
+    return tuple(name if name == "*" else check_host(name) for name in names)
+
+
 FLAG = Kind("true or false", _parse_flag)
 FLAG_OR_NONE: Kind[bool | None] = Kind("true or false", lambda text: _parse_flag(text) if text else None)
 TEXT = Kind("any text", str)
@@ -88,6 +93,7 @@ FOLDER_OR_NONE: Kind[Path | None] = Kind(FOLDER.allowed, lambda text: FOLDER.par
 FILE_OR_NONE: Kind[Path | None] = Kind("the path of a file", lambda text: FOLDER.parse(text) if text else None)
 HOST = Kind("an IP address or host name", check_host)
 HOST_OR_NONE: Kind[str | None] = Kind(HOST.allowed, lambda text: check_host(text) if text else None)
+NAMES = Kind("host names with commas between, or *", _parse_names)
 CONTEXT_PATH = Kind("a path of letters, digits and . _ ~ - such as /nacos, or / for none", _parse_context_path)
 LOOKUP = Kind("file; address-server is not supported yet", one_of("file").parse)
 
@@ -139,6 +145,13 @@ HTTP_THREADS = Key(
     whole(4, 512),
     "48",
     "How many HTTP calls that may block are worked on at once; beats, lists and registrations are not among them.",
+)
+HTTP_HOSTS = Key(
+    ("rollcall.http.hosts",),
+    NAMES,
+    "",
+    "Names, with commas between, under which browsers may call this node beside IP addresses, localhost and members' "
+    "names: that of a load balancer, for example. * is every name. Other clients may use any name.",
 )
 CLEAN_EMPTY = Key(
     ("nacos.naming.empty-service.auto-clean",),
@@ -359,6 +372,7 @@ KEYS: tuple[Key[Any], ...] = (
     DATA_DIR,
     LOG_LEVEL,
     HTTP_THREADS,
+    HTTP_HOSTS,
     ANNOUNCE,
     EXPIRE_INSTANCE,
     CLIENT_EXPIRY,

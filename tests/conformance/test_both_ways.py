@@ -274,7 +274,8 @@ def test_what_nobody_foresaw(caplog: pytest.LogCaptureFixture) -> None:
 def test_how_a_connection_goes_on() -> None:
     async def main(_: object) -> None:
         with served() as hot, served(hot=False) as cold:
-            for lines in (b"", b"Connection: keep-alive\r\n", b"Connection: close\r\n"):
+            for more in (b"", b"Connection: keep-alive\r\n", b"Connection: close\r\n"):
+                lines = b"Host: x\r\n" + more
                 for version in (b"1.1", b"1.0"):
                     sent = b"GET /nacos/v1/ns/instance/list?serviceName=a HTTP/" + version + b"\r\n" + lines + b"\r\n"
                     received = []

@@ -10,6 +10,7 @@ import httptools
 
 from app.http.api.call import Reply
 from app.http.server.connection import HttpConnection
+from app.http.server.header_block import HeaderBlock
 from app.http.server.request_reader import Request
 
 DATE = b"Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n\r\n"
@@ -101,6 +102,8 @@ class FakeServer:
     asked: list[Request] = field(default_factory=list)
     refused: list[int] = field(default_factory=list)
     failure: Exception | None = None
+    page: str | None = None
+    """Why calls with a header ``Origin`` are refused."""
     bodies: dict[bytes, bytes] = field(default_factory=dict)
     """The body of the reply to a target; else the target itself."""
     turns: deque[Callable[[], None]] = field(default_factory=deque)
@@ -123,6 +126,12 @@ class FakeServer:
         self.reserved += count
         assert self.reserved >= 0, "more was given back than was taken"
         return True
+
+    def refusal_of_page(self, block: HeaderBlock) -> str | None:
+        return self.page if block.get("origin") else None
+
+    def has_foreign_origin(self, block: HeaderBlock) -> bool:
+        return block.get("origin") == "foreign"
 
     def answer(self, connection: HttpConnection, request: Request) -> Reply | None:
         self.asked.append(request)

@@ -19,6 +19,8 @@ class HttpStats:
     """Connections closed at once, because there were too many."""
     requests_refused: int = 0
     """Requests that were malformed, too slow or over a limit."""
+    pages_refused: int = 0
+    """Of those, calls of browsers that a page of somebody else may have caused."""
     pooled: int = 0
     """Calls answered in a pool of threads, and not on the loop."""
     pool_full: int = 0

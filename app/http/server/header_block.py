@@ -6,13 +6,26 @@ from app.http.api.call import DEADLINE
 
 RawHeaders = list[tuple[bytes, bytes]]
 
-_LENGTHS = frozenset(map(len, ("content-length", "connection", "expect", "transfer-encoding", DEADLINE)))
+_LENGTHS = frozenset(map(len, ("content-length", "connection", "expect", "host", "transfer-encoding", DEADLINE)))
 
 
 class HeaderBlock:
     """The headers of a request; kept for the next request of the connection if that has the same, as most have."""
 
-    __slots__ = ("_fields", "_named", "_texts", "chunked", "connection", "content_length", "deadline", "expects", "raw")
+    __slots__ = (
+        "_fields",
+        "_named",
+        "_texts",
+        "chunked",
+        "connection",
+        "content_length",
+        "deadline",
+        "encoded_otherwise",
+        "expects",
+        "foreign",
+        "hosts",
+        "raw",
+    )
 
     def __init__(self, raw: RawHeaders) -> None:
         self.raw = raw
@@ -23,6 +36,12 @@ class HeaderBlock:
         self.content_length: bytes | None = None
         self.deadline: str | None = None
         self.connection = self.expects = self.chunked = False
+        self.encoded_otherwise = False
+        """A header Transfer-Encoding names more or else than chunks, which is all that is undone here."""
+        self.foreign = False
+        """They are of a page of another origin, which may change nothing. Set by the reader."""
+        self.hosts = 0
+        """The number of headers Host."""
         for name, value in raw:
             if len(name) not in _LENGTHS:
                 continue
@@ -34,7 +53,10 @@ class HeaderBlock:
                 case b"expect":
                     self.expects = value.strip().lower() == b"100-continue"
                 case b"transfer-encoding":
+                    self.encoded_otherwise = self.chunked or value.strip().lower() != b"chunked"
                     self.chunked = True
+                case b"host":
+                    self.hosts += 1
                 case b"rollcall-deadline":
                     self.deadline = self.get(DEADLINE)
 

@@ -1,5 +1,6 @@
 """The bytes of a connection become requests: httptools parses them, and each part of a request has a bound."""
 
+import re
 from enum import Enum, auto
 from typing import NamedTuple, NoReturn, Protocol
 
@@ -22,6 +23,11 @@ BODY_BYTES_PER_S = 65_536
 PART_BYTES_MIN = 4_096
 """Parts of a body are joined up to this: it may come byte by byte, and a ``bytes`` object of its own takes 40 more."""
 
+VERSIONS = ("1.1", "1.0")
+"""The parser also takes 0.9, which has no headers, and 2.0, which is another protocol on the wire."""
+READS = (b"GET", b"HEAD", b"OPTIONS")
+_HOST = re.compile(r"[A-Za-z0-9._~%!$&'()*+,;=:\[\]-]*")
+"""What a host and port may consist of. Source: RFC 3986, section 3.2.2."""
 _UPGRADE_HEADERS = frozenset({b"upgrade", b"http2-settings", b"connection"})
 
 
@@ -68,6 +74,14 @@ class Bounds(Protocol):
 
     def reserve(self, count: int) -> bool:
         """Take room for bytes of bodies, or return False when there is none; a negative count gives room back."""
+        ...
+
+    def refusal_of_page(self, block: HeaderBlock) -> str | None:
+        """Why a call with these headers is refused that a page in a browser caused; None for all others."""
+        ...
+
+    def has_foreign_origin(self, block: HeaderBlock) -> bool:
+        """Whether a call with these headers is of a page of another origin in a browser: it may change nothing."""
         ...
 
 
@@ -131,7 +145,8 @@ class RequestReader:
         self._headers: RawHeaders = []
         self._more_bytes = 0
         """Bytes behind the piece in which the head or the body began, -1 within it; between requests, blank lines."""
-        self._block = HeaderBlock([])
+        self._block: HeaderBlock | None = None
+        """Of the request that was read last: one with the same headers needs no second look at them."""
         self._body: list[bytes] = []
         self._body_size = self._body_max = 0
         self._parser = httptools.HttpRequestParser(self)
@@ -209,9 +224,17 @@ class RequestReader:
         self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        block = self._block
-        if self._headers != block.raw:
-            block = self._block = self._checked_block()
+        block, parser = self._block, self._parser
+        if block is None or self._headers != block.raw:
+            self._block = None
+            block = self._checked_block()
+            self._block = block
+        # Of two requests with the same headers one may be of another version. Each but 1.1 ends the connection, unless
+        # a header asks otherwise; to ask for each request's version would take a tenth of a microsecond.
+        elif block.connection or block.chunked or not parser.should_keep_alive():
+            self._check_version(block)
+        if block.foreign and parser.get_method() not in READS:
+            _stop(403, "the call comes from a page of another origin, which may change nothing")
         self.phase = BODY
         if self._parser.should_upgrade():
             if self._parser.get_method() == b"CONNECT":
@@ -228,7 +251,26 @@ class RequestReader:
             _stop(431, f"a header is over {HEADER_BYTES_MAX} bytes")
         if sum(sizes) > HEAD_BYTES_MAX:
             _stop(431, f"the request's head is over {HEAD_BYTES_MAX} bytes")
-        return HeaderBlock(self._headers)
+        block = HeaderBlock(self._headers)
+        self._check_version(block)
+        if block.encoded_otherwise:
+            _stop(400, "Transfer-Encoding may be 'chunked' and nothing else")
+        if not _HOST.fullmatch(block.get("host") or ""):
+            _stop(400, "the header Host is no name or address with a port")
+        if (text := self._bounds.refusal_of_page(block)) is not None:
+            _stop(403, text)
+        block.foreign = self._bounds.has_foreign_origin(block)
+        return block
+
+    def _check_version(self, block: HeaderBlock) -> None:
+        """Refuse what another version of HTTP reads in another way: a proxy in front may be of that version."""
+        version = self._parser.get_http_version()
+        if version not in VERSIONS:
+            _stop(400, f"HTTP/{version} is not spoken here: HTTP/1.1 is")
+        if block.chunked and version == "1.0":
+            _stop(400, "HTTP/1.0 knows no chunks")
+        if block.hosts > 1 or (not block.hosts and version == "1.1"):
+            _stop(400, "a request should have one header Host")
 
     def _expect_body(self, block: HeaderBlock) -> None:
         self._more_bytes = -1
@@ -332,10 +374,10 @@ class RequestReader:
         if not self._parser.should_keep_alive():
             kept.append((b"Connection", b"close"))
         lines = b"".join(name + b": " + value + b"\r\n" for name, value in kept)
-        method = self._parser.get_method()
+        method, version = self._parser.get_method(), self._parser.get_http_version().encode()
         self._upgrade = False
         self._parser = httptools.HttpRequestParser(self)
-        self._parser.feed_data(method + b" " + self._target + b" HTTP/1.1\r\n" + lines + b"\r\n")
+        self._parser.feed_data(method + b" " + self._target + b" HTTP/" + version + b"\r\n" + lines + b"\r\n")
 
 
 def _stop(status: int, text: str) -> NoReturn:

@@ -10,12 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 from app.http.api.agents import is_peer
 from app.http.api.answers import INTERNAL_ERROR, error_reply, is_open, refuse_unless_up, text_reply
+from app.http.api.browsers import OwnHosts
 from app.http.api.call import ROUTES, Answer, Forward, Reply, Route, Services
 from app.http.api.rights import check_access
 from app.http.api.stats import HttpStats, LagMeter
 from app.http.forward.beat_sender import BeatSender
 from app.http.forward.on_loop import LoopForwarder
 from app.http.server.connection import HttpConnection
+from app.http.server.header_block import HeaderBlock
 from app.http.server.loop_call import LoopCall, ParseMemo
 from app.http.server.reply_head import date_line
 from app.http.server.request_reader import Request
@@ -139,6 +141,7 @@ class HttpServer:
         self._hot = hot_routes(settings.context_path) if hot else {}
         self._distro_path = (settings.context_path + DISTRO_PATH).encode()
         self._peer_paths = tuple((settings.context_path + path).encode() for path in PEER_PATHS)
+        self._own_hosts = OwnHosts(services.cluster, settings.http_hosts)
         self._address = (settings.host or "0.0.0.0", settings.port)
         self._waiting_reads = tuple((settings.context_path + path).encode() for path in WAITING_READS)
         room = settings.http_threads * (1 + QUEUED_PER_THREAD)
@@ -186,6 +189,15 @@ class HttpServer:
             return False
         self._bodies_bytes += count
         return True
+
+    def refusal_of_page(self, block: HeaderBlock) -> str | None:
+        text = self._own_hosts.refusal(block.get)
+        if text is not None:
+            self.stats.pages_refused += 1
+        return text
+
+    def has_foreign_origin(self, block: HeaderBlock) -> bool:
+        return self._own_hosts.has_foreign_origin(block.get)
 
     def log_refused(self, remote_ip: str, status: int, text: str) -> None:
         self.stats.requests_refused += 1

@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from app.auth.access_rules import READ, admin, naming
+from app.auth.access_rules import READ, WRITE, admin, naming
 from app.http.api.agents import AGENT_CHARS_MAX, Agent, ClientType, may_be_pushed
 from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, route
+from app.http.api.rights import READS, check_access
 from app.http.forward.peers import ask_member
 from app.http.input.params import ListQuery
 from app.http.input.schemas import PushStateSchema, SubscribersSchema, load_parameters
@@ -127,10 +128,18 @@ def _taken(fields: dict[str, str]) -> Shown:
     return {name: fields[name] for name in _FIELDS}
 
 
+@route("POST", "/v1/ns/operator/push/state", "/v1/ns/ops/push/state", access=admin(WRITE))
+def reset_push_state(call: Call, services: Services) -> Answer:
+    """As GET, and with ``reset`` the counts begin anew."""
+    return push_state(call, services)
+
+
 @route("GET", "/v1/ns/operator/push/state", "/v1/ns/ops/push/state", access=admin(READ))
 def push_state(call: Call, services: Services) -> Answer:
     """Counts of pushes. Shape: succeed, total, ratio, reset; with ``detail`` data, the pushes not acknowledged yet."""
     values = load_parameters(_PUSH_STATE, call.parameters)
+    if values["reset"] and call.method in READS:
+        check_access(admin(WRITE), call, services)
     stats, waiting = services.push.state(reset=values["reset"])
     succeeded = stats.total - stats.failed - stats.too_large
     state: dict[str, Any] = {

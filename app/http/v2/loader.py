@@ -1,4 +1,7 @@
-"""Connections of SDKs by gRPC, and sending them to other members, as in Nacos 2.x."""
+"""Connections of SDKs by gRPC, and sending them to other members, as in Nacos 2.x.
+
+What Nacos changes with GET is changed with POST here too, which a browser may be used for.
+"""
 
 from app.auth.access_rules import READ, WRITE, admin
 from app.http.api.answers import json_reply, text_reply
@@ -19,6 +22,7 @@ def current(call: Call, services: Services) -> Answer:
     return json_reply(services.loader.current() if services.loader else {})
 
 
+@route("POST", f"{PATH}/reloadClient", access=admin(WRITE))
 @route("GET", f"{PATH}/reloadClient", access=admin(WRITE))
 def reload_client(call: Call, services: Services) -> Answer:
     """Send one client to another member."""
@@ -30,6 +34,7 @@ def reload_client(call: Call, services: Services) -> Answer:
     return text_reply(200, SUCCESS)
 
 
+@route("POST", f"{PATH}/reloadCurrent", access=admin(WRITE))
 @route("GET", f"{PATH}/reloadCurrent", access=admin(WRITE))
 def reload_current(call: Call, services: Services) -> Answer:
     """Send clients to other members until ``count`` are left."""
@@ -45,6 +50,7 @@ def cluster(call: Call, services: Services) -> Answer:
     return json_reply(_loader_of(services).cluster())
 
 
+@route("POST", f"{PATH}/smartReloadCluster", access=admin(WRITE))
 @route("GET", f"{PATH}/smartReloadCluster", access=admin(WRITE))
 def smart_reload(call: Call, services: Services) -> Answer:
     """Have members with more than their share of clients send some of them to members with less."""

@@ -10,7 +10,7 @@ from app.http.server.request_queue import BULK_BYTES, FEED_BYTES, PIPELINED_MAX,
 from app.http.server.request_reader import BODY_S, HEAD_BYTES_MAX
 from tests.support.wire import FakeServer, Wire, request
 
-SHORT = b"GET /%05d HTTP/1.1\r\n\r\n"
+SHORT = b"GET /%05d HTTP/1.1\r\nHost:\r\n\r\n"
 MANY = 10_000
 MEMORY_BYTES_MAX = 1 << 20
 

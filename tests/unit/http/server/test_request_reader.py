@@ -97,3 +97,96 @@ def test_a_closed_reader_gives_its_room_back(read: Read) -> None:
     read.reader.feed(request("/1", "PUT", b"abc")[:-1])
     read.reader.close()
     assert read.server.reserved == 0
+
+
+# --- what parsers read in different ways -------------------------------------------------------------
+
+HOST = b"Host: x\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+END = b"\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("sent", "words"),
+    [
+        (b"GET /\r\n\r\n", "HTTP/0.9"),
+        (b"GET / HTTP/0.9\r\n" + HOST + b"\r\n", "HTTP/0.9"),
+        (b"GET / HTTP/2.0\r\n" + HOST + b"\r\n", "HTTP/2.0"),
+        (b"GET / HTTP/1.1\r\n\r\n", "one header Host"),
+        (b"GET / HTTP/1.1\r\nUser-Agent: x\r\n\r\n", "one header Host"),
+        (b"GET / HTTP/1.1\r\n" + HOST * 2 + b"\r\n", "one header Host"),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"host: y\r\n\r\n", "one header Host"),
+        (b"GET / HTTP/1.0\r\n" + HOST * 2 + b"\r\n", "one header Host"),
+        (b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n", "Host is no name"),
+        (b"GET / HTTP/1.1\r\nHost: a@b\r\n\r\n", "Host is no name"),
+        (b"GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", "Host is no name"),
+        (b"GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n", "one header Host"),
+        (b"POST / HTTP/1.0\r\n" + HOST + CHUNKED + END, "HTTP/1.0 knows no chunks"),
+        (b"POST / HTTP/1.0\r\nConnection: Upgrade\r\nUpgrade: x\r\n" + CHUNKED + END, "HTTP/1.0 knows no chunks"),
+        (b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: gzip, chunked\r\n" + END, "chunked"),
+        (b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: identity\r\n" + END, "chunked"),
+        (b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: xchunked\r\n" + END, "chunked"),
+        (b"POST / HTTP/1.1\r\n" + HOST + CHUNKED + CHUNKED + END, "Transfer-Encoding"),
+        (b"POST / HTTP/1.1\r\n" + HOST + CHUNKED + b"Content-Length: 5\r\n" + END, "Transfer-Encoding"),
+        (b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 5\r\n" + CHUNKED + END, "Transfer-Encoding"),
+        (b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding:\r\n chunked\r\n" + END, "header value"),
+        (b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding : chunked\r\n" + END, "header"),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"X: a\r\n folded\r\n\r\n", "whitespace"),
+        (b"GET / HTTP/1.1\nHost: x\n\n", "CRLF"),
+        (b"GET / HTTP/1.1\r\nHost: x\nX: y\r\n\r\n", "CR"),
+        (b"GET / HTTP/1.1\r\nHost: x\rX: y\r\n\r\n", "LF"),
+    ],
+)
+def test_what_another_parser_may_read_otherwise_ends_the_connection(read: Read, sent: bytes, words: str) -> None:
+    refusal = read.reader.feed(request("/1") + sent + request("/2"))
+    assert refusal is not None
+    assert refusal.status == 400
+    assert words in refusal.text
+    assert read.reader.ended
+    assert [one.target for one in read.taker.taken] == [b"/1"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (b"GET /1 HTTP/1.1\r\n" + HOST + b"\r\n", b"GET /2 HTTP/0.9\r\n" + HOST + b"\r\n"),
+        (b"GET /1 HTTP/1.1\r\n" + HOST + b"\r\n", b"GET /2 HTTP/2.0\r\n" + HOST + b"\r\n"),
+        (
+            b"GET /1 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+            b"GET /2 HTTP/1.1\r\nConnection: keep-alive\r\n\r\n",
+        ),
+        (
+            b"PUT /1 HTTP/1.1\r\n" + HOST + CHUNKED + END,
+            b"PUT /2 HTTP/1.0\r\n" + HOST + CHUNKED + END,
+        ),
+    ],
+)
+def test_the_same_headers_in_another_version_are_looked_at_again(read: Read, first: bytes, second: bytes) -> None:
+    assert read.reader.feed(first) is None
+    refusal = read.reader.feed(second)
+    assert refusal is not None
+    assert refusal.status == 400
+    assert [one.target for one in read.taker.taken] == [b"/1"]
+
+
+def test_calls_that_a_page_caused_are_refused_once_for_each_set_of_headers(read: Read) -> None:
+    asked = []
+    page = Read()
+    page.server.page = "not from here"
+    look = page.server.refusal_of_page
+    page.server.refusal_of_page = lambda block: asked.append(block) or look(block)  # type: ignore[method-assign, func-returns-value]
+    assert page.reader.feed(request("/1") * 3) is None
+    assert len(asked) == 1
+    assert page.reader.feed(request("/2", "POST", b"abc", "Origin: x")) == Refusal(403, "not from here")
+    assert [one.target for one in page.taker.taken] == [b"/1"] * 3
+    assert page.server.reserved == 0
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+def test_a_foreign_page_may_change_nothing(read: Read, method: str) -> None:
+    foreign = ("Origin: foreign",)
+    assert read.reader.feed(request("/1", "GET", b"", *foreign) + request("/2", "OPTIONS", b"", *foreign)) is None
+    refusal = read.reader.feed(request("/3", method, b"", *foreign))
+    assert refusal is not None
+    assert refusal.status == 403
+    assert [one.target for one in read.taker.taken] == [b"/1", b"/2"]

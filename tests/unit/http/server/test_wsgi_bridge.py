@@ -44,7 +44,7 @@ def test_targets(target: str, path: str, query: str) -> None:
 
 
 def test_the_target_of_a_server_as_a_whole() -> None:
-    assert environ_of(b"OPTIONS * HTTP/1.1\r\n\r\n")["PATH_INFO"] == "*"
+    assert environ_of(b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n")["PATH_INFO"] == "*"
 
 
 def test_headers() -> None:

@@ -273,6 +273,10 @@ def test_only_one_hop_and_nobody_that_is_down(clustered: tuple[FakeNode, FlaskCl
 def test_push_state(node: FakeNode, client: FlaskClient) -> None:
     assert client.get(PUSH_STATE).get_json() == {"succeed": 0, "total": 0, "ratio": 0, "reset": False}
     node.push.stats = UdpPushStats(total=10, failed=2, too_large=1)
+    page = {"Accept-Language": "en"}
+    assert client.get("/nacos/v1/ns/ops/push/state?reset=true", headers=page).status_code == 403
+    assert client.get("/nacos/v1/ns/ops/push/state", headers=page).get_json()["reset"] is False
+    assert client.post("/nacos/v1/ns/ops/push/state?reset=true", headers=page).get_json()["reset"] is True
     found = client.get("/nacos/v1/ns/ops/push/state?detail=true&reset=true").get_json()
     assert list(found.items()) == [("succeed", 7), ("total", 10), ("ratio", 0.7), ("data", []), ("reset", True)]
 

@@ -84,3 +84,11 @@ def test_refusals(node: FakeNode, client: FlaskClient, path: str, text: str) -> 
     node.loader = StubLoader()
     answer = client.get(f"{PATH}/{path}")
     assert (answer.status_code, answer.text) == (400, text)
+
+
+def test_evening_out_by_post(node: FakeNode, client: FlaskClient) -> None:
+    node.loader = loader = StubLoader()
+    assert client.post(f"{PATH}/smartReloadCluster?loaderFactor=0.5").data == b"Ok"
+    page = {"Accept-Language": "en", "Host": "localhost"}
+    assert client.get(f"{PATH}/smartReloadCluster?loaderFactor=0.5", headers=page).status_code == 403
+    assert loader.factors == [0.5]

@@ -1,0 +1,85 @@
+"""Calls that a web browser made: which ones they are, and which of them a page of somebody else may have caused.
+
+A page from anywhere can have its visitor's browser call a node that the page's owner cannot reach. No script removes
+or changes all of the headers that are looked at here, so a page cannot pass for an SDK.
+"""
+
+from collections.abc import Callable
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from app.ports.shared_ports import MemberDirectory
+
+Header = Callable[[str], str | None]
+"""Returns a header by its name in lower case, None for an absent one. It is called with constants only."""
+
+ANY_HOST = "*"
+SIGNS = ("origin", "referer", "sec-fetch-site", "accept-language")
+"""Headers that browsers send and SDKs do not.
+
+``Sec-Fetch-Site`` comes with requests to https and loopback addresses only, and a script may leave out or set others:
+but each browser sends ``Accept-Language`` with each request, and a script can only change its value.
+"""
+BROWSER = "Mozilla/"
+OWN_SITE = ("same-origin", "none")
+"""Of ``Sec-Fetch-Site``: a page of this node, and an address that the user typed or a bookmark."""
+HOST_CHARS_SHOWN = 100
+
+
+def is_of_browser(header: Header) -> bool:
+    """Whether the headers of a call are a browser's."""
+    return any(header(name) is not None for name in SIGNS) or BROWSER in (header("user-agent") or "")
+
+
+def host_name(authority: str) -> str:
+    """The host of ``host:port``, in lower case, without the brackets of IPv6 and the dot at the end of a full name."""
+    host = authority.strip().lower()
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.rpartition(":")[0].removesuffix(".") if ":" in host else host.removesuffix(".")
+
+
+class OwnHosts:
+    """The hosts under which browsers may call this node: any IP address, localhost, members' names, listed names."""
+
+    def __init__(self, cluster: MemberDirectory, listed: tuple[str, ...]) -> None:
+        self._cluster = cluster
+        self._listed = frozenset(name.lower().removesuffix(".") for name in listed)
+
+    def has(self, host: str) -> bool:
+        """Whether a host as ``host_name`` returns it is one of them."""
+        if ANY_HOST in self._listed or host in self._listed or host in ("", "localhost"):
+            return True
+        try:
+            ip_address(host)
+        except ValueError:
+            # The name of a page whose owner had it point to this node first (DNS rebinding) is in no list.
+            return any(host_name(one.address) == host for one in self._cluster.members())
+        return True
+
+    def refusal(self, header: Header) -> str | None:
+        """Why a browser's call is refused, if it is: a page of somebody else may have caused it."""
+        if not is_of_browser(header):
+            return None
+        authority = header("host") or ""
+        if not self.has(host_name(authority)):
+            shown = ascii(authority[:HOST_CHARS_SHOWN])
+            return f"this node does not go by the name {shown} towards browsers: list it in rollcall.http.hosts"
+        if header("sec-fetch-site") not in (None, *OWN_SITE):
+            return "the call comes from a page of another site"
+        return None
+
+    def has_foreign_origin(self, header: Header) -> bool:
+        """Whether a call with these headers is of a page of another origin; it may read, as it gets no answer to see.
+
+        Nacos answers its reads too, and no endpoint lets a browser change anything with GET.
+        """
+        origin, authority = header("origin"), header("host") or ""
+        if origin is None:
+            return False
+        try:
+            stated = urlsplit(origin.lower()).netloc
+        except ValueError:
+            return True
+        # A proxy may call this node by another name than the browser called the proxy.
+        return not stated or (stated != authority.lower() and host_name(stated) not in self._listed - {ANY_HOST})
