@@ -156,3 +156,5 @@ _.log_message
 # A rule that rows declare; users are told apart from members by it.
 members_too
 _.pages_refused  # shown by GET /operator/metrics
+_.held_back  # of UDP pushes
+_.over_budget

@@ -127,6 +127,10 @@ class UdpPusher:
         if len(self._mailbox) >= MAILBOX_WAKE_FROM:
             self._wake()
 
+    def refuse(self) -> None:
+        """Count a query that asked for pushes to an address that is not its own."""
+        self._subscribers.stats.refused += 1
+
     def changed(self, namespace: str, service: str) -> None:
         """Push a changed service to its subscribers, from the push thread."""
         # Nearly all changes are of services without subscribers. Subscribers in the mailbox are not known yet.
@@ -230,6 +234,9 @@ class UdpPusher:
             with self._lock:
                 self._subscribers.unsendable(push)
             return
+        with self._lock:
+            if not self._subscribers.admit(push, len(datagram), self._clock.monotonic_ms()):
+                return
         opened = self._sockets[push.answering]
         mapped = opened.family == socket.AF_INET6 and ":" not in one.ip
         address = (f"::ffff:{one.ip}" if mapped else one.ip, one.port)

@@ -76,6 +76,7 @@ class Settings:
     http_threads: int
     http_hosts: tuple[str, ...]
     """Names under which browsers may call this node, beside those that it knows itself; ``*`` is any."""
+    push_trusts_nat: bool
     announce: bool
     expire_instance: bool
     client_expiry_ms: int
@@ -177,6 +178,7 @@ def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[s
         log_level=sources.get(keys.LOG_LEVEL),
         http_threads=sources.get(keys.HTTP_THREADS),
         http_hosts=sources.get(keys.HTTP_HOSTS),
+        push_trusts_nat=sources.get(keys.PUSH_TRUST_NAT),
         announce=sources.get(keys.ANNOUNCE),
         expire_instance=sources.get(keys.EXPIRE_INSTANCE),
         client_expiry_ms=sources.get(keys.CLIENT_EXPIRY),

@@ -153,6 +153,13 @@ HTTP_HOSTS = Key(
     "Names, with commas between, under which browsers may call this node beside IP addresses, localhost and members' "
     "names: that of a load balancer, for example. * is every name. Other clients may use any name.",
 )
+PUSH_TRUST_NAT = Key(
+    ("rollcall.push.udp.trustNat",),
+    FLAG,
+    "false",
+    "Push over UDP to the address that a client states, and not only to the one that its query came from. Needed by "
+    "clients behind an address translation; but then whoever may query can have pushes sent to anybody.",
+)
 CLEAN_EMPTY = Key(
     ("nacos.naming.empty-service.auto-clean",),
     FLAG,
@@ -373,6 +380,7 @@ KEYS: tuple[Key[Any], ...] = (
     LOG_LEVEL,
     HTTP_THREADS,
     HTTP_HOSTS,
+    PUSH_TRUST_NAT,
     ANNOUNCE,
     EXPIRE_INSTANCE,
     CLIENT_EXPIRY,

@@ -98,6 +98,10 @@ class Pushing(Protocol):
 
     def subscribe(self, subscriber: Subscriber) -> None: ...
 
+    def refuse(self) -> None:
+        """Count a query that asked for pushes to an address that is not its own."""
+        ...
+
     def subscribers(self, namespace: str) -> list[Subscriber]:
         """The subscribers to services of a namespace."""
         ...

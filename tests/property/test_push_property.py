@@ -11,6 +11,7 @@ from app.naming.push.udp_subscribers import (
     ACK_TIMEOUT_MS,
     FORGET_MS,
     SENDS_MAX,
+    UNANSWERED_MAX,
     Push,
     Subscriber,
     UdpSubscribers,
@@ -40,6 +41,10 @@ class Clients(RuleBasedStateMachine):
         self.pushed_ms: dict[str, int] = {}
         self.unanswered: list[Push] = []
         self.dead: set[Subscriber] = set()
+        self.open: dict[Subscriber, int] = {}
+        """Datagrams since the client's last query or acknowledgement."""
+        self.held: set[Subscriber] = set()
+        """Clients for which too many were open at some time."""
 
     @rule(port=st.sampled_from(PORTS), service=st.sampled_from(SERVICES))
     def poll(self, port: int, service: str) -> None:
@@ -48,6 +53,8 @@ class Clients(RuleBasedStateMachine):
         self.heard[one] = self.versions[service]
         self.seen_ms[one] = self.now_ms
         self.dead.discard(one)
+        self.open[one] = 0
+        self.held.discard(one)
 
     @rule(port=st.sampled_from(PORTS), service=st.sampled_from(SERVICES))
     def die(self, port: int, service: str) -> None:
@@ -79,11 +86,16 @@ class Clients(RuleBasedStateMachine):
             times = self.sent.setdefault(push.reference, [])
             if times:
                 assert self.now_ms - times[-1] >= ACK_TIMEOUT_MS
-            elif one.service not in firsts:
+            elif one.service not in firsts and one not in self.held:
                 firsts.add(one.service)
                 assert self.now_ms - self.pushed_ms.get(one.service, 0) >= SPACING_MS
                 self.pushed_ms[one.service] = self.now_ms
             times.append(self.now_ms)
+            self.open[one] = self.open.get(one, 0) + 1
+            assert self.open[one] <= UNANSWERED_MAX
+            self.held.discard(one)
+            if self.open[one] == UNANSWERED_MAX:
+                self.held.add(one)
             assert len(times) <= SENDS_MAX
             assert one in self.seen_ms, "nobody else is told"
             if one not in self.dead:
@@ -97,7 +109,8 @@ class Clients(RuleBasedStateMachine):
         push = data.draw(st.sampled_from(self.unanswered))
         if data.draw(st.booleans()):
             self.unanswered.remove(push)
-        self.subscribers.acknowledged(push.reference, self.now_ms)
+        if self.subscribers.acknowledged(push.reference, self.now_ms):
+            self.open[push.subscriber] = 0
         if self.kept(push.subscriber):
             self.seen_ms[push.subscriber] = self.now_ms
 
@@ -109,6 +122,8 @@ class Clients(RuleBasedStateMachine):
         self.let_time_pass(step_ms)
         self.let_time_pass(SPACING_MS)
         for one in self.alive():
+            if self.open[one] >= UNANSWERED_MAX:
+                continue  # it is told as soon as it answers
             assert self.heard[one] == self.versions[one.service], one
 
     def alive(self) -> Iterator[Subscriber]:

@@ -219,6 +219,9 @@ class StubPush:
     def subscribe(self, subscriber: Subscriber) -> None:
         self.known.append(subscriber)
 
+    def refuse(self) -> None:
+        self.stats.refused += 1
+
     def subscribers(self, namespace: str) -> list[Subscriber]:
         return [one for one in self.known if one.namespace == namespace]
 

@@ -6,6 +6,7 @@ from app.auth.access_rules import READ, WRITE, admin, naming
 from app.http.api.agents import AGENT_CHARS_MAX, Agent, ClientType, may_be_pushed
 from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, route
+from app.http.api.callers import is_of_caller, plain_ip
 from app.http.api.rights import READS, check_access
 from app.http.forward.peers import ask_member
 from app.http.input.params import ListQuery
@@ -19,8 +20,6 @@ from distro.types import MemberState
 GO_BYTES_MAX = 4_024
 """The Go SDK reads so much of a datagram."""
 APP_CHARS_MAX = 128
-MAPPED_IPV4 = "::ffff:"
-"""The prefix of an IPv4 address on a socket for both families."""
 ASK_MS_MAX = 2_000
 """The time for asking all other members together."""
 ASK_ONE_MS_MAX = 1_000
@@ -36,16 +35,24 @@ Shown = dict[str, Any]
 def subscribe(call: Call, services: Services, query: ListQuery, agent: Agent) -> bool:
     """Subscribe the client of a list query that names a port; return whether the client may rely on pushes.
 
-    Source: Nacos 1.4.1 InstanceController.doSrvIpxt, which also returns true for a text that is no address.
+    Pushes go to the address that the query came from. Any other one might be a victim's, unless
+    ``rollcall.push.udp.trustNat`` says that clients behind an address translation state theirs.
+
+    Source: Nacos 1.4.1 InstanceController.doSrvIpxt, which takes any address, and true for a text that is none.
     """
     if not 0 < query.udp_port <= PORT_MAX or not may_be_pushed(agent, services.durable.switches):
+        return False
+    remote_ip = plain_ip(call.remote_ip) or ""
+    ip = plain_ip(query.client_ip) if query.client_ip else remote_ip
+    if ip is None or not (services.settings.push_trusts_nat or is_of_caller(ip, remote_ip)):
+        services.push.refuse()
         return False
     services.push.subscribe(
         Subscriber(
             namespace=query.namespace,
             service=query.service,
             clusters=query.clusters,
-            ip=(query.client_ip or call.remote_ip).strip("[]").removeprefix(MAPPED_IPV4),
+            ip=ip,
             port=query.udp_port,
             agent=call.agent[:AGENT_CHARS_MAX],
             app=query.app[:APP_CHARS_MAX],

@@ -8,6 +8,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 
 from app.naming.clients.client_model import ServiceKey
+from app.naming.push.push_budget import PushBudget
 from app.naming.push.schedule import PushSchedule
 
 DATAGRAM_BYTES_MAX = 65_507
@@ -23,12 +24,19 @@ it loses the changes in between.
 """
 SWEEP_MS = 10_000
 SUBSCRIBERS_MAX = 100_000
+SUBSCRIBERS_OF_PORT_MAX = 8
+"""Of one service at one address and port: a client has one for each set of clusters that it asks for."""
+UNANSWERED_MAX = 2
+"""Datagrams to a subscriber that it neither acknowledges nor follows by a query; then it gets no more until it does."""
+PORT_MIN = 1_024
+"""Below are services of a machine, which answer to datagrams of strangers; no client's socket is there."""
 TEXT_CHARS_MAX = 2_048
 """Of all texts of a subscriber together: any client that may query has them kept here."""
 LATENCIES_KEPT = 1_024
 TURN_BITS = 20
 """A reference is the subscriber's number and, in these bits, which of its pushes it names: 14 hours of changes."""
 TURN_MASK = (1 << TURN_BITS) - 1
+_IPV4, _RESERVED_FROM = 4, 240
 NUMBER_MASK = (1 << 32) - 1
 """Numbers have 32 bits, so a reference fits the 53 that JavaScript clients read and answer exactly."""
 
@@ -56,9 +64,9 @@ class Subscriber:
 
     @property
     def can_be_kept(self) -> bool:
-        """Whether its address is that of one machine, needs no name server, and its texts are within the bound."""
+        """Whether its address is that of one machine, no service's, needs no name server, and its texts are bounded."""
         texts = (self.namespace, self.service, self.clusters, self.agent, self.app)
-        return 0 < self.port < 1 << 16 and is_one_machine(self.ip) and sum(map(len, texts)) <= TEXT_CHARS_MAX
+        return PORT_MIN <= self.port < 1 << 16 and is_one_machine(self.ip) and sum(map(len, texts)) <= TEXT_CHARS_MAX
 
 
 def is_one_machine(ip: str) -> bool:
@@ -67,8 +75,14 @@ def is_one_machine(ip: str) -> bool:
         address = ipaddress.ip_address(ip)
     except ValueError:
         return False
+    if isinstance(address, ipaddress.IPv6Address):
+        address = address.ipv4_mapped or address
+    # All of 0.0.0.0/8 may mean the machine that sends, all of 240.0.0.0/4 is for none, or for broadcasts. A directed
+    # broadcast is refused by the system, as the sockets do not ask for leave to send one.
+    first = int(address) >> 24 if address.version == _IPV4 else None
+    is_reserved = first == 0 or (first is not None and first >= _RESERVED_FROM)
     # A zone names an interface of the client's machine.
-    return "%" not in ip and not (address.is_multicast or address.is_unspecified or ip == "255.255.255.255")
+    return "%" not in ip and not (address.is_multicast or address.is_unspecified or is_reserved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +105,11 @@ class _Known:
     seen_ms: int
     """Of its last query or acknowledgement."""
     answering: bool = True
+    unanswered: int = 0
+    """Datagrams since its last query or acknowledgement, and their bytes."""
+    unanswered_bytes: int = 0
+    missed: bool = False
+    """There was a change that it was not told of, as too much was unanswered."""
     pushed: int = 0
     acknowledged: int = 0
     """The latest push that needs no acknowledgement any more, by its count."""
@@ -116,6 +135,10 @@ class UdpPushStats:
     too_large: int = 0
     refused: int = 0
     """Queries that asked for pushes and got none: there were too many subscribers, or the address is not allowed."""
+    held_back: int = 0
+    """Pushes that a subscriber did not get, as it had left two unanswered; it gets the latest when it answers."""
+    over_budget: int = 0
+    """Datagrams that were too much for their destination; the push is sent again in ``ACK_TIMEOUT_MS``."""
     unsent: int = 0
     """Datagrams that the system did not take; the push is sent again in ``ACK_TIMEOUT_MS``."""
     overrun: int = 0
@@ -142,6 +165,11 @@ class UdpSubscribers:
         self._schedule = PushSchedule[_Known](ack_timeout_ms=ACK_TIMEOUT_MS, sends_max=SENDS_MAX)
         self.has, self.changed = self._schedule.has, self._schedule.changed
         self._swept_ms = 0
+        self._budget = PushBudget()
+        self._of_port: dict[tuple[ServiceKey, str, int], int] = {}
+        """The number of subscribers of a service at an address and port."""
+        self._answered: dict[_Known, None] = {}
+        """Those that have missed a change, and may be told now."""
         self.stats = UdpPushStats()
 
     def __len__(self) -> int:
@@ -152,13 +180,18 @@ class UdpSubscribers:
         if known := self._known.get(subscriber):
             known.seen_ms = now_ms
             known.answering = True
+            known.missed = False  # the answer to its query has the latest state
+            self._on_answer(known)
             return
-        if len(self._numbers) >= SUBSCRIBERS_MAX or not subscriber.can_be_kept:
+        port = (subscriber.key, subscriber.ip, subscriber.port)
+        too_many = len(self._numbers) >= SUBSCRIBERS_MAX or self._of_port.get(port, 0) >= SUBSCRIBERS_OF_PORT_MAX
+        if too_many or not subscriber.can_be_kept:
             self.stats.refused += 1
             return
         number = self._free_number()
         known = self._known[subscriber] = self._numbers[number] = _Known(subscriber, number, now_ms)
         self._schedule.add(subscriber.key, known)
+        self._of_port[port] = self._of_port.get(port, 0) + 1
 
     def subscribers(self, namespace: str) -> list[Subscriber]:
         """All subscribers of a namespace."""
@@ -178,6 +211,7 @@ class UdpSubscribers:
         if behind >= known.pushed - known.acknowledged:
             return False
         known.acknowledged = known.pushed - behind
+        self._on_answer(known)
         self.stats.succeeded += 1
         if not behind:
             known.answering = True
@@ -188,10 +222,18 @@ class UdpSubscribers:
     def tick(self, now_ms: int) -> tuple[list[Push], int | None]:
         """Return the datagrams that are due, and when to come again."""
         pushes: list[Push] = []
-        for known in self._schedule.take_due(now_ms):
+        due = self._schedule.take_due(now_ms)
+        if self._answered:
+            due = list(dict.fromkeys([*due, *self._answered]))
+            self._answered.clear()
+        for known in due:
             if now_ms - known.seen_ms > FORGET_MS:
                 self._forget(known)
+            elif known.unanswered >= UNANSWERED_MAX:
+                known.missed = True
+                self.stats.held_back += 1
             else:
+                known.missed = False
                 pushes.append(self._push(known, now_ms))
         overdue = self._schedule.take_overdue(now_ms)
         for known in overdue.timed_out:
@@ -199,17 +241,39 @@ class UdpSubscribers:
         for known in overdue.given_up:
             self.stats.failed += 1
             known.acknowledged = known.pushed  # a later acknowledgement is a sign of life, but no success
-        pushes += [self._send(known, now_ms, False) for known in overdue.repeats]
+        for known in overdue.repeats:
+            if known.unanswered < UNANSWERED_MAX:
+                pushes.append(self._send(known, now_ms, False))
+            else:
+                self._schedule.settle(known)
+                self.stats.failed += 1
+                known.acknowledged = known.pushed
         if now_ms - self._swept_ms >= SWEEP_MS:
             self._swept_ms = now_ms
             for known in [known for known in self._numbers.values() if now_ms - known.seen_ms > FORGET_MS]:
                 self._forget(known)
-        return pushes, self._schedule.next_due_ms()
+            self._budget.sweep(now_ms)
+        return pushes, now_ms if self._answered else self._schedule.next_due_ms()
+
+    def admit(self, push: Push, size: int, now_ms: int) -> bool:
+        """Whether a datagram of ``size`` bytes may be sent now; it is counted then, and else sent again later."""
+        one = push.subscriber
+        known = self._numbers.get(push.reference >> TURN_BITS)
+        if known is None:
+            return False
+        if not self._budget.take(one.ip, one.port, size, now_ms):
+            self.stats.over_budget += 1
+            known.unanswered = max(known.unanswered - 1, 0)
+            return False
+        known.unanswered_bytes += size
+        return True
 
     def unsendable(self, push: Push) -> None:
         """Wait for no acknowledgement of a push that was not sent, as its client cannot read so large a datagram."""
         self.stats.too_large += 1
         known = self._numbers.get(push.reference >> TURN_BITS)
+        if known is not None:
+            known.unanswered = max(known.unanswered - 1, 0)
         if known is not None and known.reference == push.reference:
             self._schedule.settle(known)
 
@@ -240,9 +304,25 @@ class UdpSubscribers:
 
     def _send(self, known: _Known, now_ms: int, answering: bool) -> Push:
         self._schedule.sent(known, now_ms)
+        known.unanswered += 1
         return Push(known.subscriber, known.reference, answering)
 
+    def _on_answer(self, known: _Known) -> None:
+        """Let pushes go on to a subscriber that acknowledged one, or has asked again."""
+        self._budget.answered(known.subscriber.ip, known.subscriber.port, known.unanswered_bytes)
+        known.unanswered = known.unanswered_bytes = 0
+        if known.missed:
+            self._answered[known] = None
+
     def _forget(self, known: _Known) -> None:
+        one = known.subscriber
+        known.missed = False
+        self._on_answer(known)
+        self._answered.pop(known, None)
+        port = (one.key, one.ip, one.port)
+        left = self._of_port.pop(port) - 1
+        if left:
+            self._of_port[port] = left
         del self._known[known.subscriber]
         del self._numbers[known.number]
         self._schedule.remove(known.subscriber.key, known)

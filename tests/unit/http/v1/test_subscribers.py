@@ -7,6 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from flask.testing import FlaskClient
 
+from app.config.addresses import first_address
 from app.http.factory import create_app
 from app.http.v1 import subscribers
 from app.naming.push.udp_subscribers import Subscriber, UdpPushStats
@@ -20,9 +21,11 @@ PUSH_STATE = "/nacos/v1/ns/operator/push/state"
 JAVA = "Nacos-Java-Client:v1.4.1"
 
 
-def ask(client: FlaskClient, agent: str = JAVA, **values: Any) -> Any:
+def ask(client: FlaskClient, agent: str = JAVA, remote: str = "10.0.0.9", **values: Any) -> Any:
     values = {"serviceName": "a", "clientIP": "10.0.0.9", "udpPort": 54001} | values
-    return client.get(LIST, query_string=values, headers={"User-Agent": agent}).get_json()["cacheMillis"]
+    origin = {"REMOTE_ADDR": remote}
+    answer = client.get(LIST, query_string=values, headers={"User-Agent": agent}, environ_overrides=origin)
+    return answer.get_json()["cacheMillis"]
 
 
 def listed(client: FlaskClient, **values: Any) -> Any:
@@ -74,11 +77,48 @@ def test_ports_to_which_nothing_goes(node: FakeNode, client: FlaskClient, port: 
 
 
 @pytest.mark.parametrize(
-    ("client_ip", "ip"), [("", "127.0.0.1"), ("[::1]", "::1"), ("::ffff:10.0.0.9", "10.0.0.9"), ("no ip", "no ip")]
+    ("remote", "client_ip", "ip"),
+    [
+        ("10.0.0.9", "", "10.0.0.9"),
+        ("127.0.0.1", "", "127.0.0.1"),
+        ("::ffff:10.0.0.9", "", "10.0.0.9"),
+        ("10.0.0.9", "::ffff:10.0.0.9", "10.0.0.9"),
+        ("::1", "[::1]", "::1"),
+        ("2001:db8::1", "2001:DB8:0::1", "2001:db8::1"),
+        ("127.0.0.1", "127.0.0.2", "127.0.0.2"),
+        ("127.0.0.1", first_address(), first_address()),
+        (first_address(), "127.0.0.1", "127.0.0.1"),
+    ],
 )
-def test_where_pushes_go(node: FakeNode, client: FlaskClient, client_ip: str, ip: str) -> None:
-    assert ask(client, clientIP=client_ip) == 10_000
+def test_where_pushes_go(node: FakeNode, client: FlaskClient, remote: str, client_ip: str, ip: str) -> None:
+    assert ask(client, remote=remote, clientIP=client_ip) == 10_000
     assert [one.ip for one in node.push.known] == [ip]
+
+
+@pytest.mark.parametrize(
+    ("remote", "client_ip"),
+    [
+        ("10.0.0.9", "10.0.0.10"),
+        ("10.0.0.9", "127.0.0.1"),
+        ("127.0.0.1", "10.0.0.9"),
+        ("127.0.0.1", "224.0.0.1"),
+        ("10.0.0.9", "no ip"),
+        ("10.0.0.9", "10.0.0"),
+        ("10.0.0.9", "localhost"),
+    ],
+)
+def test_nobody_subscribes_another_address(node: FakeNode, client: FlaskClient, remote: str, client_ip: str) -> None:
+    """Nothing would stop a stranger from having a node send its pushes to a victim."""
+    assert ask(client, remote=remote, clientIP=client_ip) == 3_000 or client_ip == "224.0.0.1"
+    assert not [one for one in node.push.known if one.can_be_kept]
+
+
+def test_a_stated_address_may_be_trusted() -> None:
+    node = FakeNode(settings=make_settings(rollcall_push_udp_trustNat="true"))
+    client = create_app(node).test_client()
+    assert ask(client, clientIP="10.0.0.10") == 10_000
+    assert ask(client, clientIP="no ip") == 3_000
+    assert [one.ip for one in node.push.known] == ["10.0.0.10"]
 
 
 def test_an_unknown_service_can_be_waited_for(node: FakeNode, client: FlaskClient) -> None:
@@ -88,7 +128,8 @@ def test_an_unknown_service_can_be_waited_for(node: FakeNode, client: FlaskClien
 
 def test_the_old_path_subscribes_too(node: FakeNode, client: FlaskClient) -> None:
     values = {"dom": "a", "clientIP": "10.0.0.9", "udpPort": 1}
-    client.get("/nacos/v1/ns/api/srvIPXT", query_string=values, headers={"User-Agent": JAVA})
+    origin = {"REMOTE_ADDR": "10.0.0.9"}
+    client.get("/nacos/v1/ns/api/srvIPXT", query_string=values, headers={"User-Agent": JAVA}, environ_overrides=origin)
     assert [one.service for one in node.push.known] == ["DEFAULT_GROUP@@a"]
 
 

@@ -5,16 +5,19 @@ from collections.abc import Iterable
 import pytest
 
 from app.naming.push import udp_subscribers as push
+from app.naming.push.push_budget import UNANSWERED_BYTES_MAX
 from app.naming.push.schedule import SPACING_MS
 from app.naming.push.udp_subscribers import (
     ACK_TIMEOUT_MS,
     FORGET_MS,
     LATENCIES_KEPT,
     NUMBER_MASK,
+    SUBSCRIBERS_OF_PORT_MAX,
     SWEEP_MS,
     TEXT_CHARS_MAX,
     TURN_BITS,
     TURN_MASK,
+    UNANSWERED_MAX,
     Push,
     Subscriber,
     UdpSubscribers,
@@ -72,7 +75,8 @@ def test_a_burst_is_one_push_now_and_one_at_the_end_of_the_spacing(subscribers: 
     for later_ms in range(1, SPACING_MS):
         assert change(subscribers, BEGIN_MS + later_ms) == []
     assert subscribers.tick(BEGIN_MS + SPACING_MS - 1)[1] == BEGIN_MS + SPACING_MS
-    assert len(pushes_at(subscribers, BEGIN_MS + SPACING_MS)) == 1
+    [one] = pushes_at(subscribers, BEGIN_MS + SPACING_MS)
+    subscribers.acknowledged(one.reference, BEGIN_MS + SPACING_MS)
     assert change(subscribers, BEGIN_MS + 3 * SPACING_MS), "after a pause the next change goes at once"
 
 
@@ -187,12 +191,73 @@ def test_a_client_that_does_not_acknowledge_is_marked_until_it_does_or_queries(s
     now_ms += SPACING_MS
     assert [one.answering for one in change(subscribers, now_ms)] == [True]
     for answering in (False, True):
-        assert [one.answering for one in pushes_at(subscribers, now_ms + ACK_TIMEOUT_MS)] == [False]
+        # The second time two datagrams are unanswered already, and there is no third.
+        assert [one.answering for one in pushes_at(subscribers, now_ms + ACK_TIMEOUT_MS)] == [False] * (not answering)
         pushes_at(subscribers, now_ms + 2 * ACK_TIMEOUT_MS)
         if answering:
             subscribers.subscribe(client(), now_ms + 2 * ACK_TIMEOUT_MS)
         now_ms += 2 * ACK_TIMEOUT_MS + 1
-        assert [one.answering for one in change(subscribers, now_ms)] == [answering]
+        assert [one.answering for one in change(subscribers, now_ms)] == [True] * answering
+
+
+# --- what a liar gets ------------------------------------------------------------------------------
+
+
+def test_no_third_datagram_goes_to_a_client_that_never_answers(subscribers: UdpSubscribers) -> None:
+    subscribers.subscribe(client(), BEGIN_MS)
+    sent = sum(len(change(subscribers, BEGIN_MS + turn * SPACING_MS)) for turn in range(1_000))
+    assert sent == UNANSWERED_MAX
+    assert pushes_at(subscribers, BEGIN_MS + 50_000 + 2 * ACK_TIMEOUT_MS) == []
+    assert subscribers.stats.held_back == 998
+    assert subscribers.stats.failed == 1
+
+
+def test_a_client_that_answers_late_is_told_what_it_missed(subscribers: UdpSubscribers) -> None:
+    subscribers.subscribe(client(), BEGIN_MS)
+    first = [change(subscribers, BEGIN_MS + turn * SPACING_MS) for turn in range(3)]
+    assert [len(pushes) for pushes in first] == [1, 1, 0]
+    subscribers.acknowledged(first[1][0].reference, BEGIN_MS + 3 * SPACING_MS)
+    pushes, next_ms = subscribers.tick(BEGIN_MS + 3 * SPACING_MS)
+    assert targets(pushes) == [50_000]
+    assert next_ms == BEGIN_MS + 3 * SPACING_MS + ACK_TIMEOUT_MS
+    assert pushes_at(subscribers, BEGIN_MS + 4 * SPACING_MS) == []
+
+
+def test_a_client_that_asks_again_has_the_latest_state(subscribers: UdpSubscribers) -> None:
+    subscribers.subscribe(client(), BEGIN_MS)
+    for turn in range(3):
+        change(subscribers, BEGIN_MS + turn * SPACING_MS)
+    subscribers.subscribe(client(), BEGIN_MS + 3 * SPACING_MS)
+    assert pushes_at(subscribers, BEGIN_MS + 3 * SPACING_MS) == []
+    assert len(change(subscribers, BEGIN_MS + 4 * SPACING_MS)) == 1
+
+
+def test_one_port_has_few_subscribers_of_a_service(subscribers: UdpSubscribers) -> None:
+    for number in range(20):
+        subscribers.subscribe(client(clusters=str(number)), BEGIN_MS)
+        subscribers.subscribe(client(service=f"DEFAULT_GROUP@@{number}"), BEGIN_MS)
+        subscribers.subscribe(client(50_001 + number), BEGIN_MS)
+    assert subscribers.stats.refused == 20 - SUBSCRIBERS_OF_PORT_MAX
+    assert len(change(subscribers, BEGIN_MS)) == 20 + SUBSCRIBERS_OF_PORT_MAX
+    pushes_at(subscribers, BEGIN_MS + FORGET_MS + SWEEP_MS)
+    assert len(subscribers) == 0
+    subscribers.subscribe(client(clusters="again"), BEGIN_MS + FORGET_MS + SWEEP_MS)
+    assert len(subscribers) == 1
+
+
+def test_what_is_too_much_for_a_destination_waits(subscribers: UdpSubscribers) -> None:
+    subscribers.subscribe(client(), BEGIN_MS)
+    [one] = change(subscribers, BEGIN_MS)
+    assert not subscribers.admit(one, UNANSWERED_BYTES_MAX + 1, BEGIN_MS)
+    assert subscribers.stats.over_budget == 1
+    [again] = pushes_at(subscribers, BEGIN_MS + ACK_TIMEOUT_MS)
+    assert again.reference == one.reference
+    assert subscribers.admit(again, UNANSWERED_BYTES_MAX, BEGIN_MS + ACK_TIMEOUT_MS)
+    [other] = change(subscribers, BEGIN_MS + 2 * ACK_TIMEOUT_MS)
+    assert not subscribers.admit(other, 1, BEGIN_MS + 2 * ACK_TIMEOUT_MS), "nothing of it is acknowledged"
+    subscribers.acknowledged(again.reference, BEGIN_MS + 2 * ACK_TIMEOUT_MS)
+    [other] = change(subscribers, BEGIN_MS + 3 * ACK_TIMEOUT_MS)
+    assert subscribers.admit(other, UNANSWERED_BYTES_MAX, BEGIN_MS + 3 * ACK_TIMEOUT_MS)
 
 
 def test_a_push_that_is_too_large_is_counted_and_not_waited_for(subscribers: UdpSubscribers) -> None:
@@ -303,6 +368,8 @@ def test_more_subscribers_than_the_bound_are_refused_and_leave_nothing_behind(
         client(ip="10.0.0"),
         client(port=0),
         client(port=65_536),
+        client(port=1_023),
+        client(port=53),
         client(clusters="x" * TEXT_CHARS_MAX),
     ],
 )
@@ -323,6 +390,10 @@ def test_who_cannot_be_reached_is_not_kept(subscribers: UdpSubscribers, refused:
         ("224.0.0.1", False),
         ("ff02::1", False),
         ("255.255.255.255", False),
+        ("240.0.0.1", False),
+        ("0.0.0.1", False),
+        ("::ffff:224.0.0.1", False),
+        ("::ffff:0.0.0.0", False),
         ("fe80::1%eth0", False),
         ("10.0.0.1 ", False),
         ("host.example", False),
