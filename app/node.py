@@ -70,6 +70,7 @@ from app.replication.warm_start import WarmStart
 from app.rpc.frontend import GrpcFrontend
 from app.rpc.links.client_agent import ClientAgent
 from app.rpc.links.links import GrpcLinks
+from app.storage.private_files import make_private
 from app.storage.record_file import RecordFile
 from app.storage.warm_log import WarmStore
 from app.writes.call_deadline import check_call_deadline
@@ -165,6 +166,7 @@ class Node:
         """
         settings, domain, engine = self.settings, self.domain, self.engine
         self._lock.acquire()
+        make_private(settings.data_dir)
         domain.record_file.open()
         count = domain.records.read_disk()
         self._warm_start.read(domain.warm_store.load(settings.warm_age_ms_max, self._clock.monotonic_ms()))

@@ -27,8 +27,8 @@ class DataLock:
         """
         assert self._descriptor is None, "a lock is acquired once"
         try:
-            self._data_dir.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self._data_dir / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(self._data_dir / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise DataLockError(f"data folder {self._data_dir} cannot be used: {error.strerror}") from None
         try:

@@ -11,6 +11,7 @@ from app.config.settings_keys import SettingError
 from app.naming.model.nacos_errors import InvalidParam, StorageError
 from app.naming.records.projection import check_record
 from app.naming.records.records import Record
+from app.storage.private_files import create_private
 from distro.errors import CodecError
 from distro.types import Version
 
@@ -44,11 +45,12 @@ class RecordFile:
         """
         connection = None
         try:
+            create_private(self._path)
             connection = sqlite3.connect(
                 self._path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
             )
             self._prepare(connection)
-        except (sqlite3.Error, SettingError) as error:
+        except (OSError, sqlite3.Error, SettingError) as error:
             if connection is not None:
                 connection.close()
             raise self._refusal(error) from error
@@ -71,11 +73,13 @@ class RecordFile:
         if found not in (SCHEMA_VERSION, UNDATED_VERSION):
             connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
-    def _refusal(self, error: sqlite3.Error | SettingError) -> SettingError:
+    def _refusal(self, error: OSError | sqlite3.Error | SettingError) -> SettingError:
         """The error for the operator, with the way out of it."""
         match error:
             case SettingError():
                 return error
+            case OSError():
+                return SettingError(f"{self._path} cannot be opened: {error.strerror}")
             case sqlite3.OperationalError():
                 return SettingError(f"{self._path} cannot be opened: {error}")
             case _:

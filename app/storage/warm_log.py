@@ -24,6 +24,7 @@ import orjson
 from app.naming.model.model import NEVER_MS
 from app.naming.registry.merge import InstanceList
 from app.naming.wire.datum_codec import InstanceListCodec
+from app.storage.private_files import create_private
 from distro.errors import CodecError
 from distro.types import Datum
 
@@ -119,6 +120,7 @@ class WarmStore:
     def open(self) -> None:
         """Begin to write. Without a writable disk this member serves, but starts empty after a restart of all."""
         try:
+            create_private(self._path)
             # Not this store's loss if the machine dies: the process's end is what it is for.
             self._connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
             self._connection.execute("PRAGMA journal_mode = WAL")
@@ -129,7 +131,7 @@ class WarmStore:
                 self._connection.execute(ADD_TIME)
             if self._outdated:  # or the next note of this run's life would make them look fresh
                 self._connection.execute("DELETE FROM datum")
-        except sqlite3.Error as error:
+        except (OSError, sqlite3.Error) as error:
             LOG.warning("%s cannot be written; this member starts empty after a restart of all: %s", self._path, error)
             self._connection = None
 
