@@ -161,7 +161,7 @@ class GrpcFrontend:
         return due_ms
 
     def _close(self, connection: Connection) -> None:
-        LOG.info("connection %s of %s is closed: it is silent, or one too many", connection.id, connection.client_ip)
+        LOG.info("connection %s of %s is closed: it is silent, or one too many", connection.id, connection.remote_ip)
         # At once: the end of a stream may wait for a client that does not read.
         self.dispatcher.ended(connection)
         connection.close()

@@ -43,7 +43,7 @@ class Connection:
     remote_ip: str = field(init=False)
     remote_port: int = field(init=False)
     client_ip: str = field(init=False)
-    """The address that the client states in its setup; limits of connections go by it."""
+    """The address that the client states in its setup, for views alone: limits and traces go by ``remote_ip``."""
     registered: bool = False
     is_member: bool = False
     """The client is another member; limits do not count it."""
@@ -122,9 +122,9 @@ class Connections:
     def __iter__(self) -> Iterator[Connection]:
         return iter(list(self._registered.values()))
 
-    def count_of_ip(self, client_ip: str) -> int:
-        """The number of registered SDK connections whose client states the address ``client_ip``."""
-        return self._per_ip.get(client_ip, 0)
+    def count_of_ip(self, remote_ip: str) -> int:
+        """The number of registered SDK connections that come from ``remote_ip``."""
+        return self._per_ip.get(remote_ip, 0)
 
     def get(self, connection_id: str) -> Connection | None:
         """The registered connection with an id."""
@@ -156,7 +156,7 @@ class Connections:
         self._registered[connection.id] = connection
         if connection.is_sdk:
             self.sdk_count += 1
-            self._per_ip[connection.client_ip] = self.count_of_ip(connection.client_ip) + 1
+            self._per_ip[connection.remote_ip] = self.count_of_ip(connection.remote_ip) + 1
 
     def forget(self, connection: Connection) -> bool:
         """Remove a connection whose stream ended; return whether it was registered.
@@ -172,9 +172,9 @@ class Connections:
         connection.registered = False
         if connection.is_sdk:
             self.sdk_count -= 1
-            left = self._per_ip.pop(connection.client_ip) - 1
+            left = self._per_ip.pop(connection.remote_ip) - 1
             if left:
-                self._per_ip[connection.client_ip] = left
+                self._per_ip[connection.remote_ip] = left
         return True
 
     def sweep(self, now_ms: int) -> None:

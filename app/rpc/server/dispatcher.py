@@ -135,7 +135,7 @@ class Dispatcher:
 
     def _trace(self, connection: Connection, message: Payload) -> None:
         traced = self._rule().traced_ips
-        if traced and connection.client_ip in traced:
+        if traced and connection.remote_ip in traced:
             LOG.info("%s of %s: %a", message.type, connection.id, message.body[:TRACED_BYTES_MAX])
 
     # --- streams ---------------------------------------------------------------------------------
@@ -197,10 +197,10 @@ class Dispatcher:
 
     def _is_too_many(self, connection: Connection) -> bool:
         known = self._connections
-        of_ip = known.count_of_ip(connection.client_ip)
+        of_ip = known.count_of_ip(connection.remote_ip)
         if len(known) < self._connections_max and not self._rule().refuses(connection, of_ip, known.sdk_count):
             return False
-        LOG.info("connection %s of %s is refused: there are too many", connection.id, connection.client_ip)
+        LOG.info("connection %s of %s is refused: there are too many", connection.id, connection.remote_ip)
         return True
 
     # --- requests of ours ------------------------------------------------------------------------

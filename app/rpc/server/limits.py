@@ -35,9 +35,9 @@ class LimitRule:
     traced_ips: frozenset[str] = frozenset()
     """Messages of clients with these addresses are logged."""
 
-    def of_client(self, client_ip: str, app: str) -> int | None:
-        """The most connections from ``client_ip`` with this client's application; None without a limit."""
-        own = self.per_ip.get(client_ip, NO_LIMIT)
+    def of_client(self, remote_ip: str, app: str) -> int | None:
+        """The most connections from ``remote_ip`` with this client's application; None without a limit."""
+        own = self.per_ip.get(remote_ip, NO_LIMIT)
         if own >= 0:
             return own
         own = self.per_app.get(app, NO_LIMIT)
@@ -49,7 +49,7 @@ class LimitRule:
         """Whether a new connection is over a limit, given the connections of its address and of all SDKs."""
         if not connection.is_sdk:
             return False
-        allowed = self.of_client(connection.client_ip, connection.app)
+        allowed = self.of_client(connection.remote_ip, connection.app)
         return (allowed is not None and of_ip >= allowed) or 0 < self.total <= of_all
 
     def surplus(self, connections: Iterable[Connection]) -> list[Connection]:
@@ -59,10 +59,10 @@ class LimitRule:
         found, kept = [], 0
         of_ip = Counter[str]()
         for one in sorted((one for one in connections if one.is_sdk), key=lambda one: one.opened_ms):
-            if self.refuses(one, of_ip[one.client_ip], kept):
+            if self.refuses(one, of_ip[one.remote_ip], kept):
                 found.append(one)
             else:
-                of_ip[one.client_ip] += 1
+                of_ip[one.remote_ip] += 1
                 kept += 1
         return found
 

@@ -161,6 +161,9 @@ class TestCalls:
         assert "HealthCheckRequest" not in caplog.text
         host.rule = LimitRule(traced_ips=frozenset({"10.9.9.9"}))
         host.ask(connection, "HealthCheckRequest", b'{"a":1}')
+        assert "HealthCheckRequest" not in caplog.text, "the client only says that it is there"
+        host.rule = LimitRule(traced_ips=frozenset({connection.remote_ip}))
+        host.ask(connection, "HealthCheckRequest", b'{"a":1}')
         assert '{"a":1}' in caplog.text
 
 
