@@ -29,6 +29,7 @@ from distro.types import CAPABILITY_CLIENTS_ONLY, MemberState
 NAMING = ("/v1/ns", "/v2/ns")
 SWITCHES_PATHS = ("/v1/ns/operator/switches", "/v1/ns/ops/switches")
 _BELOW_NAMING = tuple(f"{path}/" for path in NAMING)
+_BELOW_OPERATOR = tuple(f"{path}/{part}/" for path in NAMING for part in ("operator", "ops"))
 INTERNAL_ERROR = Reply(500, b"caused: internal error, see the server's log")
 _TOO_LATE = Reply(503, TOO_LATE.encode(), None)
 _STOOD_STILL = Reply(503, b"server is back after it stood still, please try again later!", None)
@@ -113,6 +114,9 @@ def refuse_unless_up(call: Call, services: Services) -> Reply | None:
         return limited
     status = server_status(services)
     if status == MemberState.UP.value or is_peer(call.agent):
+        return None
+    # An operator who set the status must be able to look and to set it back, without a member's agent string.
+    if call.path.startswith(_BELOW_OPERATOR) and services.cluster.state() is _UP:
         return None
     if status == ("READ_ONLY" if call.method in ("GET", "HEAD") else "WRITE_ONLY"):
         return None

@@ -98,6 +98,20 @@ def test_a_log_level_without_a_body(client: FlaskClient, body: bytes) -> None:
     assert refusal(client, "PUT", f"{CORE}/ops/log", data=body)[0] == 400
 
 
+@pytest.mark.parametrize("name", [*LOGGERS, "audit", "rollcall.audit", "root", ""])
+def test_no_level_silences_the_audit_log(client: FlaskClient, name: str) -> None:
+    trail = logging.getLogger("rollcall.audit")
+    before = {ours: logging.getLogger(ours).level for ours in LOGGERS.values()}
+    try:
+        assert client.put(f"{OPERATOR}/log", data={"logName": name, "logLevel": "OFF"}).status_code in (200, 400)
+        client.put(f"{CORE}/ops/log", json={"logName": name, "logLevel": "OFF"})
+        assert (trail.level, trail.disabled) == (logging.NOTSET, False)
+        assert trail.getEffectiveLevel() == logging.getLogger().level
+    finally:
+        for ours, level in before.items():
+            logging.getLogger(ours).setLevel(level)
+
+
 def test_ids_and_raft(node: FakeNode, client: FlaskClient) -> None:
     assert client.get(f"{CORE}/ops/idInfo").get_json() == {"code": 200, "message": None, "data": {}}
     assert client.post(f"{CORE}/ops/raft", json={}).get_json()["code"] == 500

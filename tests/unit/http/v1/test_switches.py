@@ -329,6 +329,25 @@ def test_what_each_status_refuses(node: FakeNode, client: FlaskClient, status: s
     assert client.get(LIST).status_code == 200
 
 
+@pytest.mark.parametrize("path", ["v1/ns/operator", "v1/ns/ops", "v2/ns/operator", "v2/ns/ops"])
+@pytest.mark.parametrize("status", ["DOWN", "STARTING", "PAUSED", "READ_ONLY", "WRITE_ONLY"])
+def test_an_operator_undoes_a_status_under_their_own_name(
+    node: FakeNode, client: FlaskClient, status: str, path: str
+) -> None:
+    override(node, client, status)
+    assert client.get(f"/nacos/{path}/switches").status_code == 200
+    assert client.get(f"/nacos/{path}/metrics").status_code == 200
+    values = {"entry": "overriddenServerStatus", "value": "null"}
+    assert client.put(f"/nacos/{path}/switches", query_string=values).status_code == 200
+    node.now_ms += STATUS_DELAY_MS
+    assert client.get(LIST).status_code == client.post(INSTANCE, query_string=ONE).status_code == 200
+
+
+def test_a_node_that_is_not_up_answers_no_operator_of_itself(node: FakeNode, client: FlaskClient) -> None:
+    node.cluster.own_state = MemberState.STARTING
+    assert client.get(METRICS).status_code == 503
+
+
 def test_an_unknown_path_is_refused_too(node: FakeNode, client: FlaskClient) -> None:
     override(node, client, "DOWN")
     assert client.get("/nacos/v1/ns/nope").status_code == 503
