@@ -8,7 +8,7 @@ import orjson
 from app.naming.model.json_fields import FROM_MEMBER, Fields
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import WALL_MS_END
-from app.naming.records.projection import check_record
+from app.naming.records.projection import check_record, without_secrets
 from app.naming.records.records import Record
 from distro.errors import CodecError
 from distro.types import Datum, Version
@@ -50,7 +50,7 @@ class RecordCodec:
         except InvalidParam as error:
             raise CodecError(error.text) from error
         changed_ms = now_ms - fields.whole("changedAge", None, 0, WALL_MS_END - 1) if fields.has("changedAge") else None
-        return Datum(key, version, Record(key, version, changed, value, wall_ms, changed_ms))
+        return Datum(key, version, Record(key, version, changed, without_secrets(key, value), wall_ms, changed_ms))
 
     def checksum(self, datum: Datum) -> str:
         """Never asked for: real Nacos does not get records."""

@@ -1,7 +1,9 @@
 """SQLite store of durable records, in the data folder of every member."""
 
+import logging
 import sqlite3
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 
@@ -9,12 +11,13 @@ import orjson
 
 from app.config.settings_keys import SettingError
 from app.naming.model.nacos_errors import InvalidParam, StorageError
-from app.naming.records.projection import check_record
+from app.naming.records.projection import check_record, without_secrets
 from app.naming.records.records import Record
 from app.storage.private_files import create_private
 from distro.errors import CodecError
 from distro.types import Version
 
+LOG = logging.getLogger(__name__)
 FILE_NAME = "records.sqlite3"
 SCHEMA_VERSION = 2
 UNDATED_VERSION = 1
@@ -104,12 +107,34 @@ class RecordFile:
                 found = self._open_connection().execute(SELECT_ALL.format(at)).fetchall()
         except sqlite3.Error as error:
             raise self._refusal(error) from error
+        cleaned = []
         for row in found:
             try:
-                yield _record(*row, offset_ms=offset_ms)
+                record = _record(*row, offset_ms=offset_ms)
             except (CodecError, InvalidParam, orjson.JSONDecodeError) as error:
                 key = str(row[0])[:200]
                 raise SettingError(f"{self._path} is damaged (record {key!r}: {error}); {ADVICE}") from error
+            value = without_secrets(record.key, record.value)
+            if value is not record.value:
+                record = replace(record, value=value)
+                cleaned.append(record)
+            yield record
+        if cleaned:
+            self._forget_secrets(cleaned, offset_ms)
+
+    def _forget_secrets(self, records: list[Record], offset_ms: int) -> None:
+        """Write over records of an earlier release that held passwords, in its log and its free pages too."""
+        try:
+            self.write(records, offset_ms)
+            with self._lock:
+                self._open_connection().execute("VACUUM")
+                self._open_connection().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except (StorageError, sqlite3.Error) as error:
+            LOG.warning(
+                "%s still holds passwords of MYSQL checkers, to be removed at the next start: %s", self._path, error
+            )
+            return
+        LOG.info("%s: passwords of MYSQL checkers are removed from %d services", self._path, len(records))
 
     def write(self, records: list[Record], offset_ms: int) -> None:
         """Put the records in, all or none.

@@ -17,7 +17,7 @@ _CLUSTER, _CONFIG, _HEALTH = ClusterNameSchema(), ClusterConfigSchema(), HealthS
 def update_cluster(call: Call, services: Services) -> Answer:
     """Set how a cluster's persistent instances are checked, and its metadata; a missing cluster is created.
 
-    A MYSQL checker is stored and shown, as clients expect, but checks nothing: health stays as it is.
+    A MYSQL checker is stored and shown, as clients expect, but without its password: it checks nothing.
     """
     names = load_parameters(_CLUSTER, call.parameters)
     namespace, service, cluster = names["namespace"], names["service"], names["cluster"]

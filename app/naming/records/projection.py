@@ -108,6 +108,22 @@ def check_record(key: str, value: Mapping[str, Any] | None) -> None:
             raise InvalidParam(f"not the key of a durable record: {key[:200]!r}")
 
 
+def without_secrets(key: str, value: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """A record's checked value without the passwords of MYSQL checkers, which members of earlier releases kept.
+
+    The same object when there are none.
+    """
+    if value is None or not isinstance(parse_record_key(key), ServiceMetaKey):
+        return value
+    clusters: Mapping[str, Any] = value.get("clusters", {})
+    if not any(config["healthChecker"].get("pwd") for config in clusters.values()):
+        return value
+    cleaned = {
+        name: {**config, "healthChecker": {**config["healthChecker"], "pwd": ""}} for name, config in clusters.items()
+    }
+    return {**value, "clusters": cleaned}
+
+
 def value_of(instance: Instance) -> dict[str, Any]:
     """A persistent instance as its record's value."""
     return {

@@ -433,3 +433,19 @@ def test_a_version_of_this_run_that_it_never_gave_to_the_key_is_refused() -> Non
     received = receiver.receive(RECORDS, "b:1", [Datum(KEY, forged, Record(KEY, forged, forged, None, 5))], NOW_MS)
     assert "did not give it" in received.failed[KEY]
     assert side.name() == "kept"
+
+
+def test_the_password_of_a_checker_is_not_taken_from_a_peer() -> None:
+    """A member of an earlier release has it still, and sends it."""
+    checker = {"type": "MYSQL", "user": "u", "pwd": "geheim", "cmd": "select 1"}
+    cluster = {"healthChecker": checker, "checkPort": 80, "useInstancePort": True, "metadata": {}}
+    body = {
+        "version": "1.1.a:1~1",
+        "changed": "1.1.a:1~1",
+        "changedMs": 5,
+        "value": {"protectThreshold": 0.5, "metadata": {}, "clusters": {"DEFAULT": cluster}},
+    }
+    datum = RecordCodec().decode(service_meta_key("public", "DEFAULT_GROUP@@a"), body, NOW_MS)
+    taken = datum.value.value["clusters"]["DEFAULT"]
+    assert taken == cluster | {"healthChecker": checker | {"pwd": ""}}
+    assert b"geheim" not in RecordCodec().encode(datum, NOW_MS, True)

@@ -11,7 +11,7 @@ import pytest
 
 from app.config.settings_keys import SettingError
 from app.naming.model.nacos_errors import StorageError
-from app.naming.records.record_keys import namespace_key
+from app.naming.records.record_keys import namespace_key, service_meta_key
 from app.naming.records.records import Record, Records
 from app.storage.record_file import FILE_NAME, RecordFile
 from distro.types import Version
@@ -238,3 +238,30 @@ def test_a_closed_file_takes_nothing(file: RecordFile) -> None:
     file.close()
     with pytest.raises(StorageError, match="this member stops"):
         file.write([record("a")], 0)
+
+
+def test_passwords_of_an_earlier_release_are_gone_from_the_disk(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "app.storage.record_file")
+
+    def described(password: str) -> dict[str, object]:
+        checker = {"type": "MYSQL", "user": "u", "pwd": password, "cmd": "select 1"}
+        cluster = {"healthChecker": checker, "checkPort": 80, "useInstancePort": True, "metadata": {}}
+        return {"protectThreshold": 0.5, "metadata": {}, "selector": {"type": "none"}, "clusters": {"DEFAULT": cluster}}
+
+    version = Version(1, 1, "a:1~1")
+    key = service_meta_key("public", "DEFAULT_GROUP@@a")
+    old = Record(key, version, version, described("geheim"), 1_700_000_000_001, 5_000)
+    file = RecordFile(tmp_path)
+    file.open()
+    file.write([old, record("b", 2, named("b"))], 0)
+    assert list(file.read_all(0)) == [replace(old, value=described("")), record("b", 2, named("b"))]
+    assert b"geheim" not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    file.close()
+    again = RecordFile(tmp_path)
+    again.open()
+    caplog.clear()
+    assert next(again.read_all(0)) == replace(old, value=described(""))
+    again.close()
+    assert not caplog.records

@@ -51,7 +51,7 @@ def healthy(client: FlaskClient) -> bool:
         ('{"type":"HTTP"}', {"type": "HTTP", "path": "", "headers": "", "expectedResponseCode": 200}),
         (
             '{"type":"MYSQL","user":"u","pwd":"p","cmd":"show status"}',
-            {"type": "MYSQL", "user": "u", "pwd": "p", "cmd": "show status"},
+            {"type": "MYSQL", "user": "u", "pwd": "", "cmd": "show status"},
         ),
     ],
 )

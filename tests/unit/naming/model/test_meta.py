@@ -75,7 +75,7 @@ def test_a_service_without_a_selector_says_so() -> None:
         ({"type": "MYSQL", "cmd": "c"}, HealthChecker("MYSQL", command="c")),
         (
             {"type": "MYSQL", "user": "u", "pwd": "p", "cmd": "c"},
-            HealthChecker("MYSQL", user="u", password="p", command="c"),
+            HealthChecker("MYSQL", user="u", command="c"),
         ),
     ],
     ids=lambda value: str(value)[:60],
@@ -89,7 +89,7 @@ def test_checkers(fields: dict[str, Any], checker: HealthChecker) -> None:
     "fields",
     [
         {"type": "HTTP", "path": "/p", "headers": "a:b", "expectedResponseCode": 204},
-        {"type": "MYSQL", "user": "u", "pwd": "p", "cmd": "c"},
+        {"type": "MYSQL", "user": "u", "pwd": "", "cmd": "c"},
         {"type": "TCP"},
         {"type": "NONE"},
     ],
@@ -173,3 +173,9 @@ def test_a_refusal_names_the_field_and_its_service() -> None:
         metadata_of([])
     with pytest.raises(InvalidParam, match=r"^field 'metadata' of a thing should be an object of texts$"):
         metadata_of([], " of a thing")
+
+
+def test_the_password_of_a_checker_is_dropped() -> None:
+    checker = health_checker({"type": "MYSQL", "user": "u", "pwd": "geheim", "cmd": "c"})
+    assert "geheim" not in repr(checker) + repr(checker.to_json())
+    assert checker == health_checker(checker.to_json())
