@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
+from app.background.check_targets import CheckTargets, MemberPorts
 from app.background.health_checks import Checker
 from app.background.health_log import log_health, log_health_check
 from app.background.notify import NotifyCenter
@@ -154,7 +155,8 @@ class Node:
         counters = Counters()
         self.services, grpc = build_frontends(settings, clock, self.domain, self.engine, push, counters)
         self.background = build_background(settings, clock, self.domain, self.engine, push, grpc)
-        counters.add(lambda: {"checks_unwritten": self.background.checker.unwritten})
+        checker = self.background.checker
+        counters.add(lambda: {"checks_unwritten": checker.unwritten, "checks_refused": checker.refused})
         subscribe(self.domain, self.engine, push)
         self._lock = DataLock(settings.data_dir)
 
@@ -472,7 +474,7 @@ def build_background(
     settings: Settings, clock: Clock, domain: Domain, engine: Engine, push: UdpPusher, grpc: GrpcFrontend | None
 ) -> Background:
     """Make the timer with all periodic work, and the active health checks; no thread runs yet."""
-    checker = build_checker(domain, engine, clock)
+    checker = build_checker(settings, domain, engine, clock)
     ticks = [
         ready_line(settings, engine.protocol),
         beat_checks(settings, clock, domain, engine.protocol),
@@ -489,7 +491,7 @@ def build_background(
     return Background(NamingTimer(clock, ticks), checker, push)
 
 
-def build_checker(domain: Domain, engine: Engine, clock: Clock) -> Checker:
+def build_checker(settings: Settings, domain: Domain, engine: Engine, clock: Clock) -> Checker:
     """Make the active health checks of persistent instances that this node is responsible for."""
 
     def clusters() -> list[CheckedCluster]:
@@ -508,7 +510,10 @@ def build_checker(domain: Domain, engine: Engine, clock: Clock) -> Checker:
             LOG.info("check: %s of %s is %s", key, where.service, "healthy" if healthy else "unhealthy")
 
     board = CheckBoard(random.randrange)
-    return Checker(board, clusters, is_healthy, on_flip, lambda: domain.durable.switches, clock)
+    targets = CheckTargets(
+        settings.guards.check_allowed, MemberPorts(engine.cluster.members, engine.cluster.is_listed).has
+    )
+    return Checker(board, clusters, is_healthy, on_flip, lambda: domain.durable.switches, clock, targets)
 
 
 def beat_checks(settings: Settings, clock: Clock, domain: Domain, protocol: DistroProtocol) -> Tick:

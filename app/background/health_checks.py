@@ -9,7 +9,10 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 
-from app.naming.health.checks import Check, CheckBoard, CheckedCluster, CheckResult
+from app.background.check_targets import CheckTargets, TargetRefusedError
+from app.naming.health.check_headers import headers_of
+from app.naming.health.checks import Check, CheckBoard, CheckedCluster, CheckResult, ClusterKey
+from app.naming.health.fair_queue import FairQueue
 from app.naming.model.meta import HealthChecker
 from app.naming.model.nacos_errors import StorageError
 from app.naming.model.switches import SwitchDomain
@@ -24,8 +27,13 @@ HTTP_TIMEOUT_S = 2.0
 STATUS_LINE_BYTES_MAX = 1_024
 STATUS_LINE = re.compile(rb"HTTP/[0-9.]{1,4} +([0-9]{3})\s")
 AT_ONCE_MAX = 16
+OF_SERVICE_MAX = AT_ONCE_MAX // 2
+"""Of one service at once: one whose instances do not answer leaves threads to the others."""
 QUEUED_MAX = 2_000
 """Checks that may wait for a thread; more are dropped, and due again in their cluster's next round."""
+QUEUED_OF_SERVICE_MAX = QUEUED_MAX // 2
+REFUSED_LOGGED_MAX = 1_000
+"""Clusters of which it was logged that their instances may not be connected to; that is said once for each."""
 TICK_MS = 500
 
 
@@ -40,6 +48,7 @@ class Checker:
         on_flip: Callable[[Check, bool], None],
         switches: Callable[[], SwitchDomain],
         clock: Clock,
+        targets: CheckTargets,
     ) -> None:
         """``on_flip`` gets a check and the health that it found. It may raise StorageError."""
         self._board = board
@@ -48,8 +57,15 @@ class Checker:
         self._on_flip = on_flip
         self._switches = switches
         self._clock = clock
+        self._targets = targets
         self._lock = threading.Lock()
-        self._waiting = 0
+        self._queue = FairQueue[Check](
+            waiting_max=QUEUED_MAX, owner_waiting_max=QUEUED_OF_SERVICE_MAX, owner_running_max=OF_SERVICE_MAX
+        )
+        self._running = 0
+        self.refused = 0
+        """Checks that were not made, as their instance's address is one that checks may not connect to."""
+        self._refused_of: set[ClusterKey] = set()
         self.unwritten = 0
         """Changes of health that the disk refused: the instance's next checks find them again."""
         self._disk_refuses = False
@@ -67,25 +83,43 @@ class Checker:
 
     def _submit(self, check: Check, now_ms: int) -> None:
         with self._lock:
-            if self._waiting >= QUEUED_MAX or self._stopped:
+            if self._stopped or not self._queue.put(_service_of(check), check):
                 self._board.abandon(check, now_ms)
                 return
-            self._waiting += 1
             if self._pool is None:  # only a registry with persistent instances needs the threads
                 self._pool = ThreadPoolExecutor(AT_ONCE_MAX, thread_name_prefix="naming-check")
-            future: Future[None] = self._pool.submit(self._run, check)
-        future.add_done_callback(_log_failure)
+            self._begin_next()
+
+    def _begin_next(self) -> None:
+        """Give the next check to a thread, if there is one for it. The caller holds the lock."""
+        if self._pool is None or self._stopped or self._running >= AT_ONCE_MAX:
+            return
+        check = self._queue.take()
+        if check is None:
+            return
+        self._running += 1
+        self._pool.submit(self._work, check).add_done_callback(_log_failure)
+
+    def _work(self, check: Check) -> None:
+        try:
+            self._run(check)
+        finally:
+            with self._lock:
+                self._running -= 1
+                self._queue.done(_service_of(check))
+                self._begin_next()
 
     def _run(self, check: Check) -> None:
         begun_ms = self._clock.monotonic_ms()
         healthy = None
         try:
-            result = make_check(check.ip, check.port, check.checker)
+            result = make_check(check.ip, check.port, check.checker, self._targets)
             healthy = self._is_healthy(check)
+        except TargetRefusedError as error:
+            self._count_refused(check, error)
         finally:
             now_ms = self._clock.monotonic_ms()
             with self._lock:
-                self._waiting -= 1
                 if healthy is None:  # the instance is gone, or the check raised: its cluster's next round is still due
                     self._board.abandon(check, now_ms)
         if healthy is None:
@@ -94,6 +128,15 @@ class Checker:
             flips = self._board.on_result(check, result, now_ms - begun_ms, healthy, now_ms, self._switches())
         if flips and not self._stopped:
             self._flip(check, not healthy)
+
+    def _count_refused(self, check: Check, why: TargetRefusedError) -> None:
+        """The instance's health stays as it is: it may be well, and nobody looks."""
+        with self._lock:
+            self.refused += 1
+            if check.cluster in self._refused_of or len(self._refused_of) >= REFUSED_LOGGED_MAX:
+                return
+            self._refused_of.add(check.cluster)
+        LOG.warning("instances of %s are not checked, and keep their health: %s", check.cluster.service, why)
 
     def _flip(self, check: Check, healthy: bool) -> None:
         try:
@@ -122,15 +165,25 @@ def _log_failure(future: "Future[None]") -> None:
         LOG.error("a check failed in an unforeseen way", exc_info=error)
 
 
-def make_check(ip: str, port: int, checker: HealthChecker) -> CheckResult:
-    """Return the result of one check: a connection over TCP, or over HTTP the expected status of a GET."""
+def _service_of(check: Check) -> tuple[str, str]:
+    return check.cluster.namespace, check.cluster.service
+
+
+def make_check(ip: str, port: int, checker: HealthChecker, targets: CheckTargets) -> CheckResult:
+    """Return the result of one check: a connection over TCP, or over HTTP the expected status of a GET.
+
+    Raises:
+        TargetRefusedError: the check may not connect there.
+    """
     if not 0 < port <= PORT_MAX:
         return CheckResult.REFUSED
+    host = ip.strip("[]")
     try:
+        addresses = targets.resolve(host, port)
         if checker.kind == "TCP":
-            with closing(socket.create_connection((ip.strip("[]"), port), CONNECT_TIMEOUT_S)):
+            with closing(_connect(addresses, port, CONNECT_TIMEOUT_S)):
                 return CheckResult.OK
-        status = _http_status(ip.strip("[]"), port, checker)
+        status = _http_status(host, addresses, port, checker)
     except ConnectionRefusedError:
         return CheckResult.REFUSED
     except (OSError, http.client.HTTPException, ValueError):
@@ -138,15 +191,33 @@ def make_check(ip: str, port: int, checker: HealthChecker) -> CheckResult:
     return CheckResult.OK if status == checker.expected_code else CheckResult.FAILED
 
 
-def _http_status(host: str, port: int, checker: HealthChecker) -> int | None:
-    """The status of the answer to a GET, None if the answer is no HTTP.
+def _connect(addresses: list[str], port: int, timeout_s: float) -> socket.socket:
+    """Connect to the first address that answers, within ``timeout_s`` for all of them.
+
+    Raises:
+        OSError: that of the last address.
+    """
+    end_s = monotonic_s() + timeout_s
+    *firsts, last = addresses
+    for address in firsts:
+        try:
+            return socket.create_connection((address, port), max(end_s - monotonic_s(), 0.001))
+        except OSError:
+            continue
+    return socket.create_connection((last, port), max(end_s - monotonic_s(), 0.001))
+
+
+def _http_status(host: str, addresses: list[str], port: int, checker: HealthChecker) -> int | None:
+    """The status of the answer to a GET, None if the answer is no HTTP. A redirect is not followed.
 
     One deadline for all of it: a server that sends a byte a second must not keep one of the few threads for ever.
     """
     end_s = monotonic_s() + HTTP_TIMEOUT_S
     path = checker.path if checker.path.startswith("/") else f"/{checker.path}"
     with closing(http.client.HTTPConnection(host, port, timeout=HTTP_TIMEOUT_S)) as connection:
-        connection.request("GET", path, headers=_headers(checker.headers))
+        # Connected here: the library would look the name up once more, and might get another address.
+        connection.sock = _connect(addresses, port, HTTP_TIMEOUT_S)
+        connection.request("GET", path, headers=headers_of(checker.headers))
         line = b""
         while b"\n" not in line and len(line) < STATUS_LINE_BYTES_MAX:
             connection.sock.settimeout(max(end_s - monotonic_s(), 0.001))
@@ -156,9 +227,3 @@ def _http_status(host: str, port: int, checker: HealthChecker) -> int | None:
             line += part
     found = STATUS_LINE.match(line)
     return int(found[1]) if found else None
-
-
-def _headers(text: str) -> dict[str, str]:
-    """The headers in a checker's text, pairs ``name:value`` with ``|`` between; parts that are no pair are left out."""
-    pairs = (pair.partition(":") for pair in text.split("|"))
-    return {name.strip(): value.strip() for name, colon, value in pairs if colon and name.strip()}

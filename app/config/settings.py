@@ -12,13 +12,15 @@ from typing import Any, TypeVar
 from app.config import settings_keys as keys
 from app.config.addresses import PORT_MAX, is_loopback, join_address, own_address
 from app.config.cluster_conf import parse_members
+from app.config.guard_settings import GUARD_KEYS, GuardSettings, guard_settings
 from app.config.properties import parse_properties
 from app.config.settings_keys import Key, SettingError, snake
 from distro.config import DistroConfig
 
-__all__ = ["SettingError", "Settings", "read_settings"]
+__all__ = ["ALL_KEYS", "SettingError", "Settings", "read_settings"]
 
 T = TypeVar("T")
+ALL_KEYS: tuple[Key[Any], ...] = (*keys.KEYS, *GUARD_KEYS)
 REQUESTS_END_S = 3
 """The time for running requests to end when a node stops, before it sends its last changes."""
 NODE_END_S = 5
@@ -74,9 +76,8 @@ class Settings:
     """The file that is read first for the member list; it need not exist."""
     log_level: str
     http_threads: int
-    http_hosts: tuple[str, ...]
-    """Names under which browsers may call this node, beside those that it knows itself; ``*`` is any."""
-    push_trusts_nat: bool
+    guards: GuardSettings
+    """What is an exception from what strangers are refused."""
     announce: bool
     expire_instance: bool
     client_expiry_ms: int
@@ -132,7 +133,7 @@ class _Sources:
 
     def warnings(self) -> Iterator[str]:
         """Yield a text for each unknown key ``rollcall.*``. Unknown keys of Nacos, which has many, are no mistake."""
-        names = [name for key in keys.KEYS for name in key.names if name.startswith(_OURS)]
+        names = [name for key in ALL_KEYS for name in key.names if name.startswith(_OURS)]
         snakes = [snake(name) for name in names]
         for given in (self.overrides, self.environ, self.properties):
             for name in sorted(given):
@@ -177,8 +178,7 @@ def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[s
         cluster_conf=cluster_conf,
         log_level=sources.get(keys.LOG_LEVEL),
         http_threads=sources.get(keys.HTTP_THREADS),
-        http_hosts=sources.get(keys.HTTP_HOSTS),
-        push_trusts_nat=sources.get(keys.PUSH_TRUST_NAT),
+        guards=guard_settings(sources.get),
         announce=sources.get(keys.ANNOUNCE),
         expire_instance=sources.get(keys.EXPIRE_INSTANCE),
         client_expiry_ms=sources.get(keys.CLIENT_EXPIRY),

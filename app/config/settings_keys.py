@@ -80,11 +80,6 @@ def _parse_context_path(text: str) -> str:
     return path.rstrip("/")
 
 
-def _parse_names(text: str) -> tuple[str, ...]:
-    names = [name for part in text.split(",") if (name := part.strip())]
-    return tuple(name if name == "*" else check_host(name) for name in names)
-
-
 FLAG = Kind("true or false", _parse_flag)
 FLAG_OR_NONE: Kind[bool | None] = Kind("true or false", lambda text: _parse_flag(text) if text else None)
 TEXT = Kind("any text", str)
@@ -93,7 +88,6 @@ FOLDER_OR_NONE: Kind[Path | None] = Kind(FOLDER.allowed, lambda text: FOLDER.par
 FILE_OR_NONE: Kind[Path | None] = Kind("the path of a file", lambda text: FOLDER.parse(text) if text else None)
 HOST = Kind("an IP address or host name", check_host)
 HOST_OR_NONE: Kind[str | None] = Kind(HOST.allowed, lambda text: check_host(text) if text else None)
-NAMES = Kind("host names with commas between, or *", _parse_names)
 CONTEXT_PATH = Kind("a path of letters, digits and . _ ~ - such as /nacos, or / for none", _parse_context_path)
 LOOKUP = Kind("file; address-server is not supported yet", one_of("file").parse)
 
@@ -145,20 +139,6 @@ HTTP_THREADS = Key(
     whole(4, 512),
     "48",
     "How many HTTP calls that may block are worked on at once; beats, lists and registrations are not among them.",
-)
-HTTP_HOSTS = Key(
-    ("rollcall.http.hosts",),
-    NAMES,
-    "",
-    "Names, with commas between, under which browsers may call this node beside IP addresses, localhost and members' "
-    "names: that of a load balancer, for example. * is every name. Other clients may use any name.",
-)
-PUSH_TRUST_NAT = Key(
-    ("rollcall.push.udp.trustNat",),
-    FLAG,
-    "false",
-    "Push over UDP to the address that a client states, and not only to the one that its query came from. Needed by "
-    "clients behind an address translation; but then whoever may query can have pushes sent to anybody.",
 )
 CLEAN_EMPTY = Key(
     ("nacos.naming.empty-service.auto-clean",),
@@ -379,8 +359,6 @@ KEYS: tuple[Key[Any], ...] = (
     DATA_DIR,
     LOG_LEVEL,
     HTTP_THREADS,
-    HTTP_HOSTS,
-    PUSH_TRUST_NAT,
     ANNOUNCE,
     EXPIRE_INSTANCE,
     CLIENT_EXPIRY,

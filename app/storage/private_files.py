@@ -10,8 +10,8 @@ FOLDER_MODE, FILE_MODE = 0o700, 0o600
 OTHERS = 0o077
 OURS = ("LOCK", "records.sqlite3", "warm.")
 """How the names of a node's files begin, those of SQLite beside them too."""
-BY_OPERATORS = ("loader", "data")
-"""Folders of an operator's rules; they keep their rights."""
+FOLDERS = ("loader", "logs")
+"""Of an operator's rules and of logs; they keep their rights."""
 
 
 def make_private(folder: Path) -> None:
@@ -21,7 +21,7 @@ def make_private(folder: Path) -> None:
     """
     names = sorted(os.listdir(folder))
     files = [folder / name for name in names if name.startswith(OURS)]
-    strange = [name for name in names if not name.startswith(OURS) and name not in BY_OPERATORS]
+    strange = [name for name in names if not name.startswith(OURS) and name not in FOLDERS]
     narrowed = [path.name for path in files if _narrow(path, FILE_MODE)]
     if narrowed:
         LOG.warning("%s: others could read %s; now only this user can", folder, ", ".join(narrowed))

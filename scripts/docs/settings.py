@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from app.config.settings_keys import KEYS
+from app.config.settings import ALL_KEYS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,7 +24,7 @@ Made by `python -m scripts.docs.settings`.
 def document() -> str:
     """The page's whole text."""
     rows = []
-    for key in KEYS:
+    for key in ALL_KEYS:
         names = "<br>".join(f"`{name}`" for name in key.names)
         default = f"`{key.default}`" if key.default else ""
         rows.append(f"| {names} | {default} | {key.kind.allowed} | {key.purpose} |\n")

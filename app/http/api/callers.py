@@ -8,7 +8,7 @@ from app.config.addresses import is_loopback, is_this_machine
 ADDRESSES_KEPT = 1_024
 
 
-def plain_ip(text: str) -> str | None:
+def normal_ip(text: str) -> str | None:
     """An address without brackets and without the prefix of IPv4 on a socket for both families; None for no address."""
     try:
         address = ip_address(text.strip("[]"))
@@ -20,7 +20,7 @@ def plain_ip(text: str) -> str | None:
 
 
 def is_of_caller(stated: str, remote_ip: str) -> bool:
-    """Whether ``stated`` is the address that a call came from, or both are this machine's; both as ``plain_ip``'s.
+    """Whether ``stated`` is the address that a call came from, or both are this machine's; both as ``normal_ip``'s.
 
     A client on this machine calls from a loopback address, and states another one of the machine's.
     """

@@ -141,7 +141,7 @@ class HttpServer:
         self._hot = hot_routes(settings.context_path) if hot else {}
         self._distro_path = (settings.context_path + DISTRO_PATH).encode()
         self._peer_paths = tuple((settings.context_path + path).encode() for path in PEER_PATHS)
-        self._own_hosts = OwnHosts(services.cluster, settings.http_hosts)
+        self._own_hosts = OwnHosts(services.cluster, settings.guards.http_hosts)
         self._address = (settings.host or "0.0.0.0", settings.port)
         self._waiting_reads = tuple((settings.context_path + path).encode() for path in WAITING_READS)
         room = settings.http_threads * (1 + QUEUED_PER_THREAD)

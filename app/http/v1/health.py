@@ -5,6 +5,7 @@ from app.http.api.answers import durable_elsewhere, elsewhere, json_reply
 from app.http.api.call import OK, Answer, Call, Services, route
 from app.http.input.schemas import ClusterConfigSchema, ClusterNameSchema, HealthSchema, load_parameters
 from app.http.input.values import lenient_bool
+from app.naming.health.check_headers import check_request
 from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG, ClusterConfig, HealthChecker, health_checker
 from app.naming.model.model import ServiceView
 from app.naming.model.nacos_errors import InvalidParam
@@ -26,13 +27,13 @@ def update_cluster(call: Call, services: Services) -> Answer:
     if services.naming.service_view(namespace, service) is None:
         raise InvalidParam(f"service not found:{service}")
     config = load_parameters(_CONFIG, call.parameters)
+    checker = health_checker(config["checker"])
+    check_request(checker.path, checker.headers)
     services.durable.update_cluster(
         namespace,
         service,
         cluster,
-        ClusterConfig(
-            health_checker(config["checker"]), config["check_port"], config["use_instance_port"], config["metadata"]
-        ),
+        ClusterConfig(checker, config["check_port"], config["use_instance_port"], config["metadata"]),
     )
     return OK
 

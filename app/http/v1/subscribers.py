@@ -6,7 +6,7 @@ from app.auth.access_rules import READ, WRITE, admin, naming
 from app.http.api.agents import AGENT_CHARS_MAX, Agent, ClientType, may_be_pushed
 from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, route
-from app.http.api.callers import is_of_caller, plain_ip
+from app.http.api.callers import is_of_caller, normal_ip
 from app.http.api.rights import READS, check_access
 from app.http.forward.peers import ask_member
 from app.http.input.params import ListQuery
@@ -42,9 +42,9 @@ def subscribe(call: Call, services: Services, query: ListQuery, agent: Agent) ->
     """
     if not 0 < query.udp_port <= PORT_MAX or not may_be_pushed(agent, services.durable.switches):
         return False
-    remote_ip = plain_ip(call.remote_ip) or ""
-    ip = plain_ip(query.client_ip) if query.client_ip else remote_ip
-    if ip is None or not (services.settings.push_trusts_nat or is_of_caller(ip, remote_ip)):
+    remote_ip = normal_ip(call.remote_ip) or ""
+    ip = normal_ip(query.client_ip) if query.client_ip else remote_ip
+    if ip is None or not (services.settings.guards.push_trusts_nat or is_of_caller(ip, remote_ip)):
         services.push.refuse()
         return False
     services.push.subscribe(

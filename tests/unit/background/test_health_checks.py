@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from ipaddress import ip_network
 
 import pytest
 
 from app.background import health_checks as checks
-from app.background.health_checks import Checker, make_check
+from app.background.check_targets import CheckTargets
+from app.background.health_checks import Checker
 from app.naming.health.checks import Check, CheckBoard, CheckedCluster, CheckResult, ClusterKey
+from app.naming.health.fair_queue import FairQueue
 from app.naming.model.meta import TCP_CHECKER, ClusterConfig, HealthChecker, health_checker
 from app.naming.model.model import Instance
 from app.naming.model.nacos_errors import StorageError
@@ -20,6 +23,13 @@ from distro.clock import SystemClock
 from tests.support.processes import eventually, free_ports
 
 HTTP = HealthChecker("HTTP", "/health", "")
+EVERYWHERE = CheckTargets((ip_network("0.0.0.0/0"), ip_network("::/0")), lambda ip, port: False)
+
+
+def make_check(ip: str, port: int, checker: HealthChecker, targets: CheckTargets = EVERYWHERE) -> CheckResult:
+    return checks.make_check(ip, port, checker, targets)
+
+
 KEY = ClusterKey("public", "g@@s", "DEFAULT")
 
 
@@ -143,14 +153,32 @@ class TestHttp:
             HealthChecker("HTTP", "/a b", ""),
             HealthChecker("HTTP", "/\n", ""),
             HealthChecker("HTTP", "/ü", ""),
-            HealthChecker("HTTP", "/", "A: b\r\nX: y"),
-            HealthChecker("HTTP", "/", "ü: 1"),
-            HealthChecker("HTTP", "/", "A: \u20ac"),
         ],
     )
     def test_settings_that_cannot_be_sent_fail_the_check_alone(self, checker: HealthChecker) -> None:
         with server(says(b"HTTP/1.1 200 OK\r\n\r\n")) as port:
             assert make_check("127.0.0.1", port, checker) is CheckResult.FAILED
+
+    @pytest.mark.parametrize("headers", ["X-A: b\r\nX: y", "ü: 1", "X-A: \u20ac", "Host: x", "Authorization: Basic x"])
+    def test_headers_that_may_not_be_sent_are_left_out(self, headers: str) -> None:
+        """Members of an earlier release took them."""
+        heads: list[bytes] = []
+
+        def answer(connection: socket.socket) -> None:
+            heads.append(connection.recv(4_096))
+            connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+
+        with server(answer) as port:
+            assert make_check("127.0.0.1", port, HealthChecker("HTTP", "/", headers)) is CheckResult.OK
+        usual = f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAccept-Encoding: identity\r\n\r\n"
+        assert heads == [usual.encode()]
+
+    def test_a_redirect_is_not_followed(self) -> None:
+        with server(nothing) as forbidden:
+            answer = f"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:{forbidden}/\r\nContent-Length: 0\r\n\r\n"
+            with server(says(answer.encode())) as port:
+                assert make_check("127.0.0.1", port, HTTP) is CheckResult.FAILED
+                assert make_check("127.0.0.1", port, replace(HTTP, expected_code=302)) is CheckResult.OK
 
     def test_a_server_that_drips_ends_by_the_deadline(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(checks, "HTTP_TIMEOUT_S", 0.3)
@@ -173,7 +201,7 @@ class TestHttp:
 class Rig:
     """A checker of one cluster with one instance, whose round is due at once."""
 
-    def __init__(self, port: int, checker: HealthChecker = TCP_CHECKER) -> None:
+    def __init__(self, port: int, checker: HealthChecker = TCP_CHECKER, targets: CheckTargets = EVERYWHERE) -> None:
         self.instance: Instance | None = Instance("127.0.0.1", port, ephemeral=False)
         self.config = ClusterConfig(checker)
         self.switches = SwitchDomain()
@@ -187,6 +215,7 @@ class Rig:
             self._flip,
             lambda: self.switches,
             SystemClock(),
+            targets,
         )
 
     def _clusters(self) -> list[CheckedCluster]:
@@ -246,7 +275,7 @@ class TestChecker:
     def test_an_instance_that_goes_while_it_is_checked(self, monkeypatch: pytest.MonkeyPatch) -> None:
         rig = Rig(1)
 
-        def gone(ip: str, port: int, checker: HealthChecker) -> CheckResult:
+        def gone(ip: str, port: int, checker: HealthChecker, targets: CheckTargets) -> CheckResult:
             rig.instance = None
             return CheckResult.REFUSED
 
@@ -263,7 +292,7 @@ class TestChecker:
         rig = Rig(1)
         calls: list[int] = []
 
-        def broken(ip: str, port: int, checker: HealthChecker) -> CheckResult:
+        def broken(ip: str, port: int, checker: HealthChecker, targets: CheckTargets) -> CheckResult:
             calls.append(port)
             raise RuntimeError("unforeseen")
 
@@ -282,8 +311,44 @@ class TestChecker:
         rig = Rig(closed_port)
         for _ in range(5):
             rig.tick()
-        monkeypatch.setattr(checks, "QUEUED_MAX", 10)
+        assert rig.checker._pool is None
+        rig.checker._queue = FairQueue(waiting_max=10, owner_waiting_max=10, owner_running_max=1)
         eventually(lambda: rig.ticked_until(False))
+        rig.checker.stop()
+
+    def test_an_instance_that_may_not_be_connected_to_keeps_its_health(
+        self, closed_port: int, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        rig = Rig(closed_port, targets=CheckTargets((), lambda ip, port: False))
+        eventually(lambda: rig.tick() or rig.checker.refused >= 5)
+        rig.checker.stop()
+        assert rig.flips == []
+        assert [record.levelname for record in caplog.records] == ["WARNING"], "it is said once"
+        assert "rollcall.healthCheck.allow" in caplog.text
+
+    def test_a_service_that_never_answers_leaves_threads_to_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        end = threading.Event()
+        made: list[str] = []
+
+        def check(ip: str, port: int, checker: HealthChecker, targets: CheckTargets) -> CheckResult:
+            made.append(ip)
+            if ip == "10.0.0.1":
+                end.wait(60)
+            return CheckResult.OK
+
+        monkeypatch.setattr(checks, "make_check", check)
+        rig = Rig(1)
+        slow = tuple(Instance("10.0.0.1", port, ephemeral=False) for port in range(1, 3_000))
+        quick = (Instance("10.0.0.2", 80, ephemeral=False),)
+        others = [
+            CheckedCluster(ClusterKey("public", "g@@slow", "DEFAULT"), rig.config, slow),
+            CheckedCluster(ClusterKey("public", "g@@quick", "DEFAULT"), rig.config, quick),
+        ]
+        monkeypatch.setattr(rig, "_clusters", lambda: others)
+        rig.checker._clusters = rig._clusters
+        eventually(lambda: rig.tick() or made.count("10.0.0.2") >= 3)
+        assert made.count("10.0.0.1") == checks.OF_SERVICE_MAX
+        end.set()
         rig.checker.stop()
 
     def test_a_stopped_one_does_nothing(self, closed_port: int) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from app.config.properties import parse_properties
+from app.config.settings import ALL_KEYS as KEYS
 from app.config.settings import SettingError, Settings, read_settings
-from app.config.settings_keys import DISTRO, KEYS, snake
+from app.config.settings_keys import DISTRO, snake
 from distro.config import DistroConfig
 
 LIST = "127.0.0.1:8848,127.0.0.1:8858,127.0.0.1:8868"
@@ -288,3 +289,28 @@ def test_a_node_is_given_time_to_drain(conf: Path) -> None:
 )
 def test_properties_as_java_reads_them(text: str, entries: dict[str, str]) -> None:
     assert parse_properties(text) == entries
+
+
+def test_exceptions_from_what_strangers_are_refused(tmp_path: Path) -> None:
+    given = {"rollcall.http.hosts": "nacos.example.com, *", "rollcall.healthCheck.allow": "127.0.0.0/8,::1"}
+    guards = read_settings(given | {"rollcall.push.udp.trustNat": "on"}, {}).guards
+    assert guards.http_hosts == ("nacos.example.com", "*")
+    assert [str(network) for network in guards.check_allowed] == ["127.0.0.0/8", "::1/128"]
+    assert guards.push_trusts_nat
+    usual = read_settings({}, {}).guards
+    assert (usual.http_hosts, usual.check_allowed, usual.push_trusts_nat) == ((), (), False)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("rollcall.healthCheck.allow", "10.0.0.1/8"),
+        ("rollcall.healthCheck.allow", "here"),
+        ("rollcall.http.hosts", "http://x"),
+        ("rollcall.http.hosts", "a b"),
+        ("rollcall.push.udp.trustNat", "perhaps"),
+    ],
+)
+def test_exceptions_that_are_none(name: str, value: str) -> None:
+    with pytest.raises(SettingError, match=name):
+        read_settings({name: value}, {})

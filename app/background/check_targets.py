@@ -1,0 +1,107 @@
+"""Where health checks may connect to: who may register an instance decides on its address, and the node reaches more.
+
+A name is resolved once, and the address that was looked at is the one that is connected to.
+"""
+
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+from app.config.addresses import is_this_machine
+from app.config.settings import RPC_CLUSTER_OFFSET, RPC_SDK_OFFSET
+from distro.types import Member
+
+Network = IPv4Network | IPv6Network
+Address = IPv4Address | IPv6Address
+PORT_OFFSETS = (0, RPC_SDK_OFFSET, RPC_CLUSTER_OFFSET)
+"""Of a member's ports from the one that it is listed with."""
+ADDRESSES_MAX = 4
+"""Of a name, that are tried one after the other."""
+NAT64 = IPv6Network("64:ff9b::/96")
+COMPATIBLE = IPv6Network("::/96")
+LOW_BITS = (1 << 32) - 1
+REFUSED: tuple[Network, ...] = tuple(
+    ip_network(text)
+    for text in (
+        *("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4"),
+        *("::/128", "::1/128", "fe80::/10", "ff00::/8"),
+        # The metadata services of clouds that are not link-local: Alibaba's, Oracle's, and AWS's over IPv6.
+        *("100.100.100.200/32", "192.0.0.192/32", "fd00:ec2::254/128"),
+    )
+)
+
+
+class TargetRefusedError(Exception):
+    """A check may not connect to its instance; the text says why."""
+
+
+class CheckTargets:
+    """The addresses that checks may connect to: all but ``REFUSED`` ones, and never a member's own ports."""
+
+    def __init__(self, allowed: tuple[Network, ...], is_member_port: Callable[[str, int], bool]) -> None:
+        """``allowed`` are networks of ``REFUSED`` that may be connected to after all."""
+        self._allowed = allowed
+        self._is_member_port = is_member_port
+
+    def resolve(self, host: str, port: int) -> list[str]:
+        """The addresses of a host that may be connected to, at least one, as texts without a zone.
+
+        Raises:
+            TargetRefusedError: it has addresses, and none of them is allowed.
+            OSError: it has no address.
+        """
+        found = list(dict.fromkeys(_look_up(host)))
+        if not found:
+            raise OSError(f"{host!a} has no address")
+        refusals = [self._refusal(address, port) for address in found]
+        allowed = [str(one) for one, refusal in zip(found, refusals, strict=True) if refusal is None]
+        if not allowed:
+            raise TargetRefusedError(refusals[0])
+        return allowed[:ADDRESSES_MAX]
+
+    def _refusal(self, address: Address, port: int) -> str | None:
+        real = embedded(address)
+        if self._is_member_port(str(real), port):
+            return f"{real}:{port} is a port of a member"
+        if any(real in network for network in REFUSED) and not any(real in network for network in self._allowed):
+            return f"{real} is in no network that rollcall.healthCheck.allow names"
+        return None
+
+
+class MemberPorts:
+    """The ports of all members, this node's too, at their addresses and at any of this machine's."""
+
+    def __init__(self, members: Callable[[], list[Member]], is_listed: Callable[[str], bool]) -> None:
+        """``is_listed`` says whether an address is a member's."""
+        self._members = members
+        self._is_listed = is_listed
+
+    def has(self, ip: str, port: int) -> bool:
+        """Whether a member listens there, or this node does."""
+        is_port = any(port - one.port in PORT_OFFSETS for one in self._members())
+        return is_port and (self._is_listed(ip) or is_this_machine(ip))
+
+
+def embedded(address: Address) -> Address:
+    """The IPv4 address that an IPv6 address stands for; other addresses as they are."""
+    if isinstance(address, IPv4Address):
+        return address
+    plain = IPv6Address(int(address))  # without a zone
+    if plain.ipv4_mapped is not None:
+        return plain.ipv4_mapped
+    if plain.sixtofour is not None:
+        return plain.sixtofour
+    if plain in NAT64 or (plain in COMPATIBLE and int(plain) > 1):
+        return IPv4Address(int(plain) & LOW_BITS)
+    return plain
+
+
+def _look_up(host: str) -> list[Address]:
+    with suppress(ValueError):
+        return [ip_address(host)]
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except UnicodeError:
+        return []
+    return [ip_address(str(sockaddr[0])) for _, _, _, _, sockaddr in found]

@@ -1,0 +1,62 @@
+"""The settings of what a node does not do for strangers: which names, addresses and networks are an exception."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import Any
+
+from app.config.addresses import check_host
+from app.config.settings_keys import FLAG, Key, Kind
+
+Network = IPv4Network | IPv6Network
+
+
+def _parse_names(text: str) -> tuple[str, ...]:
+    names = [name for part in text.split(",") if (name := part.strip())]
+    return tuple(name if name == "*" else check_host(name) for name in names)
+
+
+NAMES = Kind("host names with commas between, or *", _parse_names)
+NETWORKS = Kind(
+    "networks such as 10.0.0.0/8 or fd00::/8 with commas between",
+    lambda text: tuple(ip_network(name) for part in text.split(",") if (name := part.strip())),
+)
+HTTP_HOSTS = Key(
+    ("rollcall.http.hosts",),
+    NAMES,
+    "",
+    "Names, with commas between, under which browsers may call this node beside IP addresses, localhost and members' "
+    "names: that of a load balancer, for example. * is every name. Other clients may use any name.",
+)
+PUSH_TRUST_NAT = Key(
+    ("rollcall.push.udp.trustNat",),
+    FLAG,
+    "false",
+    "Push over UDP to the address that a client states, and not only to the one that its query came from. Needed by "
+    "clients behind an address translation; but then whoever may query can have pushes sent to anybody.",
+)
+CHECK_ALLOW = Key(
+    ("rollcall.healthCheck.allow",),
+    NETWORKS,
+    "",
+    "Networks with commas between, such as 127.0.0.0/8, among loopback, link-local and the metadata services of clouds "
+    "that health checks of persistent instances may connect to; other networks need not be listed.",
+)
+GUARD_KEYS: tuple[Key[Any], ...] = (HTTP_HOSTS, PUSH_TRUST_NAT, CHECK_ALLOW)
+
+
+@dataclass(frozen=True, slots=True)
+class GuardSettings:
+    """The exceptions from what is refused to strangers."""
+
+    http_hosts: tuple[str, ...]
+    """Names under which browsers may call this node, beside those that it knows itself; ``*`` is any."""
+    push_trusts_nat: bool
+    """UDP pushes go to the address that a client states."""
+    check_allowed: tuple[Network, ...]
+    """Networks that health checks may connect to although they would be refused."""
+
+
+def guard_settings(get: Callable[[Key[Any]], Any]) -> GuardSettings:
+    """The settings, each read by ``get``."""
+    return GuardSettings(get(HTTP_HOSTS), get(PUSH_TRUST_NAT), get(CHECK_ALLOW))

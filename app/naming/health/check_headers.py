@@ -1,0 +1,65 @@
+"""The headers and the path that a health check over HTTP may send: no words that another service would act upon."""
+
+import re
+from fnmatch import fnmatchcase
+
+from app.naming.model.nacos_errors import InvalidParam
+
+ALLOWED = ("accept", "accept-*", "cache-control", "user-agent", "x-*")
+REFUSED = (
+    # The keys to the metadata services of clouds, to secret stores and to a node's own door.
+    *("x-aws-*", "x-amz-*", "x-google-*", "x-ms-*", "x-metadata-*", "x-identity-*", "x-vault-*", "x-consul-*"),
+    # What a proxy or a framework takes for the caller, its rights, the path or the method.
+    *("x-forwarded*", "x-real-*", "x-client-*", "x-remote-*", "x-original-*", "x-rewrite-*", "x-http-method*"),
+    *("x-method*", "x-auth*", "x-api-*", "x-access-*", "x-token*", "x-csrf*", "x-user*", "x-envoy-*", "x-host*"),
+    *("x-accel-*", "x-sendfile*", "x-requested-*"),
+)
+"""Of the allowed ones."""
+_NAME = re.compile(r"[A-Za-z0-9-]{1,64}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+HEADERS_MAX = 20
+
+
+def is_allowed(name: str) -> bool:
+    """Whether a health check may send a header of this name."""
+    folded = name.lower()
+    return (
+        _NAME.fullmatch(name) is not None
+        and any(fnmatchcase(folded, pattern) for pattern in ALLOWED)
+        and not any(fnmatchcase(folded, pattern) for pattern in REFUSED)
+    )
+
+
+def headers_of(text: str) -> dict[str, str]:
+    """The headers in a checker's text that may be sent, by name.
+
+    Shape: pairs ``name:value`` with ``|`` between; parts that are no pair are left out.
+    """
+    found: dict[str, str] = {}
+    for name, value in _pairs(text):
+        if is_allowed(name) and not _CONTROL.search(value) and value.isascii() and len(found) < HEADERS_MAX:
+            found[name] = value
+    return found
+
+
+def check_request(path: str, headers: str) -> None:
+    """Check what a client asks a health check to send.
+
+    Raises:
+        InvalidParam: the path has control characters or a header may not be sent; the text names it.
+    """
+    if _CONTROL.search(path):
+        raise InvalidParam("field 'path' of 'healthChecker' should have no control characters")
+    if _CONTROL.search(headers):
+        raise InvalidParam("field 'headers' of 'healthChecker' should have no control characters")
+    for name, _ in _pairs(headers):
+        if not is_allowed(name):
+            raise InvalidParam(
+                f"field 'headers' of 'healthChecker' has {name[:64]!a}, which a check does not send: "
+                f"only {', '.join(ALLOWED)} without those that carry rights or addresses"
+            )
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    parts = (part.partition(":") for part in text.split("|"))
+    return [(name.strip(), value.strip()) for name, colon, value in parts if colon and name.strip()]
