@@ -1,5 +1,6 @@
 """Blocking HTTP calls between members: kept connections, and a deadline for the whole call."""
 
+import re
 import socket
 import struct
 import threading
@@ -22,6 +23,7 @@ CONNECTIONS = 32
 """Of a session: to so many peers they are kept."""
 CONNECTIONS_OF_PEER = 2
 """So many idle ones are kept to one peer."""
+_QUERY = re.compile(r"\?[^\s'\")]*")
 _deadline = threading.local()
 """``end_s``: when the calling thread's call ends, by the monotonic clock; None between calls."""
 
@@ -150,6 +152,7 @@ def call_peer(
     """
     timeout_s = max(timeout_ms, 1) / 1_000
     end_s = boot_s() + timeout_s
+    shown = _without_queries(url)
     _deadline.end_s = monotonic_s() + timeout_s
     try:
         connect_s = min(timeout_s, CONNECT_TIMEOUT_S)
@@ -168,16 +171,21 @@ def call_peer(
                 chunks.append(chunk)
                 size += len(chunk)
                 if size > body_bytes_max:
-                    raise TransportError(f"{method} {url}: the answer is over {body_bytes_max} bytes")
+                    raise TransportError(f"{method} {shown}: the answer is over {body_bytes_max} bytes")
     except requests.ConnectionError as error:
         refused = "Connection refused" in str(error)
-        raise TransportError(f"{method} {url}: {error}", refused=refused) from error
+        raise TransportError(f"{method} {shown}: {_without_queries(error)}", refused=refused) from error
     except (requests.RequestException, OSError) as error:
-        raise TransportError(f"{method} {url}: {error or type(error).__name__}") from error
+        raise TransportError(f"{method} {shown}: {_without_queries(error) or type(error).__name__}") from error
     except Exception as error:  # urllib3's own errors while the body is read
-        raise TransportError(f"{method} {url}: {type(error).__name__}: {error}") from error
+        raise TransportError(f"{method} {shown}: {type(error).__name__}: {_without_queries(error)}") from error
     finally:
         _deadline.end_s = None
     if boot_s() > end_s:
-        raise TransportError(f"{method} {url}: the answer was read after its deadline")
+        raise TransportError(f"{method} {shown}: the answer was read after its deadline")
     return PeerAnswer(answer.status_code, b"".join(chunks), answer.headers)
+
+
+def _without_queries(text: object) -> str:
+    """A text of a failure as logs may have it: the query of an address may hold a client's token."""
+    return _QUERY.sub("?...", str(text))

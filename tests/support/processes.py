@@ -298,7 +298,9 @@ class ClusterProcesses:
     def __init__(self, folder: Path, count: int, settings: Mapping[str, str]) -> None:
         ports = free_ports(count)
         listed = ",".join(f"127.0.0.1:{port}" for port in ports)
-        common = {"nacos.member.list": listed, "rollcall.announce": "false", **settings}
+        # Instances of tests are here, where health checks do not look by themselves.
+        checked = {"rollcall.healthCheck.allow": "127.0.0.0/8"}
+        common = {"nacos.member.list": listed, "rollcall.announce": "false", **checked, **settings}
         self.members = [Member(port, folder / str(port), common) for port in ports]
 
     def __iter__(self) -> Iterator[Member]:

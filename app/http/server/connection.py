@@ -12,7 +12,7 @@ from app.http.api.answers import INTERNAL_ERROR
 from app.http.api.call import Reply
 from app.http.server.reply_head import head_of
 from app.http.server.request_queue import RequestQueue, Turns
-from app.http.server.request_reader import IDLE, Refusal, Request, RequestReader
+from app.http.server.request_reader import IDLE, Refusal, Request, RequestReader, path_of
 
 REPLY_BYTES_HIGH = 1 << 18
 """A client with so many bytes of replies unread has its next requests wait."""
@@ -177,7 +177,7 @@ class HttpConnection(asyncio.Protocol):
         try:
             reply = self._server.answer(self, request)
         except Exception:
-            log.exception("%s %a failed", request.method.decode(), request.target.decode("latin-1"))
+            log.exception("%s %a failed", request.method.decode(), path_of(request.target))
             reply = INTERNAL_ERROR
         if reply is not None:
             queue.busy = False

@@ -380,5 +380,10 @@ class RequestReader:
         self._parser.feed_data(method + b" " + self._target + b" HTTP/" + version + b"\r\n" + lines + b"\r\n")
 
 
+def path_of(target: bytes) -> str:
+    """The path of a request's target, for logs: a query may hold a token or a password."""
+    return target.partition(b"?")[0].decode("latin-1")
+
+
 def _stop(status: int, text: str) -> NoReturn:
     raise _RefusedError(status, text)

@@ -12,7 +12,7 @@ from app.http.api.answers import INTERNAL_ERROR
 from app.http.api.call import Reply
 from app.http.server.connection import UNREAD_S, HttpConnection
 from app.http.server.reply_head import status_line
-from app.http.server.request_reader import Request
+from app.http.server.request_reader import Request, path_of
 
 CHUNK_SENT_S = 4 * UNREAD_S
 """A thread waits no longer for the loop, which cuts off a client that reads nothing after ``UNREAD_S``."""
@@ -80,7 +80,7 @@ class WsgiRun:
             reply = Reply(self._code, b"" if self._is_stream() else self._whole(result), None, head=self._head())
         except Exception:
             # The application answers its own failures; this one is of the code around it, or of a head it cannot have.
-            log.exception("%s %s failed", environ["REQUEST_METHOD"], ascii(environ["RAW_URI"]))
+            log.exception("%s %s failed", environ["REQUEST_METHOD"], ascii(path_of(self._request.target)))
             self._on_loop(self._connection.reply, INTERNAL_ERROR)
         else:
             if self._is_stream():
@@ -127,7 +127,7 @@ class WsgiRun:
                     return
             whole = True
         except Exception:
-            log.exception("the answer to %s ended early", ascii(self._request.target.decode("latin-1")))
+            log.exception("the answer to %s ended early", ascii(path_of(self._request.target)))
         finally:
             self._on_loop(connection.stream_end, whole)
 

@@ -260,3 +260,12 @@ def test_the_body_is_handed_out_as_it_came() -> None:
     """Its reader unpacks it, within bounds."""
     packed = gzip.compress(b"x" * 1_000)
     assert answered(Given(200, packed, {"Content-Encoding": "gzip"}), 1_000) == (200, packed)
+
+
+def test_a_failure_tells_no_query() -> None:
+    """It may hold a client's token, and the text of a failure is logged."""
+    with peer_session("agent", {}) as session, pytest.raises(TransportError) as failure:
+        call_peer(session, "GET", f"http://{refusing_address()}/a/b?accessToken=geheim&x=y", 1_000, body_bytes_max=9)
+    assert "/a/b" in str(failure.value)
+    assert "geheim" not in str(failure.value)
+    assert failure.value.refused

@@ -3,6 +3,8 @@
 import logging
 import sys
 
+import pytest
+
 from app.process.log_lines import LineFormatter
 
 FORMATTER = LineFormatter("%(levelname)s %(name)s: %(message)s")
@@ -30,3 +32,22 @@ def test_a_traceback_keeps_its_lines() -> None:
     lines = FORMATTER.format(record).splitlines()
     assert lines[:2] == ["ERROR app.x: failed", "Traceback (most recent call last):"]
     assert lines[-1] == "ValueError: odd"
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("GET /x?accessToken=geheim&serviceName=a failed", "GET /x?accessToken=***&serviceName=a failed"),
+        ("url: /login?username=u&password=geheim (refused)", "url: /login?username=u&password=*** (refused)"),
+        ('{"type":"MYSQL","user":"u","pwd":"geheim","cmd":"c"}', '{"type":"MYSQL","user":"u","pwd":"***","cmd":"c"}'),
+        ("ACCESS_TOKEN: geheim", "ACCESS_TOKEN: ***"),
+        ("the password is wrong", "the password is wrong"),
+    ],
+)
+def test_no_secret_is_shown(said: str, shown: str) -> None:
+    assert line("%s", said) == f"INFO app.x: {shown}"
+    try:
+        raise ValueError(said)
+    except ValueError:
+        record = logging.LogRecord("app.x", logging.ERROR, "x", 1, "failed", (), sys.exc_info())
+    assert FORMATTER.format(record).splitlines()[-1] == f"ValueError: {shown}"

@@ -478,3 +478,11 @@ def test_a_connection_that_ended_leaves_memory_at_once() -> None:
         assert seen() is None
     finally:
         gc.enable()
+
+
+def test_a_failure_is_logged_without_the_query(wire: Wire, caplog: pytest.LogCaptureFixture) -> None:
+    wire.server.failure = RuntimeError("odd")
+    wire.send(request("/hot?accessToken=geheim"))
+    assert wire.statuses() == [500]
+    assert "/hot" in caplog.text
+    assert "geheim" not in caplog.text
