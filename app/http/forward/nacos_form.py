@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 
 from app.config.settings import Settings
 from app.config.version import MEMBER_AGENT, NACOS_VERSION
+from app.http.api.browsers import SIGNS
 from app.http.api.call import CLIENT_AGENT, DEADLINE, RELAY
 from app.http.input.forms import URLENCODED
 from app.writes.owner_forwarder import MemberRequest
@@ -32,9 +33,11 @@ _NOT_COPIED = frozenset(
         "trailer",
         "transfer-encoding",
         "upgrade",
+        # About a page in a browser: this node has looked at them, and the next has another name.
+        *SIGNS,
     }
 )
-"""What belongs to the client's connection or body. Real Nacos copies Host too; nobody may rely on it."""
+"""What belongs to the client's connection or body, or to the name of this node. Real Nacos copies Host too."""
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 _NOT_EXECUTED_503 = b"server is "
 """How the answer of a member begins that does not serve yet, or not any more."""

@@ -1,0 +1,109 @@
+"""What attacks are made of: raw calls of a node, from any loopback address, and all that a node holds."""
+
+import http.client
+import json
+import socket
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from scripts.support.raw_sockets import Wrong, is_refusal, statuses
+
+CONTEXT = "/nacos"
+INSTANCE = f"{CONTEXT}/v1/ns/instance"
+TIMEOUT_S = 30.0
+STRANGER = "127.0.0.77"
+"""An address of this machine that is no member's."""
+VOLATILE = ("beat_age_ms", "taken_ms", "set_age_ms", "age_ms")
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A status and a body."""
+
+    status: int
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Victim:
+    """The member under attack, and its neighbours."""
+
+    def __init__(self, address: str, others: tuple[str, ...], service: str) -> None:
+        """``service``: a known one, with an instance at 10.1.1.1:80, that ``others[0]`` owns if there is one."""
+        self.address = address
+        self.others = others
+        self.service = service
+
+    def call(
+        self,
+        method: str,
+        target: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        source: str = STRANGER,
+        address: str = "",
+        **parameters: str | int,
+    ) -> Answered:
+        """Send one request on a connection of its own."""
+        host, _, port = (address or self.address).rpartition(":")
+        if parameters:
+            target = f"{target}?{urlencode(parameters)}"
+        connection = http.client.HTTPConnection(host, int(port), timeout=TIMEOUT_S, source_address=(source, 0))
+        with closing(connection):
+            connection.request(method, target, body, {"User-Agent": "attack", **(headers or {})})
+            answer = connection.getresponse()
+            return Answered(answer.status, answer.read())
+
+    def raw(self, data: bytes, source: str = STRANGER) -> bytes:
+        """Send bytes and an end, and return all that comes back."""
+        host, _, port = self.address.rpartition(":")
+        answer = bytearray()
+        with closing(socket.create_connection((host, int(port)), TIMEOUT_S, (source, 0))) as opened:
+            try:
+                opened.sendall(data)
+                opened.shutdown(socket.SHUT_WR)
+                while part := opened.recv(1 << 16):
+                    answer += part
+            except ConnectionError:
+                pass
+        return bytes(answer)
+
+    def refused(self, method: str, target: str, *args: Any, **options: Any) -> None:
+        """Make a call that must be refused.
+
+        Raises:
+            Wrong: it was not.
+        """
+        answer = self.call(method, target, *args, **options)
+        if not is_refusal(answer.status):
+            raise Wrong(f"{method} {target[:200]} is answered {answer.status} {answer.body[:200]!r}")
+
+    def refused_raw(self, data: bytes, before: int = 0) -> None:
+        """Send bytes of which ``before`` requests are answered and the rest is refused, and ends the connection.
+
+        Raises:
+            Wrong: it was not so.
+        """
+        found = statuses(self.raw(data))
+        if len(found) != before + 1 or found[:before] != [200] * before or not is_refusal(found[-1]):
+            raise Wrong(f"{data[:200]!r} is answered {found}")
+
+    def held(self) -> list[str]:
+        """All that every member holds, as lines, without what changes with time."""
+        lines = []
+        for address in (self.address, *self.others):
+            dump = self.call("GET", f"{CONTEXT}/v1/ns/operator/dump", address=address, source="127.0.0.1")
+            if dump.status != 200:
+                raise Wrong(f"the dump of {address} is answered {dump.status}")
+            rows = map(json.loads, dump.body.splitlines())
+            lines += [json.dumps(_lasting(row), sort_keys=True) for row in rows]
+        return sorted(lines)
+
+
+def _lasting(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in VOLATILE}

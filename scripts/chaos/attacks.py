@@ -1,0 +1,144 @@
+"""Are all attacks of the table refused, does nothing change, and do beats beside them notice?
+
+Three members with instances that beat at a steady rate; each attack of ``attack_table.py`` is repeated for some seconds
+against the first of them. Prints a table: how often it was tried, what it changed, and how long beats took beside it.
+Exit code 1 when an attack was not refused, anything changed, a beat failed or their p99 was 50 ms or more.
+
+    python -m scripts.chaos.attacks --seconds 10
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from scripts.chaos.attack_calls import CONTEXT, INSTANCE, Victim
+from scripts.chaos.attack_table import TABLE, log_complaints, settled
+from scripts.support.beat_load import BeatLoad, InstanceLoad, beating, figures
+from scripts.support.member_processes import MemberProcess, local_members
+from scripts.support.raw_sockets import Wrong, raise_own_limit
+
+LOAD = InstanceLoad(services=30, hosts=10)
+BEATS_RATE = 200
+LIMIT_MS = 50.0
+CALM_S = 5.0
+NICE = 10
+DESCRIPTORS = 4_000
+SYNC_S = 30.0
+PATIENT = '{"preserved.heart.beat.timeout":"3600000","preserved.ip.delete.timeout":"7200000"}'
+"""Metadata of instances that need no beats."""
+HEAD = (
+    "| attack | tried | refused | changed | beats | p50 ms | p99 ms | max ms | load late p99 ms | |\n"
+    "|---|---|---|---|---|---|---|---|---|---|"
+)
+
+
+def fill(victim: Victim) -> None:
+    """Register what must stay as it is, and wait until every member has it."""
+    registered = [(victim.service, "10.1.1.1", 80), *((service, ip, 8_080) for service, ip in LOAD.instances())]
+    for service, ip, port in registered:
+        answer = victim.call("POST", INSTANCE, serviceName=service, ip=ip, port=port, metadata=PATIENT)
+        if answer.status != 200:
+            raise Wrong(f"{service} is not registered: {answer}")
+    end_s = time.monotonic() + SYNC_S
+    wanted = len(registered) * (1 + len(victim.others))
+    while sum('"kind": "instance"' in line for line in victim.held()) < wanted:
+        if time.monotonic() > end_s:
+            raise Wrong("the members have not got all instances of each other")
+        time.sleep(0.5)
+
+
+def tried(name: str, victim: Victim, seconds: float) -> tuple[int, str]:
+    """Repeat an attack for so long; return how often, and what was wrong."""
+    end_s, count = time.monotonic() + seconds, 0
+    while not count or time.monotonic() < end_s:
+        try:
+            TABLE[name](victim)
+        except Wrong as error:
+            return count + 1, str(error)
+        count += 1
+    return count, ""
+
+
+def row(name: str, victim: Victim, seconds: float) -> tuple[str, bool]:
+    """Attack, and return the line of the table and whether all was well."""
+    before = victim.held()
+    with beating(victim.address, LOAD, BEATS_RATE) as load:
+        time.sleep(1.0)
+        begun_s = time.time()
+        count, wrong = tried(name, victim, seconds)
+        ended_s = time.time()
+        beaten = load.end()
+    changed = settled(victim, before)
+    beside = figures(beaten.between(begun_s, ended_s), LIMIT_MS)
+    late = figures(beaten.late_between(begun_s, ended_s), LIMIT_MS)
+    good = not wrong and not changed and not beaten.failures and beside.p99_ms < LIMIT_MS
+    for text in (wrong, *changed[:5], *(f"{number} beats: {text}" for text, number in beaten.failures.items())):
+        if text:
+            print(f"  {name}: {text}", file=sys.stderr, flush=True)
+    times = f"{beside.count} | {beside.p50_ms:.1f} | {beside.p99_ms:.1f} | {beside.max_ms:.1f} | {late.p99_ms:.1f}"
+    mark = "" if good else "BREACH"
+    return f"| {name} | {count} | {'no' if wrong else 'yes'} | {len(changed)} | {times} | {mark} |", good
+
+
+def calm(victim: Victim) -> None:
+    """Print how long beats take while nobody attacks."""
+    with beating(victim.address, LOAD, BEATS_RATE) as load:
+        time.sleep(CALM_S)
+        found = figures([ms for _, ms in _ended(load)], LIMIT_MS)
+    print(f"| (none) | | | | {found.count} | {found.p50_ms:.1f} | {found.p99_ms:.1f} | {found.max_ms:.1f} | | |")
+
+
+def _ended(load: BeatLoad) -> list[tuple[float, float]]:
+    return load.end().answered
+
+
+def drill(members: list[MemberProcess], seconds: float, names: list[str]) -> bool:
+    """Start the members and attack the first; whether all was well."""
+    for member in members:
+        member.start()
+    for member in members:
+        member.wait_ready()
+    pids = [member.pids() for member in members]
+    first, *others = (member.address for member in members)
+    victim = Victim(first, tuple(others), "witness")
+    fill(victim)
+    os.nice(NICE)
+    print(HEAD, flush=True)
+    calm(victim)
+    good = True
+    for name in names:
+        line, is_good = row(name, victim, seconds)
+        print(line, flush=True)
+        good &= is_good
+    if pids != [member.pids() for member in members]:
+        print("members were started anew", file=sys.stderr)
+        good = False
+    for member in members:
+        for complaint in log_complaints(member.log.read_text(errors="replace")):
+            print(f"{member.address} logged {complaint[:200]!a}", file=sys.stderr)
+            good = False
+    counters = victim.call("GET", f"{CONTEXT}/v1/ns/operator/metrics").json()
+    print({name: count for name, count in counters.items() if "efused" in name or "ate" in name})
+    return good
+
+
+def main() -> int:
+    """Attack; 0 when every attack was refused and noticed by nobody."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each attack (10), and once at least")
+    parser.add_argument("--port", type=int, default=27_848)
+    parser.add_argument("attacks", nargs="*", help=f"some of: {', '.join(TABLE)}")
+    options = parser.parse_args()
+    raise_own_limit(DESCRIPTORS)
+    with (
+        tempfile.TemporaryDirectory(prefix="rollcall-attacks-") as name,
+        local_members(3, options.port, Path(name)) as members,
+    ):
+        return 0 if drill(members, options.seconds, options.attacks or list(TABLE)) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
