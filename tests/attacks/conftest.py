@@ -42,7 +42,7 @@ def first(attacked: ClusterProcesses) -> Member:
 
 @pytest.fixture(scope="session")
 def victim(attacked: ClusterProcesses, first: Member) -> Victim:
-    """The same as attackers see it, with what it must not lose: instances, of both kinds, a description, a namespace."""
+    """The same as attackers see it, with what it must not lose: instances of both kinds, a namespace."""
     owner = attacked.members[1]
     service = attacked.service_of(owner, "witness")
     # Its beats need not come: the instance says so itself.
@@ -52,9 +52,8 @@ def victim(attacked: ClusterProcesses, first: Member) -> Victim:
     assert first.client.register("kept", "10.1.1.2", 80, **kept).status == 200
     for name, ip in LOAD.instances():
         assert first.client.register(name, ip, 8_080, metadata=patient).status == 200
-    assert (
-        first.client.call("POST", "/v1/console/namespaces", customNamespaceId="kept", namespaceName="k").status == 200
-    )
+    named = {"customNamespaceId": "kept", "namespaceName": "kept"}
+    assert first.client.call("POST", "/v1/console/namespaces", **named).status == 200
     for wanted, expected in ((service, {"10.1.1.1:80"}), ("kept", {"10.1.1.2:80"})):
         eventually(lambda wanted=wanted, expected=expected: attacked.all_list(wanted, expected))
     for name, _ in LOAD.instances():

@@ -1,4 +1,4 @@
-"""Each line of the table of attacks: refused, nothing changed at any member, beats answered beside it, the log clean."""
+"""Each line of the table of attacks: refused, nothing changed at any member, beats answered beside it, a clean log."""
 
 import contextlib
 import socket
@@ -17,7 +17,7 @@ from tests.support.listener import Listener
 from tests.support.processes import ClusterProcesses, Member, eventually, free_ports
 
 P99_MS_MAX = 1_000.0
-"""Of beats beside an attack. The bound is one of a machine that others use too; ``scripts/chaos/attacks.py`` measures."""
+"""Of beats beside an attack, on a machine that others use too; ``scripts/chaos/attacks.py`` measures."""
 BEATS_MIN = 50
 
 
