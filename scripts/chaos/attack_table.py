@@ -260,14 +260,16 @@ def costly(victim: Victim) -> None:
 @attack("hostile names")
 def names(victim: Victim) -> None:
     """Names that would be a line of the log, a metric's label, a path or a command somewhere; see also the log."""
-    hostile = (
-        *(f"x\n{FORGED_LINE}", f"x\r\n{FORGED_LINE}", "x\x1b[2J", "x\0y", "x\u2028y", 'x"} 1\nforged_total{a="'),
-        *("../../etc/passwd", "${jndi:ldap://x}", "<script>", "a@@b@@c", "\ud7ff\u202e", "'; DROP TABLE record; --"),
+    unprintable = (
+        *(f"x\n{FORGED_LINE}", f"x\r\n{FORGED_LINE}", "x\x1b[2J", "x\0y", "x\u2028y", "x\x7f", "x\x85"),
+        'x"} 1\nforged_total{a="',
     )
-    for name in hostile:
+    odd = ("../../etc/passwd", "${jndi:ldap://x}", "<script>", "\ud7ff\u202e", "'; DROP TABLE record; --", '"} 1')
+    for name in unprintable:
+        victim.refused("POST", INSTANCE, serviceName="attacked", namespaceId=name, ip="10.66.6.6", port=80)
+    for name in (*unprintable, *odd):
         victim.refused("POST", INSTANCE, serviceName=name, ip="10.66.6.6", port=80)
         victim.refused("POST", INSTANCE, serviceName="attacked", groupName=name, ip="10.66.6.6", port=80)
-        victim.refused("POST", INSTANCE, serviceName="attacked", namespaceId=name, ip="10.66.6.6", port=80)
         victim.refused("POST", INSTANCE, serviceName="attacked", clusterName=name, ip="10.66.6.6", port=80)
         victim.refused("PUT", f"{CONTEXT}/v1/ns/operator/log", logName=name, logLevel=name)
         # These may be answered; they must make up no line.

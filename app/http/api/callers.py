@@ -29,4 +29,6 @@ def is_of_caller(stated: str, remote_ip: str) -> bool:
 
 @lru_cache(ADDRESSES_KEPT)
 def _is_here(ip: str) -> bool:
-    return is_loopback(ip) or is_this_machine(ip)
+    address = ip_address(ip)
+    # A socket may be bound to an address of many machines, too.
+    return is_loopback(ip) or (not (address.is_multicast or address.is_reserved) and is_this_machine(ip))

@@ -13,7 +13,7 @@ from app.http.input.params import ListQuery
 from app.http.input.schemas import PushStateSchema, SubscribersSchema, load_parameters
 from app.naming.model.keys import group_of, short_name_of
 from app.naming.model.value_limits import PORT_MAX
-from app.naming.push.udp_subscribers import DATAGRAM_BYTES_MAX, Subscriber
+from app.naming.push.udp_subscribers import DATAGRAM_BYTES_MAX, PORT_MIN, Subscriber
 from distro.clock import SystemClock
 from distro.types import MemberState
 
@@ -40,7 +40,7 @@ def subscribe(call: Call, services: Services, query: ListQuery, agent: Agent) ->
 
     Source: Nacos 1.4.1 InstanceController.doSrvIpxt, which takes any address, and true for a text that is none.
     """
-    if not 0 < query.udp_port <= PORT_MAX or not may_be_pushed(agent, services.durable.switches):
+    if not PORT_MIN <= query.udp_port <= PORT_MAX or not may_be_pushed(agent, services.durable.switches):
         return False
     remote_ip = normal_ip(call.remote_ip) or ""
     ip = normal_ip(query.client_ip) if query.client_ip else remote_ip
