@@ -462,9 +462,9 @@ def build_frontends(
 
 
 def build_push(domain: Domain, clock: Clock) -> UdpPusher:
-    """Make the UDP push. References begin at a random number, so that acknowledgements cannot be guessed."""
+    """Make the UDP push. References are random, so that no acknowledgement can be guessed."""
     return UdpPusher(
-        UdpSubscribers(secrets.randbits(32)),
+        UdpSubscribers(draw=lambda: secrets.randbits(32)),
         lambda one: payload_of(domain.naming, one, domain.durable.switches, clock.wall_ms()),
         clock,
     )

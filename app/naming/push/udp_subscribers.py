@@ -5,7 +5,9 @@ Pure: time comes in, sends go out.
 
 import ipaddress
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 from app.naming.clients.client_model import ServiceKey
 from app.naming.push.push_budget import PushBudget
@@ -157,11 +159,14 @@ class UdpSubscribers:
     ``has`` and ``changed`` are those of ``PushSchedule``.
     """
 
-    def __init__(self, first_number: int = 1) -> None:
-        """``first_number``: where numbers of subscribers begin; one that cannot be guessed keeps forged acks out."""
+    def __init__(self, first_number: int = 1, draw: Callable[[], int] | None = None) -> None:
+        """``draw``: numbers of subscribers, at random; without it they count up from ``first_number``.
+
+        Who can guess the number of another subscriber can acknowledge in its name: it would get more and more.
+        """
         self._known: dict[Subscriber, _Known] = {}
         self._numbers: dict[int, _Known] = {}
-        self._next_number = first_number
+        self._draw = draw or count(first_number).__next__
         self._schedule = PushSchedule[_Known](ack_timeout_ms=ACK_TIMEOUT_MS, sends_max=SENDS_MAX)
         self.has, self.changed = self._schedule.has, self._schedule.changed
         self._swept_ms = 0
@@ -288,9 +293,8 @@ class UdpSubscribers:
     # --- inside ---------------------------------------------------------------------------------
 
     def _free_number(self) -> int:
-        while (number := self._next_number & NUMBER_MASK) in self._numbers or not number:
-            self._next_number = number + 1
-        self._next_number = number + 1
+        while (number := self._draw() & NUMBER_MASK) in self._numbers or not number:
+            pass
         return number
 
     def _push(self, known: _Known, now_ms: int) -> Push:

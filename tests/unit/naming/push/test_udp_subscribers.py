@@ -200,6 +200,14 @@ def test_a_client_that_does_not_acknowledge_is_marked_until_it_does_or_queries(s
         assert [one.answering for one in change(subscribers, now_ms)] == [True] * answering
 
 
+def test_numbers_may_be_drawn() -> None:
+    drawn = iter([7, 7, 0, 1 << 32, (1 << 32) + 9, 7])
+    subscribers = UdpSubscribers(draw=lambda: next(drawn))
+    for port in (50_000, 50_001):
+        subscribers.subscribe(client(port), BEGIN_MS)
+    assert [one.reference >> TURN_BITS for one in change(subscribers, BEGIN_MS)] == [7, 9]
+
+
 # --- what a liar gets ------------------------------------------------------------------------------
 
 
