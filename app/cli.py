@@ -13,6 +13,7 @@ from app.audit.compare import command as compare_command
 from app.audit.dump import command as dump_command
 from app.audit.heal import command as heal_command
 from app.audit.watch import command as watch_command
+from app.auth import command as admin_command
 from app.config import settings_keys as keys
 from app.config.addresses import PORT_MAX, is_wildcard, join_address, split_address
 from app.config.settings import SettingError, Settings, read_settings
@@ -85,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     heal_command.add_to(commands)
     check_command.add_to(commands)
     watch_command.add_to(commands)
+    admin_command.add_to(commands)
     return parser
 
 

@@ -9,6 +9,10 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
+from app.auth.access_control import AccessControl
+from app.auth.decision_memo import DecisionMemo
+from app.auth.user_table import UserTable
+from app.auth.users import Users
 from app.background.check_targets import CheckTargets, MemberPorts
 from app.background.health_checks import Checker
 from app.background.health_log import log_health, log_health_check
@@ -109,6 +113,8 @@ class Domain:
     record_file: RecordFile
     records: Records
     durable: DurableService
+    user_table: UserTable
+    users: Users
     instance_codec: InstanceListCodec
     warm_store: WarmStore
 
@@ -230,6 +236,8 @@ def build_domain(settings: Settings, clock: Clock) -> Domain:
     )
     record_file = RecordFile(settings.data_dir)
     projection = Projection(registry, clock.monotonic_ms, notify.publish)
+    user_table = UserTable()
+    projection.on_users = user_table.on_record
     records = Records(
         writer,
         record_file,
@@ -249,6 +257,8 @@ def build_domain(settings: Settings, clock: Clock) -> Domain:
         record_file=record_file,
         records=records,
         durable=DurableService(records, projection, registry, clock.monotonic_ms, notify.publish),
+        user_table=user_table,
+        users=Users(records, user_table, clock.wall_ms, notify.publish),
         instance_codec=codec,
         warm_store=WarmStore(settings.data_dir, codec, registry.datums, clock.wall_ms),
     )
@@ -408,11 +418,13 @@ def build_frontends(
     waiting_max = max(1, settings.http_threads // 2)
     forwarder = OwnerForwarder(engine.cluster, waiting_max, engine.replication.refresh, text_reply)
     http = HttpStats()
+    access = AccessControl(settings.auth, domain.user_table, clock.wall_ms, clock.monotonic_ms)
     for source in (
         ProcessLoad().read,
         partial(asdict, engine.stats),
         partial(asdict, forwarder.stats),
         partial(asdict, http),
+        partial(asdict, access.stats),
         lambda: {"lists_held_back": domain.registry.held_back},
         partial(asdict, domain.notify.stats),
     ):
@@ -427,6 +439,7 @@ def build_frontends(
             cluster=engine.cluster,
             client_receiver=engine.client_receiver,
             links=engine.links,
+            access=access,
             persistent_writes=MemberWrites(engine.cluster, domain.durable, forwarder, settings.context_path),
             counters=counters,
             wall_ms=clock.wall_ms,
@@ -447,6 +460,9 @@ def build_frontends(
         forwarder=forwarder,
         dumps=Dumps(),
         beats=beats,
+        access=access,
+        users=domain.users,
+        decisions=DecisionMemo(),
         http=http,
         clients=domain.clients,
         loop_frontends=(grpc,) if grpc else (),

@@ -28,6 +28,23 @@ class Scope(enum.Enum):
     """As MEMBERS, and also a member that was listed until lately: it still hands its data over."""
 
 
+class Target(enum.Enum):
+    """What a NAMING call is about, and which of its parameters say so: those that its endpoint goes by, no others."""
+
+    SERVICE = "service"
+    """One service: ``namespaceId``, ``serviceName`` with its group, or ``dom`` and ``groupName``."""
+    DOM = "dom"
+    """The service ``dom`` of the default group."""
+    KEY = "key"
+    """The service of ``key``: ``namespace##group@@service``."""
+    GROUP = "group"
+    """All services of ``namespaceId`` and ``groupName``, by default the default group; ``*``: all groups."""
+    NAMESPACE = "namespace"
+    """All services of ``namespaceId``."""
+    NAMESPACES = "namespaces"
+    """All services of ``namespaceId``, without it those of all namespaces."""
+
+
 @dataclass(frozen=True, slots=True)
 class AccessRule:
     """One row's rule. ``members_too``: a listed member may call it as well, as members read it of each other."""
@@ -35,6 +52,8 @@ class AccessRule:
     scope: Scope
     action: Action = Action.READ
     members_too: bool = False
+    target: Target = Target.SERVICE
+    """Of a NAMING row."""
 
     def or_members(self) -> "AccessRule":
         """The same rule, open to listed members as well."""
@@ -48,9 +67,9 @@ MEMBERS = AccessRule(Scope.MEMBERS, WRITE)
 RECENT_MEMBERS = AccessRule(Scope.RECENT_MEMBERS, WRITE)
 
 
-def naming(action: Action) -> AccessRule:
-    """The rule of a call about a service, or about the services of a namespace."""
-    return AccessRule(Scope.NAMING, action)
+def naming(action: Action, target: Target = Target.SERVICE) -> AccessRule:
+    """The rule of a call about a service, or about the services of a group or namespace."""
+    return AccessRule(Scope.NAMING, action, target=target)
 
 
 def admin(action: Action) -> AccessRule:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from app.config import settings_keys as keys
 from app.config.addresses import PORT_MAX, is_loopback, join_address, own_address
+from app.config.auth_settings import AuthSettings, parse_token_key
 from app.config.cluster_conf import parse_members
 from app.config.guard_settings import GUARD_KEYS, GuardSettings, guard_settings
 from app.config.properties import parse_properties
@@ -85,6 +86,8 @@ class Settings:
     warm_age_ms_max: int
     identity_key: str
     identity_value: str = field(repr=False)
+    auth: AuthSettings | None
+    """Users and tokens; None when no call needs a user."""
     distro: DistroConfig
     rpc: RpcSettings | None
     """The settings of the gRPC ports; None without gRPC."""
@@ -186,6 +189,7 @@ def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[s
         warm_age_ms_max=sources.get(keys.WARM_AGE),
         identity_key=identity_key,
         identity_value=identity_value,
+        auth=_auth(sources),
         distro=_distro_config(sources),
         rpc=_rpc(sources, port),
         warnings=(
@@ -253,6 +257,12 @@ def _both_or_none(sources: _Sources, first: Key[T], second: Key[T]) -> tuple[T, 
     if bool(values[0]) != bool(values[1]):
         raise SettingError(f"{first.name} and {second.name} need each other: set both, or none")
     return values
+
+
+def _auth(sources: _Sources) -> AuthSettings | None:
+    if not sources.get(keys.AUTH_ENABLED):
+        return None
+    return AuthSettings(parse_token_key(*sources.find(keys.TOKEN_KEY)), sources.get(keys.TOKEN_TTL))
 
 
 def _distro_config(sources: _Sources) -> DistroConfig:

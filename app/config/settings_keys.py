@@ -169,6 +169,22 @@ IDENTITY_KEY = Key(
 )
 IDENTITY_VALUE = Key(("nacos.core.auth.server.identity.value",), TEXT, "", "What that header must hold; a secret.")
 
+AUTH_ENABLED = Key(
+    ("nacos.core.auth.enabled",), FLAG, "false", "Every call needs a user with the right to it; see security.md."
+)
+TOKEN_KEY = Key(
+    ("nacos.core.auth.plugin.nacos.token.secret.key", "nacos.core.auth.default.token.secret.key"),
+    TEXT,
+    "",
+    "The key of the tokens of users, the same on all members: base64 of at least 32 random bytes; a secret.",
+)
+TOKEN_TTL = Key(
+    ("nacos.core.auth.plugin.nacos.token.expire.seconds", "nacos.core.auth.default.token.expire.seconds"),
+    whole(60, 31_536_000),
+    "18000",
+    "How long a token is good for (s); client libraries log in again before it ends.",
+)
+
 RPC_ENABLED = Key(
     ("rollcall.rpc.enabled",), FLAG, "true", "Serve gRPC: SDKs on server.port + 1000, members on server.port + 1001."
 )
@@ -366,6 +382,9 @@ KEYS: tuple[Key[Any], ...] = (
     WARM_AGE,
     IDENTITY_KEY,
     IDENTITY_VALUE,
+    AUTH_ENABLED,
+    TOKEN_KEY,
+    TOKEN_TTL,
     RPC_ENABLED,
     *RPC_SDK.values(),
     *RPC_CLUSTER.values(),

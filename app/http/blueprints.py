@@ -26,6 +26,7 @@ from app.http.v1 import (
     service,
     subscribers,
     switches,
+    users,
 )
 from app.http.v2 import client as client_v2
 from app.http.v2 import instance as instance_v2
@@ -50,6 +51,7 @@ MODULES = (
     console,
     namespaces,
     auth,
+    users,
     config,
     dump,
     digest,

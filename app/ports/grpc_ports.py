@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from app.auth.access_control import AccessControl
 from app.config.settings import Settings
 from app.naming.clients.clients import Clients
 from app.naming.records.durable_service import DurableService
@@ -62,6 +63,7 @@ class RpcServices:
     client_receiver: ClientReceiver
     links: PeerLinks | None
     """The connections to other members; None without any."""
+    access: AccessControl
     persistent_writes: MemberWrites
     counters: ReadCounters
     wall_ms: Callable[[], int]

@@ -14,6 +14,7 @@ from app.rpc.sdk.naming import NamingHandlers
 from app.rpc.sdk.push import GrpcPusher
 from app.rpc.sdk.rebalancer import Rebalancer
 from app.rpc.sdk.service_messages import ServiceInfos
+from app.rpc.sdk.stream_rights import StreamRights
 from app.rpc.sdk.subscriptions import GrpcSubscriptions
 from app.rpc.server.connection_check import ROUND_MS, ConnectionCheck
 from app.rpc.server.connections import Connection, Connections
@@ -50,6 +51,10 @@ class GrpcFrontend:
             lambda: self.limits.rule,
             now_ms,
             connections_max(frontends(services.settings)),
+            services.access,
+        )
+        self._stream_rights = StreamRights(
+            services.access, self.connections, services.clients, self._end, self.dispatcher.reset
         )
         self._infos = ServiceInfos(
             services.naming,
@@ -87,7 +92,12 @@ class GrpcFrontend:
     def counters(self) -> dict[str, int]:
         """The number of connections, and the results of pushes since the start. Callable from any thread."""
         pushes = {f"rpc_pushes_{name}": count for name, count in asdict(self.subscriptions.stats).items()}
-        return {"rpc_connections": len(self.connections), "rpc_sdk_connections": self.connections.sdk_count, **pushes}
+        return {
+            "rpc_connections": len(self.connections),
+            "rpc_sdk_connections": self.connections.sdk_count,
+            "rpc_streams_ended_for_rights": self._stream_rights.ended,
+            **pushes,
+        }
 
     async def start(self) -> None:
         """Listen on both ports.
@@ -101,6 +111,7 @@ class GrpcFrontend:
             await self._links.start()
         self._pusher.start()
         self.loader.start()
+        self._stream_rights.start()
         self._rounds = asyncio.get_running_loop().create_task(self._check())
 
     def leave(self) -> None:
@@ -118,6 +129,7 @@ class GrpcFrontend:
             self._rounds.cancel()
         self._pusher.stop()
         self.loader.stop()
+        self._stream_rights.stop()
         if self._links is not None:
             await self._links.stop()
         for one in self.connections:
@@ -162,6 +174,9 @@ class GrpcFrontend:
 
     def _close(self, connection: Connection) -> None:
         LOG.info("connection %s of %s is closed: it is silent, or one too many", connection.id, connection.remote_ip)
+        self._end(connection)
+
+    def _end(self, connection: Connection) -> None:
         # At once: the end of a stream may wait for a client that does not read.
         self.dispatcher.ended(connection)
         connection.close()

@@ -56,8 +56,8 @@ class MemberWrites:
         self._forwarder = forwarder
         self._context_path = context_path
 
-    def register(self, command: RegisterInstance) -> None:
-        """Register a persistent instance, or replace it."""
+    def register(self, command: RegisterInstance, token: str = "") -> None:
+        """Register a persistent instance, or replace it; ``token``: of the user, for the owner to check."""
         command = _checked(command)
         parameters = {
             **_named(command),
@@ -68,17 +68,17 @@ class MemberWrites:
             "app": command.app,
         }
         keys = service_meta_key(command.namespace, command.service), _key_of(command)
-        self._write("POST", parameters, keys, lambda: self._durable.register(command))
+        self._write("POST", parameters, keys, token, lambda: self._durable.register(command))
 
-    def deregister(self, command: DeregisterInstance) -> None:
-        """Remove a persistent instance; one that is unknown is no error."""
+    def deregister(self, command: DeregisterInstance, token: str = "") -> None:
+        """Remove a persistent instance; one that is unknown is no error. ``token``: as for ``register``."""
         command = replace(
             command, service=_service_of(command), ip=command.ip.strip(TRIMMED), namespace=_namespace_of(command)
         )
-        self._write("DELETE", _named(command), (_key_of(command),), lambda: self._durable.deregister(command))
+        self._write("DELETE", _named(command), (_key_of(command),), token, lambda: self._durable.deregister(command))
 
     def _write(
-        self, method: str, parameters: Mapping[str, str], keys: tuple[str, ...], write: Callable[[], None]
+        self, method: str, parameters: Mapping[str, str], keys: tuple[str, ...], token: str, write: Callable[[], None]
     ) -> None:
         def run() -> Forward | None:
             if (state := self._owners.state()) is not MemberState.UP:
@@ -91,7 +91,9 @@ class MemberWrites:
         to = run()
         if to is None:
             return
-        answer = self._forwarder.forward(WriteRequest(method, parameters, self._context_path), to, run)
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        request = WriteRequest(method, parameters, self._context_path, headers=headers)
+        answer = self._forwarder.forward(request, to, run)
         if answer is not None and answer.status != HTTPStatus.OK:
             raise NotWritten(answer.status, answer.body.decode("utf-8", "replace"))
 

@@ -4,6 +4,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.auth.access_control import AccessControl
+from app.auth.decision_memo import DecisionMemo
+from app.auth.user_table import UserTable
+from app.auth.users import Users
 from app.config.settings import Settings, read_settings
 from app.http.api.beats import BeatCollector
 from app.http.api.call import Forward, Reply
@@ -250,6 +254,9 @@ class FakeNode:
     naming: NamingService = field(init=False)
     durable: DurableService = field(init=False)
     clients: Clients = field(init=False)
+    access: AccessControl = field(init=False)
+    users: Users = field(init=False)
+    decisions: DecisionMemo = field(default_factory=DecisionMemo)
 
     def __post_init__(self) -> None:
         writer = f"{SELF}~1"
@@ -257,10 +264,14 @@ class FakeNode:
         self.naming = NamingService(registry, self._monotonic_ms, self.events.append)
         self.clients = Clients(registry, self._monotonic_ms, self.wall_ms, self.events.append)
         projection = Projection(registry, self._monotonic_ms, self.events.append)
+        table = UserTable()
+        projection.on_users = table.on_record
+        self.access = AccessControl(self.settings.auth, table, self.wall_ms, self._monotonic_ms)
         records = Records(
             writer, self.disk, self.wall_ms, self._monotonic_ms, projection.on_record, alone=self.settings.standalone
         )
         self.durable = DurableService(records, projection, registry, self._monotonic_ms, self.events.append)
+        self.users = Users(records, table, self.wall_ms, self.events.append)
 
     def _monotonic_ms(self) -> int:
         return self.now_ms

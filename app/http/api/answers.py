@@ -39,6 +39,15 @@ NOT_RESPONSIBLE = "Rollcall-Not-Responsible"
 """Header of a refusal: nothing was executed, the sender should ask the responsible member."""
 
 
+class PreparedRefusal(NacosError):
+    """A refusal whose answer is made already, as it depends on the call."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__("refused")
+        self.status = reply.status
+        self.reply = reply
+
+
 def json_reply(value: Any) -> Reply:
     return Reply(200, orjson.dumps(value), JSON)
 
@@ -74,6 +83,8 @@ def not_serving(status: str) -> Reply:
 def error_reply(error: NacosError | CodecError | NotInitialized) -> Reply:
     """The reply for an error that an endpoint raised: its status and its bare text."""
     match error:
+        case PreparedRefusal():
+            return error.reply
         case NacosError():
             return text_reply(error.status, error.text)
         case CodecError():

@@ -6,7 +6,10 @@ from typing import TypeVar
 
 from werkzeug.datastructures import ImmutableDict
 
+from app.auth.access_control import AccessControl
 from app.auth.access_rules import AccessRule
+from app.auth.decision_memo import DecisionMemo
+from app.auth.users import Users
 from app.config.settings import Settings
 from app.http.api.beats import BeatCollector
 from app.http.api.dump_lines import Dumps
@@ -37,6 +40,9 @@ WANTS_CHANGE = "rollcall-wants-change"
 CHANGE = "rollcall-change"
 """Header of an answer that carries the instance as the call left it; see ``app.naming.changes``."""
 
+AUTHORIZATION, TOKEN_HEADER = "authorization", "accesstoken"
+"""Headers with the token of a call's user."""
+
 C = TypeVar("C")
 
 
@@ -53,6 +59,8 @@ class Call:
     context_path: str = "/nacos"
     raw_path: str = ""
     """The path as the client sent it: with the context path, still escaped. Empty when it is not known."""
+    user: str = ""
+    """Whose token the call brought; empty while users are not asked for, and for calls of members."""
     on_loop: bool = False
     """The event loop waits for the answer: an endpoint that would block or take long answers ``Decline``."""
     _parameters: Parameters | None = field(default=None, repr=False)
@@ -134,6 +142,10 @@ class Services:
     forwarder: OwnerForwarder[Reply]
     dumps: Dumps
     beats: BeatCollector
+    access: AccessControl
+    users: Users
+    decisions: DecisionMemo
+    """Calls on the event loop that were allowed."""
     http: HttpStats
     """The counters of the HTTP frontend."""
     clients: Clients

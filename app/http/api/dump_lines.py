@@ -1,8 +1,11 @@
 """The dump of this node for the audit: its services and instances as JSON lines, made while they are sent."""
 
 from collections.abc import Iterable, Iterator
+from hashlib import sha256
 from threading import BoundedSemaphore
 from typing import Any
+
+import orjson
 
 from app.audit.format.rows import (
     EXTRA_KINDS,
@@ -19,7 +22,14 @@ from app.naming.clients.clients import Clients
 from app.naming.model.meta import NO_META
 from app.naming.model.model import Instance, ServiceSnapshot
 from app.naming.records.durable_service import DurableService
-from app.naming.records.record_keys import NAMESPACE_PREFIX, SWITCHES_KEY
+from app.naming.records.record_keys import (
+    NamespaceKey,
+    PermissionKey,
+    RoleKey,
+    SwitchesKey,
+    UserKey,
+    parse_record_key,
+)
 from app.naming.registry.union import of_clients_only
 from app.naming.service import NamingService
 from app.ports.http_ports import Cluster
@@ -28,6 +38,8 @@ from distro.types import NO_VERSION, Version
 DUMPS_MAX = 2
 """Dumps under way at a time: each occupies a thread of the HTTP frontend until its client has read it."""
 CHUNK_BYTES = 65_536
+NAME_DIGITS = 16
+"""Of the hash that names a record of users."""
 NO_SETTINGS = ServiceSettings.of(NO_META.metadata, NO_META.protect_threshold, NO_META.selector.to_json(), {})
 
 
@@ -107,8 +119,17 @@ def dump_lines(
 def _record_rows(durable: DurableService) -> Iterator[dict[str, Any]]:
     """The records that are no service's."""
     for record in durable.shared_records():
-        name = "switches" if record.key == SWITCHES_KEY else f"namespace {record.key.removeprefix(NAMESPACE_PREFIX)}"
-        yield record_row(name, record.value, record.changed.to_text())
+        version = record.changed.to_text()
+        match parse_record_key(record.key):
+            case SwitchesKey():
+                yield record_row("switches", record.value, version)
+            case NamespaceKey(namespace):
+                yield record_row(f"namespace {namespace}", record.value, version)
+            case UserKey() | RoleKey() | PermissionKey():
+                # A dump lies about in files: it tells whether members agree on users, not what they know of them.
+                text = orjson.dumps([record.key, record.value], option=orjson.OPT_SORT_KEYS)
+                name = f"users {sha256(record.key.encode()).hexdigest()[:NAME_DIGITS]}"
+                yield record_row(name, sha256(text).hexdigest(), version)
 
 
 def _client_rows(clients: Clients) -> Iterator[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from app.auth.access_rules import AccessRule, Action, Scope
 from app.http.api.browsers import is_of_browser
 from app.http.api.call import Call, Services
+from app.http.api.user_access import check_user
 from app.naming.model.nacos_errors import NoRight
 
 READS = ("GET", "HEAD")
@@ -15,6 +16,7 @@ def check_access(access: AccessRule, call: Call, services: Services) -> None:
 
     Raises:
         NoRight: the caller may not.
+        PreparedRefusal, PasswordGiven: as ``check_user``.
     """
     if access.action is _WRITE and call.method in READS and is_of_browser(call.header):
         raise NoRight("a browser changes nothing with GET, as any page can have it do so: use POST or PUT")
@@ -24,6 +26,8 @@ def check_access(access: AccessRule, call: Call, services: Services) -> None:
         case Scope.RECENT_MEMBERS:
             allowed = services.cluster.is_listed(call.remote_ip) or services.cluster.is_heard(call.remote_ip)
         case _:
-            allowed = True
+            if services.access.enabled:
+                check_user(access, call, services)
+            return
     if not allowed:
         raise NoRight(f"{call.remote_ip} is not the address of a listed member")

@@ -14,12 +14,14 @@ from functools import partial
 
 from app.http.api.answers import NOT_RESPONSIBLE, text_reply
 from app.http.api.call import (
+    AUTHORIZATION,
     CHANGE,
     CLIENT_AGENT,
     CLOCK,
     DEADLINE,
     DECLINE,
     RELAY,
+    TOKEN_HEADER,
     WANTS_CHANGE,
     Answer,
     Call,
@@ -206,6 +208,10 @@ class LoopForwarder:
         if call.raw_query:
             target += b"?" + call.raw_query
         lines = [f"{CLIENT_AGENT}: {call.client_agent}\r\n{WANTS_CHANGE}: 1\r\n{more}"]
+        if call.user:
+            # The owner looks at the user itself; a token in the query goes with the query.
+            given = ((name, call.header(name)) for name in (AUTHORIZATION, TOKEN_HEADER))
+            lines.extend(f"{name}: {value}\r\n" for name, value in given if value)
         if call.body and "content-type" in call.headers:
             lines.append(f"content-type: {call.headers['content-type']}\r\n")
         lines.append(f"content-length: {len(call.body)}\r\n\r\n")

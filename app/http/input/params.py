@@ -66,6 +66,10 @@ class Parameters:
         """All names with their values in UTF-8, for a schema or for the member that the call is forwarded to."""
         return [(name, self.get(name) or "") for name in self._values]
 
+    def without(self, *names: str) -> "Parameters":
+        """These parameters but for some."""
+        return Parameters({name: value for name, value in self._values.items() if name not in names})
+
     def service_name(self) -> str | None:
         """The full service name, of ``serviceName`` or its old name ``dom``, and ``groupName``; None when absent.
 

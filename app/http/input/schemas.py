@@ -355,13 +355,6 @@ class NamespaceRemoveSchema(_Schema):
     id = fields.String(**present("namespaceId"))
 
 
-class LoginSchema(_Schema):
-    """POST ``/auth/login``."""
-
-    username = fields.String(**present("username"))
-    password = fields.String(**present("password"))
-
-
 class SourceSchema(_Schema):
     """PUT ``/distro/checksum``: the member that sends it."""
 

@@ -64,7 +64,7 @@ class LoopCall(Call):
         self.body = body
         self.remote_ip = remote_ip
         self.context_path = context_path
-        self.raw_path = ""
+        self.raw_path = self.user = ""
         self.on_loop = True
         self._parameters: Parameters | None = None
         self._block = block

@@ -11,9 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from app.http.api.agents import is_peer
 from app.http.api.answers import INTERNAL_ERROR, error_reply, is_open, refuse_unless_up, text_reply
 from app.http.api.browsers import OwnHosts
-from app.http.api.call import ROUTES, Answer, Forward, Reply, Route, Services
+from app.http.api.call import DECLINE, ROUTES, Answer, Forward, Reply, Route, Services
 from app.http.api.rights import check_access
 from app.http.api.stats import HttpStats, LagMeter
+from app.http.api.user_access import PasswordGiven
 from app.http.forward.beat_sender import BeatSender
 from app.http.forward.on_loop import LoopForwarder
 from app.http.server.connection import HttpConnection
@@ -41,6 +42,8 @@ WAITING_READS = (
     "/v2/core/loader/smartReloadCluster",
 )
 """Reads that ask other members: they wait, and belong to ``http-people``."""
+PASSWORD = b"password="
+"""In the target of a read that brings its user's password: the thread may wait for the turn to compare it."""
 DISTRO_PATH = "/v1/ns/distro/"
 BODY_BYTES_MAX = 8 * 1024 * 1024
 """Of a call, except those of members that bring datums."""
@@ -253,6 +256,8 @@ class HttpServer:
                 return refusal
             check_access(row.access, call, services)
             return row.endpoint(call, services)
+        except PasswordGiven:
+            return DECLINE
         except (NacosError, CodecError, NotInitialized) as error:
             return error_reply(error)
         except Exception as error:
@@ -284,7 +289,8 @@ class HttpServer:
     def _pool_of(self, connection: HttpConnection, request: Request) -> Pool:
         if self._is_of_peer(connection, request):
             return self._peers
-        if request.method in READS and not request.target.startswith(self._waiting_reads):
+        waits = request.target.startswith(self._waiting_reads) or PASSWORD in request.target
+        if request.method in READS and not waits:
             return self._readers
         return self._people
 

@@ -1,22 +1,87 @@
-"""The login that SDKs expect. No call needs one."""
+"""Logins, and the first administrator."""
+
+import secrets
 
 import orjson
 
 from app.auth.access_rules import PUBLIC
-from app.http.api.call import JSON, Answer, Call, Reply, Services, route
-from app.http.input.schemas import LoginSchema, load_parameters
+from app.auth.refusals import AUTH_IS_OFF, UNKNOWN_USER, AccessDenied, TooManyLogins
+from app.auth.users import AdminExists
+from app.config.addresses import is_loopback
+from app.http.api.answers import durable_elsewhere, json_reply, text_reply
+from app.http.api.call import AUTHORIZATION, JSON, Answer, Call, Reply, Services, route
+from app.http.api.user_access import BEARER, token_of, too_many_logins
+from app.http.input.schemas import load_parameters
+from app.http.input.user_schemas import FirstAdminSchema, LoginSchema
+from app.naming.model.nacos_errors import NoRight
+from app.naming.records.record_keys import user_key
 
-TOKEN = "auth-is-off"
-TOKEN_TTL_S = 18_000
-_LOGIN = LoginSchema()
+OFF_TOKEN = "auth-is-off"
+OFF_TTL_S = 18_000
+PASSWORD_BYTES = 18
+PASSED_ON = ("x-forwarded-for", "x-real-ip", "forwarded", "via", "origin", "sec-fetch-site")
+"""Headers of proxies and browsers: what comes to this machine's loopback address through them came from elsewhere."""
+_LOGIN, _FIRST_ADMIN = LoginSchema(), FirstAdminSchema()
 
 
-@route("POST", "/v1/auth/login", "/v1/auth/users/login", access=PUBLIC)
+@route("POST", "/v1/auth/login", "/v1/auth/users/login", "/v3/auth/user/login", access=PUBLIC)
 def login(call: Call, services: Services) -> Answer:
-    """The answer to an SDK that has a user configured. Shape: accessToken, tokenTtl (s), globalAdmin, username.
+    """A token for a user and password. Shape: accessToken, tokenTtl (s), globalAdmin, username.
 
-    It protects nothing: any user and password will do, all get the same token, and no call reads it.
+    While users are not asked for, the answer says so in ``message`` and grants nothing: its token is no token. It
+    still is a success, as client libraries that have a user configured go no further without one.
     """
-    username = load_parameters(_LOGIN, call.parameters)["username"]
-    answer = {"accessToken": TOKEN, "tokenTtl": TOKEN_TTL_S, "globalAdmin": True, "username": username}
-    return Reply(200, orjson.dumps(answer), JSON, {"Authorization": f"Bearer {TOKEN}"})
+    values = load_parameters(_LOGIN, call.parameters)
+    name, control = values["username"], services.access
+    if control.tokens is None:
+        return _logged_in(OFF_TOKEN, OFF_TTL_S, name, is_admin=False, message=AUTH_IS_OFF)
+    try:
+        session = control.log_in(name, values["password"], call.remote_ip)
+    except AccessDenied:
+        return text_reply(403, UNKNOWN_USER)
+    except TooManyLogins as error:
+        return too_many_logins(error)
+    is_admin = control.rights(session).is_admin
+    return _logged_in(control.token_of(session), control.tokens.ttl_s, name, is_admin=is_admin)
+
+
+def _logged_in(token: str, ttl_s: int, name: str, *, is_admin: bool, message: str = "") -> Reply:
+    answer = {"accessToken": token, "tokenTtl": ttl_s, "globalAdmin": is_admin, "username": name}
+    body = orjson.dumps(answer | ({"message": message} if message else {}))
+    return Reply(200, body, JSON, {"Authorization": f"{BEARER}{token}"})
+
+
+@route("POST", "/v1/auth/users/admin", access=PUBLIC)
+def first_admin(call: Call, services: Services) -> Answer:
+    """Make the first administrator, once, for a caller on this machine. Shape: username; password if it was made up.
+
+    A caller elsewhere, and one behind a proxy or in a browser, is refused: 403; where there is an administrator: 409.
+    """
+    control = services.access
+    if control.tokens is None or control.passwords is None:
+        raise NoRight(AUTH_IS_OFF)
+    if not control.tokens.is_first_admin(token_of(call)):
+        if not is_loopback(call.remote_ip) or any(call.header(name) for name in PASSED_ON):
+            raise NoRight("the first administrator is made from the machine of a member alone: rollcall admin")
+        call.headers = {**call.headers, AUTHORIZATION: BEARER + control.tokens.make_first_admin()}
+    values = load_parameters(_FIRST_ADMIN, call.parameters)
+    name, password = values["username"], values["password"]
+    if control.table.has_admin():
+        return _has_admin()
+    if other := durable_elsewhere(call, services, user_key(name)):
+        return other
+    answer = {"username": name}
+    if not password:
+        answer["password"] = password = secrets.token_urlsafe(PASSWORD_BYTES)
+    try:
+        services.users.create_first_admin(name, control.passwords.hash(password))
+    except AdminExists:
+        return _has_admin()
+    except TooManyLogins as error:
+        return too_many_logins(error)
+    return json_reply(answer)
+
+
+def _has_admin() -> Reply:
+    body = {"code": 409, "message": "have admin user cannot use it", "data": None}
+    return Reply(409, orjson.dumps(body), JSON)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from app.auth.access_rules import READ, naming
+from app.auth.access_rules import READ, Target, naming
 from app.http.api.answers import json_array_reply, json_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.input.name_pattern import literal_pattern
@@ -105,7 +105,7 @@ def _instance(one: Instance, last_confirmed_ms: int) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-@route("GET", "/v1/ns/catalog/services", access=naming(READ))
+@route("GET", "/v1/ns/catalog/services", access=naming(READ, Target.NAMESPACE))
 def service_list(call: Call, services: Services) -> Answer:
     """One page of the services that pass the filters, with their counts, or with their instances.
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote_plus
 
-from app.auth.access_rules import MEMBERS, READ, naming
+from app.auth.access_rules import MEMBERS, READ, Target, naming
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import OK, Answer, Call, Services, route
 from app.http.forward.peers import ask_member
@@ -22,7 +22,7 @@ _STATUSES = StatusesSchema()
 _CLOCK = SystemClock()
 
 
-@route("GET", "/v1/ns/instance/statuses", "/v1/ns/api/statuses", access=naming(READ).or_members())
+@route("GET", "/v1/ns/instance/statuses", "/v1/ns/api/statuses", access=naming(READ, Target.KEY).or_members())
 def statuses(call: Call, services: Services) -> Answer:
     """The health of a service's instances. Shape: ``{"ips": ["ip:port_true", ...]}``."""
     key = load_parameters(_STATUSES, call.parameters)["key"]

@@ -1,6 +1,6 @@
 """Old paths that some clients still call: those under ``/api``, from before 0.8, and those of Raft, from before 1.4."""
 
-from app.auth.access_rules import MEMBERS, READ, WRITE, admin, naming
+from app.auth.access_rules import MEMBERS, READ, WRITE, Target, admin, naming
 from app.http.api.agents import ClientType, parse_agent
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import Answer, Call, Services, route
@@ -30,13 +30,13 @@ def _service_of(call: Call) -> str:
     return f"{DEFAULT_GROUP}{GROUP_SPLITTER}{name}"
 
 
-@route("GET", "/v1/ns/api/srvIPXT", access=naming(READ))
+@route("GET", "/v1/ns/api/srvIPXT", access=naming(READ, Target.DOM))
 def srv_ipxt(call: Call, services: Services) -> Answer:
     """The instances of the service ``dom``, as GET ``/instance/list`` answers them."""
     return answer_list(call, services, parse_list(call.parameters, _service_of(call)))
 
 
-@route("GET", "/v1/ns/api/clientBeat", access=naming(WRITE))
+@route("GET", "/v1/ns/api/clientBeat", access=naming(WRITE, Target.DOM))
 def client_beat(call: Call, services: Services) -> Answer:
     """Take a beat for the service ``dom``, as PUT ``/instance/beat``."""
     return answer_beat(call, services, parse_beat(call.parameters, _service_of(call)))

@@ -4,6 +4,7 @@ import uuid
 from typing import Any
 
 from app.auth.access_rules import LOGGED_IN, WRITE, admin
+from app.auth.refusals import NOT_PERMITTED
 from app.http.api.answers import durable_elsewhere, json_reply, rest_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.input.schemas import (
@@ -15,7 +16,7 @@ from app.http.input.schemas import (
 )
 from app.naming.model.caller_texts import TRIMMED
 from app.naming.model.keys import DEFAULT_NAMESPACE
-from app.naming.model.nacos_errors import InvalidParam, Unavailable
+from app.naming.model.nacos_errors import InvalidParam, NoRight, Unavailable
 from app.naming.records.durable_service import Namespace
 from app.naming.records.record_keys import namespace_key
 
@@ -42,15 +43,24 @@ def _shown(one: Namespace) -> dict[str, Any]:
 
 @route("GET", PATH, access=LOGGED_IN)
 def query_namespaces(call: Call, services: Services) -> Answer:
-    """All namespaces, the public one first; one namespace in full with ``show=all``; or whether an id is taken."""
+    """The namespaces in which the caller has a right, the public one first; or one in full; or if an id is taken.
+
+    ``show=all`` asks for one in full.
+    """
     values = load_parameters(_QUERY, call.parameters)
     if values["check_exists"] == "true":
         return json_reply(any(one.id == values["custom"] for one in services.durable.namespaces()))
     if values["show"] == "all":
         public = values["namespace"].strip(TRIMMED) in ("", DEFAULT_NAMESPACE)
-        found = _PUBLIC_IN_FULL if public else services.durable.namespace(values["namespace"])
-        return json_reply({**_shown(found), "namespaceDesc": found.description})
-    listed = [_shown(one) for one in (_PUBLIC, *services.durable.namespaces())]
+        one = _PUBLIC_IN_FULL if public else services.durable.namespace(values["namespace"])
+        if services.access.enabled and not services.access.table.rights(call.user).sees_namespace(one.id):
+            raise NoRight(NOT_PERMITTED)
+        return json_reply({**_shown(one), "namespaceDesc": one.description})
+    found = [_PUBLIC, *services.durable.namespaces()]
+    if services.access.enabled:
+        rights = services.access.table.rights(call.user)
+        found = [one for one in found if rights.sees_namespace(one.id)]
+    listed = [_shown(one) for one in found]
     return rest_reply(listed)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from app.auth.access_rules import READ, WRITE, naming
+from app.auth.access_rules import READ, WRITE, Target, naming
 from app.http.api.answers import durable_elsewhere, json_reply
 from app.http.api.call import OK, Answer, Call, Services, route
 from app.http.input.fields import MetadataFilter
@@ -122,7 +122,7 @@ def found_view(call: Call, services: Services) -> ServiceView:
     return view
 
 
-@route("GET", "/v1/ns/service/list", access=naming(READ))
+@route("GET", "/v1/ns/service/list", access=naming(READ, Target.GROUP))
 def list_services(call: Call, services: Services) -> Answer:
     """One page of the names of a group; of all groups, with the group, for ``*``. Shape: doms, count (of all pages)."""
     values = load_parameters(_LIST, call.parameters)
@@ -147,7 +147,7 @@ def _passes(view: ServiceView | None, wanted: MetadataFilter) -> bool:
     return view.metadata.get(wanted.key) == wanted.value
 
 
-@route("GET", "/v1/ns/service/names", access=naming(READ))
+@route("GET", "/v1/ns/service/names", access=naming(READ, Target.NAMESPACES))
 def search_names(call: Call, services: Services) -> Answer:
     """The names, without group, that a search finds, by namespace. Shape: services, count (of namespaces).
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from app.auth.access_rules import READ, WRITE, admin, naming
+from app.auth.access_rules import READ, WRITE, Target, admin, naming
 from app.http.api.agents import AGENT_CHARS_MAX, Agent, ClientType, may_be_pushed
 from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, route
@@ -63,7 +63,7 @@ def subscribe(call: Call, services: Services, query: ListQuery, agent: Agent) ->
     return True
 
 
-@route("GET", "/v1/ns/service/subscribers", access=naming(READ).or_members())
+@route("GET", "/v1/ns/service/subscribers", access=naming(READ, Target.NAMESPACE).or_members())
 def list_subscribers(call: Call, services: Services) -> Answer:
     """One page of the subscribers, at all members, of services whose name contains the given one.
 

@@ -1,6 +1,6 @@
 """Services over HTTP v2: create, remove, update, query, list names."""
 
-from app.auth.access_rules import READ, WRITE, naming
+from app.auth.access_rules import READ, WRITE, Target, naming
 from app.http.api.answers import durable_elsewhere
 from app.http.api.call import OK, Answer, Call, Services
 from app.http.input.params import namespace_of, service_of
@@ -87,7 +87,7 @@ def query_service(call: Call, services: Services) -> Answer:
     )
 
 
-@result_route("GET", f"{PATH}/list", access=naming(READ))
+@result_route("GET", f"{PATH}/list", access=naming(READ, Target.GROUP))
 def list_services(call: Call, services: Services) -> Answer:
     """One page of the names of a group. Shape of data: count (of all pages), services."""
     values = load_parameters(_LIST, call.parameters)

@@ -13,6 +13,7 @@ from app.naming.model.switches import ENTRIES, SwitchDomain, from_json, update
 from app.naming.records.projection import Projection, instance_of, value_of
 from app.naming.records.record_keys import (
     NAMESPACE_PREFIX,
+    OF_USERS,
     SWITCHES_KEY,
     namespace_key,
     persistent_key,
@@ -324,9 +325,10 @@ class DurableService:
         return service_meta(record.value), record.changed
 
     def shared_records(self) -> list[Record]:
-        """The records that are no service's and have a value: the switches and the namespaces."""
+        """The records that are no service's and have a value: switches, namespaces, users, roles, permissions."""
         switches = self._records.record(SWITCHES_KEY)
-        return [*([switches] if switches else []), *self._records.live(NAMESPACE_PREFIX)]
+        listed = [one for prefix in (NAMESPACE_PREFIX, *OF_USERS) for one in self._records.live(prefix)]
+        return [*([switches] if switches else []), *listed]
 
     # --- switches -------------------------------------------------------------------------------
 

@@ -14,8 +14,18 @@ from app.naming.model.meta import metadata_of, service_meta
 from app.naming.model.model import Instance
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.switches import SwitchDomain, from_json
-from app.naming.records.record_keys import NamespaceKey, PersistentKey, ServiceMetaKey, SwitchesKey, parse_record_key
+from app.naming.records.record_keys import (
+    NamespaceKey,
+    PermissionKey,
+    PersistentKey,
+    RoleKey,
+    ServiceMetaKey,
+    SwitchesKey,
+    UserKey,
+    parse_record_key,
+)
 from app.naming.records.records import Record
+from app.naming.records.user_records import check_users_record
 from app.naming.registry.operations import clamp_weight
 from app.naming.registry.registry import Registry
 
@@ -31,6 +41,8 @@ class Projection:
         self._table = registry.table
         self._now_ms = monotonic_ms
         self._publish = publish
+        self.on_users: Callable[[Record], None] = lambda _record: None
+        """Called with each record of a user, role or permission that was read, written or removed; under a lock."""
         self.switches = SwitchDomain()
         """The switches in force: the record's, or those that ``override`` set on this member alone."""
         self.limits_calls = False
@@ -67,6 +79,8 @@ class Projection:
                 self._publish(ServiceChanged(namespace, name))
             case SwitchesKey():
                 self.override(from_json(record.value or {}, SwitchDomain()))
+            case UserKey() | RoleKey() | PermissionKey():
+                self.on_users(record)
             case NamespaceKey() | None:
                 return
 
@@ -97,6 +111,8 @@ def check_record(key: str, value: Mapping[str, Any] | None) -> None:
                     raise InvalidParam("the persistent instance is another than its key names")
         case SwitchesKey():
             from_json(value or {}, SwitchDomain())
+        case (UserKey() | RoleKey() | PermissionKey()) as users_key:
+            check_users_record(users_key, value)
         case NamespaceKey(namespace):
             if not is_namespace_id(namespace):
                 raise InvalidParam(f"the key of a namespace of no allowed id: {key[:200]!r}")

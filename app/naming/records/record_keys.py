@@ -1,4 +1,4 @@
-"""The keys of durable records: service metadata, persistent instances, namespaces and the switches."""
+"""The keys of durable records: service metadata, persistent instances, namespaces, switches, users and their rights."""
 
 from dataclasses import dataclass
 
@@ -9,6 +9,12 @@ PERSISTENT_PREFIX = "rollcall.instance."
 """Not Nacos's prefix: with it a namespace called "ephemeral." would make the key of an ephemeral list."""
 NAMESPACE_PREFIX = "rollcall.namespace."
 SWITCHES_KEY = SERVICE_META_PREFIX + SWITCH_DOMAIN_NAME
+USER_PREFIX, ROLE_PREFIX, PERMISSION_PREFIX = "rollcall.user.", "rollcall.role.", "rollcall.permission."
+OF_USERS = (USER_PREFIX, ROLE_PREFIX, PERMISSION_PREFIX)
+USERS_TAG = "rollcall.users"
+"""All records of users have one owner: what a call checks of users and roles is what its write is based on."""
+NAME_SPLITTER = "/"
+"""Between the parts of a key; names of users and roles do not have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,31 @@ class SwitchesKey:
     """The key of the switches."""
 
 
-RecordKey = ServiceMetaKey | PersistentKey | NamespaceKey | SwitchesKey
+@dataclass(frozen=True, slots=True)
+class UserKey:
+    """The key of a user."""
+
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoleKey:
+    """The key of a role that a user has."""
+
+    role: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionKey:
+    """The key of what a role permits: actions, some of ``r`` and ``w``, and the pattern of the resources."""
+
+    role: str
+    actions: str
+    resource: str
+
+
+RecordKey = ServiceMetaKey | PersistentKey | NamespaceKey | SwitchesKey | UserKey | RoleKey | PermissionKey
 
 
 def service_meta_key(namespace: str, full_name: str) -> str:
@@ -58,6 +88,34 @@ def namespace_key(namespace: str) -> str:
     return NAMESPACE_PREFIX + namespace
 
 
+def user_key(user: str) -> str:
+    """The record key of a user."""
+    return USER_PREFIX + user
+
+
+def role_key(role: str, user: str) -> str:
+    """The record key of a role that a user has."""
+    return f"{ROLE_PREFIX}{role}{NAME_SPLITTER}{user}"
+
+
+def permission_key(role: str, actions: str, resource: str) -> str:
+    """The record key of what a role permits."""
+    return NAME_SPLITTER.join((PERMISSION_PREFIX + role, actions, resource))
+
+
+def _parse_users_key(key: str) -> RecordKey | None:
+    """The parts of the key of a user, role or permission, None for any other text."""
+    if key.startswith(USER_PREFIX):
+        return UserKey(name) if (name := key.removeprefix(USER_PREFIX)) else None
+    if key.startswith(ROLE_PREFIX):
+        parts = key.removeprefix(ROLE_PREFIX).split(NAME_SPLITTER)
+        return RoleKey(*parts) if len(parts) == 2 and all(parts) else None
+    if key.startswith(PERMISSION_PREFIX):
+        parts = key.removeprefix(PERMISSION_PREFIX).split(NAME_SPLITTER, 2)
+        return PermissionKey(*parts) if len(parts) == 3 and all(parts) else None
+    return None
+
+
 def parse_record_key(key: str) -> RecordKey | None:
     """The parts of a record key, None for any other text."""
     if key == SWITCHES_KEY:
@@ -71,7 +129,7 @@ def parse_record_key(key: str) -> RecordKey | None:
     if key.startswith(PERSISTENT_PREFIX):
         parts = key.removeprefix(PERSISTENT_PREFIX).split(NAMESPACE_SPLITTER, 2)
         return PersistentKey(*parts) if len(parts) == 3 and all(parts) else None
-    return None
+    return _parse_users_key(key)
 
 
 def record_tag(key: str) -> str:
@@ -79,5 +137,7 @@ def record_tag(key: str) -> str:
     match parse_record_key(key):
         case ServiceMetaKey(full_name=name) | PersistentKey(full_name=name):
             return name
+        case UserKey() | RoleKey() | PermissionKey():
+            return USERS_TAG
         case _:
             return key

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from app.auth.access_rules import READ, WRITE, naming
+from app.auth.access_rules import READ, WRITE, Target, naming
 from app.naming.clients.client_model import ServiceKey
 from app.naming.clients.clients import CLUSTERS_CHARS_MAX
 from app.naming.model.json_fields import Fields
@@ -51,7 +51,7 @@ class NamingHandlers:
             "BatchInstanceRequest": GrpcRoute(self.batch, "BatchInstanceResponse", naming(WRITE)),
             "PersistentInstanceRequest": GrpcRoute(self.persistent, "InstanceResponse", naming(WRITE)),
             "ServiceQueryRequest": GrpcRoute(self.query, "QueryServiceResponse", naming(READ)),
-            "ServiceListRequest": GrpcRoute(self.list, "ServiceListResponse", naming(READ)),
+            "ServiceListRequest": GrpcRoute(self.list, "ServiceListResponse", naming(READ, Target.GROUP)),
             "SubscribeServiceRequest": GrpcRoute(self.subscribe, "SubscribeServiceResponse", naming(READ)),
         }
 
@@ -92,11 +92,11 @@ class NamingHandlers:
         writes, fields = self._services.persistent_writes, request.fields.inner("instance")
         if kind == REGISTER:
             command = command_of(request, namespace, service, fields, ephemeral=False)
-            await self._in_pool(lambda: writes.register(command))
+            await self._in_pool(lambda: writes.register(command, request.token))
         elif kind == DEREGISTER:
             ip, port, cluster = _address_of(fields)
             gone = DeregisterInstance(service, ip, port, namespace, cluster, ephemeral=False)
-            await self._in_pool(lambda: writes.deregister(gone))
+            await self._in_pool(lambda: writes.deregister(gone, request.token))
         else:
             raise InvalidParam(f"Unsupported request type {kind}")
         return success(type=kind)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Protocol
 
+from app.auth.access_control import Session
 from app.naming.clients.client_model import ServiceKey
 
 UNREGISTERED_MAX = 4_096
@@ -65,6 +66,12 @@ class Connection:
     reset_rounds: int = 0
     """Rounds of the check since the client was first asked to connect elsewhere."""
     stream: Stream | None = None
+    session: Session | None = None
+    """Of the user of the latest call; None before the first, and while users are not asked for."""
+    rights_version: int = -1
+    """The version of the users for which the rights to all that the client holds were checked last."""
+    renewal_asked_ms: int = 0
+    """The end of the session for which the client was asked to connect anew, with a new token."""
 
     def __post_init__(self) -> None:
         self.active_ms = self.opened_ms
@@ -74,6 +81,12 @@ class Connection:
     @property
     def is_sdk(self) -> bool:
         return not self.is_member
+
+    def take_session(self, session: Session) -> None:
+        """Note the session of a call; what another user subscribed to is to be checked anew."""
+        if self.session is not None and self.session.user != session.user:
+            self.rights_version = -1
+        self.session = session
 
     def offer(self, message: bytes) -> bool:
         """Queue a message; False when ``CONTROLS_MAX`` wait already, as the client does not read."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from app.auth.access_control import AccessControl
 from app.auth.access_rules import PUBLIC, AccessRule, Scope
 from app.naming.clients.client_model import ClientInfo
 from app.naming.clients.clients import Clients
@@ -18,6 +19,7 @@ from app.rpc.links.link import OWN_KIND_ABILITY
 from app.rpc.links.links import MEMBER_LABEL
 from app.rpc.server.connections import LABELS_CHARS_MAX, Connection, Connections
 from app.rpc.server.limits import LimitRule
+from app.rpc.server.user_check import check_user, token_of
 from app.rpc.wire import payload as wire
 from app.rpc.wire.payload import Payload, PayloadError
 from distro.types import MemberState
@@ -36,6 +38,8 @@ class GrpcRequest:
 
     connection: Connection
     fields: Fields
+    token: str = ""
+    """The user's; empty while users are not asked for."""
 
 
 Handler = Callable[[GrpcRequest], Awaitable[Mapping[str, Any] | bytes]]
@@ -61,7 +65,7 @@ class Dispatcher:
 
     def __init__(
         self, connections: Connections, cluster: PeerDirectory, clients: Clients, rule: Callable[[], LimitRule],
-        now_ms: Callable[[], int], connections_max: int = CONNECTIONS_MAX,
+        now_ms: Callable[[], int], connections_max: int = CONNECTIONS_MAX, access: AccessControl | None = None,
     ) -> None:  # fmt: skip
         """``connections_max``: registered connections of all kinds; the rule file limits those of SDKs further."""
         self._connections_max = connections_max
@@ -70,6 +74,7 @@ class Dispatcher:
         self._clients = clients
         self._rule = rule
         self._now_ms = now_ms
+        self._access = access if access is not None and access.enabled else None
         self.on_answer: Callable[[str, str, bool], None] = lambda _client_id, _request_id, _went_well: None
         """Called with client id, request id and success for each answer of a client to a request of this node."""
         self.on_gone: Callable[[str], None] = lambda _client_id: None
@@ -119,7 +124,16 @@ class Dispatcher:
             return wire.error_response(wire.UNREADABLE, str(error))
         connection.active_ms = self._now_ms()
         self._trace(connection, message)
-        return await self._run(route, kind, GrpcRequest(connection, fields))
+        if self._access is None:
+            return await self._run(route, kind, GrpcRequest(connection, fields))
+        try:
+            session = check_user(self._access, route.access, kind, message.headers, fields)
+        except NacosError as error:
+            return wire.encode_json(route.answer_type, wire.failure(error.status, error.text))
+        if session is None:
+            return await self._run(route, kind, GrpcRequest(connection, fields))
+        connection.take_session(session)
+        return await self._run(route, kind, GrpcRequest(connection, fields, token_of(message.headers)))
 
     async def _run(self, route: GrpcRoute, kind: str, request: GrpcRequest) -> bytes:
         try:

@@ -64,12 +64,13 @@ _PAYLOAD = _message_class()
 
 
 class Payload(NamedTuple):
-    """One message as it arrived, but for its headers, which nothing here goes by."""
+    """One message as it arrived."""
 
     type: str
     client_ip: str
     """The address that the sender states for itself."""
     body: bytes
+    headers: Mapping[str, str]
 
     def json(self) -> dict[str, Any]:
         """The body; an empty one is an empty object.
@@ -96,7 +97,8 @@ def decode(data: bytes) -> Payload:
         message = _PAYLOAD.FromString(data)
     except DecodeError as error:
         raise PayloadError("not a payload") from error
-    return Payload(message.metadata.type, message.metadata.clientIp, message.body.value)
+    metadata = message.metadata
+    return Payload(metadata.type, metadata.clientIp, message.body.value, metadata.headers)
 
 
 def encode(type_name: str, body: bytes, client_ip: str = "", headers: Mapping[str, str] | None = None) -> bytes:

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from app.auth.access_control import AccessControl
+from app.auth.decision_memo import DecisionMemo
+from app.auth.user_table import UserTable
 from app.http.api.beats import BeatCollector
 from app.http.api.call import Services
 from app.http.api.dump_lines import Dumps
@@ -295,6 +298,9 @@ class SimMember:
             forwarder=forwarder,
             dumps=Dumps(),
             beats=BeatCollector(),
+            access=AccessControl(None, UserTable(), clock.wall_ms, clock.monotonic_ms),
+            users=nothing,
+            decisions=DecisionMemo(),
             http=HttpStats(),
             clients=nothing,
             loop_frontends=(),

@@ -5,6 +5,7 @@ import json
 import pytest
 from flask.testing import FlaskClient
 
+from app.auth.refusals import AUTH_IS_OFF
 from tests.support.fake_node import PEER, FakeNode
 
 API = "/nacos/v1/ns/api"
@@ -80,13 +81,14 @@ def test_the_old_consensus(client: FlaskClient, method: str, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/nacos/v1/auth/login", "/nacos/v1/auth/users/login"])
-def test_everybody_may_log_in(client: FlaskClient, path: str) -> None:
+def test_a_login_while_users_are_not_asked_for_says_so_and_grants_nothing(client: FlaskClient, path: str) -> None:
     answer = client.post(f"{path}?username=nacos", data={"password": "x"})
     assert answer.get_json() == {
         "accessToken": "auth-is-off",
         "tokenTtl": 18000,
-        "globalAdmin": True,
+        "globalAdmin": False,
         "username": "nacos",
+        "message": AUTH_IS_OFF,
     }
     assert answer.headers["Authorization"] == "Bearer auth-is-off"
     assert client.post(path, data={"username": "nacos"}).data == b"Parameter 'password' is missing"

@@ -1,0 +1,181 @@
+"""AccessControl: who a call is of, and whether that user may make it. Both frontends ask it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+
+from app.auth.access_rules import AccessRule, Scope
+from app.auth.login_limits import LoginLimits
+from app.auth.passwords import Passwords
+from app.auth.refusals import (
+    AUTH_IS_OFF,
+    NOT_PERMITTED,
+    TOKEN_EXPIRED,
+    TOKEN_INVALID,
+    UNKNOWN_USER,
+    AccessDenied,
+    TooManyLogins,
+)
+from app.auth.rights import Resource, Rights
+from app.auth.tokens import Tokens
+from app.auth.user_table import UserTable
+from app.config.auth_settings import AuthSettings
+
+SESSIONS_MAX = 65_536
+"""Tokens that are remembered: one for each client that logged in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A user that a call is of, until a time of the wall clock. ``generation``: as in the user's record."""
+
+    user: str
+    generation: str
+    end_ms: int
+
+
+@dataclass(slots=True)
+class AccessStats:
+    """Counts since the start."""
+
+    logins: int = 0
+    logins_wrong: int = 0
+    """An unknown user, or a wrong password."""
+    logins_throttled: int = 0
+    access_unknown: int = 0
+    """Calls without a user."""
+    access_invalid: int = 0
+    """Calls whose token is invalid."""
+    access_expired: int = 0
+    access_denied: int = 0
+    """Calls of users without the right to them."""
+
+
+_REASONS = {UNKNOWN_USER: "access_unknown", TOKEN_EXPIRED: "access_expired", NOT_PERMITTED: "access_denied"}
+
+
+class AccessControl:
+    """The decision on calls, while users are asked for. Thread-safe; ``log_in`` and ``of_password`` block.
+
+    Raises (each): AccessDenied.
+    """
+
+    def __init__(
+        self, settings: AuthSettings | None, table: UserTable, wall_ms: Callable[[], int], now_ms: Callable[[], int]
+    ) -> None:
+        """``now_ms``: a monotonic clock. Without ``settings`` no call needs a user, and nobody can log in."""
+        self.enabled = settings is not None
+        self.table = table
+        self.wall_ms = wall_ms
+        self.tokens = Tokens(settings.token_key, settings.token_ttl_s, wall_ms) if settings else None
+        self.passwords = Passwords() if settings else None
+        self._limits = LoginLimits(now_ms)
+        self._sessions: dict[bytes, Session] = {}
+        """By hash of the token."""
+        self.stats = AccessStats()
+
+    # --- who --------------------------------------------------------------------------------------
+
+    def session(self, token: str) -> Session:
+        """The session of a token, whose user still has it."""
+        if not token:
+            raise AccessDenied(UNKNOWN_USER)
+        digest = sha256(token.encode("utf-8", "replace")).digest()
+        known = self._sessions.get(digest)
+        if known is None:
+            known = self._read(token)
+            if len(self._sessions) >= SESSIONS_MAX:
+                self._drop_ended()
+            self._sessions[digest] = known
+        self.check_lasts(known)
+        return known
+
+    def _read(self, token: str) -> Session:
+        tokens = self.tokens
+        if tokens is None:
+            raise AccessDenied(TOKEN_INVALID)
+        claims = tokens.read(token)
+        user = self.table.user(claims.user)
+        if user is None:
+            raise AccessDenied(TOKEN_INVALID)
+        generation = claims.generation
+        if generation is None:
+            # Real Nacos made it: it knows no generations, but ends with the password that it was got with.
+            if claims.begin_s * 1_000 < user.set_ms:
+                raise AccessDenied(TOKEN_INVALID)
+            generation = user.generation
+        return Session(claims.user, generation, claims.end_s * 1_000)
+
+    def _drop_ended(self) -> None:
+        """Forget the sessions that ended, or without any the older half."""
+        now_ms, sessions = self.wall_ms(), self._sessions.copy()
+        lasting = {digest: one for digest, one in sessions.items() if one.end_ms > now_ms}
+        if len(lasting) > SESSIONS_MAX // 2:
+            lasting = dict(list(lasting.items())[len(lasting) // 2 :])
+        self._sessions = lasting
+
+    def check_lasts(self, session: Session) -> None:
+        """Check that the time of a session is not over, and that its user has not ended it."""
+        if session.end_ms <= self.wall_ms():
+            raise AccessDenied(TOKEN_EXPIRED)
+        user = self.table.user(session.user)
+        if user is None or user.generation != session.generation:
+            raise AccessDenied(TOKEN_INVALID)
+
+    def log_in(self, name: str, password: str, ip: str) -> Session:
+        """The session of a user who gives the right password.
+
+        Raises:
+            AccessDenied: there is no such user, or it has another password.
+            TooManyLogins: there were too many wrong ones, or too many wait; nobody looked at this one.
+        """
+        passwords, tokens = self.passwords, self.tokens
+        if passwords is None or tokens is None:
+            raise AccessDenied(AUTH_IS_OFF)
+        if wait_s := self._limits.begin(name, ip):
+            self.stats.logins_throttled += 1
+            raise TooManyLogins("too many wrong passwords, please try again later", wait_s)
+        user = self.table.user(name)
+        try:
+            right = passwords.is_right(user, password)
+        except TooManyLogins:
+            self._limits.withdraw(name, ip, right=False)
+            self.stats.logins_throttled += 1
+            raise
+        if not right or user is None:
+            self.stats.logins_wrong += 1
+            raise AccessDenied(UNKNOWN_USER)
+        self._limits.withdraw(name, ip, right=True)
+        self.stats.logins += 1
+        return Session(user.name, user.generation, self.wall_ms() + tokens.ttl_s * 1_000)
+
+    def token_of(self, session: Session) -> str:
+        """A new token of a session's user."""
+        assert self.tokens is not None, "there are sessions only while users are asked for"
+        return self.tokens.make(session.user, session.generation)
+
+    # --- what -------------------------------------------------------------------------------------
+
+    def rights(self, session: Session) -> Rights:
+        """What the user of a session may do."""
+        return self.table.rights(session.user)
+
+    def check(self, session: Session, access: AccessRule, resource: Resource | None) -> None:
+        """Check that a session's user may make a call with this access; ``resource``: what a NAMING call is about."""
+        rights = self.table.rights(session.user)
+        match access.scope:
+            case Scope.PUBLIC | Scope.LOGGED_IN:
+                return
+            case Scope.NAMING:
+                allowed = resource is not None and rights.allows(access.action, resource)
+            case Scope.ADMIN:
+                allowed = rights.is_admin
+            case Scope.MEMBERS | Scope.RECENT_MEMBERS:
+                allowed = False
+        if not allowed:
+            raise AccessDenied(NOT_PERMITTED)
+
+    def count(self, error: AccessDenied) -> None:
+        """Count a refusal by its reason."""
+        name = _REASONS.get(error.text, "access_invalid")
+        setattr(self.stats, name, getattr(self.stats, name) + 1)

@@ -1,0 +1,134 @@
+"""Passwords: hashed and compared by argon2id, a few at a time, on the threads of the callers."""
+
+import hmac
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass
+from hashlib import sha256
+from threading import BoundedSemaphore, Lock
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
+
+from app.auth.refusals import TooManyLogins
+from app.naming.model.nacos_errors import InvalidParam
+from app.naming.records.user_records import User
+
+PASSWORD_CHARS_MIN, PASSWORD_BYTES_MAX = 8, 256
+AT_ONCE = 2
+"""Hashes that are computed at a time: each needs a core for some 30 ms, and 19 MiB."""
+WAITING_MAX = 12
+"""Callers that wait for their turn; each occupies a thread of the HTTP frontend."""
+WAIT_S = 2.0
+REMEMBERED_MAX = 4_096
+TIME_COST, MEMORY_KIB, PARALLELISM = 2, 19_456, 1
+"""Source: OWASP Password Storage Cheat Sheet, argon2id."""
+
+
+@dataclass(slots=True)
+class PasswordStats:
+    """Counts since the start."""
+
+    hashes_computed: int = 0
+    hashes_refused: int = 0
+    """Passwords that were not looked at, as too many waited."""
+
+
+class Passwords:
+    """Makes and compares hashes. Thread-safe; each call may block for ``WAIT_S``: not for the event loop.
+
+    A password that was right is remembered by a keyed hash, so that a fleet which logs in after a restart, and calls
+    that bring user and password each time, cost one computation for each user.
+    """
+
+    def __init__(self) -> None:
+        self._hasher = PasswordHasher(TIME_COST, MEMORY_KIB, PARALLELISM)
+        self._places = BoundedSemaphore(AT_ONCE)
+        self._lock = Lock()
+        self._waiting = 0
+        self._key = secrets.token_bytes(32)
+        self._right: OrderedDict[bytes, None] = OrderedDict()
+        self._nobody = self._hasher.hash(secrets.token_hex(16))
+        """Compared with the passwords of unknown users: the time tells nobody which users there are."""
+        self.stats = PasswordStats()
+
+    def hash(self, password: str) -> str:
+        """The hash of a new password.
+
+        Raises:
+            InvalidParam: it is too short or too long.
+            TooManyLogins: too many wait.
+        """
+        check_password(password)
+        with self._place():
+            return self._hasher.hash(password)
+
+    def is_right(self, user: User | None, password: str) -> bool:
+        """Whether this is the user's password; never for None, which takes as long.
+
+        Raises:
+            TooManyLogins: too many wait.
+        """
+        if len(password) > PASSWORD_BYTES_MAX:
+            return False
+        digest = b"" if user is None else self._digest(user, password)
+        if digest in self._right:
+            return True
+        with self._place():
+            try:
+                self._hasher.verify(self._nobody if user is None else user.password_hash, password)
+            except (VerificationError, InvalidHashError):
+                return False
+        if user is None:
+            return False
+        with self._lock:
+            self._right[digest] = None
+            if len(self._right) > REMEMBERED_MAX:
+                self._right.popitem(last=False)
+        return True
+
+    def _digest(self, user: User, password: str) -> bytes:
+        parts = (user.name, user.generation, password)
+        text = b"".join(b"%d:%b" % (len(one), one) for one in (part.encode("utf-8", "replace") for part in parts))
+        return hmac.digest(self._key, text, sha256)
+
+    def _place(self) -> "_Place":
+        with self._lock:
+            if self._waiting >= AT_ONCE + WAITING_MAX:
+                self.stats.hashes_refused += 1
+                raise TooManyLogins("too many logins are under way, please try again", 1)
+            self._waiting += 1
+        if not self._places.acquire(timeout=WAIT_S):
+            self._leave()
+            raise TooManyLogins("too many logins are under way, please try again", 1)
+        return _Place(self)
+
+    def _leave(self) -> None:
+        with self._lock:
+            self._waiting -= 1
+
+
+class _Place:
+    """One of the places for a computation, left when the block ends."""
+
+    def __init__(self, passwords: Passwords) -> None:
+        self._passwords = passwords
+
+    def __enter__(self) -> None:
+        self._passwords.stats.hashes_computed += 1
+
+    def __exit__(self, *_error: object) -> None:
+        self._passwords._places.release()
+        self._passwords._leave()
+
+
+def check_password(password: str) -> None:
+    """Refuse a password that is too short or too long.
+
+    Raises:
+        InvalidParam: without the password in its text.
+    """
+    if len(password) < PASSWORD_CHARS_MIN or len(password.encode("utf-8", "replace")) > PASSWORD_BYTES_MAX:
+        raise InvalidParam(
+            f"the password should have {PASSWORD_CHARS_MIN} characters or more, and at most {PASSWORD_BYTES_MAX} bytes"
+        )

@@ -1,0 +1,126 @@
+"""Rights: resources as calls name them, the patterns of resources that permissions name, and what a user may do."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from app.auth.access_rules import Action
+from app.naming.model.keys import DEFAULT_NAMESPACE, GROUP_SPLITTER
+from app.naming.records.user_records import ADMIN_ROLE
+
+ANY = "*"
+NAMING_TYPE = "naming"
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A service that a call is about; ``*`` as group or service: all of them. ``namespace`` None: all namespaces.
+
+    The public namespace is the empty text, as in Nacos's permissions.
+    """
+
+    namespace: str | None
+    group: str = ANY
+    service: str = ANY
+
+    @classmethod
+    def of_service(cls, namespace: str, full_name: str | None) -> "Resource":
+        """The resource of a service by its full name; None or a blank one means all services of the namespace."""
+        namespace = rule_namespace(namespace)
+        if not full_name or not full_name.strip():
+            return cls(namespace)
+        group, _, service = full_name.partition(GROUP_SPLITTER)
+        return cls(namespace, group, service)
+
+
+def rule_namespace(namespace: str) -> str:
+    """A namespace as permissions name it: the public one is the empty text."""
+    return "" if namespace == DEFAULT_NAMESPACE else namespace
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A text in which each ``*`` stands for any text. Matching takes time in proportion to the text."""
+
+    pieces: tuple[str, ...]
+
+    @classmethod
+    def of(cls, text: str) -> "Pattern":
+        """The pattern of a text with stars."""
+        return cls(tuple(text.split(ANY)))
+
+    def matches(self, text: str) -> bool:
+        """Whether the whole text fits."""
+        first, *rest = self.pieces
+        if not rest:
+            return text == first
+        last = rest.pop()
+        if not text.startswith(first) or not text.endswith(last) or len(text) < len(first) + len(last):
+            return False
+        at, end = len(first), len(text) - len(last)
+        for piece in rest:
+            found = text.find(piece, at, end)
+            if found < 0:
+                return False
+            at = found + len(piece)
+        return True
+
+    @property
+    def is_any(self) -> bool:
+        """Whether every text fits."""
+        return len(self.pieces) > 1 and not any(self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """What a role permits: actions on the resources that fit three patterns.
+
+    The parts are matched one by one: a name with a colon in it cannot pass for two parts.
+    """
+
+    namespace: Pattern
+    group: Pattern
+    service: Pattern
+    actions: str
+
+    @classmethod
+    def of(cls, resource: str, actions: str) -> "Permission | None":
+        """The permission of a rule ``namespace:group:naming/service``; None for a rule that is about other things.
+
+        ``:*:*`` is the public namespace, and ``public:*:*`` too; a last part ``*`` is every type.
+        """
+        namespace, _, rest = resource.partition(":")
+        group, marked, service = rest.partition(f":{NAMING_TYPE}/")
+        if not marked:
+            group, _, service = rest.rpartition(":")
+            if service != ANY:
+                return None
+        return cls(Pattern.of(rule_namespace(namespace)), Pattern.of(group), Pattern.of(service), actions)
+
+    def allows(self, action: Action, resource: Resource) -> bool:
+        """Whether it permits an action on a resource."""
+        if action.value not in self.actions:
+            return False
+        name = resource.namespace
+        fits = self.namespace.is_any if name is None else self.namespace.matches(name)
+        return fits and self.group.matches(resource.group) and self.service.matches(resource.service)
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What one user may do."""
+
+    is_admin: bool
+    permissions: tuple[Permission, ...]
+
+    @classmethod
+    def of(cls, roles: Iterable[str], permissions: Iterable[Permission]) -> "Rights":
+        """The rights of a user with these roles, which together have these permissions."""
+        return cls(ADMIN_ROLE in roles, tuple(permissions))
+
+    def allows(self, action: Action, resource: Resource) -> bool:
+        """Whether the user may do this with a resource."""
+        return self.is_admin or any(one.allows(action, resource) for one in self.permissions)
+
+    def sees_namespace(self, namespace: str) -> bool:
+        """Whether the user has any right in a namespace."""
+        return self.is_admin or any(one.namespace.matches(rule_namespace(namespace)) for one in self.permissions)

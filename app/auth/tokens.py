@@ -1,0 +1,91 @@
+"""Tokens of users: JSON web tokens, signed by HMAC-SHA256 with the key that all members share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jwt
+
+from app.auth.refusals import TOKEN_EXPIRED, TOKEN_INVALID, AccessDenied
+
+ALGORITHM = "HS256"
+"""The only one that is taken: a token that names another one, or none, is not looked at any further."""
+TOKEN_CHARS_MAX = 2_048
+FIRST_ADMIN_S = 10
+_FIRST_ADMIN = "first-admin"
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What a token says. ``generation`` is None in a token that real Nacos made with the same key."""
+
+    user: str
+    generation: str | None
+    end_s: int
+    begin_s: int
+    """When it was made; for a token that does not say so, its end without the time to live."""
+
+
+class Tokens:
+    """Makes and reads tokens. Thread-safe; ``read`` takes some 30 us: results are to be remembered."""
+
+    def __init__(self, key: bytes, ttl_s: int, wall_ms: Callable[[], int]) -> None:
+        self.ttl_s = ttl_s
+        self._key = key
+        self._wall_ms = wall_ms
+
+    def make(self, user: str, generation: str) -> str:
+        """A token of a user, good from now on."""
+        now_s = self._wall_ms() // 1_000
+        claims = {"sub": user, "iat": now_s, "exp": now_s + self.ttl_s, "gen": generation}
+        return jwt.encode(claims, self._key, ALGORITHM)
+
+    def read(self, token: str) -> Claims:
+        """What a token says, if its signature is right and its time is not over.
+
+        Raises:
+            AccessDenied: the token is invalid, or expired.
+        """
+        claims = self._decode(token)
+        user, end_s, generation = claims.get("sub"), claims.get("exp"), claims.get("gen")
+        if (
+            type(user) is not str
+            or not user
+            or type(end_s) is not int
+            or not (generation is None or _is_text(generation))
+        ):
+            raise AccessDenied(TOKEN_INVALID)
+        begin_s = claims.get("iat")
+        return Claims(user, generation, end_s, begin_s if type(begin_s) is int else end_s - self.ttl_s)
+
+    def make_first_admin(self) -> str:
+        """A token of this member, good for seconds: the owner of the users may make the first administrator."""
+        return jwt.encode({"exp": self._wall_ms() // 1_000 + FIRST_ADMIN_S, "use": _FIRST_ADMIN}, self._key, ALGORITHM)
+
+    def is_first_admin(self, token: str) -> bool:
+        """Whether it is a token of ``make_first_admin``; no user's token is."""
+        try:
+            claims = self._decode(token)
+        except AccessDenied:
+            return False
+        return claims.get("use") == _FIRST_ADMIN and "sub" not in claims
+
+    def _decode(self, token: str) -> dict[str, Any]:
+        if len(token) > TOKEN_CHARS_MAX or not token.isascii():
+            raise AccessDenied(TOKEN_INVALID)
+        # The time is compared here, by the same clock as everywhere. That a token begins later is no reason to refuse
+        # it: the clocks of members differ.
+        options: Any = {"require": ["exp"], "verify_exp": False, "verify_iat": False, "verify_aud": False}
+        try:
+            claims = jwt.decode(token, self._key, algorithms=[ALGORITHM], options=options)
+        except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
+            raise AccessDenied(TOKEN_INVALID) from None
+        if type(claims["exp"]) is not int:
+            raise AccessDenied(TOKEN_INVALID)
+        if claims["exp"] * 1_000 <= self._wall_ms():
+            raise AccessDenied(TOKEN_EXPIRED)
+        return claims
+
+
+def _is_text(value: object) -> bool:
+    return type(value) is str

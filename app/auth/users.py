@@ -1,0 +1,147 @@
+"""Users: the changes of users, roles and permissions. Each is on disk before it returns, and goes to the members."""
+
+import secrets
+from collections.abc import Callable, Mapping
+
+from app.auth.user_table import UserTable
+from app.naming.model.events import Event, RecordChanged
+from app.naming.model.nacos_errors import InvalidParam, NacosError
+from app.naming.records.record_keys import permission_key, role_key, user_key
+from app.naming.records.records import Records, Value
+from app.naming.records.user_records import ADMIN_ROLE, User, check_actions, check_name, check_resource
+
+USERS_MAX, ROLES_MAX, PERMISSIONS_MAX = 10_000, 20_000, 20_000
+GENERATION_BYTES = 12
+
+
+class AdminExists(NacosError):
+    """There is an administrator already, who makes the others."""
+
+    status = 409
+
+
+class Users:
+    """Writes of users' records. Thread-safe, and blocks for the disk. Hashes come in: passwords are not seen here.
+
+    Raises (every change): StorageError; InvalidParam, whose text is Nacos's where it has one.
+    """
+
+    def __init__(
+        self, records: Records, table: UserTable, wall_ms: Callable[[], int], publish: Callable[[Event], None]
+    ) -> None:
+        self._records = records
+        self._table = table
+        self._wall_ms = wall_ms
+        self._publish = publish
+
+    def create(self, name: str, password_hash: str) -> None:
+        """Create a user without roles."""
+        check_name("username", name)
+        if len(self._table.users()) >= USERS_MAX:
+            raise InvalidParam(f"there are {USERS_MAX} users, which is the most")
+        made = self._value(name, password_hash)
+
+        def change(old: Value | None) -> Value:
+            if old is not None:
+                raise InvalidParam(f"user '{name}' already exist!")
+            return made
+
+        self._put({user_key(name): change})
+
+    def create_first_admin(self, name: str, password_hash: str) -> None:
+        """Create an administrator where there is none yet.
+
+        Raises:
+            AdminExists: there is one.
+        """
+        check_name("username", name)
+        made = self._value(name, password_hash)
+
+        def change(_old: Value | None) -> Value:
+            if self._table.has_admin():
+                raise AdminExists("there is an administrator already, who makes the other users")
+            return made
+
+        self._put({user_key(name): change, role_key(ADMIN_ROLE, name): lambda _old: {}})
+
+    def set_admin(self, name: str, password_hash: str) -> None:
+        """Make a user an administrator with this password, whether it exists or not: for who has the data folder."""
+        check_name("username", name)
+        made = self._value(name, password_hash)
+        self._put({user_key(name): lambda _old: made, role_key(ADMIN_ROLE, name): lambda _old: {}})
+
+    def set_password(self, name: str, password_hash: str) -> None:
+        """Change a user's password; all tokens of the user end."""
+        self._check_known(name, f"user {name} not exist!")
+        made = self._value(name, password_hash)
+        self._put({user_key(name): lambda old: made if old else None})
+
+    def end_tokens(self, name: str) -> None:
+        """End all tokens of a user, whose password stays."""
+        self._check_known(name, f"user {name} not exist!")
+        generation = _new_generation()
+        self._put({user_key(name): lambda old: {**old, "generation": generation} if old else None})
+
+    def delete(self, name: str) -> None:
+        """Remove a user with its roles; an administrator is not removed, an unknown user is no error."""
+        roles = self._table.roles_of(name)
+        if ADMIN_ROLE in roles:
+            raise InvalidParam(f"cannot delete admin: {name}")
+        keys = [user_key(name), *(role_key(role, name) for role in sorted(roles))]
+        self._put(dict.fromkeys(keys, lambda _old: None))
+
+    def add_role(self, role: str, name: str) -> None:
+        """Give a user a role."""
+        check_name("role", role)
+        if role == ADMIN_ROLE:
+            raise InvalidParam(f"role '{ADMIN_ROLE}' is not permitted to create!")
+        self._check_known(name, f"user '{name}' not found!")
+        if len(self._table.roles()) >= ROLES_MAX:
+            raise InvalidParam(f"{ROLES_MAX} roles are given to users, which is the most")
+        self._put({role_key(role, name): lambda _old: {}})
+
+    def remove_role(self, role: str, name: str) -> None:
+        """Take a role from a user, or with an empty name from all users, with its permissions."""
+        if role == ADMIN_ROLE and all(other == name for known, other in self._table.roles() if known == role):
+            raise InvalidParam("cannot delete the role of the last administrator")
+        if name:
+            if role in self._table.roles_of(name):
+                self._put({role_key(role, name): lambda _old: None})
+            return
+        if role == ADMIN_ROLE:
+            raise InvalidParam(f"role '{ADMIN_ROLE}' is not permitted to delete!")
+        keys = [role_key(role, user) for known, user in self._table.roles() if known == role]
+        keys += [
+            permission_key(role, actions, one) for known, one, actions in self._table.permissions() if known == role
+        ]
+        self._put(dict.fromkeys(keys, lambda _old: None))
+
+    def add_permission(self, role: str, resource: str, actions: str) -> None:
+        """Permit a role actions on the resources that fit a pattern."""
+        check_actions(actions)
+        check_resource(resource)
+        if all(known != role for known, _ in self._table.roles()):
+            raise InvalidParam(f"role {role} not found!")
+        if len(self._table.permissions()) >= PERMISSIONS_MAX:
+            raise InvalidParam(f"there are {PERMISSIONS_MAX} permissions, which is the most")
+        self._put({permission_key(role, actions, resource): lambda _old: {}})
+
+    def remove_permission(self, role: str, resource: str, actions: str) -> None:
+        """Take a permission from a role; an unknown one is no error."""
+        if (role, resource, actions) in self._table.permissions():
+            self._put({permission_key(role, actions, resource): lambda _old: None})
+
+    def _check_known(self, name: str, text: str) -> None:
+        if self._table.user(name) is None:
+            raise InvalidParam(text)
+
+    def _value(self, name: str, password_hash: str) -> Value:
+        return User(name, password_hash, _new_generation(), self._wall_ms()).to_json()
+
+    def _put(self, changes: Mapping[str, Callable[[Value | None], Value | None]]) -> None:
+        for key in self._records.put_all(changes):
+            self._publish(RecordChanged(key))
+
+
+def _new_generation() -> str:
+    return secrets.token_hex(GENERATION_BYTES)

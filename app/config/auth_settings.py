@@ -1,0 +1,61 @@
+"""The settings of users and tokens: which keys of tokens are refused."""
+
+import base64
+import binascii
+from dataclasses import dataclass, field
+
+from app.config.settings_keys import AUTH_ENABLED, TOKEN_KEY, SettingError
+
+KEY_BYTES_MIN = 32
+"""Of the key, for HMAC-SHA256. Source: RFC 7518, 3.2."""
+DISTINCT_BYTES_MIN = 12
+"""A random key has more of them, but for one in 10^13; repeated letters and digits have fewer."""
+PUBLISHED_KEYS = frozenset(
+    {
+        "SecretKey012345678901234567890123456789012345678901234567890123456789",
+        "SecretKey01234567890123456789012345345678999987654901234567890123456789",
+        "VGhpc0lzTXlDdXN0b21TZWNyZXRLZXkwMTIzNDU2Nzg=",
+        "VGhpc0lzTXlDdXN0b21TZWNyZXRLZXkwMTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODk=",
+    }
+)
+"""Default keys of Nacos up to 1.4.4 and 2.2.0, and those of its guides and images: everybody can sign with them."""
+_PUBLISHED_BEGIN = "SecretKey0123456789"
+HOW_TO_MAKE = "make one with: openssl rand -base64 48"
+
+
+@dataclass(frozen=True, slots=True)
+class AuthSettings:
+    """Users are asked for: the key of their tokens, and how long a token is good for."""
+
+    token_key: bytes = field(repr=False)
+    token_ttl_s: int
+
+
+def parse_token_key(text: str, origin: str) -> bytes:
+    """The bytes of the key of tokens; ``origin`` says where it comes from. The refusals do not repeat it.
+
+    Raises:
+        SettingError: it is missing, published, no base64, short, or too simple.
+    """
+
+    def refused(why: str) -> SettingError:
+        return SettingError(f"{TOKEN_KEY.name} ({origin}) is not allowed: {why}; {HOW_TO_MAKE}")
+
+    if not text:
+        raise SettingError(
+            f"{AUTH_ENABLED.name}=true needs {TOKEN_KEY.name}, the same on all members: base64 of at least "
+            f"{KEY_BYTES_MIN} random bytes; {HOW_TO_MAKE}"
+        )
+    if text in PUBLISHED_KEYS or text.startswith(_PUBLISHED_BEGIN):
+        raise refused("it is a published default, with which everybody can make tokens")
+    try:
+        key = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        raise refused("it should be base64") from None
+    if key.startswith((_PUBLISHED_BEGIN.encode(), b"ThisIsMyCustomSecretKey")):
+        raise refused("it is a published default, with which everybody can make tokens")
+    if len(key) < KEY_BYTES_MIN:
+        raise refused(f"it has {len(key)} bytes, and should have {KEY_BYTES_MIN} or more")
+    if len(set(key)) < DISTINCT_BYTES_MIN:
+        raise refused("it is too simple, and should be random")
+    return key

@@ -1,0 +1,127 @@
+"""The user of a call, whether that user may make it, and what the call is about."""
+
+from app.auth.access_control import AccessControl, Session
+from app.auth.access_rules import AccessRule, Scope, Target
+from app.auth.decision_memo import key_of_call
+from app.auth.refusals import UNKNOWN_USER, AccessDenied, TooManyLogins
+from app.auth.rights import ANY, Resource, rule_namespace
+from app.http.api.answers import PreparedRefusal, filter_error, text_reply
+from app.http.api.call import AUTHORIZATION, TOKEN_HEADER, Call, Reply, Services
+from app.http.input.params import Parameters
+from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, GROUP_SPLITTER, NAMESPACE_SPLITTER
+
+TOKEN_PARAMETER = "accessToken"
+BEARER = "Bearer "
+_USER, _PASSWORD = "username", "password"
+_OF_USERS = "/v1/auth"
+"""Below it ``username`` and ``password`` name the user that a call is about, and not the caller."""
+
+
+class PasswordGiven(Exception):
+    """A call on the event loop brings user and password: to compare them takes long, and belongs into a pool."""
+
+
+def check_user(access: AccessRule, call: Call, services: Services) -> None:
+    """Check that a call, which is not of members alone, is of a user with the right to it.
+
+    Raises:
+        PreparedRefusal: the caller may not; with the whole answer.
+        PasswordGiven: the event loop cannot tell.
+    """
+    if access.scope is Scope.PUBLIC:
+        return
+    if access.members_too and not services.cluster.standalone and services.cluster.is_listed(call.remote_ip):
+        return
+    control = services.access
+    version, key = control.table.version, None
+    if call.on_loop:
+        key = _key_of(call)
+        if key is not None:
+            known = services.decisions.find(version, key, control.wall_ms())
+            if known is not None:
+                call.user = known.user
+                return
+    try:
+        session = _session_of(call, control)
+        control.check(session, access, resource_of(access.target, call.parameters))
+    except AccessDenied as error:
+        control.count(error)
+        raise PreparedRefusal(filter_error(call, error.status, error.text, services.wall_ms())) from None
+    except TooManyLogins as error:
+        raise PreparedRefusal(too_many_logins(error)) from None
+    call.user = session.user
+    if key is not None:
+        services.decisions.keep(version, key, session)
+
+
+def _key_of(call: Call) -> bytes | None:
+    """The key of a call in the memory of decisions: all that the decision goes by."""
+    given = f"{call.header(AUTHORIZATION) or ''}\n{call.header(TOKEN_HEADER) or ''}"
+    if call.body:
+        given = f"{given}\n{call.header('content-type') or ''}"
+    return key_of_call(f"{call.method} {call.path}".encode(), given, call.raw_query, call.body)
+
+
+def _session_of(call: Call, control: AccessControl) -> Session:
+    """The session of the user that a call names.
+
+    Raises:
+        AccessDenied: it names none, or its token is not good.
+        TooManyLogins: it brings a password, at which nobody looks now.
+        PasswordGiven: the event loop cannot tell.
+    """
+    if token := token_of(call):
+        return control.session(token)
+    name, password = call.parameters.get(_USER), call.parameters.get(_PASSWORD)
+    if not name or not password or call.path.startswith(_OF_USERS):
+        raise AccessDenied(UNKNOWN_USER)
+    if call.on_loop:
+        raise PasswordGiven
+    session = control.log_in(name, password, call.remote_ip)
+    # A member that the call is passed on to gets a token, and no password.
+    call.headers = {**call.headers, AUTHORIZATION: BEARER + control.token_of(session)}
+    call._parameters = call.parameters.without(_USER, _PASSWORD)
+    return session
+
+
+def token_of(call: Call) -> str:
+    """The token that a call brings, empty for none. Source of the order: Nacos 1.4.8; of the last place: Nacos 2.5."""
+    given = call.header(AUTHORIZATION)
+    if given is not None and given.startswith(BEARER):
+        return given[len(BEARER) :].strip()
+    return call.parameters.get(TOKEN_PARAMETER) or call.header(TOKEN_HEADER) or ""
+
+
+def too_many_logins(error: TooManyLogins) -> Reply:
+    """The answer to a login at whose password nobody looked."""
+    reply = text_reply(error.status, error.text)
+    reply.headers = {"Retry-After": str(error.retry_after_s)}
+    return reply
+
+
+def resource_of(target: Target, parameters: Parameters) -> Resource:
+    """What a call is about, read as its endpoint reads it."""
+    namespace = parameters.optional("namespaceId", DEFAULT_NAMESPACE)
+    match target:
+        case Target.SERVICE:
+            return Resource.of_service(namespace, parameters.service_name())
+        case Target.DOM:
+            return Resource(rule_namespace(namespace), DEFAULT_GROUP, parameters.optional("dom", ANY))
+        case Target.KEY:
+            return _of_key(parameters.get("key") or "")
+        case Target.GROUP:
+            return Resource(rule_namespace(namespace), parameters.optional("groupName", DEFAULT_GROUP))
+        case Target.NAMESPACE:
+            return Resource(rule_namespace(namespace))
+        case Target.NAMESPACES:
+            return Resource(
+                rule_namespace(parameters.optional("namespaceId")) if parameters.optional("namespaceId") else None
+            )
+
+
+def _of_key(key: str) -> Resource:
+    namespace, splitter, rest = key.partition(NAMESPACE_SPLITTER)
+    if not splitter:
+        return Resource.of_service(DEFAULT_NAMESPACE, key)
+    name = rest.partition(NAMESPACE_SPLITTER)[0]
+    return Resource.of_service(namespace, name if GROUP_SPLITTER in name else None)

@@ -1,0 +1,103 @@
+"""The values of users' records: what a user's record holds, and which names, actions and resources are allowed."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.naming.model.json_fields import FROM_RECORD, Fields
+from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.value_limits import WALL_MS_END
+from app.naming.records.record_keys import NAME_SPLITTER, PermissionKey, RoleKey, UserKey
+
+NAME_CHARS_MAX = 128
+RESOURCE_CHARS_MAX = 1_024
+HASH_CHARS_MAX = 512
+GENERATION_CHARS_MAX = 64
+ACTIONS = ("r", "w", "rw")
+ADMIN_ROLE = "ROLE_ADMIN"
+_HASH = re.compile(r"\$argon2id\$[\x21-\x7e]+")
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A user as its record has it. ``generation``: a token that names another one has ended."""
+
+    name: str
+    password_hash: str
+    generation: str
+    set_ms: int
+    """When the password was set, by the wall clock of the member that set it."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The value of the user's record."""
+        return {"password": self.password_hash, "generation": self.generation, "setMs": self.set_ms}
+
+
+def user_of(name: str, value: Mapping[str, Any]) -> User:
+    """The user of a record's value.
+
+    Raises:
+        InvalidParam: a field is missing or of another type; the text names it, and repeats no value.
+    """
+    fields = Fields(value, FROM_RECORD, " of a user")
+    password_hash = fields.required("password", HASH_CHARS_MAX)
+    if not _HASH.fullmatch(password_hash):
+        raise InvalidParam("field 'password' of a user should be a hash by argon2id")
+    generation = fields.required("generation", GENERATION_CHARS_MAX)
+    return User(name, password_hash, generation, fields.whole("setMs", None, 0, WALL_MS_END - 1))
+
+
+def check_name(what: str, name: str) -> None:
+    """Refuse the name of a user or role that could not stand in a record's key or a log line.
+
+    Raises:
+        InvalidParam: the text names ``what``.
+    """
+    if not name or len(name) > NAME_CHARS_MAX:
+        raise InvalidParam(f"Parameter '{what}' is illegal: it should have 1 to {NAME_CHARS_MAX} characters")
+    if not name.isprintable() or name != name.strip() or NAME_SPLITTER in name:
+        raise InvalidParam(f"Parameter '{what}' is illegal: it should be printable, without '/' and blanks around it")
+
+
+def check_resource(resource: str) -> None:
+    """Refuse a pattern of resources that could match nothing.
+
+    Raises:
+        InvalidParam: it has not the three parts of ``namespace:group:type/name``, or is too long.
+    """
+    if len(resource) > RESOURCE_CHARS_MAX or not resource.isprintable() or resource.count(":") < 2:
+        raise InvalidParam(
+            "Parameter 'resource' is illegal: it should be namespace:group:naming/service, each perhaps with *, "
+            f"such as orders-dev:*:* or :*:* for the public namespace, of at most {RESOURCE_CHARS_MAX} characters"
+        )
+
+
+def check_actions(actions: str) -> None:
+    """Refuse anything but ``r``, ``w`` and ``rw``.
+
+    Raises:
+        InvalidParam: as the name says.
+    """
+    if actions not in ACTIONS:
+        raise InvalidParam(f"Parameter 'action' is illegal: it should be one of {', '.join(ACTIONS)}")
+
+
+def check_users_record(key: UserKey | RoleKey | PermissionKey, value: Mapping[str, Any] | None) -> None:
+    """Refuse a record of users that cannot be used, before it is stored.
+
+    Raises:
+        InvalidParam: the key or the value is not allowed.
+    """
+    match key:
+        case UserKey(user):
+            check_name("username", user)
+            if value is not None:
+                user_of(user, value)
+        case RoleKey(role, user):
+            check_name("role", role)
+            check_name("username", user)
+        case PermissionKey(role, actions, resource):
+            check_name("role", role)
+            check_actions(actions)
+            check_resource(resource)

@@ -1,0 +1,111 @@
+"""Ends the streams of clients whose token or right has ended: a subscription is a read that goes on."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+
+from app.auth.access_control import AccessControl, Session
+from app.auth.access_rules import Action
+from app.auth.refusals import NOT_PERMITTED, AccessDenied
+from app.auth.rights import Resource
+from app.naming.clients.clients import Clients
+from app.rpc.server.connections import Connection, Connections
+
+ROUND_S = 1.0
+SLICE = 256
+"""Connections that are looked at in one turn of the loop."""
+RENEW_MS = 60_000
+"""A client that shows no newer token is asked to connect anew so long before its token ends.
+
+Client libraries log in again after nine tenths of the time, but tell a member nothing while they have nothing to say.
+They open the new connection, with the new token, before they end the old one: what they publish stays.
+"""
+RENEW_SHARE = 20
+"""Of the time to live, where that makes less than ``RENEW_MS``: a twentieth."""
+
+LOG = logging.getLogger(__name__)
+
+OnConnection = Callable[[Connection], None]
+
+
+class StreamRights:
+    """Looks at all connections in rounds. Used on the loop's thread only; does nothing while users are not asked for.
+
+    ``end``: ends a connection. ``renew``: asks its client to connect anew.
+    """
+
+    def __init__(
+        self,
+        control: AccessControl,
+        connections: Connections,
+        clients: Clients,
+        end: OnConnection,
+        renew: OnConnection,
+    ) -> None:
+        self._control = control
+        self._connections = connections
+        self._clients = clients
+        self._end = end
+        self._renew = renew
+        self._rounds: asyncio.Task[None] | None = None
+        self.ended = 0
+        """Streams that were ended since the start."""
+
+    def start(self) -> None:
+        """Begin the rounds. On the loop."""
+        if self._control.enabled:
+            self._rounds = asyncio.get_running_loop().create_task(self._run())
+
+    def stop(self) -> None:
+        """End the rounds; may be called twice."""
+        if self._rounds is not None:
+            self._rounds.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(ROUND_S)
+            try:
+                await self.look()
+            except Exception:  # without rounds a token that was revoked would get pushes for ever
+                LOG.exception("the check of the streams' rights failed in an unforeseen way")
+
+    async def look(self) -> None:
+        """Look at each connection once."""
+        for number, one in enumerate(self._connections):
+            if number % SLICE == SLICE - 1:
+                await asyncio.sleep(0)
+            if one.session is not None and one.registered:
+                self._look_at(one, one.session)
+
+    def _look_at(self, one: Connection, session: Session) -> None:
+        control = self._control
+        version = control.table.version
+        try:
+            control.check_lasts(session)
+            if one.rights_version != version:
+                self._check_rights(one, session)
+                one.rights_version = version
+        except AccessDenied as error:
+            self.ended += 1
+            LOG.info("the stream of connection %s of user %a is ended: %s", one.id, session.user, error)
+            self._end(one)
+            return
+        assert control.tokens is not None
+        renew_ms = min(RENEW_MS, control.tokens.ttl_s * 1_000 // RENEW_SHARE)
+        if session.end_ms - control.wall_ms() < renew_ms and one.renewal_asked_ms != session.end_ms:
+            one.renewal_asked_ms = session.end_ms
+            self._renew(one)
+
+    def _check_rights(self, one: Connection, session: Session) -> None:
+        rights = self._control.rights(session)
+        if not all(rights.allows(action, resource) for action, resource in self._held(one)):
+            raise AccessDenied(NOT_PERMITTED)
+
+    def _held(self, one: Connection) -> Iterator[tuple[Action, Resource]]:
+        """What the client holds: services that it publishes, and those that it is subscribed to."""
+        client = self._clients.client(one.id)
+        if client is None:
+            return
+        for action, keys in ((Action.WRITE, client.published), (Action.READ, client.subscribed)):
+            for namespace, full_name in list(keys):
+                yield action, Resource.of_service(namespace, full_name)

@@ -1,0 +1,61 @@
+"""The users of clients' requests: whose token a request brings, and whether that user may make it."""
+
+from collections.abc import Callable, Mapping
+
+from app.auth.access_control import AccessControl, Session
+from app.auth.access_rules import AccessRule, Scope, Target
+from app.auth.refusals import AccessDenied
+from app.auth.rights import Resource, rule_namespace
+from app.naming.model.caller_texts import TRIMMED
+from app.naming.model.json_fields import Fields
+from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, compose_service_name
+
+TOKEN, AUTHORIZATION, BEARER = "accessToken", "Authorization", "Bearer "
+PERSISTENT = "PersistentInstanceRequest"
+"""The type whose names are trimmed before they are used."""
+
+SameText = Callable[[str], str]
+
+
+def token_of(headers: Mapping[str, str]) -> str:
+    """The token among a request's headers, empty for none."""
+    if token := headers.get(TOKEN):
+        return token
+    given = headers.get(AUTHORIZATION, "")
+    return given[len(BEARER) :].strip() if given.startswith(BEARER) else ""
+
+
+def check_user(
+    control: AccessControl, access: AccessRule, kind: str, headers: Mapping[str, str], fields: Fields
+) -> Session | None:
+    """The session of the user of a request, who may make it; None where no user is asked for.
+
+    Raises:
+        AccessDenied: the request is of nobody, or its user has no right to it.
+        InvalidParam: a name in it is no text.
+    """
+    if not control.enabled or access.scope in (Scope.PUBLIC, Scope.MEMBERS, Scope.RECENT_MEMBERS):
+        return None
+    try:
+        session = control.session(token_of(headers))
+        control.check(session, access, resource_of(access.target, kind, fields))
+    except AccessDenied as error:
+        control.count(error)
+        raise
+    return session
+
+
+def resource_of(target: Target, kind: str, fields: Fields) -> Resource:
+    """What a request is about, read as its handler reads it.
+
+    Raises:
+        InvalidParam: a name is no text.
+    """
+    read: SameText = (lambda text: text.strip(TRIMMED)) if kind == PERSISTENT else str
+    namespace = read(fields.text("namespace", DEFAULT_NAMESPACE)) or DEFAULT_NAMESPACE
+    group = fields.text("groupName", DEFAULT_GROUP)
+    if target is Target.GROUP:
+        return Resource(rule_namespace(namespace), group)
+    if name := fields.text("serviceName"):
+        return Resource.of_service(namespace, read(compose_service_name(name, group)))
+    return Resource.of_service(namespace, None)
