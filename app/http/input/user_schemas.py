@@ -2,9 +2,15 @@
 
 from marshmallow import EXCLUDE, Schema, fields, validate
 
-from app.http.input.fields import Number, Trimmed, filled, present
+from app.http.input.fields import Number, Trimmed, filled, invalid, present
 
 PAGE_SIZE_MAX = 500
+
+
+class _Count(Number):
+    """A whole number, whose refusal names the parameter."""
+
+    default_error_messages = invalid("it should be a whole number")
 
 
 class _UsersSchema(Schema):
@@ -73,8 +79,8 @@ class PermissionSchema(_UsersSchema):
 class UserPageSchema(_UsersSchema):
     """A page of users, roles or permissions, perhaps of those that one name finds; ``search`` blur: ``*`` in it."""
 
-    page = Number(**filled("pageNo"), validate=validate.Range(min=1, error="it should be 1 or more"))
-    size = Number(
+    page = _Count(**filled("pageNo"), validate=validate.Range(min=1, error="it should be 1 or more"))
+    size = _Count(
         **filled("pageSize"),
         validate=validate.Range(1, PAGE_SIZE_MAX, error=f"it should be a number from 1 to {PAGE_SIZE_MAX}"),
     )

@@ -33,6 +33,8 @@ _CREATE, _NEW_PASSWORD, _CHANGE_PASSWORD, _NAME = (
     UserNameSchema(),
 )
 _ROLE, _REMOVED_ROLE, _PERMISSION = RoleSchema(), RemovedRoleSchema(), PermissionSchema()
+_ANY_USER = user_key("any")
+"""All users have one owner."""
 _PAGE, _SEARCH = UserPageSchema(), NameSearchSchema()
 
 
@@ -49,7 +51,7 @@ def _elsewhere(call: Call, services: Services) -> Answer | None:
     """
     if not services.access.enabled:
         raise NoRight(AUTH_IS_OFF)
-    return durable_elsewhere(call, services, user_key(""))
+    return durable_elsewhere(call, services, _ANY_USER)
 
 
 def _passwords(services: Services) -> Passwords:

@@ -4,6 +4,7 @@ Shape: ``Payload {metadata = 2: {type = 3, headers = 7, clientIp = 8}, body = 3:
 """
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import orjson
@@ -70,7 +71,7 @@ class Payload(NamedTuple):
     client_ip: str
     """The address that the sender states for itself."""
     body: bytes
-    headers: Mapping[str, str]
+    headers: Mapping[str, str] = MappingProxyType({})
 
     def json(self) -> dict[str, Any]:
         """The body; an empty one is an empty object.

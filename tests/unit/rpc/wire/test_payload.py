@@ -23,12 +23,12 @@ def test_the_body_is_an_any_without_a_type() -> None:
 
 
 def test_a_message_is_read_by_these_numbers_too() -> None:
-    assert decode(KNOWN) == Payload("InstanceRequest", "1.2.3.4", b'{"a":1}')
+    assert decode(KNOWN) == Payload("InstanceRequest", "1.2.3.4", b'{"a":1}', {"App": "x"})
 
 
 @given(st.text(), st.binary(), st.text(), st.dictionaries(st.text(), st.text()))
 def test_messages_round_trip(name: str, body: bytes, client_ip: str, headers: dict[str, str]) -> None:
-    assert decode(encode(name, body, client_ip, headers)) == Payload(name, client_ip, body)
+    assert decode(encode(name, body, client_ip, headers)) == Payload(name, client_ip, body, headers)
 
 
 @given(st.binary())

@@ -1,0 +1,180 @@
+"""Users at three members that ask for them: all agree, a restart keeps them, and a right ends everywhere at once."""
+
+import json
+import time
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import pytest
+
+from app.naming.records.record_keys import USERS_TAG
+from distro.mapper import DistroMapper
+from tests.support.auth import ADMIN, ADMIN_PASSWORD, AUTH_ON, PASSWORD, UserClient
+from tests.support.processes import FAST, ClusterProcesses, Member, eventually
+from tests.support.sdk_client import SdkClient, run_client
+
+ADMIN_PATH, USERS, ROLES, PERMISSIONS = (
+    f"/v1/auth/{name}" for name in ("users/admin", "users", "roles", "permissions")
+)
+LIST = "/v1/ns/instance/list"
+ENDS_S = 3.0
+"""From a revocation at one member until another refuses the call: one send to it."""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
+    with_users = ClusterProcesses(tmp_path_factory.mktemp("users"), 3, {**FAST, **AUTH_ON})
+    try:
+        with_users.start()
+        owner = owner_of_users(with_users)
+        through = next(member for member in with_users if member is not owner)
+        answer = through.client.call("POST", ADMIN_PATH, username=ADMIN, password=ADMIN_PASSWORD)
+        assert answer.status == 200, answer
+        yield with_users
+    finally:
+        with_users.end()
+    with_users.assert_no_traceback()
+
+
+def owner_of_users(cluster: ClusterProcesses) -> Member:
+    addresses = tuple(sorted(member.address for member in cluster))
+    owner = DistroMapper.over(addresses[0], addresses, False).map_srv(USERS_TAG)
+    return next(member for member in cluster if member.address == owner)
+
+
+def client_of(member: Member, name: str, password: str = PASSWORD) -> UserClient:
+    """A client of a member that has logged in, as soon as the member knows the user."""
+    client = UserClient(member.address)
+    form = f"username={quote(name)}&password={quote(password)}".encode()
+
+    def logged_in() -> bool:
+        answer = client.call("POST", "/v1/auth/login", body=form, content_type="application/x-www-form-urlencoded")
+        return answer.status == 200
+
+    eventually(logged_in)
+    client.log_in(name, password)
+    return client
+
+
+def make_user(cluster: ClusterProcesses, name: str, *rules: tuple[str, str]) -> UserClient:
+    """A user with rules (resource, actions), made through all members in turn; return the administrator's client."""
+    boss = client_of(cluster.members[0], ADMIN, ADMIN_PASSWORD)
+    assert boss.ask("POST", USERS, username=name, password=PASSWORD).status == 200
+    eventually(lambda: boss.ask("POST", ROLES, username=name, role=f"role-{name}").status == 200)
+    for number, (resource, actions) in enumerate(rules):
+        there = client_of(cluster.members[number % 3], ADMIN, ADMIN_PASSWORD)
+        made = {"role": f"role-{name}", "resource": resource, "action": actions}
+        eventually(lambda: there.ask("POST", PERMISSIONS, **made).status == 200)
+    return boss
+
+
+def test_the_first_administrator_is_the_only_one(cluster: ClusterProcesses) -> None:
+    for member in cluster:
+        client_of(member, ADMIN, ADMIN_PASSWORD)
+        again = member.client.call("POST", ADMIN_PATH, username="eve", password=PASSWORD)
+        assert again.status == 409, again
+
+
+def test_nobody_gets_anything_without_a_token(cluster: ClusterProcesses) -> None:
+    for member in cluster:
+        for method, path in (("GET", LIST), ("POST", "/v1/ns/instance"), ("PUT", "/v1/ns/instance/beat")):
+            answer = member.client.call(method, path, serviceName="s", ip="10.0.0.1", port=80)
+            assert (answer.status, json.loads(answer.body)["message"]) == (403, "unknown user!")
+
+
+def test_members_agree_on_users_and_tokens(cluster: ClusterProcesses) -> None:
+    make_user(cluster, "ann", ("dev:*:*", "rw"))
+    token = client_of(cluster.members[0], "ann").token
+    for member in cluster:
+        client = UserClient(member.address)
+        client.token = token
+        eventually(lambda: client.ask("GET", LIST, serviceName="s", namespaceId="dev").status == 200)
+        assert client.ask("GET", LIST, serviceName="s", namespaceId="prod").status == 403
+        assert client.ask("GET", USERS, pageNo=1, pageSize=9).status == 403
+
+
+def test_a_write_travels_with_its_user_to_the_owner(cluster: ClusterProcesses) -> None:
+    """Ephemeral and persistent, with the token in each place, and with user and password; each at each member."""
+    make_user(cluster, "wim", ("dev:*:*", "rw"))
+    for number, member in enumerate(cluster):
+        client = client_of(member, "wim")
+        owners = [cluster.service_of(owner, f"travels-{number}") for owner in cluster]
+        for service in owners:
+            for kind, ephemeral in (("e", "true"), ("p", "false")):
+                where = {"serviceName": f"{service}", "namespaceId": "dev", "port": 80, "ephemeral": ephemeral}
+                ways = {
+                    "query": {"accessToken": client.token},
+                    "password": {"username": "wim", "password": PASSWORD},
+                }
+                for way, credentials in ways.items():
+                    ip = f"10.{number}.{'ep'.index(kind)}.{1 + list(ways).index(way)}"
+                    answer = client.call("POST", "/v1/ns/instance", ip=ip, **where, **credentials)
+                    assert answer.status == 200, (way, kind, answer)
+                refused = client.call("POST", "/v1/ns/instance", ip="10.9.9.9", **where)
+                assert refused.status == 403
+        for header in ("Authorization", "accessToken"):
+            value = f"Bearer {client.token}" if header == "Authorization" else client.token
+            for service in owners:
+                answer = client.call(
+                    "POST",
+                    f"/v1/ns/instance?serviceName={service}&namespaceId=dev&ip=10.3.3.3&port=80",
+                    headers={header: value},
+                )
+                assert answer.status == 200, (header, answer)
+
+
+def test_a_right_and_a_token_that_are_revoked_end_at_all_members(cluster: ClusterProcesses) -> None:
+    boss = make_user(cluster, "rob", ("dev:*:*", "r"))
+    clients = [client_of(member, "rob") for member in cluster]
+
+    def statuses() -> set[int]:
+        return {one.ask("GET", LIST, serviceName="s", namespaceId="dev").status for one in clients}
+
+    eventually(lambda: statuses() == {200})
+    assert boss.ask("DELETE", PERMISSIONS, role="role-rob", resource="dev:*:*", action="r").status == 200
+    eventually(lambda: statuses() == {403}, ENDS_S)
+    assert boss.ask("POST", PERMISSIONS, role="role-rob", resource="dev:*:*", action="r").status == 200
+    eventually(lambda: statuses() == {200}, ENDS_S)
+    assert boss.ask("DELETE", f"{USERS}/tokens", username="rob").status == 200
+    eventually(lambda: statuses() == {403}, ENDS_S)
+
+
+def test_a_stream_ends_with_its_token_and_its_subscription_before_any_push(cluster: ClusterProcesses) -> None:
+    boss = make_user(cluster, "sue", ("dev:*:*", "rw"))
+    member = cluster.members[1]
+    token = client_of(member, "sue").token
+    service = "streams"
+
+    async def main() -> None:
+        async with SdkClient(member.address) as sdk:
+            await sdk.introduce()
+            where = {"namespace": "dev", "groupName": "DEFAULT_GROUP", "serviceName": service}
+            body = json.dumps({**where, "subscribe": True, "clusters": ""}).encode()
+            refused = await sdk.send("SubscribeServiceRequest", body, {})
+            assert (refused.type, refused.json()["errorCode"]) == ("SubscribeServiceResponse", 403)
+            assert (await sdk.send("SubscribeServiceRequest", body, {"accessToken": token})).json()["success"]
+            added = {"serviceName": service, "namespaceId": "dev", "port": 80, "ip": "10.0.0.1"}
+            assert boss.ask("POST", "/v1/ns/instance", **added).status == 200
+            await sdk.wait(lambda: sdk.pushes(service))
+            before_s = time.monotonic()
+            assert boss.ask("DELETE", USERS, username="sue").status == 200
+            await sdk.wait(lambda: sdk.ended)
+            assert time.monotonic() - before_s < ENDS_S + 2.0
+
+    run_client(main)
+
+
+def test_a_restart_keeps_users(cluster: ClusterProcesses) -> None:
+    make_user(cluster, "kim", ("dev:*:*", "r"))
+    tokens = [client_of(member, "kim").token for member in cluster]
+    for member in cluster:
+        member.stop()
+    for member in cluster:
+        member.start()
+    for member in cluster:
+        member.wait_ready()
+    for member, token in zip(cluster, tokens, strict=True):
+        client = client_of(member, "kim")
+        assert client.ask("GET", LIST, serviceName="s", namespaceId="dev").status == 200
+        client.token = token
+        assert client.ask("GET", LIST, serviceName="s", namespaceId="dev").status == 200

@@ -1,0 +1,110 @@
+"""Whose a token is, and for how long."""
+
+import jwt
+import pytest
+
+from app.auth.access_rules import LOGGED_IN, MEMBERS, READ, WRITE, admin, naming
+from app.auth.login_limits import OF_USER_MAX
+from app.auth.refusals import NOT_PERMITTED, TOKEN_INVALID, UNKNOWN_USER, AccessDenied, TooManyLogins
+from app.auth.rights import Resource
+from tests.support.auth import ADMIN, ADMIN_PASSWORD, PASSWORD, add_user, node_with_users, token_of
+from tests.support.fake_node import FakeNode
+
+IP = "10.0.0.1"
+ORDERS = Resource.of_service("dev", "g@@orders")
+
+
+@pytest.fixture
+def node() -> FakeNode:
+    return node_with_users()
+
+
+def test_a_login_gives_a_session_whose_token_is_taken(node: FakeNode) -> None:
+    session = node.access.log_in(ADMIN, ADMIN_PASSWORD, IP)
+    assert node.access.session(node.access.token_of(session)).user == ADMIN
+    assert node.access.stats.logins == 1
+
+
+@pytest.mark.parametrize(("name", "password"), [(ADMIN, "wrong wrong"), ("nobody", ADMIN_PASSWORD), ("", "")])
+def test_a_wrong_login_says_nothing_of_what_was_wrong(node: FakeNode, name: str, password: str) -> None:
+    with pytest.raises(AccessDenied) as refused:
+        node.access.log_in(name, password, IP)
+    assert refused.value.text == UNKNOWN_USER
+
+
+def test_after_too_many_wrong_ones_the_right_password_is_not_looked_at(node: FakeNode) -> None:
+    for number in range(OF_USER_MAX):
+        with pytest.raises(AccessDenied):
+            node.access.log_in(ADMIN, "wrong wrong", f"10.0.0.{number}")
+    with pytest.raises(TooManyLogins):
+        node.access.log_in(ADMIN, ADMIN_PASSWORD, "10.0.1.1")
+
+
+@pytest.mark.parametrize("what", ["password", "tokens", "deleted", "made again"])
+def test_a_token_ends_with_the_password_the_user_or_by_a_word(node: FakeNode, what: str) -> None:
+    token = add_user(node, "bob")
+    assert node.access.session(token).user == "bob"
+    assert node.access.passwords is not None
+    new_hash = node.access.passwords.hash("quite another")
+    match what:
+        case "password":
+            node.users.set_password("bob", new_hash)
+        case "tokens":
+            node.users.end_tokens("bob")
+        case "deleted":
+            node.users.delete("bob")
+        case _:
+            node.users.delete("bob")
+            node.users.create("bob", new_hash)
+    with pytest.raises(AccessDenied, match=TOKEN_INVALID):
+        node.access.session(token)
+
+
+def test_the_end_of_all_tokens_leaves_the_password(node: FakeNode) -> None:
+    add_user(node, "bob")
+    node.users.end_tokens("bob")
+    assert node.access.log_in("bob", PASSWORD, IP).user == "bob"
+
+
+def test_a_token_of_real_nacos_ends_with_the_password_too(node: FakeNode) -> None:
+    add_user(node, "bob")
+    assert node.settings.auth is not None
+    now_s, ttl_s = node.wall_ms() // 1_000, node.settings.auth.token_ttl_s
+
+    def made(begin_s: int) -> str:
+        return jwt.encode({"sub": "bob", "exp": begin_s + ttl_s}, node.settings.auth.token_key, "HS256")
+
+    assert node.access.session(made(now_s + 1)).user == "bob"
+    with pytest.raises(AccessDenied, match=TOKEN_INVALID):
+        node.access.session(made(now_s - 1))
+
+
+def test_what_a_user_may_do(node: FakeNode) -> None:
+    session = node.access.session(add_user(node, "bob", ("dev:*:*", "r")))
+    node.access.check(session, naming(READ), ORDERS)
+    node.access.check(session, LOGGED_IN, None)
+    for rule, resource in (
+        (naming(WRITE), ORDERS),
+        (naming(READ), Resource.of_service("prod", "g@@orders")),
+        (naming(READ), None),
+        (admin(READ), None),
+        (admin(WRITE), None),
+        (MEMBERS, None),
+    ):
+        with pytest.raises(AccessDenied, match=NOT_PERMITTED):
+            node.access.check(session, rule, resource)
+
+
+def test_an_administrator_is_no_member(node: FakeNode) -> None:
+    session = node.access.session(token_of(node, ADMIN))
+    node.access.check(session, admin(WRITE), None)
+    with pytest.raises(AccessDenied, match=NOT_PERMITTED):
+        node.access.check(session, MEMBERS, None)
+
+
+def test_nobody_logs_in_while_users_are_not_asked_for() -> None:
+    node = FakeNode()
+    with pytest.raises(AccessDenied):
+        node.access.log_in(ADMIN, ADMIN_PASSWORD, IP)
+    with pytest.raises(AccessDenied):
+        node.access.session("auth-is-off")

@@ -1,0 +1,83 @@
+"""``rollcall admin``, with a node that does not run."""
+
+from pathlib import Path
+
+import pytest
+
+from app.auth.user_table import UserTable
+from app.cli import main
+from app.naming.records.records import Records
+from app.naming.records.user_records import ADMIN_ROLE
+from app.process.data_lock import DataLock
+from app.storage.record_file import RecordFile
+from tests.support.auth import PASSWORD
+
+
+def table_of(folder: Path) -> UserTable:
+    """The users in a data folder."""
+    table, file = UserTable(), RecordFile(folder)
+    file.open()
+    Records("x~1", file, lambda: 10**12, lambda: 10**6, table.on_record).read_disk()
+    file.close()
+    return table
+
+
+@pytest.fixture(autouse=True)
+def no_password(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("ROLLCALL_PASSWORD", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_an_administrator_is_written_and_gets_another_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "password"
+    file.write_text(f"{PASSWORD}\n")
+    data = str(tmp_path / "data")
+    assert main(["admin", "--user", "root", "--password-file", str(file), "--data", data]) == 0
+    table = table_of(tmp_path / "data")
+    assert (table.users(), table.roles()) == (["root"], [(ADMIN_ROLE, "root")])
+    first = table.user("root")
+    monkeypatch.setenv("ROLLCALL_PASSWORD", "quite another")
+    assert main(["admin", "--user", "root", "--data", data]) == 0
+    second = table_of(tmp_path / "data").user("root")
+    assert first is not None
+    assert second is not None
+    assert first.password_hash != second.password_hash
+    assert first.generation != second.generation
+    output = capsys.readouterr()
+    assert PASSWORD not in output.out + output.err
+    assert "nacos.core.auth.enabled is false" in output.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "password", "text"),
+    [
+        ([], "short", "8 characters"),
+        (["--user", "a/b"], PASSWORD, "username"),
+        (["--password-file", "missing"], None, "cannot be read"),
+        ([], None, "a password is needed"),
+    ],
+)
+def test_what_is_wrong_is_said(
+    arguments: list[str],
+    password: str | None,
+    text: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if password is not None:
+        monkeypatch.setenv("ROLLCALL_PASSWORD", password)
+    monkeypatch.setattr("sys.stdin", (tmp_path / "empty").open("w+"))
+    assert main(["admin", "--data", str(tmp_path / "data"), *arguments]) == 1
+    assert text in capsys.readouterr().err
+
+
+def test_a_member_that_runs_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ROLLCALL_PASSWORD", PASSWORD)
+    with DataLock(tmp_path):
+        assert main(["admin", "--data", str(tmp_path), "--port", "1"]) == 1
+    assert "does not answer at http://127.0.0.1:1/nacos/v1/auth/users/admin" in capsys.readouterr().err

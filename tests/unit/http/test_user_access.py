@@ -1,0 +1,321 @@
+"""Who may call what while users are asked for: the whole table, and all ways to write a route."""
+
+import json
+from functools import cache
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+
+from app.auth.access_rules import Action, Scope, Target
+from app.auth.refusals import NOT_PERMITTED, TOKEN_EXPIRED, TOKEN_INVALID, UNKNOWN_USER
+from app.http import blueprints
+from app.http.api.call import ROUTES, Route
+from app.http.factory import create_app
+from tests.support.auth import ADMIN, ADMIN_PASSWORD, PASSWORD, add_user, node_with_users, token_of
+from tests.support.fake_node import FakeNode
+from tests.support.loops import SkippingLoop, run_loop
+from tests.support.served import served
+from tests.support.wire import Received
+
+assert blueprints.MODULES, "the table is filled by their import"
+
+CLIENT = "10.9.9.9"
+OF_MEMBERS = (Scope.MEMBERS, Scope.RECENT_MEMBERS)
+REFUSALS = (UNKNOWN_USER, NOT_PERMITTED, TOKEN_INVALID, TOKEN_EXPIRED)
+OF_DEV = {
+    "namespaceId": "dev",
+    "groupName": "shop",
+    "serviceName": "orders",
+    "dom": "orders",
+    "key": "dev##shop@@orders",
+}
+RULE = {
+    Target.SERVICE: "dev:shop:naming/orders",
+    Target.DOM: "dev:DEFAULT_GROUP:naming/orders",
+    Target.KEY: "dev:shop:naming/orders",
+    Target.GROUP: "dev:shop:*",
+    Target.NAMESPACE: "dev:*:*",
+    Target.NAMESPACES: "dev:*:*",
+}
+"""The least that permits a call with ``OF_DEV``."""
+
+
+class Host:
+    """A node that asks for users, and all tokens of the tests."""
+
+    def __init__(self) -> None:
+        self.node = node_with_users()
+        self.client: FlaskClient = create_app(self.node).test_client()
+        self.admin = token_of(self.node, ADMIN)
+        self.nothing = add_user(self.node, "nothing")
+        self.with_rule = {
+            (target, action): add_user(self.node, f"{target.value} {action.value}", (rule, action.value))
+            for target, rule in RULE.items()
+            for action in Action
+        }
+        self.other = add_user(self.node, "other", ("prod:*:*", "rw"), ("dev:other:*", "rw"))
+
+    def refusal(self, row: Route, token: str = "", ip: str = CLIENT) -> str:
+        """The refusal of a call for want of a right; empty when the call came to its endpoint."""
+        answer = self.client.open(
+            f"/nacos{row.path}",
+            method=row.method,
+            query_string=OF_DEV | ({"accessToken": token} if token else {}),
+            environ_overrides={"REMOTE_ADDR": ip},
+        )
+        if answer.status_code != 403:
+            return ""
+        text = answer.get_json()["message"] if answer.is_json else answer.text
+        if text in REFUSALS or "address of a listed member" in text:
+            return text
+        return ""
+
+
+@pytest.fixture(scope="module")
+def host() -> Host:
+    return Host()
+
+
+def name_of(row: Route) -> str:
+    return f"{row.method} {row.path}"
+
+
+@pytest.mark.parametrize("row", ROUTES, ids=name_of)
+def test_each_row_of_the_table_is_kept(row: Route, host: Host) -> None:
+    """Without a token, with one without rights, with the rights of others, with the right, as an administrator."""
+    rule = row.access
+    if rule.scope in OF_MEMBERS:
+        for token in ("", host.nothing, host.admin):
+            assert "address of a listed member" in host.refusal(row, token)
+        return
+    if rule.scope is Scope.PUBLIC:
+        assert host.refusal(row) == ""
+        return
+    assert host.refusal(row) == UNKNOWN_USER
+    assert host.refusal(row, "x.y.z") == TOKEN_INVALID
+    assert host.refusal(row, host.admin) == ""
+    if rule.scope is Scope.LOGGED_IN:
+        assert host.refusal(row, host.nothing) == ""
+        return
+    assert host.refusal(row, host.nothing) == NOT_PERMITTED
+    assert host.refusal(row, host.other) == NOT_PERMITTED
+    permitted = rule.scope is Scope.NAMING
+    for action in Action:
+        allowed = permitted and action is rule.action
+        assert host.refusal(row, host.with_rule[rule.target, action]) == ("" if allowed else NOT_PERMITTED)
+
+
+def test_what_reveals_no_more_than_that_the_node_runs_is_public() -> None:
+    """The rows that anybody may call, so that a new one is a decision."""
+    assert {name_of(row) for row in ROUTES if row.access.scope is Scope.PUBLIC} == {
+        "POST /v1/auth/login",
+        "POST /v1/auth/users/login",
+        "POST /v3/auth/user/login",
+        "POST /v1/auth/users/admin",
+        "GET /v1/console/health/liveness",
+        "GET /v1/console/health/readiness",
+        "GET /v1/core/cluster/health",
+        "GET /v2/core/cluster/node/self/health",
+    }
+
+
+# --- the ways to write a route -------------------------------------------------------------------
+
+LIST = "/nacos/v1/ns/instance/list?serviceName=s"
+VARIANTS = [
+    ("GET", "/nacos/v1/ns/%69nstance/list?serviceName=s"),
+    ("GET", "/n%61cos/v1/ns/instance/list?serviceName=s"),
+    ("GET", "http://10.0.0.1:8848/nacos/v1/ns/instance/list?serviceName=s"),
+    ("GET", "/nacos/v1/ns//instance/list?serviceName=s"),
+    ("GET", "//nacos/v1/ns/instance/list?serviceName=s"),
+    ("GET", "/nacos/v1/ns/instance/list;x=1?serviceName=s"),
+    ("GET", "/nacos/v1/ns/instance;a/list?serviceName=s"),
+    ("GET", "/nacos/v1/ns/instance/list/?serviceName=s"),
+    ("GET", "/nacos/v1/ns/x/../instance/list?serviceName=s"),
+    ("GET", "/nacos/v1/ns/instance%2Flist?serviceName=s"),
+    ("HEAD", LIST),
+    ("GET", "/nacos/v1/ns/api/list?serviceName=s"),
+    ("GET", "/nacos/v1/ns/api/srvIPXT?dom=s"),
+    ("GET", "/nacos/v2/ns/instance/list?serviceName=s"),
+    ("GET", "/nacos/v1/ns/ops/switches"),
+    ("GET", "/nacos/v1/ns/operator/switches"),
+    ("PUT", "/nacos/v1/ns/ops/switches?entry=pushEnabled&value=false"),
+    ("GET", "/nacos/v1/auth/users/?pageNo=1&pageSize=9"),
+    ("GET", "/nacos/v1/auth/users?pageNo=1&pageSize=9"),
+    ("POST", "/nacos/v1/auth/users?username=eve&password=evil%20evil"),
+    ("POST", "/nacos/v1/auth/users/?username=eve&password=evil%20evil"),
+    ("POST", "/nacos/v1/auth?username=eve&password=evil%20evil"),
+    ("GET", "/nacos/v1/cs/ops/derby?sql=select%20*%20from%20users"),
+    ("GET", "/nacos/v1/cs/ops/derby/?sql=select%20*%20from%20users"),
+    ("POST", "/nacos/v1/cs/ops/data/removal"),
+    ("GET", "/nacos/v1/console/namespaces/"),
+    ("GET", "/nacos/v1/core/cluster/nodes"),
+    ("GET", "/nacos/v1/ns/operator/dump"),
+]
+HEADERS = [
+    "",
+    "User-Agent: Nacos-Server\r\n",
+    "User-Agent: Nacos-Server:v1.4.8\r\nClient-Version: 1.4.8\r\n",
+    "X-HTTP-Method-Override: OPTIONS\r\n",
+    "X-Original-URL: /nacos/v1/console/health/liveness\r\n",
+    "X-Forwarded-For: 127.0.0.1\r\n",
+    "Authorization: Basic bmFjb3M6bmFjb3M=\r\n",
+    "Authorization: Bearer \r\naccessToken: auth-is-off\r\n",
+    "serverIdentity: security\r\n",
+    "Rollcall-Client-Agent: x\r\nrequest-source: 127.0.0.1:8848\r\n",
+]
+
+
+@pytest.mark.parametrize(("method", "target"), VARIANTS)
+def test_no_way_to_write_a_route_or_header_goes_round_the_check(method: str, target: str) -> None:
+    """CVE-2021-29441 (the agent of servers; a slash at the end) and CVE-2021-29442 (SQL without a login) among them."""
+
+    node, app = shared_node()
+    before = (node.access.table.users(), node.durable.switches)
+
+    async def main(_loop: SkippingLoop) -> dict[str, int]:
+        statuses = {}
+        with served(node, app) as one:
+            for headers in HEADERS:
+                request = f"{method} {target} HTTP/1.1\r\nHost: x\r\n{headers}Connection: close\r\n\r\n".encode()
+                statuses[headers] = int((await one.ask(request, CLIENT)).split(b" ", 2)[1])
+        return statuses
+
+    for headers, status in run_loop(main).items():
+        assert status in (400, 403, 404, 501), headers
+    assert (node.access.table.users(), node.durable.switches) == before
+
+
+@cache
+def shared_node() -> tuple[FakeNode, Flask]:
+    """One node for all variants, as nothing changes it: its hash and its application take a while."""
+    node = node_with_users()
+    return node, create_app(node)
+
+
+# --- both ways to an endpoint --------------------------------------------------------------------
+
+
+@pytest.fixture(params=[True, False], ids=["on the loop", "in Flask"])
+def hot(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+def ask(node: FakeNode, requests: list[str], *, hot: bool) -> list[Received]:
+    """Send requests, lines before the host, one after the other to one server."""
+
+    async def main(_loop: SkippingLoop) -> list[Received]:
+        with served(node, hot=hot) as one:
+            return [
+                await one.reply(f"{lines}\r\nHost: x\r\nConnection: close\r\n\r\n".encode(), CLIENT)
+                for lines in requests
+            ]
+
+    return run_loop(main)
+
+
+def test_a_token_may_come_in_three_places(hot: bool) -> None:
+    node = node_with_users()
+    token = add_user(node, "bob", (":*:*", "r"))
+    requests = [
+        f"GET {LIST}&accessToken={token} HTTP/1.1",
+        f"GET {LIST} HTTP/1.1\r\naccessToken: {token}",
+        f"GET {LIST} HTTP/1.1\r\nAuthorization: Bearer {token}",
+        f"GET {LIST}&username=bob&password={PASSWORD.replace(' ', '%20')} HTTP/1.1",
+    ]
+    assert [one.status for one in ask(node, requests * 2, hot=hot)] == [200] * 8
+
+
+def test_a_wrong_token_is_not_helped_by_a_right_one_in_a_later_place(hot: bool) -> None:
+    node = node_with_users()
+    token = add_user(node, "bob", (":*:*", "r"))
+    [answer] = ask(node, [f"GET {LIST}&accessToken={token} HTTP/1.1\r\nAuthorization: Bearer x.y.z"], hot=hot)
+    assert answer.status == 403
+    assert json.loads(answer.body)["message"] == TOKEN_INVALID
+
+
+def test_a_call_that_was_allowed_is_refused_when_the_right_or_token_has_ended(hot: bool) -> None:
+    node = node_with_users()
+    token = add_user(node, "bob", (":*:*", "r"))
+    request = f"GET {LIST} HTTP/1.1\r\nAuthorization: Bearer {token}"
+    seen = []
+
+    async def main(_loop: SkippingLoop) -> None:
+        with served(node, hot=hot) as one:
+
+            async def status() -> None:
+                data = f"{request}\r\nHost: x\r\nConnection: close\r\n\r\n".encode()
+                seen.append((await one.reply(data, CLIENT)).status)
+
+            await status()
+            await status()
+            node.users.remove_permission("role of bob", ":*:*", "r")
+            await status()
+            node.users.add_permission("role of bob", ":*:*", "r")
+            await status()
+            node.users.end_tokens("bob")
+            await status()
+
+    run_loop(main)
+    assert seen == [200, 200, 403, 200, 403]
+
+
+def test_the_kind_of_a_body_is_part_of_what_was_allowed(hot: bool) -> None:
+    """A form's group counts, a text's does not: the same bytes are another service."""
+    node = node_with_users()
+    token = add_user(node, "bob", (":mine:*", "w"))
+    body = "groupName=mine&serviceName=s"
+    lines = f"POST /nacos/v1/ns/instance?ip=1.1.1.1&port=1 HTTP/1.1\r\naccessToken: {token}\r\n"
+    length = f"Content-Length: {len(body)}\r\n"
+
+    async def main(_loop: SkippingLoop) -> list[int]:
+        with served(node, hot=hot) as one:
+            return [
+                (
+                    await one.reply(
+                        f"{lines}{length}Content-Type: {kind}\r\nHost: x\r\nConnection: close\r\n\r\n{body}".encode(),
+                        CLIENT,
+                    )
+                ).status
+                for kind in ("application/x-www-form-urlencoded", "text/plain")
+            ]
+
+    assert run_loop(main) == [200, 403]
+
+
+def test_a_service_name_with_its_group_is_not_hidden_by_a_group(hot: bool) -> None:
+    node = node_with_users()
+    token = add_user(node, "bob", (":mine:*", "rw"))
+    target = f"/nacos/v1/ns/instance/list?serviceName=other@@s&groupName=mine&accessToken={token}"
+    assert ask(node, [f"GET {target} HTTP/1.1"], hot=hot)[0].status == 403
+
+
+def test_a_list_of_a_group_is_no_call_about_the_service_that_it_names() -> None:
+    node = node_with_users()
+    token = add_user(node, "bob", (":DEFAULT_GROUP:naming/s", "r"))
+    target = f"/nacos/v1/ns/service/list?pageNo=1&pageSize=9&serviceName=s&accessToken={token}"
+    assert ask(node, [f"GET {target} HTTP/1.1"], hot=True)[0].status == 403
+
+
+def test_a_password_on_a_call_is_throttled_like_a_login(hot: bool) -> None:
+    node = node_with_users()
+    requests = [f"GET {LIST}&username={ADMIN}&password=wrong{number} HTTP/1.1" for number in range(21)]
+    answers = ask(node, requests, hot=hot)
+    assert [one.status for one in answers] == [403] * 20 + [429]
+    assert int({name.lower(): value for name, value in answers[-1].headers.items()}["retry-after"]) > 0
+
+
+def test_user_and_password_of_a_call_about_users_are_not_the_callers(host: Host) -> None:
+    answer = host.client.post("/nacos/v1/auth/users", query_string={"username": ADMIN, "password": ADMIN_PASSWORD})
+    assert answer.status_code == 403
+
+
+def test_members_read_of_each_other_without_a_user_but_not_of_a_node_alone() -> None:
+    node = node_with_users()
+    client = create_app(node).test_client()
+    path = "/nacos/v1/core/cluster/nodes"
+    assert client.get(path).status_code == 403  # 127.0.0.1 is listed at a node alone
+    node.cluster.standalone = False
+    assert client.get(path).status_code == 200
+    assert client.get("/nacos/v1/ns/operator/dump").status_code == 403
