@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Iterator
-from urllib.parse import quote
 
 import pytest
 
@@ -17,6 +16,8 @@ ADMIN_PATH, USERS, ROLES, PERMISSIONS = (
     f"/v1/auth/{name}" for name in ("users/admin", "users", "roles", "permissions")
 )
 LIST = "/v1/ns/instance/list"
+LEARNS_S = 10.0
+"""Until a member has what was written at another."""
 ENDS_S = 3.0
 """From a revocation at one member until another refuses the call: one send to it."""
 
@@ -45,26 +46,38 @@ def owner_of_users(cluster: ClusterProcesses) -> Member:
 def client_of(member: Member, name: str, password: str = PASSWORD) -> UserClient:
     """A client of a member that has logged in, as soon as the member knows the user."""
     client = UserClient(member.address)
-    form = f"username={quote(name)}&password={quote(password)}".encode()
-
-    def logged_in() -> bool:
-        answer = client.call("POST", "/v1/auth/login", body=form, content_type="application/x-www-form-urlencoded")
-        return answer.status == 200
-
-    eventually(logged_in)
+    eventually(lambda: client.try_login(name, password).status == 200, LEARNS_S)
     client.log_in(name, password)
     return client
 
 
+def permit(boss: UserClient, name: str, resource: str, actions: str) -> None:
+    """Give a user's role a permission."""
+    answer = boss.ask("POST", PERMISSIONS, role=f"role-{name}", resource=resource, action=actions)
+    assert answer.status == 200, answer
+
+
+def reads(client: UserClient, namespace: str = "dev") -> int:
+    """The status of a read in a namespace."""
+    return client.ask("GET", LIST, serviceName="s", namespaceId=namespace).status
+
+
+def come_to_read(client: UserClient) -> None:
+    """Return when the client's member lets it read."""
+    eventually(lambda: reads(client) == 200, LEARNS_S)
+
+
 def make_user(cluster: ClusterProcesses, name: str, *rules: tuple[str, str]) -> UserClient:
-    """A user with rules (resource, actions), made through all members in turn; return the administrator's client."""
+    """A user with rules (resource, actions), made through all members in turn; return the administrator's client.
+
+    The owner of the users executes each, wherever it is asked for: what the call before made is known to it.
+    """
     boss = client_of(cluster.members[0], ADMIN, ADMIN_PASSWORD)
     assert boss.ask("POST", USERS, username=name, password=PASSWORD).status == 200
-    eventually(lambda: boss.ask("POST", ROLES, username=name, role=f"role-{name}").status == 200)
+    assert boss.ask("POST", ROLES, username=name, role=f"role-{name}").status == 200
     for number, (resource, actions) in enumerate(rules):
         there = client_of(cluster.members[number % 3], ADMIN, ADMIN_PASSWORD)
-        made = {"role": f"role-{name}", "resource": resource, "action": actions}
-        eventually(lambda: there.ask("POST", PERMISSIONS, **made).status == 200)
+        permit(there, name, resource, actions)
     return boss
 
 
@@ -88,8 +101,8 @@ def test_members_agree_on_users_and_tokens(cluster: ClusterProcesses) -> None:
     for member in cluster:
         client = UserClient(member.address)
         client.token = token
-        eventually(lambda: client.ask("GET", LIST, serviceName="s", namespaceId="dev").status == 200)
-        assert client.ask("GET", LIST, serviceName="s", namespaceId="prod").status == 403
+        come_to_read(client)
+        assert reads(client, "prod") == 403
         assert client.ask("GET", USERS, pageNo=1, pageSize=9).status == 403
 
 
@@ -128,9 +141,9 @@ def test_a_right_and_a_token_that_are_revoked_end_at_all_members(cluster: Cluste
     clients = [client_of(member, "rob") for member in cluster]
 
     def statuses() -> set[int]:
-        return {one.ask("GET", LIST, serviceName="s", namespaceId="dev").status for one in clients}
+        return {reads(one) for one in clients}
 
-    eventually(lambda: statuses() == {200})
+    eventually(lambda: statuses() == {200}, LEARNS_S)
     assert boss.ask("DELETE", PERMISSIONS, role="role-rob", resource="dev:*:*", action="r").status == 200
     eventually(lambda: statuses() == {403}, ENDS_S)
     assert boss.ask("POST", PERMISSIONS, role="role-rob", resource="dev:*:*", action="r").status == 200
@@ -146,7 +159,7 @@ def test_a_stream_ends_with_its_token_and_its_subscription_before_any_push(clust
     service = "streams"
 
     async def main() -> None:
-        async with SdkClient(member.address) as sdk:
+        async with SdkClient(member.port + 1_000) as sdk:
             await sdk.introduce()
             where = {"namespace": "dev", "groupName": "DEFAULT_GROUP", "serviceName": service}
             body = json.dumps({**where, "subscribe": True, "clusters": ""}).encode()
@@ -175,6 +188,6 @@ def test_a_restart_keeps_users(cluster: ClusterProcesses) -> None:
         member.wait_ready()
     for member, token in zip(cluster, tokens, strict=True):
         client = client_of(member, "kim")
-        assert client.ask("GET", LIST, serviceName="s", namespaceId="dev").status == 200
+        assert reads(client) == 200
         client.token = token
-        assert client.ask("GET", LIST, serviceName="s", namespaceId="dev").status == 200
+        assert reads(client) == 200

@@ -1,5 +1,6 @@
 """``rollcall admin``, with a node that does not run."""
 
+import io
 from pathlib import Path
 
 import pytest
@@ -69,7 +70,7 @@ def test_what_is_wrong_is_said(
 ) -> None:
     if password is not None:
         monkeypatch.setenv("ROLLCALL_PASSWORD", password)
-    monkeypatch.setattr("sys.stdin", (tmp_path / "empty").open("w+"))
+    monkeypatch.setattr("sys.stdin", io.StringIO())
     assert main(["admin", "--data", str(tmp_path / "data"), *arguments]) == 1
     assert text in capsys.readouterr().err
 
