@@ -158,3 +158,15 @@ members_too
 _.pages_refused  # shown by GET /operator/metrics
 _.held_back  # of UDP pushes
 _.over_budget
+
+# Counters of logins and refusals, read as a whole; fields of schemas, which marshmallow finds.
+logins
+logins_wrong
+logins_throttled
+access_unknown
+access_invalid
+access_expired
+access_denied
+hashes_computed
+hashes_refused
+username

@@ -418,17 +418,11 @@ def build_frontends(
     waiting_max = max(1, settings.http_threads // 2)
     forwarder = OwnerForwarder(engine.cluster, waiting_max, engine.replication.refresh, text_reply)
     http = HttpStats()
-    access = AccessControl(settings.auth, domain.user_table, clock.wall_ms, clock.monotonic_ms)
-    for source in (
-        ProcessLoad().read,
-        partial(asdict, engine.stats),
-        partial(asdict, forwarder.stats),
-        partial(asdict, http),
-        partial(asdict, access.stats),
-        lambda: {"lists_held_back": domain.registry.held_back},
-        partial(asdict, domain.notify.stats),
-    ):
-        counters.add(source)
+    access = build_access(settings, clock, domain, counters)
+    counters.add(ProcessLoad().read)
+    for stats in (engine.stats, forwarder.stats, http, domain.notify.stats):
+        counters.add(partial(asdict, stats))
+    counters.add(lambda: {"lists_held_back": domain.registry.held_back})
     grpc = None
     if settings.rpc is not None:
         rpc_services = RpcServices(
@@ -472,6 +466,15 @@ def build_frontends(
         monotonic_ms=clock.monotonic_ms,
     )
     return http_services, grpc
+
+
+def build_access(settings: Settings, clock: Clock, domain: Domain, counters: Counters) -> AccessControl:
+    """Make the decision on users' calls, which both frontends ask. ``counters`` gets its own."""
+    access = AccessControl(settings.auth, domain.user_table, clock.wall_ms, clock.monotonic_ms)
+    counters.add(partial(asdict, access.stats))
+    if access.passwords is not None:
+        counters.add(partial(asdict, access.passwords.stats))
+    return access
 
 
 # --- the threads beside the engine ---------------------------------------------------------------

@@ -16,8 +16,8 @@ from app.auth.refusals import (
     AccessDenied,
     TooManyLogins,
 )
-from app.auth.rights import Resource, Rights
 from app.auth.tokens import Tokens
+from app.auth.user_rights import Resource, Rights
 from app.auth.user_table import UserTable
 from app.config.auth_settings import AuthSettings
 

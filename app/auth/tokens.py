@@ -16,7 +16,7 @@ _FIRST_ADMIN = "first-admin"
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
+class TokenContent:
     """What a token says. ``generation`` is None in a token that real Nacos made with the same key."""
 
     user: str
@@ -40,7 +40,7 @@ class Tokens:
         claims = {"sub": user, "iat": now_s, "exp": now_s + self.ttl_s, "gen": generation}
         return jwt.encode(claims, self._key, ALGORITHM)
 
-    def read(self, token: str) -> Claims:
+    def read(self, token: str) -> TokenContent:
         """What a token says, if its signature is right and its time is not over.
 
         Raises:
@@ -56,7 +56,7 @@ class Tokens:
         ):
             raise AccessDenied(TOKEN_INVALID)
         begin_s = claims.get("iat")
-        return Claims(user, generation, end_s, begin_s if type(begin_s) is int else end_s - self.ttl_s)
+        return TokenContent(user, generation, end_s, begin_s if type(begin_s) is int else end_s - self.ttl_s)
 
     def make_first_admin(self) -> str:
         """A token of this member, good for seconds: the owner of the users may make the first administrator."""

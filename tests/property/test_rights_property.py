@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.auth.access_rules import Action
-from app.auth.rights import Pattern, Permission, Resource, Rights
+from app.auth.user_rights import Pattern, Permission, Resource, Rights
 
 NAMES = st.text("ab.:-@", max_size=6)
 PATTERNS = st.text("ab.*", max_size=6)

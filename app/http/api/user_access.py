@@ -4,7 +4,7 @@ from app.auth.access_control import AccessControl, Session
 from app.auth.access_rules import AccessRule, Scope, Target
 from app.auth.decision_memo import key_of_call
 from app.auth.refusals import UNKNOWN_USER, AccessDenied, TooManyLogins
-from app.auth.rights import ANY, Resource, rule_namespace
+from app.auth.user_rights import ANY, Resource, rule_namespace
 from app.http.api.answers import PreparedRefusal, filter_error, text_reply
 from app.http.api.call import AUTHORIZATION, TOKEN_HEADER, Call, Reply, Services
 from app.http.input.params import Parameters

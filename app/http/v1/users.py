@@ -6,7 +6,7 @@ from typing import Any
 from app.auth.access_rules import LOGGED_IN, READ, WRITE, admin
 from app.auth.passwords import Passwords
 from app.auth.refusals import AUTH_IS_OFF, NOT_PERMITTED, AccessDenied
-from app.auth.rights import Pattern
+from app.auth.user_rights import Pattern
 from app.http.api.answers import durable_elsewhere, json_reply, rest_refusal
 from app.http.api.call import Answer, Call, Reply, Services, route
 from app.http.input.schemas import load_parameters

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from app.auth.access_control import AccessControl, Session
 from app.auth.access_rules import Action
 from app.auth.refusals import NOT_PERMITTED, AccessDenied
-from app.auth.rights import Resource
+from app.auth.user_rights import Resource
 from app.naming.clients.clients import Clients
 from app.rpc.server.connections import Connection, Connections
 

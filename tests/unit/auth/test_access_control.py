@@ -6,7 +6,7 @@ import pytest
 from app.auth.access_rules import LOGGED_IN, MEMBERS, READ, WRITE, admin, naming
 from app.auth.login_limits import OF_USER_MAX
 from app.auth.refusals import NOT_PERMITTED, TOKEN_INVALID, UNKNOWN_USER, AccessDenied, TooManyLogins
-from app.auth.rights import Resource
+from app.auth.user_rights import Resource
 from tests.support.auth import ADMIN, ADMIN_PASSWORD, PASSWORD, add_user, node_with_users, token_of
 from tests.support.fake_node import FakeNode
 

@@ -7,7 +7,7 @@ import jwt
 import pytest
 
 from app.auth.refusals import TOKEN_EXPIRED, TOKEN_INVALID, AccessDenied
-from app.auth.tokens import TOKEN_CHARS_MAX, Claims, Tokens
+from app.auth.tokens import TOKEN_CHARS_MAX, TokenContent, Tokens
 
 KEY, OTHER_KEY = bytes(range(48)), bytes(range(1, 49))
 NOW_S = 1_700_000_000
@@ -38,7 +38,7 @@ def forged(header: dict[str, object], claims: object, signature: bytes = b"") ->
 
 
 def test_a_token_says_who_and_until_when(tokens: Tokens) -> None:
-    assert tokens.read(tokens.make("bob", "g1")) == Claims("bob", "g1", NOW_S + 600, NOW_S)
+    assert tokens.read(tokens.make("bob", "g1")) == TokenContent("bob", "g1", NOW_S + 600, NOW_S)
 
 
 def test_a_token_ends_with_its_time(tokens: Tokens, clock: Clock) -> None:
@@ -57,7 +57,7 @@ def test_a_token_of_a_member_whose_clock_is_ahead_is_taken(tokens: Tokens, clock
 
 def test_a_token_of_real_nacos_with_the_same_key_is_taken(tokens: Tokens) -> None:
     token = jwt.encode({"sub": "bob", "exp": NOW_S + 100}, KEY, "HS256")
-    assert tokens.read(token) == Claims("bob", None, NOW_S + 100, NOW_S - 500)
+    assert tokens.read(token) == TokenContent("bob", None, NOW_S + 100, NOW_S - 500)
 
 
 GOOD = {"sub": "bob", "exp": NOW_S + 100, "gen": "g1"}

@@ -3,7 +3,7 @@
 import pytest
 
 from app.auth.access_rules import READ
-from app.auth.rights import Resource
+from app.auth.user_rights import Resource
 from app.auth.users import AdminExists
 from app.naming.model.events import RecordChanged
 from app.naming.model.nacos_errors import InvalidParam

@@ -3,7 +3,7 @@
 import pytest
 
 from app.auth.access_rules import READ, WRITE
-from app.auth.rights import Pattern, Permission, Resource, Rights
+from app.auth.user_rights import Pattern, Permission, Resource, Rights
 from app.naming.records.user_records import ADMIN_ROLE
 
 ORDERS = Resource.of_service("dev", "shop@@orders")
