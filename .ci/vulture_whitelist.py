@@ -137,6 +137,16 @@ _.forward_busy
 _.forward_unseen
 _.too_late
 _.calls_lost
+_.tls_handshakes
+_.tls_handshakes_failed
+_.tls_handshakes_cut
+_.tls_plain_refused
+_.tls_plain_taken
+_.tls_plain_calls
+_.tls_members_refused
+_.tls_reloads
+_.tls_reloads_failed
+_.tls_certificate_ends_s
 
 # Counters that are in no metric, and that tests read.
 _.overrun
@@ -170,3 +180,7 @@ access_denied
 hashes_computed
 hashes_refused
 username
+# Of ssl.SSLContext, of requests and of urllib3, which read or call them.
+_.num_tickets
+_.is_verified
+_.cert_verify

@@ -145,7 +145,7 @@ def _node(settings: Settings, overrides: dict[str, str]) -> LocalNode:
         environ[keys.NACOS_HOME.name] = str(settings.conf_dir.parent)
     # At the address that it listens on: from this machine, the node's own address may not be reachable.
     asked = ("::1" if ":" in settings.host else "127.0.0.1") if is_wildcard(settings.host) else settings.host
-    ready_url = f"http://{join_address(asked, settings.port)}{settings.context_path}{READY_PATH}"
+    ready_url = f"{settings.scheme}://{join_address(asked, settings.port)}{settings.context_path}{READY_PATH}"
     return LocalNode(base_url(settings), ready_url, command, environ, str(_FOLDER))
 
 

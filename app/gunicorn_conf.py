@@ -78,12 +78,27 @@ def on_starting(server: Any) -> None:
             flush=True,
         )
         sys.exit(2)
+    _check_certificates()
     log = logging.getLogger("app.config.settings")
     if os.environ.get("WEB_CONCURRENCY", "1") != "1":
         log.warning("WEB_CONCURRENCY is not followed: a node has one worker, as the registry is that process's memory")
     if _SETTINGS.announce:
         for warning in _SETTINGS.warnings:
             log.warning("%s", warning)
+
+
+def _check_certificates() -> None:
+    """End with one line if a certificate cannot be used: in the worker, that would be a failure to load the code."""
+    ports = (_SETTINGS.rpc.sdk, _SETTINGS.rpc.cluster) if _SETTINGS.rpc else ()
+    if _SETTINGS.http_tls is None and not any(port.certificate for port in ports):
+        return
+    from app.tls.node_tls import build_tls
+
+    try:
+        build_tls(_SETTINGS, lambda: 0)
+    except SettingError as error:
+        print(f"rollcall: {error}", file=sys.stderr, flush=True)
+        sys.exit(2)
 
 
 def when_ready(server: Any) -> None:

@@ -78,6 +78,7 @@ from app.rpc.links.links import GrpcLinks
 from app.storage.private_files import make_private
 from app.storage.record_file import RecordFile
 from app.storage.warm_log import WarmStore
+from app.tls.node_tls import NodeTls, build_tls
 from app.writes.call_deadline import check_call_deadline
 from app.writes.member_writes import MemberWrites
 from app.writes.owner_forwarder import OwnerForwarder
@@ -134,6 +135,7 @@ class Engine:
     client_receiver: ClientReceiver
     client_expiry: ClientExpiry
     address_clients: HttpClients
+    tls: NodeTls
     send: Send
 
 
@@ -154,13 +156,14 @@ class Node:
         self.settings = settings
         self._clock = clock
         self.domain = build_domain(settings, clock)
-        self.engine = build_engine(settings, clock, self.domain)
+        self.engine = build_engine(settings, clock, self.domain, build_tls(settings, clock.monotonic_ms))
         self._warm_start = WarmStart(self.domain.registry, claims=settings.standalone)
         self.engine.protocol.before_serving = self._warm_start.fill
         push = build_push(self.domain, clock)
         counters = Counters()
         self.services, grpc = build_frontends(settings, clock, self.domain, self.engine, push, counters)
         self.background = build_background(settings, clock, self.domain, self.engine, push, grpc)
+        counters.add(partial(asdict, self.engine.tls.stats))
         checker = self.background.checker
         counters.add(lambda: {"checks_unwritten": checker.unwritten, "checks_refused": checker.refused})
         subscribe(self.domain, self.engine, push)
@@ -292,7 +295,7 @@ def subscribe(domain: Domain, engine: Engine, push: UdpPusher) -> None:
 # --- the engine ----------------------------------------------------------------------------------
 
 
-def build_engine(settings: Settings, clock: Clock, domain: Domain) -> Engine:
+def build_engine(settings: Settings, clock: Clock, domain: Domain, tls: NodeTls) -> Engine:
     """Make the protocol, its runtime and all resource types; no thread runs yet."""
     config, stats, components = settings.distro, DistroStats(), dict[str, Component]()
     now_ms = clock.monotonic_ms()
@@ -300,7 +303,7 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain) -> Engine:
     protocol = DistroProtocol(members, domain.writer, config, components, stats, now_ms)
     rpc = None if settings.standalone else settings.rpc
     links = GrpcLinks(settings.self_address, rpc.cluster, settings.identity_headers) if rpc else None
-    cluster = Membership(settings, protocol, clock, settings.identity_headers, links)
+    cluster = Membership(settings, protocol, clock, settings.identity_headers, links, tls.members)
     mailbox = Mailbox(config.mailbox_events_max, stats)
 
     def send(resource_type: str, key: str) -> None:
@@ -323,7 +326,7 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain) -> Engine:
         lambda client_id: send(HTTP_CLIENTS, client_key(client_id)),
         lambda client_id: domain.clients.forget(client_id, absent=True),
     )
-    components.update(build_components(settings, clock, domain, members, cluster, links))
+    components.update(build_components(settings, clock, domain, members, cluster, links, tls))
     components[HTTP_CLIENTS] = http_client_component(address_clients, domain.writer, components[CLIENTS])
     receiver = DistroReceiver(
         domain.writer,
@@ -349,12 +352,19 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain) -> Engine:
         client_receiver=ClientReceiver(receiver, domain.clients, address_clients, clock, cluster.capabilities, bodies),
         client_expiry=ClientExpiry(domain.clients, members.has_left, config.pause_ms),
         address_clients=address_clients,
+        tls=tls,
         send=send,
     )
 
 
 def build_components(
-    settings: Settings, clock: Clock, domain: Domain, members: MemberList, cluster: Membership, links: GrpcLinks | None
+    settings: Settings,
+    clock: Clock,
+    domain: Domain,
+    members: MemberList,
+    cluster: Membership,
+    links: GrpcLinks | None,
+    tls: NodeTls,
 ) -> dict[str, Component]:
     """Make the resource types with stores of their own, by name: each a store, a codec and the way to the peers."""
 
@@ -371,6 +381,7 @@ def build_components(
             "stamp": cluster.stamp,
             "sent_ms": cluster.sent_ms,
             "body_bytes_max": settings.distro.body_bytes_max,
+            "tls": tls.members,
         }
 
     record_codec, client_codec = RecordCodec(), ClientCodec()
@@ -438,7 +449,7 @@ def build_frontends(
             counters=counters,
             wall_ms=clock.wall_ms,
         )
-        grpc = GrpcFrontend(rpc_services, settings.rpc, domain.notify.subscribe)
+        grpc = GrpcFrontend(rpc_services, settings.rpc, engine.tls.grpc, domain.notify.subscribe)
         counters.add(grpc.counters)
     beats = BeatCollector()
     engine.cluster.waiting_beats = lambda peer: beats.told_to(peer, clock.monotonic_ms())
@@ -462,6 +473,7 @@ def build_frontends(
         loop_frontends=(grpc,) if grpc else (),
         loader=grpc.loader if grpc else None,
         counters=counters,
+        tls=engine.tls,
         wall_ms=clock.wall_ms,
         monotonic_ms=clock.monotonic_ms,
     )
@@ -501,6 +513,7 @@ def build_background(
         domain.warm_store.tick,
         engine.client_expiry.tick,
         engine.address_clients.tick,
+        engine.tls.watch.tick,
     ]
     if grpc is not None:
         ticks.append(grpc.limits.tick)

@@ -18,7 +18,7 @@ from distro.codec import (
 )
 from distro.deadlines import CLOCK_HEADER, DEADLINE_HEADER
 from distro.errors import CodecError, RejectedError, TransportError
-from distro.peer_calls import PeerAnswer, call_peer, peer_session
+from distro.peer_calls import PeerAnswer, PeerTls, call_peer, peer_session
 from distro.ports import Clock, DatumCodec
 from distro.sliced import dumps_sliced
 from distro.types import CAPABILITY_GZIP, CAPABILITY_VERSIONS, Datum, Received
@@ -48,9 +48,12 @@ class DistroHttpAgent:
         stamp: Callable[[], str],
         sent_ms: Callable[[str, str | None], int],
         body_bytes_max: int,
+        tls: PeerTls | None = None,
         resource_type: str = "",
     ) -> None:
         """``resource_type``: the type that requests name; empty for instance lists, the only one of real Nacos.
+
+        ``tls``: peers are called by HTTPS so; plainly for None.
 
         ``deadline(peer, timeout_ms)``: the deadline of a call in the peer's clock, empty for none (R13), None if the
         peer may not be called. ``stamp()``: when a call is made. ``sent_ms(peer, stamp)``: when an answer was made, by
@@ -69,7 +72,9 @@ class DistroHttpAgent:
         self._session = peer_session(
             user_agent,
             {"Content-Type": "application/json;charset=UTF-8", MEMBER_HEADER: self_address, **headers},
+            tls,
         )
+        self._scheme = "http" if tls is None else "https"
 
     def close(self) -> None:
         self._session.close()
@@ -130,7 +135,7 @@ class DistroHttpAgent:
         if body is not None and gzip_worth and CAPABILITY_GZIP in self.capabilities(peer):
             body = gzip_body(body)
             headers["Content-Encoding"] = "gzip"
-        url = f"http://{peer}{self._base_path}{path}"
+        url = f"{self._scheme}://{peer}{self._base_path}{path}"
         answer = call_peer(
             self._session, method, url, timeout_ms, body=body, headers=headers, body_bytes_max=self.body_bytes_max
         )

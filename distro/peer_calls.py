@@ -2,17 +2,18 @@
 
 import re
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
 
 import requests
 from requests.adapters import HTTPAdapter
-from urllib3.connection import HTTPConnection
-from urllib3.connectionpool import HTTPConnectionPool
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from distro.clock import boot_s, monotonic_s
 from distro.errors import TransportError
@@ -36,27 +37,61 @@ class PeerAnswer(NamedTuple):
     headers: Mapping[str, str]
 
 
-class _DeadlineSocket(socket.socket):
-    """A socket whose every read and write ends by the calling thread's deadline.
+class PeerTls(Protocol):
+    """How peers are called over TLS. Thread-safe."""
+
+    def context(self) -> ssl.SSLContext:
+        """The context for a new connection."""
+        ...
+
+    def is_plain(self, host: str, port: int) -> bool:
+        """Whether the peer at an address is to be called plainly."""
+        ...
+
+    def on_failure(self, host: str, port: int, error: Exception) -> bool:
+        """Note a connection that was not made; return whether the peer is to be called plainly instead."""
+        ...
+
+
+def _limit(opened: socket.socket) -> None:
+    """Have a socket's next read or write end by the calling thread's deadline.
 
     A time-out per read would let a peer that sends a byte a second occupy its worker thread for ever.
     """
+    end_s = getattr(_deadline, "end_s", None)
+    if end_s is not None:
+        left_s = end_s - monotonic_s()
+        if left_s <= 0:
+            raise TimeoutError("the call's deadline is over")
+        opened.settimeout(left_s)
 
-    def _limit(self) -> None:
-        end_s = getattr(_deadline, "end_s", None)
-        if end_s is not None:
-            left_s = end_s - monotonic_s()
-            if left_s <= 0:
-                raise TimeoutError("the call's deadline is over")
-            self.settimeout(left_s)
+
+class _DeadlineSocket(socket.socket):
+    """A socket whose every read and write ends by the calling thread's deadline."""
 
     def recv_into(self, *args: Any) -> int:
-        self._limit()
+        _limit(self)
         return super().recv_into(*args)
 
     def sendall(self, *args: Any) -> None:
-        self._limit()
+        _limit(self)
         return super().sendall(*args)
+
+
+class _DeadlineTlsSocket(ssl.SSLSocket):
+    """The same over TLS, its handshake included."""
+
+    def do_handshake(self, block: bool = False) -> None:
+        _limit(self)
+        super().do_handshake(block)
+
+    def recv_into(self, *args: Any) -> int:
+        _limit(self)
+        return super().recv_into(*args)
+
+    def send(self, *args: Any) -> int:  # sendall calls it for each part
+        _limit(self)
+        return super().send(*args)
 
 
 class _OpenSockets:
@@ -80,7 +115,7 @@ class _OpenSockets:
             self._closed = True
             for one in self._sockets:
                 with suppress(OSError):  # closed by its own thread meanwhile
-                    one.shutdown(socket.SHUT_RDWR)
+                    socket.socket.shutdown(one, socket.SHUT_RDWR)  # that of TLS would go on in plain text
 
 
 class _DeadlineConnection(HTTPConnection):
@@ -94,8 +129,31 @@ class _DeadlineConnection(HTTPConnection):
         return limited
 
 
+class _DeadlineTlsConnection(_DeadlineConnection, HTTPSConnection):
+    tls: PeerTls
+
+    def connect(self) -> None:
+        host, port = self.host.strip("[]"), self.port or 443
+        self.is_verified = True  # by the context, or plain with leave
+        if not self.tls.is_plain(host, port):
+            try:
+                self.sock = self._handshake(self._new_conn(), host)
+                return
+            except (ssl.SSLError, ConnectionError) as error:
+                if not self.tls.on_failure(host, port, error):
+                    raise
+        self.sock = self._new_conn()
+
+    def _handshake(self, plain: socket.socket, host: str) -> ssl.SSLSocket:
+        context = self.tls.context()
+        context.sslsocket_class = _DeadlineTlsSocket
+        wrapped = context.wrap_socket(plain, server_hostname=host)
+        self.sockets.add(wrapped)
+        return wrapped
+
+
 class _DeadlineAdapter(HTTPAdapter):
-    def __init__(self) -> None:
+    def __init__(self, peer_tls: PeerTls | None) -> None:
         super().__init__(pool_connections=CONNECTIONS, pool_maxsize=CONNECTIONS_OF_PEER)
         self._sockets = opened = _OpenSockets()
 
@@ -106,10 +164,26 @@ class _DeadlineAdapter(HTTPAdapter):
             ConnectionCls = Connection
 
         self.poolmanager.pool_classes_by_scheme = {"http": Pool}
+        if peer_tls is not None:
+            self.poolmanager.pool_classes_by_scheme = {"https": _tls_pool(opened, peer_tls)}
+
+    def cert_verify(self, *_args: object) -> None:
+        """The context decides alone whom to trust; requests would have it trust the certificates of the Web, too."""
 
     def close(self) -> None:
         super().close()
         self._sockets.cut()
+
+
+def _tls_pool(opened: _OpenSockets, peer_tls: PeerTls) -> type[HTTPSConnectionPool]:
+    class Connection(_DeadlineTlsConnection):
+        sockets = opened
+        tls = peer_tls
+
+    class Pool(HTTPSConnectionPool):
+        ConnectionCls = Connection
+
+    return Pool
 
 
 class _PeerSession(requests.Session):
@@ -117,8 +191,10 @@ class _PeerSession(requests.Session):
         """No answer leads elsewhere. (With ``allow_redirects=False`` requests still reads and unpacks such a body.)"""
 
 
-def peer_session(user_agent: str, headers: Mapping[str, str]) -> requests.Session:
+def peer_session(user_agent: str, headers: Mapping[str, str], tls: PeerTls | None = None) -> requests.Session:
     """A session for calls between members: kept connections; nothing leads a call elsewhere.
+
+    With ``tls`` it calls ``https`` URLs only, else ``http`` ones.
 
     It follows no redirection, and takes no proxy or password from the environment. ``headers`` go with every call.
     ``close`` ends the calls of other threads too.
@@ -127,7 +203,8 @@ def peer_session(user_agent: str, headers: Mapping[str, str]) -> requests.Sessio
     session.trust_env = False
     session.headers.clear()
     session.headers.update({"User-Agent": user_agent, "Accept-Encoding": "gzip", **headers})
-    session.mount("http://", _DeadlineAdapter())
+    session.adapters.clear()
+    session.mount("http://" if tls is None else "https://", _DeadlineAdapter(tls))
     return session
 
 

@@ -16,6 +16,7 @@ from app.config.cluster_conf import parse_members
 from app.config.guard_settings import GUARD_KEYS, GuardSettings, guard_settings
 from app.config.properties import parse_properties
 from app.config.settings_keys import Key, SettingError, snake
+from app.config.tls_settings import HttpTls, http_tls
 from distro.config import DistroConfig
 
 __all__ = ["ALL_KEYS", "SettingError", "Settings", "read_settings"]
@@ -91,6 +92,8 @@ class Settings:
     distro: DistroConfig
     rpc: RpcSettings | None
     """The settings of the gRPC ports; None without gRPC."""
+    http_tls: HttpTls | None
+    """The settings of HTTPS; None while the HTTP port is plain."""
     warnings: tuple[str, ...]
     """Texts for the operator about settings with which the node starts all the same."""
 
@@ -98,6 +101,11 @@ class Settings:
     def identity_headers(self) -> dict[str, str]:
         """The header by which members know each other's calls, with its value; none when no identity is set."""
         return {self.identity_key: self.identity_value} if self.identity_key else {}
+
+    @property
+    def scheme(self) -> str:
+        """``https`` or ``http``: how clients and members call this node and its members."""
+        return "http" if self.http_tls is None else "https"
 
     @property
     def stop_timeout_s(self) -> int:
@@ -192,6 +200,7 @@ def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[s
         auth=_auth(sources),
         distro=_distro_config(sources),
         rpc=_rpc(sources, port),
+        http_tls=http_tls(sources.get, lambda key: sources.find(key)[1]),
         warnings=(
             *sources.warnings(),
             *_member_warnings(standalone, listed or (), self_address),

@@ -246,6 +246,21 @@ RPC_CLUSTER = _rpc_keys("cluster", "members", "peer") | {
     )
 }
 
+_TLS = "rollcall.http.tls"
+HTTP_TLS_ENABLED = Key(
+    (f"{_TLS}.enabled",), FLAG, "false", "Serve HTTPS on server.port, and call the other members by it."
+)
+HTTP_TLS: dict[str, Key[Any]] = {
+    field: Key((f"{_TLS}.{name}",), kind, default, purpose)
+    for field, name, kind, default, purpose in (
+        ("certificate", "certChainFile", FILE_OR_NONE, "", "The chain of certificates (PEM); as for gRPC unless set."),
+        ("private_key", "certPrivateKey", FILE_OR_NONE, "", "The private key (PEM); as for gRPC unless set."),
+        ("trusted", "trustCollectionChainPath", FILE_OR_NONE, "", "The certificates (PEM) that check members'."),
+        ("mutual", "mutualAuth", FLAG, "false", "Members' calls need a client certificate that is trusted so."),
+        ("compatible", "compatibility", FLAG, "false", "While members move to HTTPS: plain calls, too."),
+    )
+}
+
 _DATA = "nacos.core.protocol.distro.data"
 _MS = whole(0, 60_000)
 _INTERVAL_MS = whole(100, 3_600_000)
@@ -388,5 +403,7 @@ KEYS: tuple[Key[Any], ...] = (
     RPC_ENABLED,
     *RPC_SDK.values(),
     *RPC_CLUSTER.values(),
+    HTTP_TLS_ENABLED,
+    *HTTP_TLS.values(),
     *DISTRO.values(),
 )

@@ -7,7 +7,7 @@ from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 
 from app.http.api.answers import INTERNAL_ERROR, error_reply, filter_error, is_naming, refuse_unless_up, text_reply
-from app.http.api.call import Call, Reply, Route, Services
+from app.http.api.call import MEMBER_CERTIFICATE, Call, Reply, Route, Services
 from app.http.api.dispatch import answer_call
 from app.http.blueprints import View, make_blueprints
 from app.http.v1.config import is_config, not_served
@@ -106,6 +106,7 @@ def make_call(environ: dict[str, Any], path: str, context_path: str) -> Call:
         remote_ip=environ.get("REMOTE_ADDR") or "",
         context_path=context_path,
         raw_path=_raw_path(environ),
+        has_member_certificate=bool(environ.get(MEMBER_CERTIFICATE)),
     )
 
 

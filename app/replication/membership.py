@@ -12,7 +12,7 @@ from app.replication.member_ips import MemberIps
 from app.replication.reports import OWN_FIELD, RAFT_PORT_OFFSET, is_nacos_2, nacos_2_member, parse_report
 from distro.deadlines import CallDeadlines
 from distro.errors import RejectedError, TransportError
-from distro.peer_calls import call_peer, peer_session
+from distro.peer_calls import PeerTls, call_peer, peer_session
 from distro.ports import Clock
 from distro.protocol import DistroProtocol
 from distro.runtime import DistroRuntime
@@ -61,8 +61,9 @@ class Membership:
         clock: Clock,
         headers: Mapping[str, str],
         calls: NacosMembers | None = None,
+        tls: PeerTls | None = None,
     ) -> None:
-        """``headers`` go with every call over HTTP; without ``calls`` there are no others."""
+        """``headers`` go with every call over HTTP, ``tls`` if that is HTTPS; without ``calls`` there are no others."""
         self._calls = calls
         self.self_address = settings.self_address
         self.standalone = settings.standalone
@@ -84,6 +85,7 @@ class Membership:
         self._session = peer_session(
             MEMBER_AGENT,
             {"Content-Type": "application/json;charset=UTF-8", "Nacos-Server": NACOS_VERSION, **headers},
+            tls,
         )
 
     def attach(self, runtime: DistroRuntime) -> None:
@@ -273,7 +275,7 @@ class Membership:
         """
         if self._calls is not None and self._calls.is_nacos(peer):
             return self._report_to_nacos(self._calls, peer, timeout_ms)
-        url = f"http://{peer}{self._settings.context_path}/v1/core/cluster/report"
+        url = f"{self._settings.scheme}://{peer}{self._settings.context_path}/v1/core/cluster/report"
         body = orjson.dumps(self._own_report(peer))
         status, answer, _ = call_peer(
             self._session, "POST", url, timeout_ms, body=body, body_bytes_max=REPORT_BYTES_MAX
@@ -318,7 +320,7 @@ class Membership:
 
     def _info_of(self, peer: str, timeout_ms: int) -> Mapping[str, Any]:
         """The ``extendInfo`` of a member of another kind, whose release decides which resource types it is sent."""
-        url = f"http://{peer}{self._settings.context_path}/v1/core/cluster/self"
+        url = f"{self._settings.scheme}://{peer}{self._settings.context_path}/v1/core/cluster/self"
         answer = call_peer(self._session, "GET", url, timeout_ms, body_bytes_max=REPORT_BYTES_MAX).body
         try:
             info = orjson.loads(answer)["data"]["extendInfo"]

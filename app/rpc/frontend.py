@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from dataclasses import asdict
 
 from app.config.settings import RpcSettings
@@ -22,6 +23,8 @@ from app.rpc.server.dispatcher import Dispatcher
 from app.rpc.server.grpc_server import RpcServer
 from app.rpc.server.limits import LimitWatch
 from app.rpc.wire.payload import HEADROOM_BYTES
+from app.tls.node_tls import PortCertificate
+from app.tls.watched import WatchedFiles
 from distro.clock import SystemClock
 
 LOG = logging.getLogger(__name__)
@@ -38,7 +41,14 @@ MOVE_POLL_S = 0.02
 class GrpcFrontend:
     """The gRPC frontend of a node. Made before the loop runs; ``start``, ``leave``, ``stop``: on the loop."""
 
-    def __init__(self, services: RpcServices, settings: RpcSettings, subscribe: Subscribe) -> None:
+    def __init__(
+        self,
+        services: RpcServices,
+        settings: RpcSettings,
+        certificates: Mapping[int, WatchedFiles[PortCertificate]],
+        subscribe: Subscribe,
+    ) -> None:
+        """``certificates``: by the number of a port that speaks TLS."""
         clock = SystemClock()
         now_ms = clock.monotonic_ms
         self.limits = LimitWatch(services.settings.data_dir.joinpath(*LIMIT_RULE_PATH))
@@ -77,7 +87,15 @@ class GrpcFrontend:
         subscribe(ServiceSubscribed, lambda event: self._pusher.subscribed(event.key, event.client_id))
         host = services.settings.host
         self._servers = [
-            RpcServer(host, port, on_cluster_port, self.connections, self.dispatcher, self._pusher.take_pending)
+            RpcServer(
+                host,
+                port,
+                certificates.get(port.port),
+                on_cluster_port,
+                self.connections,
+                self.dispatcher,
+                self._pusher.take_pending,
+            )
             for port, on_cluster_port in ((settings.sdk, False), (settings.cluster, True))
         ]
         self._now_ms = now_ms

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -37,8 +38,16 @@ class Client:
     Raises (each call): OSError or http.client.HTTPException when no whole answer came.
     """
 
-    def __init__(self, address: str, source: str | None = None, timeout_s: float = CALL_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        address: str,
+        source: str | None = None,
+        timeout_s: float = CALL_TIMEOUT_S,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """``tls``: calls go by HTTPS, in this context."""
         self.address = address
+        self._tls = tls
         self._host, _, port = address.rpartition(":")
         self._port = int(port)
         self._source = (source, 0) if source else None
@@ -54,9 +63,7 @@ class Client:
     ) -> Answer:
         """Send one request; ``path`` is below the context path, ``parameters`` become the query."""
         target = CONTEXT_PATH + path + (f"?{urlencode(parameters)}" if parameters else "")
-        connection = http.client.HTTPConnection(
-            self._host, self._port, timeout=self._timeout_s, source_address=self._source
-        )
+        connection = self._connection()
         try:
             connection.request(method, target, body, {"User-Agent": "test", "Connection": "close", **(headers or {})})
             response = connection.getresponse()
@@ -64,6 +71,15 @@ class Client:
             return Answer(response.status, response.read(), fields)
         finally:
             connection.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if self._tls is None:
+            return http.client.HTTPConnection(
+                self._host, self._port, timeout=self._timeout_s, source_address=self._source
+            )
+        return http.client.HTTPSConnection(
+            self._host, self._port, timeout=self._timeout_s, source_address=self._source, context=self._tls
+        )
 
     def register(self, service: str, ip: str, port: int = 8080, **parameters: str | int) -> Answer:
         return self.call("POST", "/v1/ns/instance", serviceName=service, ip=ip, port=port, **parameters)

@@ -22,6 +22,7 @@ from app.naming.records.records import Records
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.ports.http_ports import ConnectionLoader, LoopFrontend
+from app.tls.node_tls import NodeTls, build_tls
 from app.writes.owner_forwarder import ForwardStats, LoopForwarding, MemberRequest
 from distro.types import CAPABILITY_VERSIONS, Member, MemberState
 from tests.support.memory_disk import MemoryDisk
@@ -257,8 +258,10 @@ class FakeNode:
     access: AccessControl = field(init=False)
     users: Users = field(init=False)
     decisions: DecisionMemo = field(default_factory=DecisionMemo)
+    tls: NodeTls = field(init=False)
 
     def __post_init__(self) -> None:
+        self.tls = build_tls(self.settings, self._monotonic_ms)
         writer = f"{SELF}~1"
         registry = Registry(writer, alone=self.settings.standalone)
         self.naming = NamingService(registry, self._monotonic_ms, self.events.append)

@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -161,12 +162,19 @@ def is_gone(process: psutil.Process) -> bool:
         return True
 
 
+def _client_tls(settings: Mapping[str, str]) -> ssl.SSLContext | None:
+    """The context of a member's client, which trusts what members trust; None where the settings have no HTTPS."""
+    if settings.get("rollcall.http.tls.enabled") != "true":
+        return None
+    return ssl.create_default_context(cafile=settings["rollcall.http.tls.trustCollectionChainPath"])
+
+
 class Member:
     """One member. ``start`` and ``end`` may be called any number of times."""
 
     def __init__(self, port: int, folder: Path, settings: Mapping[str, str]) -> None:
         self.address = f"127.0.0.1:{port}"
-        self.client = Client(self.address)
+        self.client = Client(self.address, tls=_client_tls(settings))
         self.folder = folder
         self.log = folder / "log"
         self.conf = folder / "conf"

@@ -20,6 +20,7 @@ from app.naming.records.durable_service import DurableService
 from app.naming.service import NamingService
 from app.ports.http_ports import Cluster, ConnectionLoader, Healer, LoopFrontend, Pushing, Replication
 from app.ports.shared_ports import ReadCounters
+from app.tls.node_tls import NodeTls
 from app.writes.owner_forwarder import OwnerForwarder
 from app.writes.ownership import Forward as Forward
 from distro.deadlines import CLOCK_HEADER, DEADLINE_HEADER, RELAY_HEADER
@@ -39,6 +40,8 @@ WANTS_CHANGE = "rollcall-wants-change"
 """Header of a forwarded call: the answer is to carry the instance as the call left it."""
 CHANGE = "rollcall-change"
 """Header of an answer that carries the instance as the call left it; see ``app.naming.changes``."""
+MEMBER_CERTIFICATE = "rollcall.member_certificate"
+"""Key of WSGI's environ; see ``Call.has_member_certificate``. No header can set it."""
 
 AUTHORIZATION, TOKEN_HEADER = "authorization", "accesstoken"
 """Headers with the token of a call's user."""
@@ -63,6 +66,8 @@ class Call:
     """Whose token the call brought; empty while users are not asked for, and for calls of members."""
     on_loop: bool = False
     """The event loop waits for the answer: an endpoint that would block or take long answers ``Decline``."""
+    has_member_certificate: bool = False
+    """The caller showed a certificate that is trusted of members; looked at only if mutual TLS is on."""
     _parameters: Parameters | None = field(default=None, repr=False)
 
     @property
@@ -154,6 +159,7 @@ class Services:
     loader: ConnectionLoader | None
     """Operators' view of the gRPC connections; None without a gRPC frontend."""
     counters: ReadCounters
+    tls: NodeTls
     wall_ms: Callable[[], int]
     monotonic_ms: Callable[[], int]
 

@@ -31,3 +31,16 @@ def check_access(access: AccessRule, call: Call, services: Services) -> None:
             return
     if not allowed:
         raise NoRight(f"{call.remote_ip} is not the address of a listed member")
+    if access.scope in (Scope.MEMBERS, Scope.RECENT_MEMBERS):
+        check_certificate(call, services)
+
+
+def check_certificate(call: Call, services: Services) -> None:
+    """Check that a member's call came over mutual TLS, if that is on.
+
+    Raises:
+        NoRight: it did not.
+    """
+    tls = services.settings.http_tls
+    if tls is not None and tls.mutual and not call.has_member_certificate:
+        raise NoRight("a member's call needs a client certificate that is trusted here")

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import os
 import socket
+import ssl
 import struct
 from collections import deque
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from typing import cast
 import httptools
 
 from app.config.addresses import split_address
+from app.tls.member_tls import MemberTls
 
 PIPELINED_LINKS = 2
 PIPELINED_LOAD = 64
@@ -238,8 +240,9 @@ class MemberLink(asyncio.Protocol):
 class MemberLinks:
     """The connections to one member, and the requests that wait for one. Used on the loop's thread only."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, address: str) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, address: str, tls: MemberTls | None = None) -> None:
         self._loop = loop
+        self._tls = tls
         self._host, self._port = split_address(address)
         self._links: list[MemberLink] = []
         self._waiting: deque[_Exchange] = deque()
@@ -300,7 +303,28 @@ class MemberLinks:
 
     async def _connect(self, link: MemberLink) -> None:
         async with asyncio.timeout(CONNECT_S):
-            await self._loop.create_connection(lambda: link, self._host, self._port)
+            if self._tls is None or not await self._connect_by_tls(link, self._tls):
+                await self._loop.create_connection(lambda: link, self._host, self._port)
+
+    async def _connect_by_tls(self, link: MemberLink, tls: MemberTls) -> bool:
+        """Connect by TLS; False when the member is to be called plainly."""
+        if tls.is_plain(self._host, self._port):
+            return False
+        try:
+            # R13: no request is written before ``connection_made``, which comes behind the handshake.
+            await self._loop.create_connection(
+                lambda: link,
+                self._host,
+                self._port,
+                ssl=tls.context(),
+                server_hostname=self._host,
+                ssl_shutdown_timeout=CONNECT_S,
+            )
+        except (ssl.SSLError, ConnectionError) as error:
+            if not tls.on_failure(self._host, self._port, error):
+                raise
+            return False
+        return True
 
     def _on_connect(self, link: MemberLink, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

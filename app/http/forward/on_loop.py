@@ -148,7 +148,7 @@ class LoopForwarder:
         links = links_of.get(member)
         if links is None:
             self._forget_removed()
-            links = links_of[member] = MemberLinks(self.loop, member)
+            links = links_of[member] = MemberLinks(self.loop, member, self._services.tls.members)
         return links.ask(request, deadline_s, done, pipelined=own_kind)
 
     def close(self) -> None:

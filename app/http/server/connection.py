@@ -80,6 +80,8 @@ class HttpConnection(asyncio.Protocol):
         "_unread_s",
         "_waiting_to_write",
         "current",
+        "has_member_certificate",
+        "is_tls",
         "out",
         "remote_ip",
         "remote_port",
@@ -95,6 +97,7 @@ class HttpConnection(asyncio.Protocol):
         self.seen_s = server.now_s
         self.remote_ip = ""
         self.remote_port = 0
+        self.is_tls = self.has_member_certificate = False
         self.current: Request | None = None
         self.out: list[bytes] = []
         self._out_bytes = 0
@@ -114,6 +117,9 @@ class HttpConnection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
             self.remote_ip, self.remote_port = peer[0], peer[1]
+        self.is_tls = transport.get_extra_info("ssl_object") is not None
+        # Only one that is trusted is ever shown here, and none is asked for without mutual TLS.
+        self.has_member_certificate = bool(transport.get_extra_info("peercert"))
         self._transport.set_write_buffer_limits(high=REPLY_BYTES_HIGH)
         self._queue = RequestQueue(self._server, self._transport, self, self.remote_ip)
         self._reader = self._queue.reader
@@ -132,12 +138,12 @@ class HttpConnection(asyncio.Protocol):
                 self.flush()
 
     def eof_received(self) -> bool:
-        """The client sends nothing more; the requests that it sent are still answered."""
+        """The client sends nothing more; what it sent is still answered, but for TLS, which closes both ways."""
         self._eof = True
         refusal = self._reader.feed_eof()
         if refusal is not None:
             self.refuse(refusal)
-        if self._queue.busy or self._queue.pending:
+        if not self.is_tls and (self._queue.busy or self._queue.pending):
             return True
         self._begin_to_close()
         return False
@@ -263,7 +269,8 @@ class HttpConnection(asyncio.Protocol):
         # Were it closed while more comes, the client would see a reset, and drop the answer that it has not read.
         self._closing = True
         self._closing_s = self._server.now_s
-        self._transport.write_eof()
+        if not self.is_tls:  # which cannot end one direction alone; the length of the answer tells its end
+            self._transport.write_eof()
         self._queue.linger()
 
     def _begin_to_close(self) -> None:

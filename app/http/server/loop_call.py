@@ -57,6 +57,7 @@ class LoopCall(Call):
         remote_ip: str,
         context_path: str,
         memo: ParseMemo,
+        has_member_certificate: bool = False,
     ) -> None:
         self.method = method
         self.path = path
@@ -66,6 +67,7 @@ class LoopCall(Call):
         self.context_path = context_path
         self.raw_path = self.user = ""
         self.on_loop = True
+        self.has_member_certificate = has_member_certificate
         self._parameters: Parameters | None = None
         self._block = block
         self._memo = memo

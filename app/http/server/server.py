@@ -239,6 +239,7 @@ class HttpServer:
             connection.remote_ip,
             self._context_path,
             self._memo,
+            connection.has_member_certificate,
         )
         answer = self._run(row, call)
         if type(answer) is Reply:

@@ -19,6 +19,7 @@ from app.http.api.call import Services
 from app.http.factory import SERVICES
 from app.http.server.connection import HttpConnection
 from app.http.server.server import HttpServer
+from app.http.server.tls_accept import TlsAcceptor
 from app.ports.http_ports import LoopFrontend
 
 log = logging.getLogger(__name__)
@@ -40,6 +41,9 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGQUIT)
 LISTENERS = 8
 """So many for each listening socket, as libuv accepts one connection of each in a turn of the loop: under load, with
 turns of some milliseconds, five hundred clients that connect at once would wait for seconds."""
+
+GREETINGS_MAX = 2_048
+"""Clients of TLS that are connected and have not sent a whole greeting."""
 
 
 class LoopWorker(Worker):
@@ -76,11 +80,7 @@ class LoopWorker(Worker):
         services: Services = self.wsgi.extensions[SERVICES]
         await self._start(services.loop_frontends)
         server = HttpServer(self.wsgi, services, self.loop, self.cfg.worker_connections)
-        listening: list[Any] = [
-            await self.loop.create_server(lambda: HttpConnection(server), sock=one.sock.dup(), backlog=self.cfg.backlog)
-            for one in self.sockets
-            for _ in range(LISTENERS)
-        ]
+        listening = await self._listen(server, services)
         ended = asyncio.Event()
         for number in STOP_SIGNALS:
             handler = signal.getsignal(number)
@@ -104,6 +104,32 @@ class LoopWorker(Worker):
         for frontend in services.loop_frontends:
             await frontend.stop()
         server.stop()
+
+    async def _listen(self, server: HttpServer, services: Services) -> list[Any]:
+        """Take connections from now on; return what takes them, to be closed."""
+
+        def connection() -> HttpConnection:
+            return HttpConnection(server)
+
+        tls, settings = services.tls, services.settings.http_tls
+        if (files := tls.http) is not None and settings is not None:
+            return [
+                TlsAcceptor(
+                    self.loop,
+                    one.sock.dup(),
+                    connection,
+                    lambda: files.current.server,
+                    tls.stats,
+                    waiting_max=min(GREETINGS_MAX, self.cfg.worker_connections),
+                    compatible=settings.compatible,
+                )
+                for one in self.sockets
+            ]
+        return [
+            await self.loop.create_server(connection, sock=one.sock.dup(), backlog=self.cfg.backlog)
+            for one in self.sockets
+            for _ in range(LISTENERS)
+        ]
 
     async def _start(self, frontends: Sequence[LoopFrontend]) -> None:
         """Start the other frontends; gunicorn ends, too, if one cannot listen."""

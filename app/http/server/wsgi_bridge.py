@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from app.http.api.answers import INTERNAL_ERROR
-from app.http.api.call import Reply
+from app.http.api.call import MEMBER_CERTIFICATE, Reply
 from app.http.server.connection import UNREAD_S, HttpConnection
 from app.http.server.reply_head import status_line
 from app.http.server.request_reader import Request, path_of
@@ -44,7 +44,8 @@ def make_environ(connection: HttpConnection, request: Request, server_address: t
         "SERVER_PROTOCOL": "HTTP/1.1",
         "SERVER_SOFTWARE": "rollcall",
         "wsgi.version": (1, 0),
-        "wsgi.url_scheme": "http",
+        "wsgi.url_scheme": "https" if connection.is_tls else "http",
+        MEMBER_CERTIFICATE: connection.has_member_certificate,
         "wsgi.input": io.BytesIO(request.body),
         "wsgi.errors": sys.stderr,
         "wsgi.multithread": True,

@@ -107,7 +107,11 @@ class GrpcLinks:
         trusted = self._port.trusted or self._port.certificate
         if trusted is None:
             return aio.insecure_channel(target, options=options)
-        return aio.secure_channel(target, grpc.ssl_channel_credentials(trusted.read_bytes()), options=options)
+        try:
+            roots = trusted.read_bytes()  # for each connection: the file may have changed
+        except OSError as error:
+            raise TransportError(f"{trusted} cannot be read: {error.strerror}") from None
+        return aio.secure_channel(target, grpc.ssl_channel_credentials(roots), options=options)
 
     # --- calls -----------------------------------------------------------------------------------
 

@@ -15,6 +15,8 @@ from app.naming.clients.client_model import ServiceKey
 from app.process.open_files import CONNECTIONS_MAX
 from app.rpc.server.connections import Connection, Connections
 from app.rpc.server.dispatcher import Dispatcher
+from app.tls.node_tls import PortCertificate
+from app.tls.watched import WatchedFiles
 
 LOG = logging.getLogger(__name__)
 CALLS_MAX = 4_096
@@ -92,11 +94,13 @@ class RpcServer:
     """The server of one gRPC port. ``start`` and ``stop`` are called on the loop."""
 
     def __init__(
-        self, host: str, port: RpcPort, on_cluster_port: bool, connections: Connections, dispatcher: Dispatcher,
-        take_pending: TakePending,
+        self, host: str, port: RpcPort, certificate: WatchedFiles[PortCertificate] | None, on_cluster_port: bool,
+        connections: Connections, dispatcher: Dispatcher, take_pending: TakePending,
     ) -> None:  # fmt: skip
+        """``certificate``: plain for None."""
         self._host = host
         self._port = port
+        self._certificate = certificate
         self._on_cluster_port = on_cluster_port
         self._connections = connections
         self._dispatcher = dispatcher
@@ -107,7 +111,7 @@ class RpcServer:
         """Listen.
 
         Raises:
-            SettingError: the port is not free, or certificate or key are invalid.
+            SettingError: the port is not free.
         """
         port, address = self._port, join_address(self._host, self._port.port)
         server = aio.server(options=_options(port), maximum_concurrent_rpcs=CONNECTIONS_MAX + CALLS_MAX)
@@ -122,7 +126,10 @@ class RpcServer:
             )
         )
         try:
-            _bind(server, port, address)
+            if self._certificate is None:
+                server.add_insecure_port(address)
+            else:
+                server.add_secure_port(address, _credentials(self._certificate))
             await server.start()
         except (RuntimeError, OSError) as error:
             raise SettingError(f"cannot serve gRPC on {address}: {error}") from None
@@ -166,12 +173,24 @@ class RpcServer:
             await context.abort(grpc.StatusCode.UNAVAILABLE, GO_ELSEWHERE)
 
 
-def _bind(server: aio.Server, port: RpcPort, address: str) -> None:
-    if port.certificate is None or port.private_key is None:
-        server.add_insecure_port(address)
-    else:
-        pair = (port.private_key.read_bytes(), port.certificate.read_bytes())
-        server.add_secure_port(address, grpc.ssl_server_credentials([pair]))
+def _credentials(files: WatchedFiles[PortCertificate]) -> grpc.ServerCredentials:
+    """Credentials with the certificate that is current when a handshake begins."""
+    shown = files.current
+
+    def configuration(of: PortCertificate) -> grpc.ServerCertificateConfiguration:
+        pair = (of.certificate.private_key, of.certificate.chain)
+        return grpc.ssl_server_certificate_configuration([pair])
+
+    def changed() -> Any:
+        """Called by gRPC at each handshake; None to go on with the last one."""
+        nonlocal shown
+        current = files.current
+        if current is shown:
+            return None
+        shown = current
+        return configuration(current)
+
+    return grpc.dynamic_ssl_server_credentials(configuration(shown), changed)
 
 
 def _options(port: RpcPort) -> list[tuple[str, int]]:

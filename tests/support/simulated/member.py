@@ -33,6 +33,7 @@ from app.replication.record_type import RECORDS, RecordCodec
 from app.replication.service_heal import ServiceHealer
 from app.replication.warm_start import WarmStart
 from app.storage.warm_log import decode_aged
+from app.tls.node_tls import build_tls
 from app.writes.call_deadline import check_call_deadline
 from distro.claims import Claimer
 from distro.config import DistroConfig
@@ -306,6 +307,7 @@ class SimMember:
             loop_frontends=(),
             loader=None,
             counters=nothing,
+            tls=build_tls(self.membership._settings, clock.monotonic_ms),
             wall_ms=clock.wall_ms,
             monotonic_ms=clock.monotonic_ms,
         )

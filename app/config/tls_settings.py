@@ -1,0 +1,59 @@
+"""The settings of HTTPS: the files of the certificate, and how members check each other's."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.config import settings_keys as keys
+from app.config.settings_keys import Key, SettingError
+
+
+@dataclass(frozen=True, slots=True)
+class HttpTls:
+    """The settings of HTTPS on the HTTP port, and of this node's calls to members."""
+
+    certificate: Path
+    private_key: Path
+    trusted: Path
+    """Certificates by which those of other members are checked."""
+    mutual: bool
+    """Whether members' calls need a client certificate."""
+    compatible: bool
+    """Whether plain HTTP is taken on the same port, and members that speak no TLS are called plainly."""
+
+
+def http_tls(get: Callable[[Key[Any]], Any], origin: Callable[[Key[Any]], str]) -> HttpTls | None:
+    """The settings of HTTPS; None when it is off. ``get``: a setting's value; ``origin``: where it comes from.
+
+    Raises:
+        SettingError: a file is not named or does not exist, or only one of certificate and key is set.
+    """
+    if not get(keys.HTTP_TLS_ENABLED):
+        return None
+
+    def pair(of: dict[str, Key[Any]]) -> tuple[Key[Any], Key[Any]]:
+        return of["certificate"], of["private_key"]
+
+    pairs = [pair(of) for of in (keys.HTTP_TLS, keys.RPC_SDK, keys.RPC_CLUSTER)]
+    for certificate, private_key in pairs:
+        if bool(get(certificate)) != bool(get(private_key)):
+            raise SettingError(f"{certificate.name} and {private_key.name} need each other: set both, or none")
+    chosen = next((one for one in pairs if get(one[0])), None)
+    if chosen is None:
+        certificate, private_key = pairs[0]
+        raise SettingError(
+            f"{keys.HTTP_TLS_ENABLED.name}=true needs a certificate: set {certificate.name} and {private_key.name}"
+        )
+    trusts = (keys.HTTP_TLS["trusted"], keys.RPC_CLUSTER["trusted"], chosen[0])
+    trusted = next(one for one in trusts if get(one))
+    for key in (*chosen, trusted):
+        if not get(key).is_file():
+            raise SettingError(f"{key.name}={get(key)} ({origin(key)}) is not allowed: a file that exists")
+    return HttpTls(
+        certificate=get(chosen[0]),
+        private_key=get(chosen[1]),
+        trusted=get(trusted),
+        mutual=get(keys.HTTP_TLS["mutual"]),
+        compatible=get(keys.HTTP_TLS["compatible"]),
+    )

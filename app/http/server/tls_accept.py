@@ -1,0 +1,234 @@
+"""Accepts the connections of a port that speaks TLS: the first bytes are waited for before a handshake costs anything.
+
+A client that connects and sends nothing, or half a greeting, keeps a socket and no more. Handshakes begin a few in each
+turn of the loop, as each is a signature of up to a millisecond. When too many wait or are under way, the oldest is cut:
+honest ones end within milliseconds.
+"""
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from app.http.server.connection import HttpConnection
+from app.http.server.reply_head import status_line
+from app.tls.tls_stats import TlsStats
+
+ACCEPTS_PER_TURN = 32
+HANDSHAKES_PER_TURN = 4
+HANDSHAKES_MAX = 256
+"""Under way at once."""
+GREETING_S = 10.0
+"""For the first bytes of a client to come."""
+HANDSHAKE_S = 10.0
+SHUTDOWN_S = 2.0
+"""How long a connection that this node closes waits for the client's own word of the end."""
+SWEEP_S = 1.0
+NO_ROOM_S = 0.5
+"""The pause when no connection can be accepted, as the descriptors are used up."""
+RECORD_HEAD_BYTES = 5
+GREETING_BYTES_MAX = 16_384
+HANDSHAKE_RECORD = 0x16
+PLAIN_BYTES = 65_536
+PLAIN_TEXT = b"this port speaks TLS: use https"
+PLAIN_REPLY = b"%bContent-Type: text/plain;charset=UTF-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b" % (
+    status_line(400).encode(),
+    len(PLAIN_TEXT),
+    PLAIN_TEXT,
+)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A client that is connected, and whose greeting is not there yet."""
+
+    client: socket.socket
+    since_s: float
+    wanted_bytes: int = 1
+
+
+class TlsAcceptor:
+    """Takes the connections of one listening socket. All calls come from the loop's thread."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        listening: socket.socket,
+        connection: Callable[[], HttpConnection],
+        context: Callable[[], ssl.SSLContext],
+        stats: TlsStats,
+        *,
+        waiting_max: int,
+        compatible: bool,
+    ) -> None:
+        """``context``: that of a new connection. ``compatible``: plain HTTP is taken, too."""
+        self._loop = loop
+        self._listening = listening
+        self._connection = connection
+        self._context = context
+        self._stats = stats
+        self._waiting_max = waiting_max
+        self._compatible = compatible
+        self._waiting: dict[int, _Waiting] = {}
+        """By descriptor, in the order in which they came."""
+        self._ready: deque[_Waiting] = deque()
+        """Of ``_waiting``: those whose greeting is there."""
+        self._under_way: dict[asyncio.Task[None], socket.socket] = {}
+        self._closed = False
+        listening.setblocking(False)
+        loop.add_reader(listening, self._accept)
+        self._sweep()
+
+    def close(self) -> None:
+        """Stop listening, and cut the connections that are no connections of HTTP yet."""
+        if self._closed:
+            return
+        self._closed = True
+        self._loop.remove_reader(self._listening)
+        self._listening.close()
+        self._ready.clear()
+        for one in list(self._waiting.values()):
+            self._drop(one)
+        for client in list(self._under_way.values()):
+            _cut(client)
+
+    # --- until the greeting is there ----------------------------------------------------------------
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTS_PER_TURN):
+            try:
+                client, _ = self._listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                log.warning("no connection can be accepted: %s", error.strerror)
+                self._loop.remove_reader(self._listening)
+                self._loop.call_later(NO_ROOM_S, self._listen_again)
+                return
+            client.setblocking(False)
+            if len(self._waiting) >= self._waiting_max:
+                self._stats.tls_handshakes_cut += 1
+                self._drop(next(iter(self._waiting.values())))
+            waiting = self._waiting[client.fileno()] = _Waiting(client, self._loop.time())
+            self._loop.add_reader(client, self._look, waiting)
+
+    def _listen_again(self) -> None:
+        if not self._closed:
+            self._loop.add_reader(self._listening, self._accept)
+
+    def _drop(self, waiting: _Waiting) -> None:
+        self._waiting.pop(waiting.client.fileno(), None)
+        with suppress(ValueError):
+            self._ready.remove(waiting)
+        self._loop.remove_reader(waiting.client)
+        waiting.client.close()
+
+    def _look(self, waiting: _Waiting) -> None:
+        """Decide by the first bytes, which stay in the socket, once the whole first record of TLS is there."""
+        try:
+            seen = waiting.client.recv(RECORD_HEAD_BYTES, socket.MSG_PEEK)
+            if not seen:
+                self._drop(waiting)
+                return
+            if seen[0] != HANDSHAKE_RECORD:
+                self._take_plain(waiting)
+                return
+            wanted = RECORD_HEAD_BYTES
+            if len(seen) == RECORD_HEAD_BYTES:
+                wanted = min(RECORD_HEAD_BYTES + int.from_bytes(seen[3:5], "big"), GREETING_BYTES_MAX)
+                seen = waiting.client.recv(wanted, socket.MSG_PEEK)
+            if len(seen) < wanted and wanted > waiting.wanted_bytes:
+                # The kernel calls again when so much is there, or no more comes.
+                waiting.wanted_bytes = wanted
+                waiting.client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
+                return
+            waiting.client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._drop(waiting)
+            return
+        self._loop.remove_reader(waiting.client)
+        self._ready.append(waiting)
+        if len(self._ready) == 1:
+            self._loop.call_soon(self._begin_some)
+
+    def _sweep(self) -> None:
+        if self._closed:
+            return
+        self._loop.call_later(SWEEP_S, self._sweep)
+        before_s = self._loop.time() - GREETING_S
+        while self._waiting and (oldest := next(iter(self._waiting.values()))).since_s < before_s:
+            self._stats.tls_handshakes_cut += 1
+            self._drop(oldest)
+
+    # --- plain HTTP ----------------------------------------------------------------------------------
+
+    def _take_plain(self, waiting: _Waiting) -> None:
+        if self._compatible:
+            self._stats.tls_plain_taken += 1
+            self._hand_over(waiting, self._open_plain(waiting.client))
+            return
+        self._stats.tls_plain_refused += 1
+        with suppress(OSError):
+            waiting.client.recv(PLAIN_BYTES)  # what is left unread would make the close a reset, and lose the answer
+            waiting.client.send(PLAIN_REPLY)
+        self._drop(waiting)
+
+    async def _open_plain(self, client: socket.socket) -> None:
+        await self._loop.connect_accepted_socket(self._connection, client)
+
+    # --- handshakes ----------------------------------------------------------------------------------
+
+    def _begin_some(self) -> None:
+        for _ in range(min(HANDSHAKES_PER_TURN, len(self._ready))):
+            if len(self._under_way) >= HANDSHAKES_MAX:
+                self._stats.tls_handshakes_cut += 1
+                oldest = next(iter(self._under_way))
+                _cut(self._under_way.pop(oldest))
+            waiting = self._ready.popleft()
+            self._hand_over(waiting, self._shake_hands(waiting.client))
+        if self._ready:
+            self._loop.call_soon(self._begin_some)
+
+    async def _shake_hands(self, client: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(
+                self._connection,
+                client,
+                ssl=self._context(),
+                ssl_handshake_timeout=HANDSHAKE_S,
+                ssl_shutdown_timeout=SHUTDOWN_S,
+            )
+        except (OSError, TimeoutError):  # ssl.SSLError is an OSError
+            self._stats.tls_handshakes_failed += 1
+            raise
+        self._stats.tls_handshakes += 1
+
+    def _hand_over(self, waiting: _Waiting, opening: Coroutine[Any, Any, None]) -> None:
+        """Have the socket become a connection of HTTP."""
+        self._waiting.pop(waiting.client.fileno(), None)
+        self._loop.remove_reader(waiting.client)
+        task = self._loop.create_task(opening)
+        self._under_way[task] = waiting.client
+        task.add_done_callback(self._on_open)
+
+    def _on_open(self, task: asyncio.Task[None]) -> None:
+        self._under_way.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            if isinstance(error, OSError | TimeoutError):
+                log.debug("a handshake failed: %s", error)
+            else:
+                log.error("a connection failed in an unforeseen way", exc_info=error)
+
+
+def _cut(client: socket.socket) -> None:
+    with suppress(OSError):
+        client.shutdown(socket.SHUT_RDWR)
