@@ -189,6 +189,11 @@ class Member:
 
     # --- life ------------------------------------------------------------------------------------
 
+    def change(self, settings: Mapping[str, str]) -> None:
+        """Have the member use these settings, too, from its next start on; its client calls as they say."""
+        self.settings |= settings
+        self.client = Client(self.address, tls=_client_tls(self.settings))
+
     def start(self) -> None:
         """Start the processes; see ``wait_ready``."""
         assert self._process is None, f"{self} runs already"

@@ -3,6 +3,7 @@
 import argparse
 import os
 import re
+import ssl
 import urllib.parse
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -37,6 +38,8 @@ class Access:
     password: str = field(default="", repr=False)
     identity: tuple[str, str] | None = field(default=None, repr=False)
     """Name and value of the header by which real Nacos knows its members."""
+    ca: str = ""
+    """The file with the certificates (PEM) by which members' are checked; empty for those that the Web trusts."""
 
 
 def duration_s(text: str) -> float:
@@ -94,7 +97,7 @@ def parse_url(text: str) -> tuple[str, str, str | None]:
 def add_member_options(parser: argparse.ArgumentParser) -> None:
     """Add the two options of which one names the members; ``members_of`` reads it."""
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--members", metavar="HOST:PORT,...", help="the members, all of them")
+    where.add_argument("--members", metavar="HOST:PORT,...", help="the members, all of them, each may begin https://")
     where.add_argument("--from-cluster", metavar="URL", help="the members that this one lists")
 
 
@@ -107,7 +110,9 @@ def members_of(options: argparse.Namespace) -> tuple[Access, tuple[str, ...], st
         AccessError: an address or option cannot be used.
     """
     if options.from_cluster is None:
-        return access_of(options), parse_members(options.members), ""
+        secure = options.members.lstrip().startswith("https://")
+        named = options.members.replace("https://", "") if secure else options.members
+        return access_of(options, "https" if secure else "http"), parse_members(named), ""
     scheme, address, path = parse_url(options.from_cluster)
     return access_of(options, scheme, path), (), address
 
@@ -120,6 +125,7 @@ def add_access_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--retries", metavar="N", type=int, choices=range(RETRIES_MAX + 1), default=3, help="for a member (3)"
     )
+    parser.add_argument("--ca", metavar="FILE", help="call by HTTPS, and check the members by these certificates (PEM)")
     parser.add_argument("--context-path", metavar="PATH", help=f"of the members ({CONTEXT_PATH})")
     parser.add_argument("--user", metavar="NAME", help="log in at each member; the password is read from a file or")
     parser.add_argument("--password-file", metavar="FILE", help=f"from the environment's {PASSWORD_VARIABLE}")
@@ -133,6 +139,8 @@ def add_access_options(parser: argparse.ArgumentParser) -> None:
 def access_of(options: argparse.Namespace, scheme: str = "http", context_path: str | None = None) -> Access:
     """The access that the options of ``add_access_options`` describe; ``--context-path`` goes before ``context_path``.
 
+    ``--ca`` means HTTPS, whatever ``scheme`` is.
+
     ``scheme`` and ``context_path``: those of a member's URL, where the command takes one.
 
     Raises:
@@ -145,7 +153,8 @@ def access_of(options: argparse.Namespace, scheme: str = "http", context_path: s
     elif options.password_file:
         raise AccessError("--password-file goes with --user")
     return Access(
-        scheme=scheme,
+        scheme="https" if options.ca else scheme,
+        ca=_certificates(options.ca or ""),
         context_path=CONTEXT_PATH if path is None else _normal_path(path),
         timeout_s=options.timeout,
         retries=options.retries,
@@ -164,6 +173,18 @@ def _password(path: str | None) -> str:
         return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, UnicodeError) as error:
         raise AccessError(f"the password file {path} cannot be read: {error}") from None
+
+
+def _certificates(path: str) -> str:
+    """The path, if the file holds certificates: the library would name neither it nor the fault."""
+    if path:
+        try:
+            ssl.create_default_context(cafile=path)
+        except OSError as error:  # ssl.SSLError is one
+            raise AccessError(
+                f"--ca {path} holds no certificates that can be read: {error.strerror or error}"
+            ) from None
+    return path
 
 
 def _identity(text: str) -> tuple[str, str] | None:

@@ -118,6 +118,7 @@ class MemberClient:
         self._session = requests.Session()
         # No proxy and no netrc of the environment: a member is asked itself, with what was given for it.
         self._session.trust_env = False
+        self._session.verify = access.ca or True
         self._adapter = HTTPAdapter()
         self._session.mount(f"{access.scheme}://", self._adapter)
 
