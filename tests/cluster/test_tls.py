@@ -1,5 +1,6 @@
 """TLS with real processes: clients by HTTPS, members among themselves, certificates that are replaced, attackers."""
 
+import asyncio
 import contextlib
 import http.client
 import socket
@@ -13,11 +14,12 @@ import pytest
 from cryptography import x509
 
 from app.audit.format.layout import read_night
-from app.cli import main
+from app.cli import main as rollcall
 from tests.cluster.conftest import StartCluster
-from tests.support.certificates import Authority, https_settings
+from tests.support.certificates import Authority, https_settings, tls_settings
 from tests.support.client import CODE_OK, Client
 from tests.support.processes import FAST, HANG_S, ClusterProcesses, Member, eventually, free_ports
+from tests.support.sdk_client import SdkClient, run_client
 
 BEATS = 300
 SLOW = 2_000
@@ -73,9 +75,19 @@ def opened_to(node: TlsNode) -> ssl.SSLSocket:
 
 
 def serial(node: TlsNode) -> int:
-    """The number of the certificate that a new connection is shown."""
-    pem = ssl.get_server_certificate(("127.0.0.1", node.port), timeout=HANG_S)
-    return x509.load_pem_x509_certificate(pem.encode()).serial_number
+    """The number of the certificate that a new connection to a node is shown."""
+    return serial_of(node.port)
+
+
+def serial_of(port: int) -> int:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])  # gRPC speaks nothing else, and HTTP does without
+    with (
+        socket.create_connection(("127.0.0.1", port), HANG_S) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1") as opened,
+    ):
+        return x509.load_der_x509_certificate(opened.getpeercert(True) or b"").serial_number
 
 
 def test_a_client_that_trusts_the_authority_is_served(node: TlsNode) -> None:
@@ -233,6 +245,42 @@ def test_a_certificate_that_cannot_be_used_ends_the_start_with_its_name(tmp_path
     )
 
 
+def test_grpc_shows_new_connections_a_renewed_certificate_and_keeps_the_old_ones(
+    tmp_path: Path, authority: Authority
+) -> None:
+    chain, private_key = tmp_path / "chain.pem", tmp_path / "key.pem"
+    before = authority.issue(chain, private_key)
+    [port] = free_ports(1)
+    settings = tls_settings("server", chain, private_key) | tls_settings("peer", chain, private_key)
+    member = Member(port, tmp_path / "node", {"rollcall.announce": "false", **settings})
+    trusted = authority.file.read_bytes()
+
+    def shown() -> set[int]:
+        """The certificates of both ports."""
+        return {serial_of(port + offset) for offset in (1_000, 1_001)}
+
+    async def main() -> None:
+        async with SdkClient(port + 1_000, certificate=trusted) as early:
+            await early.set_up()
+            assert await asyncio.to_thread(shown) == {before}
+            renewed = authority.issue(chain, private_key)
+            await asyncio.to_thread(eventually, lambda: shown() == {renewed})
+            async with SdkClient(port + 1_000, certificate=trusted) as late:
+                await late.set_up()
+                for number, client in enumerate((early, late)):
+                    assert (await client.register("grpc", f"1.1.1.{number}"))["success"] is True
+            assert not early.ended
+
+    try:
+        member.start()
+        member.wait_ready()
+        run_client(main)
+        member.stop()
+    finally:
+        member.end()
+    assert "Traceback" not in member.log_text(), member.log_text()[-6_000:]
+
+
 # --- members --------------------------------------------------------------------------------------
 
 
@@ -252,7 +300,9 @@ def test_members_replicate_forward_and_are_dumped_over_tls(
     assert others[0].client.metrics()["forwardAnswered"] >= 2
     members = ",".join(member.address for member in cluster)
     common = ["--gap", "0", "--timeout", "10s", "--ca", str(authority.file)]
-    assert main(["dump", "--members", members, "--out", str(tmp_path / "dump"), "--date", "2026-11-24", *common]) == 0
+    assert (
+        rollcall(["dump", "--members", members, "--out", str(tmp_path / "dump"), "--date", "2026-11-24", *common]) == 0
+    )
     dumped = read_night(str(tmp_path / "dump")).rounds[0].manifest.members
     assert [(one.address, one.instances) for one in dumped] == [(member.address, 6) for member in cluster]
     other = str(Authority(tmp_path, "other").file)
@@ -269,7 +319,7 @@ def test_members_replicate_forward_and_are_dumped_over_tls(
         "--ca",
         other,
     ]
-    assert main(refused) == 2
+    assert rollcall(refused) == 2
     for member in cluster:
         assert member.client.metrics()["tlsMembersRefused"] == 0
         assert member.client.metrics()["tlsPlainCalls"] == 0
