@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,14 @@ def clean_environ() -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.upper().startswith(("NACOS", "ROLLCALL", "SERVER")) and "PROXY" not in name.upper()
     }
+
+
+def tls_of(settings: Mapping[str, str]) -> ssl.SSLContext | None:
+    """The context of a client of members with these settings; None where they speak plain HTTP."""
+    if settings.get("rollcall.http.tls.enabled") != "true":
+        return None
+    trusted = settings.get("rollcall.http.tls.trustCollectionChainPath") or settings["rollcall.http.tls.certChainFile"]
+    return ssl.create_default_context(cafile=trusted)
 
 
 def is_gone(pid: int) -> bool:
@@ -51,6 +60,7 @@ class MemberProcess:
         """``command``: the ``rollcall`` to run; this environment's own unless said."""
         self.address = f"127.0.0.1:{port}"
         self.log = folder / f"{port}.log"
+        self.tls = tls_of(settings or {})
         self._environ = {**clean_environ(), "rollcall.announce": "false", **(settings or {})}
         if members:
             self._environ["nacos.member.list"] = members
@@ -102,7 +112,11 @@ class MemberProcess:
 
     def is_ready(self) -> bool:
         host, _, port = self.address.rpartition(":")
-        connection = http.client.HTTPConnection(host, int(port), timeout=1)
+        connection = (
+            http.client.HTTPSConnection(host, int(port), timeout=1, context=self.tls)
+            if self.tls
+            else http.client.HTTPConnection(host, int(port), timeout=1)
+        )
         with contextlib.closing(connection):
             try:
                 connection.request("GET", f"{CONTEXT_PATH}/v1/console/health/readiness")
