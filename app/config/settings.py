@@ -16,7 +16,7 @@ from app.config.cluster_conf import parse_members
 from app.config.guard_settings import GUARD_KEYS, GuardSettings, guard_settings
 from app.config.properties import parse_properties
 from app.config.settings_keys import Key, SettingError, snake
-from app.config.tls_settings import HttpTls, http_tls
+from app.config.tls_settings import HttpTls, http_tls, tls_warnings
 from distro.config import DistroConfig
 
 __all__ = ["ALL_KEYS", "SettingError", "Settings", "read_settings"]
@@ -50,6 +50,8 @@ class RpcPort:
     """Both or neither of the two is set; with them the port speaks TLS."""
     trusted: Path | None = None
     """Certificates that this node trusts at the other members' ports; None: its own certificate."""
+    mutual: bool = False
+    """Whether whoever connects must show a certificate that is trusted so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +207,7 @@ def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[s
             *sources.warnings(),
             *_member_warnings(standalone, listed or (), self_address),
             *_exposure_warnings(host, port, identity_key),
+            *tls_warnings(sources.get, standalone),
         ),
     )
 

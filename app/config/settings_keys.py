@@ -243,7 +243,13 @@ RPC_CLUSTER = _rpc_keys("cluster", "members", "peer") | {
         "",
         "The certificates (PEM) that a member's is checked against when this node connects to it with TLS; without it "
         "that is the own chain.",
-    )
+    ),
+    "mutual": Key(
+        ("nacos.remote.peer.rpc.tls.mutualAuth",),
+        FLAG,
+        "false",
+        "With TLS, connections to the members' port need a client certificate that is trusted so.",
+    ),
 }
 
 _TLS = "rollcall.http.tls"

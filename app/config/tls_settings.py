@@ -1,6 +1,6 @@
 """The settings of HTTPS: the files of the certificate, and how members check each other's."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,3 +57,20 @@ def http_tls(get: Callable[[Key[Any]], Any], origin: Callable[[Key[Any]], str]) 
         mutual=get(keys.HTTP_TLS["mutual"]),
         compatible=get(keys.HTTP_TLS["compatible"]),
     )
+
+
+def tls_warnings(get: Callable[[Key[Any]], Any], standalone: bool) -> Iterator[str]:
+    """Texts about what is not protected though HTTPS is on."""
+    if not get(keys.HTTP_TLS_ENABLED):
+        return
+    if get(keys.HTTP_TLS["compatible"]):
+        yield (
+            f"{keys.HTTP_TLS['compatible'].name} is true: plain HTTP is taken, and members may be called by it; "
+            "set it to false when all members speak HTTPS"
+        )
+    if not standalone and get(keys.RPC_ENABLED) and not get(keys.RPC_CLUSTER["certificate"]):
+        certificate, private_key = keys.RPC_CLUSTER["certificate"], keys.RPC_CLUSTER["private_key"]
+        yield (
+            "members call each other by HTTPS, and without TLS over gRPC, where connected clients travel: "
+            f"set {certificate.name} and {private_key.name}"
+        )

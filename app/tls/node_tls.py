@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from app.config.settings import RpcPort, SettingError, Settings
-from app.tls.certificate import Certificate, CertificateError, read_certificate
+from app.tls.certificate import Certificate, CertificateError, parse_certificates, read_bounded, read_certificate
 from app.tls.contexts import TlsContexts, make_contexts
 from app.tls.member_tls import MemberTls
 from app.tls.tls_stats import TlsStats
@@ -18,6 +18,8 @@ class PortCertificate:
     """The certificate of a gRPC port."""
 
     certificate: Certificate
+    trusted: bytes | None
+    """By which those who connect are checked, as PEM; None where they need no certificate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,13 @@ def _of_port(port: RpcPort, stats: TlsStats) -> WatchedFiles[PortCertificate] | 
     if chain is None or private_key is None:
         return None
 
-    def make() -> PortCertificate:
-        return PortCertificate(read_certificate(chain, private_key))
+    trusted = (port.trusted or chain) if port.mutual else None
 
-    return WatchedFiles((chain, private_key), make, stats)
+    def make() -> PortCertificate:
+        checked = None
+        if trusted is not None:
+            checked = read_bounded(trusted)
+            parse_certificates(checked, trusted)
+        return PortCertificate(read_certificate(chain, private_key), checked)
+
+    return WatchedFiles((chain, private_key, *([trusted] if trusted else [])), make, stats)

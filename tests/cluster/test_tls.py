@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
 import pytest
 from cryptography import x509
 
@@ -375,6 +376,33 @@ def test_with_mutual_tls_a_members_call_needs_a_certificate_and_a_clients_does_n
     untrusted.load_cert_chain(other.folder / "stranger-chain.pem", other.folder / "stranger-key.pem")
     with pytest.raises((ssl.SSLError, OSError)):
         Client(owner.address, tls=untrusted).call("GET", "/v1/ns/distro/datums")
+
+
+def test_with_mutual_tls_the_members_port_of_grpc_is_for_members_alone(
+    make_cluster: StartCluster, authority: Authority
+) -> None:
+    cluster = make_cluster(2)
+    for member in cluster:
+        chain, private_key = member.conf / "chain.pem", member.conf / "key.pem"
+        authority.issue(chain, private_key)
+        prefix = "nacos.remote.peer.rpc.tls"
+        trust = {f"{prefix}.trustCollectionChainPath": str(authority.file), f"{prefix}.mutualAuth": "true"}
+        member.change(tls_settings("peer", chain, private_key) | trust)
+    cluster.start()
+    first, second = (int(member.address.rpartition(":")[2]) for member in cluster)
+
+    async def main() -> None:
+        async with SdkClient(first + 1_000) as publisher:
+            await publisher.set_up()
+            assert (await publisher.register("mutual-grpc", "1.1.1.1"))["success"] is True
+            await asyncio.to_thread(eventually, lambda: cluster.all_list("mutual-grpc", {"1.1.1.1:80"}))
+        async with SdkClient(second + 1_001, certificate=authority.file.read_bytes()) as stranger:
+            with pytest.raises(grpc.RpcError):
+                await stranger.call("ServerCheckRequest")
+
+    run_client(main)
+    for member in cluster:
+        assert "for members' calls" in member.log_text()
 
 
 def test_a_cluster_moves_from_plain_to_tls_member_by_member_without_a_lost_write(

@@ -107,11 +107,13 @@ class GrpcLinks:
         trusted = self._port.trusted or self._port.certificate
         if trusted is None:
             return aio.insecure_channel(target, options=options)
+        # For each connection: the files may have changed.
         try:
-            roots = trusted.read_bytes()  # for each connection: the file may have changed
+            own = [file.read_bytes() for file in (self._port.private_key, self._port.certificate) if file is not None]
+            credentials = grpc.ssl_channel_credentials(trusted.read_bytes(), *own)
         except OSError as error:
-            raise TransportError(f"{trusted} cannot be read: {error.strerror}") from None
-        return aio.secure_channel(target, grpc.ssl_channel_credentials(roots), options=options)
+            raise TransportError(f"{error.filename} cannot be read: {error.strerror}") from None
+        return aio.secure_channel(target, credentials, options=options)
 
     # --- calls -----------------------------------------------------------------------------------
 

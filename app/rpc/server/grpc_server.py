@@ -179,7 +179,7 @@ def _credentials(files: WatchedFiles[PortCertificate]) -> grpc.ServerCredentials
 
     def configuration(of: PortCertificate) -> grpc.ServerCertificateConfiguration:
         pair = (of.certificate.private_key, of.certificate.chain)
-        return grpc.ssl_server_certificate_configuration([pair])
+        return grpc.ssl_server_certificate_configuration([pair], of.trusted)
 
     def changed() -> Any:
         """Called by gRPC at each handshake; None to go on with the last one."""
@@ -190,7 +190,7 @@ def _credentials(files: WatchedFiles[PortCertificate]) -> grpc.ServerCredentials
         shown = current
         return configuration(current)
 
-    return grpc.dynamic_ssl_server_credentials(configuration(shown), changed)
+    return grpc.dynamic_ssl_server_credentials(configuration(shown), changed, shown.trusted is not None)
 
 
 def _options(port: RpcPort) -> list[tuple[str, int]]:

@@ -17,7 +17,9 @@ function instanceOf({ ip, port, cluster, weight, metadata }) {
 
 const ops = {
   async open(name, { servers, namespace = 'public' }) {
-    const client = new NacosNamingClient({ logger, serverList: servers, namespace });
+    const ssl = servers[0].startsWith('https://');
+    const serverList = servers.map(server => server.replace('https://', ''));
+    const client = new NacosNamingClient({ logger, serverList, namespace, ssl });
     // A poll that fails is one; without a listener it would end the process.
     client._hostReactor.on('error', error => logger.error(error));
     await client.ready();

@@ -58,6 +58,23 @@ def test_what_cannot_be(tmp_path: Path) -> None:
         read_settings(on | http | {f"{HTTP}.trustCollectionChainPath": str(tmp_path / "no")}, {})
 
 
+def test_what_stays_unprotected_is_warned_of(tmp_path: Path) -> None:
+    on = {f"{HTTP}.enabled": "true"} | pair(tmp_path, HTTP, "a")
+    cluster = {"nacos.member.list": "127.0.0.1:8848,127.0.0.1:8858"}
+
+    def warned(**more: str) -> list[str]:
+        settings = read_settings(on | more, {})
+        return [one for one in settings.warnings if "HTTPS" in one or "plain HTTP" in one]
+
+    assert warned() == []
+    [compatible] = warned(**{f"{HTTP}.compatibility": "true"})
+    assert compatible.startswith("rollcall.http.tls.compatibility is true: plain HTTP is taken")
+    [grpc] = warned(**cluster)
+    assert grpc.endswith(f"set {PEER}.certChainFile and {PEER}.certPrivateKey")
+    assert warned(**cluster, **pair(tmp_path, PEER, "b")) == []
+    assert warned(**cluster, **{"rollcall.rpc.enabled": "false"}) == []
+
+
 def test_on_it_is_https(tmp_path: Path) -> None:
     settings = read_settings({f"{HTTP}.enabled": "true"} | pair(tmp_path, HTTP, "a"), {})
     assert settings.scheme == "https"

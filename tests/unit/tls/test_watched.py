@@ -26,7 +26,7 @@ class Watching:
         self.renew()
         self.files = WatchedFiles(
             (self.chain, self.private_key),
-            lambda: PortCertificate(read_certificate(self.chain, self.private_key)),
+            lambda: PortCertificate(read_certificate(self.chain, self.private_key), None),
             self.stats,
         )
         self.watch = CertificateWatch([self.files], self.stats)

@@ -3,6 +3,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/nacos-group/nacos-sdk-go/clients"
 	"github.com/nacos-group/nacos-sdk-go/clients/naming_client"
@@ -22,11 +23,15 @@ var clientsOpen = map[string]*client{}
 func open(c lines.Command) (*client, error) {
 	var configs []constant.ServerConfig
 	for _, server := range c.Servers {
-		host, port, err := lines.Split(server)
+		scheme := "http"
+		if strings.HasPrefix(server, "https://") {
+			scheme = "https"
+		}
+		host, port, err := lines.Split(strings.TrimPrefix(server, "https://"))
 		if err != nil {
 			return nil, err
 		}
-		configs = append(configs, *constant.NewServerConfig(host, port))
+		configs = append(configs, *constant.NewServerConfig(host, port, constant.WithScheme(scheme)))
 	}
 	// An empty list is passed on too, instead of being ignored.
 	config := constant.NewClientConfig(
