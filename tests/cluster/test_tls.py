@@ -306,6 +306,8 @@ def test_members_replicate_forward_and_are_dumped_over_tls(
     )
     dumped = read_night(str(tmp_path / "dump")).rounds[0].manifest.members
     assert [(one.address, one.instances) for one in dumped] == [(member.address, 6) for member in cluster]
+    urls = [f"https://{member.address}/nacos" for member in (owner, others[0])]
+    assert rollcall(["compare", *urls, "--ca", str(authority.file)]) == 0
     other = str(Authority(tmp_path, "other").file)
     refused = [
         "dump",
@@ -402,7 +404,7 @@ def test_with_mutual_tls_the_members_port_of_grpc_is_for_members_alone(
 
     run_client(main)
     for member in cluster:
-        assert "for members' calls" in member.log_text()
+        eventually(lambda member=member: "for members' calls" in member.log_text())
 
 
 def test_a_cluster_moves_from_plain_to_tls_member_by_member_without_a_lost_write(
