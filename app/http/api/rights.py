@@ -31,8 +31,7 @@ def check_access(access: AccessRule, call: Call, services: Services) -> None:
             return
     if not allowed:
         raise NoRight(f"{call.remote_ip} is not the address of a listed member")
-    if access.scope in (Scope.MEMBERS, Scope.RECENT_MEMBERS):
-        check_certificate(call, services)
+    check_certificate(call, services)
 
 
 def check_certificate(call: Call, services: Services) -> None:
