@@ -11,6 +11,9 @@ from typing import Any
 
 from app.auth.access_control import AccessControl
 from app.auth.decision_memo import DecisionMemo
+from app.auth.identity import identity_of
+from app.auth.member_calls import Callers
+from app.auth.member_signer import MemberSigner
 from app.auth.user_table import UserTable
 from app.auth.users import Users
 from app.background.check_targets import CheckTargets, MemberPorts
@@ -83,6 +86,7 @@ from app.writes.call_deadline import check_call_deadline
 from app.writes.member_writes import MemberWrites
 from app.writes.owner_forwarder import OwnerForwarder
 from distro.clock import SystemClock
+from distro.deadlines import CallDeadlines
 from distro.http_agent import DistroHttpAgent
 from distro.mailbox import Mailbox
 from distro.members import MemberList
@@ -129,6 +133,10 @@ class Engine:
     runtime: DistroRuntime
     components: dict[str, Component]
     cluster: Membership
+    callers: Callers
+    """Who makes the calls that come here."""
+    signer: MemberSigner
+    """What makes the calls to other members known for this one's."""
     links: GrpcLinks | None
     replication: NodeReplication
     healer: ServiceHealer
@@ -165,9 +173,16 @@ class Node:
         self.background = build_background(settings, clock, self.domain, self.engine, push, grpc)
         counters.add(partial(asdict, self.engine.tls.stats))
         checker = self.background.checker
+        counters.add(lambda: {"lists_held_back": self.domain.registry.held_back})
+        counters.add(partial(asdict, self.domain.notify.stats))
+        counters.add(self._identity_counters)
         counters.add(lambda: {"checks_unwritten": checker.unwritten, "checks_refused": checker.refused})
         subscribe(self.domain, self.engine, push)
         self._lock = DataLock(settings.data_dir)
+
+    def _identity_counters(self) -> dict[str, int]:
+        calls = {f"identity_{name}": count for name, count in asdict(self.engine.callers.stats).items()}
+        return {**calls, "identity_learnt": self.engine.signer.learnt}
 
     def start(self) -> None:
         """Take the data folder and start the threads.
@@ -301,9 +316,7 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain, tls: NodeTls)
     now_ms = clock.monotonic_ms()
     members = MemberList(settings.self_address, config, now_ms, settings.standalone)
     protocol = DistroProtocol(members, domain.writer, config, components, stats, now_ms)
-    rpc = None if settings.standalone else settings.rpc
-    links = GrpcLinks(settings.self_address, rpc.cluster, settings.identity_headers) if rpc else None
-    cluster = Membership(settings, protocol, clock, settings.identity_headers, links, tls.members)
+    cluster, callers, signer, links = build_membership(settings, clock, domain, protocol, tls)
     mailbox = Mailbox(config.mailbox_events_max, stats)
 
     def send(resource_type: str, key: str) -> None:
@@ -326,7 +339,7 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain, tls: NodeTls)
         lambda client_id: send(HTTP_CLIENTS, client_key(client_id)),
         lambda client_id: domain.clients.forget(client_id, absent=True),
     )
-    components.update(build_components(settings, clock, domain, members, cluster, links, tls))
+    components.update(build_components(settings, clock, domain, members, cluster, links, signer, tls))
     components[HTTP_CLIENTS] = http_client_component(address_clients, domain.writer, components[CLIENTS])
     receiver = DistroReceiver(
         domain.writer,
@@ -344,6 +357,8 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain, tls: NodeTls)
         runtime=DistroRuntime(protocol, receiver, mailbox, components, cluster, clock, config),
         components=components,
         cluster=cluster,
+        callers=callers,
+        signer=signer,
         links=links,
         replication=NodeReplication(receiver, components, cluster, clock, bodies),
         healer=ServiceHealer(
@@ -357,6 +372,24 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain, tls: NodeTls)
     )
 
 
+def build_membership(
+    settings: Settings, clock: Clock, domain: Domain, protocol: DistroProtocol, tls: NodeTls
+) -> tuple[Membership, Callers, MemberSigner, GrpcLinks | None]:
+    """Make the cluster as this node sees it, what tells who calls it, and what signs its own calls."""
+    deadlines = CallDeadlines(domain.writer, clock)
+
+    def capabilities(peer: str) -> frozenset[str]:
+        member = protocol.members.get(peer)
+        return member.capabilities if member else frozenset()
+
+    identity = identity_of(settings.identity)
+    signer = MemberSigner(settings.self_address, identity, deadlines, capabilities)
+    rpc = None if settings.standalone else settings.rpc
+    links = GrpcLinks(settings.self_address, rpc.cluster, signer) if rpc else None
+    cluster = Membership(settings, protocol, clock, deadlines, signer, links, tls.members)
+    return cluster, Callers(identity, domain.writer, deadlines.clock_ms, cluster), signer, links
+
+
 def build_components(
     settings: Settings,
     clock: Clock,
@@ -364,6 +397,7 @@ def build_components(
     members: MemberList,
     cluster: Membership,
     links: GrpcLinks | None,
+    signer: MemberSigner,
     tls: NodeTls,
 ) -> dict[str, Component]:
     """Make the resource types with stores of their own, by name: each a store, a codec and the way to the peers."""
@@ -373,7 +407,8 @@ def build_components(
             "self_address": settings.self_address,
             "context_path": settings.context_path,
             "user_agent": MEMBER_AGENT,
-            "headers": {"Client-Version": NACOS_VERSION, **settings.identity_headers},
+            "headers": {"Client-Version": NACOS_VERSION},
+            "signer": signer,
             "codec": codec,
             "clock": clock,
             "capabilities": cluster.capabilities,
@@ -431,9 +466,8 @@ def build_frontends(
     http = HttpStats()
     access = build_access(settings, clock, domain, counters)
     counters.add(ProcessLoad().read)
-    for stats in (engine.stats, forwarder.stats, http, domain.notify.stats):
+    for stats in (engine.stats, forwarder.stats, http):
         counters.add(partial(asdict, stats))
-    counters.add(lambda: {"lists_held_back": domain.registry.held_back})
     grpc = None
     if settings.rpc is not None:
         rpc_services = RpcServices(
@@ -445,6 +479,7 @@ def build_frontends(
             client_receiver=engine.client_receiver,
             links=engine.links,
             access=access,
+            callers=engine.callers,
             persistent_writes=MemberWrites(engine.cluster, domain.durable, forwarder, settings.context_path),
             counters=counters,
             wall_ms=clock.wall_ms,
@@ -460,6 +495,8 @@ def build_frontends(
         durable=domain.durable,
         push=push,
         cluster=engine.cluster,
+        callers=engine.callers,
+        signer=engine.signer,
         replication=engine.replication,
         healer=engine.healer,
         forwarder=forwarder,
@@ -518,7 +555,9 @@ def build_background(
     if grpc is not None:
         ticks.append(grpc.limits.tick)
     if not settings.standalone:
-        watch = ClusterConfWatch(settings.cluster_conf, settings.self_address, engine.cluster.take_list)
+        watch = ClusterConfWatch(
+            settings.cluster_conf, settings.self_address, settings.check_members, engine.cluster.take_list
+        )
         ticks.append(watch.tick)
     return Background(NamingTimer(clock, ticks), checker, push)
 

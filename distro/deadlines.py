@@ -94,6 +94,12 @@ class CallDeadlines:
         """Whether any report of the peer arrived here: only then is it known whether it names a clock."""
         return peer in self._clocks
 
+    def clock_of(self, peer: str) -> tuple[str, int] | None:
+        """The run of a peer, and what its clock shows now, or showed a moment ago; None while it has named none."""
+        known, now_ms = self._clocks.get(peer, _UNHEARD), self._clock.boot_ms()
+        ahead_ms = known.ahead_at(now_ms)
+        return None if ahead_ms is None else (known.run, now_ms + ahead_ms)
+
     def text(self, peer: str, left_ms: int) -> str:
         """The deadline of a call that is given up after ``left_ms``; empty for a peer that named no clock.
 

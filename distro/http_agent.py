@@ -18,7 +18,7 @@ from distro.codec import (
 )
 from distro.deadlines import CLOCK_HEADER, DEADLINE_HEADER
 from distro.errors import CodecError, RejectedError, TransportError
-from distro.peer_calls import PeerAnswer, PeerTls, call_peer, peer_session
+from distro.peer_calls import CallSigner, PeerAnswer, PeerTls, call_peer, peer_session
 from distro.ports import Clock, DatumCodec
 from distro.sliced import dumps_sliced
 from distro.types import CAPABILITY_GZIP, CAPABILITY_VERSIONS, Datum, Received
@@ -49,6 +49,7 @@ class DistroHttpAgent:
         sent_ms: Callable[[str, str | None], int],
         body_bytes_max: int,
         tls: PeerTls | None = None,
+        signer: CallSigner | None = None,
         resource_type: str = "",
     ) -> None:
         """``resource_type``: the type that requests name; empty for instance lists, the only one of real Nacos.
@@ -73,6 +74,7 @@ class DistroHttpAgent:
             user_agent,
             {"Content-Type": "application/json;charset=UTF-8", MEMBER_HEADER: self_address, **headers},
             tls,
+            signer,
         )
         self._scheme = "http" if tls is None else "https"
 

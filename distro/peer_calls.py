@@ -5,9 +5,12 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
+from http import HTTPStatus
 from typing import Any, NamedTuple, Protocol
+from urllib.parse import urlsplit
 from weakref import WeakSet
 
 import requests
@@ -35,6 +38,20 @@ class PeerAnswer(NamedTuple):
     status: int
     body: bytes
     headers: Mapping[str, str]
+
+
+class CallSigner(Protocol):
+    """What makes a call known for one of this member. Thread-safe."""
+
+    def headers(
+        self, peer: str, method: str, target: str, body: bytes, headers: Mapping[str, str]
+    ) -> Mapping[str, str]:
+        """The headers that go with a call beside ``headers``. ``target``: path and query as they are sent."""
+        ...
+
+    def learn(self, peer: str, headers: Mapping[str, str]) -> bool:
+        """Take what a refusal with status 401 says; whether the call, which was not executed, is to be made again."""
+        ...
 
 
 class PeerTls(Protocol):
@@ -187,19 +204,24 @@ def _tls_pool(opened: _OpenSockets, peer_tls: PeerTls) -> type[HTTPSConnectionPo
 
 
 class _PeerSession(requests.Session):
+    signer: CallSigner | None = None
+
     def get_redirect_target(self, _answer: requests.Response) -> None:
         """No answer leads elsewhere. (With ``allow_redirects=False`` requests still reads and unpacks such a body.)"""
 
 
-def peer_session(user_agent: str, headers: Mapping[str, str], tls: PeerTls | None = None) -> requests.Session:
+def peer_session(
+    user_agent: str, headers: Mapping[str, str], tls: PeerTls | None = None, signer: CallSigner | None = None
+) -> requests.Session:
     """A session for calls between members: kept connections; nothing leads a call elsewhere.
 
     With ``tls`` it calls ``https`` URLs only, else ``http`` ones.
 
     It follows no redirection, and takes no proxy or password from the environment. ``headers`` go with every call.
-    ``close`` ends the calls of other threads too.
+    ``close`` ends the calls of other threads too. ``signer`` signs each call for the member in its URL.
     """
     session = _PeerSession()
+    session.signer = signer
     session.trust_env = False
     session.headers.clear()
     session.headers.update({"User-Agent": user_agent, "Accept-Encoding": "gzip", **headers})
@@ -227,8 +249,29 @@ def call_peer(
         TransportError: connection refused or broken, time over, or an answer of more than ``body_bytes_max``. Time is
             over, too, when the answer was there but this process stood still: what it says is as old (R9).
     """
-    timeout_s = max(timeout_ms, 1) / 1_000
-    end_s = boot_s() + timeout_s
+    end_s = boot_s() + max(timeout_ms, 1) / 1_000
+    ask = partial(_ask, session, method, url, body=body, headers=headers or {}, body_bytes_max=body_bytes_max)
+    answer = ask(max(timeout_ms, 1) / 1_000)
+    signer = getattr(session, "signer", None)
+    if signer is not None and answer.status == HTTPStatus.UNAUTHORIZED:
+        left_s = end_s - boot_s()
+        if left_s > 0 and signer.learn(urlsplit(url).netloc, answer.headers):
+            answer = ask(left_s)
+    if boot_s() > end_s:
+        raise TransportError(f"{method} {_without_queries(url)}: the answer was read after its deadline")
+    return answer
+
+
+def _ask(
+    session: requests.Session,
+    method: str,
+    url: str,
+    timeout_s: float,
+    *,
+    body: bytes | None,
+    headers: Mapping[str, str],
+    body_bytes_max: int,
+) -> PeerAnswer:
     shown = _without_queries(url)
     _deadline.end_s = monotonic_s() + timeout_s
     try:
@@ -237,9 +280,10 @@ def call_peer(
             method,
             url,
             data=body,
-            headers=dict(headers or {}),
+            headers=dict(headers),
             timeout=(connect_s, timeout_s),
             stream=True,
+            auth=_signed_by(getattr(session, "signer", None)),
         )
         with answer:
             chunks: list[bytes] = []
@@ -258,9 +302,24 @@ def call_peer(
         raise TransportError(f"{method} {shown}: {type(error).__name__}: {_without_queries(error)}") from error
     finally:
         _deadline.end_s = None
-    if boot_s() > end_s:
-        raise TransportError(f"{method} {shown}: the answer was read after its deadline")
     return PeerAnswer(answer.status_code, b"".join(chunks), answer.headers)
+
+
+def _signed_by(signer: CallSigner | None) -> Callable[[requests.PreparedRequest], requests.PreparedRequest] | None:
+    """What requests calls with a request that is ready to be sent, to sign it."""
+    if signer is None:
+        return None
+
+    def sign(request: requests.PreparedRequest) -> requests.PreparedRequest:
+        assert request.url is not None
+        assert request.method is not None
+        body = request.body if isinstance(request.body, bytes) else b""
+        peer = urlsplit(request.url).netloc
+        more = signer.headers(peer, request.method, request.path_url, body, dict(request.headers))
+        request.headers.update(more)
+        return request
+
+    return sign
 
 
 def _without_queries(text: object) -> str:

@@ -160,6 +160,8 @@ CAPABILITY_WRITES = "writes"
 """The member takes forwarded calls in a pipeline, adds the change that a call made to its answer, and takes batches of
 beats."""
 
+CAPABILITY_SIGNED = "signed"
+"""The member has an identity, signs its calls, and reads signatures."""
 CAPABILITY_CLIENTS_ONLY = "clients-only"
 """Real Nacos since 2.0: of our resource types it takes clients alone, over gRPC."""
 

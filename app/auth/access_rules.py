@@ -55,11 +55,17 @@ class AccessRule:
     target: Target = Target.SERVICE
     """Of a NAMING row."""
 
+    @property
+    def is_for_members(self) -> bool:
+        """Whether it makes a difference if a listed member calls."""
+        return self.members_too or self.scope in _MEMBERS
+
     def or_members(self) -> "AccessRule":
         """The same rule, open to listed members as well."""
         return replace(self, members_too=True)
 
 
+_MEMBERS = (Scope.MEMBERS, Scope.RECENT_MEMBERS)
 READ, WRITE = Action.READ, Action.WRITE
 PUBLIC = AccessRule(Scope.PUBLIC)
 LOGGED_IN = AccessRule(Scope.LOGGED_IN)

@@ -14,6 +14,17 @@ from app.config.addresses import PORT_MAX, is_loopback, join_address, own_addres
 from app.config.auth_settings import AuthSettings, parse_token_key
 from app.config.cluster_conf import parse_members
 from app.config.guard_settings import GUARD_KEYS, GuardSettings, guard_settings
+from app.config.identity_settings import (
+    IDENTITY_KEY,
+    IDENTITY_KEYS,
+    IDENTITY_VALUE,
+    NEEDED,
+    WITHOUT_IDENTITY,
+    IdentitySettings,
+    identity_settings,
+    identity_warnings,
+    needs_identity,
+)
 from app.config.properties import parse_properties
 from app.config.settings_keys import Key, SettingError, snake
 from app.config.tls_settings import HttpTls, http_tls, tls_warnings
@@ -22,7 +33,7 @@ from distro.config import DistroConfig
 __all__ = ["ALL_KEYS", "SettingError", "Settings", "read_settings"]
 
 T = TypeVar("T")
-ALL_KEYS: tuple[Key[Any], ...] = (*keys.KEYS, *GUARD_KEYS)
+ALL_KEYS: tuple[Key[Any], ...] = (*keys.KEYS, *IDENTITY_KEYS, *GUARD_KEYS)
 REQUESTS_END_S = 3
 """The time for running requests to end when a node stops, before it sends its last changes."""
 NODE_END_S = 5
@@ -87,10 +98,12 @@ class Settings:
     client_expiry_ms: int
     clean_empty: bool
     warm_age_ms_max: int
-    identity_key: str
-    identity_value: str = field(repr=False)
     auth: AuthSettings | None
     """Users and tokens; None when no call needs a user."""
+    identity: IdentitySettings | None
+    """The secret by which members know each other; None without one."""
+    without_identity: bool
+    """The operator wants a cluster beyond loopback without one."""
     distro: DistroConfig
     rpc: RpcSettings | None
     """The settings of the gRPC ports; None without gRPC."""
@@ -99,10 +112,14 @@ class Settings:
     warnings: tuple[str, ...]
     """Texts for the operator about settings with which the node starts all the same."""
 
-    @property
-    def identity_headers(self) -> dict[str, str]:
-        """The header by which members know each other's calls, with its value; none when no identity is set."""
-        return {self.identity_key: self.identity_value} if self.identity_key else {}
+    def check_members(self, members: tuple[str, ...]) -> None:
+        """Check that this node may take the member list.
+
+        Raises:
+            SettingError: its members need an identity, and there is none.
+        """
+        if self.identity is None and not self.without_identity and needs_identity(members, self.host):
+            raise SettingError(NEEDED)
 
     @property
     def scheme(self) -> str:
@@ -177,14 +194,17 @@ def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[s
     members = () if standalone or listed is None else listed
     server_ip = sources.get(keys.SERVER_IP)
     self_address = join_address(server_ip, port) if server_ip else own_address(members, host, port)
-    identity_key, identity_value = _both_or_none(sources, keys.IDENTITY_KEY, keys.IDENTITY_VALUE)
+    # Nacos, too, adds a node that is not in its own list.
+    members = members if self_address in members else (*members, self_address)
+    header, value = _both_or_none(sources, IDENTITY_KEY, IDENTITY_VALUE)
+    identity = identity_settings(sources.get, header, value)
+    without_identity = sources.get(WITHOUT_IDENTITY)
     return Settings(
         host=host,
         port=port,
         context_path=sources.get(keys.CONTEXT),
         standalone=standalone,
-        # Nacos, too, adds a node that is not in its own list.
-        members=members if self_address in members else (*members, self_address),
+        members=members,
         self_address=self_address,
         data_dir=sources.get(keys.DATA_DIR),
         conf_dir=conf_dir,
@@ -197,17 +217,18 @@ def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[s
         client_expiry_ms=sources.get(keys.CLIENT_EXPIRY),
         clean_empty=sources.get(keys.CLEAN_EMPTY),
         warm_age_ms_max=sources.get(keys.WARM_AGE),
-        identity_key=identity_key,
-        identity_value=identity_value,
         auth=_auth(sources),
+        identity=identity,
+        without_identity=without_identity,
         distro=_distro_config(sources),
         rpc=_rpc(sources, port),
         http_tls=http_tls(sources.get, lambda key: sources.find(key)[1]),
         warnings=(
             *sources.warnings(),
             *_member_warnings(standalone, listed or (), self_address),
-            *_exposure_warnings(host, port, identity_key),
             *tls_warnings(sources.get, standalone),
+            *_exposure_warnings(host, port),
+            *(() if standalone else identity_warnings(members, host, identity, without=without_identity)),
         ),
     )
 
@@ -329,9 +350,9 @@ def _member_warnings(standalone: bool, listed: tuple[str, ...], self_address: st
         )
 
 
-def _exposure_warnings(host: str, port: int, identity_key: str) -> Iterator[str]:
-    if not is_loopback(host) and not identity_key:
+def _exposure_warnings(host: str, port: int) -> Iterator[str]:
+    if not is_loopback(host):
         yield (
-            f"LISTENING ON {join_address(host, port)} WITHOUT A CLUSTER SECRET: everyone who reaches this port can "
-            f"read and change the registry. Set {keys.IDENTITY_KEY.name} and {keys.IDENTITY_VALUE.name}."
+            f"LISTENING ON {join_address(host, port)} WITHOUT USERS: everyone who reaches this port can read and "
+            "change the registry."
         )

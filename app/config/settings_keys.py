@@ -164,11 +164,6 @@ ANNOUNCE = Key(
 EXPIRE_INSTANCE = Key(
     ("nacos.naming.expireInstance",), FLAG, "true", "Remove instances whose beats have stopped; false only marks them."
 )
-IDENTITY_KEY = Key(
-    ("nacos.core.auth.server.identity.key",), TEXT, "", "The header by which members know each other's requests."
-)
-IDENTITY_VALUE = Key(("nacos.core.auth.server.identity.value",), TEXT, "", "What that header must hold; a secret.")
-
 AUTH_ENABLED = Key(
     ("nacos.core.auth.enabled",), FLAG, "false", "Every call needs a user with the right to it; see security.md."
 )
@@ -401,8 +396,6 @@ KEYS: tuple[Key[Any], ...] = (
     CLIENT_EXPIRY,
     CLEAN_EMPTY,
     WARM_AGE,
-    IDENTITY_KEY,
-    IDENTITY_VALUE,
     AUTH_ENABLED,
     TOKEN_KEY,
     TOKEN_TTL,

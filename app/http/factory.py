@@ -6,9 +6,11 @@ from typing import Any
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 
+from app.auth.member_calls import Unidentified
 from app.http.api.answers import INTERNAL_ERROR, error_reply, filter_error, is_naming, refuse_unless_up, text_reply
-from app.http.api.call import MEMBER_CERTIFICATE, Call, Reply, Route, Services
+from app.http.api.call import CALLER, MEMBER_CERTIFICATE, Call, Reply, Route, Services
 from app.http.api.dispatch import answer_call
+from app.http.api.rights import caller_of, unidentified_reply
 from app.http.blueprints import View, make_blueprints
 from app.http.v1.config import is_config, not_served
 from app.naming.model.nacos_errors import InvalidParam, NacosError
@@ -40,6 +42,10 @@ def create_app(services: Services) -> Flask:
             if "%2f" in call.raw_path.lower():
                 raise InvalidParam("the path holds an escaped slash")
             call.body = environ["wsgi.input"].read()  # the server has read it to its end, within its bound
+            caller = environ.get(CALLER) or caller_of(call, services)
+            if isinstance(caller, Unidentified):
+                return to_response(unidentified_reply(caller))
+            call.caller = caller
             return to_response(answer_call(row, call, services))
 
         return view

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from app.auth.access_control import AccessControl
+from app.auth.member_calls import Callers, MemberAddresses
 from app.config.settings import Settings
 from app.naming.clients.clients import Clients
 from app.naming.records.durable_service import DurableService
@@ -14,7 +15,7 @@ from app.replication.client_receiver import ClientReceiver
 from app.writes.member_writes import MemberWrites
 
 
-class PeerDirectory(MemberDirectory, Protocol):
+class PeerDirectory(MemberDirectory, MemberAddresses, Protocol):
     """The member list, with what peers tell over gRPC."""
 
     def sender_of(self, named: str | None, remote_ip: str) -> str | None:
@@ -65,6 +66,7 @@ class RpcServices:
     """The connections to other members; None without any."""
     access: AccessControl
     persistent_writes: MemberWrites
+    callers: Callers
     counters: ReadCounters
     wall_ms: Callable[[], int]
 

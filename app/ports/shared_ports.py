@@ -23,7 +23,7 @@ class MemberDirectory(Protocol):
         ...
 
     def is_listed(self, remote_ip: str) -> bool:
-        """Whether peers may call from ``remote_ip``: a listed member's address; when standalone, any loopback one."""
+        """Whether ``remote_ip`` is the address of a listed member; standalone there is none."""
         ...
 
     def is_heard(self, remote_ip: str) -> bool:

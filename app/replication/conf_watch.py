@@ -15,9 +15,17 @@ CONF_WATCH_INTERVAL_MS = 2_000
 class ClusterConfWatch:
     """Reads the member file again when it changed. Called by the naming timer."""
 
-    def __init__(self, path: Path, self_address: str, take: Callable[[tuple[str, ...]], None]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        self_address: str,
+        check: Callable[[tuple[str, ...]], None],
+        take: Callable[[tuple[str, ...]], None],
+    ) -> None:
+        """``check`` raises SettingError for a list that this node may not take."""
         self._path = path
         self._self_address = self_address
+        self._check = check
         self._take = take
         self._seen = file_stamp(path)
 
@@ -28,8 +36,9 @@ class ClusterConfWatch:
             self._seen = stamp
             try:
                 members = parse_members(self._path.read_text(encoding="utf-8"))
+                self._check(members)
             except (OSError, UnicodeDecodeError, SettingError, ValueError) as error:
-                LOG.warning("%s cannot be read, the member list stays: %s", self._path, error)
+                LOG.warning("%s cannot be taken, the member list stays: %s", self._path, error)
                 return now_ms + CONF_WATCH_INTERVAL_MS
             if not members:
                 LOG.warning("%s names no member, the member list stays", self._path)

@@ -5,20 +5,21 @@ from typing import Any, Protocol
 
 import orjson
 
-from app.config.addresses import is_loopback, split_address
+from app.config.addresses import split_address
 from app.config.settings import Settings
 from app.config.version import MEMBER_AGENT, NACOS_VERSION
 from app.replication.member_ips import MemberIps
 from app.replication.reports import OWN_FIELD, RAFT_PORT_OFFSET, is_nacos_2, nacos_2_member, parse_report
 from distro.deadlines import CallDeadlines
 from distro.errors import RejectedError, TransportError
-from distro.peer_calls import PeerTls, call_peer, peer_session
+from distro.peer_calls import CallSigner, PeerTls, call_peer, peer_session
 from distro.ports import Clock
 from distro.protocol import DistroProtocol
 from distro.runtime import DistroRuntime
 from distro.types import (
     CAPABILITY_CLIENTS_ONLY,
     CAPABILITY_GZIP,
+    CAPABILITY_SIGNED,
     CAPABILITY_VERSIONS,
     CAPABILITY_WRITES,
     Member,
@@ -59,11 +60,12 @@ class Membership:
         settings: Settings,
         protocol: DistroProtocol,
         clock: Clock,
-        headers: Mapping[str, str],
+        deadlines: CallDeadlines | None = None,
+        signer: CallSigner | None = None,
         calls: NacosMembers | None = None,
         tls: PeerTls | None = None,
     ) -> None:
-        """``headers`` go with every call over HTTP, ``tls`` if that is HTTPS; without ``calls`` there are no others."""
+        """``signer`` signs every call over HTTP, ``tls`` if that is HTTPS; without ``calls`` there are no others."""
         self._calls = calls
         self.self_address = settings.self_address
         self.standalone = settings.standalone
@@ -72,7 +74,7 @@ class Membership:
         self._clock = clock
         self._runtime: DistroRuntime | None = None
         self._writer = protocol.own_writer
-        self._deadlines = CallDeadlines(protocol.own_writer, clock)
+        self._deadlines = deadlines or CallDeadlines(protocol.own_writer, clock)
         self._leaving = False
         self.waiting_beats: Callable[[str], Mapping[str, Mapping[str, int]]] = lambda _peer: {}
         """The beats that could not be sent to a peer so far, as ages in ms by datum and instance key (R12)."""
@@ -80,12 +82,14 @@ class Membership:
         """For how long the oldest beat waits that a peer does not have."""
         self.take_beats: Callable[[str, Mapping[str, int]], object] = lambda _key, _ages_ms: None
         """Takes the beats of one datum that a peer could not send to this member."""
+        self._own_capabilities = (*CAPABILITIES, CAPABILITY_SIGNED) if settings.identity else CAPABILITIES
         self._listed = frozenset[str]()
         self._ips = MemberIps()
         self._session = peer_session(
             MEMBER_AGENT,
-            {"Content-Type": "application/json;charset=UTF-8", "Nacos-Server": NACOS_VERSION, **headers},
+            {"Content-Type": "application/json;charset=UTF-8", "Nacos-Server": NACOS_VERSION},
             tls,
+            signer,
         )
 
     def attach(self, runtime: DistroRuntime) -> None:
@@ -184,13 +188,22 @@ class Membership:
         }
 
     def is_listed(self, remote_ip: str) -> bool:
-        ip = plain_ip(remote_ip)
-        if self.standalone:
-            return is_loopback(ip)
-        return self._ips.is_of_any(ip)
+        return self._ips.is_of_any(plain_ip(remote_ip))
 
     def is_heard(self, remote_ip: str) -> bool:
         return self.is_listed(remote_ip) or self._ips.is_of_parting(plain_ip(remote_ip))
+
+    def has_unsigned(self, remote_ip: str) -> bool:
+        """Whether a member is listed at an address that is not known to sign its calls."""
+        return bool(self._peers_at(remote_ip, without=CAPABILITY_SIGNED))
+
+    def signs(self, member: str) -> bool:
+        """Whether a listed member is known to sign its calls."""
+        return CAPABILITY_SIGNED in self.capabilities(member)
+
+    def has_any_of(self, remote_ip: str, members: frozenset[str]) -> bool:
+        """Whether one of these members is listed, and at the address."""
+        return any(self.sender_of(one, remote_ip) is not None for one in members)
 
     def sender_of(self, named: str | None, remote_ip: str) -> str | None:
         """The listed peer that a call or a report names as its sender, if it comes from its address; else None."""
@@ -206,12 +219,11 @@ class Membership:
 
     def java_peers_at(self, remote_ip: str) -> list[str]:
         """The listed members at an address that are not known to be of our kind."""
-        ip = plain_ip(remote_ip)
-        return [
-            member.address
-            for member in self._protocol.members.peers()
-            if CAPABILITY_VERSIONS not in member.capabilities and ip in self._ips.of(member.address)
-        ]
+        return self._peers_at(remote_ip, without=CAPABILITY_VERSIONS)
+
+    def _peers_at(self, remote_ip: str, without: str) -> list[str]:
+        ip, peers = plain_ip(remote_ip), self._protocol.members.peers()
+        return [one.address for one in peers if without not in one.capabilities and ip in self._ips.of(one.address)]
 
     def nacos_at(self, remote_ip: str) -> str:
         """A listed member of another kind at an address, empty when there is none."""
@@ -235,14 +247,14 @@ class Membership:
             "raftPort": str(port - RAFT_PORT_OFFSET),
             "version": NACOS_VERSION,
         }
-        return Member(self.self_address, self._own_state(), frozenset(CAPABILITIES), info)
+        return Member(self.self_address, self._own_state(), frozenset(self._own_capabilities), info)
 
     def _own_report(self, receiver: str, beats: Mapping[str, Mapping[str, int]] | None = None) -> dict[str, Any]:
         """This member's report to ``receiver``; an answer to one tells the ``beats`` that could not be sent."""
         members, now_ms = self._protocol.members, self._clock.monotonic_ms()
         member = self._own_member()
         own = {
-            "capabilities": list(CAPABILITIES),
+            "capabilities": list(self._own_capabilities),
             "view": list(members.view) if member.state is MemberState.UP else [],
             "holdMs": members.own_rejoin_delay_ms(now_ms),
             "toldHoldMs": members.rejoin_delay_for(receiver, now_ms),

@@ -62,6 +62,7 @@ class GrpcFrontend:
             now_ms,
             connections_max(frontends(services.settings)),
             services.access,
+            services.callers,
         )
         self._stream_rights = StreamRights(
             services.access, self.connections, services.clients, self._end, self.dispatcher.reset
@@ -165,7 +166,9 @@ class GrpcFrontend:
         self._moving = False
 
     def _send_away(self, connection: Connection) -> None:
-        self.dispatcher.reset(connection, connection.redirect)
+        # A member may have left the list since the operator named it.
+        is_member = self.loader.is_member(connection.redirect)
+        self.dispatcher.reset(connection, connection.redirect if is_member else None)
 
     async def _check(self) -> None:
         check = ConnectionCheck(self._now_ms())
@@ -184,7 +187,7 @@ class GrpcFrontend:
         for one in findings.detect:
             self.dispatcher.detect(one)
         for one in findings.reset:
-            self.dispatcher.reset(one, one.redirect)
+            self._send_away(one)
         for one in findings.close:
             self._close(one)
         self.connections.sweep(now_ms)

@@ -91,9 +91,14 @@ class WaitingCall(Generic[A]):
     __slots__ = ("_future", "_owners", "_to", "hop", "is_relayed", "member", "request_to")
 
     def __init__(
-        self, owners: Owners, to: Forward, request_to: Callable[[str, str], bytes], *, is_relayed: bool = False
+        self,
+        owners: Owners,
+        to: Forward,
+        request_to: Callable[[str, Mapping[str, str]], bytes],
+        *,
+        is_relayed: bool = False,
     ) -> None:
-        """``request_to(member, lines)``: the bytes to send, with these header lines.
+        """``request_to(member, headers)``: the bytes to send, with these headers.
 
         ``is_relayed``: a member passed the call on that cannot call the owner itself (R12).
         """
@@ -140,8 +145,8 @@ class LoopForwarding(Protocol[A]):
 
     loop: asyncio.AbstractEventLoop
 
-    def request_maker(self, request: MemberRequest) -> Callable[[str, str], bytes]:
-        """Return a function from an address and header lines to the bytes, in Nacos's form. For any thread."""
+    def request_maker(self, request: MemberRequest) -> Callable[[str, Mapping[str, str]], bytes]:
+        """Return a function from an address and headers to the bytes, in Nacos's form. For any thread."""
         ...
 
     def forward_waiting(self, call: WaitingCall[A], left_s: float, *, hold_first: bool) -> None:

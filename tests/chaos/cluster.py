@@ -17,6 +17,11 @@ from tests.chaos.network import PORT, Network, Place, run
 from tests.chaos.wall_clock import WallClock
 from tests.support.processes import clean_environ
 
+IDENTITY = {
+    "nacos.core.auth.server.identity.key": "Cluster-Identity",
+    "nacos.core.auth.server.identity.value": "secret-of-the-members-in-chaos",
+}
+"""Members whose addresses are not of loopback need one."""
 READY_S = 60.0
 STOP_S = 60.0
 POLL_S = 0.05
@@ -37,7 +42,7 @@ class Member:
         self._folder = folder
         self._place = place
         self._command = command
-        self.environ = {**clean_environ(), "nacos.server.ip": place.ip, "rollcall.announce": "false"}
+        self.environ = {**clean_environ(), **IDENTITY, "nacos.server.ip": place.ip, "rollcall.announce": "false"}
         """Of its processes, from the next start on."""
         self._process: subprocess.Popen[bytes] | None = None
         self.data.mkdir()

@@ -6,6 +6,9 @@ from typing import Any
 
 from app.auth.access_control import AccessControl
 from app.auth.decision_memo import DecisionMemo
+from app.auth.identity import identity_of
+from app.auth.member_calls import Callers
+from app.auth.member_signer import MemberSigner
 from app.auth.user_table import UserTable
 from app.auth.users import Users
 from app.config.settings import Settings, read_settings
@@ -24,11 +27,12 @@ from app.naming.service import NamingService
 from app.ports.http_ports import ConnectionLoader, LoopFrontend
 from app.tls.node_tls import NodeTls, build_tls
 from app.writes.owner_forwarder import ForwardStats, LoopForwarding, MemberRequest
-from distro.types import CAPABILITY_VERSIONS, Member, MemberState
+from distro.types import CAPABILITY_SIGNED, CAPABILITY_VERSIONS, Member, MemberState
 from tests.support.memory_disk import MemoryDisk
 
 SELF = "127.0.0.1:8848"
 PEER = "127.0.0.2:8848"
+SECRET = "the-secret-of-these-members"
 
 
 def make_settings(**overrides: str) -> Settings:
@@ -93,6 +97,15 @@ class StubCluster:
     def is_heard(self, remote_ip: str) -> bool:
         return self.is_listed(remote_ip)
 
+    def has_unsigned(self, remote_ip: str) -> bool:
+        return any(CAPABILITY_SIGNED not in one.capabilities and one.ip == remote_ip for one in self.others)
+
+    def signs(self, member: str) -> bool:
+        return CAPABILITY_SIGNED in self.capabilities(member)
+
+    def has_any_of(self, remote_ip: str, members: frozenset[str]) -> bool:
+        return any(one.address in members and one.ip == remote_ip for one in self.others)
+
     def sender_of(self, named: str | None, remote_ip: str) -> str | None:
         return named if named in {one.address for one in self.others} and self.is_listed(remote_ip) else None
 
@@ -134,6 +147,20 @@ class StubCluster:
     def receive_report(self, body: Mapping[str, Any], remote_ip: str) -> dict[str, Any]:
         self.reports.append((body, remote_ip))
         return {"code": 200, "message": None, "data": "false"}
+
+
+@dataclass
+class StubClocks:
+    """The clocks of peers that the test writes."""
+
+    known: dict[str, tuple[str, int]] = field(default_factory=dict)
+
+    def clock_of(self, peer: str) -> tuple[str, int] | None:
+        return self.known.get(peer)
+
+    def note(self, peer: str, writer: str, clock_ms: int | None) -> None:
+        if clock_ms is not None:
+            self.known[peer] = (writer, clock_ms)
 
 
 @dataclass
@@ -252,6 +279,9 @@ class FakeNode:
     events: list[Event] = field(default_factory=list)
     now_ms: int = 1_000_000
     disk: MemoryDisk = field(default_factory=MemoryDisk)
+    clocks: StubClocks = field(default_factory=StubClocks)
+    callers: Callers = field(init=False)
+    signer: MemberSigner = field(init=False)
     naming: NamingService = field(init=False)
     durable: DurableService = field(init=False)
     clients: Clients = field(init=False)
@@ -263,6 +293,9 @@ class FakeNode:
     def __post_init__(self) -> None:
         self.tls = build_tls(self.settings, self._monotonic_ms)
         writer = f"{SELF}~1"
+        identity = identity_of(self.settings.identity)
+        self.callers = Callers(identity, writer, self._monotonic_ms, self.cluster)
+        self.signer = MemberSigner(self.cluster.self_address, identity, self.clocks, self.cluster.capabilities)
         registry = Registry(writer, alone=self.settings.standalone)
         self.naming = NamingService(registry, self._monotonic_ms, self.events.append)
         self.clients = Clients(registry, self._monotonic_ms, self.wall_ms, self.events.append)

@@ -117,7 +117,7 @@ class FakeServer:
     def closed(self, connection: HttpConnection) -> None:
         self.open.discard(connection)
 
-    def body_bytes_max(self, target: bytes, remote_ip: str) -> int:
+    def body_bytes_max(self, method: bytes, target: bytes, block: HeaderBlock, remote_ip: str) -> int:
         return self.body_max
 
     def reserve(self, count: int) -> bool:

@@ -9,6 +9,8 @@ from werkzeug.datastructures import ImmutableDict
 from app.auth.access_control import AccessControl
 from app.auth.access_rules import AccessRule
 from app.auth.decision_memo import DecisionMemo
+from app.auth.member_calls import CLIENT, Caller, Callers
+from app.auth.member_signer import MemberSigner
 from app.auth.users import Users
 from app.config.settings import Settings
 from app.http.api.beats import BeatCollector
@@ -46,6 +48,9 @@ MEMBER_CERTIFICATE = "rollcall.member_certificate"
 AUTHORIZATION, TOKEN_HEADER = "authorization", "accesstoken"
 """Headers with the token of a call's user."""
 
+CALLER = "rollcall.caller"
+"""Key of a WSGI environ: the ``Caller``, who was found out when the request came."""
+
 C = TypeVar("C")
 
 
@@ -68,6 +73,8 @@ class Call:
     """The event loop waits for the answer: an endpoint that would block or take long answers ``Decline``."""
     has_member_certificate: bool = False
     """The caller showed a certificate that is trusted of members; looked at only if mutual TLS is on."""
+    caller: Caller = CLIENT
+    """Who makes the call: a member, as far as that was found out, or anybody."""
     _parameters: Parameters | None = field(default=None, repr=False)
 
     @property
@@ -142,6 +149,8 @@ class Services:
     durable: DurableService
     push: Pushing
     cluster: Cluster
+    callers: Callers
+    signer: MemberSigner
     replication: Replication
     healer: Healer
     forwarder: OwnerForwarder[Reply]
@@ -176,6 +185,8 @@ class Route:
     endpoint: Endpoint
     access: AccessRule
     hot: bool = False
+    for_members: bool = False
+    """It makes a difference whether a member calls."""
 
 
 ROUTES: list[Route] = []
@@ -185,7 +196,7 @@ def route(method: str, *paths: str, access: AccessRule, hot: bool = False) -> Ca
     """Return a decorator that adds an endpoint to the route table, once for each path."""
 
     def add(endpoint: Endpoint) -> Endpoint:
-        ROUTES.extend(Route(method, path, endpoint, access, hot) for path in paths)
+        ROUTES.extend(Route(method, path, endpoint, access, hot, access.is_for_members) for path in paths)
         return endpoint
 
     return add

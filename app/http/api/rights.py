@@ -1,8 +1,9 @@
 """The decision whether a call may go on to its endpoint, by the access that its row of the route table declares."""
 
 from app.auth.access_rules import AccessRule, Action, Scope
+from app.auth.member_calls import Caller, Unidentified, claims_member
 from app.http.api.browsers import is_of_browser
-from app.http.api.call import Call, Services
+from app.http.api.call import Call, Reply, Services
 from app.http.api.user_access import check_user
 from app.naming.model.nacos_errors import NoRight
 
@@ -22,15 +23,17 @@ def check_access(access: AccessRule, call: Call, services: Services) -> None:
         raise NoRight("a browser changes nothing with GET, as any page can have it do so: use POST or PUT")
     match access.scope:
         case Scope.MEMBERS:
-            allowed = services.cluster.is_listed(call.remote_ip)
+            allowed = call.caller.is_member
         case Scope.RECENT_MEMBERS:
-            allowed = services.cluster.is_listed(call.remote_ip) or services.cluster.is_heard(call.remote_ip)
+            allowed = call.caller.is_recent
         case _:
             if services.access.enabled:
                 check_user(access, call, services)
             return
     if not allowed:
-        raise NoRight(f"{call.remote_ip} is not the address of a listed member")
+        if services.callers.identity is None:
+            raise NoRight(f"{call.remote_ip} is not the address of a listed member")
+        raise NoRight("this call is for members of the cluster alone: it needs a listed address and their identity")
     check_certificate(call, services)
 
 
@@ -43,3 +46,16 @@ def check_certificate(call: Call, services: Services) -> None:
     tls = services.settings.http_tls
     if tls is not None and tls.mutual and not call.has_member_certificate:
         raise NoRight("a member's call needs a client certificate that is trusted here")
+
+
+def unidentified_reply(caller: Unidentified) -> Reply:
+    """The refusal of a call that is a member's by its own word alone."""
+    return Reply(caller.status, caller.text.encode(), headers=caller.headers)
+
+
+def caller_of(call: Call, services: Services) -> Caller | Unidentified:
+    """Who makes a call that came another way than through our server, which finds that out when it reads a request."""
+    query = f"?{call.raw_query.decode('latin-1')}" if call.raw_query else ""
+    target = f"{call.raw_path}{query}"
+    claims = claims_member(call.headers)
+    return services.callers.caller_of(call.method, target, call.header, call.body, call.remote_ip, claims=claims)

@@ -30,7 +30,7 @@ def check_user(access: AccessRule, call: Call, services: Services) -> None:
     """
     if access.scope is Scope.PUBLIC:
         return
-    if access.members_too and not services.cluster.standalone and services.cluster.is_listed(call.remote_ip):
+    if access.members_too and call.caller.is_member:
         return
     control = services.access
     version, key = control.table.version, None

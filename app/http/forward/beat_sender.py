@@ -60,6 +60,8 @@ class BeatSender:
 
         def done(result: LinkResult) -> None:
             self._in_flight.discard(owner)
+            if isinstance(result, LinkAnswer):
+                self._forwarder.learn(hop, result)  # the batch goes again soon, signed by what this tells
             self._on_result(owner, batch, result)
 
         self._in_flight.add(owner)

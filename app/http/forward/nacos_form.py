@@ -4,10 +4,11 @@ import re
 from collections.abc import Callable, Mapping
 from urllib.parse import urlencode
 
-from app.config.settings import Settings
+from app.auth.member_calls import PREFIX
+from app.auth.member_signer import MemberSigner
 from app.config.version import MEMBER_AGENT, NACOS_VERSION
 from app.http.api.browsers import SIGNS
-from app.http.api.call import CLIENT_AGENT, DEADLINE, RELAY
+from app.http.api.call import CLIENT_AGENT
 from app.http.input.forms import URLENCODED
 from app.writes.owner_forwarder import MemberRequest
 
@@ -21,8 +22,6 @@ _NOT_COPIED = frozenset(
         "connection",
         "content-encoding",
         "content-length",
-        DEADLINE,
-        RELAY,
         "expect",
         "host",
         "keep-alive",
@@ -44,43 +43,47 @@ _NOT_EXECUTED_503 = b"server is "
 _NOT_EXECUTED_400 = b"receive invalid redirect request"
 
 
-def nacos_form(request: MemberRequest, own: Mapping[str, str]) -> Callable[[str, str], bytes]:
-    """Return a function from a member's address and further header lines to the bytes of a call.
+def nacos_form(
+    request: MemberRequest, own: Mapping[str, str], signer: MemberSigner
+) -> Callable[[str, Mapping[str, str]], bytes]:
+    """Return a function from a member's address and further headers to the bytes of a signed call.
 
     ``own``: ``own_headers``.
     """
     target, body = target_of(request)
-    lines = "".join(f"{name}: {value}\r\n" for name, value in headers_of(request, own).items())
-    head = f"{request.method} {target} HTTP/1.1\r\n{lines}".encode("latin-1", "replace")
+    headers = headers_of(request, own, signer.secret_header)
 
-    def to(member: str, lines: str) -> bytes:
-        host = f"host: {member}\r\ncontent-length: {len(body)}\r\n{lines}\r\n"
-        return b"%b%b%b" % (head, host.encode("latin-1"), body)
+    def to(member: str, more: Mapping[str, str]) -> bytes:
+        sent = {**headers, **more}
+        sent |= signer.headers(member, request.method, target, body, sent)
+        lines = "".join(f"{name}: {value}\r\n" for name, value in sent.items())
+        head = f"{request.method} {target} HTTP/1.1\r\nhost: {member}\r\ncontent-length: {len(body)}\r\n{lines}\r\n"
+        return head.encode("latin-1", "replace") + body
 
     return to
 
 
-def member_headers(settings: Settings) -> dict[str, str]:
-    """Return the headers by which members know each other's calls, names in lower case."""
-    return {"user-agent": MEMBER_AGENT, **{name.lower(): value for name, value in settings.identity_headers.items()}}
-
-
-def own_headers(self_address: str, settings: Settings) -> dict[str, str]:
-    """Return the headers that a member of Nacos sends with a call of a client: ``member_headers``, and of the form."""
+def own_headers(self_address: str) -> dict[str, str]:
+    """Return the headers that a member of Nacos sends with a call of a client, names in lower case."""
     return {
         "accept-charset": "UTF-8",
         "accept-encoding": "identity",
         "client-version": NACOS_VERSION,
         "content-type": URLENCODED,
         "request-source": self_address,
-        **member_headers(settings),
+        "user-agent": MEMBER_AGENT,
     }
 
 
-def headers_of(request: MemberRequest, own: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers of a call that is passed on: the client's, with ours over them."""
+def headers_of(request: MemberRequest, own: Mapping[str, str], secret_header: str) -> dict[str, str]:
+    """Return the headers of a call that is passed on: the client's, with ours over them.
+
+    A client's header under a name that members use for themselves, ``secret_header`` above all, is left out.
+    """
     headers = {
-        name: value for name, value in request.headers.items() if name not in _NOT_COPIED and _TOKEN.fullmatch(name)
+        name: value
+        for name, value in request.headers.items()
+        if name not in _NOT_COPIED and name != secret_header and not name.startswith(PREFIX) and _TOKEN.fullmatch(name)
     }
     return {**headers, **own, CLIENT_AGENT: request.agent}
 

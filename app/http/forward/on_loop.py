@@ -8,10 +8,13 @@ every call to real Nacos, goes in Nacos's form, one at a time on a connection.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from http import HTTPStatus
 
+from app.auth.signed import header_of
+from app.config.version import MEMBER_AGENT
 from app.http.api.answers import NOT_RESPONSIBLE, text_reply
 from app.http.api.call import (
     AUTHORIZATION,
@@ -30,7 +33,7 @@ from app.http.api.call import (
     Services,
 )
 from app.http.forward.member_link import LinkAnswer, LinkResult, MemberLinks, NotAnswered, NotSent
-from app.http.forward.nacos_form import member_headers, nacos_form, not_executed, own_headers
+from app.http.forward.nacos_form import nacos_form, not_executed, own_headers
 from app.naming.changes import TakenChange
 from app.writes.owner_forwarder import (
     BUSY,
@@ -55,6 +58,7 @@ LOOK_S = 0.002
 FETCHES_MAX = 64
 """Datums that are fetched, or wait for that."""
 FETCH_THREADS = 2
+TOKEN_HEADERS = ("authorization", "accesstoken")
 _NOT_RESPONSIBLE = NOT_RESPONSIBLE.lower().encode()
 _CHANGE = CHANGE.encode()
 _CLOCK = CLOCK.encode()
@@ -72,9 +76,8 @@ class LoopForwarder:
         self._cluster = services.cluster
         self.loop = loop
         self.stats = services.forwarder.stats
-        self._own_headers = own_headers(services.cluster.self_address, services.settings)
-        members = member_headers(services.settings)
-        self._member_lines = "".join(f"{name}: {value}\r\n" for name, value in members.items()).encode("latin-1")
+        self._signer = services.signer
+        self._own_headers = own_headers(services.cluster.self_address)
         self._pipelined: dict[str, MemberLinks] = {}
         self._in_turn: dict[str, MemberLinks] = {}
         """Apart: a pipelined call would wait behind one that the owner writes to its disk."""
@@ -94,10 +97,10 @@ class LoopForwarder:
             self._busy(done)
             return
 
-        def request_to(member: str, lines: str) -> tuple[bytes, bool]:
+        def request_to(member: str, more: Mapping[str, str]) -> tuple[bytes, bool]:
             if CAPABILITY_WRITES in self._cluster.capabilities(member):
-                return self.bytes_for_own(member, call, lines), True
-            return self.request_maker(call)(member, lines), False
+                return self.bytes_for_own(member, call, more), True
+            return self.request_maker(call)(member, more), False
 
         find_owner = partial(self._cluster.map_srv, to.tag)
         left_s = FORWARD_S_MAX
@@ -106,9 +109,9 @@ class LoopForwarder:
         is_relayed = call.header(RELAY) is not None
         ForwardedCall(self, find_owner, request_to, run, done, self.loop.time() + left_s, is_relayed=is_relayed).go()
 
-    def request_maker(self, request: MemberRequest) -> Callable[[str, str], bytes]:
-        """Return a function from an address and header lines to the bytes, in Nacos's form. For any thread."""
-        return nacos_form(request, self._own_headers)
+    def request_maker(self, request: MemberRequest) -> Callable[[str, Mapping[str, str]], bytes]:
+        """Return a function from an address and headers to the bytes, in Nacos's form. For any thread."""
+        return nacos_form(request, self._own_headers, self._signer)
 
     def forward_waiting(self, waiting: WaitingCall[Reply], left_s: float, *, hold_first: bool) -> None:
         """Have the owner answer a call for which a thread waits, by the rules of ``forward``, within ``left_s``.
@@ -116,9 +119,9 @@ class LoopForwarder:
         ``hold_first``: after a pause, as for a call that was not executed.
         """
 
-        def request_to(member: str, lines: str) -> tuple[bytes, bool]:
+        def request_to(member: str, more: Mapping[str, str]) -> tuple[bytes, bool]:
             waiting.hop = member
-            return waiting.request_to(member, lines), False
+            return waiting.request_to(member, more), False
 
         def done(answer: Answer) -> None:
             waiting.answer(answer if isinstance(answer, Reply) else None)
@@ -196,43 +199,53 @@ class LoopForwarder:
 
     # --- bytes ---------------------------------------------------------------------------------------
 
-    def hop_lines(self, hop: str, left_ms: int, *, relay: bool) -> str:
-        """Return the header lines of a call to a member of our own kind that is given up after ``left_ms``."""
+    def hop_headers(self, hop: str, left_ms: int, *, relay: bool) -> dict[str, str]:
+        """Return the headers of a call to a member of our own kind that is given up after ``left_ms``."""
         deadline = self._cluster.deadline(hop, left_ms)
-        lines = f"{DEADLINE}: {deadline}\r\n" if deadline else ""
-        return f"{lines}{RELAY}: 1\r\n" if relay else lines
+        headers = {DEADLINE: deadline} if deadline else {}
+        return headers | {RELAY: "1"} if relay else headers
 
-    def bytes_for_own(self, member: str, call: Call, more: str) -> bytes:
-        """Return the request for a member of our own kind: the client's own query and body, and ``more`` headers."""
-        target = f"{call.context_path}{call.path}".encode()
+    def bytes_for_own(self, member: str, call: Call, more: Mapping[str, str]) -> bytes:
+        """Return the request for a member of our own kind: the client's own query and body, and ``more`` headers.
+
+        The client's token goes with it: the member called decides by it, too, whether the client may do this.
+        """
+        target = f"{call.context_path}{call.path}"
         if call.raw_query:
-            target += b"?" + call.raw_query
-        lines = [f"{CLIENT_AGENT}: {call.client_agent}\r\n{WANTS_CHANGE}: 1\r\n{more}"]
+            target += "?" + call.raw_query.decode("latin-1")
+        headers = {"user-agent": MEMBER_AGENT, CLIENT_AGENT: call.client_agent, WANTS_CHANGE: "1", **more}
         if call.user:
-            # The owner looks at the user itself; a token in the query goes with the query.
-            given = ((name, call.header(name)) for name in (AUTHORIZATION, TOKEN_HEADER))
-            lines.extend(f"{name}: {value}\r\n" for name, value in given if value)
-        if call.body and "content-type" in call.headers:
-            lines.append(f"content-type: {call.headers['content-type']}\r\n")
-        lines.append(f"content-length: {len(call.body)}\r\n\r\n")
-        return b"%b %b HTTP/1.1\r\nhost: %b\r\n%b%b%b" % (
-            call.method.encode(),
-            target,
-            member.encode(),
-            self._member_lines,
-            "".join(lines).encode("latin-1", "replace"),
-            call.body,
-        )
+            for name in (AUTHORIZATION, TOKEN_HEADER):
+                if value := call.header(name):
+                    headers[name] = value
+        if call.body and (content_type := call.header("content-type")) is not None:
+            headers["content-type"] = content_type
+        return self._signed(call.method, target, member, headers, call.body)
 
     def request_to_own(
         self, method: str, path: str, member: str, body: bytes, left_ms: int, *, relay: bool = False
     ) -> bytes:
         """Return a request of this member's own, for a member of our own kind; it is given up after ``left_ms``."""
-        context_path = self._services.settings.context_path
-        head = f"{method} {context_path}{path} HTTP/1.1\r\nhost: {member}\r\ncontent-length: {len(body)}\r\n"
-        if lines := self.hop_lines(member, left_ms, relay=relay):
-            head += f"{lines}{CLOCK}: {self._cluster.stamp()}\r\n"
-        return b"%b%b\r\n%b" % (head.encode("latin-1"), self._member_lines, body)
+        headers = {"user-agent": MEMBER_AGENT}
+        if more := self.hop_headers(member, left_ms, relay=relay):
+            headers |= {**more, CLOCK: self._cluster.stamp()}
+        return self._signed(method, self._services.settings.context_path + path, member, headers, body)
+
+    def _signed(self, method: str, target: str, member: str, headers: dict[str, str], body: bytes) -> bytes:
+        # A value that is not ASCII is signed as it goes, which is not always as it came.
+        is_plain = "".join(headers.values()).isascii()
+        header = headers.get if is_plain else header_of(headers)
+        headers |= self._signer.headers_by(member, method, target, body, header)
+        lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+        head = f"{method} {target} HTTP/1.1\r\nhost: {member}\r\n{lines}content-length: {len(body)}\r\n\r\n"
+        return head.encode("latin-1", "replace") + body
+
+    def learn(self, hop: str, answer: LinkAnswer) -> bool:
+        """Take what a member's refusal with status 401 says; whether the call is to be signed anew, and sent again."""
+        if answer.status != HTTPStatus.UNAUTHORIZED:
+            return False
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in answer.headers.items()}
+        return self._signer.learn(hop, headers)
 
 
 class ForwardedCall:
@@ -249,6 +262,7 @@ class ForwardedCall:
         "_hop",
         "_is_held",
         "_is_relayed",
+        "_is_signed_anew",
         "_member",
         "_request_to",
         "_run",
@@ -258,14 +272,14 @@ class ForwardedCall:
         self,
         forwarder: LoopForwarder,
         find_owner: Callable[[], str],
-        request_to: Callable[[str, str], tuple[bytes, bool]],
+        request_to: Callable[[str, Mapping[str, str]], tuple[bytes, bool]],
         run: Callable[[], Answer],
         done: Answered,
         deadline_s: float,
         *,
         is_relayed: bool,
     ) -> None:
-        """``request_to(member, lines)``: the bytes to send, with these header lines, and whether they go pipelined.
+        """``request_to(member, headers)``: the bytes to send, with these headers, and whether they go pipelined.
 
         ``is_relayed``: a member passed the call on that cannot call the owner; it goes to the owner now, or nowhere.
         """
@@ -278,6 +292,7 @@ class ForwardedCall:
         self._deadline_s = deadline_s
         self._is_held = False
         self._is_relayed = is_relayed
+        self._is_signed_anew = False
 
     def go(self) -> None:
         """Send the call to the member that owns it now; execute it here when that is this node."""
@@ -295,7 +310,7 @@ class ForwardedCall:
             self.hold()
             return
         left_ms = int((self._deadline_s - forwarder.loop.time()) * 1_000)
-        request, own_kind = self._request_to(hop, forwarder.hop_lines(hop, left_ms, relay=hop != member))
+        request, own_kind = self._request_to(hop, forwarder.hop_headers(hop, left_ms, relay=hop != member))
         if not forwarder.ask(hop, request, self._deadline_s, self._on_result, own_kind=own_kind):
             forwarder._busy(self._done)
 
@@ -314,7 +329,10 @@ class ForwardedCall:
                 # It may have been executed: only the client knows whether it may be sent again.
                 self._give_up()
             case LinkAnswer(status, body, headers):
-                if not_executed(status, body, _NOT_RESPONSIBLE in headers):
+                if not self._is_signed_anew and self._forwarder.learn(self._hop, result):
+                    self._is_signed_anew = True
+                    self.go()
+                elif not_executed(status, body, _NOT_RESPONSIBLE in headers):
                     self.hold()
                 else:
                     self._answer(result)

@@ -21,9 +21,9 @@ def ask_member(
 ) -> dict[str, Any] | None:
     """Return the JSON object that a member answers to a GET; None without one within ``timeout_s``. Blocks."""
     settings = services.settings
-    headers = {"Client-Version": NACOS_VERSION, "Accept-Encoding": "identity", **settings.identity_headers}
+    headers = {"Client-Version": NACOS_VERSION, "Accept-Encoding": "identity"}
     url = f"{settings.scheme}://{member}{settings.context_path}{path}?{urlencode(parameters)}"
-    with peer_session(MEMBER_AGENT, headers, services.tls.members) as session:
+    with peer_session(MEMBER_AGENT, headers, services.tls.members, services.signer) as session:
         try:
             status, body, _ = call_peer(session, "GET", url, int(timeout_s * 1_000), body_bytes_max=ANSWER_BYTES_MAX)
             value = orjson.loads(body) if status == 200 else None

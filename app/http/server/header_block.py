@@ -1,12 +1,16 @@
-"""The headers of a request: framing and deadline when it is read, all else as text when it is asked for."""
+"""The headers of a request: framing, deadline and a member's marks when it is read, all else as text when asked for."""
 
 from collections.abc import Mapping
 
+from app.auth.member_calls import AGENT, PREFIX
 from app.http.api.call import DEADLINE
 
 RawHeaders = list[tuple[bytes, bytes]]
 
 _LENGTHS = frozenset(map(len, ("content-length", "connection", "expect", "host", "transfer-encoding", DEADLINE)))
+_AGENT_NAMES = (b"user-agent", b"client-version")
+_AGENT, _PREFIX = AGENT.encode(), PREFIX.encode()
+_MARKS = (_PREFIX[:1], _PREFIX[:1].upper())
 
 
 class HeaderBlock:
@@ -17,6 +21,7 @@ class HeaderBlock:
         "_named",
         "_texts",
         "chunked",
+        "claims_member",
         "connection",
         "content_length",
         "deadline",
@@ -42,7 +47,13 @@ class HeaderBlock:
         """They are of a page of another origin, which may change nothing. Set by the reader."""
         self.hosts = 0
         """The number of headers Host."""
+        self.claims_member = False
+        """The agent or a header says that a member makes the call; whether one does is for others to find out."""
         for name, value in raw:
+            # Nearly all headers of nearly all clients pass here: none begins with the letter of ours.
+            is_ours = name[:1] in _MARKS and name.lower().startswith(_PREFIX)
+            if is_ours or (_AGENT in value and name.lower() in _AGENT_NAMES):
+                self.claims_member = True
             if len(name) not in _LENGTHS:
                 continue
             match name.lower():

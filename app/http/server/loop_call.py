@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from app.auth.member_calls import CLIENT, Caller
 from app.http.api.call import Call
 from app.http.input.forms import is_form
 from app.http.input.params import Parameters, parse_beat, parse_list
@@ -58,6 +59,7 @@ class LoopCall(Call):
         context_path: str,
         memo: ParseMemo,
         has_member_certificate: bool = False,
+        caller: Caller = CLIENT,
     ) -> None:
         self.method = method
         self.path = path
@@ -68,6 +70,7 @@ class LoopCall(Call):
         self.raw_path = self.user = ""
         self.on_loop = True
         self.has_member_certificate = has_member_certificate
+        self.caller = caller
         self._parameters: Parameters | None = None
         self._block = block
         self._memo = memo

@@ -68,8 +68,8 @@ class Bounds(Protocol):
     now_s: float
     """The loop's time, at most a second old."""
 
-    def body_bytes_max(self, target: bytes, remote_ip: str) -> int:
-        """Return the size that the body of a request for ``target`` may have."""
+    def body_bytes_max(self, method: bytes, target: bytes, block: HeaderBlock, remote_ip: str) -> int:
+        """Return the size that the body of a request may have, of which the head is here."""
         ...
 
     def reserve(self, count: int) -> bool:
@@ -274,7 +274,9 @@ class RequestReader:
 
     def _expect_body(self, block: HeaderBlock) -> None:
         self._more_bytes = -1
-        limit = self._body_max = self._bounds.body_bytes_max(self._target, self._remote_ip)
+        limit = self._body_max = self._bounds.body_bytes_max(
+            self._parser.get_method(), self._target, block, self._remote_ip
+        )
         if block.content_length is not None and int(block.content_length) > limit:
             _stop(413, f"the body is over {limit} bytes, the most that is taken here")
         if block.chunked:

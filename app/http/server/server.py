@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from app.http.api.agents import is_peer
+from app.auth.member_calls import CLIENT, Caller, Unidentified
 from app.http.api.answers import INTERNAL_ERROR, error_reply, is_open, refuse_unless_up, text_reply
 from app.http.api.browsers import OwnHosts
 from app.http.api.call import DECLINE, ROUTES, Answer, Forward, Reply, Route, Services
-from app.http.api.rights import check_access
+from app.http.api.rights import check_access, unidentified_reply
 from app.http.api.stats import HttpStats, LagMeter
 from app.http.api.user_access import PasswordGiven
 from app.http.forward.beat_sender import BeatSender
@@ -182,10 +182,14 @@ class HttpServer:
         self._connections.discard(connection)
         self.stats.connections = len(self._connections)
 
-    def body_bytes_max(self, target: bytes, remote_ip: str) -> int:
-        if target.startswith(self._distro_path) and self._services.cluster.is_heard(remote_ip):
-            return self._services.settings.distro.body_bytes_max
-        return BODY_BYTES_MAX
+    def body_bytes_max(self, method: bytes, target: bytes, block: HeaderBlock, remote_ip: str) -> int:
+        services = self._services
+        length, of_members = block.content_length, services.settings.distro.body_bytes_max
+        is_small = length is not None and int(length) <= min(of_members, BODY_BYTES_MAX)
+        if is_small or not target.startswith(self._distro_path):
+            return BODY_BYTES_MAX
+        is_member = services.callers.may_be_large(method.decode(), target.decode("latin-1"), block.get, remote_ip)
+        return of_members if is_member else BODY_BYTES_MAX
 
     def reserve(self, count: int) -> bool:
         if count > 0 and self._bodies_bytes + count > BODIES_BYTES_MAX:
@@ -228,8 +232,15 @@ class HttpServer:
     def answer(self, connection: HttpConnection, request: Request) -> Reply | None:
         path, _, query = request.target.partition(b"?")
         row = self._hot.get((request.method, path))
-        if row is None:
-            return self._answer_in_pool(connection, request)
+        caller = CLIENT
+        if row is None or request.block.claims_member or row.for_members:
+            found = self._caller_of(connection, request)
+            if isinstance(found, Unidentified):
+                self.log_refused(connection.remote_ip, found.status, found.text)
+                return unidentified_reply(found)
+            caller = found
+            if row is None:
+                return self._answer_in_pool(connection, request, caller)
         call = LoopCall(
             row.method,
             row.path,
@@ -240,6 +251,7 @@ class HttpServer:
             self._context_path,
             self._memo,
             connection.has_member_certificate,
+            caller,
         )
         answer = self._run(row, call)
         if type(answer) is Reply:
@@ -247,7 +259,18 @@ class HttpServer:
         if isinstance(answer, Forward):
             self._pass_on(connection, request, row, call, answer)
             return None
-        return self._answer_in_pool(connection, request)
+        return self._answer_in_pool(connection, request, caller)
+
+    def _caller_of(self, connection: HttpConnection, request: Request) -> Caller | Unidentified:
+        block = request.block
+        return self._services.callers.caller_of(
+            request.method.decode(),
+            request.target.decode("latin-1"),
+            block.get,
+            request.body,
+            connection.remote_ip,
+            claims=block.claims_member,
+        )
 
     def _run(self, row: Route, call: LoopCall) -> Answer:
         try:
@@ -268,7 +291,7 @@ class HttpServer:
     def _pass_on(self, connection: HttpConnection, request: Request, row: Route, call: LoopCall, to: Forward) -> None:
         def done(answer: Answer) -> None:
             if type(answer) is not Reply:
-                pooled = self._answer_in_pool(connection, request)
+                pooled = self._answer_in_pool(connection, request, call.caller)
                 if pooled is None:
                     return
                 answer = pooled
@@ -276,10 +299,10 @@ class HttpServer:
 
         self._forwarder.forward(call, to, lambda: self._run(row, call), done)
 
-    def _answer_in_pool(self, connection: HttpConnection, request: Request) -> Reply | None:
-        pool = self._pool_of(connection, request)
+    def _answer_in_pool(self, connection: HttpConnection, request: Request, caller: Caller) -> Reply | None:
+        pool = self._pool_of(request, caller)
         run = WsgiRun(self._app, connection, request, self._loop.call_soon_threadsafe)
-        environ = make_environ(connection, request, self._address)
+        environ = make_environ(connection, request, self._address, caller)
         self.stats.pooled += 1  # before its thread runs, as the call may read it
         if pool.put(lambda: run.run(environ)):
             return None
@@ -287,20 +310,13 @@ class HttpServer:
         self.stats.pool_full += 1
         return text_reply(503, "too many requests are under way, please try another server")
 
-    def _pool_of(self, connection: HttpConnection, request: Request) -> Pool:
-        if self._is_of_peer(connection, request):
+    def _pool_of(self, request: Request, caller: Caller) -> Pool:
+        if caller.is_recent and (request.block.claims_member or request.target.startswith(self._peer_paths)):
             return self._peers
         waits = request.target.startswith(self._waiting_reads) or PASSWORD in request.target
         if request.method in READS and not waits:
             return self._readers
         return self._people
-
-    def _is_of_peer(self, connection: HttpConnection, request: Request) -> bool:
-        named = request.block.named
-        agent = named.get("user-agent") or named.get("client-version") or ""
-        return (is_peer(agent) or request.target.startswith(self._peer_paths)) and self._services.cluster.is_listed(
-            connection.remote_ip
-        )
 
     # --- time ----------------------------------------------------------------------------------------
 

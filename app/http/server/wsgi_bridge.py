@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from app.auth.member_calls import CLIENT, Caller
 from app.http.api.answers import INTERNAL_ERROR
-from app.http.api.call import MEMBER_CERTIFICATE, Reply
+from app.http.api.call import CALLER, MEMBER_CERTIFICATE, Reply
 from app.http.server.connection import UNREAD_S, HttpConnection
 from app.http.server.reply_head import status_line
 from app.http.server.request_reader import Request, path_of
@@ -24,8 +25,10 @@ CallSoon = Callable[..., object]
 """Has a function called on the loop's thread with the arguments behind it; RuntimeError when the loop has ended."""
 
 
-def make_environ(connection: HttpConnection, request: Request, server_address: tuple[str, int]) -> dict[str, Any]:
-    """Return the WSGI environ of a request: PEP 3333, and ``RAW_URI`` as werkzeug's has it."""
+def make_environ(
+    connection: HttpConnection, request: Request, server_address: tuple[str, int], caller: Caller = CLIENT
+) -> dict[str, Any]:
+    """Return the WSGI environ of a request: PEP 3333, ``RAW_URI`` as werkzeug's has it, and who calls."""
     target = request.target.decode("latin-1")
     path, _, query = target.partition("?")
     if not path.startswith("/"):
@@ -43,6 +46,7 @@ def make_environ(connection: HttpConnection, request: Request, server_address: t
         "SERVER_PORT": str(server_address[1]),
         "SERVER_PROTOCOL": "HTTP/1.1",
         "SERVER_SOFTWARE": "rollcall",
+        CALLER: caller,
         "wsgi.version": (1, 0),
         "wsgi.url_scheme": "https" if connection.is_tls else "http",
         MEMBER_CERTIFICATE: connection.has_member_certificate,

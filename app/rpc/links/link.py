@@ -9,9 +9,11 @@ from typing import Any
 import grpc
 from grpc import aio
 
+from app.auth.signed import GRPC, PROOF
 from app.rpc.wire import payload as wire
 from app.rpc.wire.payload import Payload, PayloadError
 from distro.errors import RejectedError, TransportError
+from distro.peer_calls import CallSigner
 
 LOG = logging.getLogger(__name__)
 SETUP_S = 5.0
@@ -35,13 +37,15 @@ class GrpcLink:
     """The connection to one member, as long as the task of ``run`` lives. Used on that task's loop."""
 
     def __init__(
-        self, peer: str, open_channel: Callable[[], aio.Channel], setup: bytes, headers: Mapping[str, str]
-    ) -> None:
-        """``setup``: the bytes of this member's ConnectionSetupRequest. ``headers`` go with every call."""
+        self, peer: str, open_channel: Callable[[], aio.Channel], setup: Callable[[Mapping[str, str]], bytes],
+        setup_body: bytes, signer: CallSigner,
+    ) -> None:  # fmt: skip
+        """``setup(headers)``: the bytes of this member's ConnectionSetupRequest, which has the body ``setup_body``."""
         self.peer = peer
         self._open_channel = open_channel
         self._setup = setup
-        self._headers = headers
+        self._setup_body = setup_body
+        self._signer = signer
         self._call: Any = None
         self._stream: Any = None
         self._heard_s = 0.0
@@ -91,17 +95,26 @@ class GrpcLink:
         if self._under_way >= CALLS_MAX:
             raise TransportError(f"{CALLS_MAX} calls to {self.peer} are under way")
         self._under_way += 1
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + timeout_s
         try:
-            answer = wire.decode(
-                await call(wire.encode(request_type, body, headers=self._headers), timeout=max(timeout_s, 0.001))
-            )
+            answer = await self._call_once(call, request_type, body, timeout_s)
+            if PROOF in answer.headers and self._signer.learn(self.peer, _folded(answer.headers)):
+                answer = await self._call_once(call, request_type, body, end_s - loop.time())
             self._check(request_type, answer)
         except (grpc.RpcError, aio.BaseError, PayloadError) as error:
             raise TransportError(f"{request_type} to {self.peer}: {_reason(error)}") from error
         finally:
             self._under_way -= 1
-        self._heard_s = asyncio.get_running_loop().time()
+        self._heard_s = loop.time()
         return answer
+
+    def _signed(self, request_type: str, body: bytes) -> Mapping[str, str]:
+        return self._signer.headers(self.peer, GRPC, request_type, body, {})
+
+    async def _call_once(self, call: Any, request_type: str, body: bytes, timeout_s: float) -> Payload:
+        message = wire.encode(request_type, body, headers=self._signed(request_type, body))
+        return wire.decode(await call(message, timeout=max(timeout_s, 0.001)))
 
     def _check(self, request_type: str, answer: Payload) -> None:
         if answer.type != "ErrorResponse":
@@ -116,11 +129,12 @@ class GrpcLink:
 
     async def _introduce(self, call: Any, channel: aio.Channel) -> Any:
         """Set the connection up; return its stream. Source: Nacos 2.3 GrpcClient, for the order of messages."""
-        checked = wire.decode(await call(wire.encode("ServerCheckRequest", b'{"module":"internal"}'), timeout=SETUP_S))
+        checked = await self._call_once(call, "ServerCheckRequest", b'{"module":"internal"}', SETUP_S)
+        self._signer.learn(self.peer, _folded(checked.headers))  # the setup cannot be made again with its clock
         if checked.type != "ServerCheckResponse":
             raise TransportError(f"it is not ready: {checked.body[:200]!r}")
         stream: Any = channel.stream_stream(wire.STREAM_METHOD)()
-        await stream.write(self._setup)
+        await stream.write(self._setup(self._signed("ConnectionSetupRequest", self._setup_body)))
         self.is_own_kind = False
         if not checked.json().get("supportAbilityNegotiation"):
             await asyncio.sleep(NOT_NEGOTIATED_S)
@@ -163,6 +177,10 @@ class GrpcLink:
             if message.type == "ConnectResetRequest":
                 raise TransportError(ENDED)
         raise TransportError(ENDED)
+
+
+def _folded(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
 
 
 def _reason(error: BaseException) -> str:

@@ -20,6 +20,7 @@ from app.rpc.links.link import GrpcLink, LinkClosed
 from app.rpc.wire import payload as wire
 from app.rpc.wire.payload import Payload, PayloadError
 from distro.errors import TransportError
+from distro.peer_calls import CallSigner
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -32,11 +33,11 @@ LATE_S = 1.0
 class GrpcLinks:
     """Thread-safe, but for ``start`` and ``stop``, which are called on the loop once each."""
 
-    def __init__(self, self_address: str, port: RpcPort, headers: Mapping[str, str]) -> None:
-        """``headers`` go with every call: the identity by which members know each other."""
+    def __init__(self, self_address: str, port: RpcPort, signer: CallSigner) -> None:
+        """``signer`` signs every call."""
         self._self_address = self_address
         self._port = port
-        self._headers = dict(headers)
+        self._signer = signer
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wanted: tuple[str, ...] = ()
         self._links: dict[str, GrpcLink] = {}
@@ -80,12 +81,17 @@ class GrpcLinks:
             self._tasks.pop(address).cancel()
             del self._links[address]
         for address in set(self._wanted) - self._links.keys():
-            link = GrpcLink(address, partial(self._open_channel, address), self._setup(), self._headers)
+            body = self._setup_body()
+            setup = partial(self._setup, body)
+            link = GrpcLink(address, partial(self._open_channel, address), setup, body, self._signer)
             self._links[address] = link
             self._tasks[address] = loop.create_task(link.run())
 
-    def _setup(self) -> bytes:
+    def _setup(self, body: bytes, headers: Mapping[str, str]) -> bytes:
         host = split_address(self._self_address)[0]
+        return wire.encode("ConnectionSetupRequest", body, client_ip=host, headers=headers)
+
+    def _setup_body(self) -> bytes:
         fields = {
             "clientVersion": f"Nacos-Server:v{NACOS_2_VERSION}",
             "tenant": "",
@@ -93,7 +99,7 @@ class GrpcLinks:
             "abilityTable": {},
             "module": "internal",
         }
-        return wire.encode("ConnectionSetupRequest", orjson.dumps(fields), client_ip=host, headers=self._headers)
+        return orjson.dumps(fields)
 
     def _open_channel(self, address: str) -> aio.Channel:
         host, port = split_address(address)

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from app.auth.access_rules import MEMBERS
-from app.config.addresses import split_address
+from app.config.addresses import join_address, split_address
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import INT_MAX
 from app.ports.grpc_ports import RpcServices
@@ -19,6 +19,8 @@ from distro.types import MemberState
 LOAD_REQUEST, RELOAD_REQUEST = "ServerLoaderInfoRequest", "ServerReloadRequest"
 CALL_MS_MAX = 3_000
 """Of calls to other members, which are made at once. Source: Nacos 2.2.3, its time-out of calls."""
+
+ADDRESS_CHARS_SHOWN = 100
 
 Redirect = tuple[str, int] | None
 """The HTTP address of the member to connect to; None for any other."""
@@ -82,11 +84,21 @@ class Rebalancer:
         return {"metaInfo": meta, "connected": not one.closing, "labels": one.labels}
 
     def reload_client(self, connection_id: str, redirect: Redirect) -> None:
-        """Send one SDK client elsewhere. An id that is not connected here, or is a member, is ignored."""
+        """Send one SDK client elsewhere. An id that is not connected here, or is a member, is ignored.
+
+        Raises:
+            InvalidParam: ``redirect`` is not the address of a listed member.
+        """
+        self._check(redirect)
         self._on_loop(lambda: self._reload([one for one in self._sdk() if one.id == connection_id], redirect))
 
     def reload_to(self, count: int, redirect: Redirect) -> None:
-        """Send SDK clients elsewhere, the latest first, until ``count`` are left."""
+        """Send SDK clients elsewhere, the latest first, until ``count`` are left.
+
+        Raises:
+            InvalidParam: ``redirect`` is not the address of a listed member.
+        """
+        self._check(redirect)
         self._on_loop(
             lambda: self._reload(sorted(self._sdk(), key=lambda one: one.opened_ms)[max(count, 0) :], redirect)
         )
@@ -150,6 +162,7 @@ class Rebalancer:
         if wanted < 0:
             raise InvalidParam("field 'reloadCount' is required")
         redirect = _redirect_of(request)
+        self._check(redirect)
         return success(message="ok" if self._shed_to(wanted, redirect) else "ignore")
 
     def _shed_to(self, wanted: int, redirect: Redirect) -> bool:
@@ -163,6 +176,16 @@ class Rebalancer:
 
     def _sdk(self) -> list[Connection]:
         return [one for one in self._connections if one.is_sdk]
+
+    def is_member(self, redirect: Redirect) -> bool:
+        """Whether clients may be sent to this address now: members alone, or anyone could collect the clients."""
+        if redirect is None:
+            return True
+        return join_address(*redirect) in {one.address for one in self._services.cluster.members()}
+
+    def _check(self, redirect: Redirect) -> None:
+        if redirect is not None and not self.is_member(redirect):
+            raise InvalidParam(f"{join_address(*redirect)[:ADDRESS_CHARS_SHOWN]} is not the address of a listed member")
 
     def _reload(self, chosen: list[Connection], redirect: Redirect) -> None:
         for one in chosen:

@@ -9,6 +9,7 @@ import orjson
 
 from app.auth.access_control import AccessControl
 from app.auth.access_rules import PUBLIC, AccessRule, Scope
+from app.auth.member_calls import Caller, Callers, Unidentified
 from app.naming.clients.client_model import ClientInfo
 from app.naming.clients.clients import Clients
 from app.naming.model.json_fields import Fields
@@ -66,8 +67,13 @@ class Dispatcher:
     def __init__(
         self, connections: Connections, cluster: PeerDirectory, clients: Clients, rule: Callable[[], LimitRule],
         now_ms: Callable[[], int], connections_max: int = CONNECTIONS_MAX, access: AccessControl | None = None,
+        callers: Callers | None = None,
     ) -> None:  # fmt: skip
-        """``connections_max``: registered connections of all kinds; the rule file limits those of SDKs further."""
+        """``connections_max``: registered connections of all kinds; the rule file limits those of SDKs further.
+
+        ``callers``: tells who a member is; without it the address does.
+        """
+        self._callers = callers or Callers(None, "", now_ms, cluster)
         self._connections_max = connections_max
         self._connections = connections
         self._cluster = cluster
@@ -106,7 +112,7 @@ class Dispatcher:
             return wire.error_response(wire.STARTING, "Server is starting,please try later.")
         if kind == "ServerCheckRequest":
             answer = wire.success(connectionId=connection.id, supportAbilityNegotiation=True)
-            return wire.encode_json("ServerCheckResponse", answer)
+            return wire.encode("ServerCheckResponse", orjson.dumps(answer), headers=self._clock(connection, message))
         if route is None:
             LOG.debug("no handler for %a of %s", kind[:TYPE_CHARS_MAX], connection.id)
             return wire.error_response(wire.NO_HANDLER, "RequestHandler Not Found")
@@ -115,9 +121,8 @@ class Dispatcher:
             code = wire.FAILED if kind == HEALTH_CHECK else wire.UNREGISTERED
             return wire.error_response(code, "Connection is unregistered.")
         # Checked at each call: member lists change, at one member before the other.
-        if route.members_only and not self._cluster.is_listed(connection.remote_ip):
-            text = f"{connection.remote_ip} is not the address of a listed member"
-            return wire.error_response(wire.FORBIDDEN, text)
+        if route.members_only and (refusal := self._refusal(connection, message)):
+            return refusal
         try:
             fields = Fields(message.json())
         except PayloadError as error:
@@ -134,6 +139,27 @@ class Dispatcher:
             return await self._run(route, kind, GrpcRequest(connection, fields))
         connection.take_session(session)
         return await self._run(route, kind, GrpcRequest(connection, fields, token_of(message.headers)))
+
+    def _refusal(self, connection: Connection, message: Payload) -> bytes | None:
+        """The answer to a call for members from anybody else; None from a member."""
+        caller = self._caller_of(connection, message)
+        if isinstance(caller, Unidentified):
+            return wire.error_response(wire.FORBIDDEN, caller.text, caller.headers)
+        if not caller.is_member:
+            return wire.error_response(wire.FORBIDDEN, f"{connection.remote_ip} is not the address of a listed member")
+        return None
+
+    def _caller_of(self, connection: Connection, message: Payload) -> Caller | Unidentified:
+        return self._callers.caller_by_grpc(
+            message.type, message.headers, message.body, connection.remote_ip, connection.named
+        )
+
+    def _clock(self, connection: Connection, message: Payload) -> Mapping[str, str]:
+        """The headers that tell a member this one's clock, before the setup, which cannot be made again with it."""
+        if not connection.on_cluster_port or not message.headers:
+            return {}
+        caller = self._caller_of(connection, message)
+        return caller.headers if isinstance(caller, Unidentified) else {}
 
     async def _run(self, route: GrpcRoute, kind: str, request: GrpcRequest) -> bytes:
         try:
@@ -187,10 +213,16 @@ class Dispatcher:
         connection.agent, connection.tenant = fields.text("clientVersion"), fields.text("tenant")
         connection.labels, connection.app = labels, labels.get("AppName") or "-"
         connection.client_ip = Fields({"clientIp": message.client_ip}).text("clientIp") or connection.remote_ip
-        # By the caller's address: an SDK cannot escape the limits by claiming to be a member.
-        connection.is_member = connection.on_cluster_port and self._cluster.is_listed(connection.remote_ip)
+        # By the caller's identity and address: an SDK cannot escape the limits by claiming to be a member.
         connection.named = labels.get(MEMBER_LABEL, "") if connection.on_cluster_port else ""
         connection.active_ms = self._now_ms()
+        if connection.on_cluster_port:
+            caller = self._caller_of(connection, message)
+            if isinstance(caller, Unidentified) and self._callers.identity is not None:
+                LOG.info("connection %s of %s is refused: %s", connection.id, connection.remote_ip, caller.text)
+                self.reset(connection)
+                return False
+            connection.is_member = isinstance(caller, Caller) and caller.is_member
         if self._cluster.state() is not _UP or self._is_too_many(connection):
             self.reset(connection)
             return False

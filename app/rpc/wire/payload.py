@@ -127,6 +127,6 @@ def failure(code: int, text: str) -> dict[str, Any]:
     return {"resultCode": FAILED, "errorCode": code, "message": text, "success": False}
 
 
-def error_response(code: int, text: str) -> bytes:
+def error_response(code: int, text: str, headers: Mapping[str, str] | None = None) -> bytes:
     """The message that answers a failed call whose request type has no answer type of its own."""
-    return encode_json("ErrorResponse", failure(code, text))
+    return encode("ErrorResponse", orjson.dumps(failure(code, text)), headers=headers)

@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 
 import orjson
 
+from app.auth.member_calls import Unidentified
 from app.http.api.answers import error_reply, is_open, refuse_unless_up, text_reply
 from app.http.api.call import (
     CLIENT_AGENT,
@@ -29,6 +30,7 @@ from app.http.api.call import (
     Route,
     Services,
 )
+from app.http.api.rights import caller_of, check_access, unidentified_reply
 from app.http.forward.beat_sender import BeatSender
 from app.http.forward.member_link import LinkAnswer, LinkResult, NotAnswered, NotSent
 from app.http.forward.on_loop import LoopForwarder
@@ -233,6 +235,11 @@ class HttpFrontend:
     def take(self, call: Call, respond: Respond) -> None:
         """Answer a call, now or later."""
         row = ROWS[call.method, call.path]
+        caller = caller_of(call, self._services)
+        if isinstance(caller, Unidentified):
+            respond(unidentified_reply(caller))
+            return
+        call.caller = caller
         if not row.hot:
             self._in_pool(row, call, respond)
             return
@@ -259,6 +266,8 @@ class HttpFrontend:
         before = self._member.revision_of(write) if write is not None else None
         try:
             refusal = None if is_open(self._services) else refuse_unless_up(call, self._services)
+            if refusal is None:
+                check_access(row.access, call, self._services)
             answer = row.endpoint(call, self._services) if refusal is None else refusal
         except (NacosError, CodecError, NotInitialized) as error:
             answer = error_reply(error)

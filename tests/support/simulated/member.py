@@ -11,6 +11,8 @@ import orjson
 
 from app.auth.access_control import AccessControl
 from app.auth.decision_memo import DecisionMemo
+from app.auth.member_calls import Callers
+from app.auth.member_signer import MemberSigner
 from app.auth.user_table import UserTable
 from app.http.api.beats import BeatCollector
 from app.http.api.call import Services
@@ -249,7 +251,7 @@ class SimMember:
         self.components: dict[str, Component] = {}
         self.protocol = self.protocol_class(members, self.writer, config, self.components, self.stats, now_ms)
         settings = replace(SETTINGS, standalone=False, self_address=self.address, members=self.listed, distro=config)
-        self.membership = self.membership_class(settings, self.protocol, clock, {})
+        self.membership = self.membership_class(settings, self.protocol, clock)
         self.membership.member = self
         self.mailbox = Mailbox(self._wake)
         self.runtime = SimRuntime(self)
@@ -285,6 +287,8 @@ class SimMember:
             durable=self.durable,
             push=nothing,
             cluster=self.membership,
+            callers=Callers(None, self.writer, clock.boot_ms, self.membership),
+            signer=MemberSigner(self.address, None, self.membership._deadlines, self.membership.capabilities),
             replication=NodeReplication(self.receiver, self.components, self.membership, clock, bodies),
             healer=ServiceHealer(
                 self.membership,

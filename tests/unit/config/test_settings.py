@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from app.config.identity_settings import IdentitySettings
 from app.config.properties import parse_properties
 from app.config.settings import ALL_KEYS as KEYS
 from app.config.settings import SettingError, Settings, read_settings
@@ -17,6 +18,10 @@ LIST = "127.0.0.1:8848,127.0.0.1:8858,127.0.0.1:8868"
 @pytest.fixture
 def conf(tmp_path: Path) -> Path:
     return tmp_path
+
+
+SECRET = "the-secret-of-these-members"
+IDENTITY = f"nacos.core.auth.server.identity.key=Cluster-Key\nnacos.core.auth.server.identity.value={SECRET}"
 
 
 def read(conf: Path, properties: str = "", overrides: dict[str, str] | None = None, **environ: str) -> Settings:
@@ -37,7 +42,7 @@ def test_defaults() -> None:
     assert settings.expire_instance
     assert settings.announce
     assert settings.distro == DistroConfig()
-    assert (settings.identity_key, settings.identity_value) == ("", "")
+    assert settings.identity is None
     assert settings.warnings == ()
 
 
@@ -202,7 +207,7 @@ class TestMembers:
         assert settings.members == ("127.0.0.1:8848",)
 
     def test_the_ip_decides_who_we_are(self, conf: Path) -> None:
-        settings = read(conf, "nacos.member.list=10.0.0.1,10.0.0.2\nnacos.server.ip=10.0.0.2")
+        settings = read(conf, f"nacos.member.list=10.0.0.1,10.0.0.2\nnacos.server.ip=10.0.0.2\n{IDENTITY}")
         assert settings.self_address == "10.0.0.2:8848"
         assert settings.members == ("10.0.0.1:8848", "10.0.0.2:8848")
         assert read(conf, "nacos.server.ip=::1").self_address == "[::1]:8848"
@@ -254,16 +259,89 @@ class TestWarnings:
         links = {"ROLLCALL_PORT_8848_TCP_ADDR": "1", "ROLLCALL_SERVICE_HOST": "2", "ROLLCALL_PORT": "3"}
         assert read(conf, **links).warnings == ()
 
-    def test_open_to_others_without_a_secret(self, conf: Path) -> None:
-        assert "everyone who reaches this port can read and change" in read(conf, "server.address=0.0.0.0").warnings[0]
-        identity = "nacos.core.auth.server.identity.key=k\nnacos.core.auth.server.identity.value=hush"
-        settings = read(conf, "server.address=0.0.0.0\n" + identity)
-        assert settings.warnings == ()
-        assert "hush" not in repr(settings)
+    def test_open_to_others(self, conf: Path) -> None:
+        for more in ("", IDENTITY):
+            (warning,) = read(conf, f"server.address=0.0.0.0\n{more}").warnings
+            assert "everyone who reaches this port can read and change" in warning, "the members' secret closes nothing"
 
-    def test_half_a_secret_is_refused(self, conf: Path) -> None:
+
+BEYOND = "nacos.member.list=10.0.0.1,10.0.0.2\nnacos.server.ip=10.0.0.1\n"
+
+
+class TestIdentity:
+    def test_it_is_read_and_not_shown(self, conf: Path) -> None:
+        previous = "rollcall.identity.previousValue=the-secret-they-had-before"
+        exempt = "rollcall.identity.grpcExempt=10.0.0.2,10.0.0.3:1"
+        settings = read(conf, f"{BEYOND}{IDENTITY}\n{previous}\n{exempt}\nrollcall.identity.signedOnly=true")
+        exempted = frozenset({"10.0.0.2:8848", "10.0.0.3:1"})
+        assert settings.identity == IdentitySettings(
+            "Cluster-Key", SECRET, "the-secret-they-had-before", True, exempted
+        )
+        assert SECRET not in repr(settings)
+        assert "had-before" not in repr(settings)
+        assert settings.warnings == ("rollcall.identity.grpcExempt names 10.0.0.3:1, which is no member of the list",)
+
+    @pytest.mark.parametrize("other", ["key=k", f"value={SECRET}"])
+    def test_half_of_one_is_refused(self, conf: Path, other: str) -> None:
         with pytest.raises(SettingError, match="need each other"):
-            read(conf, "nacos.core.auth.server.identity.key=k")
+            read(conf, f"nacos.core.auth.server.identity.{other}")
+
+    def test_a_previous_value_needs_one(self, conf: Path) -> None:
+        with pytest.raises(SettingError, match="previousValue needs"):
+            read(conf, "rollcall.identity.previousValue=the-secret-they-had-before")
+
+    @pytest.mark.parametrize(
+        ("value", "problem"),
+        [
+            ("security", "published"),
+            ("SecretKey012345678901234567890123456789012345678901234567890123456789", "published"),
+            ("Cluster-Key", "published"),
+            ("only15chars-123", "16 to 256 characters"),
+            ("x" * 257, "16 to 256 characters"),
+            ("abababababababababab", "different characters"),
+            ("seventeen letters", "without spaces"),
+            ("sechzehn-zeichenü", "printable ASCII"),
+        ],
+    )
+    @pytest.mark.parametrize("previous", [False, True])
+    def test_a_value_that_can_be_guessed_or_not_be_sent_is_refused(
+        self, conf: Path, value: str, problem: str, previous: bool
+    ) -> None:
+        given = {"nacos.core.auth.server.identity.key": "Cluster-Key"}
+        given["nacos.core.auth.server.identity.value"] = SECRET if previous else value
+        if previous:
+            given["rollcall.identity.previousValue"] = value
+        with pytest.raises(SettingError, match=problem) as raised:
+            read(conf, **given)
+        assert value == "Cluster-Key" or value not in str(raised.value)
+
+    @pytest.mark.parametrize("name", ["Host", "authorization", "Rollcall-Relay", "a b", "a_b", "x" * 65])
+    def test_a_header_that_means_something_else_is_refused(self, conf: Path, name: str) -> None:
+        given = {"nacos.core.auth.server.identity.key": name, "nacos.core.auth.server.identity.value": SECRET}
+        with pytest.raises(SettingError, match="the name of a header"):
+            read(conf, **given)
+
+    def test_a_cluster_beyond_loopback_needs_one(self, conf: Path) -> None:
+        with pytest.raises(SettingError, match=r"server\.identity\.key .*, or, .*withoutIdentity=true"):
+            read(conf, BEYOND)
+        with pytest.raises(SettingError, match="needs a secret"):
+            read(conf, "server.address=0.0.0.0\nnacos.member.list=127.0.0.1:8848,127.0.0.1:8849")
+        assert read(conf, f"{BEYOND}{IDENTITY}").warnings == ()
+        assert read(conf, "nacos.member.list=127.0.0.1:8848,localhost:8849").warnings == ()
+
+    def test_one_without_says_so_loudly(self, conf: Path) -> None:
+        settings = read(conf, f"{BEYOND}rollcall.cluster.withoutIdentity=true")
+        assert "THIS CLUSTER HAS NO IDENTITY" in settings.warnings[0]
+        settings.check_members(("10.0.0.9:8848",))
+        both = read(conf, f"{BEYOND}{IDENTITY}\nrollcall.cluster.withoutIdentity=true")
+        assert both.warnings == ("rollcall.cluster.withoutIdentity has no effect, as there is an identity",)
+
+    def test_a_list_that_reaches_beyond_loopback_later_is_refused(self, conf: Path) -> None:
+        settings = read(conf, "nacos.member.list=127.0.0.1:8848,127.0.0.1:8849")
+        settings.check_members(("127.0.0.1:8848", "127.0.0.1:1"))
+        with pytest.raises(SettingError, match="needs a secret"):
+            settings.check_members(("127.0.0.1:8848", "10.0.0.2:8848"))
+        read(conf, f"{BEYOND}{IDENTITY}").check_members(("127.0.0.1:8848", "10.0.0.2:8848"))
 
 
 def test_a_node_is_given_time_to_drain(conf: Path) -> None:

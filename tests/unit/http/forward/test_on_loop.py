@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from app.auth.signed import SIGNATURE
 from app.http.api.answers import NOT_RESPONSIBLE, text_reply
 from app.http.api.call import (
     CHANGE,
@@ -36,7 +37,7 @@ from app.naming.wire.datum_codec import InstanceListCodec
 from app.writes.owner_forwarder import ForwardStats, WaitingCall, unseen_text
 from distro.types import CAPABILITY_WRITES, Datum, Member, MemberState
 from tests.support import views
-from tests.support.fake_node import SELF, FakeNode, StubCluster, make_settings
+from tests.support.fake_node import SECRET, SELF, FakeNode, StubCluster, make_settings
 from tests.support.loops import Asked, MemberServer, SkippingLoop, answer, member_server, run_loop, silent, turns, until
 from tests.support.tiny_server import refusing_address
 
@@ -116,7 +117,7 @@ def test_our_own_kind_gets_the_call_as_it_came() -> None:
 
     async def main(loop: SkippingLoop) -> None:
         settings = make_settings(
-            nacos_core_auth_server_identity_key="Cluster-Key", nacos_core_auth_server_identity_value="secret"
+            nacos_core_auth_server_identity_key="Cluster-Key", nacos_core_auth_server_identity_value=SECRET
         )
         entry = Entry(loop, FakeNode(settings, StubCluster(standalone=False)))
         async with member_server() as server:
@@ -138,10 +139,12 @@ def test_our_own_kind_gets_the_call_as_it_came() -> None:
         assert (first.method, first.target, first.body) == ("DELETE", f"/nacos/v1/ns/instance?{query}", b"")
         assert (second.method, second.target) == ("POST", "/nacos/v1/ns/instance")
         assert second.body == b"a=1&b=\xff%zz\r\n\r\n"
+        for one in (first, second, third):
+            assert one.headers.pop(SIGNATURE).split(" ")[1] == SELF
         own = {
             "host": server.address,
             "user-agent": "Nacos-Server:1.4.8",
-            "cluster-key": "secret",
+            "cluster-key": SECRET,
             WANTS_CHANGE: "1",
         }
         java = {CLIENT_AGENT: "Nacos-Java-Client:v1.4.8"}
@@ -490,7 +493,7 @@ def test_requests_of_our_own_carry_our_identity() -> None:
     async def main(loop: SkippingLoop) -> None:
         settings = make_settings(
             nacos_core_auth_server_identity_key="Cluster-Key",
-            nacos_core_auth_server_identity_value="secret",
+            nacos_core_auth_server_identity_value=SECRET,
             server_servlet_contextPath="/other",
         )
         entry = Entry(loop, FakeNode(settings, StubCluster(standalone=False)))
@@ -503,10 +506,11 @@ def test_requests_of_our_own_carry_our_identity() -> None:
             assert not entry.forwarder.ask(server.address, request, loop.time() + 2, results.append, own_kind=True)
         (found,) = server.received
         assert (found.method, found.target, found.body) == ("PUT", "/other/v1/x", b"{}")
+        assert found.headers.pop(SIGNATURE)
         assert found.headers == {
             "host": server.address,
             "user-agent": "Nacos-Server:1.4.8",
-            "cluster-key": "secret",
+            "cluster-key": SECRET,
             "content-length": "2",
         }
 

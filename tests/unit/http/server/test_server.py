@@ -133,7 +133,7 @@ def test_a_full_pool_refuses_and_members_have_their_own() -> None:
             assert over.is_open
             peer, stranger = one.connect(), one.connect("10.9.9.9")
             stranger.send(request("/wait", "GET", b"", PEER_AGENT))
-            assert stranger.statuses() == [503], "the name alone makes nobody a member"
+            assert stranger.statuses() == [403], "the name alone makes nobody a member"
             peer.send(request("/wait", "GET", b"", PEER_AGENT))
             assert peer.received == b""
             gate.open()

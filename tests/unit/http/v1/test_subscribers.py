@@ -12,7 +12,7 @@ from app.http.factory import create_app
 from app.http.v1 import subscribers
 from app.naming.push.udp_subscribers import Subscriber, UdpPushStats
 from distro.types import Member, MemberState
-from tests.support.fake_node import FakeNode, make_settings
+from tests.support.fake_node import SECRET, FakeNode, make_settings
 from tests.support.tiny_server import Given, Received, TinyServer, refusing_address, tiny_server
 
 LIST = "/nacos/v1/ns/instance/list"
@@ -221,7 +221,7 @@ def one(port: int) -> dict[str, object]:
 @pytest.fixture
 def clustered() -> tuple[FakeNode, FlaskClient]:
     settings = make_settings(
-        nacos_core_auth_server_identity_key="Cluster-Key", nacos_core_auth_server_identity_value="secret"
+        nacos_core_auth_server_identity_key="Cluster-Key", nacos_core_auth_server_identity_value=SECRET
     )
     node = FakeNode(settings=settings)
     node.cluster.standalone = False
@@ -255,7 +255,7 @@ def test_the_others_are_asked(clustered: tuple[FakeNode, FlaskClient]) -> None:
         "pageSize": "2000",
     }
     assert asked.headers["user-agent"].startswith("Nacos-Server:")
-    assert asked.headers["cluster-key"] == "secret"
+    assert asked.headers["cluster-key"] == SECRET
 
 
 def test_the_others_are_asked_page_by_page(

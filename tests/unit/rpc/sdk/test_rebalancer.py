@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
+from app.naming.model.nacos_errors import InvalidParam
 from app.rpc.sdk.balance import MemberLoad, Move, count_to_keep, moves, parse_load, summary
 from app.rpc.sdk.rebalancer import Rebalancer
 from app.rpc.server.connections import Connection, Connections
@@ -216,6 +217,28 @@ class TestCluster:
             assert node.loader.smart_reload(0.1) is True
 
 
+class TestRedirects:
+    @pytest.mark.parametrize("redirect", [("10.6.6.6", 8848), ("10.0.0.1", 8849), ("evil.example", 80)])
+    def test_clients_are_sent_to_listed_members_only(self, redirect: tuple[str, int]) -> None:
+        async def main() -> None:
+            with member(None, up(A)) as node:
+                node.loader.start()
+                node.add_clients(3)
+                for ask in (
+                    lambda: node.loader.reload_to(0, redirect),
+                    lambda: node.loader.reload_client("x", redirect),
+                ):
+                    with pytest.raises(InvalidParam, match="is not the address of a listed member"):
+                        ask()
+                node.loader.reload_to(0, ("10.0.0.1", 8848))
+                await asyncio.sleep(0)
+                assert [where for _, where in node.sent] == [("10.0.0.1", 8848)] * 3
+                node.cluster.others = []
+                assert not node.loader.is_member(("10.0.0.1", 8848)), "it has left the list meanwhile"
+
+        asyncio.run(main())
+
+
 class TestSmartReload:
     def test_full_members_are_asked_to_shed(self) -> None:
         calls = FakeCalls({A: 100, B: 20, C: 90})
@@ -267,6 +290,7 @@ class TestMembersRequests:
                 node.loader.start()
                 node.add_clients(20)
                 connection = node.connect("ipv4:10.0.0.2:1")
+                node.cluster.others = [Member(B, MemberState.UP)]
                 answer = await node.ask(connection, "ServerReloadRequest", reloadCount=20, reloadServer=B)
                 assert (answer["@type"], answer["message"]) == ("ServerReloadResponse", "ignore")
                 answer = await node.ask(connection, "ServerReloadRequest", reloadCount=5, reloadServer=B)
@@ -289,6 +313,7 @@ class TestMembersRequests:
             {"reloadCount": 1, "reloadServer": "a b"},
             {"reloadCount": 1, "reloadServer": "10.0.0.1:0"},
             {"reloadCount": 1, "reloadServer": 7},
+            {"reloadCount": 1, "reloadServer": "10.6.6.6:8848"},
         ],
     )
     def test_what_is_wrong_is_refused_and_moves_nobody(self, fields: dict[str, Any]) -> None:

@@ -1,0 +1,275 @@
+"""The receiver's side of the members' identity: who makes a call. One decision, made once for each call."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from app.auth import signed
+from app.auth.identity import Identity
+from app.auth.nonces import Nonces
+from app.auth.signed import LATE_MS_MAX, PROOF, SIGNATURE, Signature
+from distro.deadlines import CLOCK_HEADER
+from distro.http_agent import MEMBER_HEADER
+
+AGENT = "Nacos-Server"
+"""What the agent string of every member contains."""
+PREFIX = "rollcall-"
+"""How the names of the headers begin that members of our own kind send each other."""
+MEMBER = MEMBER_HEADER.lower()
+SENDERS_MAX = 1_000
+Header = Callable[[str], str | None]
+"""One header of a call by its name in lower case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who makes a call. ``is_member``: a listed member, by its identity and address."""
+
+    is_member: bool
+    is_recent: bool
+    """A listed member, or one that was listed until lately."""
+    sender: str = ""
+    """The address that a signed call names; empty for all others."""
+
+
+CLIENT = Caller(False, False)
+"""Anybody who is not known for a member."""
+ALL_MEMBERS = Caller(True, True)
+RECENT_MEMBER = Caller(False, True)
+
+
+@dataclass(frozen=True, slots=True)
+class Unidentified:
+    """A call that is a member's by its own word alone: it is refused, and executed nowhere."""
+
+    status: int
+    """401 when the caller can make it again by what ``headers`` say, else 403."""
+    text: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class CallerStats:
+    """Calls of members that were taken, and those that were refused by reason. Written by the loop's thread."""
+
+    signed: int = 0
+    plain: int = 0
+    """Calls taken by the secret itself."""
+    exempt: int = 0
+    """Calls taken over gRPC without a secret, as a setting names the caller."""
+    refused_missing: int = 0
+    """Calls with an agent or headers of members that brought neither secret nor signature."""
+    refused_value: int = 0
+    """The secret was wrong, or came by itself from where members sign."""
+    refused_signature: int = 0
+    """The signature was no signature, or of another call or secret."""
+    refused_clock: int = 0
+    """The signature was for another run or time; its sender gets the clock, and asks again."""
+    refused_replayed: int = 0
+    refused_body: int = 0
+    """The signature was for another body."""
+    refused_sender: int = 0
+    """The call named another member than its signature."""
+    refused_address: int = 0
+    """The call did not come from a member's address."""
+
+
+class MemberAddresses(Protocol):
+    """The addresses that members' calls come from. Thread-safe."""
+
+    def is_listed(self, remote_ip: str) -> bool:
+        """Whether it is an address of a listed member."""
+        ...
+
+    def is_heard(self, remote_ip: str) -> bool:
+        """Whether it is an address of a member that is listed, or was until lately."""
+        ...
+
+    def has_unsigned(self, remote_ip: str) -> bool:
+        """Whether a member is listed at the address that is not known to sign its calls."""
+        ...
+
+    def signs(self, member: str) -> bool:
+        """Whether a listed member is known to sign its calls."""
+        ...
+
+    def has_any_of(self, remote_ip: str, members: frozenset[str]) -> bool:
+        """Whether one of these members is listed, and at the address."""
+        ...
+
+
+class _Signed(NamedTuple):
+    """A call with a signature, which is ``text``."""
+
+    method: str
+    target: str
+    header: Header
+    body: bytes
+    text: str
+    remote_ip: str
+
+
+class Callers:
+    """Tells who makes a call. Thread-safe, but for counts that may be lost. It is asked once about each call."""
+
+    def __init__(
+        self,
+        identity: Identity | None,
+        own_run: str,
+        clock_ms: Callable[[], int],
+        members: MemberAddresses,
+    ) -> None:
+        """``own_run``: this run of this member, which signatures are for; ``clock_ms``: its clock since the boot."""
+        self.identity = identity
+        self._own_run = own_run
+        self._clock_ms = clock_ms
+        self._members = members
+        self._nonces = Nonces()
+        self._known: dict[tuple[str, bool], Caller] = {}
+        self.stats = CallerStats()
+
+    # --- HTTP ------------------------------------------------------------------------------------
+
+    def caller_of(
+        self, method: str, target: str, header: Header, body: bytes, remote_ip: str, *, claims: bool
+    ) -> Caller | Unidentified:
+        """Who makes a call over HTTP. ``claims``: its agent or its headers say that a member does."""
+        identity = self.identity
+        if identity is None:
+            return self._by_address(remote_ip, claims=claims)
+        text = header(SIGNATURE)
+        if text is not None:
+            return self._by_signature(identity, _Signed(method, target, header, body, text, remote_ip), None)
+        given = header(identity.name)
+        if given is not None or claims:
+            return self._by_value(identity, given, remote_ip, header(MEMBER), claims=claims)
+        return CLIENT
+
+    def may_be_large(self, method: str, target: str, header: Header, remote_ip: str) -> bool:
+        """Whether the body of a call may have the size of members' bodies. Asked when its head is there."""
+        identity, members = self.identity, self._members
+        if not members.is_heard(remote_ip):
+            return False
+        if identity is None:
+            return True
+        text = header(SIGNATURE)
+        if text is not None and (made := signed.parse(text)) is not None and self._is_now(made, self._clock_ms()):
+            return signed.key_number(identity.keys, method, target, text, header) is not None
+        return self._takes_value(identity, header(identity.name), remote_ip, header(MEMBER))
+
+    # --- gRPC ------------------------------------------------------------------------------------
+
+    def caller_by_grpc(
+        self, type_name: str, headers: Mapping[str, str], body: bytes, remote_ip: str, named: str
+    ) -> Caller | Unidentified:
+        """Who sends a message of a members' type over the members' port; ``named``: who it says it is, or empty."""
+        identity = self.identity
+        if identity is None:
+            return self._by_address(remote_ip, claims=True)
+        header = {name.lower(): value for name, value in headers.items()}.get
+        text = header(SIGNATURE)
+        if text is not None:
+            call = _Signed(signed.GRPC, type_name, header, body, text, remote_ip)
+            return self._by_signature(identity, call, named or None)
+        given = header(identity.name)
+        if given is None and not named and self._members.has_any_of(remote_ip, identity.grpc_exempt):
+            self.stats.exempt += 1
+            return ALL_MEMBERS
+        return self._by_value(identity, given, remote_ip, named or None, claims=True)
+
+    def clock_headers(self, caller: str, number: int = 0) -> dict[str, str]:
+        """This member's clock for a caller that does not know it, with the proof that this member knows the secret.
+
+        ``number``: the secret that the caller knows, too, if that is known.
+        """
+        if self.identity is None:
+            return {}
+        clock = f"{self._own_run} {self._clock_ms()}"
+        return {CLOCK_HEADER: clock, PROOF: signed.proof_of(self.identity.keys[number], clock, caller)}
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _by_address(self, remote_ip: str, *, claims: bool) -> Caller | Unidentified:
+        if self._members.is_listed(remote_ip):
+            return ALL_MEMBERS
+        if self._members.is_heard(remote_ip):
+            return RECENT_MEMBER
+        if not claims:
+            return CLIENT
+        self.stats.refused_address += 1
+        return Unidentified(403, f"{remote_ip} is not the address of a listed member")
+
+    def _takes_value(self, identity: Identity, given: str | None, remote_ip: str, named: str | None) -> bool:
+        """Whether the secret itself is enough: there may be a caller at the address that cannot sign."""
+        if identity.signed_only or not identity.is_value(given) or (named is not None and self._members.signs(named)):
+            return False
+        return self._members.has_unsigned(remote_ip)
+
+    def _by_value(
+        self, identity: Identity, given: str | None, remote_ip: str, named: str | None, *, claims: bool
+    ) -> Caller | Unidentified:
+        if given is not None and self._takes_value(identity, given, remote_ip, named):
+            self.stats.plain += 1
+            return ALL_MEMBERS
+        if not claims:
+            return CLIENT  # whatever it sends in that header, it wants no member's rights; where it needs them, 403
+        if given is None:
+            self.stats.refused_missing += 1
+        else:
+            self.stats.refused_value += 1
+        return Unidentified(403, "a call of a member needs the identity of a member")
+
+    def _by_signature(self, identity: Identity, call: "_Signed", named: str | None) -> Caller | Unidentified:
+        made, stats, header = signed.parse(call.text), self.stats, call.header
+        if made is None:
+            stats.refused_signature += 1
+            return Unidentified(403, "the signature is not understood")
+        if not self._members.is_heard(call.remote_ip):
+            stats.refused_address += 1
+            return Unidentified(403, f"{call.remote_ip} is not the address of a listed member")
+        number = signed.key_number(identity.keys, call.method, call.target, call.text, header)
+        named = named or header(MEMBER)
+        now_ms = self._clock_ms()
+        if number is not None and self._is_now(made, now_ms):
+            if made.digest != signed.digest_of(call.body):
+                stats.refused_body += 1
+                return Unidentified(403, "the signature is of another body")
+            if named not in (None, made.sender):
+                stats.refused_sender += 1
+                return Unidentified(403, "the signature is of another member")
+            if self._nonces.take(f"{made.sender} {made.session}", made.number, now_ms):
+                stats.signed += 1
+                return self._signed_by(made.sender, is_listed=self._members.is_listed(call.remote_ip))
+            stats.refused_replayed += 1
+            return self._ask_again("the signature was used before", made, number)
+        if self._takes_value(identity, header(identity.name), call.remote_ip, named):
+            # Who does not know yet whether this member reads signatures sends the secret as well.
+            stats.plain += 1
+            return ALL_MEMBERS
+        if number is None:
+            stats.refused_signature += 1
+            return self._ask_again("the signature is of another call or secret", made, 0)
+        stats.refused_clock += 1
+        return self._ask_again("the signature is for another time or run", made, number)
+
+    def _ask_again(self, text: str, made: Signature, number: int) -> Unidentified:
+        return Unidentified(401, text, self.clock_headers(made.sender, number))
+
+    def _is_now(self, made: Signature, now_ms: int) -> bool:
+        return made.run == self._own_run and abs(now_ms - made.at_ms) <= LATE_MS_MAX
+
+    def _signed_by(self, sender: str, *, is_listed: bool) -> Caller:
+        """The caller, made once for all calls of a sender: making it costs as much as a tenth of the check."""
+        known = self._known.get((sender, is_listed))
+        if known is None:
+            if len(self._known) >= SENDERS_MAX:
+                self._known.clear()
+            known = self._known[sender, is_listed] = Caller(is_listed, True, sender)
+        return known
+
+
+def claims_member(headers: Mapping[str, str]) -> bool:
+    """Whether the headers of a call, by names in lower case, say that a member makes it."""
+    if AGENT in headers.get("user-agent", "") or AGENT in headers.get("client-version", ""):
+        return True
+    return any(name.startswith(PREFIX) for name in headers)

@@ -1,0 +1,149 @@
+"""Signed calls between members: what a signature covers, how it is made and read. Pure.
+
+A signature says: this member calls that one, at this time of the callee's clock, for the so-many-th time, with this
+method, target, body and these headers. Whoever knows the secret can make it, and nobody can use it twice or elsewhere.
+"""
+
+import hashlib
+import hmac
+from binascii import b2a_base64
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+SIGNATURE = "rollcall-signature"
+"""Header of a signed call. Shape: ``1 sender run ms session number digest mac``, see ``Signature``."""
+PROOF = "rollcall-proof"
+"""Header of a refusal that names the clock of the member that refused: it knows the secret, too."""
+SIGNED_HEADERS = (
+    "user-agent",
+    "content-type",
+    "content-encoding",
+    "authorization",
+    "accesstoken",
+    "rollcall-member",
+    "rollcall-client-agent",
+    "rollcall-wants-change",
+    "rollcall-relay",
+    "rollcall-deadline",
+    "rollcall-clock",
+)
+"""The headers that mean something to the member that is called."""
+GRPC = "GRPC"
+"""The method of a message over gRPC; its target is the type's name."""
+NO_CLOCK = "-"
+"""The run of a callee whose clock the sender does not know yet."""
+LATE_MS_MAX = 30_000
+"""A signature counts for so long before and after its time."""
+SIGNATURE_CHARS_MAX = 512
+NUMBER_DIGITS_MAX = 18
+_VERSION = "1"
+_PARTS = 8
+
+
+class Signature(NamedTuple):
+    """The fields of a signature, all texts as they were sent but for the numbers."""
+
+    sender: str
+    """The address of the member that calls."""
+    run: str
+    """The run of the member that is called, which begins with its address; ``NO_CLOCK`` from who does not know it."""
+    at_ms: int
+    """The time of the call in the clock of that run."""
+    session: str
+    number: int
+    """Of the call in the sender's session."""
+    digest: str
+    """Of the body: base64 of SHA-256."""
+    mac: str
+
+
+def digest_of(body: bytes) -> str:
+    """The text for a body in a signature."""
+    if not body:
+        return _EMPTY
+    return b2a_base64(hashlib.sha256(body).digest(), newline=False).decode()
+
+
+def mac_of(
+    key: bytes,
+    method: str,
+    target: str,
+    unsigned: str,
+    header: Callable[[str], str | None],
+) -> str:
+    """The MAC of a call. ``unsigned``: the signature's text up to the MAC; ``header(name)``: a header or None."""
+    # No header, target or signature holds a line's end, so that no two calls have one text.
+    values = ["\0" if (value := header(name)) is None else value for name in SIGNED_HEADERS]
+    # latin-1 is what both sides read and write headers as; surrogates cannot come over the wire.
+    text = "\n".join((method, target, unsigned, *values)).encode("latin-1", "replace")
+    return b2a_base64(hmac.digest(key, text, "sha256"), newline=False).decode()
+
+
+def sign(
+    key: bytes,
+    method: str,
+    target: str,
+    body: bytes,
+    header: Callable[[str], str | None],
+    made: tuple[str, str, int, str, int],
+) -> str:
+    """The text of a signature. ``made``: sender, run, time in ms, session and number, as ``Signature`` has them."""
+    sender, run, at_ms, session, number = made
+    unsigned = f"{_VERSION} {sender} {run} {at_ms} {session} {number} {digest_of(body)}"
+    return f"{unsigned} {mac_of(key, method, target, unsigned, header)}"
+
+
+def parse(text: str) -> Signature | None:
+    """The fields of a signature; None for a text that is none."""
+    if len(text) > SIGNATURE_CHARS_MAX:
+        return None
+    parts = text.split(" ")
+    if len(parts) != _PARTS or parts[0] != _VERSION or not (_is_number(parts[3]) and _is_number(parts[5])):
+        return None
+    _, sender, run, at_ms, session, number, digest, mac = parts
+    return Signature(sender, run, int(at_ms), session, int(number), digest, mac)
+
+
+def key_number(
+    keys: tuple[bytes, ...],
+    method: str,
+    target: str,
+    text: str,
+    header: Callable[[str], str | None],
+) -> int | None:
+    """Which of the keys a call is signed with; None for none. ``text``: the whole signature."""
+    unsigned, _, mac = text.rpartition(" ")
+    given = mac.encode("utf-8", "replace")
+    for number, key in enumerate(keys):
+        if hmac.compare_digest(given, mac_of(key, method, target, unsigned, header).encode()):
+            return number
+    return None
+
+
+def proof_of(key: bytes, clock: str, caller: str) -> str:
+    """The text of ``PROOF`` beside the clock ``run ms`` of a member, for the caller that it refused."""
+    text = f"clock\n{clock}\n{caller}".encode("utf-8", "replace")
+    return b2a_base64(hmac.digest(key, text, "sha256"), newline=False).decode()
+
+
+def proof_number(keys: tuple[bytes, ...], clock: str, caller: str, proof: str) -> int | None:
+    """Which of the keys a proof is made with; None for none."""
+    given = proof.encode("utf-8", "replace")
+    matches = (at for at, key in enumerate(keys) if hmac.compare_digest(given, proof_of(key, clock, caller).encode()))
+    return next(matches, None)
+
+
+def header_of(headers: Mapping[str, str]) -> Callable[[str], str | None]:
+    """A function from a name in lower case to the value that arrives of a header that is sent."""
+    sent = {
+        name.lower(): value.encode("latin-1", "replace").decode("latin-1").strip(" \t")
+        for name, value in headers.items()
+    }
+    return sent.get
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= NUMBER_DIGITS_MAX
+
+
+_EMPTY = b2a_base64(hashlib.sha256(b"").digest(), newline=False).decode()

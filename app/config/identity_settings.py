@@ -1,0 +1,211 @@
+"""The settings of the members' identity: the secret that the members of one cluster share, and what may be one."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.config.addresses import is_loopback, split_address
+from app.config.cluster_conf import parse_members
+from app.config.settings_keys import FLAG, TEXT, Key, SettingError
+
+IDENTITY_KEY = Key(
+    ("nacos.core.auth.server.identity.key",),
+    TEXT,
+    "",
+    "The header by which members and real Nacos know each other's requests; a cluster needs it, but on loopback.",
+)
+IDENTITY_VALUE = Key(
+    ("nacos.core.auth.server.identity.value",),
+    TEXT,
+    "",
+    "The members' secret: that header holds it, and among our own kind requests are signed with it; 16 characters.",
+)
+IDENTITY_PREVIOUS = Key(
+    ("rollcall.identity.previousValue",),
+    TEXT,
+    "",
+    "Another value of the secret that is taken as well, and used to members that know no other: while it is changed.",
+)
+IDENTITY_SIGNED_ONLY = Key(
+    ("rollcall.identity.signedOnly",),
+    FLAG,
+    "false",
+    "Never send the secret itself, nor take it: for a cluster without real Nacos, whose members all sign.",
+)
+IDENTITY_GRPC_EXEMPT = Key(
+    ("rollcall.identity.grpcExempt",),
+    TEXT,
+    "",
+    "Members with commas between that are real Nacos 2.0 to 2.4: their calls by gRPC, which have no secret, are taken.",
+)
+WITHOUT_IDENTITY = Key(
+    ("rollcall.cluster.withoutIdentity",),
+    FLAG,
+    "false",
+    "Start a cluster beyond loopback without a secret: everyone at a member's address, or with it, is a member then.",
+)
+IDENTITY_KEYS: tuple[Key[Any], ...] = (
+    IDENTITY_KEY,
+    IDENTITY_VALUE,
+    IDENTITY_PREVIOUS,
+    IDENTITY_SIGNED_ONLY,
+    IDENTITY_GRPC_EXEMPT,
+    WITHOUT_IDENTITY,
+)
+SECRET_CHARS_MIN, SECRET_CHARS_MAX = 16, 256
+DIFFERENT_CHARS_MIN = 6
+"""Of a secret: one letter repeated is long enough and as easily guessed as a short one."""
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^`|~-]{1,64}")
+"""Of headers' names without the underscore, which servers in front drop."""
+_TAKEN_HEADERS = frozenset(
+    {
+        "accept",
+        "accept-charset",
+        "accept-encoding",
+        "accesstoken",
+        "authorization",
+        "client-version",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "cookie",
+        "date",
+        "expect",
+        "forwarded",
+        "host",
+        "keep-alive",
+        "nacos-server",
+        "origin",
+        "referer",
+        "request-source",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "user-agent",
+        "via",
+        "x-forwarded-for",
+    }
+)
+_PUBLISHED = frozenset(
+    {
+        "security",
+        "example",
+        "nacos",
+        "nacosnacos",
+        "serveridentity",
+        "nacosserveridentity",
+        "authenticationidentity",
+        "nacos-server-identity",
+        "your-identity-value",
+        "youridentityvalue",
+        "changeme",
+        "changemechangeme",
+        "secretkey012345678901234567890123456789012345678901234567890123456789",
+        "secretkey01234567890123456789012345345678999987654901234567890123456789",
+        "vgvzzxrlcm5hy29zmtizndu2nzg5mdewmtm0nty3oduw",
+    }
+)
+"""Values in Nacos's documents, images and samples, in small letters. Each is the first that an attacker tries."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdentitySettings:
+    """The secret of a cluster's members, under the header's name that real Nacos sends it by."""
+
+    header: str
+    value: str = field(repr=False)
+    previous: str = field(repr=False)
+    """Another value that is taken as well; empty for none."""
+    signed_only: bool
+    grpc_exempt: frozenset[str]
+    """Addresses of members that are real Nacos and send no secret over gRPC."""
+
+
+UNIDENTIFIED = (
+    "THIS CLUSTER HAS NO IDENTITY: everyone who calls from a member's address, or can pretend to, writes the registry "
+    f"of all members. Set {IDENTITY_KEY.name} and {IDENTITY_VALUE.name} at every member."
+)
+NEEDED = (
+    "a cluster whose members are not all on loopback needs a secret by which they know each other: set "
+    f"{IDENTITY_KEY.name} and {IDENTITY_VALUE.name}, the same at every member, or, where nobody else can "
+    f"reach any member, {WITHOUT_IDENTITY.name}=true"
+)
+
+
+def needs_identity(members: Iterable[str], host: str) -> bool:
+    """Whether anything but this machine reaches a cluster of these members, one of which listens on ``host``."""
+    return not (is_loopback(host) and all(is_loopback(split_address(one)[0]) for one in members))
+
+
+def check_header(name: str) -> None:
+    """Check that the identity can travel in a header of this name.
+
+    Raises:
+        SettingError: it cannot.
+    """
+    folded = name.lower()
+    if not _TOKEN.fullmatch(name) or folded in _TAKEN_HEADERS or folded.startswith("rollcall-"):
+        raise SettingError(
+            f"{IDENTITY_KEY.name}={name} is not allowed: the name of a header of letters, digits and hyphens, "
+            "which means nothing else, such as Cluster-Identity"
+        )
+
+
+def check_secret(key: Key[str], text: str, header: str) -> None:
+    """Check that a value of the identity can be sent, and cannot be guessed. The value is not repeated in the error.
+
+    Raises:
+        SettingError: it cannot be sent, is too short, or is known.
+    """
+    if not text.isascii() or not text.isprintable() or " " in text:
+        problem = "it must have printable ASCII characters alone, without spaces"
+    elif text.lower() in _PUBLISHED or text.lower() == header.lower():
+        problem = "this value is published, and the first that is tried"
+    elif not SECRET_CHARS_MIN <= len(text) <= SECRET_CHARS_MAX:
+        problem = f"it must have {SECRET_CHARS_MIN} to {SECRET_CHARS_MAX} characters"
+    elif len(set(text)) < DIFFERENT_CHARS_MIN:
+        problem = f"it must have {DIFFERENT_CHARS_MIN} different characters at least"
+    else:
+        return
+    raise SettingError(f"{key.name} is not allowed: {problem}; openssl rand -hex 24 makes a good one")
+
+
+def identity_settings(get: Callable[[Key[Any]], Any], header: str, value: str) -> IdentitySettings | None:
+    """The identity of header and value, which are both empty for none; ``get`` reads one of the other settings.
+
+    Raises:
+        SettingError: it cannot be used.
+    """
+    previous, exempt = get(IDENTITY_PREVIOUS), get(IDENTITY_GRPC_EXEMPT)
+    if not header:
+        if previous:
+            raise SettingError(f"{IDENTITY_PREVIOUS.name} needs {IDENTITY_VALUE.name}")
+        return None
+    check_header(header)
+    for key, text in ((IDENTITY_VALUE, value), (IDENTITY_PREVIOUS, previous)):
+        if text:
+            check_secret(key, text, header)
+    grpc_exempt = parse_members(exempt, IDENTITY_GRPC_EXEMPT.name)
+    return IdentitySettings(header, value, previous, get(IDENTITY_SIGNED_ONLY), frozenset(grpc_exempt))
+
+
+def identity_warnings(
+    members: tuple[str, ...], host: str, identity: IdentitySettings | None, *, without: bool
+) -> Iterator[str]:
+    """Yield what is to be said of a cluster's identity. ``without``: the operator wants none beyond loopback.
+
+    Raises:
+        SettingError: the cluster needs an identity and has none.
+    """
+    if identity is None and needs_identity(members, host):
+        if not without:
+            raise SettingError(NEEDED)
+        yield UNIDENTIFIED
+    elif identity is not None and without:
+        yield f"{WITHOUT_IDENTITY.name} has no effect, as there is an identity"
+    if identity is not None:
+        for one in sorted(identity.grpc_exempt.difference(members)):
+            yield f"{IDENTITY_GRPC_EXEMPT.name} names {one}, which is no member of the list"
