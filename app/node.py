@@ -29,6 +29,8 @@ from app.http.api.beats import BeatCollector
 from app.http.api.call import Services
 from app.http.api.dump_lines import Dumps
 from app.http.api.stats import HttpStats
+from app.http.v1.drain import step_at_all
+from app.naming.clients.client_model import ServiceKey
 from app.naming.clients.clients import Clients
 from app.naming.health.beat_check import BeatCheck, HealthCheckGate
 from app.naming.health.checks import Check, CheckBoard, CheckedCluster, checked_clusters
@@ -42,7 +44,8 @@ from app.naming.model.events import (
     RecordChanged,
     ServiceChanged,
 )
-from app.naming.model.keys import parse_datum_key
+from app.naming.model.keys import datum_key, parse_datum_key
+from app.naming.model.model import Publication
 from app.naming.push.push_payload import payload_of
 from app.naming.push.udp_subscribers import UdpSubscribers
 from app.naming.records.durable_service import DurableService
@@ -51,8 +54,13 @@ from app.naming.records.records import Records
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
+from app.operator.drain_steps import DrainSteps
+from app.operator.instance_drain import InstanceDrains
+from app.operator.instance_facts import InstanceFacts, PushWay
+from app.operator.instance_history import InstanceHistory
 from app.ports.grpc_ports import RpcServices
 from app.process.announce import announce
+from app.process.config_call_log import ConfigCallLog
 from app.process.counters import Counters
 from app.process.data_lock import DataLock
 from app.process.process_load import ProcessLoad
@@ -100,6 +108,8 @@ from distro.types import DistroKey, MemberKind
 LOG = logging.getLogger(__name__)
 READY_CHECK_MS = 20
 FOREVER_MS = 1 << 60
+NOTED_MAX = 1_000
+"""Instances of one publication whose end is noted one by one."""
 
 Send = Callable[[str, str], None]
 """Sends a key of a resource type to the peers: type, key."""
@@ -177,6 +187,7 @@ class Node:
         counters.add(partial(asdict, self.domain.notify.stats))
         counters.add(self._identity_counters)
         counters.add(lambda: {"checks_unwritten": checker.unwritten, "checks_refused": checker.refused})
+        self.services.explainer.use_checks(checker.last)
         subscribe(self.domain, self.engine, push)
         self._lock = DataLock(settings.data_dir)
 
@@ -215,6 +226,7 @@ class Node:
         """Refuse writes, send what is due, end the threads; return whether all ended in time. May be called twice."""
         engine, background = self.engine, self.background
         self.leave()
+        self.services.drains.stop()
         ended = engine.runtime.stop(timeout_s)
         ended = background.timer.stop(timeout_s) and ended
         background.checker.stop()
@@ -463,29 +475,15 @@ def build_frontends(
     # Half of the HTTP threads at most wait for other members; the others go on answering reads.
     waiting_max = max(1, settings.http_threads // 2)
     forwarder = OwnerForwarder(engine.cluster, waiting_max, engine.replication.refresh, text_reply)
-    http = HttpStats()
+    http, config_calls = HttpStats(), ConfigCallLog()
     access = build_access(settings, clock, domain, counters)
     counters.add(ProcessLoad().read)
-    for stats in (engine.stats, forwarder.stats, http):
+    for stats in (engine.stats, forwarder.stats, http, config_calls.stats):
         counters.add(partial(asdict, stats))
-    grpc = None
-    if settings.rpc is not None:
-        rpc_services = RpcServices(
-            settings=settings,
-            naming=domain.naming,
-            durable=domain.durable,
-            clients=domain.clients,
-            cluster=engine.cluster,
-            client_receiver=engine.client_receiver,
-            links=engine.links,
-            access=access,
-            callers=engine.callers,
-            persistent_writes=MemberWrites(engine.cluster, domain.durable, forwarder, settings.context_path),
-            counters=counters,
-            wall_ms=clock.wall_ms,
-        )
-        grpc = GrpcFrontend(rpc_services, settings.rpc, engine.tls.grpc, domain.notify.subscribe)
-        counters.add(grpc.counters)
+    writes = MemberWrites(engine.cluster, domain.durable, forwarder, settings.context_path)
+    grpc = build_grpc(settings, clock, domain, engine, counters, config_calls, writes, access)
+    ways: list[PushWay] = [("udp", push.states), *([("grpc", grpc.push_states)] if grpc else [])]
+    operator = build_operator(domain, engine, clock, ways)
     beats = BeatCollector()
     engine.cluster.waiting_beats = lambda peer: beats.told_to(peer, clock.monotonic_ms())
     engine.cluster.beats_wait_ms = lambda peer: beats.wait_ms(peer, clock.monotonic_ms())
@@ -510,11 +508,105 @@ def build_frontends(
         loop_frontends=(grpc,) if grpc else (),
         loader=grpc.loader if grpc else None,
         counters=counters,
+        config_calls=config_calls,
+        explainer=operator.explainer,
+        drains=operator.drains,
+        drain_steps=operator.drain_steps,
         tls=engine.tls,
         wall_ms=clock.wall_ms,
         monotonic_ms=clock.monotonic_ms,
     )
+    operator.drains.step = partial(step_at_all, http_services)
     return http_services, grpc
+
+
+def build_grpc(
+    settings: Settings,
+    clock: Clock,
+    domain: Domain,
+    engine: Engine,
+    counters: Counters,
+    config_calls: ConfigCallLog,
+    writes: MemberWrites,
+    access: AccessControl,
+) -> GrpcFrontend | None:
+    """Make the gRPC frontend; None when there is to be none."""
+    if settings.rpc is None:
+        return None
+    services = RpcServices(
+        settings=settings,
+        naming=domain.naming,
+        durable=domain.durable,
+        clients=domain.clients,
+        cluster=engine.cluster,
+        client_receiver=engine.client_receiver,
+        links=engine.links,
+        access=access,
+        callers=engine.callers,
+        persistent_writes=writes,
+        counters=counters,
+        config_calls=config_calls,
+        wall_ms=clock.wall_ms,
+    )
+    grpc = GrpcFrontend(services, settings.rpc, engine.tls.grpc, domain.notify.subscribe)
+    counters.add(grpc.counters)
+    return grpc
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """What an operator asks of one instance, and has done with one."""
+
+    explainer: InstanceFacts
+    drains: InstanceDrains
+    drain_steps: DrainSteps
+
+
+def build_operator(domain: Domain, engine: Engine, clock: Clock, push_states: list[PushWay]) -> Operator:
+    """Make them, with the history that they read; the way to the peers is added later."""
+    history = InstanceHistory()
+
+    def note(key: str, instance_key: str, what: str) -> None:
+        history.note(key, instance_key, what, clock.monotonic_ms())
+
+    def on_withdrawn(client_id: str, former: Mapping[ServiceKey, Publication], gone: bool) -> None:
+        what = "is gone" if gone else "withdrew it"
+        for key, publication in former.items():
+            for instance_key in list(publication.instances)[:NOTED_MAX]:
+                note(datum_key(*key), instance_key, f"its gRPC client {client_id} {what}")
+
+    def on_health(event: HealthChanged) -> None:
+        what = "removed, as no beat came" if event.what == "removed" else "made unhealthy, as no beat came"
+        note(event.key, event.instance, what)
+
+    domain.clients.on_withdrawn = on_withdrawn
+    domain.naming.on_deregistered = lambda key, instance: note(key, instance, "deregistered by a call")
+    domain.notify.subscribe(HealthChanged, on_health)
+    cluster = engine.cluster
+    return Operator(
+        InstanceFacts(
+            domain.registry,
+            domain.clients,
+            domain.records,
+            engine.protocol,
+            history,
+            clock,
+            cluster.self_address,
+            lambda: cluster.state().value,
+            push_states,
+        ),
+        InstanceDrains(clock),
+        DrainSteps(
+            domain.registry,
+            domain.naming,
+            domain.durable,
+            domain.clients,
+            cluster,
+            cluster.responsible,
+            clock,
+            push_states,
+        ),
+    )
 
 
 def build_access(settings: Settings, clock: Clock, domain: Domain, counters: Counters) -> AccessControl:

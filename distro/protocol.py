@@ -93,9 +93,9 @@ class DistroProtocol:
 
     # --- events ----------------------------------------------------------------------------------
 
-    def leave(self, now_ms: int) -> None:
-        """Claim nothing from now on (R2), and make reports due, which say that this node is going."""
-        self._leaving = True
+    def leave(self, now_ms: int, *, leaving: bool = True) -> None:
+        """Claim nothing from now on (R2), and make reports due, which say that this node is going; or take it back."""
+        self._leaving = leaving
         self.members.report_all_now(now_ms)
 
     def sync(self, key: DistroKey, now_ms: int) -> None:
@@ -530,6 +530,20 @@ class DistroProtocol:
             if queue.call is None and not self.loading and queue.reachable:
                 due.append(queue.next_due_ms(now_ms))
         return max(min(due), now_ms)
+
+    def pending_of(self, key: DistroKey) -> dict[str, str]:
+        """What is still to be done with a key, in words, by peer. Called from any thread."""
+        found = {}
+        for peer, queue in list(self._queues.items()):
+            said = [
+                "not reachable: it is compared when the peer is back" if not queue.reachable else "",
+                "being sent" if key in queue.in_flight else "",
+                ("to be sent again" if queue.back_off.is_failing else "to be sent") if key in queue.tasks else "",
+                "to be fetched" if key in queue.fetch else "",
+            ]
+            if text := ", ".join(one for one in said if one):
+                found[peer] = text
+        return found
 
     def pending(self) -> int:
         """How many keys are to be sent to reachable peers, and calls under way: what a stopping node waits for."""

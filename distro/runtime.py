@@ -83,6 +83,10 @@ class DistroRuntime:
         """Claim no more keys, and report to all peers that this node is going. Returns at once; signal-safe."""
         self._mailbox.put(lambda protocol, now_ms: protocol.leave(now_ms), urgent=True)
 
+    def drain(self, enabled: bool) -> None:
+        """Claim no more keys and tell the peers, as before the end, or claim again. Returns at once."""
+        self._mailbox.put(lambda protocol, now_ms: protocol.leave(now_ms, leaving=enabled), urgent=True)
+
     def stop(self, timeout_s: float) -> bool:
         """Send changes that are due for at most ``drain_ms_max``, then end all threads; return whether all ended.
 

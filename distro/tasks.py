@@ -24,6 +24,10 @@ class DelayTasks:
     def __iter__(self) -> Iterator[DistroKey]:
         return iter(self._due)
 
+    def __contains__(self, key: object) -> bool:
+        """Whether a key waits. One look-up, which any thread may make."""
+        return key in self._due
+
     def add(self, key: DistroKey, due_ms: int) -> None:
         """Send the key from ``due_ms`` on; nothing changes if it waits already."""
         self._due.setdefault(key, due_ms)

@@ -11,7 +11,7 @@ from contextlib import closing
 
 from app.background.check_targets import CheckTargets, TargetRefusedError
 from app.naming.health.check_headers import headers_of
-from app.naming.health.checks import Check, CheckBoard, CheckedCluster, CheckResult, ClusterKey
+from app.naming.health.checks import Check, CheckBoard, CheckedCluster, CheckResult, ClusterKey, LastCheck
 from app.naming.health.fair_queue import FairQueue
 from app.naming.model.meta import HealthChecker
 from app.naming.model.nacos_errors import StorageError
@@ -80,6 +80,11 @@ class Checker:
         for check in checks:
             self._submit(check, now_ms)
         return now_ms + TICK_MS
+
+    def last(self, cluster: ClusterKey, instance_key: str) -> LastCheck | None:
+        """The last result of an instance's check; None when this member has made none."""
+        with self._lock:
+            return self._board.last(cluster, instance_key)
 
     def _submit(self, check: Check, now_ms: int) -> None:
         with self._lock:

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 
 import orjson
 
-from app.naming.push.udp_subscribers import DATAGRAM_BYTES_MAX, Push, Subscriber, UdpPushStats, UdpSubscribers
+from app.naming.push.udp_subscribers import (
+    DATAGRAM_BYTES_MAX,
+    Push,
+    PushState,
+    Subscriber,
+    UdpPushStats,
+    UdpSubscribers,
+)
 from app.naming.wire.zipped import ZippedHead
 from distro.ports import Clock
 
@@ -143,6 +150,12 @@ class UdpPusher:
         with self._lock:
             self._take_mailbox()
             return self._subscribers.subscribers(namespace)
+
+    def states(self, namespace: str, service: str) -> list[PushState]:
+        """How far each subscriber of a service is with its changes."""
+        with self._lock:
+            self._take_mailbox()
+            return self._subscribers.states((namespace, service), self._clock.monotonic_ms())
 
     def state(self, *, reset: bool) -> tuple[UdpPushStats, list[tuple[Subscriber, int, int]]]:
         """Counters, and the pushes that wait for an acknowledgement: (subscriber, reference, number of sends).

@@ -30,7 +30,7 @@ from app.config.settings_keys import Key, SettingError, snake
 from app.config.tls_settings import HttpTls, http_tls, tls_warnings
 from distro.config import DistroConfig
 
-__all__ = ["ALL_KEYS", "SettingError", "Settings", "read_settings"]
+__all__ = ["ALL_KEYS", "SettingError", "Settings", "effective_settings", "read_settings"]
 
 T = TypeVar("T")
 ALL_KEYS: tuple[Key[Any], ...] = (*keys.KEYS, *IDENTITY_KEYS, *GUARD_KEYS)
@@ -97,6 +97,7 @@ class Settings:
     expire_instance: bool
     client_expiry_ms: int
     clean_empty: bool
+    config_absent: bool
     warm_age_ms_max: int
     auth: AuthSettings | None
     """Users and tokens; None when no call needs a user."""
@@ -184,10 +185,7 @@ def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[s
     Raises:
         SettingError: a value is not allowed, or two values contradict each other.
     """
-    sources = _Sources(overrides or {}, os.environ if environ is None else environ)
-    conf_dir = _conf_dir(sources)
-    file = conf_dir / "application.properties"
-    sources = replace(sources, file=file, properties=_read_properties(file))
+    sources, conf_dir = _read_sources(overrides, environ)
     host, port, cluster_conf = sources.get(keys.HOST_KEY), sources.get(keys.PORT), conf_dir / "cluster.conf"
     listed = _listed_members(sources, cluster_conf)
     standalone = _standalone(sources, listed, cluster_conf)
@@ -216,6 +214,7 @@ def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[s
         expire_instance=sources.get(keys.EXPIRE_INSTANCE),
         client_expiry_ms=sources.get(keys.CLIENT_EXPIRY),
         clean_empty=sources.get(keys.CLEAN_EMPTY),
+        config_absent=sources.get(keys.CONFIG_ABSENT),
         warm_age_ms_max=sources.get(keys.WARM_AGE),
         auth=_auth(sources),
         identity=identity,
@@ -231,6 +230,26 @@ def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[s
             *(() if standalone else identity_warnings(members, host, identity, without=without_identity)),
         ),
     )
+
+
+def effective_settings(
+    overrides: Mapping[str, str] | None = None, environ: Mapping[str, str] | None = None
+) -> tuple[list[tuple[str, str, str]], list[str]]:
+    """Return each setting's name, text and source, and the warnings about unknown keys; values are not checked.
+
+    Raises:
+        SettingError: the configuration folder or file cannot be read.
+    """
+    sources, _ = _read_sources(overrides, environ)
+    return [(key.name, *sources.find(key)) for key in ALL_KEYS], list(sources.warnings())
+
+
+def _read_sources(overrides: Mapping[str, str] | None, environ: Mapping[str, str] | None) -> tuple[_Sources, Path]:
+    """The sources of all values, and the configuration folder."""
+    sources = _Sources(overrides or {}, os.environ if environ is None else environ)
+    conf_dir = _conf_dir(sources)
+    file = conf_dir / "application.properties"
+    return replace(sources, file=file, properties=_read_properties(file)), conf_dir
 
 
 def _conf_dir(sources: _Sources) -> Path:

@@ -164,6 +164,12 @@ ANNOUNCE = Key(
 EXPIRE_INSTANCE = Key(
     ("nacos.naming.expireInstance",), FLAG, "true", "Remove instances whose beats have stopped; false only marks them."
 )
+CONFIG_ABSENT = Key(
+    ("rollcall.config.absent",),
+    FLAG,
+    "false",
+    "Answer reads of configurations as Nacos answers for one that does not exist. Without it each is refused.",
+)
 AUTH_ENABLED = Key(
     ("nacos.core.auth.enabled",), FLAG, "false", "Every call needs a user with the right to it; see security.md."
 )
@@ -396,6 +402,7 @@ KEYS: tuple[Key[Any], ...] = (
     CLIENT_EXPIRY,
     CLEAN_EMPTY,
     WARM_AGE,
+    CONFIG_ABSENT,
     AUTH_ENABLED,
     TOKEN_KEY,
     TOKEN_TTL,

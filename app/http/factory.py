@@ -78,7 +78,7 @@ def _routing_error(error: HTTPException, services: Services) -> Reply:
             return Reply(501, b"", None)
         return filter_error(call, 501, f"no such api:{call.method}:{call.uri}", services.wall_ms())
     if request.path.startswith(context_path) and is_config(call.path):
-        return not_served(call)
+        return not_served(call, services)
     if isinstance(error, MethodNotAllowed):
         allow = {"Allow": ",".join(sorted({*(error.valid_methods or ()), "OPTIONS"}))}
         if _is_preflight(call):

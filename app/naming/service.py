@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from app.naming.changes import Changes
+from app.naming.drained import DrainedInstances
 from app.naming.model import keys
 from app.naming.model.events import Event, InstancesChanged, Origin
 from app.naming.model.instance_check import is_legal_address
@@ -54,6 +55,9 @@ class NamingService:
         self._publish = publish
         self._answers = ListAnswers()
         self._lists = self._answers.lists  # list queries, the hot path, look here first
+        self.drained = DrainedInstances()
+        self.on_deregistered: Callable[[str, str], None] = lambda _key, _instance_key: None
+        """Told of each deregistration that was executed here: datum key, instance key. On the caller's thread."""
         changes = Changes(registry, monotonic_ms, publish)
         self.change_of, self.take_change = changes.change_of, changes.take_change
 
@@ -67,6 +71,8 @@ class NamingService:
         """
         keys.check_names(command.service, command.cluster, command.namespace)
         operations.check_weight(command.weight)
+        if self.drained.any:
+            self.drained.forget((command.namespace, command.service, operations.key_of(command)))
         key = self._registry.register(command, self._now_ms())
         self._changed(key)
         return key is not None
@@ -98,7 +104,10 @@ class NamingService:
         """
         if not is_legal_address(command.namespace, command.service, command.cluster, command.ip, command.port):
             return False
-        removed = self._registry.remove(command.namespace, command.service, operations.key_of(command), self._now_ms())
+        key = operations.key_of(command)
+        removed = self._registry.remove(command.namespace, command.service, key, self._now_ms())
+        if removed is not None:
+            self.on_deregistered(removed, key)
         self._changed(removed)
         return removed is not None
 
@@ -127,6 +136,8 @@ class NamingService:
         if service is None or stored is None:
             if service is not None and (persistent := service.persistent.get(key)) is not None:
                 return BeatAnswer(_interval_ms(persistent.metadata, interval_ms), known=True)
+            if self.drained.any and self.drained.ignores((command.namespace, command.service, key), now_ms):
+                return _known(interval_ms)
             if not command.full or not command.ephemeral:
                 return BeatAnswer(interval_ms, known=False)
             keys.check_names(command.service, command.cluster, command.namespace)

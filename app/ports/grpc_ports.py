@@ -11,6 +11,7 @@ from app.naming.clients.clients import Clients
 from app.naming.records.durable_service import DurableService
 from app.naming.service import NamingService
 from app.ports.shared_ports import MemberDirectory, ReadCounters
+from app.process.config_call_log import ConfigCallLog
 from app.replication.client_receiver import ClientReceiver
 from app.writes.member_writes import MemberWrites
 
@@ -68,6 +69,7 @@ class RpcServices:
     persistent_writes: MemberWrites
     callers: Callers
     counters: ReadCounters
+    config_calls: ConfigCallLog
     wall_ms: Callable[[], int]
 
 

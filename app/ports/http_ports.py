@@ -1,9 +1,11 @@
 """What the HTTP frontend asks of the node."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
+from app.naming.health.checks import ClusterKey, LastCheck
 from app.naming.push.udp_subscribers import Subscriber, UdpPushStats
+from app.operator.instance_facts import AskedInstance
 from app.ports.shared_ports import MemberDirectory
 from app.writes.ownership import Owners
 from distro.types import Member
@@ -13,6 +15,15 @@ class Cluster(MemberDirectory, Owners, Protocol):
     """The member list and the owners of keys, as this node sees them."""
 
     standalone: bool
+
+    @property
+    def draining(self) -> bool:
+        """Whether an operator drains this node."""
+        ...
+
+    def drain(self, enabled: bool) -> None:
+        """Hand the keys over to the other members and take no calls of clients, or take that back. Returns at once."""
+        ...
 
     def responsible(self, tag: str) -> bool:
         """Whether this node owns ``tag``."""
@@ -47,6 +58,18 @@ class Cluster(MemberDirectory, Owners, Protocol):
 
     def receive_report(self, body: Mapping[str, Any], remote_ip: str) -> dict[str, Any]:
         """Take a peer's report. Returns the fields of the answer: ``{code, message, data}``."""
+        ...
+
+
+class Explainer(Protocol):
+    """What this member knows of one instance."""
+
+    def use_checks(self, last: Callable[[ClusterKey, str], LastCheck | None]) -> None:
+        """Read the results of active checks from there, by cluster and instance key."""
+        ...
+
+    def facts(self, asked: AskedInstance) -> dict[str, Any]:
+        """All of it. Shape: docs/operations.md."""
         ...
 
 
@@ -120,6 +143,10 @@ class LoopFrontend(Protocol):
         Raises:
             SettingError: a port is not free, or a certificate cannot be read.
         """
+        ...
+
+    def drain(self, enabled: bool) -> None:
+        """Send the clients to other members and take no new ones, or take them again. From any thread."""
         ...
 
     def leave(self) -> None:

@@ -76,6 +76,7 @@ class Membership:
         self._writer = protocol.own_writer
         self._deadlines = deadlines or CallDeadlines(protocol.own_writer, clock)
         self._leaving = False
+        self.draining = False
         self.waiting_beats: Callable[[str], Mapping[str, Mapping[str, int]]] = lambda _peer: {}
         """The beats that could not be sent to a peer so far, as ages in ms by datum and instance key (R12)."""
         self.beats_wait_ms: Callable[[str], int] = lambda _peer: 0
@@ -111,6 +112,12 @@ class Membership:
         self._leaving = True
         if self._runtime is not None:
             self._runtime.leave()
+
+    def drain(self, enabled: bool) -> None:
+        # The others are told that it is STARTING, not that it leaves: so it can come back in this run.
+        self.draining = enabled
+        if self._runtime is not None and not self._leaving:
+            self._runtime.drain(enabled)
 
     def close(self) -> None:
         self._session.close()
@@ -164,14 +171,14 @@ class Membership:
     def state(self) -> MemberState:
         """As clients are told: also DOWN while the others do not list this member, as nothing here reaches them."""
         protocol = self._protocol
-        if self._leaving or protocol.is_unlisted:
+        if self._leaving or self.draining or protocol.is_unlisted:
             return _DOWN
         return _UP if protocol.members.serving else _STARTING
 
     def _own_state(self) -> MemberState:
         if self._leaving:
             return _DOWN
-        return _UP if self._protocol.members.serving else _STARTING
+        return _UP if self._protocol.members.serving and not self.draining else _STARTING
 
     def members(self) -> list[Member]:
         return sorted([*self._protocol.members.peers(), self._own_member()], key=lambda member: member.address)

@@ -3,14 +3,17 @@
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import asdict, replace
 
 from app.config.settings import RpcSettings
 from app.naming.model.events import InstancesChanged, ServiceChanged, ServiceSubscribed
 from app.naming.model.keys import parse_datum_key
+from app.naming.push.udp_subscribers import PushState
 from app.ports.grpc_ports import RpcServices, Subscribe
 from app.process.open_files import connections_max, frontends
 from app.rpc.members.handlers import MemberHandlers
+from app.rpc.sdk.absent_config import AbsentConfigHandlers
 from app.rpc.sdk.naming import NamingHandlers
 from app.rpc.sdk.push import GrpcPusher
 from app.rpc.sdk.rebalancer import Rebalancer
@@ -30,12 +33,16 @@ from distro.clock import SystemClock
 LOG = logging.getLogger(__name__)
 LIMIT_RULE_PATH = ("loader", "limitRule")
 """Below the data folder. Source: Nacos 2.0, below its home."""
+CONFIG_REQUESTS = "Config"
+"""With which the names of all requests for configurations begin."""
 MOVE_S = 2.0
 """How long clients that were asked to connect to another member have for it.
 
 SDKs do so before they end the old connection. One that is cut meanwhile moves once more, from its new member (R17).
 """
 MOVE_POLL_S = 0.02
+MOVED_MS = 10_000
+"""After the end of its connection to a drained node a client has published all at its new member."""
 
 
 class GrpcFrontend:
@@ -83,6 +90,10 @@ class GrpcFrontend:
         self._links = services.links
         for routes in (self._naming.routes(), self._members.routes(), self.loader.routes()):
             self.dispatcher.add(routes)
+        self._config_calls = services.config_calls
+        if services.settings.config_absent:
+            self.dispatcher.add(AbsentConfigHandlers(services.config_calls).routes())
+        self.dispatcher.on_no_handler = self._on_no_handler
         subscribe(ServiceChanged, lambda event: self._pusher.changed(event.namespace, event.service))
         subscribe(InstancesChanged, self._on_instances)
         subscribe(ServiceSubscribed, lambda event: self._pusher.subscribed(event.key, event.client_id))
@@ -101,12 +112,22 @@ class GrpcFrontend:
         ]
         self._now_ms = now_ms
         self._rounds: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._moving = False
         """Clients were asked to connect to other members, as this node stops."""
+
+    def _on_no_handler(self, kind: str, remote_ip: str) -> None:
+        if kind.startswith(CONFIG_REQUESTS):
+            self._config_calls.refused(remote_ip, kind)
 
     def _on_instances(self, event: InstancesChanged) -> None:
         if parsed := parse_datum_key(event.key):
             self._pusher.changed(*parsed)
+
+    def push_states(self, namespace: str, service: str) -> list[PushState]:
+        """How far each client that subscribes to a service is with its changes. Callable from any thread."""
+        agents = {one.id: one.agent for one in list(self.connections)}
+        return [replace(one, agent=agents.get(one.who, "")) for one in self._pusher.states(namespace, service)]
 
     def counters(self) -> dict[str, int]:
         """The number of connections, and the results of pushes since the start. Callable from any thread."""
@@ -130,8 +151,9 @@ class GrpcFrontend:
             await self._links.start()
         self._pusher.start()
         self.loader.start()
+        self._loop = asyncio.get_running_loop()
+        self._rounds = self._loop.create_task(self._check())
         self._stream_rights.start()
-        self._rounds = asyncio.get_running_loop().create_task(self._check())
 
     def leave(self) -> None:
         """Ask all clients to connect to other members, evenly, as this node stops; what they publish stays (R17)."""
@@ -140,6 +162,25 @@ class GrpcFrontend:
         self._moving = bool(targets)
         for number, one in enumerate(one for one in self.connections if one.is_sdk):
             self.dispatcher.reset(one, targets[number % len(targets)] if targets else None)
+
+    def drain(self, enabled: bool) -> None:
+        """Send the clients to other members, evenly, and take no new ones; or take them again. From any thread.
+
+        What a client published stays for ``MOVED_MS`` after its connection, as it publishes it at its new member first.
+        """
+        loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):  # the loop has ended, and all connections with it
+                loop.call_soon_threadsafe(self._drain, enabled)
+
+    def _drain(self, enabled: bool) -> None:
+        self.dispatcher.draining = enabled
+        targets = self.loader.targets()
+        for number, one in enumerate(one for one in self.connections if one.is_sdk):
+            one.must_go = enabled and bool(targets)
+            one.redirect = targets[number % len(targets)] if targets else None
+            if one.must_go:
+                self._send_away(one)
 
     async def stop(self) -> None:
         """End all connections, and close the ports, when clients have gone to other members. May be called twice."""
@@ -191,6 +232,7 @@ class GrpcFrontend:
         for one in findings.close:
             self._close(one)
         self.connections.sweep(now_ms)
+        self.dispatcher.remove_moved(now_ms - MOVED_MS)
         return due_ms
 
     def _close(self, connection: Connection) -> None:

@@ -24,7 +24,10 @@ from app.naming.records.projection import Projection
 from app.naming.records.records import Records
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
+from app.operator.drain_steps import DrainSteps
+from app.operator.instance_drain import InstanceDrains
 from app.ports.http_ports import ConnectionLoader, LoopFrontend
+from app.process.config_call_log import ConfigCallLog
 from app.tls.node_tls import NodeTls, build_tls
 from app.writes.owner_forwarder import ForwardStats, LoopForwarding, MemberRequest
 from distro.types import CAPABILITY_SIGNED, CAPABILITY_VERSIONS, Member, MemberState
@@ -52,6 +55,7 @@ class StubCluster:
     others: list[Member] = field(default_factory=list)
     reports: list[tuple[Mapping[str, Any], str]] = field(default_factory=list)
     names_deadlines: bool = False
+    draining: bool = False
     hops: dict[str, str | None] = field(default_factory=dict)
     """Who is called in place of a member that this one cannot call."""
     sent: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -73,6 +77,9 @@ class StubCluster:
 
     def map_srv_durable(self, tag: str) -> str:
         return self.map_srv(tag)
+
+    def drain(self, enabled: bool) -> None:
+        self.draining = enabled
 
     def give_to(self, owner: str) -> None:
         self.owner = owner
@@ -277,6 +284,7 @@ class FakeNode:
     loop_frontends: tuple[LoopFrontend, ...] = ()
     loader: ConnectionLoader | None = None
     events: list[Event] = field(default_factory=list)
+    config_calls: ConfigCallLog = field(default_factory=ConfigCallLog)
     now_ms: int = 1_000_000
     disk: MemoryDisk = field(default_factory=MemoryDisk)
     clocks: StubClocks = field(default_factory=StubClocks)
@@ -285,6 +293,9 @@ class FakeNode:
     naming: NamingService = field(init=False)
     durable: DurableService = field(init=False)
     clients: Clients = field(init=False)
+    explainer: Any = None
+    drains: InstanceDrains = field(init=False)
+    drain_steps: DrainSteps = field(init=False)
     access: AccessControl = field(init=False)
     users: Users = field(init=False)
     decisions: DecisionMemo = field(default_factory=DecisionMemo)
@@ -307,6 +318,10 @@ class FakeNode:
             writer, self.disk, self.wall_ms, self._monotonic_ms, projection.on_record, alone=self.settings.standalone
         )
         self.durable = DurableService(records, projection, registry, self._monotonic_ms, self.events.append)
+        self.drain_steps = DrainSteps(
+            registry, self.naming, self.durable, self.clients, self.cluster, self.cluster.responsible, self
+        )
+        self.drains = InstanceDrains(self)
         self.users = Users(records, table, self.wall_ms, self.events.append)
 
     def _monotonic_ms(self) -> int:

@@ -28,6 +28,7 @@ from distro.types import CAPABILITY_CLIENTS_ONLY, MemberState
 
 NAMING = ("/v1/ns", "/v2/ns")
 SWITCHES_PATHS = ("/v1/ns/operator/switches", "/v1/ns/ops/switches")
+DRAIN_PATHS = ("/v1/ns/operator/drain", "/v1/ns/ops/drain")
 _BELOW_NAMING = tuple(f"{path}/" for path in NAMING)
 _BELOW_OPERATOR = tuple(f"{path}/{part}/" for path in NAMING for part in ("operator", "ops"))
 INTERNAL_ERROR = Reply(500, b"caused: internal error, see the server's log")
@@ -124,6 +125,8 @@ def refuse_unless_up(call: Call, services: Services) -> Reply | None:
     if limited := _limited(call, services):
         return limited
     status = server_status(services)
+    if call.path in DRAIN_PATHS and services.cluster.draining:
+        return None  # or it could not be taken back
     if status == MemberState.UP.value or is_peer(call.agent):
         return None
     # An operator who set the status must be able to look and to set it back, without a member's agent string.

@@ -20,8 +20,11 @@ from app.http.input.params import Parameters
 from app.naming.clients.clients import Clients
 from app.naming.records.durable_service import DurableService
 from app.naming.service import NamingService
-from app.ports.http_ports import Cluster, ConnectionLoader, Healer, LoopFrontend, Pushing, Replication
+from app.operator.drain_steps import DrainSteps
+from app.operator.instance_drain import InstanceDrains
+from app.ports.http_ports import Cluster, ConnectionLoader, Explainer, Healer, LoopFrontend, Pushing, Replication
 from app.ports.shared_ports import ReadCounters
+from app.process.config_call_log import ConfigCallLog
 from app.tls.node_tls import NodeTls
 from app.writes.owner_forwarder import OwnerForwarder
 from app.writes.ownership import Forward as Forward
@@ -135,9 +138,20 @@ class Decline:
     """The call would block or take long: the pool is to answer it. Only for calls on the loop."""
 
 
+@dataclass(frozen=True, slots=True)
+class Later:
+    """The reply, to be sent ``after_ms`` from now; sooner while the node stops. No thread waits for it.
+
+    Only for hot calls: one that came to Flask, as its path is written in another way, is answered at once.
+    """
+
+    reply: Reply
+    after_ms: int
+
+
 OK = Reply()
 DECLINE = Decline()
-Answer = Reply | Forward | Decline
+Answer = Reply | Forward | Decline | Later
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +182,10 @@ class Services:
     loader: ConnectionLoader | None
     """Operators' view of the gRPC connections; None without a gRPC frontend."""
     counters: ReadCounters
+    config_calls: ConfigCallLog
+    explainer: Explainer
+    drains: InstanceDrains
+    drain_steps: DrainSteps
     tls: NodeTls
     wall_ms: Callable[[], int]
     monotonic_ms: Callable[[], int]

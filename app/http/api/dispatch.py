@@ -1,7 +1,7 @@
 """Runs an endpoint on a thread that may block: here, or at the member that owns the call."""
 
 from app.http.api.answers import refuse_unless_up
-from app.http.api.call import Call, Decline, Forward, Reply, Route, Services
+from app.http.api.call import Call, Decline, Forward, Later, Reply, Route, Services
 from app.http.api.rights import check_access
 from app.writes.call_deadline import executing_until
 
@@ -20,7 +20,7 @@ def answer_call(row: Route, call: Call, services: Services) -> Reply:
         answer = row.endpoint(call, services)
         if isinstance(answer, Decline):
             raise AssertionError(f"{row.endpoint.__name__} declined a call that is not on the loop")
-        return answer
+        return answer.reply if isinstance(answer, Later) else answer
 
     deadline = call.deadline
     with executing_until(lambda: deadline is not None and services.cluster.is_over(deadline)):

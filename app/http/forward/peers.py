@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlencode
 
@@ -12,20 +13,48 @@ from app.http.api.call import Services
 from app.http.forward.member_link import ANSWER_BYTES_MAX
 from distro.errors import TransportError
 from distro.peer_calls import call_peer, peer_session
+from distro.types import MemberKind
+
+ASKED_AT_ONCE_MAX = 16
 
 log = logging.getLogger(__name__)
 
 
+def ask_members(
+    services: Services, method: str, path: str, parameters: Mapping[str, str | int], timeout_s: float
+) -> tuple[dict[str, dict[str, Any] | None], list[str]]:
+    """Ask all other members of our kind at once, DOWN ones too. Blocks, for ``timeout_s`` and a little at most.
+
+    Returns their answers by address, None for one without; and the addresses of members of other kinds.
+    """
+    others = [one for one in services.cluster.members() if one.address != services.cluster.self_address]
+    own_kind = [one.address for one in others if one.kind is MemberKind.OWN or not one.extend_info]
+    other_kinds = [one.address for one in others if one.address not in own_kind]
+    if services.cluster.standalone or not own_kind:
+        return {}, other_kinds
+
+    def ask(member: str) -> dict[str, Any] | None:
+        return ask_member(services, member, path, parameters, timeout_s, method)
+
+    with ThreadPoolExecutor(min(len(own_kind), ASKED_AT_ONCE_MAX), thread_name_prefix="http-ask") as pool:
+        return dict(zip(own_kind, pool.map(ask, own_kind), strict=True)), other_kinds
+
+
 def ask_member(
-    services: Services, member: str, path: str, parameters: Mapping[str, str | int], timeout_s: float
+    services: Services,
+    member: str,
+    path: str,
+    parameters: Mapping[str, str | int],
+    timeout_s: float,
+    method: str = "GET",
 ) -> dict[str, Any] | None:
-    """Return the JSON object that a member answers to a GET; None without one within ``timeout_s``. Blocks."""
+    """Return the JSON object that a member answers; None without one within ``timeout_s``. Blocks."""
     settings = services.settings
     headers = {"Client-Version": NACOS_VERSION, "Accept-Encoding": "identity"}
     url = f"{settings.scheme}://{member}{settings.context_path}{path}?{urlencode(parameters)}"
     with peer_session(MEMBER_AGENT, headers, services.tls.members, services.signer) as session:
         try:
-            status, body, _ = call_peer(session, "GET", url, int(timeout_s * 1_000), body_bytes_max=ANSWER_BYTES_MAX)
+            status, body, _ = call_peer(session, method, url, int(timeout_s * 1_000), body_bytes_max=ANSWER_BYTES_MAX)
             value = orjson.loads(body) if status == 200 else None
         except (TransportError, orjson.JSONDecodeError) as error:
             log.info("%s of %s: %s", path, member, error)

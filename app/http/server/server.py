@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from app.auth.member_calls import CLIENT, Caller, Unidentified
 from app.http.api.answers import INTERNAL_ERROR, error_reply, is_open, refuse_unless_up, text_reply
 from app.http.api.browsers import OwnHosts
-from app.http.api.call import DECLINE, ROUTES, Answer, Forward, Reply, Route, Services
+from app.http.api.call import DECLINE, ROUTES, Answer, Forward, Later, Reply, Route, Services
 from app.http.api.rights import check_access, unidentified_reply
 from app.http.api.stats import HttpStats, LagMeter
 from app.http.api.user_access import PasswordGiven
@@ -19,6 +19,7 @@ from app.http.forward.beat_sender import BeatSender
 from app.http.forward.on_loop import LoopForwarder
 from app.http.server.connection import HttpConnection
 from app.http.server.header_block import HeaderBlock
+from app.http.server.held_replies import HeldReplies
 from app.http.server.loop_call import LoopCall, ParseMemo
 from app.http.server.reply_head import date_line
 from app.http.server.request_reader import Request
@@ -37,6 +38,7 @@ BUSY_INTERVAL_S = 0.0001
 READS = (b"GET", b"HEAD")
 WAITING_READS = (
     "/v1/ns/service/subscribers",
+    "/v1/ns/explain",
     "/v1/ns/api/clientBeat",
     "/v2/core/loader/cluster",
     "/v2/core/loader/smartReloadCluster",
@@ -157,6 +159,7 @@ class HttpServer:
         self._forwarder = LoopForwarder(services, loop)
         services.forwarder.attach(self._forwarder)
         self._beat_sender = BeatSender(services, self._forwarder)
+        self._held = HeldReplies(loop)
         self._lag = LagMeter(self.stats)
         self.draining = False
         self.now_s = loop.time()
@@ -180,6 +183,7 @@ class HttpServer:
 
     def closed(self, connection: HttpConnection) -> None:
         self._connections.discard(connection)
+        self._held.forget(connection)
         self.stats.connections = len(self._connections)
 
     def body_bytes_max(self, method: bytes, target: bytes, block: HeaderBlock, remote_ip: str) -> int:
@@ -213,12 +217,14 @@ class HttpServer:
     def drain(self, *, idle: bool = True) -> int:
         """Close each connection with its next reply, idle ones now if ``idle``; return how many are still open."""
         self.draining = True
+        self._held.release()
         for connection in list(self._connections) if idle else ():
             connection.drain()
         return len(self._connections)
 
     def stop(self) -> None:
         """Begin no more calls and cut all connections, which are closed in the loop's next turn."""
+        self._held.release()
         for connection in list(self._connections):
             connection.cut()
         for pool in (self._people, self._readers, self._peers):
@@ -258,6 +264,9 @@ class HttpServer:
             return answer
         if isinstance(answer, Forward):
             self._pass_on(connection, request, row, call, answer)
+            return None
+        if isinstance(answer, Later):
+            self._held.hold(connection, answer)
             return None
         return self._answer_in_pool(connection, request, caller)
 

@@ -1,10 +1,17 @@
-"""Calls to a configuration server, which this node is not: the answer is 501."""
+"""Calls to a configuration server, which this node is not: refused, or answered as if there were no configurations."""
 
-from app.auth.access_rules import MEMBERS
+from app.auth.access_rules import LOGGED_IN, MEMBERS
 from app.http.api.answers import json_reply, text_reply
-from app.http.api.call import Answer, Call, Reply, Services, route
+from app.http.api.call import Answer, Call, Later, Reply, Services, route
 
 CONFIG = "/v1/cs"
+CONFIGS = "/v1/cs/configs"
+HOLD_MS_MIN, HOLD_MS_MAX = 10_000, 60_000
+"""Bounds of the time for which a listen is held."""
+HOLD_LESS_MS = 500
+"""A listen is answered so long before its client gives it up. Source of the three: Nacos 1.4.1 LongPollingService."""
+_ABSENT = Reply(404, b"config data not exist")
+_UNCHANGED = Reply(200, b"", None)
 
 
 @route("GET", "/v1/cs/communication/dataChange", access=MEMBERS)
@@ -13,13 +20,37 @@ def data_change(call: Call, services: Services) -> Answer:
     return json_reply(True)
 
 
+@route("GET", CONFIGS, access=LOGGED_IN, hot=True)
+def get_config(call: Call, services: Services) -> Answer:
+    """No configuration exists, with ``rollcall.config.absent``; a search among them is refused."""
+    if not services.settings.config_absent or call.parameters.get("search") is not None:
+        return not_served(call, services)
+    services.config_calls.absent()
+    return _ABSENT
+
+
+@route("POST", "/v1/cs/configs/listener", access=LOGGED_IN, hot=True)
+def listen(call: Call, services: Services) -> Answer:
+    """Nothing has changed, with ``rollcall.config.absent``: told when the client's time is nearly over, as by Nacos."""
+    if not services.settings.config_absent:
+        return not_served(call, services)
+    services.config_calls.absent()
+    # Without a time, or with this header, a client asks once and polls by itself.
+    asked = call.header("long-pulling-timeout") or ""
+    if call.header("long-pulling-timeout-no-hangup") == "true" or not asked.isascii() or not asked.isdecimal():
+        return _UNCHANGED
+    hold_ms = min(max(int(asked[:9]) - HOLD_LESS_MS, HOLD_MS_MIN), HOLD_MS_MAX)
+    return Later(_UNCHANGED, hold_ms)
+
+
 def is_config(path: str) -> bool:
     """Whether a path belongs to a configuration server."""
     return path == CONFIG or path.startswith(CONFIG + "/")
 
 
-def not_served(call: Call) -> Reply:
+def not_served(call: Call, services: Services) -> Reply:
     """The answer, 501, to a call to a configuration server that this node is not."""
+    services.config_calls.refused(call.remote_ip, f"{call.method} {call.path}")
     return text_reply(
         501, f"this is a naming server without configurations: {call.method}:{call.uri} is not served here"
     )

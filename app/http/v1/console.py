@@ -17,7 +17,8 @@ def liveness(call: Call, services: Services) -> Answer:
 def readiness(call: Call, services: Services) -> Answer:
     """Answer 200 while this node is UP, else 500, as while it loads the other members' data or leaves the cluster."""
     if services.cluster.state() is not MemberState.UP:
-        return text_reply(500, "Naming is not in readiness")
+        why = ": an operator drains this node" if services.cluster.draining else ""
+        return text_reply(500, f"Naming is not in readiness{why}")
     return text_reply(200, "OK")
 
 

@@ -86,6 +86,8 @@ class Clients:
         """Told of each client of such a run that is back elsewhere, with the time."""
         self.contact_ms: Callable[[str], int] = lambda _writer: self._now_ms()
         """When the member of a ``writer`` last answered or called this one (monotonic)."""
+        self.on_withdrawn: Callable[[str, Mapping[ServiceKey, Publication], bool], None] = lambda *_told: None
+        """Told of what a client published no more: its id, its former publications, whether it is gone. Any thread."""
         self.writer = registry.writer
         self._table = registry.table
         self._now_ms = monotonic_ms
@@ -206,6 +208,7 @@ class Clients:
         with self._lock:
             former, client.published = client.published, {}
             told_less = self._withdrawn(client, {key: former[key] for key in gone})
+        self.on_withdrawn(client_id, former, True)
         self._publish_all([*told_less, *(ServiceChanged(*key) for key in gone)])
         return True
 
@@ -279,6 +282,7 @@ class Clients:
             publication = client.published[key]
             self._take_back(client, key)
             told_less = self._withdrawn(client, {key: publication})
+        self.on_withdrawn(client_id, {key: publication}, False)
         self._publish_all([ClientChanged(client_id), *told_less, ServiceChanged(*key)])
 
     def _native(self, client_id: str) -> Client:

@@ -57,6 +57,17 @@ class Check:
     checker: HealthChecker
 
 
+@dataclass(frozen=True, slots=True)
+class LastCheck:
+    """The result of the last check of an instance. ``at_ms``: monotonic."""
+
+    result: CheckResult
+    took_ms: int
+    at_ms: int
+    in_a_row: int
+    """So many results of that kind, this one included; below 0 for bad ones."""
+
+
 @dataclass(slots=True)
 class _Plan:
     due_ms: int
@@ -64,6 +75,7 @@ class _Plan:
     pending: int = 0
     in_a_row: dict[str, int] = field(default_factory=dict)
     """By instance key: results in a row, positive for good ones and negative for bad ones."""
+    last: dict[str, "LastCheck"] = field(default_factory=dict)
 
     def end_check(self, now_ms: int) -> None:
         """Count a check of the round as over; the last one sets the time of the next round."""
@@ -98,6 +110,7 @@ class CheckBoard:
             plan.pending = len(checks)
             stored = {one.instance_key for one in checks}
             plan.in_a_row = {key: count for key, count in plan.in_a_row.items() if key in stored}
+            plan.last = {key: one for key, one in plan.last.items() if key in stored}
             due.extend(checks)
         self._plans = seen
         return due
@@ -116,11 +129,17 @@ class CheckBoard:
         last = plan.in_a_row.get(check.instance_key, 0)
         count = (max(last, 0) + 1) if good else (min(last, 0) - 1)
         plan.in_a_row[check.instance_key] = count
+        plan.last[check.instance_key] = LastCheck(result, took_ms, now_ms, count)
         certain = result is CheckResult.REFUSED or abs(count) >= switches.check_times
         if good == healthy or not certain:
             return False
         plan.in_a_row[check.instance_key] = 0
         return True
+
+    def last(self, cluster: ClusterKey, instance_key: str) -> LastCheck | None:
+        """The last result of an instance's check; None when this member has made none."""
+        plan = self._plans.get(cluster)
+        return plan.last.get(instance_key) if plan is not None else None
 
     def abandon(self, check: Check, now_ms: int) -> None:
         """Count a check that was not made, as too many are under way; its cluster's next round comes as usual."""

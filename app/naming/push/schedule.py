@@ -81,6 +81,18 @@ class PushSchedule(Generic[S]):
         if not ones:
             del self._services[key]
 
+    def of(self, key: ServiceKey) -> list[S]:
+        """The subscribers of a service. One copy, which any thread may make."""
+        return list(self._services.get(key, ()))
+
+    def is_under_way(self, one: S) -> bool:
+        """Whether a push to a subscriber is due, waits for its acknowledgement, or is to be repeated. As ``of``."""
+        return one in self._waiting or one in self._repeats
+
+    def is_due(self, key: ServiceKey) -> bool:
+        """Whether a service changed and its subscribers were not given the change yet. As ``of``."""
+        return key in self._due
+
     # --- changes ---------------------------------------------------------------------------------
 
     def changed(self, key: ServiceKey, now_ms: int) -> bool:

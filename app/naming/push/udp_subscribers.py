@@ -117,12 +117,29 @@ class _Known:
     """The latest push that needs no acknowledgement any more, by its count."""
     first_ms: int = 0
     """When the latest push was sent for the first time."""
+    answered_ms: int = 0
+    """When a push was acknowledged last."""
     sends: int = 0
     due_ms: int = 0
 
     @property
     def reference(self) -> int:
         return self.number << TURN_BITS | self.pushed & TURN_MASK
+
+
+@dataclass(frozen=True, slots=True)
+class PushState:
+    """How far a subscriber is with the changes of its service. Times are ages in ms, None for never."""
+
+    who: str
+    """Its address, or its client's id."""
+    agent: str
+    pushed_ms: int | None
+    answered_ms: int | None
+    sends: int
+    """Of the push whose acknowledgement is waited for; 0 for none."""
+    is_under_way: bool
+    """It has not been given, or has not acknowledged, the latest change."""
 
 
 @dataclass(slots=True)
@@ -198,6 +215,21 @@ class UdpSubscribers:
         self._schedule.add(subscriber.key, known)
         self._of_port[port] = self._of_port.get(port, 0) + 1
 
+    def states(self, key: ServiceKey, now_ms: int) -> list[PushState]:
+        """How far each subscriber of a service is."""
+        is_due = self._schedule.is_due(key)
+        return [
+            PushState(
+                f"{one.subscriber.ip}:{one.subscriber.port}",
+                one.subscriber.agent,
+                now_ms - one.first_ms if one.pushed else None,
+                now_ms - one.answered_ms if one.answered_ms else None,
+                one.sends,
+                is_due or self._schedule.is_under_way(one),
+            )
+            for one in self._schedule.of(key)
+        ]
+
     def subscribers(self, namespace: str) -> list[Subscriber]:
         """All subscribers of a namespace."""
         return [one for one in self._known if one.namespace == namespace]
@@ -217,6 +249,7 @@ class UdpSubscribers:
             return False
         known.acknowledged = known.pushed - behind
         self._on_answer(known)
+        known.answered_ms = now_ms
         self.stats.succeeded += 1
         if not behind:
             known.answering = True

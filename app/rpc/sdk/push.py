@@ -4,8 +4,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 from app.naming.clients.client_model import ServiceKey
+from app.naming.push.udp_subscribers import PushState
 from app.rpc.sdk.service_messages import InfoVariant, ServiceInfos, TooLarge
 from app.rpc.sdk.subscriptions import GrpcSubscriptions
 from app.rpc.server.connections import Connection, Connections
@@ -63,6 +65,13 @@ class GrpcPusher:
         """Push a service as it is to a client that subscribed for the first time."""
         self._subscribed[client_id, key] = None
         self._wake()
+
+    def states(self, namespace: str, service: str) -> list[PushState]:
+        """How far each client that subscribes to a service is with its changes."""
+        key = (namespace, service)
+        is_new = key in self._changed
+        found = self._subscriptions.states(key, self._now_ms())
+        return [replace(one, is_under_way=True) for one in found] if is_new else found
 
     def _wake(self) -> None:
         loop = self._loop

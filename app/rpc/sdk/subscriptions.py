@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from app.naming.clients.client_model import ServiceKey
 from app.naming.push.schedule import PushSchedule
+from app.naming.push.udp_subscribers import PushState
 
 ACK_MS = 5_000
 RETRY_MS = 1_000
@@ -28,6 +29,9 @@ class Subscription:
     """Of the push whose acknowledgement is waited for."""
     content: int | None = None
     """What the last push showed, as ``ServiceInfo.content``; None when the next one is sent whatever it shows."""
+    pushed_ms: int = 0
+    """When a push was sent last, and when one was acknowledged last (monotonic); 0 for never."""
+    answered_ms: int = 0
     sends: int = 0
     due_ms: int = 0
 
@@ -95,6 +99,21 @@ class GrpcSubscriptions:
         """The client's subscription to a service, or None."""
         return self._clients.get(client_id, {}).get(key)
 
+    def states(self, key: ServiceKey, now_ms: int) -> list[PushState]:
+        """How far each client that subscribes to a service is. Looks only, and so may be called from any thread."""
+        is_due = self._schedule.is_due(key)
+        return [
+            PushState(
+                one.client_id,
+                "",
+                now_ms - one.pushed_ms if one.pushed_ms else None,
+                now_ms - one.answered_ms if one.answered_ms else None,
+                one.sends,
+                is_due or one in self._ready or self._schedule.is_under_way(one),
+            )
+            for one in self._schedule.of(key)
+        ]
+
     def tick(self, now_ms: int) -> int | None:
         """Make the pushes that are due ready, for ``ready`` to give them; return when to come again."""
         for one in self._schedule.take_due(now_ms):
@@ -135,6 +154,7 @@ class GrpcSubscriptions:
         self.stats.sent += 1
         self._drop_request(one)
         one.request_id, one.content = request_id, content
+        one.pushed_ms = now_ms
         self._requests[one.client_id, request_id] = one
         self._schedule.sent(one, now_ms)
 
@@ -146,6 +166,7 @@ class GrpcSubscriptions:
         self._drop_request(one)
         if went_well:
             self.stats.acknowledged += 1
+            one.answered_ms = now_ms
             self._schedule.settle(one)
         else:
             self.stats.refused += 1

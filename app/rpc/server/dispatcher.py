@@ -85,8 +85,14 @@ class Dispatcher:
         """Called with client id, request id and success for each answer of a client to a request of this node."""
         self.on_gone: Callable[[str], None] = lambda _client_id: None
         """Called with the client id of each registered connection that ended."""
+        self.on_no_handler: Callable[[str, str], None] = lambda _kind, _remote_ip: None
+        """Called with the type and the address of each call of a type that nothing here answers."""
         self.leaving = False
         """This node stops: clients whose connections end go to other members, and nothing of them is removed (R17)."""
+        self.draining = False
+        """An operator drains this node: what a client published is removed a while after its connection's end."""
+        self._moved_ms: dict[str, int] = {}
+        """When the connections of such clients ended, the latest last."""
         self._routes: dict[str, GrpcRoute] = {HEALTH_CHECK: GrpcRoute(_healthy, "HealthCheckResponse", PUBLIC)}
 
     def add(self, routes: Mapping[str, GrpcRoute]) -> None:
@@ -115,6 +121,7 @@ class Dispatcher:
             return wire.encode("ServerCheckResponse", orjson.dumps(answer), headers=self._clock(connection, message))
         if route is None:
             LOG.debug("no handler for %a of %s", kind[:TYPE_CHARS_MAX], connection.id)
+            self.on_no_handler(kind[:TYPE_CHARS_MAX], connection.remote_ip)
             return wire.error_response(wire.NO_HANDLER, "RequestHandler Not Found")
         if not connection.registered:
             # SDKs take codes from 300 to 399 in a health check for "not ready yet", and would never connect anew.
@@ -266,10 +273,21 @@ class Dispatcher:
     def ended(self, connection: Connection) -> None:
         """Remove a connection whose stream ended, and with it all that its client published, unless this node stops."""
         if self._connections.forget(connection):
-            if not self.leaving:
+            if self.draining and not self.leaving:
+                self._moved_ms[connection.id] = self._now_ms()
+            elif not self.leaving:
                 self._clients.disconnect(connection.id)
             self.on_gone(connection.id)
             LOG.debug("connection %s is gone", connection.id)
+
+    def remove_moved(self, until_ms: int) -> None:
+        """Remove the clients whose connections ended until then while this node was drained."""
+        for client_id, ended_ms in list(self._moved_ms.items()):
+            if ended_ms > until_ms:
+                break
+            del self._moved_ms[client_id]
+            if not self.leaving:
+                self._clients.disconnect(client_id)
 
 
 async def _healthy(_asked: GrpcRequest) -> Mapping[str, Any]:

@@ -1,0 +1,128 @@
+"""Leaving gracefully: an instance whose clients are told before it goes, and a node that hands all over."""
+
+from typing import Any
+
+from app.auth.access_rules import MEMBERS, READ, WRITE, admin, naming
+from app.http.api.answers import json_reply, refuse_untimely, text_reply
+from app.http.api.call import JSON, Answer, Call, Reply, Services, route
+from app.http.forward.peers import ask_members
+from app.http.input.params import Parameters, parse_detail
+from app.http.v1.explain import asked_instance, instance_parameters
+from app.naming.model.nacos_errors import InvalidParam, NotFound
+from app.operator.drain_steps import ACTIONS, take_safely
+from app.operator.instance_facts import AskedInstance
+
+DRAIN = "/v1/ns/instance/drain"
+STEP = "/v1/ns/instance/drain/step"
+NODE_DRAIN = ("/v1/ns/operator/drain", "/v1/ns/ops/drain")
+TIMEOUT_MS, TIMEOUT_MS_MAX = 15_000, 60_000
+POLL_SLACK_MS = 500
+STEP_S = 1.0
+REMOVE_SLACK_S = 6.0
+"""For the removal behind the time in which subscribers are waited for."""
+RETRY_AFTER = {"Retry-After": "1"}
+
+
+@route("PUT", DRAIN, access=naming(WRITE))
+def drain_instance(call: Call, services: Services) -> Answer:
+    """Hide an instance, wait until clients know, then remove it. Calls for one instance join; status 202: not over yet.
+
+    ``timeoutMs``: it is removed after so long at the latest. ``minMs``: it stays hidden for so long, for clients that
+    poll. Shape: state, isOver, tookMs, subscribers, behind, notAnswered.
+    """
+    parameters = call.parameters
+    asked = asked_instance(parse_detail(parameters))
+    timeout_ms = _milliseconds(parameters, "timeoutMs", TIMEOUT_MS)
+    least_ms = _milliseconds(parameters, "minMs", services.durable.switches.default_cache_millis + POLL_SLACK_MS)
+    if refusal := refuse_untimely(call, services):
+        return refusal
+    job = services.drains.begin(asked, min(least_ms, timeout_ms), timeout_ms)
+    if job is None:
+        busy = text_reply(503, "as many instances as this node takes at a time are being drained, please try again")
+        return Reply(503, busy.body, busy.content_type, RETRY_AFTER)
+    if services.drains.may_wait():
+        try:
+            job.wait(timeout_ms / 1_000 + REMOVE_SLACK_S)
+        finally:
+            services.drains.waited()
+    return _told(job.told())
+
+
+@route("GET", DRAIN, access=naming(READ))
+def instance_drain(call: Call, services: Services) -> Answer:
+    """How far this member is with the draining of an instance."""
+    job = services.drains.find(asked_instance(parse_detail(call.parameters)))
+    if job is None:
+        raise NotFound("this member has not drained that instance lately")
+    return _told(job.told())
+
+
+def _told(told: dict[str, Any]) -> Reply:
+    body = json_reply(told).body
+    return Reply(200 if told["isOver"] else 202, body, JSON, {} if told["isOver"] else RETRY_AFTER)
+
+
+@route("POST", STEP, access=MEMBERS)
+def take_step(call: Call, services: Services) -> Answer:
+    """Take this member's part in a step of another member's job. Shape: known, inLists, subscribers, behind."""
+    action = call.parameters.required("action")
+    if action not in ACTIONS:
+        raise InvalidParam(f"Parameter 'action' is illegal: it should be one of {', '.join(ACTIONS)}")
+    if refusal := refuse_untimely(call, services):
+        return refusal
+    return json_reply(services.drain_steps.take(action, asked_instance(parse_detail(call.parameters))))
+
+
+def step_at_all(services: Services, action: str, asked: AskedInstance) -> dict[str, dict[str, Any] | None]:
+    """Have this member and all others of our kind take a step; None for one that did not answer. Blocks.
+
+    The others first: what this member's own step changes is then under way to subscribers, and seen by the next look.
+    """
+    parameters = {**instance_parameters(asked), "action": action}
+    answers, _ = ask_members(services, "POST", STEP, parameters, STEP_S)
+    seen = {address: answer if is_seen(answer) else None for address, answer in answers.items()}
+    return {**seen, services.cluster.self_address: take_safely(services.drain_steps, action, asked)}
+
+
+def is_seen(answer: dict[str, Any] | None) -> bool:
+    """Whether an answer to a step has all that it should."""
+    return (
+        answer is not None
+        and all(isinstance(answer.get(name), bool) for name in ("known", "inLists"))
+        and all(isinstance(answer.get(name), int) for name in ("subscribers", "behind"))
+    )
+
+
+def _milliseconds(parameters: Parameters, name: str, default: int) -> int:
+    text = parameters.optional(name, str(default))
+    if not text.isascii() or not text.isdecimal() or len(text) > 6 or int(text) > TIMEOUT_MS_MAX:
+        raise InvalidParam(f"Parameter '{name}' is illegal: it should be a number from 0 to {TIMEOUT_MS_MAX}")
+    return int(text)
+
+
+# --- a whole node ----------------------------------------------------------------------------------
+
+
+@route("PUT", *NODE_DRAIN, access=admin(WRITE))
+def drain_node(call: Call, services: Services) -> Answer:
+    """Hand this node's clients and keys over to the others, and take no more; ``enabled=false`` takes that back."""
+    enabled = call.parameters.optional("enabled", "true").lower()
+    if enabled not in ("true", "false"):
+        raise InvalidParam("Parameter 'enabled' is illegal: it should be true or false")
+    services.cluster.drain(enabled == "true")
+    for frontend in services.loop_frontends:
+        frontend.drain(enabled == "true")
+    return node_drain(call, services)
+
+
+@route("GET", *NODE_DRAIN, access=admin(READ))
+def node_drain(call: Call, services: Services) -> Answer:
+    """Whether this node is drained, and how many clients are left. Shape: draining, state, sdkConnections."""
+    counters = services.counters()
+    return json_reply(
+        {
+            "draining": services.cluster.draining,
+            "state": services.cluster.state().value,
+            "sdkConnections": counters.get("rpcSdkConnections", 0),
+        }
+    )

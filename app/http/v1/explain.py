@@ -1,0 +1,73 @@
+"""Why one instance is as it is: what this member knows of it, or all members, side by side and with a verdict."""
+
+from app.auth.access_rules import READ, naming
+from app.http.api.answers import json_reply
+from app.http.api.call import Answer, Call, Services, route
+from app.http.forward.peers import ask_members
+from app.http.input.params import DetailQuery, parse_detail
+from app.operator.instance_facts import AskedInstance
+from app.operator.verdict import compare
+
+EXPLAIN = "/v1/ns/explain"
+ASK_S = 3.0
+"""All members are asked at once, and have so long to answer."""
+TOLD = frozenset(
+    ("address", "responsible", "serviceKnown", "listed", "removed", "heldBack", "persistent", "persistentRemoved")
+) | {"published", "shown", "history", "pending", "subscribers"}
+"""The fields that the verdict reads. A member that tells fewer is of another release, and counts as silent."""
+
+
+def asked_instance(query: DetailQuery) -> AskedInstance:
+    """The instance that a query names."""
+    return AskedInstance(query.namespace, query.service, query.ip, query.port, query.cluster)
+
+
+@route("GET", EXPLAIN, access=naming(READ).or_members())
+def explain(call: Call, services: Services) -> Answer:
+    """What the members know of an instance; with ``local=true`` this one alone. Shape: docs/operations.md."""
+    query = parse_detail(call.parameters)
+    asked, own = asked_instance(query), services.cluster.self_address
+    facts = services.explainer.facts(asked)
+    if call.parameters.optional("local").lower() == "true":
+        return json_reply(facts)
+    found, other_kinds = ask_members(services, "GET", EXPLAIN, _parameters(asked), ASK_S)
+    told = {own: facts}
+    silent = []
+    for address, answer in found.items():
+        if answer is not None and answer.get("address") == address and answer.keys() >= TOLD:
+            told[address] = answer
+        else:
+            silent.append(address)
+    verdict, differences = compare(told, silent)
+    return json_reply(
+        {
+            "instance": {
+                "namespaceId": asked.namespace,
+                "serviceName": asked.service,
+                "ip": asked.ip,
+                "port": asked.port,
+                "clusterName": asked.cluster,
+            },
+            "askedAt": own,
+            "verdict": verdict,
+            "differences": differences,
+            "notAnswered": sorted(silent),
+            "otherKinds": other_kinds,
+            "members": told,
+        }
+    )
+
+
+def _parameters(asked: AskedInstance) -> dict[str, str | int]:
+    return {**instance_parameters(asked), "local": "true"}
+
+
+def instance_parameters(asked: AskedInstance) -> dict[str, str | int]:
+    """The parameters that name an instance in a call to another member."""
+    return {
+        "namespaceId": asked.namespace,
+        "serviceName": asked.service,
+        "ip": asked.ip,
+        "port": asked.port,
+        "clusterName": asked.cluster,
+    }

@@ -1,0 +1,50 @@
+"""Instances that an operator drained: their clients go on beating, and must not bring them back."""
+
+from collections import OrderedDict
+from threading import Lock
+
+KEPT_MS = 60_000
+"""A drained instance is remembered for so long after the last beat that was ignored for it."""
+DRAINED_MAX = 50_000
+
+DrainedKey = tuple[str, str, str]
+"""Namespace, full service name, instance key."""
+
+
+class DrainedInstances:
+    """The instances that were drained lately. Thread-safe; a registration makes an instance an ordinary one again."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._until_ms: OrderedDict[DrainedKey, int] = OrderedDict()
+
+    @property
+    def any(self) -> bool:
+        """Whether there are any: asked before each registration."""
+        return bool(self._until_ms)
+
+    def add(self, key: DrainedKey, now_ms: int) -> None:
+        """Ignore the beats of an instance from now on. Beyond ``DRAINED_MAX`` the oldest is forgotten."""
+        with self._lock:
+            self._until_ms[key] = now_ms + KEPT_MS
+            self._until_ms.move_to_end(key)
+            while len(self._until_ms) > DRAINED_MAX or next(iter(self._until_ms.values())) < now_ms:
+                self._until_ms.popitem(last=False)
+
+    def ignores(self, key: DrainedKey, now_ms: int) -> bool:
+        """Whether a beat of an instance that is not stored is answered as if it were. Each goes on with that."""
+        with self._lock:
+            until_ms = self._until_ms.get(key)
+            if until_ms is None:
+                return False
+            if until_ms < now_ms:
+                del self._until_ms[key]
+                return False
+            self._until_ms[key] = now_ms + KEPT_MS
+            self._until_ms.move_to_end(key)
+            return True
+
+    def forget(self, key: DrainedKey) -> None:
+        """Take the instance for an ordinary one: it was registered."""
+        with self._lock:
+            self._until_ms.pop(key, None)

@@ -1,0 +1,140 @@
+"""The steps of an instance's leaving, as each member takes its part in them: that of what it owns."""
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from app.naming.clients.clients import Clients
+from app.naming.model.model import Instance
+from app.naming.model.nacos_errors import ClientGone, InvalidParam, NacosError
+from app.naming.records.durable_service import DurableService
+from app.naming.records.record_keys import persistent_key, record_tag
+from app.naming.registry.operations import DeregisterInstance, PatchInstance, RegisterInstance
+from app.naming.registry.registry import Registry
+from app.naming.registry.union import view_of
+from app.naming.service import NamingService
+from app.operator.instance_facts import AskedInstance, PushWay
+from app.writes.ownership import Owners
+from distro.ports import Clock
+
+LOG = logging.getLogger(__name__)
+DISABLE, REMOVE = "disable", "remove"
+ACTIONS = (DISABLE, REMOVE)
+
+
+@dataclass(slots=True)
+class DrainSteps:
+    """Takes the part of this member in a step. Each may come twice, or late: it does what is not done yet."""
+
+    registry: Registry
+    naming: NamingService
+    durable: DurableService
+    clients: Clients
+    owners: Owners
+    responsible: Callable[[str], bool]
+    clock: Clock
+    push_states: list[PushWay] = field(default_factory=list)
+
+    def take(self, action: str, asked: AskedInstance) -> dict[str, Any]:
+        """Do this member's part of a step; return what it sees after it. Shape: known, inLists, subscribers, behind.
+
+        Raises:
+            InvalidParam: there is no such step.
+            StorageError: the disk refused to keep a persistent instance's change.
+        """
+        if action not in ACTIONS:
+            raise InvalidParam(f"Parameter 'action' is illegal: it should be one of {', '.join(ACTIONS)}")
+        if action == REMOVE:
+            # At each member, as any of them may get the beats, or become the owner.
+            self.naming.drained.add((asked.namespace, asked.service, asked.key), self.clock.monotonic_ms())
+        service = self.registry.table.get(asked.namespace, asked.service)
+        if service is not None:
+            stored = service.stored.get(asked.key)
+            if stored is not None and self.responsible(asked.service):
+                self._listed(action, asked, stored.instance)
+            persistent = service.persistent.get(asked.key)
+            tag = record_tag(persistent_key(asked.namespace, asked.service, asked.key))
+            if persistent is not None and self.owners.responsible_durable(tag):
+                self._persistent(action, asked, persistent)
+            for client_id, publication in list((service.published or {}).items()):
+                if asked.key in publication.instances:
+                    self._published(action, asked, client_id, publication.instances, publication.batch)
+        return self._seen(asked)
+
+    def _listed(self, action: str, asked: AskedInstance, instance: Instance) -> None:
+        if action == REMOVE:
+            self.naming.deregister(_deregistration(asked, ephemeral=True))
+        elif instance.enabled:
+            self.naming.patch(_disabling(asked))
+
+    def _persistent(self, action: str, asked: AskedInstance, instance: Instance) -> None:
+        if action == REMOVE:
+            self.durable.deregister(_deregistration(asked, ephemeral=False))
+        elif instance.enabled:
+            self.durable.patch(_disabling(asked))
+
+    def _published(self, action: str, asked: AskedInstance, client_id: str, instances: Any, batch: bool) -> None:
+        """Publish a client's instances of the service anew, this one disabled or left out; only where it connected."""
+        client = self.clients.client(client_id)
+        if client is None or not client.native or client.ended:
+            return
+        if action == DISABLE and not instances[asked.key].enabled:
+            return
+        changed = dict(instances)
+        instance = changed.pop(asked.key)
+        if action == DISABLE:
+            changed[asked.key] = replace(instance, enabled=False)
+        commands = [_registration(asked, one) for one in changed.values()]
+        with suppress(ClientGone):  # and with it what it published
+            if batch and commands:
+                self.clients.batch_register(client_id, asked.namespace, asked.service, commands)
+            elif commands:
+                self.clients.register(client_id, commands[0])
+            else:
+                self.clients.deregister(client_id, asked.namespace, asked.service)
+
+    def _seen(self, asked: AskedInstance) -> dict[str, Any]:
+        service = self.registry.table.get(asked.namespace, asked.service)
+        shown = view_of(service).instances if service is not None and not service.hidden else ()
+        one = next((one for one in shown if one.key == asked.key), None)
+        states = [state for _, read in self.push_states for state in read(asked.namespace, asked.service)]
+        return {
+            "known": one is not None,
+            "inLists": one is not None and one.enabled,
+            "subscribers": len(states),
+            "behind": sum(state.is_under_way for state in states),
+        }
+
+
+def take_safely(steps: DrainSteps, action: str, asked: AskedInstance) -> dict[str, Any] | None:
+    """This member's part, for the job that runs here; None when it failed, which the job tries again."""
+    try:
+        return steps.take(action, asked)
+    except NacosError as error:
+        LOG.warning("a step (%s) of the draining of %s failed: %s", action, asked.key, error.text)
+        return None
+
+
+def _disabling(asked: AskedInstance) -> PatchInstance:
+    return PatchInstance(asked.service, asked.ip, asked.port, asked.namespace, asked.cluster, enabled=False)
+
+
+def _deregistration(asked: AskedInstance, *, ephemeral: bool) -> DeregisterInstance:
+    return DeregisterInstance(asked.service, asked.ip, asked.port, asked.namespace, asked.cluster, ephemeral)
+
+
+def _registration(asked: AskedInstance, one: Instance) -> RegisterInstance:
+    return RegisterInstance(
+        service=asked.service,
+        ip=one.ip,
+        port=one.port,
+        namespace=asked.namespace,
+        cluster=one.cluster_name,
+        weight=one.weight,
+        healthy=one.healthy,
+        enabled=one.enabled,
+        metadata=one.metadata,
+        instance_id=one.instance_id or "",
+    )

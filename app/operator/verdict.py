@@ -1,0 +1,222 @@
+"""What the members' knowledge of one instance comes to, in plain sentences, and where they differ. Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+Facts = Mapping[str, Any]
+Told = Mapping[str, Facts]
+"""What each member that answered told, by its address."""
+BEAT_NEAR_MS = 2_000
+"""Beats at two members that are no further apart are one: it was passed on."""
+
+
+def compare(told: Told, silent: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The verdict, and the differences, as sentences. ``silent``: the members that did not answer."""
+    absent = sorted(silent)
+    verdict = [*_owners(told), *_listed(told), *_published(told), *_persistent(told)]
+    if not any(_has_any(one) for one in told.values()):
+        verdict.extend(_gone(told))
+    verdict.extend(_shown(told))
+    verdict.extend(_subscribers(told))
+    if absent:
+        verdict.append(f"Not answered by {', '.join(absent)}: what it knows is not part of this.")
+    return verdict, _differences(told)
+
+
+def _has_any(one: Facts) -> bool:
+    return bool(one["listed"] or one["published"] or one["persistent"] or one["heldBack"])
+
+
+def _by(told: Told, name: str) -> dict[str, Any]:
+    return {address: one[name] for address, one in told.items() if one[name]}
+
+
+def _owners(told: Told) -> list[str]:
+    owners = {one["responsible"]["member"] for one in told.values()}
+    if len(owners) != 1:
+        return []
+    [owner] = owners
+    why = next(iter(told.values()))["responsible"]
+    if why["hash"] is None:
+        return [f"{owner} is responsible for the service: it is alone."]
+    count = len(why["candidates"])
+    is_there = "" if owner in told else ", which did not answer"
+    how = f"hash {why['hash']} modulo {count} members is {why['index']}"
+    return [f"{owner}{is_there} is responsible for the service: {how}."]
+
+
+def _listed(told: Told) -> list[str]:
+    listed = _by(told, "listed")
+    if not listed:
+        return []
+    source = _best(told, listed)
+    one = listed[source]
+    said = [
+        f"An ephemeral instance kept by beats, held by {_names(listed)}; it is "
+        f"{'healthy' if one['healthy'] else 'UNHEALTHY'} at {source}."
+    ]
+    if one["unhealthyBecause"]:
+        said.append(f"Unhealthy because: {one['unhealthyBecause']}.")
+    age_ms = min(each["beatAgeMs"] for each in listed.values())
+    if source in listed and listed[source]["beatAgeMs"] > age_ms + BEAT_NEAR_MS:
+        at = min(listed, key=lambda address: listed[address]["beatAgeMs"])
+        said.append(
+            f"Its last beat is {_span(age_ms)} old at {at}, and {_span(listed[source]['beatAgeMs'])} old at {source}: "
+            "beats come in, and are not passed on."
+        )
+    elif len(listed) > 1:
+        # Of the others only the one that takes its beats has them as new: copies keep the beat that they came with.
+        others = sorted(listed.keys() - {source})
+        near = [each for each in others if listed[each]["beatAgeMs"] <= age_ms + BEAT_NEAR_MS]
+        way = ", by way of " + near[0] if len(near) == 1 and len(others) > 1 else ""
+        said.append(f"Its last beat at {source} is {_span(one['beatAgeMs'])} old{way}.")
+    else:
+        said.append(f"Its last beat is {_span(one['beatAgeMs'])} old.")
+    if not one["checkedHere"] and source in told:
+        said.append(f"{source} checks no beats of it now: it does not write the list, or its view is not steady yet.")
+    for address, held in _by(told, "heldBack").items():
+        said.append(f"{address} still shows it, for {_span(held['leftMs'])}: it vanished without a removal.")
+    return said
+
+
+def _best(told: Told, listed: Mapping[str, Any]) -> str:
+    """The member whose word counts: the responsible one, if it answered and has it, else the last writer's."""
+    owners = [one["responsible"]["member"] for one in told.values()]
+    for address in (*owners, *(one["writer"] for one in listed.values())):
+        if address in listed:
+            return str(address)
+    return min(listed)
+
+
+def _published(told: Told) -> list[str]:
+    clients: dict[str, dict[str, Any]] = {}
+    for one in told.values():
+        for each in one["published"]:
+            known = clients.setdefault(each["client"], dict(each))
+            if each["connectedHere"]:
+                known.update(each)
+    said = []
+    for name, each in clients.items():
+        where = each["member"] or "an unknown member"
+        if each["connectedHere"]:
+            said.append(f"Published by the gRPC client {name}, connected to {where}: it lives as long as that does.")
+        elif each["connectionGone"]:
+            said.append(f"The connection of its client {name} is gone; it is expected to publish at another member.")
+        elif where in told:
+            said.append(
+                f"Copied from the gRPC client {name} of {where}, where it is not connected any more: the copies go."
+            )
+        else:
+            said.append(f"Copied from the gRPC client {name} of {where}, which did not answer.")
+    return said
+
+
+def _persistent(told: Told) -> list[str]:
+    held = _by(told, "persistent")
+    if not held:
+        return []
+    owners = sorted({str(one["responsible"]["member"]) for one in held.values()})
+    owner = owners[0] if owners[0] in held else min(held)
+    one = held[owner]
+    health = "healthy" if one["healthy"] else "UNHEALTHY"
+    said = [f"A persistent instance, held by {_names(held)}; {', '.join(owners)} checks it, and it is {health}."]
+    if one["unhealthyBecause"]:
+        said.append(f"Unhealthy because: {one['unhealthyBecause']}.")
+    return said
+
+
+def _gone(told: Told) -> list[str]:
+    """Why nobody has it."""
+    said = []
+    for address, one in sorted(told.items()):
+        for each in one["history"][-1:]:
+            said.append(f"{_span(each['ageMs'])} ago at {address}: {each['what']}.")
+    removed = _by(told, "removed")
+    if removed:
+        newest = min(removed.values(), key=lambda one: one["ageMs"])
+        # A tombstone of an expiry counts from the last beat, one of a deregistration from the call.
+        said.append(
+            f"Nobody has it. {newest['by'] or 'A member'} removed it (version {newest['version']}); it was last known "
+            f"to live {_span(newest['ageMs'])} ago. {_names(removed)} remember that."
+        )
+    persistent = _by(told, "persistentRemoved")
+    if persistent:
+        newest = max(persistent.values(), key=lambda one: one["atMs"])
+        said.append(f"A persistent instance of this address was removed, by a call taken at {newest['by']}.")
+    if not said:
+        known = any(one["serviceKnown"] for one in told.values())
+        service = "the service is known" if known else "nor of the service"
+        said.append(f"Nobody knows of it, {service}: it was never heard of, or its removal is forgotten by now.")
+    return said
+
+
+def _shown(told: Told) -> list[str]:
+    shown = _by(told, "shown")
+    said = []
+    hidden = [address for address, one in shown.items() if not one["inLists"]]
+    if hidden:
+        said.append(f"It is disabled at {_names(hidden)}: clients do not see it.")
+    rewritten = [address for address, one in shown.items() if one["rewritten"]]
+    if rewritten:
+        one = shown[rewritten[0]]
+        said.append(
+            f"Clients see it as healthy all the same: {one['healthyInService']} of {one['instancesInService']} are "
+            f"healthy, and the protect threshold is {one['protectThreshold']}."
+        )
+    return said
+
+
+def _subscribers(told: Told) -> list[str]:
+    said = []
+    for address, one in sorted(told.items()):
+        behind = sum(way["behind"] for way in one["subscribers"].values())
+        if behind:
+            count = sum(way["count"] for way in one["subscribers"].values())
+            said.append(
+                f"{behind} of {count} subscribers at {address} have not acknowledged the service's last change."
+            )
+        for each in one["pending"]:
+            said.append(f"{address} to {each['peer']}: {each['what']} {each['is']}.")
+    return said
+
+
+def _differences(told: Told) -> list[str]:
+    """Where members that answered do not say the same."""
+    found = []
+    owners = {address: str(one["responsible"]["member"]) for address, one in told.items()}
+    found.extend(_unlike("who is responsible", owners))
+    for kind, label in (("listed", "instance list"), ("persistent", "record")):
+        held = _by(told, kind)
+        if held and len(held) < len(told):
+            found.append(f"the {label}: not at {_names(sorted(told.keys() - held.keys()))}, held by {_names(held)}")
+        for name in ("version", "healthy", "enabled", "weight"):
+            found.extend(_unlike(f"{label}: {name}", {address: str(one.get(name)) for address, one in held.items()}))
+    clients = {address: frozenset(each["client"] for each in one["published"]) for address, one in told.items()}
+    if len(set(clients.values())) > 1:
+        found.append(
+            "publications: "
+            + "; ".join(f"{address} {len(names)} client(s)" for address, names in sorted(clients.items()))
+        )
+    removed, listed = _by(told, "removed"), _by(told, "listed")
+    if removed and listed:
+        found.append(f"removed at {_names(removed)}, and there at {_names(listed)}")
+    return found
+
+
+def _unlike(what: str, values: Mapping[str, str]) -> list[str]:
+    if len(set(values.values())) < 2:
+        return []
+    return [f"{what}: " + "; ".join(f"{address} {value}" for address, value in sorted(values.items()))]
+
+
+def _names(addresses: Iterable[str]) -> str:
+    return ", ".join(sorted(addresses))
+
+
+def _span(ms: int) -> str:
+    """A duration in words: ``850 ms``, ``12.3 s``, ``7 min``."""
+    if ms < 1_000:
+        return f"{ms} ms"
+    if ms < 120_000:
+        return f"{ms / 1_000:.1f} s"
+    return f"{ms // 60_000} min"

@@ -1,0 +1,50 @@
+"""Calls for configurations, which this node does not keep: counted, and logged once for each client."""
+
+import logging
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+
+CLIENTS_REMEMBERED = 10_000
+"""Addresses. Beyond it the longest silent one is forgotten, and logged again if it calls again."""
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class ConfigCallStats:
+    """Counts since the start."""
+
+    config_refused: int = 0
+    """Calls that were answered with a refusal."""
+    config_absent: int = 0
+    """Reads and listens that were answered as those of a configuration that does not exist."""
+
+
+class ConfigCallLog:
+    """Takes note of calls for configurations, whichever way they come. Thread-safe."""
+
+    def __init__(self) -> None:
+        self.stats = ConfigCallStats()
+        self._lock = threading.Lock()
+        self._known: OrderedDict[str, None] = OrderedDict()
+
+    def refused(self, remote_ip: str, what: str) -> None:
+        """Count a refusal, and log it if it is the first of this client."""
+        self.stats.config_refused += 1
+        with self._lock:
+            is_new = remote_ip not in self._known
+            self._known[remote_ip] = None
+            self._known.move_to_end(remote_ip)
+            if len(self._known) > CLIENTS_REMEMBERED:
+                self._known.popitem(last=False)
+        if is_new:
+            LOG.warning(
+                "%s asks for configurations (%a), which this node does not keep; its further calls are not logged",
+                remote_ip,
+                what,
+            )
+
+    def absent(self) -> None:
+        """Count a call that was answered as that of a configuration that does not exist."""
+        self.stats.config_absent += 1

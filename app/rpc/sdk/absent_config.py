@@ -1,0 +1,51 @@
+"""Requests for configurations, answered as Nacos answers them for a configuration that does not exist."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.auth.access_rules import LOGGED_IN
+from app.process.config_call_log import ConfigCallLog
+from app.rpc.server.dispatcher import GrpcRequest, GrpcRoute
+from app.rpc.wire.payload import FAILED, failure, success
+
+CONFIG_NOT_FOUND = 300
+"""SDKs take it for "there is none", and go on without. Source: Nacos 2.2.3 ConfigQueryResponse."""
+NO_PUBLICATIONS = "this is a naming server: configurations are neither published nor removed here"
+
+
+class AbsentConfigHandlers:
+    """One method for each type of request. Used on the loop's thread."""
+
+    def __init__(self, calls: ConfigCallLog) -> None:
+        self._calls = calls
+
+    def routes(self) -> Mapping[str, GrpcRoute]:
+        """The handlers by type of request."""
+        return {
+            "ConfigQueryRequest": GrpcRoute(self.query, "ConfigQueryResponse", LOGGED_IN),
+            "ConfigBatchListenRequest": GrpcRoute(self.listen, "ConfigChangeBatchListenResponse", LOGGED_IN),
+            "ConfigPublishRequest": GrpcRoute(self.publish, "ConfigPublishResponse", LOGGED_IN),
+            "ConfigRemoveRequest": GrpcRoute(self.remove, "ConfigRemoveResponse", LOGGED_IN),
+        }
+
+    async def query(self, _asked: GrpcRequest) -> Mapping[str, Any]:
+        """There is no such configuration."""
+        self._calls.absent()
+        return failure(CONFIG_NOT_FOUND, "config data not exist")
+
+    async def listen(self, _asked: GrpcRequest) -> Mapping[str, Any]:
+        """Nothing has changed."""
+        self._calls.absent()
+        return success(changedConfigs=[])
+
+    async def publish(self, request: GrpcRequest) -> Mapping[str, Any]:
+        """Refuse to keep a configuration."""
+        return self._refuse(request, "ConfigPublishRequest")
+
+    async def remove(self, request: GrpcRequest) -> Mapping[str, Any]:
+        """Refuse to remove a configuration."""
+        return self._refuse(request, "ConfigRemoveRequest")
+
+    def _refuse(self, request: GrpcRequest, kind: str) -> Mapping[str, Any]:
+        self._calls.refused(request.connection.remote_ip, kind)
+        return failure(FAILED, NO_PUBLICATIONS)

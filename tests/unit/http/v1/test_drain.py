@@ -1,0 +1,57 @@
+"""Leaving gracefully over HTTP: parameters, states, what is refused while a node is drained."""
+
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from app.http.v1.drain import is_seen
+from app.naming.registry.operations import RegisterInstance
+from distro.types import MemberState
+from tests.support.fake_node import FakeNode
+
+DRAIN = "/nacos/v1/ns/instance/drain?serviceName=orders&ip=10.0.0.1&port=8080"
+NODE_DRAIN = "/nacos/v1/ns/operator/drain"
+
+
+def test_an_instance_is_drained(client: FlaskClient, node: FakeNode) -> None:
+    node.naming.register(RegisterInstance("DEFAULT_GROUP@@orders", "10.0.0.1", 8080))
+    node.drains.step = lambda action, asked: {"a": node.drain_steps.take(action, asked)}
+    try:
+        answer = client.put(DRAIN + "&minMs=0")
+        assert (answer.status_code, answer.json["state"]) == (200, "drained")  # type: ignore[index]
+        assert node.naming.instance_count("public", "DEFAULT_GROUP@@orders") == 0
+        assert client.get(DRAIN).json["isOver"] is True  # type: ignore[index]
+        assert client.get(DRAIN.replace("orders", "others")).status_code == 404
+    finally:
+        node.drains.stop()
+
+
+@pytest.mark.parametrize("wrong", ["timeoutMs=60001", "minMs=-1", "minMs=x", "timeoutMs=1e3"])
+def test_a_wrong_time_is_named(client: FlaskClient, wrong: str) -> None:
+    answer = client.put(f"{DRAIN}&{wrong}")
+    assert answer.status_code == 400
+    assert wrong.partition("=")[0] in answer.text
+
+
+def test_a_step_that_is_none_is_refused(client: FlaskClient) -> None:
+    answer = client.post(DRAIN.replace("drain?", "drain/step?") + "&action=shoot")
+    assert (answer.status_code, "action" in answer.text) == (400, True)
+
+
+@pytest.mark.parametrize(
+    "answer", [None, {}, {"known": 1, "inLists": True, "subscribers": 0, "behind": 0}, {"known": True, "inLists": True}]
+)
+def test_an_answer_of_another_form_counts_as_none(answer: dict[str, Any] | None) -> None:
+    assert not is_seen(answer)
+
+
+def test_a_node_is_drained_and_taken_back(client: FlaskClient, node: FakeNode) -> None:
+    assert client.put(NODE_DRAIN).json["draining"] is True  # type: ignore[index]
+    node.cluster.own_state = MemberState.DOWN
+    assert client.get("/nacos/v1/console/health/readiness").text.endswith("an operator drains this node")
+    assert client.get("/nacos/v1/ns/instance/list?serviceName=a").status_code == 503
+    assert client.get(NODE_DRAIN).status_code == 200, "or it could not be taken back"
+    assert client.put(NODE_DRAIN + "?enabled=false").json["draining"] is False  # type: ignore[index]
+    node.cluster.own_state = MemberState.UP
+    assert client.put(NODE_DRAIN + "?enabled=perhaps").status_code == 400
