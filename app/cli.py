@@ -14,6 +14,7 @@ from app.audit.dump import command as dump_command
 from app.audit.heal import command as heal_command
 from app.audit.watch import command as watch_command
 from app.auth import command as admin_command
+from app.command import config_command, doctor_command, explain_command
 from app.config import settings_keys as keys
 from app.config.addresses import PORT_MAX, is_wildcard, join_address, split_address
 from app.config.settings import SettingError, Settings, read_settings
@@ -86,6 +87,9 @@ def _parser() -> argparse.ArgumentParser:
     heal_command.add_to(commands)
     check_command.add_to(commands)
     watch_command.add_to(commands)
+    explain_command.add_to(commands)
+    config_command.add_to(commands)
+    doctor_command.add_to(commands)
     admin_command.add_to(commands)
     return parser
 

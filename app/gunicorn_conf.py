@@ -11,6 +11,7 @@ from gunicorn.arbiter import Arbiter
 from app.config.addresses import join_address
 from app.config.settings import REQUESTS_END_S, SettingError, Settings, read_settings
 from app.process.open_files import connections_max, frontends, raise_limit
+from app.process.root_user import ROOT_WARNING, is_root
 
 
 def _settings() -> Settings:
@@ -82,6 +83,8 @@ def on_starting(server: Any) -> None:
     log = logging.getLogger("app.config.settings")
     if os.environ.get("WEB_CONCURRENCY", "1") != "1":
         log.warning("WEB_CONCURRENCY is not followed: a node has one worker, as the registry is that process's memory")
+    if _SETTINGS.announce and is_root():
+        log.warning("%s", ROOT_WARNING)
     if _SETTINGS.announce:
         for warning in _SETTINGS.warnings:
             log.warning("%s", warning)

@@ -1,0 +1,83 @@
+"""``rollcall config``: the settings with which a node would start here, and where each comes from.
+
+Exit codes: 0 all is well, 1 there are warnings, 2 a node would not start with them.
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterator
+
+from app.command.node_options import add_node_options, overrides_of
+from app.config.settings import SettingError, effective_settings, read_settings
+
+MASKED = "******"
+_SECRET = re.compile(r"secret|password|passwd|token(?!.*expire)|identity\.(value|previousvalue)", re.IGNORECASE)
+
+
+def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to those of ``rollcall``."""
+    parser = subparsers.add_parser(
+        "config",
+        help="print the settings in effect, and where each comes from",
+        description="Print each setting with which a node would start here: its value, and whether it comes from the "
+        "command line, the environment, a file or is the default. Secrets are masked. Exit code 1: there are "
+        "warnings, as of a misspelt key; 2: a node would not start.",
+    )
+    add_node_options(parser)
+    parser.add_argument("--changed", action="store_true", help="leave out what has its default")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+
+
+def is_secret(name: str) -> bool:
+    """Whether the value of a setting of this name is not to be shown."""
+    return bool(_SECRET.search(name))
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the settings, and return the exit code."""
+    overrides, error = overrides_of(options), ""
+    try:
+        rows, warnings = effective_settings(overrides)
+    except SettingError as refused:
+        sys.stderr.write(f"rollcall config: {refused}\n")
+        return 2
+    try:
+        warnings = list(read_settings(overrides).warnings)
+    except SettingError as refused:
+        error = _without_secrets(str(refused), rows)
+    shown = [
+        (name, MASKED if value and is_secret(name) else value, source)
+        for name, value, source in rows
+        if not options.changed or source != "default"
+    ]
+    if options.json:
+        settings = [{"key": name, "value": value, "source": source} for name, value, source in shown]
+        told = {"settings": settings, "warnings": warnings, "error": error or None}
+        sys.stdout.write(json.dumps(told, indent=2) + "\n")
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in _lines(shown))
+        for warning in warnings:
+            sys.stderr.write(f"rollcall config: warning: {warning}\n")
+        if error:
+            sys.stderr.write(f"rollcall config: {error}\n")
+    return 2 if error else 1 if warnings else 0
+
+
+def _lines(shown: list[tuple[str, str, str]]) -> Iterator[str]:
+    for name, value, source in shown:
+        yield f"{name}={_printable(value)}  ({_printable(source)})"
+
+
+def _without_secrets(text: str, rows: list[tuple[str, str, str]]) -> str:
+    """An error's text, which quotes the value that is not allowed, without those that are secret."""
+    for name, value, _ in rows:
+        if value and is_secret(name):
+            text = text.replace(value, MASKED)
+    return text
+
+
+def _printable(text: str) -> str:
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)

@@ -1,0 +1,171 @@
+"""``rollcall explain``: why one instance is as it is, asked of all members and put side by side.
+
+Exit codes: 0 all members answered and agree, 1 they differ or one did not answer, 2 it could not be asked.
+"""
+
+import argparse
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+from threading import Event
+from typing import Any
+
+from app.audit.client.access import AccessError, access_of, add_access_options, parse_url
+
+AGREED, DIFFERENT, NOT_ASKED = 0, 1, 2
+WIDTH = 80
+SUBSCRIBERS_SHOWN = 5
+"""Of each way, those that are behind first."""
+EXPLAIN = "/v1/ns/explain"
+
+
+def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to those of ``rollcall``."""
+    parser = subparsers.add_parser(
+        "explain",
+        help="tell why one instance is as it is at each member",
+        description="Ask all Rollcall members of a cluster about one instance, and tell who is responsible, who holds "
+        "it, why it is healthy or not, what clients see, and where the members differ. Exit code 0: they agree; 1: "
+        "they differ, or one did not answer; 2: it could not be asked.",
+    )
+    parser.add_argument("instance", metavar="IP:PORT", help="the instance's address")
+    parser.add_argument("--service", metavar="NAME", required=True, help="group@@name, or a name in DEFAULT_GROUP")
+    parser.add_argument("--namespace", metavar="NAMESPACE", default="public", help="its namespace (public)")
+    parser.add_argument("--cluster", metavar="NAME", default="DEFAULT", help="its cluster in the service (DEFAULT)")
+    parser.add_argument(
+        "--server",
+        metavar="URL",
+        default="http://127.0.0.1:8848",
+        help="any member, which asks the others (http://127.0.0.1:8848)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
+    add_access_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Ask, print, and return the exit code."""
+    from app.audit.client.http_client import CallError, MemberClient, Patience
+
+    ip, colon, port = options.instance.rpartition(":")
+    if not colon or not ip or not port.isascii() or not port.isdecimal():
+        return _could_not(f"{options.instance!r} is no address of an instance, such as 10.0.0.7:8080")
+    try:
+        scheme, address, path = parse_url(options.server)
+        access = access_of(options, scheme, path)
+        client = MemberClient(address, access, Patience(access.retries, Event()))
+        try:
+            answer = client.get(
+                EXPLAIN,
+                {
+                    "namespaceId": options.namespace,
+                    "serviceName": options.service,
+                    "ip": ip.strip("[]"),
+                    "port": port,
+                    "clusterName": options.cluster,
+                },
+            ).json()
+        finally:
+            client.close()
+    except (AccessError, CallError) as error:
+        return _could_not(str(error))
+    if not isinstance(answer, dict) or not isinstance(answer.get("members"), dict):
+        return _could_not(f"{options.server} gave another answer than a Rollcall member does")
+    if options.json:
+        import orjson
+
+        sys.stdout.write(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode() + "\n")
+    else:
+        sys.stdout.writelines(f"{_printable(line)}\n" for line in lines_of(answer))
+    return DIFFERENT if answer["differences"] or answer["notAnswered"] else AGREED
+
+
+def lines_of(answer: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of an answer, each of ``WIDTH`` characters at most where its words allow that."""
+    one = answer["instance"]
+    yield from _wrapped(
+        f"{one['ip']}:{one['port']} ({one['clusterName']}) of {one['serviceName']}, namespace {one['namespaceId']}"
+    )
+    yield ""
+    for text in answer["verdict"]:
+        yield from _wrapped(text, "* ")
+    yield ""
+    if answer["differences"]:
+        yield "The members DIFFER:"
+        for text in answer["differences"]:
+            yield from _wrapped(text, "! ")
+    else:
+        yield "The members that answered agree."
+    for address in answer["notAnswered"]:
+        yield from _wrapped(f"{address} did not answer", "? ")
+    for address in answer["otherKinds"]:
+        yield from _wrapped(f"{address} is a member of another kind, and cannot be asked", "? ")
+    yield ""
+    for address, facts in sorted(answer["members"].items()):
+        yield from _member_lines(address, facts)
+
+
+def _member_lines(address: str, facts: Mapping[str, Any]) -> Iterator[str]:
+    owner = facts["responsible"]["member"]
+    yield from _wrapped(f"{address}  {facts['state']}{'  responsible' if owner == address else ''}")
+    if listed := facts["listed"]:
+        yield from _wrapped(
+            f"listed: {_health(listed)}, beat {_span(listed['beatAgeMs'])} ago, changed {_span(listed['changedAgeMs'])}"
+            f" ago, version {listed['version']}",
+            "    ",
+        )
+    for each in facts["published"]:
+        where = "connected here" if each["connectedHere"] else f"copy of {each['member'] or 'an unknown member'}"
+        yield from _wrapped(f"published: {_health(each)}, {where}, client {each['client']}", "    ")
+    if persistent := facts["persistent"]:
+        yield from _wrapped(f"persistent: {_health(persistent)}, version {persistent['version']}", "    ")
+        if last := persistent.get("lastCheck"):
+            yield from _wrapped(f"last check: {last['result']}, {_span(last['ageMs'])} ago", "    ")
+    if removed := facts["removed"]:
+        yield from _wrapped(f"removed by {removed['by']}, last alive {_span(removed['ageMs'])} ago", "    ")
+    if shown := facts["shown"]:
+        seen = ("healthy" if shown["shownHealthy"] else "unhealthy") if shown["inLists"] else "not at all (disabled)"
+        yield from _wrapped(f"clients see it: {seen}", "    ")
+    for way, told in sorted(facts["subscribers"].items()):
+        if told["count"]:
+            yield from _wrapped(f"subscribers over {way}: {told['count']}, behind: {told['behind']}", "    ")
+            for each in told["of"][:SUBSCRIBERS_SHOWN]:
+                answered = each["acknowledgedAgeMs"]
+                said = "nothing acknowledged" if answered is None else f"acknowledged {_span(answered)} ago"
+                pushed = each["pushedAgeMs"]
+                sent = "nothing pushed" if pushed is None else f"pushed {_span(pushed)} ago"
+                yield from _wrapped(f"{each['who']}: {sent}, {said}", "      ")
+    for each in facts["pending"]:
+        yield from _wrapped(f"to {each['peer']}: {each['what']} {each['is']}", "    ")
+    for each in facts["history"]:
+        yield from _wrapped(f"{_span(each['ageMs'])} ago: {each['what']}", "    ")
+
+
+def _health(one: Mapping[str, Any]) -> str:
+    said = {True: "healthy", False: "UNHEALTHY", None: "unknown"}[one["healthy"]]
+    return said if one.get("enabled", True) else f"{said}, disabled"
+
+
+def _span(ms: int) -> str:
+    return f"{ms} ms" if ms < 1_000 else f"{ms / 1_000:.1f} s" if ms < 120_000 else f"{ms // 60_000} min"
+
+
+def _wrapped(text: str, begin: str = "") -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=begin,
+        subsequent_indent=" " * len(begin) or "  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _printable(text: str) -> str:
+    """The text without what would steer a terminal: names come from whoever registered."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
+def _could_not(text: str) -> int:
+    sys.stderr.write(f"rollcall explain: {_printable(text)}\n")
+    return NOT_ASKED

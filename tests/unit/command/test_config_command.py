@@ -1,0 +1,63 @@
+"""``rollcall config``: values with their sources, and no secret."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.cli import main
+from app.command.config_command import MASKED, is_secret
+from app.config.settings import ALL_KEYS
+
+
+@pytest.fixture(autouse=True)
+def conf(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf").mkdir()
+    return tmp_path / "conf"
+
+
+def test_each_setting_has_its_source(
+    conf: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (conf / "application.properties").write_text("rollcall.http.threads=8\n")
+    monkeypatch.setenv("ROLLCALL_LOG_LEVEL", "DEBUG")
+    assert main(["config", "--port", "18848", "--json"]) == 0
+    told = {one["key"]: (one["value"], one["source"]) for one in json.loads(capsys.readouterr().out)["settings"]}
+    assert told["server.port"] == ("18848", "command line")
+    assert told["rollcall.log.level"] == ("DEBUG", "environment variable ROLLCALL_LOG_LEVEL")
+    assert told["rollcall.http.threads"] == ("8", str(conf / "application.properties"))
+    assert told["server.address"] == ("127.0.0.1", "default")
+    assert told.keys() == {key.name for key in ALL_KEYS}
+
+
+def test_no_secret_is_shown(conf: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("NACOS_CORE_AUTH_SERVER_IDENTITY_VALUE", "s3cret-value-of-members")
+    main(["config", "--changed"])
+    said = capsys.readouterr()
+    assert "s3cret" not in said.out + said.err
+    assert f"nacos.core.auth.server.identity.value={MASKED}" in said.out
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [
+        ("nacos.core.auth.plugin.nacos.token.secret.key", True),
+        ("rollcall.identity.previousValue", True),
+        ("nacos.core.auth.server.identity.value", True),
+        ("nacos.core.auth.server.identity.key", False),
+        ("nacos.core.auth.plugin.nacos.token.expire.seconds", False),
+        ("server.port", False),
+    ],
+)
+def test_which_are_secret(name: str, secret: bool) -> None:
+    assert is_secret(name) is secret
+
+
+def test_a_misspelt_key_is_a_warning_and_a_wrong_value_an_error(conf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (conf / "application.properties").write_text("rollcall.http.threds=8\n")
+    assert main(["config", "--changed"]) == 1
+    assert "did you mean rollcall.http.threads?" in capsys.readouterr().err
+    (conf / "application.properties").write_text("rollcall.http.threads=many\n")
+    assert main(["config", "--changed"]) == 2
+    assert "rollcall.http.threads=many" in capsys.readouterr().err
