@@ -14,8 +14,8 @@ from typing import Any
 
 from app.audit.client.access import Access
 from app.command.doctor_findings import CheckFinding, failure, ok, warning
-from app.config import settings_keys as keys
 from app.config.addresses import split_address
+from app.config.identity_settings import IDENTITY_KEY, IDENTITY_VALUE
 from app.config.settings import Settings
 
 NAME_S, CALL_S = 3.0, 3.0
@@ -177,9 +177,9 @@ def _of_member(one: SeenMember, settings: Settings, *, is_own: bool) -> Iterator
         yield warning(
             what,
             "it takes a call from this machine for a member's without an identity",
-            f"set {keys.IDENTITY_KEY.name} and {keys.IDENTITY_VALUE.name} at all members, and keep others off the port",
+            f"set {IDENTITY_KEY.name} and {IDENTITY_VALUE.name} at all members, and keep others off the port",
         )
-    elif settings.identity_key:
+    elif settings.identity is not None:
         yield ok(what, "it refuses members' calls without an identity")
 
 
