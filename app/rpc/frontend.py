@@ -90,15 +90,22 @@ class GrpcFrontend:
         self._links = services.links
         for routes in (self._naming.routes(), self._members.routes(), self.loader.routes()):
             self.dispatcher.add(routes)
-        self._config_calls = services.config_calls
-        if services.settings.config_absent:
-            self.dispatcher.add(AbsentConfigHandlers(services.config_calls).routes())
-        self.dispatcher.on_no_handler = self._on_no_handler
+        self._answer_configs(services)
         subscribe(ServiceChanged, lambda event: self._pusher.changed(event.namespace, event.service))
         subscribe(InstancesChanged, self._on_instances)
         subscribe(ServiceSubscribed, lambda event: self._pusher.subscribed(event.key, event.client_id))
-        host = services.settings.host
-        self._servers = [
+        self._servers = self._make_servers(services.settings.host, settings, certificates)
+        self._now_ms = now_ms
+        self._rounds: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._moving = False
+        """Clients were asked to connect to other members, as this node stops."""
+
+    def _make_servers(
+        self, host: str, settings: RpcSettings, certificates: Mapping[int, WatchedFiles[PortCertificate]]
+    ) -> list[RpcServer]:
+        """The servers of both ports."""
+        return [
             RpcServer(
                 host,
                 port,
@@ -110,15 +117,17 @@ class GrpcFrontend:
             )
             for port, on_cluster_port in ((settings.sdk, False), (settings.cluster, True))
         ]
-        self._now_ms = now_ms
-        self._rounds: asyncio.Task[None] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._moving = False
-        """Clients were asked to connect to other members, as this node stops."""
 
-    def _on_no_handler(self, kind: str, remote_ip: str) -> None:
-        if kind.startswith(CONFIG_REQUESTS):
-            self._config_calls.refused(remote_ip, kind)
+    def _answer_configs(self, services: RpcServices) -> None:
+        """Answer requests for configurations if it is set so, and take note of those that are not answered."""
+        if services.settings.config_absent:
+            self.dispatcher.add(AbsentConfigHandlers(services.config_calls).routes())
+
+        def on_no_handler(kind: str, remote_ip: str) -> None:
+            if kind.startswith(CONFIG_REQUESTS):
+                services.config_calls.refused(remote_ip, kind)
+
+        self.dispatcher.on_no_handler = on_no_handler
 
     def _on_instances(self, event: InstancesChanged) -> None:
         if parsed := parse_datum_key(event.key):
