@@ -126,6 +126,7 @@ _.pauses
 _.events_slow
 _.events_failed
 _.connections_refused
+_.config_refused
 _.requests_refused
 _.pool_full
 _.beats_collected
