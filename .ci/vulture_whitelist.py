@@ -185,3 +185,11 @@ username
 _.num_tickets
 _.is_verified
 _.cert_verify
+_.refused_missing  # counters of calls that are members' by their own word: read as a whole, by asdict
+_.refused_value
+_.refused_signature
+_.refused_clock
+_.refused_replayed
+_.refused_body
+_.refused_sender
+_.refused_address

@@ -179,6 +179,7 @@ class Node:
         self.engine.protocol.before_serving = self._warm_start.fill
         push = build_push(self.domain, clock)
         counters = Counters()
+        counters.add(ProcessLoad().read)
         self.services, grpc = build_frontends(settings, clock, self.domain, self.engine, push, counters)
         self.background = build_background(settings, clock, self.domain, self.engine, push, grpc)
         counters.add(partial(asdict, self.engine.tls.stats))
@@ -484,9 +485,7 @@ def build_frontends(
     grpc = build_grpc(settings, clock, domain, engine, counters, config_calls, writes, access)
     ways: list[PushWay] = [("udp", push.states), *([("grpc", grpc.push_states)] if grpc else [])]
     operator = build_operator(domain, engine, clock, ways)
-    beats = BeatCollector()
-    engine.cluster.waiting_beats = lambda peer: beats.told_to(peer, clock.monotonic_ms())
-    engine.cluster.beats_wait_ms = lambda peer: beats.wait_ms(peer, clock.monotonic_ms())
+    beats = build_beats(clock, engine)
     http_services = Services(
         settings=settings,
         naming=domain.naming,
@@ -518,6 +517,14 @@ def build_frontends(
     )
     operator.drains.step = partial(step_at_all, http_services)
     return http_services, grpc
+
+
+def build_beats(clock: Clock, engine: Engine) -> BeatCollector:
+    """Make the collector of beats for other members, which their reports are told of."""
+    beats = BeatCollector()
+    engine.cluster.waiting_beats = lambda peer: beats.told_to(peer, clock.monotonic_ms())
+    engine.cluster.beats_wait_ms = lambda peer: beats.wait_ms(peer, clock.monotonic_ms())
+    return beats
 
 
 def build_grpc(

@@ -205,11 +205,9 @@ class Membership:
         return bool(self._peers_at(remote_ip, without=CAPABILITY_SIGNED))
 
     def signs(self, member: str) -> bool:
-        """Whether a listed member is known to sign its calls."""
         return CAPABILITY_SIGNED in self.capabilities(member)
 
     def has_any_of(self, remote_ip: str, members: frozenset[str]) -> bool:
-        """Whether one of these members is listed, and at the address."""
         return any(self.sender_of(one, remote_ip) is not None for one in members)
 
     def sender_of(self, named: str | None, remote_ip: str) -> str | None:

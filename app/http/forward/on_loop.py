@@ -58,7 +58,6 @@ LOOK_S = 0.002
 FETCHES_MAX = 64
 """Datums that are fetched, or wait for that."""
 FETCH_THREADS = 2
-TOKEN_HEADERS = ("authorization", "accesstoken")
 _NOT_RESPONSIBLE = NOT_RESPONSIBLE.lower().encode()
 _CHANGE = CHANGE.encode()
 _CLOCK = CLOCK.encode()

@@ -61,7 +61,7 @@ def test_clients_that_understand_pushes(
 @pytest.mark.parametrize(
     "agent",
     [
-        "", "curl/8", "Nacos-Python-Client:v0.1.17", "Nacos-SDK-Java:v1.0.0", "Nacos-Server:1.4.8", "unit-nginx",
+        "", "curl/8", "Nacos-Python-Client:v0.1.17", "Nacos-SDK-Java:v1.0.0", "unit-nginx",
         "Nacos-Java-Client", "Nacos-Java-Client:v0.0.9", "Nacos-C-Client:v1.0.11", "Nacos-DNS:v0.4.2",
     ],
 )  # fmt: skip
