@@ -9,28 +9,16 @@ import pytest
 
 from app.auth.access_rules import Action, Scope, Target
 from app.auth.refusals import NOT_PERMITTED, TOKEN_INVALID, UNKNOWN_USER
-from app.rpc.members.handlers import MemberHandlers
-from app.rpc.sdk.naming import NamingHandlers
-from app.rpc.sdk.rebalancer import Rebalancer
 from app.rpc.server.connections import Connection, Connections
 from app.rpc.server.dispatcher import Dispatcher, GrpcRequest, GrpcRoute
 from app.rpc.server.limits import LimitRule
 from app.rpc.wire import payload as wire
+from scripts.docs.access import rpc_routes
 from tests.support.auth import ADMIN, add_user, node_with_users, token_of
 from tests.support.fake_node import FakeNode, StubCluster
 
 ORDERS = {"namespace": "dev", "groupName": "shop", "serviceName": "orders"}
 RULE = {Target.SERVICE: "dev:shop:naming/orders", Target.GROUP: "dev:shop:*"}
-
-
-def table() -> dict[str, GrpcRoute]:
-    """All types of requests but the health check's, which the dispatcher answers itself."""
-    none: Any = None
-    naming, members = NamingHandlers(none, none, none), MemberHandlers(none, none)
-    rebalancer = Rebalancer(Connections(int, int), 0, none, int, none)
-    naming.stop()
-    members.stop()
-    return {**naming.routes(), **members.routes(), **rebalancer.routes()}
 
 
 class Host:
@@ -49,7 +37,7 @@ class Host:
             self.asked.append(asked)
             return wire.success()
 
-        rows = table()
+        rows = rpc_routes()
         self.dispatcher.add({kind: GrpcRoute(handler, row.answer_type, row.access) for kind, row in rows.items()})
         self.connection: Connection = connections.of_peer("ipv4:10.9.9.9:5", on_cluster_port)
         connections.register(self.connection)
@@ -80,10 +68,10 @@ def tokens(node: FakeNode) -> dict[object, str]:
     return made
 
 
-@pytest.mark.parametrize("kind", sorted(table()))
+@pytest.mark.parametrize("kind", sorted(rpc_routes()))
 def test_each_row_of_the_table_is_kept(kind: str, node: FakeNode, tokens: dict[object, str]) -> None:
     """Without a token, with one without rights, with the rights of others, with the right, as an administrator."""
-    host, row = Host(node), table()[kind]
+    host, row = Host(node), rpc_routes()[kind]
 
     def refusal(token: str) -> str:
         answer_type, code, text = host.ask(kind, {"accessToken": token} if token else {})

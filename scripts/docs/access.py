@@ -1,0 +1,78 @@
+"""Writes docs/access.md from the tables of HTTP routes and of gRPC requests."""
+
+from pathlib import Path
+from typing import Any
+
+from app.auth.access_rules import AccessRule, Action, Scope, Target
+from app.http import blueprints
+from app.http.api.call import ROUTES
+from app.rpc.members.handlers import MemberHandlers
+from app.rpc.sdk.naming import NamingHandlers
+from app.rpc.sdk.rebalancer import Rebalancer
+from app.rpc.server.connections import Connections
+from app.rpc.server.dispatcher import GrpcRoute
+
+ROOT = Path(__file__).resolve().parents[2]
+assert blueprints.MODULES, "their import fills the table of routes"
+
+HEAD = """\
+# Who may call what
+
+Each HTTP route and each gRPC request type declares it, and both ways to an endpoint ask for it on the decoded route. A
+route that declares nothing does not import. `r` and `w` are the actions of permissions; what they are about is in
+[security.md](security.md). Without `nacos.core.auth.enabled` the rows of users are open; those of members are not.
+
+Made by `python -m scripts.docs.access`.
+
+"""
+_ABOUT = {
+    Target.SERVICE: "the service",
+    Target.DOM: "the service `dom`",
+    Target.KEY: "the service in `key`",
+    Target.GROUP: "all services of the group",
+    Target.NAMESPACE: "all services of the namespace",
+    Target.NAMESPACES: "all services of the namespace, without one those of all",
+}
+
+
+def rpc_routes() -> dict[str, GrpcRoute]:
+    """The gRPC requests that need a registered connection, but for the health check."""
+    none: Any = None
+    naming, members = NamingHandlers(none, none, none), MemberHandlers(none, none)
+    rebalancer = Rebalancer(Connections(int, int), 0, none, int, none)
+    naming.stop()
+    members.stop()
+    return {**naming.routes(), **members.routes(), **rebalancer.routes()}
+
+
+def words(rule: AccessRule) -> str:
+    """A rule in words."""
+    match rule.scope:
+        case Scope.PUBLIC:
+            who = "anybody"
+        case Scope.LOGGED_IN:
+            who = "any user"
+        case Scope.NAMING:
+            who = f"users with `{rule.action.value}` for {_ABOUT[rule.target]}"
+        case Scope.ADMIN:
+            who = "administrators" if rule.action is Action.READ else "administrators, to change"
+        case Scope.MEMBERS:
+            who = "members alone"
+        case Scope.RECENT_MEMBERS:
+            who = "members alone, also those listed until lately"
+    return f"{who}; members" if rule.members_too else who
+
+
+def document() -> str:
+    """The page's whole text."""
+    lines = ["## HTTP\n\n", "| call | who |\n", "|---|---|\n"]
+    rows = sorted((row.path, row.method, words(row.access)) for row in ROUTES)
+    lines += [f"| `{method} {path}` | {who} |\n" for path, method, who in rows]
+    lines += ["\n## gRPC\n\n", "| request | who |\n", "|---|---|\n"]
+    lines += [f"| `{kind}` | {words(row.access)} |\n" for kind, row in sorted(rpc_routes().items())]
+    lines += [f"| `{kind}` | anybody |\n" for kind in ("ServerCheckRequest", "HealthCheckRequest")]
+    return HEAD + "".join(lines)
+
+
+if __name__ == "__main__":
+    (ROOT / "docs" / "access.md").write_text(document(), encoding="utf-8")
