@@ -87,7 +87,7 @@ class Program:
         process.stdout.close()
 
     def open(self, client: str, *members: Member, **more: str) -> None:
-        """Make a client that knows these members; ``namespace`` may be named."""
+        """Make a client that knows these members; ``namespace``, ``username`` and ``password`` may be named."""
         self.call("open", client, servers=[member.address for member in members], **more)
 
     def call(self, op: str, client: str, **fields: Any) -> Any:

@@ -16,10 +16,10 @@ function instanceOf({ ip, port, cluster, weight, metadata }) {
 }
 
 const ops = {
-  async open(name, { servers, namespace = 'public' }) {
+  async open(name, { servers, namespace = 'public', username, password }) {
     const ssl = servers[0].startsWith('https://');
     const serverList = servers.map(server => server.replace('https://', ''));
-    const client = new NacosNamingClient({ logger, serverList, namespace, ssl });
+    const client = new NacosNamingClient({ logger, serverList, namespace, ssl, username, password });
     // A poll that fails is one; without a listener it would end the process.
     client._hostReactor.on('error', error => logger.error(error));
     await client.ready();

@@ -25,8 +25,13 @@ def put(value: dict[str, Any]) -> None:
         print(json.dumps(value), flush=True)
 
 
-def open_client(name: str, servers: list[str], namespace: str = "public") -> None:
-    clients[name] = nacos.NacosClient(",".join(servers), namespace=namespace, logDir="logs", log_level=logging.INFO)
+def open_client(
+    name: str, servers: list[str], namespace: str = "public", username: str | None = None, password: str | None = None
+) -> None:
+    user = {"username": username, "password": password}
+    clients[name] = nacos.NacosClient(
+        ",".join(servers), namespace=namespace, logDir="logs", log_level=logging.INFO, **user
+    )
 
 
 def register(

@@ -28,11 +28,15 @@ def put(value: dict[str, Any]) -> None:
     print(json.dumps(value), flush=True)
 
 
-async def open_client(name: str, servers: list[str], namespace: str | None = None) -> None:
+async def open_client(
+    name: str, servers: list[str], namespace: str | None = None, username: str = "", password: str = ""
+) -> None:
     folder = os.path.join(os.environ["HOME"], name)
     config = ClientConfigBuilder().server_address(",".join(servers)).log_dir(folder).cache_dir(folder)
     if namespace is not None:
         config = config.namespace_id(namespace)
+    if username:
+        config = config.username(username).password(password)
     clients[name] = await NacosNamingService.create_naming_service(config.build())
 
 

@@ -36,6 +36,8 @@ func open(c lines.Command) (*client, error) {
 	// An empty list is passed on too, instead of being ignored.
 	config := constant.NewClientConfig(
 		constant.WithNamespaceId(c.Namespace),
+		constant.WithUsername(c.Username),
+		constant.WithPassword(c.Password),
 		constant.WithTimeoutMs(5000),
 		constant.WithNotLoadCacheAtStart(true),
 		constant.WithUpdateCacheWhenEmpty(true),

@@ -21,6 +21,8 @@ type Command struct {
 	Client    string            `json:"client"`
 	Servers   []string          `json:"servers"`
 	Namespace string            `json:"namespace"`
+	Username  string            `json:"username"`
+	Password  string            `json:"password"`
 	Service   string            `json:"service"`
 	Ip        string            `json:"ip"`
 	Port      uint64            `json:"port"`

@@ -40,6 +40,10 @@ public final class JavaClient {
         if (fields.has("namespace")) {
             properties.setProperty(PropertyKeyConst.NAMESPACE, fields.get("namespace").asText());
         }
+        if (fields.has("username")) {
+            properties.setProperty(PropertyKeyConst.USERNAME, fields.get("username").asText());
+            properties.setProperty(PropertyKeyConst.PASSWORD, fields.get("password").asText());
+        }
         this.name = name;
         this.naming = NacosFactory.createNamingService(properties);
         this.maintain = NamingMaintainFactory.createMaintainService(properties);
