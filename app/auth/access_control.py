@@ -21,6 +21,9 @@ from app.auth.user_rights import Resource, Rights
 from app.auth.user_table import UserTable
 from app.config.auth_settings import AuthSettings
 
+HOP_TOKEN_MS = 20_000
+"""A token is good for a minute at least."""
+HOP_TOKENS_MAX = 10_000
 SESSIONS_MAX = 65_536
 """Tokens that are remembered: one for each client that logged in."""
 
@@ -72,6 +75,8 @@ class AccessControl:
         self._limits = LoginLimits(now_ms)
         self._sessions: dict[bytes, Session] = {}
         """By hash of the token."""
+        self._hop_tokens: dict[str, tuple[str, int, str]] = {}
+        """By user: generation, when it was made, token."""
         self.stats = AccessStats()
 
     # --- who --------------------------------------------------------------------------------------
@@ -149,10 +154,33 @@ class AccessControl:
         self.stats.logins += 1
         return Session(user.name, user.generation, self.wall_ms() + tokens.ttl_s * 1_000)
 
+    def remembered(self, name: str, password: str, ip: str) -> Session | None:
+        """The session of a user whose password was right lately; None where only ``log_in`` can tell. Does not block.
+
+        A caller with too many wrong passwords gets none: the memory would answer guesses without bound.
+        """
+        passwords, tokens, user = self.passwords, self.tokens, self.table.user(name)
+        if passwords is None or tokens is None or user is None or not self._limits.allows(name, ip):
+            return None
+        if not passwords.is_remembered(user, password):
+            return None
+        return Session(user.name, user.generation, self.wall_ms() + tokens.ttl_s * 1_000)
+
     def token_of(self, session: Session) -> str:
         """A new token of a session's user."""
         assert self.tokens is not None, "there are sessions only while users are asked for"
         return self.tokens.make(session.user, session.generation)
+
+    def hop_token(self, session: Session) -> str:
+        """A token of a session's user for calls that are passed on, made once in ``HOP_TOKEN_MS``."""
+        now_ms = self.wall_ms()
+        generation, made_ms, token = self._hop_tokens.get(session.user, ("", 0, ""))
+        if generation != session.generation or not 0 <= now_ms - made_ms < HOP_TOKEN_MS:
+            token = self.token_of(session)
+            if len(self._hop_tokens) >= HOP_TOKENS_MAX:
+                self._hop_tokens = {}
+            self._hop_tokens[session.user] = session.generation, now_ms, token
+        return token
 
     # --- what -------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 import ipaddress
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import lru_cache
 from threading import Lock
 
 WINDOW_MS = 60_000
@@ -53,14 +54,23 @@ class LoginLimits:
         self._of_user, self._of_address = _Counts(OF_USER_MAX), _Counts(OF_ADDRESS_MAX)
         self._trusted: OrderedDict[tuple[str, str], int] = OrderedDict()
 
+    def _wait_ms(self, user: str, address: str, now_ms: int) -> int:
+        """How long a caller is to wait before a try; 0 when it may come now. The caller of this holds the lock."""
+        wait_ms = self._of_address.wait_ms(address, now_ms)
+        if now_ms - self._trusted.get((user, address), now_ms - TRUSTED_MS) >= TRUSTED_MS:
+            wait_ms = max(wait_ms, self._of_user.wait_ms(user, now_ms))
+        return wait_ms
+
+    def allows(self, user: str, ip: str) -> bool:
+        """Whether a try would be allowed now; counts none."""
+        with self._lock:
+            return not self._wait_ms(user, _network(ip), self._now_ms())
+
     def begin(self, user: str, ip: str) -> int:
         """Count a try, and return 0; or return how many seconds the caller is to wait first."""
         address, now_ms = _network(ip), self._now_ms()
         with self._lock:
-            wait_ms = self._of_address.wait_ms(address, now_ms)
-            if now_ms - self._trusted.get((user, address), -TRUSTED_MS) >= TRUSTED_MS:
-                wait_ms = max(wait_ms, self._of_user.wait_ms(user, now_ms))
-            if wait_ms:
+            if wait_ms := self._wait_ms(user, address, now_ms):
                 return wait_ms // 1_000 + 1
             self._of_user.add(user, now_ms, 1)
             self._of_address.add(address, now_ms, 1)
@@ -80,6 +90,7 @@ class LoginLimits:
                 self._trusted.popitem(last=False)
 
 
+@lru_cache(ENTRIES_MAX)
 def _network(ip: str) -> str:
     """The address that counts as one caller."""
     try:

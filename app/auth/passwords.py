@@ -87,6 +87,10 @@ class Passwords:
                 self._right.popitem(last=False)
         return True
 
+    def is_remembered(self, user: User, password: str) -> bool:
+        """Whether this was found to be the user's password lately; does not block."""
+        return len(password) <= PASSWORD_BYTES_MAX and self._digest(user, password) in self._right
+
     def _digest(self, user: User, password: str) -> bytes:
         parts = (user.name, user.generation, password)
         text = b"".join(b"%d:%b" % (len(one), one) for one in (part.encode("utf-8", "replace") for part in parts))

@@ -48,7 +48,7 @@ CHANGE = "rollcall-change"
 MEMBER_CERTIFICATE = "rollcall.member_certificate"
 """Key of WSGI's environ; see ``Call.has_member_certificate``. No header can set it."""
 
-AUTHORIZATION, TOKEN_HEADER = "authorization", "accesstoken"
+AUTHORIZATION, TOKEN_HEADER, BEARER = "authorization", "accesstoken", "Bearer "
 """Headers with the token of a call's user."""
 
 CALLER = "rollcall.caller"
@@ -70,6 +70,8 @@ class Call:
     context_path: str = "/nacos"
     raw_path: str = ""
     """The path as the client sent it: with the context path, still escaped. Empty when it is not known."""
+    hop_token: str = ""
+    """For a member that the call is passed on to, in place of the user's password; empty for a call without one."""
     user: str = ""
     """Whose token the call brought; empty while users are not asked for, and for calls of members."""
     on_loop: bool = False
@@ -90,6 +92,12 @@ class Call:
     def parse(self, parser: Callable[[Parameters], C]) -> C:
         """The command that a parser makes of the parameters. On the loop, commands of repeated queries are reused."""
         return parser(self.parameters)
+
+    def give_token(self, token: str, *secrets: str) -> None:
+        """Take parameters out, and have a member that the call is passed on to get a token in their place."""
+        self.hop_token = token
+        self._parameters = self.parameters.without(*secrets)
+        self.headers = {**self.headers, AUTHORIZATION: BEARER + token}
 
     def header(self, name: str) -> str | None:
         """One header, by its name in lower case."""

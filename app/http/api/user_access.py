@@ -6,19 +6,18 @@ from app.auth.decision_memo import key_of_call
 from app.auth.refusals import UNKNOWN_USER, AccessDenied, TooManyLogins
 from app.auth.user_rights import ANY, Resource, rule_namespace
 from app.http.api.answers import PreparedRefusal, filter_error, text_reply
-from app.http.api.call import AUTHORIZATION, TOKEN_HEADER, Call, Reply, Services
+from app.http.api.call import AUTHORIZATION, BEARER, TOKEN_HEADER, Call, Reply, Services
 from app.http.input.params import Parameters
 from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, GROUP_SPLITTER, NAMESPACE_SPLITTER
 
 TOKEN_PARAMETER = "accessToken"
-BEARER = "Bearer "
 _USER, _PASSWORD = "username", "password"
 _OF_USERS = "/v1/auth"
 """Below it ``username`` and ``password`` name the user that a call is about, and not the caller."""
 
 
 class PasswordGiven(Exception):
-    """A call on the event loop brings user and password: to compare them takes long, and belongs into a pool."""
+    """A call on the event loop brings a password that is not remembered: to compare it takes long, and blocks."""
 
 
 def check_user(access: AccessRule, call: Call, services: Services) -> None:
@@ -50,7 +49,7 @@ def check_user(access: AccessRule, call: Call, services: Services) -> None:
     except TooManyLogins as error:
         raise PreparedRefusal(too_many_logins(error)) from None
     call.user = session.user
-    if key is not None:
+    if key is not None and not call.hop_token:
         services.decisions.keep(version, key, session)
 
 
@@ -75,12 +74,12 @@ def _session_of(call: Call, control: AccessControl) -> Session:
     name, password = call.parameters.get(_USER), call.parameters.get(_PASSWORD)
     if not name or not password or call.path.startswith(_OF_USERS):
         raise AccessDenied(UNKNOWN_USER)
-    if call.on_loop:
-        raise PasswordGiven
-    session = control.log_in(name, password, call.remote_ip)
-    # A member that the call is passed on to gets a token, and no password.
-    call.headers = {**call.headers, AUTHORIZATION: BEARER + control.token_of(session)}
-    call._parameters = call.parameters.without(_USER, _PASSWORD)
+    session = control.remembered(name, password, call.remote_ip)
+    if session is None:
+        if call.on_loop:
+            raise PasswordGiven
+        session = control.log_in(name, password, call.remote_ip)
+    call.give_token(control.hop_token(session), _USER, _PASSWORD)
     return session
 
 

@@ -8,7 +8,7 @@ from app.auth.member_calls import PREFIX
 from app.auth.member_signer import MemberSigner
 from app.config.version import MEMBER_AGENT, NACOS_VERSION
 from app.http.api.browsers import SIGNS
-from app.http.api.call import CLIENT_AGENT
+from app.http.api.call import CLIENT_AGENT, Call
 from app.http.input.forms import URLENCODED
 from app.writes.owner_forwarder import MemberRequest
 
@@ -96,6 +96,12 @@ def target_of(request: MemberRequest) -> tuple[str, bytes]:
     if len(path) + len(query) < QUERY_CHARS_MAX:
         return f"{path}?{query}", b""
     return f"{path}?encoding=UTF-8&nofix=1", urlencode(pairs).encode()
+
+
+def without_password(call: Call) -> tuple[bytes, bytes, str]:
+    """Query, body and content type of a call whose password was taken out; a long query becomes a form."""
+    query = urlencode([(name, value) for name, value in call.parameters.items() if name != "encoding"]).encode()
+    return (query, b"", "") if len(query) < QUERY_CHARS_MAX else (b"", query, URLENCODED)
 
 
 def not_executed(status: int, answer: bytes, refused: bool) -> bool:

@@ -18,6 +18,7 @@ from app.config.version import MEMBER_AGENT
 from app.http.api.answers import NOT_RESPONSIBLE, text_reply
 from app.http.api.call import (
     AUTHORIZATION,
+    BEARER,
     CHANGE,
     CLIENT_AGENT,
     CLOCK,
@@ -33,7 +34,7 @@ from app.http.api.call import (
     Services,
 )
 from app.http.forward.member_link import LinkAnswer, LinkResult, MemberLinks, NotAnswered, NotSent
-from app.http.forward.nacos_form import nacos_form, not_executed, own_headers
+from app.http.forward.nacos_form import nacos_form, not_executed, own_headers, without_password
 from app.naming.changes import TakenChange
 from app.writes.owner_forwarder import (
     BUSY,
@@ -209,17 +210,22 @@ class LoopForwarder:
 
         The client's token goes with it: the member called decides by it, too, whether the client may do this.
         """
-        target = f"{call.context_path}{call.path}"
-        if call.raw_query:
-            target += "?" + call.raw_query.decode("latin-1")
+        target, query, body = f"{call.context_path}{call.path}", call.raw_query, call.body
         headers = {"user-agent": MEMBER_AGENT, CLIENT_AGENT: call.client_agent, WANTS_CHANGE: "1", **more}
-        if call.user:
+        if call.hop_token:
+            query, body, content_type = without_password(call)
+            headers[AUTHORIZATION] = BEARER + call.hop_token
+            if body:
+                headers["content-type"] = content_type
+        elif call.user:
             for name in (AUTHORIZATION, TOKEN_HEADER):
                 if value := call.header(name):
                     headers[name] = value
-        if call.body and (content_type := call.header("content-type")) is not None:
-            headers["content-type"] = content_type
-        return self._signed(call.method, target, member, headers, call.body)
+        if not call.hop_token and body and (given := call.header("content-type")) is not None:
+            headers["content-type"] = given
+        if query:
+            target += "?" + query.decode("latin-1")
+        return self._signed(call.method, target, member, headers, body)
 
     def request_to_own(
         self, method: str, path: str, member: str, body: bytes, left_ms: int, *, relay: bool = False

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from app.auth.member_calls import CLIENT, Caller
-from app.http.api.call import Call
+from app.http.api.call import AUTHORIZATION, BEARER, Call
 from app.http.input.forms import is_form
 from app.http.input.params import Parameters, parse_beat, parse_list
 from app.http.server.header_block import HeaderBlock
@@ -67,7 +67,7 @@ class LoopCall(Call):
         self.body = body
         self.remote_ip = remote_ip
         self.context_path = context_path
-        self.raw_path = self.user = ""
+        self.raw_path = self.user = self.hop_token = ""
         self.on_loop = True
         self.has_member_certificate = has_member_certificate
         self.caller = caller
@@ -77,7 +77,13 @@ class LoopCall(Call):
 
     @property
     def headers(self) -> Mapping[str, str]:  # type: ignore[override]
-        return self._block.named
+        named = self._block.named
+        return {**named, AUTHORIZATION: BEARER + self.hop_token} if self.hop_token else named
+
+    def give_token(self, token: str, *secrets: str) -> None:
+        # The headers are shared by the requests of the connection.
+        self.hop_token = token
+        self._parameters = self.parameters.without(*secrets)
 
     def header(self, name: str) -> str | None:
         return self._block.get(name)

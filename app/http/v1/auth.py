@@ -9,8 +9,8 @@ from app.auth.refusals import AUTH_IS_OFF, UNKNOWN_USER, AccessDenied, TooManyLo
 from app.auth.users import AdminExists
 from app.config.addresses import is_loopback
 from app.http.api.answers import durable_elsewhere, json_reply, text_reply
-from app.http.api.call import AUTHORIZATION, JSON, Answer, Call, Reply, Services, route
-from app.http.api.user_access import BEARER, token_of, too_many_logins
+from app.http.api.call import AUTHORIZATION, BEARER, JSON, Answer, Call, Reply, Services, route
+from app.http.api.user_access import token_of, too_many_logins
 from app.http.input.schemas import load_parameters
 from app.http.input.user_schemas import FirstAdminSchema, LoginSchema
 from app.naming.model.nacos_errors import NoRight

@@ -108,3 +108,33 @@ def test_nobody_logs_in_while_users_are_not_asked_for() -> None:
         node.access.log_in(ADMIN, ADMIN_PASSWORD, IP)
     with pytest.raises(AccessDenied):
         node.access.session("auth-is-off")
+
+
+def test_a_password_that_was_right_is_known_without_waiting_until_it_changes_or_the_caller_guesses(
+    node: FakeNode,
+) -> None:
+    add_user(node, "bob")
+    assert node.access.remembered("bob", PASSWORD, IP) is None
+    node.access.log_in("bob", PASSWORD, IP)
+    session = node.access.remembered("bob", PASSWORD, "10.0.0.9")
+    assert session is not None
+    assert session.user == "bob"
+    assert node.access.remembered("bob", "wrong wrong", IP) is None
+    for _ in range(OF_USER_MAX):
+        with pytest.raises(AccessDenied):
+            node.access.log_in("bob", "wrong wrong", "10.0.0.9")
+    assert node.access.remembered("bob", PASSWORD, "10.0.0.9") is None
+    assert node.access.remembered("bob", PASSWORD, IP) is not None  # it logged in from here
+    assert node.access.passwords is not None
+    node.users.set_password("bob", node.access.passwords.hash("quite another"))
+    assert node.access.remembered("bob", PASSWORD, IP) is None
+
+
+def test_the_token_for_other_members_is_made_once_and_ends_with_the_users(node: FakeNode) -> None:
+    add_user(node, "bob")
+    first = node.access.hop_token(node.access.log_in("bob", PASSWORD, IP))
+    assert node.access.hop_token(node.access.log_in("bob", PASSWORD, IP)) == first
+    node.users.end_tokens("bob")
+    second = node.access.hop_token(node.access.log_in("bob", PASSWORD, IP))
+    assert second != first
+    assert node.access.session(second).user == "bob"
