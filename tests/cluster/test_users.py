@@ -159,7 +159,7 @@ def test_a_stream_ends_with_its_token_and_its_subscription_before_any_push(clust
     service = "streams"
 
     async def main() -> None:
-        async with SdkClient(member.port + 1_000) as sdk:
+        async with SdkClient(int(member.address.rpartition(":")[2]) + 1_000) as sdk:
             await sdk.introduce()
             where = {"namespace": "dev", "groupName": "DEFAULT_GROUP", "serviceName": service}
             body = json.dumps({**where, "subscribe": True, "clusters": ""}).encode()
