@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 from app.config import settings_keys as keys
 from app.config.addresses import is_wildcard, join_address
+from app.config.auth_settings import AUTH_ENABLED
 from app.config.settings import SettingError, Settings, read_settings
 from app.process.data_lock import DataLockError
 
@@ -59,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
         return 1
     print(f"{options.user} is an administrator, by {where}")
     if settings.auth is None:
-        print(f"rollcall: warning: {keys.AUTH_ENABLED.name} is false: no call asks for users yet", file=sys.stderr)
+        print(f"rollcall: warning: {AUTH_ENABLED.name} is false: no call asks for users yet", file=sys.stderr)
     return 0
 
 

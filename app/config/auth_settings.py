@@ -4,7 +4,24 @@ import base64
 import binascii
 from dataclasses import dataclass, field
 
-from app.config.settings_keys import AUTH_ENABLED, TOKEN_KEY, SettingError
+from app.config.settings_keys import FLAG, TEXT, Key, SettingError, whole
+
+AUTH_ENABLED = Key(
+    ("nacos.core.auth.enabled",), FLAG, "false", "Every call needs a user with the right to it; see security.md."
+)
+TOKEN_KEY = Key(
+    ("nacos.core.auth.plugin.nacos.token.secret.key", "nacos.core.auth.default.token.secret.key"),
+    TEXT,
+    "",
+    "The key of the tokens of users, the same on all members: base64 of at least 32 random bytes; a secret.",
+)
+TOKEN_TTL = Key(
+    ("nacos.core.auth.plugin.nacos.token.expire.seconds", "nacos.core.auth.default.token.expire.seconds"),
+    whole(60, 31_536_000),
+    "18000",
+    "How long a token is good for (s); client libraries log in again before it ends.",
+)
+AUTH_KEYS = (AUTH_ENABLED, TOKEN_KEY, TOKEN_TTL)
 
 KEY_BYTES_MIN = 32
 """Of the key, for HMAC-SHA256. Source: RFC 7518, 3.2."""

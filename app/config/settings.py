@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from app.config import settings_keys as keys
 from app.config.addresses import PORT_MAX, is_loopback, join_address, own_address
-from app.config.auth_settings import AuthSettings, parse_token_key
+from app.config.auth_settings import AUTH_ENABLED, AUTH_KEYS, TOKEN_KEY, TOKEN_TTL, AuthSettings, parse_token_key
 from app.config.cluster_conf import parse_members
 from app.config.guard_settings import GUARD_KEYS, GuardSettings, guard_settings
 from app.config.identity_settings import (
@@ -33,7 +33,7 @@ from distro.config import DistroConfig
 __all__ = ["ALL_KEYS", "SettingError", "Settings", "effective_settings", "read_settings"]
 
 T = TypeVar("T")
-ALL_KEYS: tuple[Key[Any], ...] = (*keys.KEYS, *IDENTITY_KEYS, *GUARD_KEYS)
+ALL_KEYS: tuple[Key[Any], ...] = (*keys.KEYS, *AUTH_KEYS, *IDENTITY_KEYS, *GUARD_KEYS)
 REQUESTS_END_S = 3
 """The time for running requests to end when a node stops, before it sends its last changes."""
 NODE_END_S = 5
@@ -312,9 +312,9 @@ def _both_or_none(sources: _Sources, first: Key[T], second: Key[T]) -> tuple[T, 
 
 
 def _auth(sources: _Sources) -> AuthSettings | None:
-    if not sources.get(keys.AUTH_ENABLED):
+    if not sources.get(AUTH_ENABLED):
         return None
-    return AuthSettings(parse_token_key(*sources.find(keys.TOKEN_KEY)), sources.get(keys.TOKEN_TTL))
+    return AuthSettings(parse_token_key(*sources.find(TOKEN_KEY)), sources.get(TOKEN_TTL))
 
 
 def _distro_config(sources: _Sources) -> DistroConfig:

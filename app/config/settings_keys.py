@@ -170,22 +170,6 @@ CONFIG_ABSENT = Key(
     "false",
     "Answer reads of configurations as Nacos answers for one that does not exist. Without it each is refused.",
 )
-AUTH_ENABLED = Key(
-    ("nacos.core.auth.enabled",), FLAG, "false", "Every call needs a user with the right to it; see security.md."
-)
-TOKEN_KEY = Key(
-    ("nacos.core.auth.plugin.nacos.token.secret.key", "nacos.core.auth.default.token.secret.key"),
-    TEXT,
-    "",
-    "The key of the tokens of users, the same on all members: base64 of at least 32 random bytes; a secret.",
-)
-TOKEN_TTL = Key(
-    ("nacos.core.auth.plugin.nacos.token.expire.seconds", "nacos.core.auth.default.token.expire.seconds"),
-    whole(60, 31_536_000),
-    "18000",
-    "How long a token is good for (s); client libraries log in again before it ends.",
-)
-
 RPC_ENABLED = Key(
     ("rollcall.rpc.enabled",), FLAG, "true", "Serve gRPC: SDKs on server.port + 1000, members on server.port + 1001."
 )
@@ -403,9 +387,6 @@ KEYS: tuple[Key[Any], ...] = (
     CLEAN_EMPTY,
     WARM_AGE,
     CONFIG_ABSENT,
-    AUTH_ENABLED,
-    TOKEN_KEY,
-    TOKEN_TTL,
     RPC_ENABLED,
     *RPC_SDK.values(),
     *RPC_CLUSTER.values(),
