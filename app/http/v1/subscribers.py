@@ -46,7 +46,7 @@ def subscribe(call: Call, services: Services, query: ListQuery, agent: Agent) ->
     ip = normal_ip(query.client_ip) if query.client_ip else remote_ip
     if ip is None or not (services.settings.guards.push_trusts_nat or is_of_caller(ip, remote_ip)):
         services.push.refuse()
-        return False
+        return ip is None
     services.push.subscribe(
         Subscriber(
             namespace=query.namespace,

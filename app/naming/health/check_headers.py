@@ -15,6 +15,12 @@ REFUSED = (
     *("x-accel-*", "x-sendfile*", "x-requested-*"),
 )
 """Of the allowed ones."""
+NEVER = (
+    *("host", "authorization", "proxy-*", "cookie*", "metadata*", "content-*", "transfer-encoding", "connection"),
+    *("te", "trailer", "upgrade", "expect", "forwarded", "via", "range", "origin", "rollcall-*", "nacos*"),
+    *("accesstoken", "access-*", "token", "secret*", "keep-alive"),
+)
+"""Beside ``REFUSED``: what a client that asks for it has reason to be told of. Others are stored, and not sent."""
 _NAME = re.compile(r"[A-Za-z0-9-]{1,64}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 HEADERS_MAX = 20
@@ -28,6 +34,12 @@ def is_allowed(name: str) -> bool:
         and any(fnmatchcase(folded, pattern) for pattern in ALLOWED)
         and not any(fnmatchcase(folded, pattern) for pattern in REFUSED)
     )
+
+
+def carries_rights(name: str) -> bool:
+    """Whether a client is refused that wants checks to send a header of this name."""
+    folded = name.lower().replace("_", "-")
+    return any(fnmatchcase(folded, pattern) for pattern in (*REFUSED, *NEVER))
 
 
 def headers_of(text: str) -> dict[str, str]:
@@ -46,14 +58,14 @@ def check_request(path: str, headers: str) -> None:
     """Check what a client asks a health check to send.
 
     Raises:
-        InvalidParam: the path has control characters or a header may not be sent; the text names it.
+        InvalidParam: the path has control characters, or a header carries rights or addresses; the text names it.
     """
     if _CONTROL.search(path):
         raise InvalidParam("field 'path' of 'healthChecker' should have no control characters")
     if _CONTROL.search(headers):
         raise InvalidParam("field 'headers' of 'healthChecker' should have no control characters")
     for name, _ in _pairs(headers):
-        if not is_allowed(name):
+        if carries_rights(name):
             raise InvalidParam(
                 f"field 'headers' of 'healthChecker' has {name[:64]!a}, which a check does not send: "
                 f"only {', '.join(ALLOWED)} without those that carry rights or addresses"
