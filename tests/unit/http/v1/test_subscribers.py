@@ -66,7 +66,8 @@ def test_clients_that_understand_pushes(
     ],
 )  # fmt: skip
 def test_clients_that_do_not(node: FakeNode, client: FlaskClient, agent: str) -> None:
-    assert ask(client, agent) == 3_000
+    # From a member's address, or a member's agent would be refused.
+    assert ask(client, agent, remote="127.0.0.1", clientIP="127.0.0.1") == 3_000
     assert not node.push.known
 
 
