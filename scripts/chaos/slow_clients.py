@@ -46,8 +46,8 @@ async def _dripped(target: Target, begin: bytes, drops: bytes) -> str:
 
 
 async def slow_head(target: Target, rng: random.Random) -> str:
-    # Less than a method and a slash would become no request at all with the next byte.
-    return await _dripped(target, rng.choice(GOOD)[: rng.randint(5, 60)], b"abcdefgh")
+    # Within the target: what comes byte by byte behind less or more of it would be no request at all.
+    return await _dripped(target, rng.choice(GOOD)[: rng.randint(5, 33)], b"abcdefgh")
 
 
 async def slow_body(target: Target, rng: random.Random) -> str:
