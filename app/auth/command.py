@@ -4,6 +4,7 @@ import argparse
 import getpass
 import json
 import os
+import ssl
 import sys
 import urllib.error
 import urllib.request
@@ -99,9 +100,9 @@ def _make(settings: Settings, name: str, password: str) -> str:
 def _ask(settings: Settings, name: str, password: str) -> str:
     """Have the running member make the first administrator."""
     host = ("::1" if ":" in settings.host else "127.0.0.1") if is_wildcard(settings.host) else settings.host
-    url = f"http://{join_address(host, settings.port)}{settings.context_path}{PATH}"
+    url = f"{settings.scheme}://{join_address(host, settings.port)}{settings.context_path}{PATH}"
     form = urlencode({"username": name, "password": password}).encode()
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), *_https(settings))
     try:
         with opener.open(urllib.request.Request(url, form, method="POST"), timeout=TIMEOUT_S) as answer:
             answer.read()
@@ -112,6 +113,16 @@ def _ask(settings: Settings, name: str, password: str) -> str:
     except OSError as error:
         raise AdminError(f"the member that uses {settings.data_dir} does not answer at {url}: {error}") from None
     return f"the member at {join_address(host, settings.port)}"
+
+
+def _https(settings: Settings) -> list[urllib.request.HTTPSHandler]:
+    """How the member of this machine is called by HTTPS: trusted as members are, under whatever name it has."""
+    if settings.http_tls is None:
+        return []
+    context = ssl.create_default_context(cafile=str(settings.http_tls.trusted))
+    context.check_hostname = False  # it is called at loopback, which its certificate need not name
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return [urllib.request.HTTPSHandler(context=context)]
 
 
 def _text_of(body: str) -> str:
