@@ -30,7 +30,8 @@ from app.http.api.call import Services
 from app.http.api.dump_lines import Dumps
 from app.http.api.stats import HttpStats
 from app.http.v1.drain import step_at_all
-from app.naming.clients.client_model import ServiceKey
+from app.limits.node_limits import Limits, build_limits
+from app.naming.clients.client_model import ClientBounds, ServiceKey
 from app.naming.clients.clients import Clients
 from app.naming.health.beat_check import BeatCheck, HealthCheckGate
 from app.naming.health.checks import Check, CheckBoard, CheckedCluster, checked_clusters
@@ -131,6 +132,7 @@ class Domain:
     user_table: UserTable
     users: Users
     instance_codec: InstanceListCodec
+    limits: Limits
     warm_store: WarmStore
 
 
@@ -250,10 +252,12 @@ def build_domain(settings: Settings, clock: Clock) -> Domain:
     notify = NotifyCenter()
     # A loss that nobody caused is believed when two verify rounds have not repaired it.
     guard_ms = 0 if settings.standalone else 2 * settings.distro.verify_interval_ms
+    limits = build_limits(settings)
     registry = Registry(
         writer,
         settings.distro.tombstone_slack_ms,
         guard_ms,
+        limits.admission,
         keep_empty=not settings.clean_empty,
         alone=settings.standalone,
     )
@@ -262,6 +266,8 @@ def build_domain(settings: Settings, clock: Clock) -> Domain:
         clock.monotonic_ms,
         clock.wall_ms,
         notify.publish,
+        ClientBounds(subscriptions_per_client_max=settings.limits.subscriptions_per_connection),
+        limits.subscribers,
         expiry_ms=settings.client_expiry_ms,
         keep_ms=settings.distro.tombstone_slack_ms,
     )
@@ -291,6 +297,7 @@ def build_domain(settings: Settings, clock: Clock) -> Domain:
         user_table=user_table,
         users=Users(records, user_table, clock.wall_ms, notify.publish),
         instance_codec=codec,
+        limits=limits,
         warm_store=WarmStore(settings.data_dir, codec, registry.datums, clock.wall_ms),
     )
 
@@ -481,6 +488,7 @@ def build_frontends(
     counters.add(ProcessLoad().read)
     for stats in (engine.stats, forwarder.stats, http, config_calls.stats):
         counters.add(partial(asdict, stats))
+    counters.add(domain.limits.counters)
     writes = MemberWrites(engine.cluster, domain.durable, forwarder, settings.context_path)
     grpc = build_grpc(settings, clock, domain, engine, counters, config_calls, writes, access)
     ways: list[PushWay] = [("udp", push.states), *([("grpc", grpc.push_states)] if grpc else [])]
@@ -512,6 +520,7 @@ def build_frontends(
         drains=operator.drains,
         drain_steps=operator.drain_steps,
         tls=engine.tls,
+        addresses=domain.limits.addresses,
         wall_ms=clock.wall_ms,
         monotonic_ms=clock.monotonic_ms,
     )
@@ -553,6 +562,7 @@ def build_grpc(
         persistent_writes=writes,
         counters=counters,
         config_calls=config_calls,
+        addresses=domain.limits.addresses,
         wall_ms=clock.wall_ms,
     )
     grpc = GrpcFrontend(services, settings.rpc, engine.tls.grpc, domain.notify.subscribe)
@@ -631,7 +641,7 @@ def build_access(settings: Settings, clock: Clock, domain: Domain, counters: Cou
 def build_push(domain: Domain, clock: Clock) -> UdpPusher:
     """Make the UDP push. References are random, so that no acknowledgement can be guessed."""
     return UdpPusher(
-        UdpSubscribers(draw=lambda: secrets.randbits(32)),
+        UdpSubscribers(draw=lambda: secrets.randbits(32), tally=domain.limits.subscribers),
         lambda one: payload_of(domain.naming, one, domain.durable.switches, clock.wall_ms()),
         clock,
     )
@@ -650,6 +660,7 @@ def build_background(
         engine.client_expiry.tick,
         engine.address_clients.tick,
         engine.tls.watch.tick,
+        domain.limits.memory.tick,
     ]
     if grpc is not None:
         ticks.append(grpc.limits.tick)

@@ -25,6 +25,7 @@ from app.config.identity_settings import (
     identity_warnings,
     needs_identity,
 )
+from app.config.limit_settings import LimitSettings
 from app.config.properties import parse_properties
 from app.config.settings_keys import Key, SettingError, snake
 from app.config.tls_settings import HttpTls, http_tls, tls_warnings
@@ -110,6 +111,7 @@ class Settings:
     """The settings of the gRPC ports; None without gRPC."""
     http_tls: HttpTls | None
     """The settings of HTTPS; None while the HTTP port is plain."""
+    limits: LimitSettings
     warnings: tuple[str, ...]
     """Texts for the operator about settings with which the node starts all the same."""
 
@@ -222,6 +224,7 @@ def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[s
         distro=_distro_config(sources),
         rpc=_rpc(sources, port),
         http_tls=http_tls(sources.get, lambda key: sources.find(key)[1]),
+        limits=LimitSettings(**{name: sources.get(key) for name, key in keys.LIMITS.items()}),
         warnings=(
             *sources.warnings(),
             *_member_warnings(standalone, listed or (), self_address),

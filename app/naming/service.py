@@ -68,6 +68,7 @@ class NamingService:
 
         Raises:
             InvalidParam: a name, the cluster or the weight is not allowed.
+            LimitReached, TooManyRequests: it would add more than a limit allows (``ServiceTable.admit``).
         """
         keys.check_names(command.service, command.cluster, command.namespace)
         operations.check_weight(command.weight)
@@ -128,6 +129,7 @@ class NamingService:
 
         Raises:
             InvalidParam: a full beat of an unknown instance has a name that is not allowed.
+            LimitReached, TooManyRequests: as ``register``, of a full beat of an unknown instance.
         """
         now_ms = self._now_ms()
         service = self._table.get(command.namespace, command.service)
@@ -208,6 +210,20 @@ class NamingService:
     def set_metadata(self, namespace: str, service: str, key: str, change: operations.ChangeMetadata) -> None:
         """Change single keys of an ephemeral instance's metadata; an instance that is gone is no error."""
         self._changed(self._registry.set_metadata(namespace, service, key, change, self._now_ms()))
+
+    def check_metadata(self, namespace: str, service: str, grown: int) -> None:
+        """Refuse a change of several instances whose metadata grows by so many bytes, before any of them is changed.
+
+        Raises:
+            LimitReached: as ``ServiceTable.admit``.
+        """
+        self._table.admit(namespace, service, self._table.get(namespace, service), 0, grown)
+
+    def is_listed(self, command: operations.Beat) -> bool:
+        """Whether the instance of a beat is known here, so that its beat registers nothing."""
+        service = self._table.get(command.namespace, command.service)
+        key = operations.key_of(command)
+        return service is not None and (key in service.stored or key in service.persistent)
 
     def find(self, namespace: str, service: str, cluster: str, ip: str, port: int) -> Instance | None:
         """The instance of an address in a cluster: the persistent one, where there is an ephemeral one too.

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from app.auth.access_control import AccessControl
 from app.auth.member_calls import Callers, MemberAddresses
 from app.config.settings import Settings
+from app.limits.client_addresses import AddressTable
 from app.naming.clients.clients import Clients
 from app.naming.records.durable_service import DurableService
 from app.naming.service import NamingService
@@ -70,6 +71,8 @@ class RpcServices:
     callers: Callers
     counters: ReadCounters
     config_calls: ConfigCallLog
+    addresses: AddressTable
+    """The addresses of clients, with their connections over HTTP too."""
     wall_ms: Callable[[], int]
 
 

@@ -59,7 +59,7 @@ class GrpcFrontend:
         clock = SystemClock()
         now_ms = clock.monotonic_ms
         self.limits = LimitWatch(services.settings.data_dir.joinpath(*LIMIT_RULE_PATH))
-        self.connections = Connections(services.wall_ms, now_ms)
+        self.connections = Connections(services.wall_ms, now_ms, services.addresses)
         self.loader = Rebalancer(self.connections, settings.sdk.port, services, now_ms, self._send_away)
         self.dispatcher = Dispatcher(
             self.connections,

@@ -16,7 +16,10 @@ from app.http.api.beats import BeatCollector
 from app.http.api.call import Forward, Reply
 from app.http.api.dump_lines import Dumps
 from app.http.api.stats import HttpStats
+from app.limits.client_addresses import AddressTable
+from app.limits.node_limits import naming_limits
 from app.naming.clients.clients import Clients
+from app.naming.limits.admission import Admission
 from app.naming.model.events import Event
 from app.naming.push.udp_subscribers import Subscriber, UdpPushStats
 from app.naming.records.durable_service import DurableService
@@ -300,14 +303,25 @@ class FakeNode:
     users: Users = field(init=False)
     decisions: DecisionMemo = field(default_factory=DecisionMemo)
     tls: NodeTls = field(init=False)
+    limits: Admission = field(init=False)
+    """Refuses by the limits of the settings; its ``stats`` count for ``addresses`` too."""
+    addresses: AddressTable = field(init=False)
+    """By this node's clock."""
 
     def __post_init__(self) -> None:
         self.tls = build_tls(self.settings, self._monotonic_ms)
-        writer = f"{SELF}~1"
+        writer, chosen = f"{SELF}~1", self.settings.limits
+        self.limits = Admission(naming_limits(chosen))
+        self.addresses = AddressTable(
+            chosen.connections_per_address,
+            chosen.writes_per_second_per_address,
+            self.limits.stats,
+            lambda: self.now_ms / 1_000,
+        )
         identity = identity_of(self.settings.identity)
         self.callers = Callers(identity, writer, self._monotonic_ms, self.cluster)
         self.signer = MemberSigner(self.cluster.self_address, identity, self.clocks, self.cluster.capabilities)
-        registry = Registry(writer, alone=self.settings.standalone)
+        registry = Registry(writer, admission=self.limits, alone=self.settings.standalone)
         self.naming = NamingService(registry, self._monotonic_ms, self.events.append)
         self.clients = Clients(registry, self._monotonic_ms, self.wall_ms, self.events.append)
         projection = Projection(registry, self._monotonic_ms, self.events.append)

@@ -101,6 +101,8 @@ class FakeServer:
     open: set[HttpConnection] = field(default_factory=set)
     asked: list[Request] = field(default_factory=list)
     refused: list[int] = field(default_factory=list)
+    last_words: bytes = b""
+    """What a connection that is one too many is told."""
     failure: Exception | None = None
     page: str | None = None
     """Why calls with a header ``Origin`` are refused."""
@@ -109,10 +111,11 @@ class FakeServer:
     turns: deque[Callable[[], None]] = field(default_factory=deque)
     """The functions to call in the loop's next turn."""
 
-    def opened(self, connection: HttpConnection) -> bool:
-        if not self.full:
-            self.open.add(connection)
-        return not self.full
+    def opened(self, connection: HttpConnection) -> bytes | None:
+        if self.full:
+            return self.last_words
+        self.open.add(connection)
+        return None
 
     def closed(self, connection: HttpConnection) -> None:
         self.open.discard(connection)

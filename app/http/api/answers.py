@@ -1,6 +1,8 @@
 """Replies that several endpoints share: JSON, errors of filters, refusals while the node does not serve or own."""
 
+import math
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
@@ -20,7 +22,7 @@ from app.http.api.call import (
     Reply,
     Services,
 )
-from app.naming.model.nacos_errors import NacosError
+from app.naming.model.nacos_errors import NacosError, TooManyRequests
 from app.writes.call_deadline import TOO_LATE
 from app.writes.ownership import durable_owner, not_serving_text
 from distro.errors import CodecError, NotInitialized
@@ -36,6 +38,7 @@ _TOO_LATE = Reply(503, TOO_LATE.encode(), None)
 _STOOD_STILL = Reply(503, b"server is back after it stood still, please try again later!", None)
 _UP = MemberState.UP
 """Python 3.11 needs ten times as long to look a member up in its class."""
+RETRY_AFTER = "Retry-After"
 NOT_RESPONSIBLE = "Rollcall-Not-Responsible"
 """Header of a refusal: nothing was executed, the sender should ask the responsible member."""
 
@@ -86,12 +89,21 @@ def error_reply(error: NacosError | CodecError | NotInitialized) -> Reply:
     match error:
         case PreparedRefusal():
             return error.reply
+        case TooManyRequests():
+            return later_reply(text_reply(error.status, error.text), error)
         case NacosError():
             return text_reply(error.status, error.text)
         case CodecError():
             return text_reply(400, str(error))
         case NotInitialized():
             return not_serving(MemberState.STARTING.value)
+
+
+def later_reply(reply: Reply, error: TooManyRequests) -> Reply:
+    """The refusal with the time, in whole seconds, after which the client may ask again."""
+    return replace(
+        reply, headers={**reply.headers, RETRY_AFTER: str(max(math.ceil(error.retry_after_s), 1))}, head=None
+    )
 
 
 def filter_error(call: Call, status: int, message: str, wall_ms: int, headers: dict[str, str] | None = None) -> Reply:

@@ -7,7 +7,7 @@ from typing import TypeVar
 from werkzeug.datastructures import ImmutableDict
 
 from app.auth.access_control import AccessControl
-from app.auth.access_rules import AccessRule
+from app.auth.access_rules import AccessRule, Action, Scope
 from app.auth.decision_memo import DecisionMemo
 from app.auth.member_calls import CLIENT, Caller, Callers
 from app.auth.member_signer import MemberSigner
@@ -17,6 +17,7 @@ from app.http.api.beats import BeatCollector
 from app.http.api.dump_lines import Dumps
 from app.http.api.stats import HttpStats
 from app.http.input.params import Parameters
+from app.limits.client_addresses import AddressTable, ClientAddress
 from app.naming.clients.clients import Clients
 from app.naming.records.durable_service import DurableService
 from app.naming.service import NamingService
@@ -43,6 +44,8 @@ RELAY = RELAY_HEADER.lower()
 """Header of a call of a member of our own kind: it is to be passed on to the owner, once (R12)."""
 WANTS_CHANGE = "rollcall-wants-change"
 """Header of a forwarded call: the answer is to carry the instance as the call left it."""
+ADDRESS = "rollcall.address"
+"""The key in WSGI's environ of the client's address, where writes of one are limited."""
 CHANGE = "rollcall-change"
 """Header of an answer that carries the instance as the call left it; see ``app.naming.changes``."""
 MEMBER_CERTIFICATE = "rollcall.member_certificate"
@@ -80,6 +83,8 @@ class Call:
     """The caller showed a certificate that is trusted of members; looked at only if mutual TLS is on."""
     caller: Caller = CLIENT
     """Who makes the call: a member, as far as that was found out, or anybody."""
+    address: ClientAddress | None = None
+    """That of the connection, where writes of one are limited."""
     _parameters: Parameters | None = field(default=None, repr=False)
 
     @property
@@ -195,6 +200,8 @@ class Services:
     drains: InstanceDrains
     drain_steps: DrainSteps
     tls: NodeTls
+    addresses: AddressTable
+    """The addresses of clients, with their connections over gRPC too."""
     wall_ms: Callable[[], int]
     monotonic_ms: Callable[[], int]
 
@@ -213,6 +220,12 @@ class Route:
     hot: bool = False
     for_members: bool = False
     """It makes a difference whether a member calls."""
+    is_client_write: bool = field(init=False)
+    """Whether a call counts against the writes of the client's address: not those of members, and no beats."""
+
+    def __post_init__(self) -> None:
+        is_write = self.access.action is Action.WRITE and self.access.scope in (Scope.NAMING, Scope.ADMIN)
+        object.__setattr__(self, "is_client_write", is_write and not self.path.lower().endswith("beat"))
 
 
 ROUTES: list[Route] = []

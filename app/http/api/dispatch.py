@@ -3,6 +3,7 @@
 from app.http.api.answers import refuse_unless_up
 from app.http.api.call import Call, Decline, Forward, Later, Reply, Route, Services
 from app.http.api.rights import check_access
+from app.http.api.write_rate import count_write
 from app.writes.call_deadline import executing_until
 
 
@@ -15,6 +16,8 @@ def answer_call(row: Route, call: Call, services: Services) -> Reply:
     if refusal := refuse_unless_up(call, services):
         return refusal
     check_access(row.access, call, services)
+    if row.is_client_write:
+        count_write(call)
 
     def run() -> Reply | Forward:
         answer = row.endpoint(call, services)

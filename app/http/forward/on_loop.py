@@ -15,7 +15,7 @@ from http import HTTPStatus
 
 from app.auth.signed import header_of
 from app.config.version import MEMBER_AGENT
-from app.http.api.answers import NOT_RESPONSIBLE, text_reply
+from app.http.api.answers import NOT_RESPONSIBLE, RETRY_AFTER, text_reply
 from app.http.api.call import (
     AUTHORIZATION,
     BEARER,
@@ -61,6 +61,7 @@ FETCHES_MAX = 64
 FETCH_THREADS = 2
 _NOT_RESPONSIBLE = NOT_RESPONSIBLE.lower().encode()
 _CHANGE = CHANGE.encode()
+_RETRY_AFTER = RETRY_AFTER.lower().encode()
 _CLOCK = CLOCK.encode()
 
 log = logging.getLogger(__name__)
@@ -347,6 +348,8 @@ class ForwardedCall:
         forwarder.stats.forward_answered += 1
         content_type = result.headers.get(b"content-type")
         reply = Reply(result.status, result.body, None if content_type is None else content_type.decode("latin-1"))
+        if (later := result.headers.get(_RETRY_AFTER)) is not None:
+            reply.headers = {RETRY_AFTER: later.decode("latin-1")}
         change = result.headers.get(_CHANGE)
         if change is None:
             self._done(reply)

@@ -13,6 +13,7 @@ from app.http.api.call import Reply
 from app.http.server.reply_head import head_of
 from app.http.server.request_queue import RequestQueue, Turns
 from app.http.server.request_reader import IDLE, Refusal, Request, RequestReader, path_of
+from app.limits.client_addresses import ClientAddress
 
 REPLY_BYTES_HIGH = 1 << 18
 """A client with so many bytes of replies unread has its next requests wait."""
@@ -41,8 +42,8 @@ class Server(Turns, Protocol):
     """The header line that dates replies, with the empty line that ends the head."""
     draining: bool
 
-    def opened(self, connection: "HttpConnection") -> bool:
-        """Count a new connection; False when there are too many."""
+    def opened(self, connection: "HttpConnection") -> bytes | None:
+        """Count a new connection; None if it may stay, else the answer with which it is closed, perhaps empty."""
         ...
 
     def closed(self, connection: "HttpConnection") -> None:
@@ -79,6 +80,7 @@ class HttpConnection(asyncio.Protocol):
         "_unread_bytes",
         "_unread_s",
         "_waiting_to_write",
+        "address",
         "current",
         "has_member_certificate",
         "is_tls",
@@ -98,6 +100,8 @@ class HttpConnection(asyncio.Protocol):
         self.remote_ip = ""
         self.remote_port = 0
         self.is_tls = self.has_member_certificate = False
+        self.address: ClientAddress | None = None
+        """That of the client, from ``Server.opened`` on."""
         self.current: Request | None = None
         self.out: list[bytes] = []
         self._out_bytes = 0
@@ -123,9 +127,14 @@ class HttpConnection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=REPLY_BYTES_HIGH)
         self._queue = RequestQueue(self._server, self._transport, self, self.remote_ip)
         self._reader = self._queue.reader
-        if not self._server.opened(self):
+        refused = self._server.opened(self)
+        if refused is not None:
             self._reader.ended = self._closing = True
-            self._transport.abort()
+            if refused:
+                self._transport.write(refused)
+                self._transport.close()  # at once: an end that waits for the client would keep its descriptor
+            else:
+                self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         server = self._server

@@ -71,6 +71,7 @@ class LoopCall(Call):
         self.on_loop = True
         self.has_member_certificate = has_member_certificate
         self.caller = caller
+        self.address = None
         self._parameters: Parameters | None = None
         self._block = block
         self._memo = memo

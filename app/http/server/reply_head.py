@@ -32,3 +32,8 @@ def head_of(reply: Reply) -> bytes:
 def date_line(wall_s: float) -> bytes:
     """Return the ``Date`` header with its line break."""
     return f"Date: {formatdate(wall_s, usegmt=True)}\r\n".encode()
+
+
+def closing_bytes(reply: Reply) -> bytes:
+    """The whole of a reply to a connection that is closed with it, before any request; without a date."""
+    return b"%bConnection: close\r\n\r\n%b" % (head_of(reply), reply.body)

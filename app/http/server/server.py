@@ -11,20 +11,22 @@ from concurrent.futures import ThreadPoolExecutor
 from app.auth.member_calls import CLIENT, Caller, Unidentified
 from app.http.api.answers import INTERNAL_ERROR, error_reply, is_open, refuse_unless_up, text_reply
 from app.http.api.browsers import OwnHosts
-from app.http.api.call import DECLINE, ROUTES, Answer, Forward, Later, Reply, Route, Services
+from app.http.api.call import ADDRESS, DECLINE, ROUTES, Answer, Forward, Later, Reply, Route, Services
 from app.http.api.rights import check_access, unidentified_reply
 from app.http.api.stats import HttpStats, LagMeter
 from app.http.api.user_access import PasswordGiven
+from app.http.api.write_rate import count_write
 from app.http.forward.beat_sender import BeatSender
 from app.http.forward.on_loop import LoopForwarder
 from app.http.server.connection import HttpConnection
 from app.http.server.header_block import HeaderBlock
 from app.http.server.held_replies import HeldReplies
 from app.http.server.loop_call import LoopCall, ParseMemo
-from app.http.server.reply_head import date_line
+from app.http.server.reply_head import closing_bytes, date_line
 from app.http.server.request_reader import Request
 from app.http.server.wsgi_bridge import WsgiApp, WsgiRun, make_environ
-from app.naming.model.nacos_errors import NacosError
+from app.limits.client_addresses import Frontend
+from app.naming.model.nacos_errors import NacosError, TooManyRequests
 from distro.clock import boot_s
 from distro.errors import CodecError, NotInitialized
 
@@ -52,6 +54,7 @@ BODY_BYTES_MAX = 8 * 1024 * 1024
 BODIES_BYTES_MAX = 512 * 1024 * 1024
 """Of the bodies of all requests under way together."""
 SWEEP_S = 1.0
+CONNECTION_RETRY_S = 5
 WAITED_S = 1.0
 """After this process stood still, what is read for so long may have waited in its sockets."""
 PEER_PATHS = (DISTRO_PATH, "/v1/core/cluster/report", "/v1/ns/operator/cluster/state")
@@ -141,6 +144,10 @@ class HttpServer:
         self._connections: set[HttpConnection] = set()
         self._bodies_bytes = 0
         self._memo = ParseMemo()
+        self._addresses = services.addresses
+        self._limits_writes = bool(services.addresses.writes_per_s)
+        refusal = TooManyRequests(services.addresses.connections_refusal(), CONNECTION_RETRY_S)
+        self._too_many_connections = closing_bytes(error_reply(refusal))
         settings = services.settings
         self._context_path = settings.context_path
         self._hot = hot_routes(settings.context_path) if hot else {}
@@ -173,15 +180,25 @@ class HttpServer:
 
     # --- connections -------------------------------------------------------------------------------
 
-    def opened(self, connection: HttpConnection) -> bool:
+    def opened(self, connection: HttpConnection) -> bytes | None:
         if len(self._connections) >= self._connections_max:
             self.stats.connections_refused += 1
-            return False
+            return b""
+        ip, services = connection.remote_ip, self._services
+        is_member = not services.settings.standalone and services.cluster.is_listed(ip)
+        address = self._addresses.connect(ip, Frontend.HTTP, is_exempt=is_member)
+        if address is None:
+            self.stats.connections_refused += 1
+            return self._too_many_connections
+        connection.address = address
         self._connections.add(connection)
         self.stats.connections = len(self._connections)
-        return True
+        return None
 
     def closed(self, connection: HttpConnection) -> None:
+        if connection.address is not None:
+            self._addresses.disconnect(connection.address, Frontend.HTTP)
+            connection.address = None
         self._connections.discard(connection)
         self._held.forget(connection)
         self.stats.connections = len(self._connections)
@@ -259,6 +276,10 @@ class HttpServer:
             connection.has_member_certificate,
             caller,
         )
+        if self._limits_writes:
+            call.address = connection.address
+            if row.is_client_write and (refusal := self._over_rate(call)) is not None:
+                return refusal
         answer = self._run(row, call)
         if type(answer) is Reply:
             return answer
@@ -268,6 +289,8 @@ class HttpServer:
         if isinstance(answer, Later):
             self._held.hold(connection, answer)
             return None
+        if row.is_client_write and call.address is not None:
+            call.address.give_back()  # the pool counts it
         return self._answer_in_pool(connection, request, caller)
 
     def _caller_of(self, connection: HttpConnection, request: Request) -> Caller | Unidentified:
@@ -280,6 +303,13 @@ class HttpServer:
             connection.remote_ip,
             claims=block.claims_member,
         )
+
+    def _over_rate(self, call: LoopCall) -> Reply | None:
+        try:
+            count_write(call)
+        except TooManyRequests as error:
+            return error_reply(error)
+        return None
 
     def _run(self, row: Route, call: LoopCall) -> Answer:
         try:
@@ -312,6 +342,8 @@ class HttpServer:
         pool = self._pool_of(request, caller)
         run = WsgiRun(self._app, connection, request, self._loop.call_soon_threadsafe)
         environ = make_environ(connection, request, self._address, caller)
+        if self._limits_writes:
+            environ[ADDRESS] = connection.address
         self.stats.pooled += 1  # before its thread runs, as the call may read it
         if pool.put(lambda: run.run(environ)):
             return None

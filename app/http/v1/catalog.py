@@ -6,6 +6,7 @@ from typing import Any
 from app.auth.access_rules import READ, Target, naming
 from app.http.api.answers import json_array_reply, json_reply
 from app.http.api.call import Answer, Call, Services, route
+from app.http.api.pages import page_size
 from app.http.input.name_pattern import literal_pattern
 from app.http.input.schemas import CatalogInstancesSchema, CatalogServicesSchema, ServiceSchema, load_parameters
 from app.http.v1.service import found_view, is_found
@@ -65,6 +66,7 @@ def instance_list(call: Call, services: Services) -> Answer:
         raise NotFound(f"cluster {cluster} is not found!")
     if size < 0:
         raise InvalidParam("Parameter 'pageSize' is illegal: it should not be negative")
+    size = page_size(size, services)
     instances = [one for one in view.instances if one.cluster_name == cluster]
     end = max(values["page"] * size, 0)
     start = max(end - size, 0)
@@ -112,11 +114,11 @@ def service_list(call: Call, services: Services) -> Answer:
     Shape: serviceList, count (of all pages); with instances an array. Source: Nacos 1.4.1 CatalogController.listDetail.
     """
     values = load_parameters(_SERVICES, call.parameters)
-    found = _filtered(services, values)
+    found, size = _filtered(services, values), page_size(values["size"], services)
     if values["with_instances"]:
         # Pages count from 0 here, as in Nacos 1.4.
-        return json_array_reply(_with_instances(view) for view in _page(found, values["page"], values["size"]))
-    listed = [_counted(view) for view in _page(found, values["page"] - 1, values["size"])]
+        return json_array_reply(_with_instances(view) for view in _page(found, values["page"], size))
+    listed = [_counted(view) for view in _page(found, values["page"] - 1, size)]
     return json_reply({"serviceList": listed, "count": len(found) if listed else 0})
 
 

@@ -7,6 +7,7 @@ from app.auth.access_rules import READ, WRITE, naming
 from app.http.api.agents import parse_agent
 from app.http.api.answers import durable_elsewhere, elsewhere, json_reply
 from app.http.api.call import CHANGE, CLOCK, DECLINE, JSON, OK, WANTS_CHANGE, Answer, Call, Reply, Services, route
+from app.http.api.write_rate import count_write
 from app.http.input.params import (
     DetailQuery,
     ListQuery,
@@ -150,6 +151,8 @@ def beat(call: Call, services: Services) -> Answer:
 def answer_beat(call: Call, services: Services, command: Beat) -> Answer:
     """The answer to a beat that the caller has parsed; its shape is that of ``beat``."""
     switches = services.durable.switches
+    if call.address is not None and command.full and not services.naming.is_listed(command):
+        count_write(call)  # it registers the instance
     if not command.ephemeral and not _is_known(services, command):
         # As Nacos 1.4 does it: from here on the instance needs no beats.
         if other := durable_elsewhere(call, services, *_keys_of(command)):

@@ -12,6 +12,7 @@ from app.http.input.schemas import MetadataBatchSchema, load_parameters
 from app.http.input.values import java_int, lenient_bool
 from app.naming.model.instance_check import check_metadata_size
 from app.naming.model.keys import DEFAULT_CLUSTER
+from app.naming.model.meta import metadata_bytes
 from app.naming.model.model import Instance
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.records.record_keys import persistent_key
@@ -54,8 +55,12 @@ def _change(call: Call, services: Services, *, removes: bool) -> Answer:
     if metadata is None or not targets:
         return _updated([])
     change = ChangeMetadata(remove=frozenset(metadata)) if removes else ChangeMetadata(put=metadata)
+    grown = 0
     for one in targets:
-        check_metadata_size(change_metadata(one, change).metadata)
+        changed = change_metadata(one, change).metadata
+        check_metadata_size(changed)
+        grown += metadata_bytes(changed) - metadata_bytes(one.metadata)
+    services.naming.check_metadata(namespace, service, grown)
     if persistent:
         services.durable.set_metadata(namespace, service, persistent, change)
     for one in targets:

@@ -6,6 +6,7 @@ from typing import Any
 from app.auth.access_rules import READ, WRITE, Target, naming
 from app.http.api.answers import durable_elsewhere, json_reply
 from app.http.api.call import OK, Answer, Call, Services, route
+from app.http.api.pages import page_size
 from app.http.input.fields import MetadataFilter
 from app.http.input.name_pattern import NamePattern
 from app.http.input.schemas import (
@@ -129,6 +130,7 @@ def list_services(call: Call, services: Services) -> Answer:
     namespace, group, page, size = values["namespace"], values["group"], values["page"], values["size"]
     if size < 0:
         raise InvalidParam("Param 'pageSize' is illegal, it should not be negative.")
+    size = page_size(size, services)
     names = services.naming.list_services(namespace, None if group == ALL_GROUPS else group)
     if wanted := values["selector"]:
         names = [name for name in names if _passes(services.naming.service_view(namespace, name), wanted)]

@@ -7,6 +7,7 @@ from app.http.api.agents import AGENT_CHARS_MAX, Agent, ClientType, may_be_pushe
 from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.api.callers import is_of_caller, normal_ip
+from app.http.api.pages import page_size
 from app.http.api.rights import READS, check_access
 from app.http.forward.peers import ask_member
 from app.http.input.params import ListQuery
@@ -70,7 +71,7 @@ def list_subscribers(call: Call, services: Services) -> Answer:
     Shape: subscribers, count; none and 0 for a page after the last. Source: Nacos 1.4.1 ServiceController.subscribers.
     """
     values = load_parameters(_SUBSCRIBERS, call.parameters)
-    namespace, service, size = values["namespace"], values["service"], values["size"]
+    namespace, service, size = values["namespace"], values["service"], page_size(values["size"], services)
     found = [_shown(one) for one in services.push.subscribers(namespace) if _matches(one.service, service)]
     if values["aggregation"] and not services.cluster.standalone:
         found.extend(_of_others(services, namespace, service))
@@ -102,6 +103,7 @@ def _of_others(services: Services, namespace: str, service: str) -> list[Shown]:
     """The subscribers at the other members that are not DOWN, page by page; a member that answers late is left out."""
     deadline_ms = _CLOCK.monotonic_ms() + ASK_MS_MAX
     found: list[Shown] = []
+    size = min(PAGE_SIZE, services.settings.limits.page_size)  # the others have the same limit
     for member in services.cluster.members():
         if member.address == services.cluster.self_address or member.state is MemberState.DOWN:
             continue
@@ -112,7 +114,7 @@ def _of_others(services: Services, namespace: str, service: str) -> list[Shown]:
                 "serviceName": service,
                 "aggregation": "false",
                 "pageNo": page,
-                "pageSize": PAGE_SIZE,
+                "pageSize": size,
             }
             answer = (
                 ask_member(services, member.address, "/v1/ns/service/subscribers", query, left_ms / 1_000)
@@ -122,7 +124,7 @@ def _of_others(services: Services, namespace: str, service: str) -> list[Shown]:
             listed = answer.get("subscribers") if answer else None
             part = [_taken(one) for one in listed if _is_subscriber(one)] if isinstance(listed, list) else []
             found.extend(part)
-            if len(part) < PAGE_SIZE:
+            if len(part) < size:
                 break
     return found
 

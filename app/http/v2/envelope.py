@@ -11,6 +11,7 @@ from functools import wraps
 import orjson
 
 from app.auth.access_rules import AccessRule
+from app.http.api.answers import later_reply
 from app.http.api.call import JSON, OK, Answer, Call, Endpoint, Reply, Services, route
 from app.naming.model.nacos_errors import (
     InstanceMissing,
@@ -18,6 +19,7 @@ from app.naming.model.nacos_errors import (
     NacosError,
     NoRight,
     NotFound,
+    TooManyRequests,
     Unavailable,
     WeightRefused,
 )
@@ -78,6 +80,8 @@ def refusal_of(error: NacosError | CodecError | NotInitialized) -> Reply:
             return refusal(403, ResultCode.ACCESS_DENIED, error.text)
         case NotFound():
             return refusal(404, ResultCode.NOT_FOUND, error.text)
+        case TooManyRequests():
+            return later_reply(refusal(error.status, ResultCode.SERVER_ERROR, error.text), error)
         case NacosError():
             return refusal(error.status, ResultCode.SERVER_ERROR, error.text)
         case NotInitialized():

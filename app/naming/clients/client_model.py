@@ -59,10 +59,11 @@ class ClientBounds:
 
     clients_max: int = 100_000
     services_per_client_max: int = 10_000
-    """Publications of one client, and as many subscriptions."""
+    """Publications of one client."""
     instances_per_batch_max: int = 10_000
     instances_per_client_max: int = 50_000
     """Of all services together: a client's state is sent as one message."""
+    subscriptions_per_client_max: int = 10_000
 
 
 class Withdrawal(NamedTuple):

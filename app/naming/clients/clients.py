@@ -27,13 +27,17 @@ from app.naming.clients.client_model import (
 )
 from app.naming.clients.removals import Removals
 from app.naming.clients.withdrawals import SILENT_MS, TOLD_MS, TOLD_SERVICES_MAX, Withdrawals
+from app.naming.limits.admission import PREFIX
+from app.naming.limits.subscriber_tally import SubscriberTally
 from app.naming.model.events import ClientChanged, ClientDisconnect, Event, ServiceChanged, ServiceSubscribed
 from app.naming.model.keys import DEFAULT_NAMESPACE, check_namespace, check_service_chars, check_service_format
+from app.naming.model.meta import metadata_bytes
 from app.naming.model.model import Publication, Service
-from app.naming.model.nacos_errors import ClientGone, InvalidParam, Unavailable
+from app.naming.model.nacos_errors import ClientGone, InvalidParam, LimitReached, Unavailable
 from app.naming.model.value_limits import CLIENT_TEXTS_CHARS_MAX
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
+from app.naming.registry.service_table import Known
 from app.naming.registry.shared import Shared
 from distro.types import NO_VERSION, Version
 
@@ -75,11 +79,15 @@ class Clients:
         wall_ms: Callable[[], int],
         publish: Callable[[Event], None],
         bounds: ClientBounds | None = None,
+        tally: SubscriberTally | None = None,
         *,
         expiry_ms: int = EXPIRY_MS,
         keep_ms: int = 60_000,
     ) -> None:
-        """``expiry_ms``: how long a copy lives unconfirmed. ``keep_ms``: how long a removal is remembered at least."""
+        """``tally``: counts the subscriptions, with those of other kinds.
+
+        ``expiry_ms``: how long a copy lives unconfirmed. ``keep_ms``: how long a removal is remembered at least.
+        """
         self.is_handing_over: Callable[[str], bool] = lambda _writer: False
         """Whether a ``writer``, one member's run, is over, and its clients come back elsewhere (R17)."""
         self.on_return: Callable[[str, int], None] = lambda _writer, _now_ms: None
@@ -94,6 +102,7 @@ class Clients:
         self._wall_ms = wall_ms
         self._publish = publish
         self._bounds = bounds or ClientBounds()
+        self._tally = tally or SubscriberTally()
         self._expiry_ms = expiry_ms
         self._lock = Lock()
         self._shared = Shared()
@@ -177,9 +186,7 @@ class Clients:
             if client is not None and has_ended:
                 client.ended, client.ended_ms = True, self._now_ms()
                 self._ended.add(client_id)
-                for key in client.subscribed:
-                    self._drop_subscriber(key, client_id)
-                client.subscribed.clear()
+                self._drop_subscriptions(client)
                 client.revision += 1
                 client.version = Version(EPOCH, client.revision, client.version.writer)
                 self._drop_what_is_there(client)
@@ -197,8 +204,7 @@ class Clients:
                     version = client.version
                     self._remember(client_id, Version(version.epoch, version.counter + 1, version.writer))
                 del self._clients[client_id]
-                for key in client.subscribed:
-                    self._drop_subscriber(key, client_id)
+                self._drop_subscriptions(client)
         if client is None:
             return False
         # No other operation finds the client now, so its publications are taken out without the lock.
@@ -221,6 +227,7 @@ class Clients:
             ClientGone: the client is not connected here.
             InvalidParam: a name, the address, the weight or a time-out is not allowed, the service is a persistent one,
                 or the client publishes as much as it may.
+            LimitReached, TooManyRequests: all clients together publish as much as they may (``ServiceTable.admit``).
             Unavailable: the client has changed too often.
         """
         command = command._replace(namespace=command.namespace or DEFAULT_NAMESPACE)
@@ -236,7 +243,7 @@ class Clients:
         The call's namespace and service count, not those of its commands.
 
         Raises:
-            ClientGone, InvalidParam, Unavailable: as ``register``.
+            ClientGone, InvalidParam, LimitReached, TooManyRequests, Unavailable: as ``register``; none is published.
         """
         key = (namespace or DEFAULT_NAMESPACE, service)
         _check_service(key)
@@ -261,8 +268,12 @@ class Clients:
             if old is not None and old.says_the_same(publication):
                 return
             self._check_bounds(client, key, publication)
+            self._check_revision(client)
+            # First, as it may be refused.
+            known = self._known_of(client, key, publication)
+            self._table.publish(*key, client_id, publication, self._now_ms(), known)
             self._count(client)
-            self._put(client, key, publication)
+            self._put(client, key, publication, in_table=True)
             told_less = self._withdrawn(client, {key: old}) if old is not None else []
         self._publish_all([ClientChanged(client_id), *told_less, ServiceChanged(*key)])
 
@@ -298,7 +309,8 @@ class Clients:
 
         Raises:
             ClientGone: the client is not connected here.
-            InvalidParam: a name is not allowed, or the client is subscribed to as much as it may be.
+            InvalidParam: a name is not allowed.
+            LimitReached: the client, or all clients together, are subscribed to as much as they may be.
         """
         key = (namespace or DEFAULT_NAMESPACE, service)
         _check_service(key)
@@ -307,8 +319,9 @@ class Clients:
         with self._lock:
             client = self._native(client_id)
             is_new = key not in client.subscribed
-            if is_new and len(client.subscribed) >= self._bounds.services_per_client_max:
-                raise InvalidParam(f"a client subscribes to at most {self._bounds.services_per_client_max} services")
+            if is_new:
+                self._check_subscriptions(client)
+                self._tally.grpc += 1
             client.subscribed[key] = clusters
             self._subscribers.setdefault(key, {})[client_id] = clusters
         if is_new:
@@ -324,6 +337,7 @@ class Clients:
         with self._lock:
             client = self._native(client_id)
             if client.subscribed.pop(key, None) is not None:
+                self._tally.grpc -= 1
                 self._drop_subscriber(key, client_id)
 
     # --- replication: reading ---------------------------------------------------------------------
@@ -552,16 +566,49 @@ class Clients:
         if count > self._bounds.instances_per_client_max:
             raise InvalidParam(f"a client publishes at most {self._bounds.instances_per_client_max} instances")
 
+    def _known_of(self, client: Client, key: ServiceKey, publication: Publication) -> Known:
+        """What is there already of a publication: of the client itself, in lists, and of runs that are over (R17)."""
+        instances, former = publication.instances, client.published.get(key)
+        found = dict(former.instances) if former is not None else {}
+        service = self._table.get(*key)
+        if service is not None:
+            for one in instances.keys() - found.keys():
+                stored = service.stored.get(one)
+                listed = stored.instance if stored is not None else service.persistent.get(one)
+                if listed is not None:
+                    found[one] = listed
+        over = self._over_writers()
+        for other in self._handed_over(key, over) if over or self._ended else ():
+            theirs = other.published[key].instances
+            found.update({one: theirs[one] for one in instances.keys() & theirs.keys()})
+        return Known(len(found), sum([metadata_bytes(one.metadata) for one in found.values()]))
+
+    def _check_subscriptions(self, client: Client) -> None:
+        allowed = self._bounds.subscriptions_per_client_max
+        if len(client.subscribed) >= allowed:
+            self._table.admission.stats.subscriptions_per_connection += 1
+            raise LimitReached(f"refused by {PREFIX}subscriptionsPerConnection={allowed}: the client has as many")
+        if not self._tally.has_room():
+            raise LimitReached(self._tally.refusal())
+
     @staticmethod
-    def _count(client: Client) -> None:
+    def _check_revision(client: Client) -> None:
         if client.revision >= REVISION_MAX:
             raise Unavailable(f"client {client.client_id} has changed too often: it is to connect anew")
+
+    def _count(self, client: Client) -> None:
+        self._check_revision(client)
         client.revision += 1
         client.version = Version(EPOCH, client.revision, client.version.writer)
 
-    def _put(self, client: Client, key: ServiceKey, publication: Publication) -> None:
-        """Store a publication, in place of the same instances of clients that it came from (R17)."""
-        self._store(client, key, publication)
+    def _put(self, client: Client, key: ServiceKey, publication: Publication, *, in_table: bool = False) -> None:
+        """Store a publication, in place of the same instances of clients that it came from (R17).
+
+        ``in_table``: readers of the service see it already.
+        """
+        self._keep(client, key, publication)
+        if not in_table:
+            self._table.publish(*key, client.client_id, publication, self._now_ms())
         over = self._over_writers()
         if client.ended or client.version.writer in over or not (over or self._ended):
             return
@@ -755,7 +802,9 @@ class Clients:
         client.left = client.left or client.published.copy()
         self._lessened.setdefault(key, set()).add(client.client_id)
         if left:
-            self._store(client, key, replace(publication, instances=left))
+            less = replace(publication, instances=left)
+            self._keep(client, key, less)
+            self._table.publish(*key, client.client_id, less, self._now_ms())
         else:
             self._take_back(client, key)
         run, now_ms = client.came_from or client.version.writer, self._now_ms()
@@ -773,16 +822,21 @@ class Clients:
         """
         return client.version == _lessened(version) and (client.ended or self.is_handing_over(version.writer))
 
-    def _store(self, client: Client, key: ServiceKey, publication: Publication) -> None:
+    def _keep(self, client: Client, key: ServiceKey, publication: Publication) -> None:
         old = client.published.get(key)
         client.instances += len(publication.instances) - (len(old.instances) if old else 0)
         client.published[key] = publication
-        self._table.publish(*key, client.client_id, publication, self._now_ms())
 
     def _take_back(self, client: Client, key: ServiceKey) -> None:
         publication = client.published.pop(key)
         client.instances -= len(publication.instances)
         self._table.withdraw(*key, client.client_id, publication, self._now_ms())
+
+    def _drop_subscriptions(self, client: Client) -> None:
+        for key in client.subscribed:
+            self._drop_subscriber(key, client.client_id)
+        self._tally.grpc -= len(client.subscribed)
+        client.subscribed.clear()
 
     def _drop_subscriber(self, key: ServiceKey, client_id: str) -> None:
         known = self._subscribers[key]

@@ -17,6 +17,17 @@ TEXT_CHARS_MAX = 2_048
 CONSUMER, PROVIDER = "CONSUMER.label.", "PROVIDER.label."
 
 
+def metadata_bytes(metadata: Metadata | None) -> int:
+    """The bytes of all names and values, as UTF-8."""
+    if not metadata:
+        return 0
+    return sum([_bytes(name) + (_bytes(value) if value else 0) for name, value in metadata.items()])
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
 @dataclass(frozen=True, slots=True)
 class Selector:
     """Which instances a client gets. Stored and shown only: without a source of labels every selector passes all."""
@@ -166,6 +177,13 @@ class ServiceMeta:
 
 
 NO_META = ServiceMeta()
+
+
+def description_bytes(meta: ServiceMeta | None) -> int:
+    """The bytes of all metadata in a description, that of its clusters too."""
+    if meta is None:
+        return 0
+    return metadata_bytes(meta.metadata) + sum(metadata_bytes(one.metadata) for one in meta.clusters.values())
 
 
 def service_meta(value: Mapping[str, Any]) -> ServiceMeta:

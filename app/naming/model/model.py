@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from app.naming.model.id_allocator import IdAllocator
 from app.naming.model.keys import DEFAULT_CLUSTER, datum_key, instance_key
-from app.naming.model.meta import NO_META, ServiceMeta
+from app.naming.model.meta import NO_META, ServiceMeta, metadata_bytes
 from app.naming.model.meta import NO_METADATA as NO_METADATA
 from app.naming.model.meta import Metadata as Metadata
 from distro.types import NO_VERSION, Version
@@ -188,6 +188,12 @@ class Publication:
     """Wall clock of the member that holds the connection."""
     seen: Version
     """The version that the service's list had at that member."""
+    metadata_bytes: int = field(init=False, compare=False, repr=False)
+    """Of all its instances together."""
+
+    def __post_init__(self) -> None:
+        size = sum([metadata_bytes(one.metadata) for one in self.instances.values()])
+        object.__setattr__(self, "metadata_bytes", size)
 
     def says_the_same(self, other: "Publication") -> bool:
         """Whether both have the same instances and kind, whenever they were made."""
@@ -211,11 +217,13 @@ class Service:
         "namespace",
         "persistent",
         "published",
+        "published_count",
         "retained",
         "retained_until_ms",
         "revision",
         "shortest_timeout_ms",
         "stored",
+        "stored_bytes",
         "tombstones",
         "version",
         "view",
@@ -226,6 +234,8 @@ class Service:
         self.full_name = full_name
         self.key = datum_key(namespace, full_name)
         self.stored: dict[str, StoredInstance] = {}
+        self.stored_bytes = 0
+        """Of the metadata of all instances in ``stored``."""
         self.tombstones: dict[str, Tombstone] = {}
         self.version: Version = NO_VERSION
         self.revision = revision
@@ -254,6 +264,8 @@ class Service:
         """Durable instances by instance key; their health comes from active checks."""
         self.published: dict[str, Publication] | None = None
         """Publications by client id; None until the first."""
+        self.published_count = 0
+        """The number of instances in ``published``; an address of several clients counts for each."""
         self.id_allocator: IdAllocator | None = None
         """Made with the first instance with a numeric id in a large service."""
         self.view: ServiceView | None = None

@@ -43,6 +43,22 @@ class NotFound(NacosError):
     status = 404
 
 
+class LimitReached(NacosError):
+    """A write would make this node hold more than a limit allows; the text names the limit's setting and value."""
+
+    status = 413
+
+
+class TooManyRequests(NacosError):
+    """The caller is to ask again later, after ``retry_after_s``, and not at another server at once."""
+
+    status = 429
+
+    def __init__(self, text: str, retry_after_s: float) -> None:
+        super().__init__(text)
+        self.retry_after_s = retry_after_s
+
+
 class Unavailable(NacosError):
     """This node cannot answer now; the caller may try another."""
 

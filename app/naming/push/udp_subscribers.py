@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from app.naming.clients.client_model import ServiceKey
+from app.naming.limits.subscriber_tally import SubscriberTally
 from app.naming.push.push_budget import PushBudget
 from app.naming.push.schedule import PushSchedule
 
@@ -176,11 +177,15 @@ class UdpSubscribers:
     ``has`` and ``changed`` are those of ``PushSchedule``.
     """
 
-    def __init__(self, first_number: int = 1, draw: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self, first_number: int = 1, draw: Callable[[], int] | None = None, tally: SubscriberTally | None = None
+    ) -> None:
         """``draw``: numbers of subscribers, at random; without it they count up from ``first_number``.
 
         Who can guess the number of another subscriber can acknowledge in its name: it would get more and more.
+        ``tally``: counts the subscribers, with those over gRPC.
         """
+        self._tally = tally or SubscriberTally()
         self._known: dict[Subscriber, _Known] = {}
         self._numbers: dict[int, _Known] = {}
         self._draw = draw or count(first_number).__next__
@@ -207,11 +212,12 @@ class UdpSubscribers:
             return
         port = (subscriber.key, subscriber.ip, subscriber.port)
         too_many = len(self._numbers) >= SUBSCRIBERS_MAX or self._of_port.get(port, 0) >= SUBSCRIBERS_OF_PORT_MAX
-        if too_many or not subscriber.can_be_kept:
+        if too_many or not subscriber.can_be_kept or not self._tally.has_room():
             self.stats.refused += 1
             return
         number = self._free_number()
         known = self._known[subscriber] = self._numbers[number] = _Known(subscriber, number, now_ms)
+        self._tally.udp = len(self._numbers)
         self._schedule.add(subscriber.key, known)
         self._of_port[port] = self._of_port.get(port, 0) + 1
 
@@ -362,4 +368,5 @@ class UdpSubscribers:
             self._of_port[port] = left
         del self._known[known.subscriber]
         del self._numbers[known.number]
+        self._tally.udp = len(self._numbers)
         self._schedule.remove(known.subscriber.key, known)

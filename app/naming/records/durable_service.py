@@ -10,6 +10,7 @@ from app.naming.model.meta import NO_META, ClusterConfig, Metadata, Selector, Se
 from app.naming.model.model import Instance
 from app.naming.model.nacos_errors import InvalidParam, NotFound
 from app.naming.model.switches import ENTRIES, SwitchDomain, from_json, update
+from app.naming.records.durable_admission import DurableAdmission
 from app.naming.records.projection import Projection, instance_of, value_of
 from app.naming.records.record_keys import (
     NAMESPACE_PREFIX,
@@ -41,7 +42,8 @@ class Namespace:
 class DurableService:
     """Service descriptions, persistent instances, namespaces, switches. Thread-safe.
 
-    Raises (every change): StorageError, when the write to the disk failed; then nothing changed.
+    Raises (every change): StorageError, when the write to the disk failed; LimitReached or TooManyRequests, when it
+    would add more than a limit allows (``ServiceTable.admit``). Then nothing changed.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class DurableService:
         self._now_ms = monotonic_ms
         self._publish = publish
         self._shared = Shared()
+        self._admission = DurableAdmission(registry.table)
 
     @property
     def switches(self) -> SwitchDomain:
@@ -93,7 +96,7 @@ class DurableService:
         def change(old: Value | None) -> Value:
             if old is not None:
                 raise taken  # by a concurrent call
-            return meta.to_json()
+            return self._admission.description(namespace, service, None, meta).to_json()
 
         self._put(service_meta_key(namespace, service), change)
 
@@ -109,7 +112,8 @@ class DurableService:
 
         def change(old: Value | None) -> Value:
             meta = service_meta(old) if old else NO_META
-            return replace(meta, protect_threshold=protect_threshold, metadata=metadata, selector=selector).to_json()
+            described = replace(meta, protect_threshold=protect_threshold, metadata=metadata, selector=selector)
+            return self._admission.description(namespace, service, meta, described).to_json()
 
         self._put(service_meta_key(namespace, service), change)
 
@@ -144,7 +148,8 @@ class DurableService:
         keys.check_cluster_chars(cluster)
 
         def change(old: Value | None) -> Value:
-            return (service_meta(old) if old else NO_META).with_cluster(cluster, config).to_json()
+            meta = service_meta(old) if old else NO_META
+            return self._admission.description(namespace, service, meta, meta.with_cluster(cluster, config)).to_json()
 
         self._put(service_meta_key(namespace, service), change)
 
@@ -204,7 +209,11 @@ class DurableService:
         keys.check_names(command.service, command.cluster, command.namespace)
         key = persistent_key(command.namespace, command.service, operations.key_of(command))
         meta_key = service_meta_key(command.namespace, command.service)
-        self._put_all({meta_key: lambda old: old or NO_META.to_json(), key: change}, said=[key])
+
+        def admitted(old: Value | None) -> Value:
+            return self._admission.instance(command.namespace, command.service, old, change(old))
+
+        self._put_all({meta_key: lambda old: old or NO_META.to_json(), key: admitted}, said=[key])
 
     def _ids(self, namespace: str, service: str) -> list[str | None]:
         found = self._table.get(namespace, service)
@@ -269,7 +278,8 @@ class DurableService:
             if old is None:
                 return None
             found = True
-            return value_of(change(instance_of(old, service)))
+            changed = value_of(change(instance_of(old, service)))
+            return self._admission.instance(namespace, service, old, changed)
 
         self._put_all({persistent_key(namespace, service, key): apply for key in instance_keys}, by_check=by_check)
         return found
@@ -296,12 +306,22 @@ class DurableService:
         return Namespace(name, value["name"], value["description"])
 
     def create_namespace(self, namespace: Namespace) -> bool:
-        """Create a namespace; False when its id is not allowed or exists. Source: Nacos 1.4.8 NamespaceController."""
+        """Create a namespace; False when its id is not allowed or exists. Source: Nacos 1.4.8 NamespaceController.
+
+        Raises:
+            LimitReached: there are too many.
+        """
         if not keys.is_namespace_id(namespace.id):
             return False
         if namespace.id == keys.DEFAULT_NAMESPACE:
             return False  # it always exists, and cannot be removed
-        return self._put(namespace_key(namespace.id), lambda old: old or _namespace_value(namespace))
+
+        def change(old: Value | None) -> Value:
+            if old is None:
+                self._admission.namespace(len(self._projection.namespaces))
+            return old or _namespace_value(namespace)
+
+        return self._put(namespace_key(namespace.id), change)
 
     def update_namespace(self, namespace: Namespace) -> bool:
         """Change a namespace's name and description; False when it does not exist."""

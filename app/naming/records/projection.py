@@ -43,6 +43,8 @@ class Projection:
         self._publish = publish
         self.on_users: Callable[[Record], None] = lambda _record: None
         """Called with each record of a user, role or permission that was read, written or removed; under a lock."""
+        self.namespaces: set[str] = set()
+        """The ids of the namespaces that were created."""
         self.switches = SwitchDomain()
         """The switches in force: the record's, or those that ``override`` set on this member alone."""
         self.limits_calls = False
@@ -81,7 +83,12 @@ class Projection:
                 self.override(from_json(record.value or {}, SwitchDomain()))
             case UserKey() | RoleKey() | PermissionKey():
                 self.on_users(record)
-            case NamespaceKey() | None:
+            case NamespaceKey(namespace):
+                if record.value is None:
+                    self.namespaces.discard(namespace)
+                else:
+                    self.namespaces.add(namespace)
+            case None:
                 return
 
 

@@ -8,8 +8,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from app.naming.limits.admission import Admission
 from app.naming.model.id_allocator import IdAllocator
 from app.naming.model.keys import parse_datum_key
+from app.naming.model.meta import metadata_bytes
 from app.naming.model.model import (
     DELETE_TIMEOUT_MS,
     NEVER_MS,
@@ -54,6 +56,7 @@ class Registry:
         writer: str,
         tombstone_slack_ms: int = TOMBSTONE_SLACK_MS,
         guard_ms: int = 0,
+        admission: Admission | None = None,
         *,
         keep_empty: bool = False,
         alone: bool = False,
@@ -61,10 +64,11 @@ class Registry:
         """``writer`` names this run of this member in versions.
 
         ``guard_ms``: how long instances that vanished without a tombstone are retained; 0 for a node without peers.
-        ``keep_empty``: see ``ServiceTable``. ``alone``: no peer may have an instance that this member does not know.
+        ``admission``, ``keep_empty``: see ``ServiceTable``. ``alone``: no peer may have an instance that
+        this member does not know.
         """
         self.writer = writer
-        self.table = ServiceTable(tombstone_slack_ms, keep_empty=keep_empty)
+        self.table = ServiceTable(tombstone_slack_ms, admission, keep_empty=keep_empty)
         self.held_back = 0
         """How often the guard retained instances."""
         self._guard_ms = guard_ms
@@ -81,12 +85,17 @@ class Registry:
     # --- local changes ----------------------------------------------------------------------------
 
     def register(self, command: operations.RegisterInstance, now_ms: int) -> str | None:
-        """Register an instance; return the datum key of the list that changed, None when nothing did."""
+        """Register an instance; return the datum key of the list that changed, None when nothing did.
+
+        Raises:
+            LimitReached, TooManyRequests: as ``ServiceTable.admit``; the repetition of a registration is never refused.
+        """
         if operations.is_numbered(command.metadata):
             self._make_id_allocator(command.namespace, command.service)
         with self._lock:
-            service = self.table.open(command.namespace, command.service, now_ms)
             key = operations.key_of(command)
+            self._admit(command, key)
+            service = self.table.open(command.namespace, command.service, now_ms)
             old = service.stored.get(key)
             if old is not None and operations.is_registered(old.instance, command):
                 old.beat_ms = old.last_confirmed_ms = now_ms
@@ -108,14 +117,20 @@ class Registry:
         self.table.with_consistent_copy(service, lambda: IdAllocator(found.ids()), know)
 
     def put_from_beat(self, command: operations.Beat, now_ms: int) -> str | None:
-        """Add the instance that a full beat describes; return the datum key, None when it is stored already."""
+        """Add the instance that a full beat describes; return the datum key, None when it is stored already.
+
+        Raises:
+            LimitReached, TooManyRequests: as ``ServiceTable.admit``, of an instance that is not stored.
+        """
         if operations.is_numbered(command.metadata):
             self._make_id_allocator(command.namespace, command.service)
         with self._lock:
-            service = self.table.open(command.namespace, command.service, now_ms)
             key = operations.key_of(command)
-            if key in service.stored:
+            found = self.table.get(command.namespace, command.service)
+            if found is not None and key in found.stored:
                 return None
+            self._admit(command, key)
+            service = self.table.open(command.namespace, command.service, now_ms)
             instance = operations.instance_from_beat(command, service.id_allocator or service.ids(), self._shared)
             return self._put(service, key, instance, now_ms)
 
@@ -124,6 +139,7 @@ class Registry:
 
         Raises:
             InvalidParam: the instance does not exist.
+            LimitReached: as ``ServiceTable.admit``.
         """
         with self._lock:
             service = self.table.get(command.namespace, command.service)
@@ -131,7 +147,10 @@ class Registry:
             old = service.stored.get(key) if service else None
             if service is None or old is None:
                 raise InvalidParam("instance not found")
-            return self._put(service, key, operations.patch(old.instance, command), now_ms)
+            patched = operations.patch(old.instance, command)
+            grown = metadata_bytes(patched.metadata) - metadata_bytes(old.instance.metadata)
+            self.table.admit(command.namespace, command.service, service, 0, grown)
+            return self._put(service, key, patched, now_ms)
 
     def set_health(self, service: Service, key: str, healthy: bool, now_ms: int, beat_ms: int | None = None) -> bool:
         """Set an instance's health; return whether it changed.
@@ -267,6 +286,7 @@ class Registry:
                 return False
             self._raise_version(service, now_ms)
             replaced.append(service.stored)
+            self.table.count_stored(service, -len(service.stored), -service.stored_bytes)
             service.stored, service.retained, service.tombstones, service.id_allocator = {}, {}, tombstones, None
             service.due_ms = 0
             self.table.hide_if_dropped(service)
@@ -368,6 +388,7 @@ class Registry:
                 stored.last_confirmed_ms = old.last_confirmed_ms if old else NEVER_MS
                 stored.beat_ms = max(stored.beat_ms, old.beat_ms) if old else stored.beat_ms
                 service.stored[change.instance_key] = stored
+                self._count(service, old, stored)
                 if old is not None:
                     stored.carry_beat(old)
                 service.tombstones.pop(change.instance_key, None)
@@ -375,7 +396,7 @@ class Registry:
                 service.shortest_timeout_ms = min(service.shortest_timeout_ms, stored.shortest_timeout_ms)
                 service.expect(stored.beat_ms + stored.shortest_timeout_ms + 1)
             elif tombstone is not None:
-                service.stored.pop(change.instance_key, None)
+                self._count(service, service.stored.pop(change.instance_key, None), None)
                 service.tombstones[change.instance_key] = tombstone
                 bound_tombstones(service.tombstones)
                 service.expect(tombstone.at_ms + tombstone.keep_ms + 1)
@@ -483,6 +504,7 @@ class Registry:
             # A new list of this key must not repeat a version: other members may still remember it.
             self._floor = max(self._floor, Version(service.version.epoch, 0, ""))
             replaced.append(service.stored)
+            self.table.count_stored(service, -len(service.stored), -service.stored_bytes)
             service.version, service.stored, service.tombstones, service.id_allocator = NO_VERSION, {}, {}, None
             service.revision += 1
             service.due_ms = 0
@@ -501,6 +523,7 @@ class Registry:
             return False
         clusters = {stored.instance.cluster_name for stored in value.stored.values()}
         shortest_timeout_ms = min((stored.shortest_timeout_ms for stored in value.stored.values()), default=NOT_DUE_MS)
+        size = sum([metadata_bytes(stored.instance.metadata) for stored in value.stored.values()])
         known = self.table.find(key)
         replaced: list[dict[str, StoredInstance]] = []
 
@@ -517,6 +540,7 @@ class Registry:
                 self._highest_own = max(self._highest_own, version)
                 if service.version.writer != self.writer:
                     service.claimed_ms = now_ms
+            self.table.count_stored(service, len(value.stored) - len(service.stored), size - service.stored_bytes)
             self._retain(service, lost if service is known else {}, now_ms)
             service.version, service.stored, service.tombstones = version, value.stored, value.tombstones
             service.clusters = service.clusters | clusters
@@ -572,6 +596,22 @@ class Registry:
 
     # --- steps: the caller holds the lock ---------------------------------------------------------
 
+    def _admit(self, command: operations.RegisterInstance | operations.Beat, key: str) -> None:
+        """Refuse what a registration would add beyond a limit."""
+        service = self.table.get(command.namespace, command.service)
+        stored = service.stored.get(key) if service is not None else None
+        # One that is retained is still there for its client.
+        old = stored.instance if stored else service.retained.get(key) if service is not None else None
+        grown = metadata_bytes(command.metadata) - (metadata_bytes(old.metadata) if old else 0)
+        self.table.admit(command.namespace, command.service, service, 0 if old else 1, grown)
+
+    def _count(self, service: Service, old: StoredInstance | None, new: StoredInstance | None) -> None:
+        """Count an instance of the list that came, went or was replaced."""
+        size = (metadata_bytes(new.instance.metadata) if new is not None else 0) - (
+            metadata_bytes(old.instance.metadata) if old is not None else 0
+        )
+        self.table.count_stored(service, (new is not None) - (old is not None), size)
+
     def _put(self, service: Service, key: str, instance: Instance, now_ms: int) -> str | None:
         old = service.stored.get(key)
         if old is not None:
@@ -583,6 +623,7 @@ class Registry:
         if not service.stored:
             service.shortest_timeout_ms = NOT_DUE_MS
         service.stored[key] = stored
+        self._count(service, old, stored)
         service.tombstones.pop(key, None)
         service.retained.pop(key, None)
         service.clusters.add(instance.cluster_name)
@@ -599,7 +640,7 @@ class Registry:
         self, service: Service, key: str, stored: StoredInstance, now_ms: int, beat_ms: int | None = None
     ) -> None:
         self._raise_version(service, now_ms)
-        service.stored.pop(key, None)
+        self._count(service, service.stored.pop(key, None), None)
         service.retained.pop(key, None)
         if service.id_allocator is not None:
             service.id_allocator.give(stored.instance.instance_id)

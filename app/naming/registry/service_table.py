@@ -7,10 +7,12 @@ and by the publications of clients with a connection.
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
+from app.naming.limits.admission import Admission, Occupancy
+from app.naming.limits.naming_counts import NamingCounts
 from app.naming.model.keys import datum_key
-from app.naming.model.meta import ServiceMeta
+from app.naming.model.meta import ServiceMeta, description_bytes, metadata_bytes
 from app.naming.model.model import NOT_DUE_MS, Instance, Publication, Service, ServiceSnapshot, StoredInstance
 from app.naming.registry.union import published_clusters, view_of
 from distro.types import NO_VERSION
@@ -32,20 +34,31 @@ class Counts:
     responsible_instances: int
 
 
+class Known(NamedTuple):
+    """How much of a client's write is there already: instances, and bytes of their metadata."""
+
+    instances: int
+    metadata_bytes: int
+
+
 class ServiceTable:
     """The services of this member, by datum key and by namespace.
 
     Readers take no lock. ``lock`` guards every change of a service: its holder touches at most
     ``COPIED_UNDER_LOCK_MAX`` instances, calls nothing that waits, and raises ``Service.revision`` before releasing it.
-    ``open``, ``hide_if_dropped`` and ``drop_if_bare`` are steps for the holder; all other methods are thread-safe.
+    ``open``, ``hide_if_dropped``, ``drop_if_bare``, ``admit`` and ``count_stored`` are steps for the holder; all other
+    methods are thread-safe.
     """
 
-    def __init__(self, linger_ms: int, *, keep_empty: bool = False) -> None:
+    def __init__(self, linger_ms: int, admission: Admission | None = None, *, keep_empty: bool = False) -> None:
         """``linger_ms``: how long a service outlives the last publication, if it had nothing else.
 
+        ``admission``: refuses what clients' writes would add; without one nothing is refused.
         ``keep_empty``: a service stays listed after its last instance is gone.
         """
         self.lock = Lock()
+        self.counts_held = NamingCounts()
+        self.admission = admission or Admission()
         self._linger_ms = linger_ms
         self._keep_empty = keep_empty
         self._services: dict[str, Service] = {}
@@ -144,6 +157,42 @@ class ServiceTable:
         self._services[service.key] = service
         return service
 
+    def admit(
+        self,
+        namespace: str,
+        full_name: str,
+        service: Service | None,
+        instances: int,
+        metadata_bytes: int,
+        persistent: int = 0,
+    ) -> None:
+        """Refuse a client's write that adds so many instances and bytes of metadata to a service, which it may make.
+
+        ``service``: the one of that name, None where there is none. ``persistent``: of the instances, the durable ones.
+        Called without the lock by who holds that of the durable records: then an ephemeral write of the same moment
+        may pass a limit by what it adds.
+
+        Raises:
+            LimitReached, TooManyRequests: as ``Admission.check``; nothing was changed.
+        """
+        names = self._namespaces.get(namespace)
+        is_new = names is None or full_name not in names
+        if not is_new and instances <= 0 and metadata_bytes <= 0:
+            return
+        held = Occupancy(
+            len(self._namespaces),
+            len(names) if names is not None else 0,
+            _held(service) if service is not None else 0,
+            names is None,
+            is_new,
+        )
+        self.admission.check(self.counts_held, held, namespace, full_name, instances, metadata_bytes, persistent)
+
+    def count_stored(self, service: Service, instances: int, metadata_bytes: int) -> None:
+        """Count what came to a service's instance list, or went where a number is negative."""
+        service.stored_bytes += metadata_bytes
+        self.counts_held.add(service.namespace, instances, metadata_bytes)
+
     def hide_if_dropped(self, service: Service) -> None:
         """Hide a removed service when nothing readers see is left in it; its tombstones are kept for the peers."""
         if not service.dropped or service.stored or service.persistent or service.published or service.meta is not None:
@@ -212,6 +261,7 @@ class ServiceTable:
                 service.dropped = True
                 service.clusters = {one.instance.cluster_name for one in service.stored.values()}
                 service.clusters |= published_clusters(service)
+            self.counts_held.add(namespace, 0, description_bytes(meta) - description_bytes(service.meta))
             service.meta = meta
             service.revision += 1
             self.hide_if_dropped(service)
@@ -221,6 +271,7 @@ class ServiceTable:
         with self.lock:
             if instance is not None:
                 service = self.open(namespace, full_name, now_ms)
+                self._count_persistent(service, service.persistent.get(key), instance)
                 service.persistent[key] = instance
                 service.clusters = service.clusters | {instance.cluster_name}
             else:
@@ -228,20 +279,49 @@ class ServiceTable:
                 if found is None or key not in found.persistent:
                     return
                 service = found
-                del service.persistent[key]
+                self._count_persistent(service, service.persistent.pop(key), None)
             service.revision += 1
             self.hide_if_dropped(service)
 
+    def _count_persistent(self, service: Service, old: Instance | None, new: Instance | None) -> None:
+        came = (new is not None) - (old is not None)
+        size = (metadata_bytes(new.metadata) if new else 0) - (metadata_bytes(old.metadata) if old else 0)
+        self.counts_held.persistent += came
+        self.counts_held.add(service.namespace, came, size)
+
     # --- publications: without versions, they come and go with their clients ----------------------
 
-    def publish(self, namespace: str, full_name: str, client_id: str, publication: Publication, now_ms: int) -> None:
-        """Set a client's publication of a service, in place of its former one."""
+    def publish(
+        self,
+        namespace: str,
+        full_name: str,
+        client_id: str,
+        publication: Publication,
+        now_ms: int,
+        known: Known | None = None,
+    ) -> None:
+        """Set a client's publication of a service, in place of its former one.
+
+        ``known``: what is there already of a client's own write; None for what a member sent, which is never refused.
+
+        Raises:
+            LimitReached, TooManyRequests: as ``admit``.
+        """
         clusters = {one.cluster_name for one in publication.instances.values()}
         with self.lock:
+            found = self.get(namespace, full_name)
+            old = (found.published or {}).get(client_id) if found is not None else None
+            came = len(publication.instances) - (len(old.instances) if old is not None else 0)
+            size = publication.metadata_bytes - (old.metadata_bytes if old is not None else 0)
+            if known is not None:
+                more = len(publication.instances) - known.instances
+                self.admit(namespace, full_name, found, more, publication.metadata_bytes - known.metadata_bytes)
             service = self.open(namespace, full_name, now_ms)
             if service.published is None:
                 service.published = {}
             service.published[client_id] = publication
+            service.published_count += came
+            self.counts_held.add(namespace, came, size)
             service.clusters = service.clusters | clusters
             service.changed_ms = now_ms
             service.revision += 1
@@ -254,6 +334,8 @@ class ServiceTable:
             if service is None or published is None or published.get(client_id) is not publication:
                 return False
             del published[client_id]
+            service.published_count -= len(publication.instances)
+            self.counts_held.add(namespace, -len(publication.instances), -publication.metadata_bytes)
             service.changed_ms = now_ms
             service.revision += 1
             if not published:
@@ -266,6 +348,11 @@ def _count(service: Service) -> int:
     if service.published:  # an address that has several sources is seen once, and counted once
         return len(view_of(service).instances)
     return len(service.stored) + len(service.persistent)
+
+
+def _held(service: Service) -> int:
+    """The instances of all sources that count against the limit of a service."""
+    return len(service.stored) + len(service.persistent) + service.published_count
 
 
 def _is_retained_only(service: Service) -> bool:

@@ -82,6 +82,8 @@ class NamingHandlers:
             raise InvalidParam(f"Unsupported request type {kind}")
         namespace, service = key_of(request.fields)
         commands = [command_of(request, namespace, service, one) for one in request.fields.items("instances")]
+        if request.connection.address is not None:
+            request.connection.address.owe(max(len(commands) - 1, 0))  # each counts as a write
         self._services.clients.batch_register(request.connection.id, namespace, service, commands)
         return success(type=kind)
 
@@ -132,7 +134,8 @@ class NamingHandlers:
         fields = request.fields
         namespace, group = _namespace_of(fields), fields.text("groupName", DEFAULT_GROUP)
         page = max(fields.whole("pageNo", 1, -INT_MAX, INT_MAX), 1)
-        size = max(fields.whole("pageSize", 10, -INT_MAX, INT_MAX), 0)
+        asked = max(fields.whole("pageSize", 10, -INT_MAX, INT_MAX), 0)
+        size = self._services.addresses.stats.cut_page(asked, self._services.settings.limits.page_size)
         names = await self._in_pool(lambda: self._services.naming.list_services(namespace, group))
         chosen = names[(page - 1) * size : page * size]
         return success(count=len(names), serviceNames=[short_name_of(name) for name in chosen])

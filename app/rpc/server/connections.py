@@ -8,6 +8,7 @@ from itertools import count
 from typing import Protocol
 
 from app.auth.access_control import Session
+from app.limits.client_addresses import AddressTable, ClientAddress, Frontend
 from app.naming.clients.client_model import ServiceKey
 
 UNREGISTERED_MAX = 4_096
@@ -72,6 +73,8 @@ class Connection:
     """The version of the users for which the rights to all that the client holds were checked last."""
     renewal_asked_ms: int = 0
     """The end of the session for which the client was asked to connect anew, with a new token."""
+    address: ClientAddress | None = None
+    """That of the transport, from the setup on."""
 
     def __post_init__(self) -> None:
         self.active_ms = self.opened_ms
@@ -115,7 +118,11 @@ class Connection:
 class Connections:
     """All connections of this node. Used on the loop's thread only."""
 
-    def __init__(self, wall_ms: Callable[[], int], monotonic_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, wall_ms: Callable[[], int], monotonic_ms: Callable[[], int], addresses: AddressTable | None = None
+    ) -> None:
+        """``addresses``: counts the connections of each address, with those of HTTP."""
+        self._addresses = addresses or AddressTable()
         self._wall_ms = wall_ms
         self._now_ms = monotonic_ms
         self._by_peer: dict[tuple[str, bool], Connection] = {}
@@ -160,6 +167,22 @@ class Connections:
             self._pending[key] = found
         return found
 
+    def take_address(self, connection: Connection) -> bool:
+        """Count a connection that is to be set up against its transport's address; False if that has as many as it may.
+
+        Members' connections are not limited.
+        """
+        if connection.address is None:
+            is_exempt = connection.is_member
+            connection.address = self._addresses.connect(connection.remote_ip, Frontend.GRPC, is_exempt=is_exempt)
+        return connection.address is not None
+
+    def give_address_back(self, connection: Connection) -> None:
+        """Count a connection no more that was refused at its setup."""
+        if connection.address is not None:
+            self._addresses.disconnect(connection.address, Frontend.GRPC)
+            connection.address = None
+
     def register(self, connection: Connection) -> None:
         """Count a connection that is set up; from now on its calls are answered."""
         key = (connection.peer, connection.on_cluster_port)
@@ -182,6 +205,7 @@ class Connections:
                 del known[key]
         if self._registered.pop(connection.id, None) is None:
             return False
+        self.give_address_back(connection)
         connection.registered = False
         if connection.is_sdk:
             self.sdk_count -= 1

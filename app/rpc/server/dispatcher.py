@@ -8,12 +8,12 @@ from typing import Any
 import orjson
 
 from app.auth.access_control import AccessControl
-from app.auth.access_rules import PUBLIC, AccessRule, Scope
+from app.auth.access_rules import PUBLIC, AccessRule, Action, Scope
 from app.auth.member_calls import Caller, Callers, Unidentified
 from app.naming.clients.client_model import ClientInfo
 from app.naming.clients.clients import Clients
 from app.naming.model.json_fields import Fields
-from app.naming.model.nacos_errors import ClientGone, InvalidParam, NacosError, Unavailable
+from app.naming.model.nacos_errors import ClientGone, InvalidParam, NacosError, TooManyRequests, Unavailable
 from app.ports.grpc_ports import PeerDirectory
 from app.process.open_files import CONNECTIONS_MAX
 from app.rpc.links.link import OWN_KIND_ABILITY
@@ -59,6 +59,11 @@ class GrpcRoute:
     def members_only(self) -> bool:
         """Whether calls are refused that do not come over the cluster port from a listed member's address."""
         return self.access.scope is Scope.MEMBERS
+
+    @property
+    def is_client_write(self) -> bool:
+        """Whether a call counts against the writes of the client's address."""
+        return self.access.action is Action.WRITE and self.access.scope in (Scope.NAMING, Scope.ADMIN)
 
 
 class Dispatcher:
@@ -136,6 +141,11 @@ class Dispatcher:
             return wire.error_response(wire.UNREADABLE, str(error))
         connection.active_ms = self._now_ms()
         self._trace(connection, message)
+        if route.is_client_write and connection.address is not None and not connection.is_member:
+            try:
+                connection.address.take()
+            except TooManyRequests as error:
+                return wire.error_response(error.status, error.text)
         if self._access is None:
             return await self._run(route, kind, GrpcRequest(connection, fields))
         try:
@@ -239,8 +249,12 @@ class Dispatcher:
                 self._clients.connect(ClientInfo(connection.id, *whose))
             except Unavailable as error:
                 LOG.warning("connection %s is refused: %s", connection.id, error)
+                self._connections.give_address_back(connection)
                 self.reset(connection)
                 return False
+            except InvalidParam:
+                self._connections.give_address_back(connection)
+                raise
         self._connections.register(connection)
         LOG.debug("connection %s of %s is set up", connection.id, connection.agent)
         if abilities is not None:  # older clients do not know the type
@@ -251,7 +265,8 @@ class Dispatcher:
     def _is_too_many(self, connection: Connection) -> bool:
         known = self._connections
         of_ip = known.count_of_ip(connection.remote_ip)
-        if len(known) < self._connections_max and not self._rule().refuses(connection, of_ip, known.sdk_count):
+        fits = len(known) < self._connections_max and not self._rule().refuses(connection, of_ip, known.sdk_count)
+        if fits and known.take_address(connection):
             return False
         LOG.info("connection %s of %s is refused: there are too many", connection.id, connection.remote_ip)
         return True

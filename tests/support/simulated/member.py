@@ -18,6 +18,7 @@ from app.http.api.beats import BeatCollector
 from app.http.api.call import Services
 from app.http.api.dump_lines import Dumps
 from app.http.api.stats import HttpStats
+from app.limits.client_addresses import AddressTable
 from app.naming.health.beat_check import BeatCheck, HealthCheckGate
 from app.naming.model.events import Event, HealthChanged, InstancesChanged, Origin, RecordChanged
 from app.naming.model.keys import EPHEMERAL_PREFIX, parse_datum_key
@@ -312,6 +313,7 @@ class SimMember:
             loader=None,
             counters=nothing,
             tls=build_tls(self.membership._settings, clock.monotonic_ms),
+            addresses=AddressTable(),
             wall_ms=clock.wall_ms,
             monotonic_ms=clock.monotonic_ms,
         )

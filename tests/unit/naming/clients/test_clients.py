@@ -18,7 +18,7 @@ from app.naming.model.events import (
 from app.naming.model.keys import datum_key
 from app.naming.model.meta import ServiceMeta
 from app.naming.model.model import Instance
-from app.naming.model.nacos_errors import ClientGone, InvalidParam, Unavailable
+from app.naming.model.nacos_errors import ClientGone, InvalidParam, LimitReached, Unavailable
 from app.naming.model.value_limits import CLIENT_TEXTS_CHARS_MAX
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.naming.registry.registry import Registry
@@ -316,7 +316,7 @@ def test_a_persistent_service_takes_no_client(bed: Bed) -> None:
 
 
 def test_bounds() -> None:
-    bed = Bed(ClientBounds(2, 2, 3, 4))
+    bed = Bed(ClientBounds(2, 2, 3, 4, 2))
     one, other = bed.connect("c1"), bed.connect("c2")
     with pytest.raises(Unavailable):
         bed.connect("c3")
@@ -327,7 +327,7 @@ def test_bounds() -> None:
         bed.clients.subscribe(one, "public", name, "")
     with pytest.raises(InvalidParam):
         bed.clients.register(one, ONE._replace(service="G@@c"))
-    with pytest.raises(InvalidParam):
+    with pytest.raises(LimitReached, match=r"rollcall\.limit\.subscriptionsPerConnection=2"):
         bed.clients.subscribe(one, "public", "G@@c", "")
     bed.clients.register(one, ONE._replace(service="G@@a", port=99))
     bed.clients.subscribe(one, "public", "G@@a", "x")

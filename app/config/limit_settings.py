@@ -1,0 +1,85 @@
+"""The limits of what clients may make a node hold and do: their values, and the rows of their settings."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+@dataclass(frozen=True, slots=True)
+class LimitSettings:
+    """The limits; 0 is none, but for ``connections_per_address`` and ``memory_mb``, where the node finds its own."""
+
+    namespaces: int
+    services_per_namespace: int
+    instances_per_namespace: int
+    instances_per_service: int
+    persistent_instances: int
+    metadata_bytes: int
+    subscribers: int
+    subscriptions_per_connection: int
+    connections_per_address: int
+    writes_per_second_per_address: int
+    page_size: int
+    memory_mb: int
+
+
+class LimitRow(NamedTuple):
+    """One limit's setting: the lowest and the highest value, the default and the purpose."""
+
+    lowest: int
+    highest: int
+    default: int
+    purpose: str
+
+
+COUNT_MAX = 1_000_000_000
+ROWS: dict[str, LimitRow] = {
+    "namespaces": LimitRow(
+        0, COUNT_MAX, 10_000, "Namespaces with a service in it, and as many created by name; a new one more is refused."
+    ),
+    "services_per_namespace": LimitRow(
+        0, COUNT_MAX, 1_000_000, "Services of one namespace; a new one more is refused."
+    ),
+    "instances_per_namespace": LimitRow(
+        0, COUNT_MAX, 2_000_000, "Instances of one namespace, of all its services; a new one more is refused."
+    ),
+    "instances_per_service": LimitRow(0, COUNT_MAX, 200_000, "Instances of one service; a new one more is refused."),
+    "persistent_instances": LimitRow(
+        0, COUNT_MAX, 200_000, "Persistent instances in all, each a record on every member's disk."
+    ),
+    "metadata_bytes": LimitRow(
+        0, 1 << 50, 1 << 30, "Bytes of metadata in all, of instances and services; what would add to it is refused."
+    ),
+    "subscribers": LimitRow(0, COUNT_MAX, 1_000_000, "Subscriptions at this node in all, over UDP and gRPC."),
+    "subscriptions_per_connection": LimitRow(1, 10_000, 10_000, "Subscriptions of one gRPC connection."),
+    "connections_per_address": LimitRow(
+        0,
+        COUNT_MAX,
+        0,
+        "Connections of one client address over HTTP, and as many over gRPC (IPv6: of one /64); 0 is nine tenths of "
+        "what the node takes in all.",
+    ),
+    "writes_per_second_per_address": LimitRow(
+        0,
+        COUNT_MAX,
+        0,
+        "Writes of one client address per second, five seconds' worth at once (IPv6: of one /64); beats are none. "
+        "0 is no limit.",
+    ),
+    "page_size": LimitRow(
+        1, 1_000_000, 10_000, "Entries of one page of a list; a larger page that is asked for is cut to it."
+    ),
+    "memory_mb": LimitRow(
+        0,
+        1 << 30,
+        0,
+        "The bound of this process's memory (MiB), near which new services and then new instances are refused; 0 takes "
+        "that of the cgroup, and is no bound without one.",
+    ),
+}
+"""By field of ``LimitSettings``. Zero is no limit, where the purpose says nothing else."""
+
+
+def limit_key(field: str) -> str:
+    """The name of a limit's setting: ``rollcall.limit.pageSize`` for ``page_size``."""
+    first, *others = field.split("_")
+    return "rollcall.limit." + first + "".join(map(str.capitalize, others))

@@ -1,0 +1,1 @@
+"""Limits of what one client address may do, for both frontends."""

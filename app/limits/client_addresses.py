@@ -1,0 +1,170 @@
+"""Client addresses: the connections of each, and how many writes it may still do now."""
+
+import ipaddress
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from enum import IntEnum
+
+from app.naming.limits.admission import PREFIX
+from app.naming.limits.limit_stats import LimitStats
+from app.naming.model.nacos_errors import TooManyRequests
+
+ADDRESSES_MAX = 65_536
+"""Addresses without a connection, or with, that are remembered; those beyond share one bucket."""
+BURST_S = 5
+"""An address that did nothing for so long may do so many seconds' writes at once: a client that starts registers all
+its services together."""
+IPV6_PREFIX_BITS = 64
+"""One customer has at least so much of IPv6: its addresses below it are one."""
+
+
+class Frontend(IntEnum):
+    """A frontend whose connections are counted."""
+
+    HTTP = 0
+    GRPC = 1
+
+
+def address_key(remote_ip: str) -> str:
+    """The text by which an address counts: itself for IPv4, also when mapped into IPv6; its /64 for IPv6."""
+    if ":" not in remote_ip:
+        return remote_ip
+    try:
+        address = ipaddress.IPv6Address(remote_ip.partition("%")[0])
+    except ValueError:
+        return remote_ip
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return f"{int(address) >> 128 - IPV6_PREFIX_BITS:x}/{IPV6_PREFIX_BITS}"
+
+
+class ClientAddress:
+    """One address: its connections, and a bucket of writes that fills by time. ``take`` may come from any thread."""
+
+    __slots__ = ("_table", "_writes", "connections", "key", "seen_s")
+
+    def __init__(self, table: "AddressTable", key: str, now_s: float) -> None:
+        self._table = table
+        self.key = key
+        self.connections = [0, 0]
+        """By frontend."""
+        self._writes = table.burst
+        """The writes that it may do at once, as of ``seen_s``; negative after one of many parts."""
+        self.seen_s = now_s
+
+    def take(self) -> None:
+        """Count one write.
+
+        Raises:
+            TooManyRequests: the address has done as many as it may.
+        """
+        table = self._table
+        if not table.writes_per_s:
+            return
+        now_s = table.now_s()
+        writes = self._writes + (now_s - self.seen_s) * table.writes_per_s
+        self.seen_s = now_s
+        if writes > table.burst:
+            writes = table.burst
+        if writes < 1:
+            self._writes = writes
+            table.refuse_write((1 - writes) / table.writes_per_s)
+        self._writes = writes - 1
+
+    def give_back(self) -> None:
+        """Count a write no more that is counted again elsewhere."""
+        self._writes += 1
+
+    def owe(self, writes: int) -> None:
+        """Count further writes of one call that was let in: the address waits for them before its next one."""
+        self._writes = max(self._writes - writes, -self._table.burst)
+
+    def is_rested(self) -> bool:
+        """Whether it may do as much as an address that was never seen."""
+        table = self._table
+        return self._writes + (table.now_s() - self.seen_s) * table.writes_per_s >= table.burst
+
+
+class AddressTable:
+    """The addresses that have a connection, or have lately done writes. Used on the loop's thread.
+
+    An address is forgotten when that makes no difference: with no connection and a full bucket. So neither time nor
+    other addresses give anybody more than its share. While ``ADDRESSES_MAX`` are remembered, new ones share a bucket.
+    """
+
+    def __init__(
+        self,
+        connections_max: int = 0,
+        writes_per_s: int = 0,
+        stats: LimitStats | None = None,
+        now_s: Callable[[], float] = time.monotonic,
+        addresses_max: int = ADDRESSES_MAX,
+    ) -> None:
+        """``connections_max``, ``writes_per_s``: of one address, the former for each frontend; 0 for any number."""
+        self.connections_max = connections_max
+        self.writes_per_s = writes_per_s
+        self.burst = float(writes_per_s * BURST_S)
+        self.now_s = now_s
+        self.stats = stats or LimitStats()
+        self._addresses_max = addresses_max
+        self._known: dict[str, ClientAddress] = {}
+        self._left: OrderedDict[str, ClientAddress] = OrderedDict()
+        """Those without a connection, in the order in which the last one ended."""
+        self._others = ClientAddress(self, "", now_s())
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def connect(self, remote_ip: str, frontend: Frontend, *, is_exempt: bool = False) -> ClientAddress | None:
+        """Count a new connection, and return its address; None when the address has as many as it may.
+
+        ``is_exempt``: it may have any number.
+        """
+        key = address_key(remote_ip)
+        found = self._known.get(key)
+        if found is None:
+            self._forget_rested()
+            if len(self._known) >= self._addresses_max:
+                return self._others
+            found = self._known[key] = ClientAddress(self, key, self.now_s())
+        elif 0 < self.connections_max <= found.connections[frontend] and not is_exempt:
+            self.stats.connections_per_address += 1
+            return None
+        self._left.pop(key, None)
+        found.connections[frontend] += 1
+        return found
+
+    def disconnect(self, address: ClientAddress, frontend: Frontend) -> None:
+        """Count a connection no more."""
+        if address is self._others:
+            return
+        address.connections[frontend] -= 1
+        if any(address.connections):
+            return
+        if address.is_rested():
+            del self._known[address.key]
+        else:
+            self._left[address.key] = address
+
+    def refuse_write(self, wait_s: float) -> None:
+        """Refuse a write that would be one in ``wait_s``.
+
+        Raises:
+            TooManyRequests: always.
+        """
+        self.stats.writes_per_second_per_address += 1
+        raise TooManyRequests(
+            f"refused by {PREFIX}writesPerSecondPerAddress={self.writes_per_s}: your address writes faster", wait_s
+        )
+
+    def connections_refusal(self) -> str:
+        """The text for a client whose connection was refused."""
+        return f"refused by {PREFIX}connectionsPerAddress={self.connections_max}: your address has as many"
+
+    def _forget_rested(self) -> None:
+        while self._left:
+            key, oldest = next(iter(self._left.items()))
+            if not oldest.is_rested():
+                return
+            del self._left[key], self._known[key]

@@ -1,0 +1,133 @@
+"""Admission: the decision whether a client's write may add to what this member holds.
+
+Only what a client adds is decided on. What members send is taken whatever the limits: it counts, and is never refused,
+as members would differ for ever. A write that adds nothing, and a removal, is never refused either.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple, NoReturn
+
+from app.naming.limits.limit_stats import LimitStats
+from app.naming.limits.naming_counts import NamingCounts
+from app.naming.model.nacos_errors import LimitReached, TooManyRequests
+
+PREFIX = "rollcall.limit."
+MEMORY_RETRY_S = 30
+"""When a client may ask again whose write was refused near the bound of memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamingLimits:
+    """The most that clients' writes may make this member hold; 0 means any number."""
+
+    namespaces: int = 0
+    """With a service in it, and as many that were created by name."""
+    services_per_namespace: int = 0
+    instances_per_namespace: int = 0
+    instances_per_service: int = 0
+    persistent_instances: int = 0
+    metadata_bytes: int = 0
+    subscribers: int = 0
+    """Subscriptions over UDP and gRPC together."""
+
+
+class MemoryPressure(IntEnum):
+    """What is refused as the process comes near its bound of memory; each level refuses what those below it do."""
+
+    NONE = 0
+    NO_NEW_SERVICES = 1
+    NO_NEW_INSTANCES = 2
+
+
+class Occupancy(NamedTuple):
+    """What is there before a write: the number of namespaces, of services in its namespace, of its service's instances.
+
+    ``is_new_namespace`` and ``is_new_service``: the write would make these.
+    """
+
+    namespaces: int
+    services: int
+    instances: int
+    is_new_namespace: bool
+    is_new_service: bool
+
+
+class Admission:
+    """Refuses writes beyond the limits. ``check`` is for the holder of the lock that guards what is counted."""
+
+    def __init__(self, limits: NamingLimits | None = None, stats: LimitStats | None = None) -> None:
+        self.limits = limits or NamingLimits()
+        self.stats = stats or LimitStats()
+        self.pressure = MemoryPressure.NONE
+        """Set each second by the watch of this process's memory."""
+
+    def check(
+        self,
+        counts: NamingCounts,
+        held: Occupancy,
+        namespace: str,
+        full_name: str,
+        instances: int,
+        metadata_bytes: int,
+        persistent: int,
+    ) -> None:
+        """Refuse a write that adds so many instances, of which some are persistent, and bytes of metadata.
+
+        Raises:
+            LimitReached: a limit would be passed.
+            TooManyRequests: the process is near its bound of memory.
+        """
+        limits, pressure = self.limits, self.pressure
+        if held.is_new_service:
+            if pressure >= MemoryPressure.NO_NEW_SERVICES:
+                self.stats.memory_services += 1
+                self._refuse_for_memory(f"no new service {full_name}")
+            if held.is_new_namespace and 0 < limits.namespaces <= held.namespaces:
+                self.stats.namespaces += 1
+                _refuse("namespaces", limits.namespaces, "namespaces in use", held.namespaces)
+            if 0 < limits.services_per_namespace <= held.services:
+                self.stats.services_per_namespace += 1
+                where = f"services in namespace {namespace}"
+                _refuse("servicesPerNamespace", limits.services_per_namespace, where, held.services)
+        if instances > 0:
+            if pressure >= MemoryPressure.NO_NEW_INSTANCES:
+                self.stats.memory_instances += 1
+                self._refuse_for_memory(f"no new instance of {full_name}")
+            if 0 < limits.instances_per_service < held.instances + instances:
+                self.stats.instances_per_service += 1
+                where = f"instances of service {full_name}"
+                _refuse("instancesPerService", limits.instances_per_service, where, held.instances, instances)
+            in_namespace = counts.instances_of(namespace)
+            if 0 < limits.instances_per_namespace < in_namespace + instances:
+                self.stats.instances_per_namespace += 1
+                where = f"instances in namespace {namespace}"
+                _refuse("instancesPerNamespace", limits.instances_per_namespace, where, in_namespace, instances)
+        if persistent > 0 and 0 < limits.persistent_instances < counts.persistent + persistent:
+            self.stats.persistent_instances += 1
+            of_all = counts.persistent
+            _refuse("persistentInstances", limits.persistent_instances, "persistent instances", of_all, persistent)
+        if metadata_bytes > 0 and 0 < limits.metadata_bytes < counts.metadata_bytes + metadata_bytes:
+            self.stats.metadata_bytes += 1
+            of_all = counts.metadata_bytes
+            _refuse("metadataBytes", limits.metadata_bytes, "bytes of metadata", of_all, metadata_bytes)
+
+    def check_namespaces(self, created: int) -> None:
+        """Refuse to create a namespace where so many were created.
+
+        Raises:
+            LimitReached: as ``check``.
+        """
+        if 0 < self.limits.namespaces <= created:
+            self.stats.namespaces += 1
+            _refuse("namespaces", self.limits.namespaces, "namespaces created", created)
+
+    def _refuse_for_memory(self, what: str) -> NoReturn:
+        raise TooManyRequests(
+            f"this server is near its bound of memory ({PREFIX}memoryMb) and takes {what}, please try again later",
+            MEMORY_RETRY_S,
+        )
+
+
+def _refuse(key: str, limit: int, what: str, held: int, more: int = 1) -> NoReturn:
+    raise LimitReached(f"refused by {PREFIX}{key}={limit}: there are {held} {what}, and this would add {more}")

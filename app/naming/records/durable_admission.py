@@ -1,0 +1,36 @@
+"""Admission of durable writes: what a record adds, from the values before and after.
+
+Called while the records' lock is held, in which durable writes come one after the other.
+"""
+
+from app.naming.model.meta import ServiceMeta, description_bytes, metadata_bytes
+from app.naming.records.records import Value
+from app.naming.registry.service_table import ServiceTable
+
+
+class DurableAdmission:
+    """Refuses durable writes beyond the limits; nothing is refused that adds nothing.
+
+    Raises (each): LimitReached, TooManyRequests, as ``ServiceTable.admit``.
+    """
+
+    def __init__(self, table: ServiceTable) -> None:
+        self._table = table
+
+    def description(self, namespace: str, service: str, old: ServiceMeta | None, new: ServiceMeta) -> ServiceMeta:
+        """Return the new description of a service, which may make it."""
+        self._admit(namespace, service, 0, description_bytes(new) - description_bytes(old))
+        return new
+
+    def instance(self, namespace: str, service: str, old: Value | None, new: Value) -> Value:
+        """Return the new value of a persistent instance."""
+        known = metadata_bytes(old.get("metadata")) if old is not None else 0
+        self._admit(namespace, service, 1 if old is None else 0, metadata_bytes(new.get("metadata")) - known)
+        return new
+
+    def namespace(self, created: int) -> None:
+        """Let one more namespace be created, where so many were."""
+        self._table.admission.check_namespaces(created)
+
+    def _admit(self, namespace: str, service: str, instances: int, grown: int) -> None:
+        self._table.admit(namespace, service, self._table.get(namespace, service), instances, grown, instances)

@@ -1,0 +1,302 @@
+"""Limits of what a member holds: what clients add is refused beyond them, by name; all else is taken."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from app.naming.clients.client_model import ClientInfo
+from app.naming.clients.clients import Clients
+from app.naming.limits.admission import Admission, MemoryPressure, NamingLimits
+from app.naming.limits.subscriber_tally import SubscriberTally
+from app.naming.model.meta import ClusterConfig, ServiceMeta
+from app.naming.model.nacos_errors import LimitReached, TooManyRequests
+from app.naming.push.udp_subscribers import Subscriber, UdpSubscribers
+from app.naming.records.durable_service import DurableService, Namespace
+from app.naming.records.projection import Projection
+from app.naming.records.records import Records
+from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstance, RegisterInstance
+from app.naming.registry.registry import Registry
+from app.naming.service import NamingService
+from tests.support.memory_disk import MemoryDisk
+
+SERVICE = "G@@s"
+ONE = RegisterInstance(SERVICE, "10.0.0.1", 80)
+BEAT = Beat(SERVICE, "10.0.0.1", 80, full=True)
+DURABLE = ONE._replace(ephemeral=False)
+NO_META = ServiceMeta()
+
+
+class Bed:
+    """A member's domain with limits."""
+
+    def __init__(self, limits: NamingLimits | None = None, writer: str = "a:1~1") -> None:
+        self.admission = Admission(limits)
+        self.stats = self.admission.stats
+        self.tally = SubscriberTally(self.admission.limits.subscribers, self.stats)
+        self.registry = Registry(writer, guard_ms=1_000, admission=self.admission)
+        self.naming = NamingService(self.registry, lambda: 1_000, lambda _event: None)
+        self.clients = Clients(self.registry, lambda: 1_000, lambda: 1, lambda _event: None, tally=self.tally)
+        projection = Projection(self.registry, lambda: 0, lambda _event: None)
+        records = Records(writer, MemoryDisk(), lambda: 1, lambda: 1_000, projection.on_record)
+        self.durable = DurableService(records, projection, self.registry, lambda: 0, lambda _event: None)
+
+    def connect(self, client_id: str = "c1") -> str:
+        self.clients.connect(ClientInfo(client_id, "10.0.0.9", 5000, "", ""))
+        return client_id
+
+    def count(self, service: str = SERVICE, namespace: str = "public") -> int:
+        return self.naming.instance_count(namespace, service)
+
+
+def at(port: int, **fields: object) -> RegisterInstance:
+    return ONE._replace(port=port, **fields)
+
+
+WAYS: dict[str, Callable[[Bed, RegisterInstance], object]] = {
+    "http": lambda bed, one: bed.naming.register(one),
+    "beat": lambda bed, one: bed.naming.beat(
+        Beat(one.service, one.ip, one.port, one.namespace, full=True, metadata=one.metadata)
+    ),
+    "grpc": lambda bed, one: bed.clients.register(bed.connect(f"c{one.port}"), one),
+    "durable": lambda bed, one: bed.durable.register(one._replace(ephemeral=False)),
+}
+each_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+
+
+class TestEachLimit:
+    @each_way
+    def test_instances_of_a_service(self, way: Callable[[Bed, RegisterInstance], object]) -> None:
+        bed = Bed(NamingLimits(instances_per_service=2))
+        way(bed, at(1))
+        way(bed, at(2))
+        with pytest.raises(LimitReached) as refused:
+            way(bed, at(3))
+        assert refused.value.status == 413
+        assert refused.value.text == (
+            f"refused by rollcall.limit.instancesPerService=2: there are 2 instances of service {SERVICE}, "
+            "and this would add 1"
+        )
+        assert bed.count() == 2
+        assert bed.stats.instances_per_service == 1
+        way(bed, at(3, service="G@@other"))
+
+    @each_way
+    def test_instances_of_a_namespace(self, way: Callable[[Bed, RegisterInstance], object]) -> None:
+        bed = Bed(NamingLimits(instances_per_namespace=2))
+        way(bed, at(1))
+        way(bed, at(2, service="G@@other"))
+        with pytest.raises(LimitReached, match=r"instancesPerNamespace=2: there are 2 instances in namespace public"):
+            way(bed, at(3))
+        way(bed, at(4, namespace="else"))
+        assert bed.stats.instances_per_namespace == 1
+
+    @each_way
+    def test_services_of_a_namespace(self, way: Callable[[Bed, RegisterInstance], object]) -> None:
+        bed = Bed(NamingLimits(services_per_namespace=1))
+        way(bed, at(1))
+        with pytest.raises(LimitReached, match=r"servicesPerNamespace=1: there are 1 services in namespace public"):
+            way(bed, at(2, service="G@@other"))
+        way(bed, at(3))
+        way(bed, at(4, namespace="else"))
+        assert bed.naming.list_services("public", None) == [SERVICE]
+
+    @each_way
+    def test_namespaces(self, way: Callable[[Bed, RegisterInstance], object]) -> None:
+        bed = Bed(NamingLimits(namespaces=1))
+        way(bed, at(1))
+        with pytest.raises(LimitReached, match=r"rollcall\.limit\.namespaces=1"):
+            way(bed, at(2, namespace="else"))
+        way(bed, at(3, service="G@@other"))
+        assert bed.naming.namespaces() == ["public"]
+
+    @each_way
+    def test_bytes_of_metadata(self, way: Callable[[Bed, RegisterInstance], object]) -> None:
+        bed = Bed(NamingLimits(metadata_bytes=10))
+        way(bed, at(1, metadata={"name": "ä"}))
+        with pytest.raises(LimitReached, match=r"metadataBytes=10: there are 6 bytes .* would add 5"):
+            way(bed, at(2, metadata={"name": "b"}))
+        way(bed, at(3))
+        way(bed, at(4, metadata={"abcd": ""}))
+
+    def test_persistent_instances(self) -> None:
+        bed = Bed(NamingLimits(persistent_instances=1))
+        bed.durable.register(DURABLE)
+        with pytest.raises(LimitReached, match=r"persistentInstances=1"):
+            bed.durable.register(DURABLE._replace(port=81, service="G@@other"))
+        bed.naming.register(at(81))
+        bed.durable.deregister(DeregisterInstance(SERVICE, ONE.ip, ONE.port, ephemeral=False))
+        bed.durable.register(DURABLE._replace(port=81))
+
+    def test_namespaces_that_are_created(self) -> None:
+        bed = Bed(NamingLimits(namespaces=1))
+        assert bed.durable.create_namespace(Namespace("a", "a", ""))
+        assert not bed.durable.create_namespace(Namespace("a", "b", ""))
+        with pytest.raises(LimitReached):
+            bed.durable.create_namespace(Namespace("b", "b", ""))
+        bed.durable.remove_namespace("a")
+        assert bed.durable.create_namespace(Namespace("b", "b", ""))
+
+    def test_descriptions_of_services(self) -> None:
+        bed = Bed(NamingLimits(services_per_namespace=1, metadata_bytes=10))
+        bed.durable.create_service("public", SERVICE, ServiceMeta(metadata={"k": "v"}))
+        with pytest.raises(LimitReached, match="servicesPerNamespace"):
+            bed.durable.create_service("public", "G@@other", NO_META)
+        for metadata in ({"k": "v" * 9}, {}):
+            bed.durable.update_service("public", SERVICE, 0.5, metadata, NO_META.selector)
+        with pytest.raises(LimitReached, match="metadataBytes"):
+            bed.durable.update_service("public", SERVICE, 0.5, {"k": "v" * 10}, NO_META.selector)
+        with pytest.raises(LimitReached, match="metadataBytes"):
+            bed.durable.update_cluster("public", SERVICE, "A", ClusterConfig(metadata={"k": "v" * 10}))
+        bed.durable.update_cluster("public", SERVICE, "A", ClusterConfig(metadata={"k": "v" * 9}))
+        assert bed.registry.table.counts_held.metadata_bytes == 10
+
+
+class TestWhatIsNeverRefused:
+    @each_way
+    def test_a_registration_of_what_exists(self, way: Callable[[Bed, RegisterInstance], object]) -> None:
+        bed = Bed()
+        way(bed, at(1, metadata={"k": "vv"}))
+        bed.admission.limits = NamingLimits(*[1] * 7)
+        bed.admission.pressure = MemoryPressure.NO_NEW_INSTANCES
+        way(bed, at(1, metadata={"k": "vv"}))
+        way(bed, at(1, metadata={"k": "w"}))
+        way(bed, at(1, weight=2.0))
+        assert bed.count() == 1
+        assert sum(bed.stats.counters().values()) == 0
+
+    def test_metadata_that_grows_is_no_repetition(self) -> None:
+        bed = Bed()
+        bed.naming.register(at(1))
+        bed.durable.register(DURABLE)
+        bed.admission.limits = NamingLimits(metadata_bytes=3)
+        with pytest.raises(LimitReached):
+            bed.naming.register(at(1, metadata={"k": "vvv"}))
+        with pytest.raises(LimitReached):
+            bed.naming.patch(PatchInstance(SERVICE, ONE.ip, 1, metadata={"k": "vvv"}))
+        with pytest.raises(LimitReached):
+            bed.durable.patch(PatchInstance(SERVICE, ONE.ip, 80, metadata={"k": "vvv"}))
+        bed.naming.patch(PatchInstance(SERVICE, ONE.ip, 1, metadata={"k": "vv"}))
+
+    def test_beats_and_removals(self) -> None:
+        bed = Bed()
+        bed.naming.register(ONE)
+        bed.durable.register(DURABLE._replace(port=81))
+        client = bed.connect()
+        bed.clients.register(client, at(82))
+        bed.admission.limits = NamingLimits(*[1] * 7)
+        bed.admission.pressure = MemoryPressure.NO_NEW_INSTANCES
+        assert bed.naming.beat(BEAT._replace(metadata={"k": "long" * 9})).known
+        bed.naming.deregister(DeregisterInstance(SERVICE, ONE.ip, 80))
+        bed.durable.deregister(DeregisterInstance(SERVICE, ONE.ip, 81, ephemeral=False))
+        bed.clients.deregister(client, "public", SERVICE)
+        assert bed.count() == 0
+
+    def test_what_a_member_sends(self) -> None:
+        there, here = Bed(), Bed(NamingLimits(*[1] * 7), "b:1~1")
+        here.admission.pressure = MemoryPressure.NO_NEW_INSTANCES
+        for port in range(5):
+            there.naming.register(at(port, metadata={"k": "value"}))
+        [datum] = there.registry.datums([there.registry.table.services()[0].key])
+        assert here.registry.apply(datum, None, 1_000)
+        assert here.count() == 5
+        assert here.registry.table.counts_held.metadata_bytes == 5 * 6
+        with pytest.raises(TooManyRequests):
+            here.naming.register(at(9))
+
+    def test_an_instance_that_vanished_and_is_still_shown(self) -> None:
+        bed = Bed()
+        bed.naming.register(ONE)
+        [service] = bed.registry.table.services()
+        bed.registry.forget(service.key, 1_000)
+        assert service.retained
+        assert bed.registry.table.counts_held.by_namespace() == {}
+        bed.admission.limits = NamingLimits(instances_per_service=1, instances_per_namespace=1)
+        bed.admission.pressure = MemoryPressure.NO_NEW_INSTANCES
+        bed.naming.register(ONE)
+        assert bed.count() == 1
+
+
+class TestBatches:
+    def test_a_batch_is_taken_whole_or_not_at_all(self) -> None:
+        bed = Bed(NamingLimits(instances_per_service=3))
+        client = bed.connect()
+        bed.clients.batch_register(client, "public", SERVICE, [at(1), at(2)])
+        revision = bed.clients.client(client).revision  # type: ignore[union-attr]
+        with pytest.raises(LimitReached, match=r"there are 2 instances .* and this would add 2"):
+            bed.clients.batch_register(client, "public", SERVICE, [at(1), at(2), at(3), at(4)])
+        assert bed.count() == 2
+        found = bed.clients.client(client)
+        assert found is not None
+        assert (found.revision, found.instances) == (revision, 2)
+        bed.clients.batch_register(client, "public", SERVICE, [at(2), at(3), at(4)])
+        assert bed.count() == 3
+
+    def test_an_address_that_moves_from_http_to_grpc_is_no_new_one(self) -> None:
+        bed = Bed()
+        bed.naming.register(ONE)
+        bed.admission.limits = NamingLimits(instances_per_service=1, instances_per_namespace=1)
+        bed.clients.register(bed.connect(), ONE)
+        assert bed.count() == 2, "it counts for each source, while both are there"
+
+
+class TestMemory:
+    def test_new_services_are_refused_first_and_new_instances_next(self) -> None:
+        bed = Bed()
+        bed.naming.register(at(1))
+        bed.admission.pressure = MemoryPressure.NO_NEW_SERVICES
+        with pytest.raises(TooManyRequests, match=r"near its bound of memory \(rollcall\.limit\.memoryMb\)") as refused:
+            bed.naming.register(at(1, service="G@@other"))
+        assert (refused.value.status, refused.value.retry_after_s) == (429, 30)
+        with pytest.raises(TooManyRequests):
+            bed.durable.create_service("public", "G@@other", NO_META)
+        bed.naming.register(at(2))
+        bed.admission.pressure = MemoryPressure.NO_NEW_INSTANCES
+        with pytest.raises(TooManyRequests):
+            bed.naming.register(at(3))
+        with pytest.raises(TooManyRequests):
+            bed.durable.register(DURABLE)
+        bed.admission.pressure = MemoryPressure.NONE
+        bed.naming.register(at(3))
+        assert (bed.stats.memory_services, bed.stats.memory_instances) == (2, 2)
+
+
+class TestSubscribers:
+    def subscriber(self, port: int) -> Subscriber:
+        return Subscriber("public", SERVICE, "", "10.0.0.1", port, "", "", 1_000)
+
+    def test_those_over_udp_and_over_grpc_count_together(self) -> None:
+        bed = Bed(NamingLimits(subscribers=3))
+        udp = UdpSubscribers(1, bed.tally)
+        client, other = bed.connect(), bed.connect("c2")
+        udp.subscribe(self.subscriber(2_001), 0)
+        bed.clients.subscribe(client, "public", "G@@a", "")
+        bed.clients.subscribe(client, "public", "G@@b", "")
+        with pytest.raises(LimitReached, match=r"rollcall\.limit\.subscribers=3"):
+            bed.clients.subscribe(other, "public", "G@@a", "")
+        udp.subscribe(self.subscriber(2_002), 0)
+        assert (len(udp), udp.stats.refused, bed.stats.subscribers) == (1, 1, 2)
+        bed.clients.subscribe(client, "public", "G@@a", "x")
+        udp.subscribe(self.subscriber(2_001), 5)
+        bed.clients.unsubscribe(client, "public", "G@@a")
+        udp.subscribe(self.subscriber(2_002), 5)
+        assert len(udp) == 2
+        bed.clients.disconnect(client)
+        udp.tick(1_000_000)
+        assert (bed.tally.grpc, bed.tally.udp) == (0, 0)
+
+
+def test_zero_is_no_limit() -> None:
+    bed = Bed(NamingLimits())
+    for port in range(100):
+        bed.naming.register(at(port, service=f"G@@{port}", namespace=str(port), metadata={"k": "v"}))
+    assert bed.registry.table.counts_held.metadata_bytes == 200
+
+
+def test_bytes_of_a_publication_are_those_of_its_instances() -> None:
+    bed = Bed()
+    bed.clients.register(bed.connect(), at(1, metadata={"k": "ü"}))
+    [service] = bed.registry.table.services()
+    [publication] = (service.published or {}).values()
+    assert publication.metadata_bytes == 3
+    assert replace(publication, instances={}).metadata_bytes == 0
