@@ -122,7 +122,7 @@ class Connections:
         self, wall_ms: Callable[[], int], monotonic_ms: Callable[[], int], addresses: AddressTable | None = None
     ) -> None:
         """``addresses``: counts the connections of each address, with those of HTTP."""
-        self._addresses = addresses or AddressTable()
+        self._addresses = AddressTable() if addresses is None else addresses
         self._wall_ms = wall_ms
         self._now_ms = monotonic_ms
         self._by_peer: dict[tuple[str, bool], Connection] = {}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from tests.support.fake_node import FakeNode
+from tests.support.fake_node import FakeNode, make_settings
 
 INSTANCE = "/nacos/v1/ns/instance"
 CATALOG = "/nacos/v1/ns/catalog"
@@ -239,3 +239,53 @@ def test_times_of_checks(client: FlaskClient) -> None:
     assert get(client, "rt/service", serviceName="a") == {"clusters": [{"name": "c1", **times}]}
     assert refusal(client, "rt/service", serviceName="b") == (400, "request service doesn't exist")
     assert refusal(client, "rt/service") == (400, "Parameter 'serviceName' is missing")
+
+
+class TestLongPages:
+    """A page that is too long is cut, not refused: clients ask for the largest number to get all in one."""
+
+    EVERYTHING = 2_147_483_647
+
+    @pytest.fixture
+    def node(self) -> FakeNode:
+        return FakeNode(settings=make_settings(rollcall_limit_pageSize="2"))
+
+    @pytest.fixture
+    def five(self, client: FlaskClient) -> FlaskClient:
+        for name in "abcde":
+            register(client, name)
+        for port in range(81, 85):
+            register(client, "a", port=port)
+        return client
+
+    @pytest.mark.parametrize(
+        ("path", "listed", "asked"),
+        [
+            ("/v1/ns/service/list", "doms", {}),
+            ("/v1/ns/catalog/services", "serviceList", {}),
+            ("/v1/ns/catalog/instances", "list", {"serviceName": "a", "clusterName": "DEFAULT"}),
+        ],
+    )
+    def test_pages_of_any_size_bring_all_and_the_true_count(
+        self, node: FakeNode, five: FlaskClient, path: str, listed: str, asked: dict[str, str]
+    ) -> None:
+        found: list[Any] = []
+        for page, count in ((1, 2), (2, 2), (3, 1)):
+            answer = five.get(f"/nacos{path}", query_string={"pageNo": page, "pageSize": self.EVERYTHING, **asked})
+            assert answer.json["count"] == 5
+            assert len(answer.json[listed]) == count
+            found += map(str, answer.json[listed])
+        assert len(set(found)) == 5
+        assert node.limits.stats.page_size == 3
+
+    def test_a_page_of_services_with_their_instances_is_cut_too(self, five: FlaskClient) -> None:
+        answer = five.get(
+            "/nacos/v1/ns/catalog/services",
+            query_string={"withInstances": "true", "pageNo": 0, "pageSize": self.EVERYTHING},
+        )
+        assert [one["serviceName"] for one in answer.json] == ["a", "b"]
+
+    def test_a_page_within_the_bound_is_as_asked(self, node: FakeNode, five: FlaskClient) -> None:
+        answer = five.get("/nacos/v1/ns/service/list", query_string={"pageNo": 2, "pageSize": 1})
+        assert answer.json == {"doms": ["b"], "count": 5}
+        assert node.limits.stats.page_size == 0

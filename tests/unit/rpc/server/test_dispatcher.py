@@ -8,7 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
-from app.auth.access_rules import MEMBERS, PUBLIC
+from app.auth.access_rules import MEMBERS, PUBLIC, READ, WRITE, naming
+from app.limits.client_addresses import AddressTable
 from app.naming.clients.client_model import ClientInfo
 from app.naming.model.nacos_errors import ClientGone, InvalidParam, Unavailable
 from app.rpc.server.connections import LABELS_CHARS_MAX, Connection, Connections
@@ -272,3 +273,61 @@ class TestStreams:
         assert host.dispatcher.take(connection, message)
         [(kind, answer)] = waiting(connection)
         assert (kind, answer["success"]) == ("ErrorResponse", False)
+
+
+class TestLimits:
+    """Of one address: the transport's, whatever the client states in its setup."""
+
+    def host(self, **limits: int) -> Host:
+        host = Host()
+        addresses = AddressTable(**limits, now_s=lambda: host.now_ms / 1_000)
+        host.connections = Connections(lambda: 5_000, lambda: host.now_ms, addresses)
+        host.dispatcher = Dispatcher(
+            host.connections, host.cluster, host.clients, lambda: host.rule, lambda: host.now_ms
+        )
+        return host
+
+    def test_connections_of_one_address(self) -> None:
+        host = self.host(connections_max=2)
+        stated = iter(["1.1.1.1", "2.2.2.2", "3.3.3.3", "4.4.4.4"])
+        first, *_, third = [host.connect(f"ipv4:10.9.9.9:{port}") for port in (1, 2, 3)]
+        assert host.set_up(first, next(stated))
+        assert host.set_up(host.connect("ipv4:10.9.9.9:2"), next(stated))
+        assert not host.set_up(third, next(stated))
+        assert [kind for kind, _ in waiting(third)] == ["ConnectResetRequest"]
+        assert host.set_up(host.connect("ipv4:10.9.9.8:1"), next(stated))
+        host.dispatcher.ended(third)
+        host.dispatcher.ended(first)
+        assert host.set_up(host.connect("ipv4:10.9.9.9:4"))
+        assert not host.set_up(host.connect("ipv4:10.9.9.9:5"))
+
+    def test_members_have_any_number(self) -> None:
+        host = self.host(connections_max=1)
+        for port in range(3):
+            assert host.set_up(host.connect(f"ipv4:10.1.2.3:{port}", on_cluster_port=True))
+
+    @pytest.mark.parametrize("failure", [Unavailable("full"), InvalidParam("an id is used twice")])
+    def test_a_setup_that_fails_counts_no_connection(self, failure: Exception) -> None:
+        host = self.host(connections_max=1)
+        host.clients.failure = failure
+        for port in range(3):
+            host.set_up(host.connect(f"ipv4:10.9.9.9:{port}"))
+        host.clients.failure = None
+        assert host.set_up(host.connect("ipv4:10.9.9.9:9"))
+
+    def test_writes_are_refused_and_reads_are_not(self) -> None:
+        host = self.host(writes_per_s=1)
+        write, read = (GrpcRoute(route({}).handler, "XResponse", naming(action)) for action in (WRITE, READ))
+        host.dispatcher.add({"Write": write, "Read": read})
+        one, other = host.connect("ipv4:10.9.9.9:1"), host.connect("ipv4:10.9.9.8:1")
+        member = host.connect(on_cluster_port=True)
+        for connection in (one, other, member):
+            assert host.set_up(connection)
+        answers = [host.ask(one, "Write") for _ in range(7)]
+        assert [answer.get("errorCode") for answer in answers] == [None] * 5 + [429] * 2
+        assert answers[-1]["message"].startswith("refused by rollcall.limit.writesPerSecondPerAddress=1: ")
+        assert "errorCode" not in host.ask(one, "Read")
+        assert "errorCode" not in host.ask(other, "Write")
+        assert all("errorCode" not in host.ask(member, "Write") for _ in range(20))
+        host.now_ms += 1_000
+        assert [host.ask(one, "Write").get("errorCode") for _ in range(2)] == [None, 429]
