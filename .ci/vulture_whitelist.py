@@ -193,3 +193,6 @@ _.refused_replayed
 _.refused_body
 _.refused_sender
 _.refused_address
+# Counters that only asdict reads.
+_.memory_services
+_.memory_instances

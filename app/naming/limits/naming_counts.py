@@ -29,7 +29,3 @@ class NamingCounts:
     def instances_of(self, namespace: str) -> int:
         """The number of instances of a namespace."""
         return self._instances.get(namespace, 0)
-
-    def by_namespace(self) -> dict[str, int]:
-        """The number of instances of each namespace that has any."""
-        return self._instances.copy()

@@ -210,7 +210,7 @@ class TestWhatIsNeverRefused:
         [service] = bed.registry.table.services()
         bed.registry.forget(service.key, 1_000)
         assert service.retained
-        assert bed.registry.table.counts_held.by_namespace() == {}
+        assert bed.registry.table.counts_held.instances_of("public") == 0
         bed.admission.limits = NamingLimits(instances_per_service=1, instances_per_namespace=1)
         bed.admission.pressure = MemoryPressure.NO_NEW_INSTANCES
         bed.naming.register(ONE)
