@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from app.naming.limits.admission import NamingLimits
 from app.naming.model.value_limits import METADATA_CHARS_MAX
 from tests.support.fake_node import PEER, FakeNode
 
@@ -112,3 +113,17 @@ def test_it_goes_to_the_owner(node: FakeNode, client: FlaskClient) -> None:
         client.put(BATCH, data={"serviceName": "s", "metadata": "a=2"} | values)
     assert node.forwarder.tags == ["DEFAULT_GROUP@@s", "DEFAULT_GROUP@@unknown"]
     assert node.forwarder.durable == [(), ()]
+
+
+@pytest.mark.parametrize("kind", ["ephemeral", "persist", ""])
+def test_a_change_beyond_the_limit_of_all_metadata_changes_no_instance(
+    node: FakeNode, client: FlaskClient, kind: str
+) -> None:
+    before = metadata(client)
+    held = sum(len(f"{name}{value}") for one in before.values() for name, value in one.items())
+    node.limits.limits = NamingLimits(metadata_bytes=held + 1)
+    named = json.dumps([{"ip": "10.0.0.1", "port": 80}, {"ip": "10.0.0.2", "port": 80, "clusterName": "c1"}])
+    status, text = change(client, metadata="c=3", consistencyType=kind, instances=named)
+    assert (status, f"rollcall.limit.metadataBytes={held + 1}" in text) == (413, True)
+    assert metadata(client) == before
+    assert change(client, metadata="a=9", consistencyType=kind, instances=named)[0] == 200

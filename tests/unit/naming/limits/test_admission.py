@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from app.naming.clients.client_model import ClientInfo
+from app.naming.clients.client_model import ClientInfo, ClientSnapshot, ClientState
 from app.naming.clients.clients import Clients
 from app.naming.limits.admission import Admission, MemoryPressure, NamingLimits
 from app.naming.limits.subscriber_tally import SubscriberTally
 from app.naming.model.meta import ClusterConfig, ServiceMeta
+from app.naming.model.model import Instance, Publication
 from app.naming.model.nacos_errors import LimitReached, TooManyRequests
 from app.naming.push.udp_subscribers import Subscriber, UdpSubscribers
 from app.naming.records.durable_service import DurableService, Namespace
@@ -18,6 +19,7 @@ from app.naming.records.records import Records
 from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstance, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
+from distro.types import NO_VERSION, Version
 from tests.support.memory_disk import MemoryDisk
 
 SERVICE = "G@@s"
@@ -231,6 +233,24 @@ class TestBatches:
         assert (found.revision, found.instances) == (revision, 2)
         bed.clients.batch_register(client, "public", SERVICE, [at(2), at(3), at(4)])
         assert bed.count() == 3
+
+    def test_what_a_client_had_published_at_a_member_that_is_over_is_no_new_one(self) -> None:
+        bed, over = Bed(), "b:1~1"
+        instance = Instance(ONE.ip, ONE.port, service_name=SERVICE, metadata={"k": "v"})
+        state = ClientState(
+            "old", 3, {("public", SERVICE): Publication({instance.key: instance}, False, 1, NO_VERSION)}
+        )
+        assert bed.clients.take(ClientSnapshot(Version(1, 3, over), None, state), "old", None)
+        bed.admission.limits = NamingLimits(instances_per_service=1, instances_per_namespace=1, metadata_bytes=2)
+        bed.admission.pressure = MemoryPressure.NO_NEW_INSTANCES
+        again = ONE._replace(metadata={"k": "v"})
+        with pytest.raises(TooManyRequests):
+            bed.clients.register(bed.connect("stranger"), again)  # while that member goes on
+        bed.clients.is_handing_over = lambda writer: writer == over
+        bed.clients.register(bed.connect("back"), again)
+        assert bed.count() == 1
+        with pytest.raises(TooManyRequests):
+            bed.clients.register(bed.connect("stranger"), at(81))
 
     def test_an_address_that_moves_from_http_to_grpc_is_no_new_one(self) -> None:
         bed = Bed()
