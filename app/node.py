@@ -188,6 +188,7 @@ class Node:
         checker = self.background.checker
         counters.add(lambda: {"lists_held_back": self.domain.registry.held_back})
         counters.add(partial(asdict, self.domain.notify.stats))
+        counters.add(self.domain.limits.counters)
         counters.add(self._identity_counters)
         counters.add(lambda: {"checks_unwritten": checker.unwritten, "checks_refused": checker.refused})
         self.services.explainer.use_checks(checker.last)
@@ -488,7 +489,6 @@ def build_frontends(
     counters.add(ProcessLoad().read)
     for stats in (engine.stats, forwarder.stats, http, config_calls.stats):
         counters.add(partial(asdict, stats))
-    counters.add(domain.limits.counters)
     writes = MemberWrites(engine.cluster, domain.durable, forwarder, settings.context_path)
     grpc = build_grpc(settings, clock, domain, engine, counters, config_calls, writes, access)
     ways: list[PushWay] = [("udp", push.states), *([("grpc", grpc.push_states)] if grpc else [])]

@@ -306,11 +306,7 @@ class DurableService:
         return Namespace(name, value["name"], value["description"])
 
     def create_namespace(self, namespace: Namespace) -> bool:
-        """Create a namespace; False when its id is not allowed or exists. Source: Nacos 1.4.8 NamespaceController.
-
-        Raises:
-            LimitReached: there are too many.
-        """
+        """Create a namespace; False when its id is not allowed or exists. Source: Nacos 1.4.8 NamespaceController."""
         if not keys.is_namespace_id(namespace.id):
             return False
         if namespace.id == keys.DEFAULT_NAMESPACE:

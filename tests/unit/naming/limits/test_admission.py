@@ -287,7 +287,7 @@ class TestSubscribers:
 
     def test_those_over_udp_and_over_grpc_count_together(self) -> None:
         bed = Bed(NamingLimits(subscribers=3))
-        udp = UdpSubscribers(1, bed.tally)
+        udp = UdpSubscribers(1, tally=bed.tally)
         client, other = bed.connect(), bed.connect("c2")
         udp.subscribe(self.subscriber(2_001), 0)
         bed.clients.subscribe(client, "public", "G@@a", "")
