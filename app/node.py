@@ -64,6 +64,7 @@ from app.process.announce import announce
 from app.process.config_call_log import ConfigCallLog
 from app.process.counters import Counters
 from app.process.data_lock import DataLock
+from app.process.machine_watch import MachineWatch
 from app.process.process_load import ProcessLoad
 from app.replication.address_client_type import HTTP_CLIENTS, http_client_component
 from app.replication.address_clients import HttpClients
@@ -161,11 +162,12 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """The threads beside the engine: timer, active health checks, UDP push."""
+    """The threads beside the engine: timer, active health checks, UDP push; and what the timer watches."""
 
     timer: NamingTimer
     checker: Checker
     push: UdpPusher
+    machine: MachineWatch
 
 
 class Node:
@@ -192,6 +194,8 @@ class Node:
         counters.add(self._identity_counters)
         counters.add(lambda: {"checks_unwritten": checker.unwritten, "checks_refused": checker.refused})
         self.services.explainer.use_checks(checker.last)
+        counters.add(partial(asdict, self.background.machine.stats))
+        counters.add(lambda: disk_failures(self.domain))
         subscribe(self.domain, self.engine, push)
         self._lock = DataLock(settings.data_dir)
 
@@ -326,6 +330,14 @@ def subscribe(domain: Domain, engine: Engine, push: UdpPusher) -> None:
     on(HealthChecked, log_health_check)
     on(ClientChanged, lambda event: engine.send(CLIENTS, client_key(event.client_id)))
     on(ClientDisconnect, on_disconnect)
+
+
+def disk_failures(domain: Domain) -> dict[str, int]:
+    """The counters of what the disk did not take."""
+    return {
+        "record_writes_failed": domain.record_file.writes_failed,
+        "warm_writes_failed": domain.warm_store.writes_failed,
+    }
 
 
 # --- the engine ----------------------------------------------------------------------------------
@@ -487,7 +499,7 @@ def build_frontends(
     http, config_calls = HttpStats(), ConfigCallLog()
     access = build_access(settings, clock, domain, counters)
     counters.add(ProcessLoad().read)
-    for stats in (engine.stats, forwarder.stats, http, config_calls.stats):
+    for stats in (engine.stats, forwarder.stats, http, config_calls.stats, engine.cluster.name_stats):
         counters.add(partial(asdict, stats))
     writes = MemberWrites(engine.cluster, domain.durable, forwarder, settings.context_path)
     grpc = build_grpc(settings, clock, domain, engine, counters, config_calls, writes, access)
@@ -652,6 +664,7 @@ def build_background(
 ) -> Background:
     """Make the timer with all periodic work, and the active health checks; no thread runs yet."""
     checker = build_checker(settings, domain, engine, clock)
+    machine = MachineWatch(settings.data_dir, clock.wall_ms)
     ticks = [
         ready_line(settings, engine.protocol),
         beat_checks(settings, clock, domain, engine.protocol),
@@ -661,6 +674,7 @@ def build_background(
         engine.address_clients.tick,
         engine.tls.watch.tick,
         domain.limits.memory.tick,
+        machine.tick,
     ]
     if grpc is not None:
         ticks.append(grpc.limits.tick)
@@ -669,7 +683,7 @@ def build_background(
             settings.cluster_conf, settings.self_address, settings.check_members, engine.cluster.take_list
         )
         ticks.append(watch.tick)
-    return Background(NamingTimer(clock, ticks), checker, push)
+    return Background(NamingTimer(clock, ticks), checker, push, machine)
 
 
 def build_checker(settings: Settings, domain: Domain, engine: Engine, clock: Clock) -> Checker:

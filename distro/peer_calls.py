@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 from urllib.parse import urlsplit
 from weakref import WeakSet
 
@@ -17,6 +17,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import NameResolutionError
 
 from distro.clock import boot_s, monotonic_s
 from distro.errors import TransportError
@@ -137,9 +138,26 @@ class _OpenSockets:
 
 class _DeadlineConnection(HTTPConnection):
     sockets: _OpenSockets
+    addresses: ClassVar[dict[str, str]]
+    """Where each host was reached last, for the time when its name cannot be looked up."""
+
+    def _opened(self) -> socket.socket:
+        host = self.host
+        try:
+            opened = super()._new_conn()
+        except NameResolutionError:
+            if (known := self.addresses.get(host)) is None:
+                raise
+            self.host = known
+            try:
+                return super()._new_conn()
+            finally:
+                self.host = host
+        self.addresses[host] = opened.getpeername()[0]
+        return opened
 
     def _new_conn(self) -> socket.socket:
-        limited = _DeadlineSocket(fileno=super()._new_conn().detach())
+        limited = _DeadlineSocket(fileno=self._opened().detach())
         # R13: when a call is given up, what the kernel has not sent must not be delivered a minute later.
         limited.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.sockets.add(limited)
@@ -176,6 +194,7 @@ class _DeadlineAdapter(HTTPAdapter):
 
         class Connection(_DeadlineConnection):
             sockets = opened
+            addresses: ClassVar[dict[str, str]] = {}
 
         class Pool(HTTPConnectionPool):
             ConnectionCls = Connection
@@ -195,6 +214,7 @@ class _DeadlineAdapter(HTTPAdapter):
 def _tls_pool(opened: _OpenSockets, peer_tls: PeerTls) -> type[HTTPSConnectionPool]:
     class Connection(_DeadlineTlsConnection):
         sockets = opened
+        addresses: ClassVar[dict[str, str]] = {}
         tls = peer_tls
 
     class Pool(HTTPSConnectionPool):

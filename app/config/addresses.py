@@ -59,6 +59,14 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def _is_ip(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 def is_wildcard(host: str) -> bool:
     """Whether binding to ``host`` means every address of this machine."""
     try:
@@ -75,14 +83,19 @@ def own_address(members: tuple[str, ...], host: str, port: int) -> str:
     ours = [listed for listed, listed_port in map(split_address, members) if listed_port == port]
     if host in ours:
         return join_address(host, port)
+    names = [listed for listed in ours if not _is_ip(listed)]
     for listed in ours:
-        if is_this_machine(listed):
+        if listed not in names and is_this_machine(listed):
             return join_address(listed, port)
-    # A pod's full name resolves only when the pod is ready; until then its first label is this machine's name.
+    # Before any name is looked up, as that takes long where no name service answers: a pod's full name resolves only
+    # when the pod is known, but its first label is this machine's name.
     label = socket.gethostname().split(".", 1)[0]
-    named = [listed for listed in ours if listed.split(".", 1)[0] == label]
+    named = [listed for listed in names if listed.split(".", 1)[0] == label]
     if len(named) == 1:
         return join_address(named[0], port)
+    for listed in names:
+        if is_this_machine(listed):
+            return join_address(listed, port)
     return join_address(first_address() if is_wildcard(host) else host, port)
 
 

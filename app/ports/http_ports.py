@@ -37,6 +37,10 @@ class Cluster(MemberDirectory, Owners, Protocol):
         """The addresses of listed members at ``remote_ip`` that are not known to be of our kind."""
         ...
 
+    def ips_of(self, member: str) -> frozenset[str]:
+        """The IP addresses of a listed member, as they were when its name could be looked up last; none for others."""
+        ...
+
     def capabilities(self, address: str) -> frozenset[str]:
         """The capabilities in a member's last report; none for an unknown member, or one of another kind."""
         ...

@@ -5,6 +5,7 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from app.config.addresses import split_address
 from distro.clock import monotonic_s
@@ -18,6 +19,16 @@ PARTING_S = 10.0
 """For so long a member that left the list is heard: it learns of that with its next report, and tells till then, and a
 little longer, what it has acknowledged."""
 Resolve = Callable[[str], frozenset[str]]
+
+
+@dataclass(slots=True)
+class NameStats:
+    """Of the look-ups of members' names, since the start; the first is of the last round."""
+
+    names_unresolved: int = 0
+    """Names that could not be looked up; those that were known before keep their addresses."""
+    name_lookups_failed: int = 0
+    name_addresses_changed: int = 0
 
 
 class MemberIps:
@@ -34,6 +45,10 @@ class MemberIps:
         """Another mapping with each change, as other threads read it."""
         self._parting: Mapping[str, tuple[frozenset[str], float]] = {}
         """Addresses and end, in monotonic s, of members that left the list; another mapping with each list."""
+        self.stats = NameStats()
+        """Written by the thread alone."""
+        self._unresolved: frozenset[str] = frozenset()
+        """The hosts whose last look-up failed, which is logged once each."""
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._end = threading.Event()
@@ -85,21 +100,37 @@ class MemberIps:
     def _run(self) -> None:
         while True:
             self._wake.clear()
-            found = {one: self._addresses(one) for one in self._names()}
+            names = self._names()
+            found = {one: self._addresses(one) for one in names}
+            self._unresolved &= {split_address(one)[0] for one in names}
+            self.stats.names_unresolved = len(self._unresolved)
             with self._lock:
                 self._by_member = {one: found.get(one, ips) for one, ips in self._by_member.items()}
             if self._end.wait(RETRY_S):
                 return
-            if all(self._by_member.values()):
+            if all(self._by_member.values()) and not self._unresolved:
                 self._wake.wait(RESOLVE_INTERVAL_S)
 
     def _addresses(self, member: str) -> frozenset[str]:
         host, known = split_address(member)[0], self.of(member)
         try:
-            return self._resolve(host) or known
+            found = self._resolve(host)
         except (OSError, UnicodeError) as error:
-            LOG.debug("%s is not resolved: %s", host, error)
+            self.stats.name_lookups_failed += 1
+            if host not in self._unresolved:
+                stay = f"; its addresses stay {', '.join(sorted(known))}" if known else ", and is asked for again"
+                LOG.warning("the name of member %s is not resolved: %s%s", member, error, stay)
+            self._unresolved |= {host}
             return known
+        if host in self._unresolved:
+            LOG.warning("the name of member %s is resolved again: %s", member, ", ".join(sorted(found)))
+        elif known and found and found != known:
+            LOG.info(
+                "member %s has another address: %s, not %s", member, *(",".join(sorted(a)) for a in (found, known))
+            )
+        self.stats.name_addresses_changed += bool(known and found and found != known)
+        self._unresolved -= {host}
+        return found or known
 
 
 def literal(member: str) -> frozenset[str] | None:

@@ -86,6 +86,7 @@ class Membership:
         self._own_capabilities = (*CAPABILITIES, CAPABILITY_SIGNED) if settings.identity else CAPABILITIES
         self._listed = frozenset[str]()
         self._ips = MemberIps()
+        self.name_stats = self._ips.stats
         self._session = peer_session(
             MEMBER_AGENT,
             {"Content-Type": "application/json;charset=UTF-8", "Nacos-Server": NACOS_VERSION},
@@ -196,6 +197,10 @@ class Membership:
 
     def is_listed(self, remote_ip: str) -> bool:
         return self._ips.is_of_any(plain_ip(remote_ip))
+
+    def ips_of(self, member: str) -> frozenset[str]:
+        """The IP addresses that a listed member has, or had before its name could not be looked up any more."""
+        return self._ips.of(member)
 
     def is_heard(self, remote_ip: str) -> bool:
         return self.is_listed(remote_ip) or self._ips.is_of_parting(plain_ip(remote_ip))

@@ -39,6 +39,9 @@ class RecordFile:
         self._lock = Lock()
         self._connection: sqlite3.Connection | None = None
         self._is_undated = False
+        self._failing = False
+        self.writes_failed = 0
+        """Changes that the disk did not take, since the start."""
 
     def open(self) -> None:
         """Open or make the file.
@@ -174,7 +177,14 @@ class RecordFile:
                     connection.executemany(statement, rows)
                 self._is_undated = False
             except sqlite3.Error as error:
+                self.writes_failed += 1
+                if not self._failing:  # logged once, not with each change
+                    LOG.warning("%s does not take durable changes, which are refused: %s", self._path, error)
+                self._failing = True
                 raise StorageError(f"the data folder does not take the change: {error}") from error
+            if self._failing:
+                LOG.warning("%s takes durable changes again", self._path)
+            self._failing = False
 
     def _open_connection(self) -> sqlite3.Connection:
         if self._connection is None:

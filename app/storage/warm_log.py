@@ -49,6 +49,8 @@ SCHEMA = (
 )
 ADD_TIME = "ALTER TABLE datum ADD COLUMN at_ms INTEGER"
 """Each list has its time (wall clock, ms), but in files of earlier releases: there it is the file's last one."""
+REOPEN_MS = 10_000
+"""From one attempt to open a file that cannot be opened to the next."""
 ALIVE_MS = 10_000
 """The interval at which the time is written: the file of a cluster without changes must not look old."""
 
@@ -80,6 +82,10 @@ class WarmStore:
         self._alive_ms = -ALIVE_MS
         self._outdated = False
         self._failing = False
+        self._reopen_ms: int | None = None
+        """When to try again to open the file that could not be opened; None when there is nothing to try."""
+        self.writes_failed = 0
+        """Writes that the disk did not take, since the start."""
 
     def load(self, age_ms_max: int, now_ms: int) -> Iterator[Datum]:
         """The datums of the last run, if not older than ``age_ms_max``; ages count from when they were written.
@@ -118,7 +124,8 @@ class WarmStore:
         LOG.warning("%s cannot be read (%s); it is now %s, and this member starts without it", self._path, why, aside)
 
     def open(self) -> None:
-        """Begin to write. Without a writable disk this member serves, but starts empty after a restart of all."""
+        """Begin to write. Without a writable disk this member serves, and would start empty after a restart of all."""
+        self._reopen_ms = 0
         try:
             create_private(self._path)
             # Not this store's loss if the machine dies: the process's end is what it is for.
@@ -132,7 +139,12 @@ class WarmStore:
             if self._outdated:  # or the next note of this run's life would make them look fresh
                 self._connection.execute("DELETE FROM datum")
         except (OSError, sqlite3.Error) as error:
-            LOG.warning("%s cannot be written; this member starts empty after a restart of all: %s", self._path, error)
+            self.writes_failed += 1
+            if not self._failing:
+                LOG.warning("%s cannot be written; a restart of all would start empty: %s", self._path, error)
+            self._failing = True
+            if self._connection is not None:
+                self._connection.close()
             self._connection = None
 
     def changed(self, key: str) -> None:
@@ -142,9 +154,7 @@ class WarmStore:
 
     def tick(self, now_ms: int) -> int:
         """Write some of the changed lists; return when to call again: ``now_ms`` while a write is under way."""
-        if self._connection is None:
-            with self._lock:
-                self._dirty.clear()
+        if self._connection is None and not self._opened_again(now_ms):
             return now_ms + FLUSH_MS
         if self._flush is None:
             earned = (now_ms - self._began_ms) * UNITS_PER_S // 1_000
@@ -156,6 +166,18 @@ class WarmStore:
             return max(self._began_ms + FLUSH_MS, now_ms)
         self._flush = flush
         return now_ms
+
+    def _opened_again(self, now_ms: int) -> bool:
+        """Open the file if it is time to; what changed meanwhile stays to be written, unless nothing is kept at all."""
+        if self._reopen_ms is None:
+            with self._lock:
+                self._dirty.clear()
+            return False
+        if now_ms < self._reopen_ms:
+            return False
+        self.open()
+        self._reopen_ms = now_ms + REOPEN_MS
+        return self._connection is not None
 
     def close(self, now_ms: int) -> None:
         """Write the lists that are still to be written, and close the file. May be called twice."""
@@ -169,7 +191,7 @@ class WarmStore:
             if (self._queue or self._dirty) and not self._failing:
                 flushes.append(self._write())
         self._connection.close()
-        self._connection = None
+        self._connection = self._reopen_ms = None
 
     def _next_key(self) -> str | None:
         with self._lock:
@@ -218,12 +240,15 @@ class WarmStore:
                 connection.executemany("INSERT OR REPLACE INTO datum (key, body, at_ms) VALUES (?, ?, ?)", rows)
                 connection.executemany("DELETE FROM datum WHERE key = ?", gone)
         except sqlite3.Error as error:
+            self.writes_failed += 1
             if not self._failing:  # logged once, not twice a second
                 LOG.warning("%s does not take %d instance lists: %s", self._path, len(rows), error)
             self._failing = True
             with self._lock:
                 self._dirty.update(dict.fromkeys(due))
             return
+        if self._failing:
+            LOG.warning("%s takes instance lists again", self._path)
         self._failing = False
 
 

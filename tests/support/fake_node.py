@@ -130,6 +130,9 @@ class StubCluster:
         self.reports.append((node, remote_ip))
         return (node["address"], {"address": self.self_address}) if "address" in node else None
 
+    def ips_of(self, member: str) -> frozenset[str]:
+        return frozenset()
+
     def capabilities(self, address: str) -> frozenset[str]:
         return next((one.capabilities for one in self.others if one.address == address), frozenset())
 

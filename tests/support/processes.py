@@ -180,6 +180,8 @@ class Member:
         self.conf = folder / "conf"
         self.data = folder / "data"
         self.settings = dict(settings)
+        self.prefix: Sequence[str | Path] = ()
+        """The words before the command: another command, that becomes the member's in the end (exec)."""
         self._port = port
         self._process: subprocess.Popen[bytes] | None = None
         self.conf.mkdir(parents=True)
@@ -197,7 +199,17 @@ class Member:
     def start(self) -> None:
         """Start the processes; see ``wait_ready``."""
         assert self._process is None, f"{self} runs already"
-        command = [COMMAND, "serve", "--port", str(self._port), "--data", str(self.data), "--conf", str(self.conf)]
+        command = [
+            *self.prefix,
+            COMMAND,
+            "serve",
+            "--port",
+            str(self._port),
+            "--data",
+            str(self.data),
+            "--conf",
+            str(self.conf),
+        ]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command,

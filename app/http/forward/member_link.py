@@ -11,7 +11,7 @@ import socket
 import ssl
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import cast
@@ -240,10 +240,18 @@ class MemberLink(asyncio.Protocol):
 class MemberLinks:
     """The connections to one member, and the requests that wait for one. Used on the loop's thread only."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, address: str, tls: MemberTls | None = None) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        address: str,
+        tls: MemberTls | None = None,
+        known_ips: Callable[[str], Iterable[str]] = lambda _: (),
+    ) -> None:
+        """``known_ips(address)``: the IP addresses that the member had, for when its name cannot be looked up."""
         self._loop = loop
         self._tls = tls
         self._host, self._port = split_address(address)
+        self._known_ips = partial(known_ips, address)
         self._links: list[MemberLink] = []
         self._waiting: deque[_Exchange] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -303,10 +311,20 @@ class MemberLinks:
 
     async def _connect(self, link: MemberLink) -> None:
         async with asyncio.timeout(CONNECT_S):
-            if self._tls is None or not await self._connect_by_tls(link, self._tls):
-                await self._loop.create_connection(lambda: link, self._host, self._port)
+            try:
+                await self._connect_to(link, self._host)
+            except socket.gaierror:
+                known = next(iter(self._known_ips()), None)
+                if known is None:
+                    raise
+                await self._connect_to(link, known)
 
-    async def _connect_by_tls(self, link: MemberLink, tls: MemberTls) -> bool:
+    async def _connect_to(self, link: MemberLink, host: str) -> None:
+        """Connect at ``host``, the member's name or one of its addresses."""
+        if self._tls is None or not await self._connect_by_tls(link, self._tls, host):
+            await self._loop.create_connection(lambda: link, host, self._port)
+
+    async def _connect_by_tls(self, link: MemberLink, tls: MemberTls, host: str) -> bool:
         """Connect by TLS; False when the member is to be called plainly."""
         if tls.is_plain(self._host, self._port):
             return False
@@ -314,7 +332,7 @@ class MemberLinks:
             # R13: no request is written before ``connection_made``, which comes behind the handshake.
             await self._loop.create_connection(
                 lambda: link,
-                self._host,
+                host,
                 self._port,
                 ssl=tls.context(),
                 server_hostname=self._host,

@@ -152,7 +152,7 @@ class LoopForwarder:
         links = links_of.get(member)
         if links is None:
             self._forget_removed()
-            links = links_of[member] = MemberLinks(self.loop, member, self._services.tls.members)
+            links = links_of[member] = MemberLinks(self.loop, member, self._services.tls.members, self._cluster.ips_of)
         return links.ask(request, deadline_s, done, pipelined=own_kind)
 
     def close(self) -> None:

@@ -1,6 +1,7 @@
 """Member lists as people write them, and which of the members is this machine."""
 
 import socket
+from typing import NoReturn
 
 import pytest
 
@@ -132,6 +133,20 @@ def test_a_listed_name_may_be_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     members = ("nacos-0.headless.invalid:8848", "nacos-1.headless.invalid:8848")
     assert own_address(members, "0.0.0.0", 8848) == "nacos-1.headless.invalid:8848"
     assert own_address((f"{ELSEWHERE}:8848", "localhost:8848"), "0.0.0.0", 8848) == "localhost:8848"
+
+
+def test_no_name_is_looked_up_where_an_address_or_our_label_says_who_we_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look-up takes long where no name service answers, and so would the start."""
+
+    def look_up(host: str, *_: object, **__: object) -> NoReturn:
+        raise AssertionError(f"{host} is looked up")
+
+    monkeypatch.setattr(socket, "gethostname", lambda: "nacos-1.example.org")
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    pods = tuple(f"nacos-{number}.headless.invalid:8848" for number in range(3))
+    assert own_address(pods, "0.0.0.0", 8848) == "nacos-1.headless.invalid:8848"
+    with pytest.raises(AssertionError, match=r"nacos-1\.a\.invalid is looked up"):
+        own_address(("nacos-1.a.invalid:8848", "nacos-1.b.invalid:8848"), "0.0.0.0", 8848)
 
 
 def test_unlisted_we_are_what_we_listen_on() -> None:

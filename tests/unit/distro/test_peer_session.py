@@ -4,7 +4,7 @@ import gzip
 import socket
 import struct
 import threading
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext, suppress
 from typing import Any
 
 import pytest
@@ -42,6 +42,32 @@ def test_the_environment_leads_no_call_to_a_proxy(monkeypatch: pytest.MonkeyPatc
     with tiny_server() as server:
         assert call_peer(session, "GET", f"http://{server.address}/", 2_000, body_bytes_max=10)[:2] == (200, b"ok")
         session.close()
+
+
+def test_a_name_that_cannot_be_looked_up_any_more_is_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {"member-1.registry": "127.0.0.1"}
+    look_up = socket.getaddrinfo
+
+    def find(host: str, *words: object, **named: object) -> object:
+        if host.endswith(".registry") and host not in known:
+            raise socket.gaierror(socket.EAI_AGAIN, "no name service")
+        return look_up(known.get(host, host), *words, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket, "getaddrinfo", find)
+    session = peer_session("agent/1", {})
+    with tiny_server(lambda _: Given(200, b"ok", {"Connection": "close"})) as server:
+        url = f"http://member-1.registry:{server.address.rpartition(':')[2]}/"
+        call_peer(session, "GET", url, LONG_MS, body_bytes_max=10)
+        known.clear()
+        assert call_peer(session, "GET", url, LONG_MS, body_bytes_max=10).status == 200
+        with pytest.raises(TransportError, match="resolve"):
+            call_peer(session, "GET", url.replace("member-1", "member-2"), LONG_MS, body_bytes_max=10)
+        known["member-1.registry"] = "127.0.0.2"
+        with suppress(TransportError):
+            call_peer(session, "GET", url, LONG_MS, body_bytes_max=10)
+        session.close()
+    assert [one.headers["host"] for one in server.received[:2]] == [url.split("/")[2]] * 2
+    assert len(server.received) == 2, "the name is looked up again for each connection"
 
 
 def test_a_session_that_was_closed_makes_no_call() -> None:

@@ -129,3 +129,32 @@ def test_a_member_that_left_the_list_is_parting_for_a_while() -> None:
     ips.replace(("10.0.0.2:8848", "10.0.0.3:8848"))
     assert not ips.is_of_parting("10.0.0.3"), "it is back in the list"
     ips.close()
+
+
+def test_a_name_that_is_lost_is_told_and_counted_once_and_asked_for_until_it_is_back(
+    ips: MemberIps, names: Names, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    names.known["pod-0.registry"] = "10.0.0.1"
+    ips.replace((POD,))
+    eventually(lambda: ips.of(POD))
+    names.known.clear()
+    assert not ips.is_of_any("10.0.0.7")
+    eventually(lambda: ips.stats.name_lookups_failed > 2)
+    assert ips.stats.names_unresolved == 1
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 1
+    assert f"the name of member {POD} is not resolved: no such name; its addresses stay 10.0.0.1" in told[0]
+    names.known["pod-0.registry"] = "10.0.0.2"
+    eventually(lambda: ips.of(POD) == {"10.0.0.2"})
+    eventually(lambda: ips.stats.names_unresolved == 0)
+    assert caplog.records[-1].getMessage() == f"the name of member {POD} is resolved again: 10.0.0.2"
+    assert ips.stats.name_addresses_changed == 1
+
+
+def test_a_name_that_leaves_the_list_is_not_missed(ips: MemberIps, names: Names) -> None:
+    ips.replace((POD, OTHER))
+    eventually(lambda: ips.stats.names_unresolved == 2)
+    names.known["pod-1.registry"] = "10.0.0.2"
+    ips.replace((OTHER,))
+    eventually(lambda: ips.stats.names_unresolved == 0)

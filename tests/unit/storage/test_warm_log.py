@@ -13,7 +13,7 @@ from app.naming.model.model import NEVER_MS
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.wire.datum_codec import InstanceListCodec
-from app.storage.warm_log import FILE_NAME, FLUSH_MS, UNITS_PER_S, WarmStore
+from app.storage.warm_log import FILE_NAME, FLUSH_MS, REOPEN_MS, UNITS_PER_S, WarmStore
 from distro.types import Datum
 
 AGE_MS_MAX = 600_000
@@ -218,6 +218,26 @@ def test_a_folder_that_takes_nothing_costs_warmth_alone(tmp_path: Path, caplog: 
     run.register(SERVICES[0], "10.0.0.1")
     run.tick()
     run.store.close(run.now_ms)
+
+
+def test_a_folder_that_takes_files_later_gets_what_changed_meanwhile(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = Run(tmp_path / "missing")
+    run.store.open()
+    for at in range(3):
+        run.register(SERVICES[at], "10.0.0.1")
+        run.tick()
+    failed = run.store.writes_failed
+    assert 1 <= failed <= 2, "each attempt, and these are rare"
+    assert caplog.text.count("cannot be written") == 1
+    (tmp_path / "missing").mkdir()
+    run.tick(REOPEN_MS)
+    run.tick()
+    assert run.store.writes_failed == failed
+    assert "takes instance lists again" in caplog.text
+    run.store.close(run.now_ms)
+    assert len(Run(tmp_path / "missing", run.wall_ms).load()) == 3
 
 
 class TestFullDisk:

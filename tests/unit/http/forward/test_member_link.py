@@ -95,6 +95,26 @@ def writes(monkeypatch: pytest.MonkeyPatch) -> Writes:
     return seen
 
 
+def test_a_member_whose_name_cannot_be_looked_up_is_where_it_was() -> None:
+    """The name is of a domain that has none, by its definition (RFC 6761)."""
+
+    async def main(loop: SkippingLoop) -> None:
+        async with member_server(echo) as server:
+            address = f"member-1.invalid:{server.address.rpartition(':')[2]}"
+            ips = {address: frozenset({"127.0.0.1"})}
+            for known in (ips, {}):
+                asker = Asker(loop, address)
+                asker.links = MemberLinks(loop, address, lambda one, known=known: known.get(one, ()))  # type: ignore[misc]
+                asker.ask("a")
+                if known:
+                    assert await asker.bodies("a") == [b"a"]
+                else:
+                    assert await asker.result("a") == NotSent()
+                await asker.close()
+
+    run_loop(main)
+
+
 # --- what is sent -------------------------------------------------------------------------------------
 
 
