@@ -148,6 +148,12 @@ _.tls_members_refused
 _.tls_reloads
 _.tls_reloads_failed
 _.tls_certificate_ends_s
+_.wall_clock_steps
+_.wall_clock_step_ms
+_.descriptors_used_up
+_.names_unresolved
+_.name_lookups_failed
+_.name_addresses_changed
 
 # Counters that are in no metric, and that tests read.
 _.overrun

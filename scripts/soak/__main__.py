@@ -1,0 +1,200 @@
+"""Soak three members under load, restart them one by one, kill one: does anything grow, get lost or stay?
+
+10,000 instances beat, twenty changes a second come on top, 200 subscribers look on. All lists of all members are read
+again and again: each instance that beats must be in each, none that had to be gone, and none may be empty. Memory and
+descriptors are sampled, and after the last disturbance must not rise. Writes JSON and a plot; exit code 1 on a breach.
+
+    python -m scripts.soak --minutes 5                         # a try: too short to judge slopes
+    python -m scripts.soak --minutes 120 --tls --auth --out docs/soak
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from scripts.soak.checks import Checked, Checker
+from scripts.soak.plot import draw
+from scripts.soak.slopes import member_slopes
+from scripts.soak.soaked import SERVICES, Access
+from scripts.soak.soaking import SoakedCluster, auth_settings, certificate, tls_settings
+from scripts.support.arguments import add_rollcall
+from scripts.support.load_process import LoadProcess
+from scripts.support.member_processes import drill_folder
+from scripts.support.verdicts import Measured, table
+
+MEMBERS, PORT_STEP = 3, 10
+PORT = 27_500
+CHECK_S = 20.0
+RESTART_AT, KILL_AT = 0.25, 0.45
+"""Parts of the whole time."""
+WARM_PART, WARM_S_MAX = 0.1, 600.0
+"""So much of the whole time after the last disturbance, slopes are not taken: memory settles."""
+JUDGED_S = 1_800.0
+"""Slopes over less are shown, and not judged."""
+RSS_MB_PER_HOUR, DESCRIPTORS_PER_HOUR = 4.0, 2.0
+ADMINISTRATOR = "nacos"
+TRACEBACK = "Traceback (most recent call last)"
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--minutes", type=float, default=120.0)
+    parser.add_argument("--instances", type=int, default=10_000)
+    parser.add_argument("--churn", type=float, default=20.0, help="changes a second (20)")
+    parser.add_argument("--subscribers", type=int, default=200)
+    parser.add_argument("--tls", action="store_true", help="TLS between members and for clients, over HTTP and gRPC")
+    parser.add_argument("--auth", action="store_true", help="users and members' identity")
+    parser.add_argument("--port", type=int, default=PORT, help=f"of the first member ({PORT})")
+    parser.add_argument("--out", type=Path, default=Path("soak"), help="name of the results, without .json and .svg")
+    add_rollcall(parser)
+    return parser.parse_args()
+
+
+@contextmanager
+def checking(access: Access, count: int) -> Iterator[Checked]:
+    """Check lists in a thread with a loop of its own until the block ends; a failure of the checks is raised there."""
+    checker, loop = Checker(access, count), asyncio.new_event_loop()
+    failures: list[BaseException] = []
+    task = loop.create_task(checker.run(CHECK_S))
+
+    def run() -> None:
+        try:
+            loop.run_until_complete(task)
+        except asyncio.CancelledError:
+            pass
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run, name="soak-checks")
+    thread.start()
+    try:
+        yield checker.found
+    finally:
+        loop.call_soon_threadsafe(task.cancel)
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+def soak(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], SoakedCluster]:
+    """Run it; return all that was found, and the members with their samples."""
+    ports = [options.port + PORT_STEP * number for number in range(MEMBERS)]
+    settings, ca = {"rollcall.log.level": "INFO"}, ""
+    if options.tls:
+        chain, key = certificate(folder)
+        settings, ca = settings | tls_settings(chain, key), str(chain)
+    if options.auth:
+        settings |= auth_settings()
+    cluster = SoakedCluster(ports, folder, settings, options.rollcall, ca)
+    loads: list[LoadProcess] = []
+    try:
+        cluster.start()
+        password = cluster.make_first_user() if options.auth else ""
+        access = Access(tuple(ports), ca, ADMINISTRATOR if options.auth else "", password)
+        access_file = folder / "access.json"
+        access.write(access_file)
+        for module, words in (
+            ("scripts.soak.beats", (options.instances, options.churn)),
+            ("scripts.soak.subscribers", (options.subscribers,)),
+        ):
+            loads.append(LoadProcess(module, str(access_file), *map(str, words)))
+            loads[-1].wait_ready()
+        cluster.begin()
+        cluster.note(f"{options.instances} instances beat, {options.subscribers} subscribers look on")
+        for load in loads:
+            load.go()
+        with checking(access, options.instances) as checked:
+            settled_s = _story(cluster, options.minutes * 60)
+        beats, seen = (load.halt() for load in loads)
+    finally:
+        for load in loads:
+            load.kill()
+        cluster.end()
+    return {
+        "settings": {
+            name: getattr(options, name) for name in ("minutes", "instances", "churn", "subscribers", "tls", "auth")
+        },
+        "services": SERVICES,
+        "events": cluster.events,
+        "beats": beats,
+        "subscribers": seen,
+        "lists": {
+            "read": checked.lists,
+            "refused": dict(checked.refused),
+            "absent": asdict(checked.absent) | {"instances": sorted(checked.absent.instances)[:20], "_since_s": None},
+            "unhealthy": asdict(checked.unhealthy) | {"instances": len(checked.unhealthy.instances), "_since_s": None},
+            "empty": checked.empty,
+            "ghosts": sorted(checked.ghosts)[:20],
+            "ghost_examples": checked.ghost_examples,
+        },
+        "settled_s": settled_s,
+        "slopes": member_slopes(cluster.samples, settled_s),
+        "tracebacks": sum(member.log.read_text(errors="replace").count(TRACEBACK) for member in cluster.members),
+        "samples": [asdict(one) for one in cluster.samples],
+    }, cluster
+
+
+def _story(cluster: SoakedCluster, whole_s: float) -> float:
+    """A rolling restart, a kill, and quiet; return from when on all has settled."""
+    cluster.wait_until(whole_s * RESTART_AT)
+    cluster.restart_all()
+    cluster.wait_until(whole_s * KILL_AT)
+    cluster.kill(1)
+    settled_s = cluster.at_s() + min(whole_s * WARM_PART, WARM_S_MAX)
+    cluster.wait_until(max(whole_s, settled_s))
+    return settled_s
+
+
+def verdict(found: dict[str, Any]) -> list[Measured]:
+    """What was found, beside what is allowed."""
+    lists, beats, seen = found["lists"], found["beats"], found["subscribers"]
+    refused = sum(count for what, count in beats["outcomes"].items() if "lost" in what or "refused" in what)
+    rows = [
+        Measured("lists read of all members", lists["read"]),
+        Measured("lists that lacked an instance that beats", lists["absent"]["answers"], 0),
+        Measured("the longest that one was lacking (s)", round(lists["absent"]["longest_s"], 1)),
+        Measured("lists that had one as unhealthy", lists["unhealthy"]["answers"], 0),
+        Measured("instances listed after they had to be gone", len(lists["ghosts"]), 0),
+        Measured("empty lists, answers and pushes", lists["empty"] + seen["seen"].get("empty", 0), 0),
+        Measured("beats taken", beats["outcomes"].get("beats taken", 0)),
+        Measured("beats and changes that no member took", refused, 0),
+        Measured("pushes to subscribers", seen["seen"].get("pushes", 0)),
+        Measured("tracebacks in logs", found["tracebacks"], 0),
+        Measured("faults of the load", len(beats["faults"]) + len(seen["faults"]), 0),
+    ]
+    judged = found["settings"]["minutes"] * 60 - found["settled_s"] >= JUDGED_S
+    for member, lines in found["slopes"].items():
+        for name, most in (("rss_mb", RSS_MB_PER_HOUR), ("descriptors", DESCRIPTORS_PER_HOUR)):
+            line = lines.get(name)
+            if line:
+                what = f"{member} {name} an hour: {line['per_hour']} +- {line['error']}, at least"
+                rows.append(Measured(what, line["surely"], most if judged else None))
+    return rows
+
+
+def main() -> int:
+    options = _options()
+    found, cluster = soak(options, drill_folder(None))
+    rows = verdict(found)
+    found["verdict"] = [asdict(row) for row in rows]
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    kinds = (
+        " and ".join(kind for kind, on in (("TLS", options.tls), ("users", options.auth)) if on)
+        or "neither TLS nor users"
+    )
+    title = f"{options.instances} instances, {options.churn:g} changes/s, {options.subscribers} subscribers, {kinds}"
+    draw(cluster.samples, cluster.events, title, options.out.with_suffix(".svg"))
+    print(table(rows))
+    return int(any(row.is_breach for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""Reads every list of every member again and again, and compares it with what must and what must not be there."""
+
+import asyncio
+import collections
+import time
+from dataclasses import dataclass, field
+
+import orjson
+
+from scripts.soak.soaked import GONE_AT, PORT, SERVICES, Access, beating, now_ms
+from scripts.soak.wire import Lines
+from scripts.support.verdicts import Absences
+
+EXAMPLES = 5
+GAP_S = 0.02
+"""Between two lists: the members need the machine."""
+
+
+@dataclass(slots=True)
+class Checked:
+    """What the lists showed."""
+
+    lists: int = 0
+    refused: collections.Counter[str] = field(default_factory=collections.Counter)
+    """Answers other than a list, as of a member that starts or stops."""
+    absent: Absences = field(default_factory=Absences)
+    """Instances that beat and were not listed."""
+    unhealthy: Absences = field(default_factory=Absences)
+    """Instances that beat and were listed as unhealthy."""
+    empty: int = 0
+    ghosts: set[str] = field(default_factory=set)
+    """Instances that were listed after the time when they had to be gone."""
+    ghost_examples: list[str] = field(default_factory=list)
+
+
+class Checker:
+    """Checks all members, one list at a time."""
+
+    def __init__(self, access: Access, count: int) -> None:
+        self._access = access
+        self._expected: dict[str, set[str]] = collections.defaultdict(set)
+        for service, ip in beating(count, SERVICES):
+            self._expected[service].add(f"{ip}:{PORT}")
+        self.found = Checked()
+        self._begun_s = time.monotonic()
+
+    async def run(self, period_s: float) -> None:
+        """Read all lists every ``period_s``, for ever."""
+        lines = Lines(self._access)
+        await lines.open()
+        while True:
+            begun_s = time.monotonic()
+            for service, expected in self._expected.items():
+                for number, port in enumerate(self._access.ports):
+                    status, body = await lines.members[number][0].ask(
+                        "GET", "/v1/ns/instance/list", serviceName=service
+                    )
+                    if status == 200:
+                        self._compare(str(port), service, expected, body)
+                    else:
+                        self.found.refused[f"{port}: {status or 'no answer'}"] += 1
+                await asyncio.sleep(GAP_S)
+            await asyncio.sleep(max(period_s - (time.monotonic() - begun_s), 0.0))
+
+    def _compare(self, member: str, service: str, expected: set[str], body: bytes) -> None:
+        found, now_s = self.found, time.monotonic() - self._begun_s
+        hosts = {f"{host['ip']}:{host['port']}": host for host in orjson.loads(body)["hosts"]}
+        found.lists += 1
+        found.empty += not hosts
+        found.absent.note(member, service, expected - hosts.keys(), now_s)
+        sick = {one for one in expected & hosts.keys() if not hosts[one]["healthy"]}
+        found.unhealthy.note(member, service, sick, now_s)
+        for address, host in hosts.items():
+            gone_ms = (host.get("metadata") or {}).get(GONE_AT)
+            if gone_ms is not None and int(gone_ms) < now_ms():
+                found.ghosts.add(f"{service} {address}")
+                if len(found.ghost_examples) < EXAMPLES:
+                    late_s = (now_ms() - int(gone_ms)) / 1_000
+                    found.ghost_examples.append(f"{now_s:.0f} s, {member}: {service} {address}, {late_s:.1f} s late")

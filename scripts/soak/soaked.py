@@ -1,0 +1,54 @@
+"""What a soak is made of: the services, their instances, and how its processes reach the members."""
+
+import json
+import ssl
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+SERVICES = 200
+PORT = 8080
+SDK_OFFSET = 1_000
+BEAT_S = 5.0
+GONE_AT = "soakGoneAt"
+"""Metadata of an instance of the churn: from when on it must not be listed, by the clock of ``now_ms``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How the members are reached; written to a file that only this user reads, for the processes of the load."""
+
+    ports: tuple[int, ...]
+    ca: str = ""
+    """The file of the certificate to trust; empty without TLS."""
+    user: str = ""
+    """Empty where nobody has to log in."""
+    password: str = ""
+
+    @classmethod
+    def read(cls, file: Path) -> "Access":
+        fields = json.loads(file.read_text(encoding="utf-8"))
+        return cls(**{**fields, "ports": tuple(fields["ports"])})
+
+    def write(self, file: Path) -> None:
+        file.touch(0o600)
+        file.write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+    def context(self) -> ssl.SSLContext | None:
+        return ssl.create_default_context(cafile=self.ca) if self.ca else None
+
+
+def now_ms() -> int:
+    """The time that all processes of this machine share, and nobody sets."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+
+def service_of(number: int, services: int = SERVICES) -> str:
+    return f"soak-{number % services}"
+
+
+def beating(count: int, services: int = SERVICES) -> Iterator[tuple[str, str]]:
+    """Service and address of each instance that beats from begin to end."""
+    for number in range(count):
+        yield service_of(number, services), f"10.{100 + number // 62_500}.{number // 250 % 250}.{number % 250}"

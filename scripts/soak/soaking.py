@@ -1,0 +1,163 @@
+"""The members of a soak: with or without TLS and users, restarted one by one, killed, and looked at all the time."""
+
+import base64
+import contextlib
+import http.client
+import secrets
+import signal
+import ssl
+import subprocess
+import threading
+import time
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from scripts.soak.slopes import Sample, look
+from scripts.support.member_processes import MemberProcess
+
+SAMPLE_S = 10.0
+REST_S = 20.0
+"""Between two members of the rolling restart, and from a kill to the start."""
+SUBJECT = ("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost")
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate of this machine that signs itself, and its key."""
+    chain, key = folder / "certificate.pem", folder / "key.pem"
+    kind = ("-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "9")
+    command = ["openssl", "req", *kind, *SUBJECT, "-keyout", str(key), "-out", str(chain)]
+    subprocess.run(command, check=True, capture_output=True)
+    return chain, key
+
+
+def tls_settings(chain: Path, key: Path) -> dict[str, str]:
+    """TLS for clients and members, over HTTP and gRPC."""
+    settings = {"rollcall.http.tls.enabled": "true"}
+    for prefix in ("rollcall.http.tls", "nacos.remote.server.rpc.tls", "nacos.remote.peer.rpc.tls"):
+        settings |= {f"{prefix}.certChainFile": str(chain), f"{prefix}.certPrivateKey": str(key)}
+    for prefix in ("rollcall.http.tls", "nacos.remote.peer.rpc.tls"):
+        settings[f"{prefix}.trustCollectionChainPath"] = str(chain)
+    return settings
+
+
+def auth_settings() -> dict[str, str]:
+    """Users and members' identity, with secrets made now."""
+    return {
+        "nacos.core.auth.enabled": "true",
+        "nacos.core.auth.plugin.nacos.token.secret.key": base64.b64encode(secrets.token_bytes(48)).decode(),
+        "nacos.core.auth.server.identity.key": "soak-member",
+        "nacos.core.auth.server.identity.value": secrets.token_urlsafe(32),
+    }
+
+
+class SoakedMember(MemberProcess):
+    """A member, which may speak TLS alone."""
+
+    ca = ""
+
+    def is_ready(self) -> bool:
+        try:
+            return self.call("GET", "/nacos/v1/console/health/readiness")[0] == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def call(self, method: str, path: str, **parameters: str) -> tuple[int, bytes]:
+        """One call; parameters go as a form. Raises OSError or HTTPException without an answer."""
+        host, _, port = self.address.rpartition(":")
+        connection: http.client.HTTPConnection
+        if self.ca:
+            context = ssl.create_default_context(cafile=self.ca)
+            connection = http.client.HTTPSConnection(host, int(port), timeout=10, context=context)
+        else:
+            connection = http.client.HTTPConnection(host, int(port), timeout=10)
+        with contextlib.closing(connection):
+            form = {"Content-Type": "application/x-www-form-urlencoded"} if parameters else {}
+            connection.request(method, path, urllib.parse.urlencode(parameters) or None, form)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+
+
+class SoakedCluster:
+    """Three members, their story and their samples."""
+
+    def __init__(self, ports: Sequence[int], folder: Path, settings: Mapping[str, str], command: Path, ca: str) -> None:
+        listed = ",".join(f"127.0.0.1:{port}" for port in ports)
+        self.members = [SoakedMember(port, folder, listed, settings, command) for port in ports]
+        for member in self.members:
+            member.ca = ca
+        self.samples: list[Sample] = []
+        self.events: list[tuple[float, str]] = []
+        self._runs = dict.fromkeys(self.members, 0)
+        self._begun_s = time.monotonic()
+        self._end = threading.Event()
+
+    def start(self) -> None:
+        for member in self.members:
+            member.start()
+        for member in self.members:
+            member.wait_ready()
+
+    def begin(self) -> None:
+        """Count time from now on."""
+        self._begun_s = time.monotonic()
+
+    def make_first_user(self) -> str:
+        """Make the administrator, who has the password that is returned; others hear of it by replication.
+
+        Raises:
+            RuntimeError: the member refuses.
+        """
+        password = secrets.token_urlsafe(18)
+        said = self.members[0].call("POST", "/nacos/v1/auth/users/admin", username="nacos", password=password)
+        if said[0] != 200:
+            raise RuntimeError(f"no first administrator: {said}")
+        return password
+
+    def at_s(self) -> float:
+        return time.monotonic() - self._begun_s
+
+    def note(self, event: str) -> None:
+        self.events.append((round(self.at_s(), 1), event))
+        print(f"{self.at_s():7.1f} s  {event}", flush=True)
+
+    def sample(self) -> None:
+        """Look at the worker of each member that runs."""
+        for member in self.members:
+            with contextlib.suppress(OSError, AssertionError, IndexError):
+                worker = member.pids()[1]
+                if (seen := look(self.at_s(), member.address, self._runs[member], worker)) is not None:
+                    self.samples.append(seen)
+
+    def wait_until(self, at_s: float) -> None:
+        """Sample till then."""
+        while (left_s := at_s - self.at_s()) > 0:
+            self.sample()
+            self._end.wait(min(left_s, SAMPLE_S))
+
+    def restart_all(self) -> None:
+        """A rolling restart."""
+        for member in self.members:
+            self.note(f"{member.address} restarts")
+            member.stop()
+            self._start(member)
+            self.wait_until(self.at_s() + REST_S)
+
+    def kill(self, number: int) -> None:
+        """End a member with all that it holds, and start it again later."""
+        member = self.members[number]
+        self.note(f"{member.address} is killed")
+        member.signal(signal.SIGKILL, member.pids())
+        member.kill_all()
+        self.wait_until(self.at_s() + REST_S)
+        self._start(member)
+
+    def _start(self, member: SoakedMember) -> None:
+        self._runs[member] += 1
+        member.start()
+        member.wait_ready()
+        self.note(f"{member.address} is back")
+
+    def end(self) -> None:
+        for member in self.members:
+            member.kill_all()

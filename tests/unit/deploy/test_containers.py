@@ -1,0 +1,233 @@
+"""Image, compose and Kubernetes: their schemas take them, and what they say of each other and of the node is true."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+yaml = pytest.importorskip("yaml")
+
+from app.config.settings import RPC_CLUSTER_OFFSET, RPC_SDK_OFFSET, read_settings
+from app.config.settings_keys import KEYS, snake
+
+ROOT = Path(__file__).resolve().parents[3]
+DEPLOY = ROOT / "deploy"
+COMPOSE = DEPLOY / "compose" / "compose.yaml"
+DOCKERFILE = DEPLOY / "docker" / "Dockerfile"
+MANIFESTS = sorted(path for path in (DEPLOY / "k8s").glob("*.yaml") if path.name != "kustomization.yaml")
+HTTP_PORT = 8848
+UID = 10848
+
+
+def tool(name: str) -> Path:
+    """A command of this environment; skips the test when it is not installed."""
+    command = Path(sys.executable).with_name(name)
+    if not command.exists():
+        pytest.skip(f"{name} is not installed in this environment")
+    return command
+
+
+def run(*words: str | Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+
+
+def documents() -> dict[str, list[dict[str, Any]]]:
+    """All manifests by their kind."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for path in MANIFESTS:
+        for one in yaml.safe_load_all(path.read_text()):
+            found.setdefault(one["kind"], []).append(one)
+    return found
+
+
+# --- the image ------------------------------------------------------------------------------------
+
+
+def test_the_linter_has_nothing_to_say_of_the_image() -> None:
+    done = run(tool("hadolint"), DOCKERFILE)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+def test_the_linter_is_one_that_speaks(tmp_path: Path) -> None:
+    open_one = tmp_path / "Dockerfile"
+    open_one.write_text("FROM python\nRUN cd /tmp\n")
+    assert "DL3006" in run(tool("hadolint"), open_one).stdout
+
+
+def test_the_image_is_of_a_fixed_user_and_a_pinned_base() -> None:
+    text = DOCKERFILE.read_text()
+    assert re.search(r"^ARG PYTHON_IMAGE=python:\d+\.\d+\.\d+-slim-\w+$", text, re.MULTILINE)
+    final = text.rpartition("\nFROM ")[2]
+    assert re.search(rf"^USER {UID}:{UID}$", final, re.MULTILINE)
+    assert "pip install" not in final
+    assert f"EXPOSE {HTTP_PORT} {HTTP_PORT + RPC_SDK_OFFSET} {HTTP_PORT + RPC_CLUSTER_OFFSET}" in final
+
+
+def test_each_variable_of_the_image_is_a_setting() -> None:
+    names = {snake(name) for key in KEYS for name in key.names}
+    given = set(re.findall(r"^(?:ENV| +)\s*((?:ROLLCALL|NACOS|SERVER)_[A-Z_]+)=", DOCKERFILE.read_text(), re.MULTILINE))
+    assert given
+    assert given <= names
+
+
+def test_all_that_the_build_copies_is_in_its_context() -> None:
+    """The list of what is left out begins with everything."""
+    lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
+    assert lines[0] == "*"
+    taken = [line.removeprefix("!") for line in lines if line.startswith("!")]
+    assert all((ROOT / one).exists() for one in taken)
+    assert {"app", "distro", "setup.cfg", "pyproject.toml", "deploy/docker/healthcheck.py"} <= set(taken)
+
+
+# --- compose --------------------------------------------------------------------------------------
+
+
+def test_the_schema_takes_the_composition() -> None:
+    done = run(tool("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", COMPOSE)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_schema_refuses_another_one(tmp_path: Path) -> None:
+    wrong = tmp_path / "compose.yaml"
+    wrong.write_text(COMPOSE.read_text().replace("cap_drop:", "cap_drops:"))
+    assert run(tool("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", wrong).returncode != 0
+
+
+def test_members_of_the_composition_are_those_that_they_list() -> None:
+    services = yaml.safe_load(COMPOSE.read_text())["services"]
+    members = {name: one for name, one in services.items() if name.startswith("member")}
+    assert len(members) == 3
+    for name, one in members.items():
+        settings = read_settings(environ=one["environment"])
+        assert settings.self_address == f"{name}:{HTTP_PORT}"
+        assert set(settings.members) == {f"{member}:{HTTP_PORT}" for member in members}
+        assert one["read_only"] is True
+        assert one["cap_drop"] == ["ALL"]
+    ports = [published.split(":")[:2] for one in members.values() for published in one["ports"]]
+    assert all(host == "127.0.0.1" for host, _ in ports)
+    assert len({port for _, port in ports}) == len(ports)
+
+
+def test_what_the_composition_mounts_is_there_or_made_by_the_script(tmp_path: Path) -> None:
+    composed = yaml.safe_load(COMPOSE.read_text())
+    mounts = [volume for one in composed["services"].values() for volume in one.get("volumes", ())]
+    files = [volume.split(":")[0] for volume in mounts if volume.startswith(".")]
+    assert files
+    assert all((COMPOSE.parent / file).exists() for file in files)
+    made = secrets_in(tmp_path)
+    assert (made / "rollcall.env").is_file()
+    assert (made / Path(composed["secrets"]["grafana-password"]["file"]).name).is_file()
+
+
+def secrets_in(folder: Path) -> Path:
+    """What the script makes for the composition, in a copy of the tree."""
+    (folder / "deploy" / "compose").mkdir(parents=True)
+    script = folder / "deploy" / "secrets.sh"
+    shutil.copy(DEPLOY / "secrets.sh", script)
+    done = run(script, "compose")
+    assert done.returncode == 0, done.stderr
+    return folder / "deploy" / "compose" / "secrets"
+
+
+def variables(text: str) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in text.splitlines() if line)
+
+
+def test_secrets_are_new_each_time_long_and_only_for_this_user(tmp_path: Path) -> None:
+    found = []
+    for name in ("a", "b"):
+        made = secrets_in(tmp_path / name)
+        assert made.stat().st_mode & 0o777 == 0o700
+        assert (made / "rollcall.env").stat().st_mode & 0o777 == 0o600
+        found.append(variables((made / "rollcall.env").read_text()))
+    value, key = "NACOS_CORE_AUTH_SERVER_IDENTITY_VALUE", "NACOS_CORE_AUTH_PLUGIN_NACOS_TOKEN_SECRET_KEY"
+    for name in (value, key):
+        assert len(found[0][name]) >= 64
+        assert found[0][name] != found[1][name]
+    read_settings(environ=found[0])
+
+
+def test_secrets_are_not_made_over_others(tmp_path: Path) -> None:
+    made = secrets_in(tmp_path)
+    before = (made / "rollcall.env").read_text()
+    assert run(tmp_path / "deploy" / "secrets.sh", "compose").returncode != 0
+    assert (made / "rollcall.env").read_text() == before
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not in the path")
+def test_prometheus_takes_its_configuration() -> None:
+    done = run("promtool", "check", "config", DEPLOY / "compose" / "prometheus.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+# --- Kubernetes -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda path: path.stem)
+def test_the_schema_takes_the_manifest(manifest: Path) -> None:
+    done = run(tool("kubernetes-validate"), "--strict", manifest)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "passed" in done.stdout + done.stderr
+
+
+def test_the_schema_takes_the_secret_of_the_script(tmp_path: Path) -> None:
+    done = run(DEPLOY / "secrets.sh", "k8s", "registry")
+    manifest = tmp_path / "secret.yaml"
+    manifest.write_text(done.stdout)
+    assert run(tool("kubernetes-validate"), "--strict", manifest).returncode == 0
+    [secret] = yaml.safe_load_all(done.stdout)
+    assert secret["metadata"] == {"name": "rollcall", "namespace": "registry"}
+    read_settings(environ=secret["stringData"])
+    assert secret["stringData"]["NACOS_CORE_AUTH_ENABLED"] == "true"
+
+
+def test_the_schema_refuses_another_manifest(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text((DEPLOY / "k8s" / "statefulset.yaml").read_text().replace("replicas: 3", "replica: 3"))
+    assert run(tool("kubernetes-validate"), "--strict", wrong).returncode != 0
+
+
+def test_each_pod_finds_itself_in_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = documents()
+    [state] = found["StatefulSet"]
+    container = state["spec"]["template"]["spec"]["containers"][0]
+    environ = {one["name"]: one["value"] for one in container["env"]}
+    name, headless = state["metadata"]["name"], state["spec"]["serviceName"]
+    for number in range(state["spec"]["replicas"]):
+        monkeypatch.setattr("socket.gethostname", lambda number=number: f"{name}-{number}")
+        settings = read_settings(environ={**environ, "SERVER_ADDRESS": "0.0.0.0"})
+        assert settings.self_address == f"{name}-{number}.{headless}:{HTTP_PORT}"
+        assert len(settings.members) == state["spec"]["replicas"]
+    services = {one["metadata"]["name"]: one["spec"] for one in found["Service"]}
+    assert services[headless]["clusterIP"] == "None"
+    assert services[headless]["publishNotReadyAddresses"] is True
+    assert all(one["selector"] == state["spec"]["selector"]["matchLabels"] for one in services.values())
+
+
+def test_pods_have_no_rights_and_time_to_leave() -> None:
+    [state] = documents()["StatefulSet"]
+    pod = state["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] == UID
+    own = container["securityContext"]
+    assert (own["readOnlyRootFilesystem"], own["allowPrivilegeEscalation"]) == (True, False)
+    assert own["capabilities"] == {"drop": ["ALL"]}
+    assert {"startupProbe", "livenessProbe", "readinessProbe"} <= container.keys()
+    assert pod["terminationGracePeriodSeconds"] > 5 + read_settings(environ={}).stop_timeout_s
+
+
+def test_the_port_of_members_is_open_to_members_alone() -> None:
+    found = documents()
+    [policy] = found["NetworkPolicy"]
+    members = {"matchLabels": found["StatefulSet"][0]["spec"]["selector"]["matchLabels"]}
+    assert policy["spec"]["podSelector"] == members
+    for rule in policy["spec"]["ingress"]:
+        if any(port["port"] == HTTP_PORT + RPC_CLUSTER_OFFSET for port in rule["ports"]):
+            assert rule["from"] == [{"podSelector": members}]
+    client = next(one for one in found["Service"] if one["metadata"]["name"] == "rollcall")
+    assert HTTP_PORT + RPC_CLUSTER_OFFSET not in [port["port"] for port in client["spec"]["ports"]]
