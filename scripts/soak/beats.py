@@ -13,7 +13,7 @@ from pathlib import Path
 import orjson
 import uvloop
 
-from scripts.soak.soaked import BEAT_S, GONE_AT, PORT, Access, beating, now_ms, service_of
+from scripts.soak.soaked import BEAT_S, GONE_AT, PORT, SILENT_KEY, Access, beating, now_ms, service_of
 from scripts.soak.wire import SILENT, Lines
 
 LINES_EACH = 2
@@ -23,8 +23,8 @@ KEPT_S = 10.0
 """From the registration of an instance of the churn to its deregistration."""
 SETTLE_MS = 15_000
 """A deregistration that a stopping member does not answer is tried again at others."""
-SILENT_GONE_MS = 90_000
-"""Of an instance without beats: its time-out of 30 s, once more at a member that takes its service over, and slack."""
+SILENT_GONE_MS = 45_000
+"""Of an instance without beats: its time-out of 30 s, and slack."""
 TRIES = 3
 REGISTERED_AT_ONCE = 200
 INSTANCE = "/v1/ns/instance"
@@ -103,12 +103,13 @@ class Instances:
                 number = self._churned = self._churned + 1
                 is_silent = number % 4 == 0
                 gone_ms = now_ms() + (SILENT_GONE_MS if is_silent else int(KEPT_S * 1_000) + SETTLE_MS)
+                metadata = {GONE_AT: str(gone_ms), SILENT_KEY: str(is_silent)}
                 where: dict[str, object] = {
                     "serviceName": service_of(number),
                     "ip": f"10.200.{number // 250 % 250}.{number % 250}",
                     "port": 1_024 + number // 62_500 % 60_000,
                 }
-                self._change("POST", number, where | {"metadata": json.dumps({GONE_AT: str(gone_ms)})})
+                self._change("POST", number, where | {"metadata": json.dumps(metadata)})
                 if not is_silent:
                     leaving.append((now_s + KEPT_S, number, where))
             await asyncio.sleep(TICK_S)

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from scripts.soak.soaked import GONE_AT, PORT, SERVICES, Access, beating, now_ms
+from scripts.soak.soaked import GONE_AT, PORT, SERVICES, SILENT_KEY, TAKEN_OVER_MS, Access, beating, now_ms
 from scripts.soak.wire import Lines
 from scripts.support.verdicts import Absences
 
 EXAMPLES = 5
+FOREVER_MS = 1 << 60
 GAP_S = 0.02
 """Between two lists: the members need the machine."""
 
@@ -43,24 +44,33 @@ class Checker:
             self._expected[service].add(f"{ip}:{PORT}")
         self.found = Checked()
         self._begun_s = time.monotonic()
+        self._disturbed_ms = 0
+
+    def disturbed(self) -> None:
+        """A member ends, or is back: services change hands. For any thread."""
+        self._disturbed_ms = now_ms()
 
     async def run(self, period_s: float) -> None:
         """Read all lists every ``period_s``, for ever."""
         lines = Lines(self._access)
         await lines.open()
-        while True:
-            begun_s = time.monotonic()
-            for service, expected in self._expected.items():
-                for number, port in enumerate(self._access.ports):
-                    status, body = await lines.members[number][0].ask(
-                        "GET", "/v1/ns/instance/list", serviceName=service
-                    )
-                    if status == 200:
-                        self._compare(str(port), service, expected, body)
-                    else:
-                        self.found.refused[f"{port}: {status or 'no answer'}"] += 1
-                await asyncio.sleep(GAP_S)
-            await asyncio.sleep(max(period_s - (time.monotonic() - begun_s), 0.0))
+        try:
+            while True:
+                begun_s = time.monotonic()
+                for service, expected in self._expected.items():
+                    await self._look(lines, service, expected)
+                    await asyncio.sleep(GAP_S)
+                await asyncio.sleep(max(period_s - (time.monotonic() - begun_s), 0.0))
+        finally:
+            await lines.close()
+
+    async def _look(self, lines: Lines, service: str, expected: set[str]) -> None:
+        for number, port in enumerate(self._access.ports):
+            status, body = await lines.members[number][0].ask("GET", "/v1/ns/instance/list", serviceName=service)
+            if status == 200:
+                self._compare(str(port), service, expected, body)
+            else:
+                self.found.refused[f"{port}: {status or 'no answer'}"] += 1
 
     def _compare(self, member: str, service: str, expected: set[str], body: bytes) -> None:
         found, now_s = self.found, time.monotonic() - self._begun_s
@@ -71,9 +81,12 @@ class Checker:
         sick = {one for one in expected & hosts.keys() if not hosts[one]["healthy"]}
         found.unhealthy.note(member, service, sick, now_s)
         for address, host in hosts.items():
-            gone_ms = (host.get("metadata") or {}).get(GONE_AT)
-            if gone_ms is not None and int(gone_ms) < now_ms():
+            metadata = host.get("metadata") or {}
+            gone_ms = int(metadata.get(GONE_AT, FOREVER_MS))
+            if metadata.get(SILENT_KEY) == "True":
+                gone_ms = max(gone_ms, self._disturbed_ms + TAKEN_OVER_MS)
+            if gone_ms < now_ms():
                 found.ghosts.add(f"{service} {address}")
                 if len(found.ghost_examples) < EXAMPLES:
-                    late_s = (now_ms() - int(gone_ms)) / 1_000
+                    late_s = (now_ms() - gone_ms) / 1_000
                     found.ghost_examples.append(f"{now_s:.0f} s, {member}: {service} {address}, {late_s:.1f} s late")

@@ -13,6 +13,10 @@ SDK_OFFSET = 1_000
 BEAT_S = 5.0
 GONE_AT = "soakGoneAt"
 """Metadata of an instance of the churn: from when on it must not be listed, by the clock of ``now_ms``."""
+SILENT_KEY = "soakSilent"
+"""Metadata of one that never beats: a member that takes its service over gives it a whole time-out once more."""
+TAKEN_OVER_MS = 75_000
+"""So long after a disturbance such an instance may still be there: two time-outs, and slack."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 import urllib.parse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from scripts.soak.slopes import Sample, look
@@ -88,6 +88,7 @@ class SoakedCluster:
             member.ca = ca
         self.samples: list[Sample] = []
         self.events: list[tuple[float, str]] = []
+        self.on_event: Callable[[], None] = lambda: None
         self._runs = dict.fromkeys(self.members, 0)
         self._begun_s = time.monotonic()
         self._end = threading.Event()
@@ -118,6 +119,7 @@ class SoakedCluster:
         return time.monotonic() - self._begun_s
 
     def note(self, event: str) -> None:
+        self.on_event()
         self.events.append((round(self.at_s(), 1), event))
         print(f"{self.at_s():7.1f} s  {event}", flush=True)
 

@@ -174,6 +174,12 @@ class Lines:
             self._tasks.append(asyncio.create_task(self._renew(ttl_s)))
         self._tasks.append(asyncio.create_task(self._sweep()))
 
+    async def close(self) -> None:
+        """End what runs beside the calls."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
     def line(self, number: int, turn: int) -> Line:
         """The line of the ``number``-th client in its ``turn``: each turn is another member's."""
         lines = self.members[(number + turn) % len(self.members)]

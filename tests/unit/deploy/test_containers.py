@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-yaml = pytest.importorskip("yaml")
+import yaml
 
 from app.config.settings import RPC_CLUSTER_OFFSET, RPC_SDK_OFFSET, read_settings
 from app.config.settings_keys import KEYS, snake

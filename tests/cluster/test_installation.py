@@ -1,0 +1,99 @@
+"""Wheel and source archive: made from the tree, complete, and enough for a node in an empty environment."""
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.client import OK, Client
+from tests.support.processes import clean_environ, eventually, free_ports
+
+ROOT = Path(__file__).resolve().parents[2]
+STEP_S = 300
+
+
+def run(*words: str | Path, folder: Path) -> str:
+    environ = {name: value for name, value in clean_environ().items() if name != "PYTHONPATH"}
+    done = subprocess.run(words, cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=STEP_S)
+    assert done.returncode == 0, f"{words}: {done.stdout[-2000:]}{done.stderr[-4000:]}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Source archive of the tree, and the wheel that is made from it, not from the tree."""
+    pytest.importorskip("build")
+    folder = tmp_path_factory.mktemp("dist")
+    # The tree's own metadata of an editable installation must not decide what is in the archive.
+    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
+    if tracked.returncode:
+        pytest.skip("the tree is not under git, which says what belongs to it")
+    tree = folder / "tree"
+    for name in tracked.stdout.decode().split("\0"):
+        if name.startswith(("app/", "distro/", "deploy/")) or (name and "/" not in name):
+            target = tree / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes((ROOT / name).read_bytes())
+    try:
+        run(sys.executable, "-m", "build", "--outdir", folder, tree, folder=folder)
+    except AssertionError as error:
+        if "Could not find a version" in str(error):
+            pytest.skip("the package index, from which the build takes setuptools, does not answer")
+        raise
+    [source], [wheel] = folder.glob("*.tar.gz"), folder.glob("*.whl")
+    return source, wheel
+
+
+@pytest.fixture(scope="module")
+def installed(archives: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The commands of an environment that holds the wheel, and what that needs, and nothing else."""
+    folder = tmp_path_factory.mktemp("empty")
+    run(sys.executable, "-m", "venv", folder / "venv", folder=folder)
+    commands = folder / "venv" / "bin"
+    run(commands / "python", "-m", "pip", "install", "--quiet", archives[1], folder=folder)
+    return commands
+
+
+def test_archives_have_all_modules_and_data_and_the_source_what_is_deployed(archives: tuple[Path, Path]) -> None:
+    source, wheel = archives
+    tree = [path for top in ("app", "distro") for path in (ROOT / top).rglob("*.py")]
+    modules = {str(path.relative_to(ROOT)) for path in tree}
+    data = {"app/audit/check/log4j2.properties"}
+    with zipfile.ZipFile(wheel) as archive:
+        in_wheel = set(archive.namelist())
+    assert modules | data <= in_wheel
+    assert not [name for name in in_wheel if name.startswith(("tests/", "scripts/"))]
+    with tarfile.open(source) as archive:
+        in_source = {name.partition("/")[2] for name in archive.getnames()}
+    assert modules | data | {"deploy/rollcall.service", "deploy/docker/Dockerfile", "LICENSE"} <= in_source
+
+
+def test_a_node_starts_in_an_empty_environment(installed: Path, tmp_path: Path) -> None:
+    listed = json.loads(run(installed / "python", "-m", "pip", "list", "--format=json", folder=tmp_path))
+    assert not {one["name"].lower() for one in listed} & {"pytest", "psutil", "hypothesis"}
+    assert run(installed / "python", "-m", "pip", "check", folder=tmp_path).startswith("No broken requirements")
+    assert run(installed / "rollcall", "--version", folder=tmp_path).startswith("rollcall ")
+    [port] = free_ports(1)
+    environ = {**clean_environ(), "rollcall.announce": "false"}
+    environ.pop("PYTHONPATH", None)
+    with (tmp_path / "log").open("wb") as log:
+        command = [installed / "rollcall", "serve", "--port", str(port), "--data", str(tmp_path / "data")]
+        node = subprocess.Popen(command, cwd=tmp_path, env=environ, stdout=log, stderr=log, process_group=0)
+    try:
+        client = Client(f"127.0.0.1:{port}")
+        eventually(lambda: client.call("GET", "/v1/console/health/readiness").status == 200)
+        assert client.register("installed", "10.0.0.1").body == OK
+        assert client.register("installed", "10.0.0.2", ephemeral="false").body == OK
+        assert len(client.hosts("installed")) == 2
+        node.terminate()
+        assert node.wait(60) == 0, (tmp_path / "log").read_text()
+    finally:
+        if node.poll() is None:
+            os.killpg(node.pid, 9)
+            node.wait(60)
