@@ -200,6 +200,9 @@ class Names:
             member.settings["nacos.member.list"] = self.listed
             member.settings["nacos.server.ip"] = f"member-{at}.registry"
             member.settings["server.address"] = "0.0.0.0"
+            # Names are no loopback addresses: members behind them must know each other by more than an address.
+            member.settings["nacos.core.auth.server.identity.key"] = "test-member"
+            member.settings["nacos.core.auth.server.identity.value"] = "of-these-tests-" + "x" * 32
 
     def know(self, *addresses: str) -> None:
         """Have ``member-N.registry`` at the N-th address; an empty one is a name without an address."""

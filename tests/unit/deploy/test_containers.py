@@ -96,12 +96,13 @@ def test_the_schema_refuses_another_one(tmp_path: Path) -> None:
     assert run(tool("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", wrong).returncode != 0
 
 
-def test_members_of_the_composition_are_those_that_they_list() -> None:
+def test_members_of_the_composition_are_those_that_they_list(tmp_path: Path) -> None:
+    secret = variables((secrets_in(tmp_path) / "rollcall.env").read_text())
     services = yaml.safe_load(COMPOSE.read_text())["services"]
     members = {name: one for name, one in services.items() if name.startswith("member")}
     assert len(members) == 3
     for name, one in members.items():
-        settings = read_settings(environ=one["environment"])
+        settings = read_settings(environ={**secret, **one["environment"]})
         assert settings.self_address == f"{name}:{HTTP_PORT}"
         assert set(settings.members) == {f"{member}:{HTTP_PORT}" for member in members}
         assert one["read_only"] is True
@@ -194,7 +195,9 @@ def test_each_pod_finds_itself_in_the_list(monkeypatch: pytest.MonkeyPatch) -> N
     found = documents()
     [state] = found["StatefulSet"]
     container = state["spec"]["template"]["spec"]["containers"][0]
-    environ = {one["name"]: one["value"] for one in container["env"]}
+    assert container["envFrom"] == [{"secretRef": {"name": "rollcall"}}]
+    environ = variables(run(DEPLOY / "secrets.sh", "env").stdout)
+    environ |= {one["name"]: one["value"] for one in container["env"]}
     name, headless = state["metadata"]["name"], state["spec"]["serviceName"]
     for number in range(state["spec"]["replicas"]):
         monkeypatch.setattr("socket.gethostname", lambda number=number: f"{name}-{number}")
