@@ -12,9 +12,9 @@ import argparse
 import asyncio
 import json
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -61,26 +61,15 @@ def _options() -> argparse.Namespace:
 def checking(checker: Checker) -> Iterator[Checked]:
     """Check lists in a thread with a loop of its own until the block ends; a failure of the checks is raised there."""
     loop = asyncio.new_event_loop()
-    failures: list[BaseException] = []
     task = loop.create_task(checker.run(CHECK_S))
-
-    def run() -> None:
+    with ThreadPoolExecutor(1, thread_name_prefix="soak-checks") as pool:
+        running = pool.submit(loop.run_until_complete, task)
         try:
-            loop.run_until_complete(task)
-        except asyncio.CancelledError:
-            pass
-        except BaseException as error:
-            failures.append(error)
-
-    thread = threading.Thread(target=run, name="soak-checks")
-    thread.start()
-    try:
-        yield checker.found
-    finally:
-        loop.call_soon_threadsafe(task.cancel)
-        thread.join()
-    if failures:
-        raise failures[0]
+            yield checker.found
+        finally:
+            loop.call_soon_threadsafe(task.cancel)
+        with suppress(asyncio.CancelledError):
+            running.result()
 
 
 def soak(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], SoakedCluster]:
