@@ -11,6 +11,7 @@ descriptors are sampled, and after the last disturbance must not rise. Writes JS
 import argparse
 import asyncio
 import json
+import signal
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -172,6 +173,7 @@ def verdict(found: dict[str, Any]) -> list[Measured]:
 
 def main() -> int:
     options = _options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # with an end of the members
     found, cluster = soak(options, drill_folder(None))
     rows = verdict(found)
     found["verdict"] = [asdict(row) for row in rows]

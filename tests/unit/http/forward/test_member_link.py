@@ -104,7 +104,7 @@ def test_a_member_whose_name_cannot_be_looked_up_is_where_it_was() -> None:
             ips = {address: frozenset({"127.0.0.1"})}
             for known in (ips, {}):
                 asker = Asker(loop, address)
-                asker.links = MemberLinks(loop, address, lambda one, known=known: known.get(one, ()))  # type: ignore[misc]
+                asker.links = MemberLinks(loop, address, known_ips=lambda one, known=known: known.get(one, ()))  # type: ignore[misc]
                 asker.ask("a")
                 if known:
                     assert await asker.bodies("a") == [b"a"]
