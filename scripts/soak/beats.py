@@ -19,9 +19,10 @@ from scripts.soak.wire import SILENT, Lines
 LINES_EACH = 2
 TICK_S = 0.05
 NOT_FOUND = 20_404
-KEPT_S = 10.0
-"""From the registration of an instance of the churn to its deregistration."""
-SETTLE_MS = 15_000
+KEPT_S = 40.0
+"""From the registration of an instance of the churn to its deregistration, which no further try of that may follow."""
+CHANGE_TRIES = 6
+SETTLE_MS = 30_000
 """A deregistration that a stopping member does not answer is tried again at others."""
 SILENT_GONE_MS = 45_000
 """Of an instance without beats: its time-out of 30 s, and slack."""
@@ -118,7 +119,7 @@ class Instances:
         def done(status: int, _: bytes) -> None:
             if status == 200:
                 self.outcomes["changes taken"] += 1
-            elif turn + 1 < TRIES:
+            elif turn + 1 < CHANGE_TRIES:
                 delay_s = turn * 1.0
                 self._loop.call_later(delay_s, lambda: self._change(method, number, parameters, turn + 1))
             else:
@@ -133,6 +134,8 @@ async def _run(access: Access, count: int, churn_per_s: float) -> None:
     instances = Instances(lines, count)
     await instances.register_all()
     tasks = [asyncio.create_task(instances.beat())]
+    # Registering them may have taken longer than an instance is healthy without a beat.
+    await asyncio.sleep(2 * BEAT_S)
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
     instances.outcomes.clear()
