@@ -15,7 +15,7 @@ random() {
 
 # The variables of a member's settings, see docs/settings.md.
 settings() {
-    printf 'NACOS_CORE_AUTH_SERVER_IDENTITY_KEY=rollcall-member\n'
+    printf 'NACOS_CORE_AUTH_SERVER_IDENTITY_KEY=Cluster-Identity\n'
     printf 'NACOS_CORE_AUTH_SERVER_IDENTITY_VALUE=%s\n' "$(random urlsafe_b64encode)"
     printf 'NACOS_CORE_AUTH_ENABLED=true\n'
     printf 'NACOS_CORE_AUTH_PLUGIN_NACOS_TOKEN_SECRET_KEY=%s\n' "$(random b64encode)"
