@@ -48,6 +48,7 @@ if os.access("/dev/shm", os.W_OK | os.X_OK):
     # The worker touches a file there each second; on a disk that could block it.
     worker_tmp_dir = "/dev/shm"
 
+_FORMATTER = "json" if _SETTINGS.told.log_format == "json" else "line"
 accesslog = None
 errorlog = "-"
 loglevel = "warning"
@@ -59,8 +60,9 @@ logconfig_dict = {
             "()": "app.process.log_lines.LineFormatter",
             "fmt": f"%(asctime)s %(levelname)s {_SETTINGS.port} %(name)s: %(message)s",
         },
+        "json": {"()": "app.process.log_lines.JsonFormatter", "port": _SETTINGS.port},
     },
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "stream": "ext://sys.stderr"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": _FORMATTER, "stream": "ext://sys.stderr"}},
     "root": {"level": _SETTINGS.log_level, "handlers": ["stderr"]},
     "loggers": {
         "gunicorn.error": {"level": "WARNING", "handlers": [], "propagate": True},

@@ -31,11 +31,16 @@ from app.http.api.dump_lines import Dumps
 from app.http.api.stats import HttpStats
 from app.http.v1.drain import step_at_all
 from app.limits.node_limits import Limits, build_limits
+from app.metrics.audit_trail import NODE, AuditTrail
+from app.metrics.instruments import Instruments
+from app.metrics.metric_sources import NodeSources
+from app.metrics.node_metrics import MetricParts, NodeMetrics
 from app.naming.clients.client_model import ClientBounds, ServiceKey
 from app.naming.clients.clients import Clients
 from app.naming.health.beat_check import BeatCheck, HealthCheckGate
 from app.naming.health.checks import Check, CheckBoard, CheckedCluster, checked_clusters
 from app.naming.model.events import (
+    REMOVED,
     ClientChanged,
     ClientDisconnect,
     HealthChanged,
@@ -112,6 +117,8 @@ READY_CHECK_MS = 20
 FOREVER_MS = 1 << 60
 NOTED_MAX = 1_000
 """Instances of one publication whose end is noted one by one."""
+CLAIMED_SHOWN_MAX = 20
+"""Of the keys that this member took over at once, so many stand in the audit trail."""
 
 Send = Callable[[str, str], None]
 """Sends a key of a resource type to the peers: type, key."""
@@ -182,9 +189,12 @@ class Node:
         self._warm_start = WarmStart(self.domain.registry, claims=settings.standalone)
         self.engine.protocol.before_serving = self._warm_start.fill
         push = build_push(self.domain, clock)
-        counters = Counters()
-        counters.add(ProcessLoad().read)
-        self.services, grpc = build_frontends(settings, clock, self.domain, self.engine, push, counters)
+        counters = count_engine(self.domain, self.engine)
+        self._instruments = Instruments.of(settings, clock.wall_ms)
+        counters.add(self._instruments.counters)
+        self.services, grpc = build_frontends(
+            settings, clock, self.domain, self.engine, push, counters, self._instruments
+        )
         self.background = build_background(settings, clock, self.domain, self.engine, push, grpc)
         counters.add(partial(asdict, self.engine.tls.stats))
         checker = self.background.checker
@@ -195,8 +205,8 @@ class Node:
         counters.add(lambda: {"checks_unwritten": checker.unwritten, "checks_refused": checker.refused})
         self.services.explainer.use_checks(checker.last)
         counters.add(partial(asdict, self.background.machine.stats))
-        counters.add(lambda: disk_failures(self.domain))
         subscribe(self.domain, self.engine, push)
+        audit_events(self.domain, self.engine, self._instruments.audit)
         self._lock = DataLock(settings.data_dir)
 
     def _identity_counters(self) -> dict[str, int]:
@@ -243,6 +253,7 @@ class Node:
         engine.cluster.close()
         self.domain.warm_store.close(self._clock.monotonic_ms())
         self.domain.record_file.close()
+        ended = self._instruments.stop(timeout_s) and ended
         self._lock.release()
         return ended
 
@@ -307,6 +318,15 @@ def build_domain(settings: Settings, clock: Clock) -> Domain:
     )
 
 
+def count_engine(domain: Domain, engine: Engine) -> Counters:
+    """Make the counters of a node, with those of the process, the domain and the engine."""
+    counters = Counters()
+    counters.add(ProcessLoad().read)
+    counters.add(partial(asdict, engine.stats))
+    counters.add(lambda: disk_failures(domain))
+    return counters
+
+
 def subscribe(domain: Domain, engine: Engine, push: UdpPusher) -> None:
     """Connect the domain's events with the engine, the copy on disk and the push; handlers only enqueue."""
 
@@ -338,6 +358,27 @@ def disk_failures(domain: Domain) -> dict[str, int]:
         "record_writes_failed": domain.record_file.writes_failed,
         "warm_writes_failed": domain.warm_store.writes_failed,
     }
+
+
+def audit_events(domain: Domain, engine: Engine, audit: AuditTrail) -> None:
+    """Have the audit trail told of durable records that are changed here, and of what the node does by itself."""
+
+    def on_disconnect(event: ClientDisconnect) -> None:
+        if event.native and audit.covers_instances:
+            audit.write("client.disconnect", event.client_id, actor=NODE)
+
+    def on_health(event: HealthChanged) -> None:
+        if event.what == REMOVED and audit.covers_instances:
+            audit.write("instance.expire", f"{event.key}/{event.instance}", actor=NODE)
+
+    def on_claimed(keys: list[DistroKey]) -> None:
+        shown = [key.key for key in keys[:CLAIMED_SHOWN_MAX]]
+        audit.write("ownership.claim", f"{len(keys)} keys", after=shown, actor=NODE)
+
+    domain.records.on_written = audit.on_record
+    domain.notify.subscribe(ClientDisconnect, on_disconnect)
+    domain.notify.subscribe(HealthChanged, on_health)
+    engine.protocol.on_claimed = on_claimed
 
 
 # --- the engine ----------------------------------------------------------------------------------
@@ -372,7 +413,7 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain, tls: NodeTls)
         lambda client_id: send(HTTP_CLIENTS, client_key(client_id)),
         lambda client_id: domain.clients.forget(client_id, absent=True),
     )
-    components.update(build_components(settings, clock, domain, members, cluster, links, signer, tls))
+    components.update(build_components(settings, clock, domain, protocol, cluster, links, signer, tls))
     components[HTTP_CLIENTS] = http_client_component(address_clients, domain.writer, components[CLIENTS])
     receiver = DistroReceiver(
         domain.writer,
@@ -427,7 +468,7 @@ def build_components(
     settings: Settings,
     clock: Clock,
     domain: Domain,
-    members: MemberList,
+    protocol: DistroProtocol,
     cluster: Membership,
     links: GrpcLinks | None,
     signer: MemberSigner,
@@ -450,6 +491,7 @@ def build_components(
             "sent_ms": cluster.sent_ms,
             "body_bytes_max": settings.distro.body_bytes_max,
             "tls": tls.members,
+            "sent": protocol.times.sent,
         }
 
     record_codec, client_codec = RecordCodec(), ClientCodec()
@@ -458,7 +500,7 @@ def build_components(
     if links is not None and settings.rpc is not None:
         bytes_max = settings.rpc.cluster.message_bytes_max
         over_grpc = ClientAgent(over_http, links, client_codec, clock, cluster.release, bytes_max)
-    client_store = ClientStore(domain.clients, settings.self_address, members.has_left)
+    client_store = ClientStore(domain.clients, settings.self_address, protocol.members.has_left)
     return {
         INSTANCE_LIST: Component(
             InstanceListStore(domain.registry, domain.notify.publish),
@@ -487,7 +529,13 @@ def build_components(
 
 
 def build_frontends(
-    settings: Settings, clock: Clock, domain: Domain, engine: Engine, push: UdpPusher, counters: Counters
+    settings: Settings,
+    clock: Clock,
+    domain: Domain,
+    engine: Engine,
+    push: UdpPusher,
+    counters: Counters,
+    instruments: Instruments,
 ) -> tuple[Services, GrpcFrontend | None]:
     """Make all that the HTTP frontend uses, and the gRPC frontend; None when there is to be none.
 
@@ -498,11 +546,10 @@ def build_frontends(
     forwarder = OwnerForwarder(engine.cluster, waiting_max, engine.replication.refresh, text_reply)
     http, config_calls = HttpStats(), ConfigCallLog()
     access = build_access(settings, clock, domain, counters)
-    counters.add(ProcessLoad().read)
-    for stats in (engine.stats, forwarder.stats, http, config_calls.stats, engine.cluster.name_stats):
-        counters.add(partial(asdict, stats))
+    counters.add(lambda: asdict(forwarder.stats) | asdict(http) | asdict(config_calls.stats))
+    counters.add(lambda: asdict(engine.cluster.name_stats))
     writes = MemberWrites(engine.cluster, domain.durable, forwarder, settings.context_path)
-    grpc = build_grpc(settings, clock, domain, engine, counters, config_calls, writes, access)
+    grpc = build_grpc(settings, clock, domain, engine, counters, config_calls, writes, access, instruments)
     ways: list[PushWay] = [("udp", push.states), *([("grpc", grpc.push_states)] if grpc else [])]
     operator = build_operator(domain, engine, clock, ways)
     beats = build_beats(clock, engine)
@@ -533,6 +580,8 @@ def build_frontends(
         drain_steps=operator.drain_steps,
         tls=engine.tls,
         addresses=domain.limits.addresses,
+        instruments=instruments,
+        metrics=build_metrics(settings, clock, domain, engine, push, counters, instruments),
         wall_ms=clock.wall_ms,
         monotonic_ms=clock.monotonic_ms,
     )
@@ -557,6 +606,7 @@ def build_grpc(
     config_calls: ConfigCallLog,
     writes: MemberWrites,
     access: AccessControl,
+    instruments: Instruments,
 ) -> GrpcFrontend | None:
     """Make the gRPC frontend; None when there is to be none."""
     if settings.rpc is None:
@@ -575,6 +625,7 @@ def build_grpc(
         counters=counters,
         config_calls=config_calls,
         addresses=domain.limits.addresses,
+        instruments=instruments,
         wall_ms=clock.wall_ms,
     )
     grpc = GrpcFrontend(services, settings.rpc, engine.tls.grpc, domain.notify.subscribe)
@@ -645,6 +696,29 @@ def build_access(settings: Settings, clock: Clock, domain: Domain, counters: Cou
     if access.passwords is not None:
         counters.add(partial(asdict, access.passwords.stats))
     return access
+
+
+def build_metrics(
+    settings: Settings,
+    clock: Clock,
+    domain: Domain,
+    engine: Engine,
+    push: UdpPusher,
+    counters: Counters,
+    instruments: Instruments,
+) -> NodeMetrics:
+    """Make the metrics over the counters of all parts, those that are added later too."""
+    sources = NodeSources(counters.by_name, domain.naming, domain.clients, push, engine.cluster, engine.protocol)
+    parts = MetricParts(
+        sources,
+        engine.protocol.times,
+        instruments.http,
+        instruments.grpc,
+        settings.data_dir,
+        clock.monotonic_ms,
+        settings.self_address,
+    )
+    return NodeMetrics(parts)
 
 
 # --- the threads beside the engine ---------------------------------------------------------------

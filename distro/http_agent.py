@@ -51,6 +51,7 @@ class DistroHttpAgent:
         tls: PeerTls | None = None,
         signer: CallSigner | None = None,
         resource_type: str = "",
+        sent: Callable[[str, int], None] = lambda _peer, _count: None,
     ) -> None:
         """``resource_type``: the type that requests name; empty for instance lists, the only one of real Nacos.
 
@@ -58,7 +59,7 @@ class DistroHttpAgent:
 
         ``deadline(peer, timeout_ms)``: the deadline of a call in the peer's clock, empty for none (R13), None if the
         peer may not be called. ``stamp()``: when a call is made. ``sent_ms(peer, stamp)``: when an answer was made, by
-        our clock; now if it has no stamp. All as ``CallDeadlines`` has them.
+        our clock; now if it has no stamp. All as ``CallDeadlines`` has them. ``sent(peer, count)``: bytes of a body.
         """
         self._base_path = f"{context_path}/v1/ns"
         self._type_query = f"type={quote(resource_type)}" if resource_type else ""
@@ -69,6 +70,7 @@ class DistroHttpAgent:
         self._deadline = deadline
         self._stamp = stamp
         self._sent_ms = sent_ms
+        self._sent = sent
         self.body_bytes_max = body_bytes_max
         self._session = peer_session(
             user_agent,
@@ -137,6 +139,7 @@ class DistroHttpAgent:
         if body is not None and gzip_worth and CAPABILITY_GZIP in self.capabilities(peer):
             body = gzip_body(body)
             headers["Content-Encoding"] = "gzip"
+        self._sent(peer, len(body or b""))
         url = f"{self._scheme}://{peer}{self._base_path}{path}"
         answer = call_peer(
             self._session, method, url, timeout_ms, body=body, headers=headers, body_bytes_max=self.body_bytes_max

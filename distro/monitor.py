@@ -1,6 +1,10 @@
 """Counters of the engine. Several threads add to them without a lock: a count may get lost now and then."""
 
-from dataclasses import dataclass
+from bisect import bisect_left
+from dataclasses import dataclass, field
+
+TIMING_BOUNDS_S = (0.000_05, 0.000_1, 0.000_25, 0.001, 0.002_5, 0.01, 0.025, 0.1, 0.25, 1.0, 2.5, 10.0)
+CONVERGENCE_BOUNDS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
 @dataclass(slots=True)
@@ -36,3 +40,59 @@ class DistroStats:
     inbox_dropped: int = 0
     """Events and keys that the full mailbox dropped; verify rounds repair them."""
     pauses: int = 0
+
+
+class Timings:
+    """Durations by their size: how many were within each bound and above the one before it, and their sum.
+
+    One thread adds; any may read. ``counts`` has one entry more than ``bounds_s``, for those above all bounds.
+    """
+
+    __slots__ = ("bounds_s", "counts", "sum_s")
+
+    def __init__(self, bounds_s: tuple[float, ...] = TIMING_BOUNDS_S) -> None:
+        self.bounds_s = bounds_s
+        self.counts = [0] * (len(bounds_s) + 1)
+        self.sum_s = 0.0
+
+    def add(self, taken_s: float) -> None:
+        """Count a duration."""
+        self.counts[bisect_left(self.bounds_s, taken_s)] += 1
+        self.sum_s += taken_s
+
+
+@dataclass(slots=True)
+class PeerStats:
+    """Sends to one peer since it came into the list."""
+
+    delivered: int = 0
+    failed: int = 0
+    keys: int = 0
+    """Keys in sends that were delivered."""
+    bytes: int = 0
+    """Bytes of all bodies that were sent to it, as they left."""
+    delivered_ms: int | None = None
+    """When the last send was delivered (monotonic ms)."""
+    convergence: Timings = field(default_factory=lambda: Timings(CONVERGENCE_BOUNDS_S))
+    """From the oldest change that a send carried to the peer's acknowledgement, failed tries included."""
+
+    def note(self, keys: int, changed_ms: int, now_ms: int) -> None:
+        """Note that a send of so many keys was delivered; the oldest of them changed at ``changed_ms``."""
+        self.delivered += 1
+        self.keys += keys
+        self.delivered_ms = now_ms
+        self.convergence.add(max(now_ms - changed_ms, 0) / 1_000)
+
+
+class EngineTimes:
+    """What the engine measures by peer and by turn. ``peers`` has the listed peers, and no others."""
+
+    def __init__(self) -> None:
+        self.peers: dict[str, PeerStats] = {}
+        self.turns = Timings()
+        """The turns of the thread that owns the protocol, without its waits."""
+
+    def sent(self, peer: str, count: int) -> None:
+        """Count bytes of a body that was sent to a peer. Any thread."""
+        if (stats := self.peers.get(peer)) is not None:
+            stats.bytes += count

@@ -10,7 +10,7 @@ from distro.config import DistroConfig
 from distro.load import SnapshotLoad
 from distro.mapper import DistroMapper, WriterMapper
 from distro.members import MemberList
-from distro.monitor import DistroStats
+from distro.monitor import DistroStats, EngineTimes, PeerStats
 from distro.ports import Components
 from distro.tasks import BackOff, PeerQueue
 from distro.types import (
@@ -64,6 +64,7 @@ class DistroProtocol:
         self._config = config
         self._components = components
         self._stats = stats
+        self.times = EngineTimes()
         self._queues: dict[str, PeerQueue] = {}
         self._claims = Claims(config.claim_interval_ms, now_ms)
         self._finishing: FinishLoad | None = None
@@ -84,6 +85,8 @@ class DistroProtocol:
 
         On the thread of the local actions (R11).
         """
+        self.on_claimed: Callable[[list[DistroKey]], None] = lambda _keys: None
+        """Called with the keys that this member took over; on the thread that owns the protocol."""
         members.serving = not self.loading
 
     @property
@@ -122,12 +125,13 @@ class DistroProtocol:
         """Take a new member list. What is pending for a peer that left is dropped."""
         came, left = self.members.replace(addresses, now_ms)
         for address in left:
-            del self._queues[address]
+            del self._queues[address], self.times.peers[address]
             if self._load is not None:
                 self._load.remove(address)
             LOG.info("member %s left the list", address)
         for address in came:
             self._queues[address] = PeerQueue(self._new_back_off())
+            self.times.peers[address] = PeerStats()
             if self._load is not None:
                 self._load.add(address, now_ms)
             LOG.info("member %s is in the list", address)
@@ -184,19 +188,26 @@ class DistroProtocol:
         keys = [DistroKey(action.resource_type, key) for key in action.keys]
         match outcome:
             case Outcome.DELIVERED:
+                changed_ms = queue.oldest_due_ms() - self._config.sync_delay_ms
+                self.times.peers[action.peer].note(len(keys), changed_ms, now_ms)
                 queue.sent(action.deadline_ms - self._config.sync_timeout_ms, now_ms)
                 self._stats.sync_delivered += 1
                 self._fetch_lacking(queue, action.resource_type, received.refused)
                 for key, reason in received.failed.items():
                     LOG.warning("%s cannot take %s: %s", action.peer, key, reason)
             case Outcome.REJECTED if len(keys) == 1:
-                self._stats.sync_failed += 1
+                self._count_failed(action.peer)
                 LOG.warning("%s rejects %s; it is not sent again until it changes", action.peer, keys[0].key)
             case Outcome.REJECTED:
                 queue.tasks.retry(keys, now_ms, alone=True)
             case _:
-                self._stats.sync_failed += 1
+                self._count_failed(action.peer)
+                queue.keep_oldest_due()
                 self._retry(queue, keys, now_ms)
+
+    def _count_failed(self, peer: str) -> None:
+        self._stats.sync_failed += 1
+        self.times.peers[peer].failed += 1
 
     def _retry(self, queue: PeerQueue, keys: list[DistroKey], now_ms: int) -> None:
         if queue.reachable:
@@ -285,6 +296,8 @@ class DistroProtocol:
         """
         self._claims.on_done(unfinished=unfinished)
         self._claims.refused(refused, now_ms)
+        if claimed:
+            self.on_claimed(claimed)
         for key in claimed:
             self._stats.claims += 1
             self.sync(key, now_ms)
@@ -548,3 +561,7 @@ class DistroProtocol:
     def pending(self) -> int:
         """How many keys are to be sent to reachable peers, and calls under way: what a stopping node waits for."""
         return sum(len(queue.tasks) + (queue.call is not None) for queue in self._queues.values() if queue.reachable)
+
+    def pending_keys(self) -> dict[str, int]:
+        """How many keys are to be sent to each peer. Any thread."""
+        return {peer: len(queue.tasks) + len(queue.in_flight) for peer, queue in list(self._queues.items())}

@@ -146,11 +146,13 @@ class DistroRuntime:
                 return
             # Keys that come now wait for the spacing anyway: a wake-up for each would cost more than all else here.
             spacing = bool(keys)
+            begun_s = monotonic_s()
             try:
                 wait_s = self._turn(events, keys)
             except Exception:
                 LOG.exception("the engine failed in an unforeseen way; it goes on")
                 wait_s = 1.0
+            self._protocol.times.turns.add(monotonic_s() - begun_s)
 
     def _turn(self, events: list[Event], keys: list[DistroKey]) -> float:
         protocol = self._protocol

@@ -17,6 +17,8 @@ class DelayTasks:
         self._due: dict[DistroKey, int] = {}
         self._alone: set[DistroKey] = set()
         self._not_before_ms = 0
+        self.popped_since_ms = 0
+        """From when on the oldest of the keys was due that ``pop_due`` took last."""
 
     def __len__(self) -> int:
         return len(self._due)
@@ -64,6 +66,8 @@ class DelayTasks:
             taken.append(key)
             if len(taken) == keys_max:
                 break
+        if taken:
+            self.popped_since_ms = self._due[taken[0]]
         for key in taken:
             del self._due[key]
         return taken
@@ -140,6 +144,8 @@ class PeerQueue:
     """When it began."""
     in_flight: tuple[DistroKey, ...] = ()
     """The keys of the send that is under way."""
+    failing_since_ms: int | None = None
+    """From when on the oldest of the keys was due whose send failed, since the last send that arrived."""
     verify_due_ms: int = 0
     verify_types: list[str] = field(default_factory=list)
     """Resource types that the present verify round has still to send."""
@@ -166,9 +172,19 @@ class PeerQueue:
         self.sync_not_before_ms = now_ms + spacing_ms
         return self.tasks.pop_due(now_ms, keys_max)
 
+    def oldest_due_ms(self) -> int:
+        """From when on the oldest of the keys was due that are under way, the tries before counted in."""
+        since_ms = self.tasks.popped_since_ms
+        return since_ms if self.failing_since_ms is None else min(since_ms, self.failing_since_ms)
+
+    def keep_oldest_due(self) -> None:
+        """Remember how old the keys under way are, as their send failed and they become due anew."""
+        self.failing_since_ms = self.oldest_due_ms()
+
     def sent(self, begun_ms: int, now_ms: int) -> None:
         """Note that a send of ``begun_ms`` arrived. The longer it took, the longer both members get a rest."""
         self.back_off.succeeded()
+        self.failing_since_ms = None
         rest_ms = min(REST_FACTOR * (now_ms - begun_ms), REST_MS_MAX)
         self.sync_not_before_ms = max(self.sync_not_before_ms, now_ms + rest_ms)
 
@@ -209,6 +225,7 @@ class PeerQueue:
         self.fetch.clear()
         self.agreed.clear()
         self.verify_again.clear()
+        self.failing_since_ms = None
         self.back_off.succeeded()
         return self.tasks.clear()
 

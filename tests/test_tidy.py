@@ -29,6 +29,7 @@ THREAD_OWNERS = {
     "app/background/timers.py",
     "app/background/push_udp.py",
     "app/rpc/server/grpc_server.py",
+    "app/metrics/line_file.py",
 }
 
 

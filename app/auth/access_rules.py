@@ -24,6 +24,8 @@ class Scope(enum.Enum):
     """Administrators."""
     MEMBERS = "members"
     """Listed members of the cluster alone; never a user."""
+    METRICS = "metrics"
+    """Who brings the scrape token. Without one in the settings: anybody while users are off, else administrators."""
     RECENT_MEMBERS = "recent members"
     """As MEMBERS, and also a member that was listed until lately: it still hands its data over."""
 
@@ -68,6 +70,7 @@ class AccessRule:
 _MEMBERS = (Scope.MEMBERS, Scope.RECENT_MEMBERS)
 READ, WRITE = Action.READ, Action.WRITE
 PUBLIC = AccessRule(Scope.PUBLIC)
+METRICS = AccessRule(Scope.METRICS)
 LOGGED_IN = AccessRule(Scope.LOGGED_IN)
 MEMBERS = AccessRule(Scope.MEMBERS, WRITE)
 RECENT_MEMBERS = AccessRule(Scope.RECENT_MEMBERS, WRITE)

@@ -22,6 +22,7 @@ SIGNED_HEADERS = (
     "accesstoken",
     "rollcall-member",
     "rollcall-client-agent",
+    "rollcall-client-address",
     "rollcall-wants-change",
     "rollcall-relay",
     "rollcall-deadline",

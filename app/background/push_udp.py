@@ -157,6 +157,11 @@ class UdpPusher:
             self._take_mailbox()
             return self._subscribers.states((namespace, service), self._clock.monotonic_ms())
 
+    @property
+    def subscriber_count(self) -> int:
+        """The number of subscribers."""
+        return len(self._subscribers)
+
     def state(self, *, reset: bool) -> tuple[UdpPushStats, list[tuple[Subscriber, int, int]]]:
         """Counters, and the pushes that wait for an acknowledgement: (subscriber, reference, number of sends).
 

@@ -26,6 +26,7 @@ from app.config.identity_settings import (
     needs_identity,
 )
 from app.config.limit_settings import LimitSettings
+from app.config.observability import OBSERVABILITY_KEYS, Observability, observability
 from app.config.properties import parse_properties
 from app.config.settings_keys import Key, SettingError, snake
 from app.config.tls_settings import HttpTls, http_tls, tls_warnings
@@ -34,7 +35,13 @@ from distro.config import DistroConfig
 __all__ = ["ALL_KEYS", "SettingError", "Settings", "effective_settings", "read_settings"]
 
 T = TypeVar("T")
-ALL_KEYS: tuple[Key[Any], ...] = (*keys.KEYS, *AUTH_KEYS, *IDENTITY_KEYS, *GUARD_KEYS)
+ALL_KEYS: tuple[Key[Any], ...] = (
+    *keys.KEYS,
+    *AUTH_KEYS,
+    *IDENTITY_KEYS,
+    *GUARD_KEYS,
+    *OBSERVABILITY_KEYS,
+)
 REQUESTS_END_S = 3
 """The time for running requests to end when a node stops, before it sends its last changes."""
 NODE_END_S = 5
@@ -112,6 +119,8 @@ class Settings:
     http_tls: HttpTls | None
     """The settings of HTTPS; None while the HTTP port is plain."""
     limits: LimitSettings
+    told: Observability
+    """What this node tells of itself: metrics and logs."""
     warnings: tuple[str, ...]
     """Texts for the operator about settings with which the node starts all the same."""
 
@@ -225,6 +234,7 @@ def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[s
         rpc=_rpc(sources, port),
         http_tls=http_tls(sources.get, lambda key: sources.find(key)[1]),
         limits=LimitSettings(**{name: sources.get(key) for name, key in keys.LIMITS.items()}),
+        told=observability(sources.get, sources.get(keys.DATA_DIR)),
         warnings=(
             *sources.warnings(),
             *_member_warnings(standalone, listed or (), self_address),

@@ -23,14 +23,17 @@ from app.http.v1 import (
     instance,
     instance_batch,
     legacy,
+    metrics,
     namespaces,
     operator,
     service,
     subscribers,
     switches,
+    targets,
     users,
 )
 from app.http.v2 import client as client_v2
+from app.http.v2 import console as console_v2
 from app.http.v2 import instance as instance_v2
 from app.http.v2 import loader
 from app.http.v2 import operator as operator_v2
@@ -60,13 +63,16 @@ MODULES = (
     explain,
     drain,
     heal,
+    metrics,
+    targets,
+    console_v2,
     instance_v2,
     service_v2,
     operator_v2,
     client_v2,
 )
 
-View = Callable[[], Response]
+View = Callable[..., Response]
 
 
 def make_blueprints(context_path: str, make_view: Callable[[Route], View]) -> list[Blueprint]:
@@ -79,8 +85,11 @@ def make_blueprints(context_path: str, make_view: Callable[[Route], View]) -> li
         )
         for module in MODULES
     }
+    root = Blueprint("root", __name__)
     for row in ROUTES:
-        blueprints[row.endpoint.__module__].add_url_rule(
+        if row.at_root and not context_path:
+            continue  # the same path under the context path, which is empty
+        (root if row.at_root else blueprints[row.endpoint.__module__]).add_url_rule(
             row.path,
             endpoint=f"{row.method} {row.path}".replace(".", "_"),
             view_func=make_view(row),
@@ -89,4 +98,4 @@ def make_blueprints(context_path: str, make_view: Callable[[Route], View]) -> li
             strict_slashes=is_naming(row.path),
             provide_automatic_options=False,
         )
-    return list(blueprints.values())
+    return [*blueprints.values(), root]

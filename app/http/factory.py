@@ -8,7 +8,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 
 from app.auth.member_calls import Unidentified
 from app.http.api.answers import INTERNAL_ERROR, error_reply, filter_error, is_naming, refuse_unless_up, text_reply
-from app.http.api.call import ADDRESS, CALLER, MEMBER_CERTIFICATE, Call, Reply, Route, Services
+from app.http.api.call import ADDRESS, CALLER, MEMBER_CERTIFICATE, ROUTE, Call, Reply, Route, Services
 from app.http.api.dispatch import answer_call
 from app.http.api.rights import caller_of, unidentified_reply
 from app.http.blueprints import View, make_blueprints
@@ -35,9 +35,11 @@ def create_app(services: Services) -> Flask:
     app.url_map.merge_slashes = False
 
     def make_view(row: Route) -> View:
-        def view() -> Response:
+        def view(**path_values: str) -> Response:
             environ = request.environ
+            environ[ROUTE] = row
             call = make_call(environ, row.path, context_path)
+            call.path_values = path_values
             # %2F is decoded to a slash by now, which may have matched a route that the sender did not name.
             if "%2f" in call.raw_path.lower():
                 raise InvalidParam("the path holds an escaped slash")

@@ -8,6 +8,7 @@ from app.auth.access_control import AccessControl
 from app.auth.member_calls import Callers, MemberAddresses
 from app.config.settings import Settings
 from app.limits.client_addresses import AddressTable
+from app.metrics.instruments import Instruments
 from app.naming.clients.clients import Clients
 from app.naming.records.durable_service import DurableService
 from app.naming.service import NamingService
@@ -73,6 +74,7 @@ class RpcServices:
     config_calls: ConfigCallLog
     addresses: AddressTable
     """The addresses of clients, with their connections over HTTP too."""
+    instruments: Instruments
     wall_ms: Callable[[], int]
 
 

@@ -22,6 +22,10 @@ class MemberDirectory(Protocol):
         """This node's state; STARTING until the other members' data is loaded."""
         ...
 
+    def unready_reason(self) -> str:
+        """Why this node does not serve, in words for an operator; empty while it does."""
+        ...
+
     def is_listed(self, remote_ip: str) -> bool:
         """Whether ``remote_ip`` is the address of a listed member; standalone there is none."""
         ...

@@ -16,9 +16,13 @@ class Counters:
         """Read one more source from now on."""
         self._sources.append(source)
 
+    def by_name(self) -> dict[str, int | float]:
+        """Return each counter under its own name."""
+        return {name: count for source in self._sources for name, count in source().items()}
+
     def __call__(self) -> dict[str, int | float]:
         """Return each counter under its metric's name, in the order of the sources: ``syncSent`` for ``sync_sent``."""
-        return {_camel_case(name): count for source in self._sources for name, count in source().items()}
+        return {_camel_case(name): count for name, count in self.by_name().items()}
 
 
 def _camel_case(name: str) -> str:

@@ -1,8 +1,12 @@
 """The form of log lines: one record, one line, whatever a caller put into a name."""
 
+import json
 import logging
 import re
+from datetime import UTC, datetime
 from typing import Any
+
+import orjson
 
 SECRETS = re.compile(r"(?i)((?:access_?token|password|passwd|pwd|secret)[\"']?\s*[=:]\s*[\"']?)[^&\s\"',;}]+")
 SIGNS = ("token", "passw", "pwd", "secret")
@@ -33,3 +37,31 @@ class LineFormatter(logging.Formatter):
     def formatException(self, ei: Any) -> str:
         """The lines of a traceback. The name is logging's."""
         return masked(super().formatException(ei))
+
+
+class JsonFormatter(logging.Formatter):
+    """Writes a record as one line of JSON, whatever a caller put into a name; a traceback is a field of it.
+
+    Shape: time (ISO 8601, UTC), level, port, logger, message, traceback.
+    """
+
+    def __init__(self, port: int) -> None:
+        super().__init__()
+        self._port = port
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of a record. The name is logging's."""
+        fields = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "port": self._port,
+            "logger": record.name,
+            "message": masked(record.getMessage()),
+        }
+        if record.exc_info:
+            fields["traceback"] = masked(self.formatException(record.exc_info))
+        try:
+            line = orjson.dumps(fields).decode()
+        except TypeError:  # a lone surrogate, which a name may have, has no UTF-8
+            return json.dumps(fields)
+        return line if line.isprintable() else json.dumps(fields)  # which escapes what is not ASCII

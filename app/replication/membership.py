@@ -176,6 +176,16 @@ class Membership:
             return _DOWN
         return _UP if protocol.members.serving else _STARTING
 
+    def unready_reason(self) -> str:
+        """Why this node does not serve; empty while it does."""
+        if self._leaving:
+            return "this node leaves the cluster"
+        if self.draining:
+            return "an operator drains this node"
+        if self._protocol.is_unlisted:
+            return "the other members do not list this node"
+        return "" if self._protocol.members.serving else "the data of the other members is being loaded"
+
     def _own_state(self) -> MemberState:
         if self._leaving:
             return _DOWN

@@ -74,6 +74,7 @@ class GrpcFrontend:
         self._stream_rights = StreamRights(
             services.access, self.connections, services.clients, self._end, self.dispatcher.reset
         )
+        self.dispatcher.requests = services.instruments.grpc
         self._infos = ServiceInfos(
             services.naming,
             lambda: services.durable.switches.default_push_cache_millis,

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from app.metrics.audit_trail import acting
 from app.naming.model.caller_texts import APP_CHARS_MAX, TRIMMED, check_ip, check_text
 from app.naming.model.keys import DEFAULT_NAMESPACE, check_service_format
 from app.naming.model.nacos_errors import NacosError, Unavailable
@@ -40,6 +41,7 @@ class WriteRequest:
     path: str = PATH
     agent: str = AGENT
     headers: Mapping[str, str] = field(default_factory=dict)
+    remote_ip: str = ""
 
 
 class MemberWrites:
@@ -92,7 +94,8 @@ class MemberWrites:
         if to is None:
             return
         headers = {"authorization": f"Bearer {token}"} if token else {}
-        request = WriteRequest(method, parameters, self._context_path, headers=headers)
+        who = acting().address
+        request = WriteRequest(method, parameters, self._context_path, headers=headers, remote_ip=who)
         answer = self._forwarder.forward(request, to, run)
         if answer is not None and answer.status != HTTPStatus.OK:
             raise NotWritten(answer.status, answer.body.decode("utf-8", "replace"))

@@ -80,6 +80,11 @@ class MemberRequest(Protocol):
         ...
 
     @property
+    def remote_ip(self) -> str:
+        """The address that the client called from."""
+        ...
+
+    @property
     def agent(self) -> str:
         """The client's name, empty for none."""
         ...

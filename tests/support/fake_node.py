@@ -1,7 +1,7 @@
 """A node without a network behind the HTTP frontend: the real domain, with a cluster and replication of the test."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.auth.access_control import AccessControl
@@ -18,6 +18,9 @@ from app.http.api.dump_lines import Dumps
 from app.http.api.stats import HttpStats
 from app.limits.client_addresses import AddressTable
 from app.limits.node_limits import naming_limits
+from app.metrics.audit_trail import Actor, AuditTrail, acting
+from app.metrics.instruments import Instruments
+from app.metrics.node_metrics import NodeMetrics
 from app.naming.clients.clients import Clients
 from app.naming.limits.admission import Admission
 from app.naming.model.events import Event
@@ -157,6 +160,9 @@ class StubCluster:
     def state(self) -> MemberState:
         return self.own_state
 
+    def unready_reason(self) -> str:
+        return "" if self.own_state is MemberState.UP else f"it is {self.own_state.value}"
+
     def receive_report(self, body: Mapping[str, Any], remote_ip: str) -> dict[str, Any]:
         self.reports.append((body, remote_ip))
         return {"code": 200, "message": None, "data": "false"}
@@ -274,6 +280,21 @@ class StubPush:
         return self.stats, []
 
 
+class RecordedTrail(AuditTrail):
+    """An audit trail that writes no file."""
+
+    def __init__(self, node: "FakeNode") -> None:
+        super().__init__(node.settings.told, SELF, node.wall_ms)
+        self.audited = node.audited
+        self.actors: list[Actor] = []
+
+    def write(
+        self, what: str, key: str, *, before: object = None, after: object = None, actor: Actor | None = None
+    ) -> None:
+        self.audited.append((what, key, before, after))
+        self.actors.append(actor or acting())
+
+
 @dataclass
 class FakeNode:
     """Everything that endpoints may use."""
@@ -296,6 +317,10 @@ class FakeNode:
     clocks: StubClocks = field(default_factory=StubClocks)
     callers: Callers = field(init=False)
     signer: MemberSigner = field(init=False)
+    audited: list[tuple[str, str, object, object]] = field(default_factory=list)
+    """What the audit trail was told: what, key, before, after."""
+    instruments: Instruments = field(init=False)
+    metrics: NodeMetrics | None = None
     naming: NamingService = field(init=False)
     durable: DurableService = field(init=False)
     clients: Clients = field(init=False)
@@ -321,6 +346,8 @@ class FakeNode:
             self.limits.stats,
             lambda: self.now_ms / 1_000,
         )
+        self.instruments = replace(Instruments.of(self.settings, self.wall_ms), audit=RecordedTrail(self))
+        writer = f"{SELF}~1"
         identity = identity_of(self.settings.identity)
         self.callers = Callers(identity, writer, self._monotonic_ms, self.cluster)
         self.signer = MemberSigner(self.cluster.self_address, identity, self.clocks, self.cluster.capabilities)
@@ -334,6 +361,7 @@ class FakeNode:
         records = Records(
             writer, self.disk, self.wall_ms, self._monotonic_ms, projection.on_record, alone=self.settings.standalone
         )
+        records.on_written = self.instruments.audit.on_record
         self.durable = DurableService(records, projection, registry, self._monotonic_ms, self.events.append)
         self.drain_steps = DrainSteps(
             registry, self.naming, self.durable, self.clients, self.cluster, self.cluster.responsible, self

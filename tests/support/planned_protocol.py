@@ -6,7 +6,7 @@ from typing import Any
 from distro.config import DistroConfig
 from distro.errors import TransportError
 from distro.mailbox import Mailbox
-from distro.monitor import DistroStats
+from distro.monitor import DistroStats, EngineTimes
 from distro.ports import Component
 from distro.runtime import DistroRuntime
 from distro.types import Action, DistroKey, Member, MemberState, PeerReport
@@ -36,6 +36,7 @@ class PlannedProtocol:
         self.told: list[tuple[Any, ...]] = []
         self.plans: list[tuple[list[Action], int] | Callable[[], tuple[list[Action], int]]] = []
         self.members = PlannedMembers()
+        self.times = EngineTimes()
         self.waiting = 0
         """What ``pending`` answers."""
 

@@ -18,6 +18,8 @@ from app.http.api.dump_lines import Dumps
 from app.http.api.stats import HttpStats
 from app.http.input.params import Parameters
 from app.limits.client_addresses import AddressTable, ClientAddress
+from app.metrics.instruments import Instruments
+from app.metrics.node_metrics import NodeMetrics
 from app.naming.clients.clients import Clients
 from app.naming.records.durable_service import DurableService
 from app.naming.service import NamingService
@@ -36,6 +38,8 @@ JSON = "application/json;charset=UTF-8"
 BYTES = "application/octet-stream"
 CLIENT_AGENT = "rollcall-client-agent"
 """Header of a forwarded call: the agent string of the client, as some answers depend on it."""
+CLIENT_ADDRESS = "rollcall-client-address"
+"""Header of a forwarded call: the address that the client called from, for the audit trail."""
 DEADLINE = DEADLINE_HEADER.lower()
 """Header of a call of a member of our own kind: when it is too late to execute it (R13)."""
 CLOCK = CLOCK_HEADER.lower()
@@ -57,6 +61,9 @@ AUTHORIZATION, TOKEN_HEADER, BEARER = "authorization", "accesstoken", "Bearer "
 CALLER = "rollcall.caller"
 """Key of a WSGI environ: the ``Caller``, who was found out when the request came."""
 
+ROUTE = "rollcall.route"
+"""The key in a WSGI environ under which Flask's view leaves the row that answers."""
+
 C = TypeVar("C")
 
 
@@ -77,6 +84,8 @@ class Call:
     """For a member that the call is passed on to, in place of the user's password; empty for a call without one."""
     user: str = ""
     """Whose token the call brought; empty while users are not asked for, and for calls of members."""
+    path_values: Mapping[str, str] = field(default_factory=dict)
+    """What the variable parts of the path hold, by their names in the route; none for a call on the loop."""
     on_loop: bool = False
     """The event loop waits for the answer: an endpoint that would block or take long answers ``Decline``."""
     has_member_certificate: bool = False
@@ -202,6 +211,8 @@ class Services:
     tls: NodeTls
     addresses: AddressTable
     """The addresses of clients, with their connections over gRPC too."""
+    instruments: Instruments
+    metrics: NodeMetrics
     wall_ms: Callable[[], int]
     monotonic_ms: Callable[[], int]
 
@@ -220,6 +231,8 @@ class Route:
     hot: bool = False
     for_members: bool = False
     """It makes a difference whether a member calls."""
+    at_root: bool = False
+    """The path has no context path before it."""
     is_client_write: bool = field(init=False)
     """Whether a call counts against the writes of the client's address: not those of members, and no beats."""
 
@@ -231,11 +244,13 @@ class Route:
 ROUTES: list[Route] = []
 
 
-def route(method: str, *paths: str, access: AccessRule, hot: bool = False) -> Callable[[Endpoint], Endpoint]:
+def route(
+    method: str, *paths: str, access: AccessRule, hot: bool = False, at_root: bool = False
+) -> Callable[[Endpoint], Endpoint]:
     """Return a decorator that adds an endpoint to the route table, once for each path."""
 
     def add(endpoint: Endpoint) -> Endpoint:
-        ROUTES.extend(Route(method, path, endpoint, access, hot, access.is_for_members) for path in paths)
+        ROUTES.extend(Route(method, path, endpoint, access, hot, access.is_for_members, at_root) for path in paths)
         return endpoint
 
     return add

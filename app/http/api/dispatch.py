@@ -1,9 +1,11 @@
 """Runs an endpoint on a thread that may block: here, or at the member that owns the call."""
 
 from app.http.api.answers import refuse_unless_up
+from app.http.api.audited import actor_of, audit_operation
 from app.http.api.call import Call, Decline, Forward, Later, Reply, Route, Services
 from app.http.api.rights import check_access
 from app.http.api.write_rate import count_write
+from app.metrics.audit_trail import acting_as
 from app.writes.call_deadline import executing_until
 
 
@@ -26,6 +28,11 @@ def answer_call(row: Route, call: Call, services: Services) -> Reply:
         return answer.reply if isinstance(answer, Later) else answer
 
     deadline = call.deadline
-    with executing_until(lambda: deadline is not None and services.cluster.is_over(deadline)):
+    with (
+        executing_until(lambda: deadline is not None and services.cluster.is_over(deadline)),
+        acting_as(actor_of(call, services)),
+    ):
         answer = run()
-    return services.forwarder.forward(call, answer, run) if isinstance(answer, Forward) else answer
+        reply = services.forwarder.forward(call, answer, run) if isinstance(answer, Forward) else answer
+        audit_operation(row, call, reply, services)
+        return reply

@@ -5,6 +5,7 @@ from app.auth.member_calls import Caller, Unidentified, claims_member
 from app.http.api.browsers import is_of_browser
 from app.http.api.call import Call, Reply, Services
 from app.http.api.user_access import check_user
+from app.metrics.scrape_access import brings_token
 from app.naming.model.nacos_errors import NoRight
 
 READS = ("GET", "HEAD")
@@ -21,7 +22,12 @@ def check_access(access: AccessRule, call: Call, services: Services) -> None:
     """
     if access.action is _WRITE and call.method in READS and is_of_browser(call.header):
         raise NoRight("a browser changes nothing with GET, as any page can have it do so: use POST or PUT")
+    told = services.settings.told
     match access.scope:
+        case Scope.METRICS if told.metrics_token:
+            if brings_token(told.metrics_token, call.header("authorization")):
+                return
+            raise NoRight("the metrics need Authorization: Bearer with the token of rollcall.metrics.token")
         case Scope.MEMBERS:
             allowed = call.caller.is_member
         case Scope.RECENT_MEMBERS:

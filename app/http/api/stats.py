@@ -3,6 +3,8 @@
 from collections import deque
 from dataclasses import dataclass
 
+from distro.monitor import Timings
+
 LAG_EVERY_S = 0.05
 LAG_LATE_MS = 20.0
 """The largest lag of a free loop: a loop that is later was kept busy by work that does not belong on it."""
@@ -40,13 +42,16 @@ class HttpStats:
 class LagMeter:
     """Measures by how much an event loop is late with its timers."""
 
-    def __init__(self, stats: HttpStats) -> None:
+    def __init__(self, stats: HttpStats, lags: Timings | None = None) -> None:
+        """``lags``: gets every measurement."""
         self._stats = stats
+        self._all = lags or Timings()
         self._lags_ms: deque[float] = deque(maxlen=LAGS_KEPT)
 
     def next_s(self, expected_s: float, now_s: float) -> float:
         """Count a timer that was due at ``expected_s`` and ran at ``now_s``; return when the next one is due."""
         lag_ms = round(max(now_s - expected_s, 0.0) * 1_000, 3)
+        self._all.add(max(now_s - expected_s, 0.0))
         lags = self._lags_ms
         leaves_ms = lags[0] if len(lags) == lags.maxlen else -1.0
         lags.append(lag_ms)

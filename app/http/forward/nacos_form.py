@@ -8,7 +8,7 @@ from app.auth.member_calls import PREFIX
 from app.auth.member_signer import MemberSigner
 from app.config.version import MEMBER_AGENT, NACOS_VERSION
 from app.http.api.browsers import SIGNS
-from app.http.api.call import CLIENT_AGENT, Call
+from app.http.api.call import CLIENT_ADDRESS, CLIENT_AGENT, Call
 from app.http.input.forms import URLENCODED
 from app.writes.owner_forwarder import MemberRequest
 
@@ -85,7 +85,7 @@ def headers_of(request: MemberRequest, own: Mapping[str, str], secret_header: st
         for name, value in request.headers.items()
         if name not in _NOT_COPIED and name != secret_header and not name.startswith(PREFIX) and _TOKEN.fullmatch(name)
     }
-    return {**headers, **own, CLIENT_AGENT: request.agent}
+    return {**headers, **own, CLIENT_AGENT: request.agent, CLIENT_ADDRESS: request.remote_ip}
 
 
 def target_of(request: MemberRequest) -> tuple[str, bytes]:

@@ -20,6 +20,7 @@ from app.http.api.call import (
     AUTHORIZATION,
     BEARER,
     CHANGE,
+    CLIENT_ADDRESS,
     CLIENT_AGENT,
     CLOCK,
     DEADLINE,
@@ -212,7 +213,8 @@ class LoopForwarder:
         The client's token goes with it: the member called decides by it, too, whether the client may do this.
         """
         target, query, body = f"{call.context_path}{call.path}", call.raw_query, call.body
-        headers = {"user-agent": MEMBER_AGENT, CLIENT_AGENT: call.client_agent, WANTS_CHANGE: "1", **more}
+        client = {CLIENT_AGENT: call.client_agent, CLIENT_ADDRESS: call.remote_ip}
+        headers = {"user-agent": MEMBER_AGENT, **client, WANTS_CHANGE: "1", **more}
         if call.hop_token:
             query, body, content_type = without_password(call)
             headers[AUTHORIZATION] = BEARER + call.hop_token

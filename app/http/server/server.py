@@ -7,11 +7,23 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
 
 from app.auth.member_calls import CLIENT, Caller, Unidentified
 from app.http.api.answers import INTERNAL_ERROR, error_reply, is_open, refuse_unless_up, text_reply
 from app.http.api.browsers import OwnHosts
-from app.http.api.call import ADDRESS, DECLINE, ROUTES, Answer, Forward, Later, Reply, Route, Services
+from app.http.api.call import (
+    ADDRESS,
+    DECLINE,
+    ROUTE,
+    ROUTES,
+    Answer,
+    Forward,
+    Later,
+    Reply,
+    Route,
+    Services,
+)
 from app.http.api.rights import check_access, unidentified_reply
 from app.http.api.stats import HttpStats, LagMeter
 from app.http.api.user_access import PasswordGiven
@@ -26,6 +38,7 @@ from app.http.server.reply_head import closing_bytes, date_line
 from app.http.server.request_reader import Request
 from app.http.server.wsgi_bridge import WsgiApp, WsgiRun, make_environ
 from app.limits.client_addresses import Frontend
+from app.metrics.request_stats import NO_ROUTE, RequestStats, RouteStats
 from app.naming.model.nacos_errors import NacosError, TooManyRequests
 from distro.clock import boot_s
 from distro.errors import CodecError, NotInitialized
@@ -150,7 +163,10 @@ class HttpServer:
         self._too_many_connections = closing_bytes(error_reply(refusal))
         settings = services.settings
         self._context_path = settings.context_path
-        self._hot = hot_routes(settings.context_path) if hot else {}
+        self._counted = services.instruments.http
+        self._hot = count_routes(hot_routes(settings.context_path), self._counted) if hot else {}
+        self._counts = services.instruments.counts_requests
+        self._access_log = services.instruments.access_log
         self._distro_path = (settings.context_path + DISTRO_PATH).encode()
         self._peer_paths = tuple((settings.context_path + path).encode() for path in PEER_PATHS)
         self._own_hosts = OwnHosts(services.cluster, settings.guards.http_hosts)
@@ -167,7 +183,7 @@ class HttpServer:
         services.forwarder.attach(self._forwarder)
         self._beat_sender = BeatSender(services, self._forwarder)
         self._held = HeldReplies(loop)
-        self._lag = LagMeter(self.stats)
+        self._lag = LagMeter(self.stats, self._counted.loop_lag)
         self.draining = False
         self.now_s = loop.time()
         self._awake_s = awake_s
@@ -254,16 +270,18 @@ class HttpServer:
 
     def answer(self, connection: HttpConnection, request: Request) -> Reply | None:
         path, _, query = request.target.partition(b"?")
-        row = self._hot.get((request.method, path))
+        hot = self._hot.get((request.method, path))
         caller = CLIENT
-        if row is None or request.block.claims_member or row.for_members:
+        if hot is None or request.block.claims_member or hot[0].for_members:
             found = self._caller_of(connection, request)
             if isinstance(found, Unidentified):
                 self.log_refused(connection.remote_ip, found.status, found.text)
                 return unidentified_reply(found)
             caller = found
-            if row is None:
-                return self._answer_in_pool(connection, request, caller)
+        if hot is None:
+            return self._answer_in_pool(connection, request, caller)
+        begun_s = perf_counter()
+        row, stats = hot
         call = LoopCall(
             row.method,
             row.path,
@@ -282,9 +300,13 @@ class HttpServer:
                 return refusal
         answer = self._run(row, call)
         if type(answer) is Reply:
+            if self._counts:
+                stats.add(answer.status, perf_counter() - begun_s)
+            if self._access_log.on:
+                self._log_access(connection, request, answer, begun_s)
             return answer
         if isinstance(answer, Forward):
-            self._pass_on(connection, request, row, call, answer)
+            self._pass_on(connection, request, hot, call, answer)
             return None
         if isinstance(answer, Later):
             self._held.hold(connection, answer)
@@ -327,13 +349,21 @@ class HttpServer:
             log.error("%s %a failed", call.method, call.uri, exc_info=error)
             return INTERNAL_ERROR
 
-    def _pass_on(self, connection: HttpConnection, request: Request, row: Route, call: LoopCall, to: Forward) -> None:
+    def _pass_on(
+        self, connection: HttpConnection, request: Request, hot: tuple[Route, RouteStats], call: LoopCall, to: Forward
+    ) -> None:
+        (row, stats), begun_s = hot, perf_counter()
+
         def done(answer: Answer) -> None:
             if type(answer) is not Reply:
                 pooled = self._answer_in_pool(connection, request, call.caller)
                 if pooled is None:
                     return
                 answer = pooled
+            elif self._counts:
+                stats.add(answer.status, perf_counter() - begun_s)
+            if self._access_log.on:
+                self._log_access(connection, request, answer, begun_s)
             connection.reply(answer)
 
         self._forwarder.forward(call, to, lambda: self._run(row, call), done)
@@ -344,12 +374,31 @@ class HttpServer:
         environ = make_environ(connection, request, self._address, caller)
         if self._limits_writes:
             environ[ADDRESS] = connection.address
+        begun_s = perf_counter()
+
+        def work() -> None:
+            run.run(environ)
+            if self._counts:
+                route: Route | None = environ.get(ROUTE)
+                method, path = (environ["REQUEST_METHOD"], NO_ROUTE) if route is None else (route.method, route.path)
+                self._counted.count(method, path, run.status, perf_counter() - begun_s)
+            if self._access_log.on:
+                self._log_access(connection, request, Reply(run.status, b""), begun_s)
+
         self.stats.pooled += 1  # before its thread runs, as the call may read it
-        if pool.put(lambda: run.run(environ)):
+        if pool.put(work):
             return None
         self.stats.pooled -= 1
         self.stats.pool_full += 1
+        if self._counts:
+            self._counted.count(request.method.decode("latin-1"), NO_ROUTE, 503, 0.0)
         return text_reply(503, "too many requests are under way, please try another server")
+
+    def _log_access(self, connection: HttpConnection, request: Request, reply: Reply, begun_s: float) -> None:
+        agent = request.block.named.get("user-agent", "")
+        taken_s = perf_counter() - begun_s
+        count = len(reply.body)
+        self._access_log.add(connection.remote_ip, request.method, request.target, reply.status, count, taken_s, agent)
 
     def _pool_of(self, request: Request, caller: Caller) -> Pool:
         if caller.is_recent and (request.block.claims_member or request.target.startswith(self._peer_paths)):
@@ -386,6 +435,13 @@ class HttpServer:
             log.warning("this process stood still; writes and beats that waited are refused")
         self.stats.stood_still = True
         self._waited_until_s = now_s + WAITED_S
+
+
+def count_routes(
+    routes: dict[tuple[bytes, bytes], Route], stats: RequestStats
+) -> dict[tuple[bytes, bytes], tuple[Route, RouteStats]]:
+    """The same routes, each with the numbers of its requests."""
+    return {key: (row, stats.of_loop(row.method, row.path)) for key, row in routes.items()}
 
 
 def hot_routes(context_path: str) -> dict[tuple[bytes, bytes], Route]:

@@ -103,6 +103,11 @@ class WsgiRun:
     def _code(self) -> int:
         return int(self._status[:3])
 
+    @property
+    def status(self) -> int:
+        """The status of the answer, once ``run`` has ended."""
+        return self._code if self._status else INTERNAL_ERROR.status
+
     def _is_stream(self) -> bool:
         """Whether the length of the answer is not known yet."""
         if self._code < 200 or self._code in (204, 304) or self._request.method == b"HEAD":

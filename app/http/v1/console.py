@@ -4,7 +4,6 @@ from app.auth.access_rules import LOGGED_IN, PUBLIC
 from app.config.version import NACOS_VERSION
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import Answer, Call, Services, route
-from distro.types import MemberState
 
 
 @route("GET", "/v1/console/health/liveness", access=PUBLIC)
@@ -15,10 +14,9 @@ def liveness(call: Call, services: Services) -> Answer:
 
 @route("GET", "/v1/console/health/readiness", access=PUBLIC)
 def readiness(call: Call, services: Services) -> Answer:
-    """Answer 200 while this node is UP, else 500, as while it loads the other members' data or leaves the cluster."""
-    if services.cluster.state() is not MemberState.UP:
-        why = ": an operator drains this node" if services.cluster.draining else ""
-        return text_reply(500, f"Naming is not in readiness{why}")
+    """Answer 200 while this node is UP, else 500 with the reason: it loads the others' data, or leaves the cluster."""
+    if reason := services.cluster.unready_reason():
+        return text_reply(500, f"Naming is not in readiness: {reason}")
     return text_reply(200, "OK")
 
 

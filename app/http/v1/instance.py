@@ -6,6 +6,7 @@ from typing import Any
 from app.auth.access_rules import READ, WRITE, naming
 from app.http.api.agents import parse_agent
 from app.http.api.answers import durable_elsewhere, elsewhere, json_reply
+from app.http.api.audited import audit_instance, replaced
 from app.http.api.call import CHANGE, CLOCK, DECLINE, JSON, OK, WANTS_CHANGE, Answer, Call, Reply, Services, route
 from app.http.api.write_rate import count_write
 from app.http.input.params import (
@@ -40,7 +41,9 @@ def register(call: Call, services: Services) -> Answer:
     if command.ephemeral:
         if other := elsewhere(call, services, command.service):
             return other
-        is_new = services.naming.register(command)
+        before = replaced(call, services, command)
+        if is_new := services.naming.register(command):
+            audit_instance(call, services, "register", command, before)
         return changed(call, services, command, OK, is_new=is_new)
     if other := durable_elsewhere(call, services, *_keys_of(command)):
         return other
@@ -88,7 +91,9 @@ def deregister(call: Call, services: Services) -> Answer:
     if command.ephemeral:
         if other := elsewhere(call, services, command.service):
             return other
-        is_new = services.naming.deregister(command)
+        before = replaced(call, services, command)
+        if is_new := services.naming.deregister(command):
+            audit_instance(call, services, "remove", command, before)
         return changed(call, services, command, OK, is_new=is_new)
     key = persistent_key(command.namespace, command.service, operations.key_of(command))
     if other := durable_elsewhere(call, services, key):
@@ -111,7 +116,10 @@ def answer_update(call: Call, services: Services, strict: bool) -> Answer:
             return other
         if call.on_loop and strict and _is_large(services, command):
             return DECLINE  # all instances are looked through for one that is missing
-        return changed(call, services, command, OK, is_new=services.naming.update(command, strict))
+        before = replaced(call, services, command)
+        if is_new := services.naming.update(command, strict):
+            audit_instance(call, services, "update", command, before)
+        return changed(call, services, command, OK, is_new=is_new)
     if other := durable_elsewhere(call, services, *_keys_of(command)):
         return other
     services.durable.update(command, strict)
@@ -134,7 +142,9 @@ def patch(call: Call, services: Services) -> Answer:
     if found is None or found.ephemeral:
         if other := elsewhere(call, services, command.service):
             return other
-        return changed(call, services, command, OK, is_new=services.naming.patch(command))
+        if is_new := services.naming.patch(command):
+            audit_instance(call, services, "update", command, found)
+        return changed(call, services, command, OK, is_new=is_new)
     key = persistent_key(command.namespace, command.service, operations.key_of(command))
     if other := durable_elsewhere(call, services, key):
         return other
@@ -166,6 +176,8 @@ def answer_beat(call: Call, services: Services, command: Beat) -> Answer:
             return other
         return _beat_reply(interval_ms or switches.client_beat_interval, True, switches.light_beat_enabled)
     answer = services.naming.beat(command, switches.client_beat_interval)
+    if answer.is_new:
+        audit_instance(call, services, "beat", command, None)
     reply = _beat_reply(answer.interval_ms, answer.known, switches.light_beat_enabled)
     return changed(call, services, command, reply, is_new=answer.is_new) if command.full else reply
 

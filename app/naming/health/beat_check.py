@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
-from app.naming.model.events import Event, HealthChanged, HealthChecked, InstancesChanged, Origin, ServiceChanged
+from app.naming.model.events import (
+    REMOVED,
+    Event,
+    HealthChanged,
+    HealthChecked,
+    InstancesChanged,
+    Origin,
+    ServiceChanged,
+)
 from app.naming.model.model import BEAT_INTERVAL_MS, NEVER_MS, NOT_DUE_MS, Service, StoredInstance
 from app.naming.registry.registry import Registry
 from distro.types import NO_VERSION
@@ -350,7 +358,7 @@ class BeatCheck:
         key, silent_ms = instance.key, self._silent_ms(service, beat_ms, now_ms)
         if silent_ms > instance.delete_timeout_ms and self._expire:
             done = self._registry.remove(service.namespace, service.full_name, key, now_ms, beat_ms) is not None
-            what = "removed"
+            what = REMOVED
         else:
             done = silent_ms > instance.beat_timeout_ms and self._registry.set_health(
                 service, key, False, now_ms, beat_ms

@@ -36,6 +36,9 @@ class ServiceChanged:
     service: str
 
 
+REMOVED = "removed"
+
+
 @dataclass(frozen=True, slots=True)
 class HealthChanged:
     """The health check made an instance unhealthy or removed it; ``what`` says which, for the log."""

@@ -106,6 +106,8 @@ class Records:
         self._records: dict[str, Record] = {}
         self._highest_own = NO_VERSION
         self._alone = alone
+        self.on_written: Callable[[str, Value | None, Value | None], None] = lambda _key, _before, _after: None
+        """Called, under the lock, for each record that a call changed here: key, value before, value after."""
         self._unknown_removed: deque[Record] = deque()
         """Removals of keys that were unknown, the oldest first."""
 
@@ -190,6 +192,7 @@ class Records:
         with self._lock:
             self._check_write()
             written: list[Record] = []
+            before: list[Value | None] = []
             for key, change in changes.items():
                 old = self._records.get(key)
                 old_value = old.value if old else None
@@ -197,12 +200,16 @@ class Records:
                 counts = (force and value is None) or (key in said and self._counts(old))
                 if value == old_value and not counts:
                     continue
+                before.append(old_value)
                 version = (old.version if old else NO_VERSION).next(self.writer)
                 if by_check and old is not None:
                     written.append(replace(old, version=version, value=value))
                 else:
                     written.append(Record(key, version, version, value, self._wall_ms(), self._monotonic_ms()))
             self._store(written)
+            for record, old_value in zip(written, before, strict=True):
+                if not by_check and record.value != old_value:
+                    self.on_written(record.key, old_value, record.value)
             self._bound_unknown(written)
             return [record.key for record in written]
 

@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 from app.auth.access_rules import READ, WRITE, Target, naming
+from app.metrics.audit_trail import Actor, acting_as
 from app.naming.clients.client_model import ServiceKey
 from app.naming.clients.clients import CLUSTERS_CHARS_MAX
 from app.naming.model.json_fields import Fields
@@ -67,10 +69,13 @@ class NamingHandlers:
         namespace, service = key_of(request.fields)
         clients, client_id = self._services.clients, request.connection.id
         if kind == REGISTER:
-            clients.register(client_id, command_of(request, namespace, service, request.fields.inner("instance")))
+            command = command_of(request, namespace, service, request.fields.inner("instance"))
+            clients.register(client_id, command)
+            self._audit("register", request, (namespace, service), command)
         elif kind == DEREGISTER:
             # Its instance is not looked at: some SDKs send half of one.
             clients.deregister(client_id, namespace, service)
+            self._audit("remove", request, (namespace, service), None)
         else:
             raise InvalidParam(f"Unsupported request type {kind}")
         return success(type=kind)
@@ -85,7 +90,16 @@ class NamingHandlers:
         if request.connection.address is not None:
             request.connection.address.owe(max(len(commands) - 1, 0))  # each counts as a write
         self._services.clients.batch_register(request.connection.id, namespace, service, commands)
+        self._audit("register", request, (namespace, service), commands)
         return success(type=kind)
+
+    def _audit(self, verb: str, request: GrpcRequest, key: ServiceKey, after: object) -> None:
+        """Write what a client published of a service, or that it withdrew all of it."""
+        audit = self._services.instruments.audit
+        if audit.covers_instances:
+            audit.write(
+                f"instance.{verb}", f"{'/'.join(key)}/{request.connection.id}", after=after, actor=actor_of(request)
+            )
 
     async def persistent(self, request: GrpcRequest) -> Mapping[str, Any]:
         """Write a durable instance, or remove it: as over HTTP, it outlives the connection."""
@@ -94,11 +108,11 @@ class NamingHandlers:
         writes, fields = self._services.persistent_writes, request.fields.inner("instance")
         if kind == REGISTER:
             command = command_of(request, namespace, service, fields, ephemeral=False)
-            await self._in_pool(lambda: writes.register(command, request.token))
+            await self._in_pool(lambda: writes.register(command, request.token), actor_of(request))
         elif kind == DEREGISTER:
             ip, port, cluster = _address_of(fields)
             gone = DeregisterInstance(service, ip, port, namespace, cluster, ephemeral=False)
-            await self._in_pool(lambda: writes.deregister(gone, request.token))
+            await self._in_pool(lambda: writes.deregister(gone, request.token), actor_of(request))
         else:
             raise InvalidParam(f"Unsupported request type {kind}")
         return success(type=kind)
@@ -140,14 +154,23 @@ class NamingHandlers:
         chosen = names[(page - 1) * size : page * size]
         return success(count=len(names), serviceNames=[short_name_of(name) for name in chosen])
 
-    async def _in_pool(self, work: Callable[[], T]) -> T:
+    async def _in_pool(self, work: Callable[[], T], actor: Actor | None = None) -> T:
+        def run() -> T:
+            with acting_as(actor) if actor else nullcontext():
+                return work()
+
         if self._pooled >= POOLED_MAX:
             raise Unavailable("too many requests are under way, please try another server")
         self._pooled += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+            return await asyncio.get_running_loop().run_in_executor(self._pool, run)
         finally:
             self._pooled -= 1
+
+
+def actor_of(request: GrpcRequest) -> Actor:
+    """Who makes a request. The address is the transport's: what a setup says of itself is the client's word."""
+    return Actor(request.connection.remote_ip, agent=request.connection.agent)
 
 
 def key_of(fields: Fields) -> ServiceKey:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 import orjson
@@ -10,6 +11,7 @@ import orjson
 from app.auth.access_control import AccessControl
 from app.auth.access_rules import PUBLIC, AccessRule, Action, Scope
 from app.auth.member_calls import Caller, Callers, Unidentified
+from app.metrics.request_stats import OK, RequestStats
 from app.naming.clients.client_model import ClientInfo
 from app.naming.clients.clients import Clients
 from app.naming.model.json_fields import Fields
@@ -92,6 +94,8 @@ class Dispatcher:
         """Called with the client id of each registered connection that ended."""
         self.on_no_handler: Callable[[str, str], None] = lambda _kind, _remote_ip: None
         """Called with the type and the address of each call of a type that nothing here answers."""
+        self.requests = RequestStats()
+        """The answers of handlers by type of request and code; of the node, which may put its own here."""
         self.leaving = False
         """This node stops: clients whose connections end go to other members, and nothing of them is removed (R17)."""
         self.draining = False
@@ -179,15 +183,21 @@ class Dispatcher:
         return caller.headers if isinstance(caller, Unidentified) else {}
 
     async def _run(self, route: GrpcRoute, kind: str, request: GrpcRequest) -> bytes:
+        begun_s, code = perf_counter(), OK
         try:
             answer = await route.handler(request)
         except ClientGone as error:
-            return wire.error_response(wire.CLIENT_GONE, error.text)
+            code = wire.CLIENT_GONE
+            return wire.error_response(code, error.text)
         except NacosError as error:
-            return wire.error_response(error.status, error.text)
+            code = error.status
+            return wire.error_response(code, error.text)
         except Exception:
             LOG.exception("%s of %s failed", kind, request.connection.id)
-            return wire.error_response(wire.FAILED, "internal error, see the server's log")
+            code = wire.FAILED
+            return wire.error_response(code, "internal error, see the server's log")
+        finally:
+            self.requests.of_loop("", kind).add(code, perf_counter() - begun_s)
         return wire.encode(route.answer_type, answer if isinstance(answer, bytes) else orjson.dumps(answer))
 
     def _trace(self, connection: Connection, message: Payload) -> None:

@@ -19,6 +19,7 @@ from app.http.api.call import Services
 from app.http.api.dump_lines import Dumps
 from app.http.api.stats import HttpStats
 from app.limits.client_addresses import AddressTable
+from app.metrics.instruments import Instruments
 from app.naming.health.beat_check import BeatCheck, HealthCheckGate
 from app.naming.model.events import Event, HealthChanged, InstancesChanged, Origin, RecordChanged
 from app.naming.model.keys import EPHEMERAL_PREFIX, parse_datum_key
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from tests.support.simulated.world import World
 
 SETTINGS = make_settings()
+QUIET = make_settings(rollcall_audit_enabled="false")
 WAKE_MS_MAX = 1
 """How long an event waits until the protocol's thread has woken up."""
 LOCAL_MS_MAX = 3
@@ -314,6 +316,8 @@ class SimMember:
             counters=nothing,
             tls=build_tls(self.membership._settings, clock.monotonic_ms),
             addresses=AddressTable(),
+            instruments=Instruments.of(QUIET, clock.wall_ms),
+            metrics=nothing,
             wall_ms=clock.wall_ms,
             monotonic_ms=clock.monotonic_ms,
         )

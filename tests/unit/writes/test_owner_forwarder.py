@@ -180,7 +180,7 @@ def test_headers_are_copied_and_overwritten(cluster: StubCluster, make_forwarder
         "content-type": FORM,
         "client-version": "1.4.8",
         "user-agent": "Nacos-Server:1.4.8",
-        "rollcall-client-agent": "Nacos-Java-Client:v1.4.8",
+        "rollcall-client-address": "10.9.9.9",
         CLIENT_AGENT: "Nacos-Java-Client:v1.4.8",
         "request-source": SELF,
         "accept-charset": "UTF-8",

@@ -12,6 +12,7 @@ from app.auth.signed import SIGNATURE
 from app.http.api.answers import NOT_RESPONSIBLE, text_reply
 from app.http.api.call import (
     CHANGE,
+    CLIENT_ADDRESS,
     CLIENT_AGENT,
     CLOCK,
     DEADLINE,
@@ -146,6 +147,7 @@ def test_our_own_kind_gets_the_call_as_it_came() -> None:
             "user-agent": "Nacos-Server:1.4.8",
             "cluster-key": SECRET,
             WANTS_CHANGE: "1",
+            CLIENT_ADDRESS: "10.9.9.9",
         }
         java = {CLIENT_AGENT: "Nacos-Java-Client:v1.4.8"}
         assert first.headers == own | java | {"content-length": "0"}
@@ -186,6 +188,7 @@ SENT_HEADERS = {
     "content-type": FORM,
     "request-source": SELF,
     "user-agent": "Nacos-Server:1.4.8",
+    CLIENT_ADDRESS: "10.9.9.9",
 }
 
 

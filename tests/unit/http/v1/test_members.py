@@ -122,7 +122,7 @@ def test_probes(node: FakeNode, client: FlaskClient) -> None:
     assert client.get(f"{health}/liveness").data == client.get(f"{health}/readiness").data == b"OK"
     node.cluster.own_state = MemberState.STARTING
     answer = client.get(f"{health}/readiness")
-    assert (answer.status_code, answer.data) == (500, b"Naming is not in readiness")
+    assert (answer.status_code, answer.data) == (500, b"Naming is not in readiness: it is STARTING")
     assert client.get(f"{health}/liveness").status_code == 200
 
 

@@ -1,0 +1,104 @@
+"""The settings of what a node tells of itself: metrics, logs, the audit log."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from app.config.settings_keys import FILE_OR_NONE, FLAG, TEXT, Key, SettingError, one_of, whole
+
+METRICS = Key(("rollcall.metrics.enabled",), FLAG, "true", "Count requests by route, and answer /metrics.")
+METRICS_TOKEN = Key(
+    ("rollcall.metrics.token",),
+    TEXT,
+    "",
+    "A secret that scrapes must bring, as Authorization: Bearer; 16 characters at least. Without one /metrics is open "
+    "while users are off, and for administrators when they are on.",
+)
+METRICS_OPEN = Key(
+    ("rollcall.metrics.open",), FLAG, "false", "Answer /metrics and discovery to anybody, also when users are on."
+)
+DISCOVERY = Key(
+    ("nacos.prometheus.metrics.enabled",),
+    FLAG,
+    "false",
+    "Answer Prometheus's HTTP service discovery under /prometheus: instances as targets.",
+)
+LOG_FORMAT = Key(("rollcall.log.format",), one_of("text", "json"), "text", "How lines of the log are written.")
+ACCESS_LOG = Key(("rollcall.http.accessLog",), FLAG, "false", "Write a line for each HTTP request to logs/access.log.")
+AUDIT = Key(("rollcall.audit.enabled",), FLAG, "true", "Write who changed what to the audit log.")
+AUDIT_INSTANCES = Key(
+    ("rollcall.audit.instances",), FLAG, "true", "Write registrations and deregistrations to the audit log, too."
+)
+AUDIT_FILE = Key(
+    ("rollcall.audit.file",),
+    FILE_OR_NONE,
+    "",
+    "The audit log. Without it: logs/audit.log in the data folder.",
+)
+LOG_FILE_MB = Key(
+    ("rollcall.log.fileMb",),
+    whole(1, 10_000),
+    "64",
+    "A file of the access or audit log is closed at this size (MB).",
+)
+LOG_FILES = Key(("rollcall.log.files",), whole(1, 100), "8", "How many files of each of these logs are kept.")
+
+OBSERVABILITY_KEYS: tuple[Key[Any], ...] = (
+    METRICS,
+    METRICS_TOKEN,
+    METRICS_OPEN,
+    DISCOVERY,
+    LOG_FORMAT,
+    ACCESS_LOG,
+    AUDIT,
+    AUDIT_INSTANCES,
+    AUDIT_FILE,
+    LOG_FILE_MB,
+    LOG_FILES,
+)
+TOKEN_CHARS_MIN = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Observability:
+    """What a node tells of itself, and to whom."""
+
+    metrics: bool
+    metrics_token: str = field(repr=False)
+    metrics_open: bool
+    discovery: bool
+    log_format: str
+    access_log: bool
+    access_file: Path
+    audit: bool
+    audit_instances: bool
+    audit_file: Path
+    log_file_bytes: int
+    log_files: int
+
+
+def observability(get: Callable[[Key[Any]], Any], data_dir: Path) -> Observability:
+    """The settings, read by ``get``.
+
+    Raises:
+        SettingError: the scrape token is too short.
+    """
+    token = get(METRICS_TOKEN)
+    if token and len(token) < TOKEN_CHARS_MIN:
+        raise SettingError(f"{METRICS_TOKEN.name} is not allowed: {TOKEN_CHARS_MIN} characters at least")
+    logs = data_dir / "logs"
+    return Observability(
+        metrics=get(METRICS),
+        metrics_token=token,
+        metrics_open=get(METRICS_OPEN),
+        discovery=get(DISCOVERY),
+        log_format=get(LOG_FORMAT),
+        access_log=get(ACCESS_LOG),
+        access_file=logs / "access.log",
+        audit=get(AUDIT),
+        audit_instances=get(AUDIT_INSTANCES),
+        audit_file=get(AUDIT_FILE) or logs / "audit.log",
+        log_file_bytes=get(LOG_FILE_MB) * 1_000_000,
+        log_files=get(LOG_FILES),
+    )

@@ -1,0 +1,89 @@
+"""Prometheus's HTTP service discovery: instances as targets. Off unless ``nacos.prometheus.metrics.enabled``."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from app.auth.access_rules import METRICS
+from app.http.api.answers import filter_error, text_reply
+from app.http.api.call import Answer, Call, Reply, Services, route
+from app.naming.model.keys import group_of, short_name_of
+from app.naming.model.model import Instance
+from app.naming.wire.service_info import shown
+
+PATH = "/prometheus"
+CONTENT_TYPE = "application/json; charset=UTF-8"
+"""As real Nacos has it; Prometheus takes no other type than JSON."""
+TARGETS_MAX = 100_000
+"""Of one answer, some 40 MB; there are narrower calls."""
+LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+
+
+@route("GET", PATH, access=METRICS)
+def all_targets(call: Call, services: Services) -> Answer:
+    """The instances of all namespaces."""
+    found = services.naming.namespaces()
+    return _answer(call, services, [(one, name) for one in found for name in _names(services, one)])
+
+
+@route("GET", f"{PATH}/namespaceId/<namespace>", access=METRICS)
+def targets_of_namespace(call: Call, services: Services) -> Answer:
+    """The instances of one namespace; an unknown one has none."""
+    namespace = call.path_values["namespace"]
+    return _answer(call, services, [(namespace, name) for name in _names(services, namespace)])
+
+
+@route("GET", f"{PATH}/namespaceId/<namespace>/service/<service>", access=METRICS)
+def targets_of_service(call: Call, services: Services) -> Answer:
+    """The instances of the services of one name in a namespace, of whatever group."""
+    namespace, service = call.path_values["namespace"], call.path_values["service"]
+    names = [name for name in _names(services, namespace) if short_name_of(name) == service]
+    return _answer(call, services, [(namespace, name) for name in names])
+
+
+def _names(services: Services, namespace: str) -> list[str]:
+    return services.naming.list_services(namespace, None)
+
+
+def _answer(call: Call, services: Services, keys: list[tuple[str, str]]) -> Reply:
+    if not services.settings.told.discovery:
+        return filter_error(call, 404, "No message available", services.wall_ms())
+    count = sum(services.naming.instance_count(namespace, service) for namespace, service in keys)
+    if count > TARGETS_MAX:
+        text = f"{count} targets are more than {TARGETS_MAX}: ask for {PATH}/namespaceId/... or a service in it"
+        return text_reply(413, text)
+    parts = [part for namespace, service in keys if (part := b",".join(_targets(services, namespace, service)))]
+    return Reply(200, b"[" + b",".join(parts) + b"]", CONTENT_TYPE)
+
+
+def _targets(services: Services, namespace: str, service: str) -> Iterator[bytes]:
+    """Yield a service's instances, healthy or not, as real Nacos does.
+
+    Shape: targets, labels. Source: Nacos 2.2 PrometheusController.
+    """
+    view = services.naming.service_view(namespace, service)
+    for one in view.instances if view else ():
+        host = f"[{one.ip}]" if ":" in one.ip else one.ip
+        yield orjson.dumps({"targets": [f"{host}:{one.port}"], "labels": labels_of(namespace, service, one)})
+
+
+def labels_of(namespace: str, service: str, instance: Instance) -> dict[str, Any]:
+    """The labels of a target: its cluster, where it belongs, and its metadata.
+
+    Metadata whose name is no label is left out, as Prometheus would refuse the whole answer; and so is what begins
+    with two underscores: a client that registers must not choose where and what Prometheus scrapes.
+    """
+    labels = {}
+    for name, value in (shown(instance.metadata) or {}).items():
+        label = name.replace(".", "_").replace("-", "_")
+        if LABEL.fullmatch(label) and not label.startswith("__"):
+            labels[label] = value
+    return labels | {
+        "__meta_clusterName": instance.cluster_name,
+        "__meta_rollcall_namespace": namespace,
+        "__meta_rollcall_group": group_of(service),
+        "__meta_rollcall_service": short_name_of(service),
+        "__meta_rollcall_healthy": "true" if instance.healthy else "false",
+    }

@@ -1,0 +1,19 @@
+"""Probes of HTTP v2."""
+
+from app.auth.access_rules import PUBLIC
+from app.http.api.call import Answer, Call, Services
+from app.http.v2.envelope import ResultCode, refusal, result, result_route
+
+
+@result_route("GET", "/v2/console/health/liveness", access=PUBLIC)
+def liveness(call: Call, services: Services) -> Answer:
+    """Answer ``ok``: a process that answers is alive."""
+    return result("ok")
+
+
+@result_route("GET", "/v2/console/health/readiness", access=PUBLIC)
+def readiness(call: Call, services: Services) -> Answer:
+    """Answer ``ok`` while this node serves, else 500 with the reason: a probe goes by the status."""
+    if reason := services.cluster.unready_reason():
+        return refusal(500, ResultCode.SERVER_ERROR, f"Naming is not in readiness: {reason}")
+    return result("ok")

@@ -1,0 +1,95 @@
+"""The names, types and help texts of the metrics that are made of plain counters."""
+
+from dataclasses import dataclass
+
+PREFIX = "rollcall_"
+
+
+@dataclass(frozen=True, slots=True)
+class CounterInfo:
+    """How one counter of the node is shown. ``name`` has no prefix, and no ``_total``."""
+
+    name: str
+    help: str
+    is_gauge: bool = False
+    scale: float = 1.0
+    """What the counter is multiplied with, so that its unit is Prometheus's: seconds, bytes."""
+
+
+def _counts(**texts: str) -> dict[str, CounterInfo]:
+    return {name: CounterInfo(name, text) for name, text in texts.items()}
+
+
+def _gauge(name: str, text: str, scale: float = 1.0) -> CounterInfo:
+    return CounterInfo(name, text, is_gauge=True, scale=scale)
+
+
+COUNTERS: dict[str, CounterInfo] = {
+    **_counts(
+        sync_sent="Sends of changed keys to other members.",
+        sync_delivered="Sends that the other member took.",
+        sync_failed="Sends that failed or were rejected; their keys are sent again.",
+        sync_keys="Keys in all sends.",
+        sync_dropped="Keys that were not sent, as their member could not be reached; verify rounds bring them.",
+        received_keys="Keys that other members sent.",
+        received_refused="Received keys that were refused, as this node knows a later state.",
+        received_merged="Received keys that were merged with what this node held.",
+        received_failed="Received keys that could not be read or stored.",
+        reissued="Keys that got a new version, as a member held other values under the stored one.",
+        verify_sent="Verify rounds sent to other members.",
+        verify_failed="Verify rounds that failed.",
+        verify_wanted="Keys that a verify round found missing at the other member, and that were sent.",
+        verify_received="Verify rounds of other members that were compared.",
+        query_keys="Keys that this node fetched, as another member had a later state.",
+        served_keys="Keys that other members fetched here one by one.",
+        calls_lost="Calls to members whose end was not told long after their deadline.",
+        claims="Keys that this node took over from another member.",
+        forgotten="Removals that all members agreed to forget.",
+        inbox_dropped="Events that the full mailbox of the engine dropped; verify rounds repair them.",
+        pauses="Times that this process stood still for longer than it may.",
+        forward_answered="Calls of clients that the responsible member answered.",
+        forward_held="Calls that waited, as a responsible member was being found.",
+        forward_failed="Calls that no responsible member answered in time.",
+        forward_busy="Calls refused, as too many waited for other members.",
+        forward_unseen="Writes that the responsible member executed, and whose outcome could not be read in time.",
+        lists_held_back="Losses that nobody caused, and that are not shown until they are confirmed.",
+        events_slow="Calls of handlers of events that took too long.",
+        events_failed="Calls of handlers of events that failed.",
+        too_late="Writes and beats refused, as they were given up or may have waited while this process stood still.",
+        checks_unwritten="Results of health checks that could not be stored.",
+        records_failed="Changes of durable records that the disk did not take.",
+        warm_failed="Writes of the copy of instance lists that the disk did not take.",
+        audit_lines_written="Lines that the audit log has.",
+        audit_lines_dropped="Lines of the audit log that were lost: too many waited, or the disk did not take them.",
+        audit_lines_writes_failed="Writes of the audit log that failed.",
+        access_lines_written="Lines that the access log has.",
+        access_lines_dropped="Lines of the access log that were lost.",
+        access_lines_writes_failed="Writes of the access log that failed.",
+        beats_collected="Beats answered from a copy, and told to the responsible member in a batch.",
+    ),
+    "connections": _gauge("http_connections", "HTTP connections that are open."),
+    "connections_refused": CounterInfo("http_connections_refused", "HTTP connections closed, as there were too many."),
+    "requests_refused": CounterInfo("http_requests_refused", "Requests that were malformed, too slow or over a limit."),
+    "pages_refused": CounterInfo("http_pages_refused", "Calls of browsers that a foreign page may have caused."),
+    "pooled": CounterInfo("http_pooled", "Calls that a thread answered, and not the event loop."),
+    "pool_full": CounterInfo("http_pool_full", "Calls refused, as too many waited for a thread."),
+    "loop_lag_max_ms": _gauge("loop_lag_max_seconds", "Largest lag of the event loop in the last minute.", 0.001),
+    "loop_late": CounterInfo("loop_late", "Measurements of the event loop's lag that were over 20 ms."),
+    "stood_still": _gauge("stood_still", "1 while calls may have waited for this process, which stood still."),
+    "rpc_connections": _gauge("grpc_connections", "gRPC connections of all kinds."),
+    "rpc_sdk_connections": _gauge("grpc_sdk_connections", "gRPC connections of SDKs."),
+    "rpc_pushes_sent": CounterInfo("grpc_pushes_sent", "Pushes sent over gRPC."),
+    "rpc_pushes_acknowledged": CounterInfo("grpc_pushes_acknowledged", "Pushes over gRPC that were acknowledged."),
+    "rpc_pushes_refused": CounterInfo("grpc_pushes_refused", "Pushes over gRPC that the client refused."),
+    "rpc_pushes_timed_out": CounterInfo("grpc_pushes_timed_out", "Pushes over gRPC without a timely acknowledgement."),
+    "rpc_pushes_unchanged": CounterInfo("grpc_pushes_unchanged", "Pushes over gRPC left out, as they had no news."),
+}
+"""By the counter's name in the node's parts."""
+
+MEASURED_ELSEWHERE = frozenset({"cpu", "load", "mem"})
+"""Of the machine, and since whoever asked before: Prometheus has its own of the process."""
+
+
+def info_of(counter: str) -> CounterInfo:
+    """How a counter is shown; one that has no entry is shown under its own name."""
+    return COUNTERS.get(counter) or CounterInfo(counter, f"The counter {counter} of this node.")

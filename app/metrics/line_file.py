@@ -1,0 +1,164 @@
+"""A file of lines that a thread writes: whoever adds a line never waits for the disk, and a full disk stops nobody."""
+
+import logging
+import os
+import stat
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from io import TextIOWrapper
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+LOG = logging.getLogger(__name__)
+WAITING_MAX = 20_000
+"""Lines that wait for the thread: about a second of the most that a node is asked."""
+LINES_PER_WRITE = 500
+WRITE_EVERY_S = 0.2
+LOG_EVERY = 1_000
+"""Of the writes that fail, the first and each thousandth is logged."""
+FOLDER_MODE, FILE_MODE = 0o700, 0o600
+
+MakeLine = Callable[[], str]
+"""Makes one line, without its end, on the thread of the file."""
+
+
+@dataclass(slots=True)
+class LineStats:
+    """Lines since the start."""
+
+    written: int = 0
+    dropped: int = 0
+    """Lines that found the queue full, or that the disk did not take."""
+    writes_failed: int = 0
+
+
+def _open_private(path: str, flags: int) -> int:
+    """Open a file that is its owner's alone."""
+    return os.open(path, flags, FILE_MODE)
+
+
+class _RotatingFile(RotatingFileHandler):
+    """The rotating file of logging's: it tells of failures, and begins anew when the file was moved away."""
+
+    def __init__(self, path: Path, bytes_max: int, files: int) -> None:
+        super().__init__(path, maxBytes=bytes_max, backupCount=files - 1, encoding="utf-8", delay=True)
+        self.failure: OSError | None = None
+        self.setFormatter(logging.Formatter("%(message)s"))
+
+    def _open(self) -> TextIOWrapper:
+        return open(self.baseFilename, "a", encoding="utf-8", opener=_open_private)
+
+    def write(self, text: str) -> OSError | None:
+        """Write whole lines; return why that failed."""
+        self.failure = None
+        self._follow()
+        self.emit(logging.LogRecord("rollcall.audit", logging.INFO, "", 0, text, None, None))
+        return self.failure
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Note the failure, and begin anew with the next lines. The name is logging's."""
+        error = sys.exception()
+        self.failure = error if isinstance(error, OSError) else OSError(str(error))
+        self._let_go()
+
+    def _let_go(self) -> None:
+        stream, self.stream = self.stream, None
+        if stream is not None:
+            with suppress(OSError, ValueError):  # what is buffered fails once more
+                stream.close()
+
+    def _follow(self) -> None:
+        """Open the file anew if it was moved or removed, as log rotation by others does."""
+        if self.stream is None:
+            return
+        here = os.fstat(self.stream.fileno())
+        try:
+            there = os.stat(self.baseFilename)
+        except OSError:
+            self._let_go()
+            return
+        if (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino) or not stat.S_ISREG(there.st_mode):
+            self._let_go()
+
+
+class LineFile:
+    """A bounded queue of lines, and the thread that writes them. The thread starts with the first line."""
+
+    def __init__(self, name: str, path: Path, bytes_max: int, files: int, lost_line: Callable[[int], str]) -> None:
+        """``lost_line``: the line that stands for a number of lines that were dropped before it."""
+        self.stats = LineStats()
+        self._name = name
+        self._path = path
+        self._file = _RotatingFile(path, bytes_max, files)
+        self._lost_line = lost_line
+        self._waiting: deque[MakeLine] = deque()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._stopped = threading.Event()
+        self._untold = 0
+        """Dropped lines of which no line tells yet."""
+
+    def add(self, make: MakeLine) -> None:
+        """Have a line written soon. Returns at once; any thread may call."""
+        if len(self._waiting) >= WAITING_MAX or self._stopped.is_set():
+            self.stats.dropped += 1
+            self._untold += 1
+            return
+        self._waiting.append(make)
+        if self._thread is None:
+            self._start()
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=f"log-{self._name}", daemon=False)
+                self._thread.start()
+
+    def stop(self, timeout_s: float) -> bool:
+        """Write what waits, end the thread; return whether that took under ``timeout_s``. May be called twice."""
+        with self._lock:
+            self._stopped.set()
+            thread = self._thread
+        if thread is None:
+            return True
+        thread.join(timeout_s)
+        return not thread.is_alive()
+
+    # --- on the thread -----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._stopped.wait(WRITE_EVERY_S):
+            self._write_all()
+        self._write_all()
+        self._file.close()
+
+    def _write_all(self) -> None:
+        while self._waiting:
+            count = min(len(self._waiting), LINES_PER_WRITE)
+            self._write([self._waiting.popleft() for _ in range(count)])
+
+    def _write(self, makers: list[MakeLine]) -> None:
+        untold, lines = self._untold, list[str]()
+        if untold:
+            lines.append(self._lost_line(untold))
+        for make in makers:
+            try:
+                lines.append(make())
+            except Exception:
+                LOG.exception("a line of %s could not be made", self._path)
+        with suppress(OSError):  # the write below tells of it
+            self._path.parent.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+        error = self._file.write("\n".join(lines))
+        if error is None:
+            self.stats.written += len(makers)
+            self._untold -= untold
+            return
+        self.stats.dropped += len(makers)
+        self._untold += len(makers)
+        if self.stats.writes_failed % LOG_EVERY == 0:
+            LOG.warning("%s does not take lines, which are lost: %s", self._path, error)
+        self.stats.writes_failed += 1

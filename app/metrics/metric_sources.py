@@ -1,0 +1,43 @@
+"""Where the metrics of a node are read from: its parts, as the collectors ask them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from app.background.push_udp import UdpPusher
+from app.naming.clients.clients import ClientCounts, Clients
+from app.naming.push.udp_subscribers import UdpPushStats
+from app.naming.registry.service_table import Counts
+from app.naming.service import NamingService
+from app.replication.membership import Membership
+from distro.protocol import DistroProtocol
+from distro.types import Member
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSources:
+    """The parts of a node as ``Sources``."""
+
+    counters: Callable[[], Mapping[str, int | float]]
+    naming: NamingService
+    clients: Clients
+    push: UdpPusher
+    cluster: Membership
+    protocol: DistroProtocol
+
+    def counts(self) -> Counts:
+        return self.naming.counts(self.cluster.responsible)
+
+    def client_counts(self) -> ClientCounts:
+        return self.clients.counts()
+
+    def udp(self) -> tuple[int, UdpPushStats]:
+        return self.push.subscriber_count, self.push.state(reset=False)[0]
+
+    def members(self) -> Sequence[Member]:
+        return self.cluster.members()
+
+    def pending(self) -> Mapping[str, int]:
+        return self.protocol.pending_keys()
+
+    def unready_reason(self) -> str:
+        return self.cluster.unready_reason()

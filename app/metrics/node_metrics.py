@@ -1,0 +1,277 @@
+"""A node's metrics: collectors that read plain counters when they are asked, and the page for Prometheus."""
+
+import os
+import platform
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from app.config.version import __version__
+from app.metrics.catalogue import MEASURED_ELSEWHERE, PREFIX, info_of
+from app.metrics.request_stats import RequestStats
+from app.naming.clients.clients import ClientCounts
+from app.naming.push.udp_subscribers import UdpPushStats
+from app.naming.registry.service_table import Counts
+from distro.monitor import EngineTimes, Timings
+from distro.types import Member, MemberState
+
+PAGE_MS = 1_000
+"""A page is shown again to who asks so soon after another: counting 100,000 services takes some 50 ms of a thread."""
+
+
+class Sources(Protocol):
+    """What the metrics are read from. Each call may come from any thread."""
+
+    def counters(self) -> Mapping[str, int | float]:
+        """The counters of all parts, by their own names."""
+        ...
+
+    def counts(self) -> Counts:
+        """The services and instances that readers see."""
+        ...
+
+    def client_counts(self) -> ClientCounts:
+        """The clients of gRPC connections."""
+        ...
+
+    def udp(self) -> tuple[int, UdpPushStats]:
+        """The number of UDP subscribers, and the counters of their pushes."""
+        ...
+
+    def members(self) -> Sequence[Member]:
+        """All members, this node among them."""
+        ...
+
+    def pending(self) -> Mapping[str, int]:
+        """How many keys wait to be sent, by peer."""
+        ...
+
+    def unready_reason(self) -> str:
+        """Why this node does not serve; empty while it does."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MetricParts:
+    """The parts of a node that its metrics come from."""
+
+    sources: Sources
+    times: EngineTimes
+    http: RequestStats
+    grpc: RequestStats
+    data_dir: Path
+    monotonic_ms: Callable[[], int]
+    self_address: str
+
+
+class NodeMetrics:
+    """The page of a node's metrics. Thread-safe."""
+
+    def __init__(self, parts: MetricParts) -> None:
+        self._registry = CollectorRegistry()
+        for collector in (
+            CounterCollector(parts.sources.counters),
+            RequestCollector(parts.http, parts.grpc),
+            NamingCollector(parts.sources),
+            ClusterCollector(parts),
+            MachineCollector(parts.data_dir),
+        ):
+            self._registry.register(collector)
+        ProcessCollector(registry=self._registry)
+        self._monotonic_ms = parts.monotonic_ms
+        self._lock = threading.Lock()
+        self._pages: dict[str, tuple[int, bytes]] = {}
+        """The last page by content type, and when it was made."""
+
+    def page(self, accept: str) -> tuple[bytes, str]:
+        """Return the page in the format that ``accept`` asks for, and its content type. Not for the event loop."""
+        encode, content_type = choose_encoder(accept)
+        with self._lock:
+            made_ms, page = self._pages.get(content_type, (0, b""))
+            now_ms = self._monotonic_ms()
+            if not page or now_ms - made_ms >= PAGE_MS:
+                page = encode(self._registry)
+                self._pages = {content_type: (self._monotonic_ms(), page)}
+        return page, content_type
+
+    def families(self) -> Iterator[Metric]:
+        """Yield all metrics as they are now."""
+        yield from self._registry.collect()
+
+
+class CounterCollector(Collector):
+    """The plain counters of all parts; one without an entry in the catalogue is shown under its own name."""
+
+    def __init__(self, read: Callable[[], Mapping[str, int | float]]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterator[Metric]:
+        for name, count in self._read().items():
+            if name in MEASURED_ELSEWHERE:
+                continue
+            info = info_of(name)
+            family = GaugeMetricFamily if info.is_gauge else CounterMetricFamily
+            yield family(PREFIX + info.name, info.help, value=float(count) * info.scale)
+
+
+class RequestCollector(Collector):
+    """Requests of both frontends by route, method and status; a route without requests has no samples."""
+
+    def __init__(self, http: RequestStats, grpc: RequestStats) -> None:
+        self._http, self._grpc = http, grpc
+
+    def collect(self) -> Iterator[Metric]:
+        by_route = ["method", "route"]
+        requests = CounterMetricFamily(
+            f"{PREFIX}http_requests", "HTTP requests by route and status.", labels=[*by_route, "status"]
+        )
+        seconds = HistogramMetricFamily(
+            f"{PREFIX}http_request_seconds", "From a request's last byte to its answer.", labels=by_route
+        )
+        for one in self._http.read():
+            for status, count in sorted(one.statuses.items()):
+                requests.add_metric([one.method, one.route, str(status)], count)
+            add_timings(seconds, [one.method, one.route], one.timings)
+        calls = CounterMetricFamily(
+            f"{PREFIX}grpc_requests", "gRPC requests by type and code.", labels=["type", "code"]
+        )
+        call_seconds = HistogramMetricFamily(
+            f"{PREFIX}grpc_request_seconds", "From a gRPC request to its answer.", labels=["type"]
+        )
+        for one in self._grpc.read():
+            for status, count in sorted(one.statuses.items()):
+                calls.add_metric([one.route, str(status)], count)
+            add_timings(call_seconds, [one.route], one.timings)
+        lag = HistogramMetricFamily(f"{PREFIX}loop_lag_seconds", "By how much the event loop was late with a timer.")
+        add_timings(lag, [], self._http.loop_lag)
+        yield from (requests, seconds, calls, call_seconds, lag)
+
+
+class NamingCollector(Collector):
+    """Services, instances, clients, subscribers, and pushes over UDP."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+
+    def collect(self) -> Iterator[Metric]:
+        counts, clients = self._sources.counts(), self._sources.client_counts()
+        for name, value, text in (
+            ("services", counts.services, "Services that clients see."),
+            ("instances", counts.instances, "Instances of these services."),
+            ("responsible_services", counts.responsible_services, "Services that this member is responsible for."),
+            ("responsible_instances", counts.responsible_instances, "Instances of the services it is responsible for."),
+            ("clients", clients.native, "gRPC clients that are connected here and publish or subscribe."),
+            ("client_copies", clients.copies, "Copies of gRPC clients that are connected to other members."),
+        ):
+            yield GaugeMetricFamily(PREFIX + name, text, value=value)
+        udp_count, udp = self._sources.udp()
+        subscribers = GaugeMetricFamily(f"{PREFIX}subscribers", "Subscriptions to services.", labels=["over"])
+        subscribers.add_metric(["udp"], udp_count)
+        subscribers.add_metric(["grpc"], clients.subscriptions)
+        yield subscribers
+        pushes = CounterMetricFamily(
+            f"{PREFIX}udp_pushes", "Pushes over UDP by what became of them; sent counts all.", labels=["result"]
+        )
+        for result, count in (
+            ("sent", udp.total),
+            ("acknowledged", udp.succeeded),
+            ("failed", udp.failed),
+            ("too_large", udp.too_large),
+            ("unsent", udp.unsent),
+            ("overrun", udp.overrun),
+            ("refused", udp.refused),
+        ):
+            pushes.add_metric([result], count)
+        yield pushes
+
+
+class ClusterCollector(Collector):
+    """The states of members, sends to each peer, and the turns of the engine."""
+
+    def __init__(self, parts: MetricParts) -> None:
+        self._parts = parts
+
+    def collect(self) -> Iterator[Metric]:
+        sources = self._parts.sources
+        reason = sources.unready_reason()
+        yield GaugeMetricFamily(f"{PREFIX}ready", "1 while this node serves clients.", value=float(not reason))
+        state = GaugeMetricFamily(
+            f"{PREFIX}member_state", "1 for the state of a member as this node sees it.", labels=["member", "state"]
+        )
+        for member in sources.members():
+            for one in MemberState:
+                state.add_metric([member.address, one.value], float(member.state is one))
+        yield state
+        yield from self._peers()
+        turns = HistogramMetricFamily(f"{PREFIX}engine_turn_seconds", "Turns of the thread that owns the protocol.")
+        add_timings(turns, [], self._parts.times.turns)
+        yield turns
+
+    def _peers(self) -> Iterator[Metric]:
+        sends = CounterMetricFamily(f"{PREFIX}peer_sends", "Sends to a member.", labels=["peer", "result"])
+        keys = CounterMetricFamily(f"{PREFIX}peer_delivered_keys", "Keys that a member took.", labels=["peer"])
+        sent = CounterMetricFamily(
+            f"{PREFIX}peer_sent_bytes", "Bytes of bodies that were sent to a member over HTTP.", labels=["peer"]
+        )
+        age = GaugeMetricFamily(
+            f"{PREFIX}peer_delivery_age_seconds", "Time since a member took the last send.", labels=["peer"]
+        )
+        pending = GaugeMetricFamily(
+            f"{PREFIX}peer_pending_keys", "Keys that wait to be sent to a member.", labels=["peer"]
+        )
+        convergence = HistogramMetricFamily(
+            f"{PREFIX}peer_convergence_seconds",
+            "From the oldest change in a send to the member's acknowledgement.",
+            labels=["peer"],
+        )
+        now_ms = self._parts.monotonic_ms()
+        for peer, stats in sorted(dict(self._parts.times.peers).items()):
+            sends.add_metric([peer, "delivered"], stats.delivered)
+            sends.add_metric([peer, "failed"], stats.failed)
+            keys.add_metric([peer], stats.keys)
+            sent.add_metric([peer], stats.bytes)
+            if stats.delivered_ms is not None:
+                age.add_metric([peer], max(now_ms - stats.delivered_ms, 0) / 1_000)
+            add_timings(convergence, [peer], stats.convergence)
+        for peer, count in self._parts.sources.pending().items():
+            pending.add_metric([peer], count)
+        yield from (sends, keys, sent, age, pending, convergence)
+
+
+class MachineCollector(Collector):
+    """The build, and the disk under the data folder."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._data_dir = data_dir
+
+    def collect(self) -> Iterator[Metric]:
+        build = GaugeMetricFamily(f"{PREFIX}build_info", "1, by release and Python.", labels=["version", "python"])
+        build.add_metric([__version__, platform.python_version()], 1)
+        yield build
+        free = GaugeMetricFamily(f"{PREFIX}data_free_bytes", "Bytes that this node may still write to its data folder.")
+        size = GaugeMetricFamily(f"{PREFIX}data_size_bytes", "Bytes of the file system of the data folder.")
+        try:
+            disk = os.statvfs(self._data_dir)
+        except OSError:
+            pass  # a folder that is gone has no numbers: an alert asks for their absence
+        else:
+            free.add_metric([], disk.f_bavail * disk.f_frsize)
+            size.add_metric([], disk.f_blocks * disk.f_frsize)
+        yield from (free, size)
+
+
+def add_timings(family: HistogramMetricFamily, labels: Sequence[str], timings: Timings) -> None:
+    """Add a histogram, whose buckets each count all durations up to their bound."""
+    total, buckets = 0, list[tuple[str, Any]]()
+    counts = list(timings.counts)
+    for bound, count in zip((*timings.bounds_s, None), counts, strict=True):
+        total += count
+        buckets.append(("+Inf" if bound is None else repr(bound), total))
+    family.add_metric(labels, buckets, timings.sum_s)
