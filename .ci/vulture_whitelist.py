@@ -20,6 +20,9 @@ post_worker_init
 worker_exit
 # ... and the formatter of log lines by its path in `logconfig_dict`.
 LineFormatter
+JsonFormatter
+# logging calls it of a handler whose write failed.
+handleError
 
 # gunicorn finds the worker by its path in `worker_class`, and calls it by the names and parameters of its base class.
 LoopWorker

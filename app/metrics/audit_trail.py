@@ -1,5 +1,6 @@
 """The audit trail: who changed what, from where, with the values before and after, as lines of JSON in a file."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -23,6 +24,18 @@ VALUE_BYTES_MAX = 16_384
 """Of the values before and after: larger ones are left out."""
 SECRET_WORDS = ("password", "passwd", "pwd", "secret", "token", "hash", "salt", "authorization")
 HIDDEN = "***"
+_INSTANCE_FIELDS = {
+    "ip": "ip",
+    "port": "port",
+    "cluster": "cluster",
+    "cluster_name": "cluster",
+    "weight": "weight",
+    "healthy": "healthy",
+    "enabled": "enabled",
+    "ephemeral": "ephemeral",
+    "metadata": "metadata",
+    "app": "app",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +86,8 @@ class AuditTrail:
     ) -> None:
         """Write one change. ``what``: its kind and verb, as ``namespace.create``; the values become JSON later.
 
-        The values must not change afterwards. Without ``actor`` it is the one of ``acting_as``.
+        The values must not change afterwards; of two objects, the fields that differ are written. Without ``actor`` it
+        is the one of ``acting_as``.
         """
         if not self._on:
             return
@@ -97,6 +111,7 @@ class AuditTrail:
         return self._file.stop(timeout_s)
 
     def _line(self, at_ms: int, who: Actor, what: str, key: str, before: object, after: object) -> str:
+        old, new = _differing(_fields_of(before), _fields_of(after))
         fields: dict[str, Any] = {
             "time": time_text(at_ms),
             "node": self._node,
@@ -106,8 +121,8 @@ class AuditTrail:
             "agent": who.agent,
             "what": what,
             "key": key,
-            "before": _shown(before),
-            "after": _shown(after),
+            "before": _shown(old),
+            "after": _shown(new),
         }
         return json_line({name: value for name, value in fields.items() if value not in ("", None)})
 
@@ -123,9 +138,10 @@ def time_text(wall_ms: int) -> str:
 def json_line(fields: Mapping[str, Any]) -> str:
     """One line of JSON, whatever callers put into it: lone surrogates, which have no UTF-8, as question marks."""
     try:
-        return orjson.dumps(fields).decode()
+        line = orjson.dumps(fields).decode()
     except TypeError:
-        return orjson.dumps(_plain(fields)).decode()
+        line = orjson.dumps(_plain(fields)).decode()
+    return line if line.isprintable() else json.dumps(orjson.loads(line))  # which escapes what is not ASCII
 
 
 def _plain(value: object) -> object:
@@ -142,12 +158,28 @@ def _plain(value: object) -> object:
             return str(value)
 
 
+def _fields_of(value: object) -> object:
+    """An instance, or a command about one, by the fields that the two have in common; any other value as it is."""
+    if not isinstance(value, tuple) and not is_dataclass(value):
+        return value
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return value
+    found = {_INSTANCE_FIELDS[name]: getattr(value, name) for name in _INSTANCE_FIELDS if hasattr(value, name)}
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def _differing(before: object, after: object) -> tuple[object, object]:
+    """Of two objects, the fields that differ; anything else as it is."""
+    if not isinstance(before, Mapping) or not isinstance(after, Mapping):
+        return before, after
+    absent = object()
+    names = [name for name in {**before, **after} if before.get(name, absent) != after.get(name, absent)]
+    return tuple({name: one[name] for name in names if name in one} for one in (before, after))  # type: ignore[return-value]
+
+
 def _shown(value: object) -> object:
     """A value as it may stand in the trail: without secrets, and not without bound."""
-    fields = value._asdict() if hasattr(value, "_asdict") else value
-    if is_dataclass(fields) and not isinstance(fields, type):
-        fields = {name: getattr(fields, name) for name in fields.__dataclass_fields__}
-    shown = hide_secrets(fields)
+    shown = hide_secrets([_fields_of(one) for one in value] if type(value) is list else value)
     size = len(json_line({"value": shown}))
     return shown if size <= VALUE_BYTES_MAX else f"{size} bytes, left out"
 

@@ -30,6 +30,8 @@ LOGGERS = {
     "core-cluster": "app.replication.conf_watch",
 }
 """Our loggers by Nacos's name. Nacos's other names have no logger here: setting their level changes nothing."""
+ACCESS_LOG = "http-access"
+"""The name of the access log here; Nacos has none."""
 LEVELS = {
     "ALL": logging.DEBUG,
     "TRACE": logging.DEBUG,
@@ -113,18 +115,23 @@ def cluster_state(call: Call, services: Services) -> Answer:
 def set_log_level(call: Call, services: Services) -> Answer:
     """Set the level of one of this node's logs, until its restart; an unknown log changes nothing."""
     values = load_parameters(_LOG_LEVEL, call.parameters)
-    _set_level(values["name"], values["level"])
+    _set_level(services, values["name"], values["level"])
     return OK
 
 
-def _set_level(name: str, level: str) -> None:
+def _set_level(services: Services, name: str, level: str) -> None:
     """Set the level of the logger for one of Nacos's names; an unknown name changes nothing.
+
+    The access log, which has no levels, is on unless the level is ``OFF``. The audit log has no name here: no call
+    silences it.
 
     Raises:
         InvalidParam: there is no such level.
     """
     if level.upper() not in LEVELS:
         raise InvalidParam(f"Parameter 'logLevel' is illegal: it should be one of {', '.join(LEVELS)}")
+    if name == ACCESS_LOG:
+        services.instruments.access_log.on = LEVELS[level.upper()] < logging.CRITICAL
     if ours := LOGGERS.get(name):
         logging.getLogger(ours).setLevel(LEVELS[level.upper()])
 
@@ -137,7 +144,7 @@ def set_core_log_level(call: Call, services: Services) -> Answer:
     """
     body = json_text.loads_body(call.body)
     values = load(_LOG_LEVEL, body if isinstance(body, dict) else {})
-    _set_level(values["name"], values["level"])
+    _set_level(services, values["name"], values["level"])
     return text_reply(200, "200")
 
 

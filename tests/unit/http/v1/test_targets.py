@@ -1,0 +1,85 @@
+"""Prometheus's HTTP service discovery: which targets, with which labels, and none of a client's choosing."""
+
+import pytest
+from flask.testing import FlaskClient
+
+from app.http.v1 import targets
+from app.naming.registry.operations import RegisterInstance
+from tests.support.fake_node import FakeNode, make_settings
+
+PATH = "/nacos/prometheus"
+
+
+@pytest.fixture
+def node() -> FakeNode:
+    return FakeNode(make_settings(nacos_prometheus_metrics_enabled="true"))
+
+
+def put(node: FakeNode, service: str, ip: str = "10.0.0.1", namespace: str = "public", **metadata: str) -> None:
+    node.naming.register(RegisterInstance(service, ip, 80, namespace, "blue", metadata=metadata))
+
+
+def test_a_target_has_its_cluster_its_place_and_its_metadata(node: FakeNode, client: FlaskClient) -> None:
+    put(node, "g@@a", **{"team": "x", "app.name": "y", "env-level": "z"})
+    answer = client.get(PATH)
+    assert answer.content_type == "application/json; charset=UTF-8"
+    assert answer.get_json() == [
+        {
+            "targets": ["10.0.0.1:80"],
+            "labels": {
+                "team": "x",
+                "app_name": "y",
+                "env_level": "z",
+                "__meta_clusterName": "blue",
+                "__meta_rollcall_namespace": "public",
+                "__meta_rollcall_group": "g",
+                "__meta_rollcall_service": "a",
+                "__meta_rollcall_healthy": "true",
+            },
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["x y", "9a", "é", "__address__", "__scheme__", "--metrics-path--", "a{", "__meta_clusterName"]
+)
+def test_a_client_chooses_no_label_that_prometheus_goes_by_or_refuses(
+    node: FakeNode, client: FlaskClient, name: str
+) -> None:
+    put(node, "g@@a", **{name: "evil", "team": "x"})
+    (one,) = client.get(PATH).get_json()
+    assert "evil" not in one["labels"].values()
+    assert one["labels"]["team"] == "x"
+
+
+def test_narrower_calls(node: FakeNode, client: FlaskClient) -> None:
+    put(node, "g@@a")
+    put(node, "h@@a", "10.0.0.2")
+    put(node, "g@@b", "10.0.0.3")
+    put(node, "g@@a", "fe80::1", "blue")
+
+    def found(path: str) -> list[str]:
+        return [one["targets"][0] for one in client.get(PATH + path).get_json()]
+
+    assert sorted(found("")) == ["10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "[fe80::1]:80"]
+    assert found("/namespaceId/blue") == ["[fe80::1]:80"]
+    assert found("/namespaceId/public/service/a") == ["10.0.0.1:80", "10.0.0.2:80"]
+    assert found("/namespaceId/unknown") == found("/namespaceId/public/service/unknown") == []
+
+
+def test_too_many_targets_are_refused(node: FakeNode, client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(targets, "TARGETS_MAX", 1)
+    put(node, "g@@a")
+    assert client.get(PATH).status_code == 200
+    put(node, "g@@b", namespace="blue")
+    answer = client.get(PATH)
+    assert (answer.status_code, answer.text.partition(":")[0]) == (413, "2 targets are more than 1")
+    assert client.get(f"{PATH}/namespaceId/blue").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["", "/namespaceId/public", "/namespaceId/public/service/a"])
+def test_it_is_off_unless_it_is_set(path: str) -> None:
+    from app.http.factory import create_app
+
+    answer = create_app(FakeNode()).test_client().get(PATH + path)  # type: ignore[arg-type]
+    assert (answer.status_code, answer.get_json()["status"]) == (404, 404)
