@@ -56,6 +56,7 @@ COUNTERS: dict[str, CounterInfo] = {
         events_slow="Calls of handlers of events that took too long.",
         events_failed="Calls of handlers of events that failed.",
         too_late="Writes and beats refused, as they were given up or may have waited while this process stood still.",
+        checks_refused="Health checks that were not made, as their address may not be called.",
         checks_unwritten="Results of health checks that could not be stored.",
         records_failed="Changes of durable records that the disk did not take.",
         warm_failed="Writes of the copy of instance lists that the disk did not take.",

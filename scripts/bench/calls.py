@@ -12,9 +12,8 @@ answer's, so without grpc's part: ``rpc-health``, ``rpc-register``, ``rpc-query`
 
     python -m scripts.bench.calls --other ../before
     python -m scripts.bench.calls --kinds register,rpc-query --turns 9
-    python -m scripts.bench.calls --settings rollcall.limit.writesPerSecondPerAddress=100000000
-
-With ``--settings`` this checkout is measured with these and without them, in turns.
+    python -m scripts.bench.calls --set rollcall.metrics.enabled=false --set rollcall.audit.enabled=false
+    python -m scripts.bench.calls --set rollcall.limit.writesPerSecondPerAddress=100000000
 """
 
 import argparse
@@ -28,6 +27,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -197,14 +197,13 @@ async def measure_rpc(node: Any, kind: str) -> float:
     return await best_window(lambda _round: (run, INSTANCES))
 
 
-def work(kind: str, folder: str, port: int, settings: str) -> None:
+def work(kind: str, folder: str, port: int, settings: dict[str, str]) -> None:
     """Measure in this process, print the figure, and end."""
     from app.config.settings import read_settings
     from app.node import Node
 
     keys = {"nacos.standalone": "true", "rollcall.data.dir": folder, "rollcall.announce": "false"}
-    keys |= dict(one.split("=", 1) for one in settings.split(",") if one)
-    node = Node(read_settings({**keys, "server.port": str(port)}, {}))
+    node = Node(read_settings({**keys, "server.port": str(port), **settings}, {}))
 
     async def measure() -> float:
         node.start()
@@ -219,12 +218,24 @@ def work(kind: str, folder: str, port: int, settings: str) -> None:
     os._exit(0)  # threads that serve nobody need no orderly end
 
 
-def figure_of(checkout: Path, settings: str, kind: str, port: int) -> float:
-    """The figure of a checkout with these settings, by a process of its own."""
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A checkout, and the settings of its node that differ from the default."""
+
+    name: str
+    checkout: Path
+    settings: tuple[str, ...] = ()
+    """Each as ``KEY=VALUE``."""
+
+
+def figure_of(one: Measured, kind: str, port: int) -> float:
+    """The figure of a checkout, by a process of its own."""
+    checkout = one.checkout
     python = str(checkout / ".venv/bin/python")
     with tempfile.TemporaryDirectory() as folder:
         command = [python, "-P", "-c", AS_WORKER, __file__, "--work", kind, "--folder", folder, "--port", str(port)]
-        command.append(f"--settings={settings}")
+        for setting in one.settings:
+            command += ["--set", setting]
         ended = subprocess.run(command, cwd=checkout, capture_output=True, text=True, timeout=120, check=False)
     if ended.returncode:
         raise SystemExit(f"{kind} at {checkout}: {ended.stderr.strip()[-2_000:]}")
@@ -234,7 +245,9 @@ def figure_of(checkout: Path, settings: str, kind: str, port: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--other", type=Path, help="another checkout, installed as scripts/serve does it")
-    parser.add_argument("--settings", default="", help="name=value with commas between; beside this checkout without")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="measure beside it this one with a setting"
+    )
     parser.add_argument("--kinds", default=",".join(HTTP_KINDS + RPC_KINDS))
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--port", type=int, default=23_848, help="the gRPC ports are 1,000 and 1,001 above")
@@ -242,23 +255,24 @@ def main() -> None:
     parser.add_argument("--folder", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
-        work(options.work, options.folder, options.port, options.settings)
+        work(options.work, options.folder, options.port, dict(one.split("=", 1) for one in options.set))
     # Not by names_of: each worker runs this file among the modules of the checkout that it measures, which may lack it.
     kinds = options.kinds.split(",")
     if unknown := set(kinds) - {*HTTP_KINDS, *RPC_KINDS}:
         parser.error(f"argument --kinds: there is no {', '.join(sorted(unknown))}")
-    sides = [(HERE, options.settings)]
-    if options.settings or options.other:
-        sides.append((options.other.resolve() if options.other else HERE, ""))
-    names = [f"{checkout.name}{'+' if settings else ''}" for checkout, settings in sides]
-    print(f"{'CPU-us per call':16}" + "".join(f"{one:>12}" for one in names) + "       ratio")
+    checkouts = [Measured(HERE.name, HERE)]
+    if options.other:
+        checkouts.append(Measured(options.other.name, options.other.resolve()))
+    if options.set:
+        checkouts.append(Measured("as set", HERE, tuple(options.set)))
+    print(f"{'CPU-us per call':16}" + "".join(f"{one.name:>12}" for one in checkouts) + "       ratio")
     for kind in kinds:
-        best = dict.fromkeys(sides, float("inf"))
+        best = dict.fromkeys(checkouts, float("inf"))
         for turn in range(options.turns):
-            for side in sides if turn % 2 else reversed(sides):
-                best[side] = min(best[side], figure_of(*side, kind, options.port))
-        ratio = f"{best[sides[0]] / best[sides[1]]:12.2f}" if len(sides) > 1 else ""
-        print(f"{kind:16}" + "".join(f"{best[one]:12.2f}" for one in sides) + ratio, flush=True)
+            for checkout in checkouts if turn % 2 else reversed(checkouts):
+                best[checkout] = min(best[checkout], figure_of(checkout, kind, options.port))
+        ratio = f"{best[checkouts[0]] / best[checkouts[1]]:12.2f}" if len(checkouts) > 1 else ""
+        print(f"{kind:16}" + "".join(f"{best[one]:12.2f}" for one in checkouts) + ratio, flush=True)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ def actor_of(call: Call, services: Services) -> Actor:
     told = call.header(CLIENT_ADDRESS)
     if told and call.caller.is_member:
         address, via = told, address
-    return Actor(address, agent=call.client_agent[:AGENT_CHARS_MAX], via=via)
+    return Actor(address, call.user, call.client_agent[:AGENT_CHARS_MAX], via)
 
 
 def replaced(call: Call, services: Services, command: Command) -> Instance | None:

@@ -1,6 +1,6 @@
 """The decision whether a call may go on to its endpoint, by the access that its row of the route table declares."""
 
-from app.auth.access_rules import AccessRule, Action, Scope
+from app.auth.access_rules import PUBLIC, AccessRule, Action, Scope, admin
 from app.auth.member_calls import Caller, Unidentified, claims_member
 from app.http.api.browsers import is_of_browser
 from app.http.api.call import Call, Reply, Services
@@ -22,12 +22,9 @@ def check_access(access: AccessRule, call: Call, services: Services) -> None:
     """
     if access.action is _WRITE and call.method in READS and is_of_browser(call.header):
         raise NoRight("a browser changes nothing with GET, as any page can have it do so: use POST or PUT")
-    told = services.settings.told
+    if access.scope is Scope.METRICS:
+        access = scrape_rule(call, services)
     match access.scope:
-        case Scope.METRICS if told.metrics_token:
-            if brings_token(told.metrics_token, call.header("authorization")):
-                return
-            raise NoRight("the metrics need Authorization: Bearer with the token of rollcall.metrics.token")
         case Scope.MEMBERS:
             allowed = call.caller.is_member
         case Scope.RECENT_MEMBERS:
@@ -65,3 +62,17 @@ def caller_of(call: Call, services: Services) -> Caller | Unidentified:
     target = f"{call.raw_path}{query}"
     claims = claims_member(call.headers)
     return services.callers.caller_of(call.method, target, call.header, call.body, call.remote_ip, claims=claims)
+
+
+def scrape_rule(call: Call, services: Services) -> AccessRule:
+    """The rule for a call that reads metrics or targets: by the scrape token, where there is one.
+
+    Raises:
+        NoRight: the call does not bring the token.
+    """
+    told = services.settings.told
+    if not told.metrics_token:
+        return PUBLIC if told.metrics_open else admin(Action.READ)
+    if not brings_token(told.metrics_token, call.header("authorization")):
+        raise NoRight("the metrics need Authorization: Bearer with the token of rollcall.metrics.token")
+    return PUBLIC
