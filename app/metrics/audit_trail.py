@@ -209,6 +209,6 @@ def _kind_of(key: str) -> tuple[str, str]:
             return "namespace", namespace
         case SwitchesKey():
             return "switches", "switches"
-        case None:
+        case _:
             kind, _, name = key.removeprefix("rollcall.").partition(".")
             return (kind, name) if name else ("record", key)

@@ -63,5 +63,7 @@ def test_a_member_tells_whose_call_it_passes_on(node: FakeNode, client: FlaskCli
     assert addresses(node, client, "127.0.0.1", {"Rollcall-Client-Address": "10.1.1.1"}) == ("10.1.1.1", "127.0.0.1")
 
 
-def test_nobody_else_is_believed(node: FakeNode, client: FlaskClient) -> None:
-    assert addresses(node, client, "10.9.9.9", {"Rollcall-Client-Address": "10.1.1.1"}) == ("10.9.9.9", "")
+def test_nobody_else_may_say_so(node: FakeNode, client: FlaskClient) -> None:
+    headers = {"Rollcall-Client-Address": "10.1.1.1"}
+    assert client.post(INSTANCE, headers=headers, environ_overrides={"REMOTE_ADDR": "10.9.9.9"}).status_code == 403
+    assert not node.audited
