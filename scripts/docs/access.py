@@ -56,6 +56,8 @@ def words(rule: AccessRule) -> str:
             who = f"users with `{rule.action.value}` for {_ABOUT[rule.target]}"
         case Scope.ADMIN:
             who = "administrators" if rule.action is Action.READ else "administrators, to change"
+        case Scope.METRICS:
+            who = "who brings the scrape token; without one anybody, and with users administrators"
         case Scope.MEMBERS:
             who = "members alone"
         case Scope.RECENT_MEMBERS:
