@@ -33,7 +33,8 @@ class Prometheus:
 
     def __init__(self, program: str, folder: Path, members: list[str]) -> None:
         (port,) = free_ports(1)
-        authorization = {"credentials": TOKEN}
+        # Prometheus 2.42 sends no type of its own with calls of discovery.
+        authorization = {"type": "Bearer", "credentials": TOKEN}
         jobs = [
             {"job_name": "rollcall", "authorization": authorization, "static_configs": [{"targets": members}]},
             {
@@ -104,7 +105,12 @@ def test_prometheus_scrapes_members_and_what_they_name(cluster: ClusterProcesses
             assert answer.read() == b"ok"
     listed = {("rollcall", address): ("up", "") for address in addresses}
     found = {("found", address): ("up", "a") for address in addresses}
-    eventually(lambda: prometheus.targets() == listed | found)
+    def all_up() -> bool:
+        seen = prometheus.targets()
+        assert seen == listed | found, seen
+        return True
+
+    eventually(all_up)
     eventually(lambda: prometheus.query('sum(rollcall_ready{job="rollcall"})')[0]["value"][1] == "2")
     routes = eventually(lambda: prometheus.query('rollcall_http_requests_total{route="/v1/ns/instance"}'))
     assert {one["metric"]["status"] for one in routes} == {"200"}
