@@ -105,6 +105,7 @@ def test_prometheus_scrapes_members_and_what_they_name(cluster: ClusterProcesses
             assert answer.read() == b"ok"
     listed = {("rollcall", address): ("up", "") for address in addresses}
     found = {("found", address): ("up", "a") for address in addresses}
+
     def all_up() -> bool:
         seen = prometheus.targets()
         assert seen == listed | found, seen
