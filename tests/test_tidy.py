@@ -19,6 +19,7 @@ WHOLE = {
     "app/node.py": "how a node is put together, one function for each of its parts",
     "distro/protocol.py": "one thread's decisions: each event and each tick, over the same queues",
     "app/naming/registry/registry.py": "one lock's steps: each change of an instance list, local or a peer's",
+    "app/replication/membership.py": "one view of the others: the list, who calls by it, and the reports that feed it",
 }
 """Longer modules that tell one story, and which."""
 FUNCTION_LINES_MAX = 60

@@ -1,7 +1,9 @@
 """The limits of what clients may make a node hold and do: their values, and the rows of their settings."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from app.config.settings_keys import Key, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +85,11 @@ def limit_key(field: str) -> str:
     """The name of a limit's setting: ``rollcall.limit.pageSize`` for ``page_size``."""
     first, *others = field.split("_")
     return "rollcall.limit." + first + "".join(map(str.capitalize, others))
+
+
+LIMITS: dict[str, Key[int]] = {
+    field: Key((limit_key(field),), whole(row.lowest, row.highest), str(row.default), row.purpose)
+    for field, row in ROWS.items()
+}
+"""The limits, by field of LimitSettings."""
+LIMIT_KEYS: tuple[Key[Any], ...] = tuple(LIMITS.values())

@@ -25,7 +25,7 @@ from app.config.identity_settings import (
     identity_warnings,
     needs_identity,
 )
-from app.config.limit_settings import LimitSettings
+from app.config.limit_settings import LIMIT_KEYS, LIMITS, LimitSettings
 from app.config.observability import OBSERVABILITY_KEYS, Observability, observability
 from app.config.properties import parse_properties
 from app.config.settings_keys import Key, SettingError, snake
@@ -35,13 +35,7 @@ from distro.config import DistroConfig
 __all__ = ["ALL_KEYS", "SettingError", "Settings", "effective_settings", "read_settings"]
 
 T = TypeVar("T")
-ALL_KEYS: tuple[Key[Any], ...] = (
-    *keys.KEYS,
-    *AUTH_KEYS,
-    *IDENTITY_KEYS,
-    *GUARD_KEYS,
-    *OBSERVABILITY_KEYS,
-)
+ALL_KEYS: tuple[Key[Any], ...] = (*keys.KEYS, *AUTH_KEYS, *IDENTITY_KEYS, *GUARD_KEYS, *LIMIT_KEYS, *OBSERVABILITY_KEYS)
 REQUESTS_END_S = 3
 """The time for running requests to end when a node stops, before it sends its last changes."""
 NODE_END_S = 5
@@ -233,7 +227,7 @@ def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[s
         distro=_distro_config(sources),
         rpc=_rpc(sources, port),
         http_tls=http_tls(sources.get, lambda key: sources.find(key)[1]),
-        limits=LimitSettings(**{name: sources.get(key) for name, key in keys.LIMITS.items()}),
+        limits=LimitSettings(**{name: sources.get(key) for name, key in LIMITS.items()}),
         told=observability(sources.get, sources.get(keys.DATA_DIR)),
         warnings=(
             *sources.warnings(),

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from app.config.addresses import PORT_MAX, check_host
-from app.config.limit_settings import ROWS, limit_key
 from distro.config import DistroConfig
 
 T = TypeVar("T")
@@ -369,12 +368,6 @@ def _distro_keys() -> dict[str, Key[int]]:
 DISTRO = _distro_keys()
 """The settings of the engine, by field of DistroConfig."""
 
-LIMITS: dict[str, Key[int]] = {
-    field: Key((limit_key(field),), whole(row.lowest, row.highest), str(row.default), row.purpose)
-    for field, row in ROWS.items()
-}
-"""The limits, by field of LimitSettings."""
-
 KEYS: tuple[Key[Any], ...] = (
     HOST_KEY,
     PORT,
@@ -400,5 +393,4 @@ KEYS: tuple[Key[Any], ...] = (
     HTTP_TLS_ENABLED,
     *HTTP_TLS.values(),
     *DISTRO.values(),
-    *LIMITS.values(),
 )

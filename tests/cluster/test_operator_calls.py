@@ -84,7 +84,7 @@ class TestExplain:
         assert len({one["listed"]["version"] for one in told["members"].values()}) == 1
 
     def test_an_instance_without_beats_and_how_it_went(self, cluster: ClusterProcesses) -> None:
-        service = "DEFAULT_GROUP@@silent"
+        service = "silent"
         owner = cluster.owner(service)
         owner.client.register(service, IP, metadata=QUICK)
         told = explained_once(owner, service, lambda one: says(one, "UNHEALTHY"))
@@ -93,7 +93,7 @@ class TestExplain:
         assert happened["what"] == "made unhealthy, as no beat came"
 
     def test_an_instance_that_was_deregistered(self, cluster: ClusterProcesses) -> None:
-        service = "DEFAULT_GROUP@@left"
+        service = "left"
         owner = cluster.owner(service)
         owner.client.register(service, IP)
         owner.client.deregister(service, IP)

@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from tests.support.certificates import make_certificate, needs_openssl, tls_settings
-from tests.support.processes import DIRECT_S, HANG_S, ClusterProcesses, Member, eventually, free_ports
+from tests.support.processes import DIRECT_S, FAST, HANG_S, ClusterProcesses, Member, eventually, free_ports
 from tests.support.relay import Relay
 from tests.support.sdk_client import SdkClient, hosts_of, run_client
 from tests.support.sdk_process import SdkProcess
@@ -47,10 +47,12 @@ class RpcNode:
         return self.member.log_text().count(text)
 
 
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RpcNode]:
-    [port] = free_ports(1)
-    member = Member(port, tmp_path_factory.mktemp("rpc") / "node", {"rollcall.announce": "false"})
+ABSENT = "127.0.0.9"
+"""Where a listed member should be."""
+
+
+def started(folder: Path, port: int, settings: dict[str, str]) -> Iterator[RpcNode]:
+    member = Member(port, folder / "node", {"rollcall.announce": "false", **settings})
     try:
         member.start()
         member.wait_ready()
@@ -59,6 +61,20 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RpcNode]:
     finally:
         member.end()
     assert "Traceback" not in member.log_text(), member.log_text()[-6_000:]
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RpcNode]:
+    [port] = free_ports(1)
+    yield from started(tmp_path_factory.mktemp("rpc"), port, {})
+
+
+@pytest.fixture(scope="module")
+def listed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RpcNode]:
+    """A node whose list has another member, which does not run."""
+    [port] = free_ports(1)
+    members = {"nacos.member.list": f"127.0.0.1:{port},{ABSENT}:8848", "nacos.server.ip": "127.0.0.1"}
+    yield from started(tmp_path_factory.mktemp("rpc-listed"), port, {**FAST, **members})
 
 
 class TestCalls:
@@ -495,18 +511,18 @@ class TestConnections:
         finally:
             node.lift_limits()
 
-    def test_the_limit_of_all_leaves_members_alone(self, node: RpcNode) -> None:
+    def test_the_limit_of_all_leaves_members_alone(self, listed: RpcNode) -> None:
         async def main() -> None:
-            async with node.client() as one, node.client() as two:
+            async with listed.client() as one, listed.client() as two:
                 await one.set_up()
-                node.set_limits(countLimit=1)
+                listed.set_limits(countLimit=1)
                 # Who is one too many from the start is refused once the rule is read.
                 await two.set_up()
                 await two.wait(lambda: two.of_type("ConnectResetRequest"))
-                async with SdkClient(node.cluster_port) as member:
+                async with SdkClient(listed.cluster_port) as member:
                     await member.set_up(labels={"source": "cluster"})
                     assert not member.ended
-                async with node.client() as third:
+                async with listed.client() as third:
                     await third.set_up()
                     assert [message.type for message in third.messages] == ["ConnectResetRequest"]
                     assert third.ended
@@ -515,24 +531,24 @@ class TestConnections:
         try:
             run_client(main)
         finally:
-            node.lift_limits()
+            listed.lift_limits()
 
 
 class TestLoader:
-    def test_operators_see_connections_and_send_one_elsewhere(self, node: RpcNode) -> None:
-        call = node.member.client.call
+    def test_operators_see_connections_and_send_one_elsewhere(self, listed: RpcNode) -> None:
+        call = listed.member.client.call
 
         async def main() -> None:
-            async with node.client() as stays, node.client() as goes:
+            async with listed.client() as stays, listed.client() as goes:
                 await stays.set_up()
                 connection_id = await goes.set_up("10.7.7.7", labels={"module": "naming", "AppName": "shop"})
                 shown = call("GET", "/v2/core/loader/current").json()[connection_id]["metaInfo"]
                 assert (shown["clientIp"], shown["appName"], shown["remoteIp"]) == ("10.7.7.7", "shop", "127.0.0.1")
                 assert abs(shown["lastActiveTime"] - time.time() * 1_000) < 60_000
-                chosen = {"connectionId": connection_id, "redirectAddress": "10.5.5.5:8848"}
+                chosen = {"connectionId": connection_id, "redirectAddress": f"{ABSENT}:8848"}
                 assert call("GET", "/v2/core/loader/reloadClient", **chosen).body == b"success"
                 [reset] = await goes.wait(lambda: goes.of_type("ConnectResetRequest"))
-                assert (reset.json()["serverIp"], reset.json()["serverPort"]) == ("10.5.5.5", "8848")
+                assert (reset.json()["serverIp"], reset.json()["serverPort"]) == (ABSENT, "8848")
                 assert stays.messages == []
                 # It does not follow, so its stream is ended.
                 await goes.wait(lambda: goes.ended)
@@ -563,9 +579,13 @@ class TestLoader:
         assert call("GET", "/v2/core/loader/reloadCurrent", count=9, redirectAddress="a b").status == 400
         assert call("GET", "/v2/core/loader/smartReloadCluster", loaderFactor="x").status == 400
 
-    def test_a_member_asks_for_the_load_and_has_the_latest_client_sent_to_another(self, node: RpcNode) -> None:
+    def test_a_member_asks_for_the_load_and_has_the_latest_client_sent_to_another(self, listed: RpcNode) -> None:
         async def main() -> None:
-            async with node.client() as first, node.client() as second, SdkClient(node.cluster_port) as member:
+            async with (
+                listed.client() as first,
+                listed.client() as second,
+                SdkClient(listed.cluster_port) as member,
+            ):
                 await first.set_up()
                 await asyncio.sleep(0.01)
                 await second.set_up()
@@ -574,14 +594,14 @@ class TestLoader:
                 assert told["@type"] == "ServerLoaderInfoResponse"
                 count = int(told["loaderMetrics"]["sdkConCount"])
                 assert int(told["loaderMetrics"]["conCount"]) > count >= 2
-                wanted = {"reloadCount": count - 1, "reloadServer": "10.5.5.5:8848"}
+                wanted = {"reloadCount": count - 1, "reloadServer": f"{ABSENT}:8848"}
                 for type_name in ("ServerLoaderInfoRequest", "ServerReloadRequest"):
                     assert (await first.call(type_name, **wanted))["errorCode"] == 502
                 ignored = await member.call("ServerReloadRequest", **{**wanted, "reloadCount": count})
                 assert (ignored["@type"], ignored["message"]) == ("ServerReloadResponse", "ignore")
                 assert (await member.call("ServerReloadRequest", **wanted))["message"] == "ok"
                 [reset] = await second.wait(lambda: second.of_type("ConnectResetRequest"))
-                assert (reset.json()["serverIp"], reset.json()["serverPort"]) == ("10.5.5.5", "8848")
+                assert (reset.json()["serverIp"], reset.json()["serverPort"]) == (ABSENT, "8848")
                 assert first.messages == []
 
         run_client(main)

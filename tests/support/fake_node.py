@@ -32,11 +32,14 @@ from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.operator.drain_steps import DrainSteps
 from app.operator.instance_drain import InstanceDrains
+from app.operator.instance_facts import InstanceFacts
+from app.operator.instance_history import InstanceHistory
 from app.ports.http_ports import ConnectionLoader, LoopFrontend
 from app.process.config_call_log import ConfigCallLog
 from app.tls.node_tls import NodeTls, build_tls
 from app.writes.owner_forwarder import ForwardStats, LoopForwarding, MemberRequest
-from distro.types import CAPABILITY_SIGNED, CAPABILITY_VERSIONS, Member, MemberState
+from distro.mapper import DistroMapper
+from distro.types import CAPABILITY_SIGNED, CAPABILITY_VERSIONS, DistroKey, Member, MemberState
 from tests.support.memory_disk import MemoryDisk
 
 SELF = "127.0.0.1:8848"
@@ -161,6 +164,8 @@ class StubCluster:
         return self.own_state
 
     def unready_reason(self) -> str:
+        if self.draining:
+            return "an operator drains this node"
         return "" if self.own_state is MemberState.UP else f"it is {self.own_state.value}"
 
     def receive_report(self, body: Mapping[str, Any], remote_ip: str) -> dict[str, Any]:
@@ -295,6 +300,27 @@ class RecordedTrail(AuditTrail):
         self.actors.append(actor or acting())
 
 
+class SentByPlan:
+    """The engine of one of two members, as far as it is asked about an instance, and what is to be sent."""
+
+    def __init__(self) -> None:
+        self.mapper = self.own_mapper = DistroMapper.over(SELF, (SELF, PEER))
+        self.pending: dict[str, str] = {}
+
+    def steady(self, _now_ms: int) -> bool:
+        return True
+
+    def pending_of(self, _key: DistroKey) -> dict[str, str]:
+        return self.pending
+
+
+class EmptyPage:
+    """The metrics of a node that has none."""
+
+    def page(self, accept: str) -> tuple[bytes, str]:
+        return b"", "text/plain; version=0.0.4; charset=utf-8"
+
+
 @dataclass
 class FakeNode:
     """Everything that endpoints may use."""
@@ -320,11 +346,11 @@ class FakeNode:
     audited: list[tuple[str, str, object, object]] = field(default_factory=list)
     """What the audit trail was told: what, key, before, after."""
     instruments: Instruments = field(init=False)
-    metrics: NodeMetrics | None = None
+    metrics: EmptyPage | NodeMetrics = field(default_factory=EmptyPage)
     naming: NamingService = field(init=False)
     durable: DurableService = field(init=False)
     clients: Clients = field(init=False)
-    explainer: Any = None
+    explainer: InstanceFacts = field(init=False)
     drains: InstanceDrains = field(init=False)
     drain_steps: DrainSteps = field(init=False)
     access: AccessControl = field(init=False)
@@ -367,6 +393,10 @@ class FakeNode:
             registry, self.naming, self.durable, self.clients, self.cluster, self.cluster.responsible, self
         )
         self.drains = InstanceDrains(self)
+        engine: Any = SentByPlan()
+        self.explainer = InstanceFacts(
+            registry, self.clients, records, engine, InstanceHistory(), self, SELF, lambda: MemberState.UP.value
+        )
         self.users = Users(records, table, self.wall_ms, self.events.append)
 
     def _monotonic_ms(self) -> int:

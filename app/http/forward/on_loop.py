@@ -37,14 +37,7 @@ from app.http.api.call import (
 from app.http.forward.member_link import LinkAnswer, LinkResult, MemberLinks, NotAnswered, NotSent
 from app.http.forward.nacos_form import nacos_form, not_executed, own_headers, without_password
 from app.naming.changes import TakenChange
-from app.writes.owner_forwarder import (
-    BUSY,
-    FORWARD_MS_MAX,
-    MemberRequest,
-    WaitingCall,
-    silent_text,
-    unseen_text,
-)
+from app.writes.owner_forwarder import BUSY, FORWARD_MS_MAX, MemberRequest, WaitingCall, silent_text, unseen_text
 from distro.errors import CodecError
 from distro.types import CAPABILITY_WRITES
 

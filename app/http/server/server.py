@@ -2,11 +2,8 @@
 
 import asyncio
 import logging
-import sys
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 
 from app.auth.member_calls import CLIENT, Caller, Unidentified
@@ -30,6 +27,7 @@ from app.http.api.user_access import PasswordGiven
 from app.http.api.write_rate import count_write
 from app.http.forward.beat_sender import BeatSender
 from app.http.forward.on_loop import LoopForwarder
+from app.http.server.call_pool import CallPool, SwitchIntervalGuard
 from app.http.server.connection import HttpConnection
 from app.http.server.header_block import HeaderBlock
 from app.http.server.held_replies import HeldReplies
@@ -49,7 +47,6 @@ PEER_THREADS = 8
 READ_THREADS = 4
 """Few, as reads compute and do not wait: more at a time gain nothing, and between two turns of the loop each may
 compute for a switch interval. With a thread each, eight clients on cold pages made the p99 of beats 150 to 700 ms."""
-BUSY_INTERVAL_S = 0.0001
 READS = (b"GET", b"HEAD")
 WAITING_READS = (
     "/v1/ns/service/subscribers",
@@ -73,64 +70,6 @@ WAITED_S = 1.0
 PEER_PATHS = (DISTRO_PATH, "/v1/core/cluster/report", "/v1/ns/operator/cluster/state")
 
 log = logging.getLogger(__name__)
-
-
-class SwitchIntervalGuard:
-    """Shortens the interpreter's switch interval while calls are in any pool. Thread-safe.
-
-    That is how long a computing thread keeps the loop's thread waiting, several times in each turn of the loop. Always
-    short, it would cost a tenth of a registration, as each registration wakes the thread that pushes.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._calls = 0
-        self._usual_s = sys.getswitchinterval()
-
-    def add(self, calls: int) -> None:
-        """Count calls that entered pools, or left them when ``calls`` is negative."""
-        with self._lock:
-            before, self._calls = self._calls, self._calls + calls
-            if not before:
-                self._usual_s = sys.getswitchinterval()
-                sys.setswitchinterval(min(BUSY_INTERVAL_S, self._usual_s))
-            elif not self._calls:
-                sys.setswitchinterval(self._usual_s)
-
-
-class Pool:
-    """Threads for calls that may block, and a bound on the calls that wait for a thread. Used on the loop's thread."""
-
-    def __init__(self, name: str, threads: int, room: int, switch_interval: SwitchIntervalGuard) -> None:
-        """``room``: the most calls in the pool, those on a thread included."""
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
-        self._room = room
-        self._lock = threading.Lock()
-        self._switch_interval = switch_interval
-
-    def put(self, work: Callable[[], None]) -> bool:
-        """Queue work for a thread; False when the pool has no room."""
-        with self._lock:
-            if not self._room:
-                return False
-            self._room -= 1
-        self._switch_interval.add(1)
-        self._executor.submit(self._run, work)
-        return True
-
-    def _run(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except Exception:
-            log.exception("a request failed in an unforeseen way")
-        finally:
-            self._switch_interval.add(-1)
-            with self._lock:
-                self._room += 1
-
-    def stop(self) -> None:
-        """Drop queued calls. Running ones are joined when the process ends."""
-        self._executor.shutdown(wait=False, cancel_futures=True)
 
 
 class HttpServer:
@@ -174,9 +113,9 @@ class HttpServer:
         self._waiting_reads = tuple((settings.context_path + path).encode() for path in WAITING_READS)
         room = settings.http_threads * (1 + QUEUED_PER_THREAD)
         switch_interval = SwitchIntervalGuard()
-        self._people = Pool("http-people", settings.http_threads, room, switch_interval)
-        self._readers = Pool("http-read", min(READ_THREADS, settings.http_threads), room, switch_interval)
-        self._peers = Pool("http-peer", PEER_THREADS, PEER_THREADS * (1 + QUEUED_PER_THREAD), switch_interval)
+        self._people = CallPool("http-people", settings.http_threads, room, switch_interval)
+        self._readers = CallPool("http-read", min(READ_THREADS, settings.http_threads), room, switch_interval)
+        self._peers = CallPool("http-peer", PEER_THREADS, PEER_THREADS * (1 + QUEUED_PER_THREAD), switch_interval)
         self.soon = loop.call_soon
         self.stats: HttpStats = services.http
         self._forwarder = LoopForwarder(services, loop)
@@ -400,7 +339,7 @@ class HttpServer:
         count = len(reply.body)
         self._access_log.add(connection.remote_ip, request.method, request.target, reply.status, count, taken_s, agent)
 
-    def _pool_of(self, request: Request, caller: Caller) -> Pool:
+    def _pool_of(self, request: Request, caller: Caller) -> CallPool:
         if caller.is_recent and (request.block.claims_member or request.target.startswith(self._peer_paths)):
             return self._peers
         waits = request.target.startswith(self._waiting_reads) or PASSWORD in request.target

@@ -15,6 +15,10 @@ from app.process.data_lock import DataLock
 from tests.support.processes import free_ports
 
 A, B = "10.0.0.1:8848", "10.0.0.2:8848"
+SECRET = {
+    "nacos.core.auth.server.identity.key": "Cluster-Secret",
+    "nacos.core.auth.server.identity.value": "Zq8vN2kW5xT0pR7mYc3L",
+}
 
 
 def settings_of(folder: Path, **more: str) -> Settings:
@@ -73,7 +77,7 @@ def members(**more: object) -> list[SeenMember]:
     ],
 )
 def test_how_members_fit_together(tmp_path: Path, more: dict[str, object], what: str, severity: Severity) -> None:
-    settings = read_settings({"nacos.member.list": f"{A},{B}", "nacos.server.ip": "10.0.0.1"}, {})
+    settings = read_settings({"nacos.member.list": f"{A},{B}", "nacos.server.ip": "10.0.0.1", **SECRET}, {})
     assert of(list(_together(members(**more), settings)), what) == [severity]
 
 
@@ -88,7 +92,7 @@ def test_how_members_fit_together(tmp_path: Path, more: dict[str, object], what:
     ],
 )
 def test_one_member(tmp_path: Path, one: SeenMember, severity: Severity) -> None:
-    settings = read_settings({"nacos.member.list": f"{A},{B}", "nacos.server.ip": "10.0.0.1"}, {})
+    settings = read_settings({"nacos.member.list": f"{A},{B}", "nacos.server.ip": "10.0.0.1", **SECRET}, {})
     assert max(each.severity for each in _of_member(one, settings, is_own=False)) is severity
 
 

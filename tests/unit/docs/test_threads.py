@@ -23,7 +23,7 @@ def names_in_code() -> Iterator[str]:
 
 def _name_of(call: ast.Call) -> str | None:
     kind = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    if kind in ("PeerWorker", "Pool"):
+    if kind in ("PeerWorker", "CallPool"):
         return _text(call.args[0])
     given = {keyword.arg: keyword.value for keyword in call.keywords}
     if kind == "Thread" and not isinstance(given["name"], ast.Name):

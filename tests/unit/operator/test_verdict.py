@@ -9,27 +9,11 @@ from app.naming.registry.operations import DeregisterInstance, PatchInstance, Re
 from app.operator.instance_facts import AskedInstance, InstanceFacts
 from app.operator.instance_history import InstanceHistory
 from app.operator.verdict import compare
-from distro.mapper import DistroMapper
-from distro.types import DistroKey
-from tests.support.fake_node import PEER, SELF, FakeNode
+from tests.support.fake_node import PEER, SELF, FakeNode, SentByPlan
 
 SERVICE = "DEFAULT_GROUP@@orders"
 ASKED = AskedInstance("public", SERVICE, "10.0.0.1", 8080, "DEFAULT")
 MINE = RegisterInstance(SERVICE, "10.0.0.1", 8080)
-
-
-class Protocol:
-    """Two members, and what is to be sent."""
-
-    def __init__(self) -> None:
-        self.mapper = self.own_mapper = DistroMapper.over(SELF, (SELF, PEER))
-        self.pending: dict[str, str] = {}
-
-    def steady(self, _now_ms: int) -> bool:
-        return True
-
-    def pending_of(self, _key: DistroKey) -> dict[str, str]:
-        return self.pending
 
 
 class Bed:
@@ -37,7 +21,7 @@ class Bed:
 
     def __init__(self, address: str = SELF) -> None:
         self.node = FakeNode()
-        self.protocol: Any = Protocol()
+        self.protocol: Any = SentByPlan()
         self.history = InstanceHistory()
         clock: Any = self.node
         self.address = address

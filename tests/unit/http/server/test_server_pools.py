@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from app.http.server.server import BUSY_INTERVAL_S, READ_THREADS, Pool
+from app.http.server.call_pool import BUSY_INTERVAL_S, CallPool
+from app.http.server.server import READ_THREADS
 from tests.support.fake_node import FakeNode, make_settings
 from tests.support.loops import SkippingLoop, run_loop, until
 from tests.support.served import served
@@ -98,7 +99,7 @@ def test_threads_change_sooner_while_a_pool_works() -> None:
 def test_a_call_is_counted_before_its_thread_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the metrics leave out the very call that asks for them, when its thread is the quicker one."""
     one_node, counted, answered = FakeNode(), list[int](), threading.Event()
-    put = Pool.put
+    put = CallPool.put
 
     def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         counted.append(one_node.http.pooled)
@@ -106,13 +107,13 @@ def test_a_call_is_counted_before_its_thread_runs(monkeypatch: pytest.MonkeyPatc
         start_response("200 OK", [("Content-Length", "0")])
         return []
 
-    def put_and_await(pool: Pool, job: Callable[[], None]) -> bool:
+    def put_and_await(pool: CallPool, job: Callable[[], None]) -> bool:
         taken = put(pool, job)
         assert answered.wait(60)
         return taken
 
     async def main(_: SkippingLoop) -> None:
-        monkeypatch.setattr(Pool, "put", put_and_await)
+        monkeypatch.setattr(CallPool, "put", put_and_await)
         with served(one_node, app) as one:
             wire = one.connect()
             wire.send(request("/metrics"))

@@ -1,0 +1,69 @@
+"""The pools of threads that answer calls which may block, beside the event loop."""
+
+import logging
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+BUSY_INTERVAL_S = 0.0001
+
+log = logging.getLogger(__name__)
+
+
+class SwitchIntervalGuard:
+    """Shortens the interpreter's switch interval while calls are in any pool. Thread-safe.
+
+    That is how long a computing thread keeps the loop's thread waiting, several times in each turn of the loop. Always
+    short, it would cost a tenth of a registration, as each registration wakes the thread that pushes.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._calls = 0
+        self._usual_s = sys.getswitchinterval()
+
+    def add(self, calls: int) -> None:
+        """Count calls that entered pools, or left them when ``calls`` is negative."""
+        with self._lock:
+            before, self._calls = self._calls, self._calls + calls
+            if not before:
+                self._usual_s = sys.getswitchinterval()
+                sys.setswitchinterval(min(BUSY_INTERVAL_S, self._usual_s))
+            elif not self._calls:
+                sys.setswitchinterval(self._usual_s)
+
+
+class CallPool:
+    """Threads for calls that may block, and a bound on the calls that wait for a thread. Used on the loop's thread."""
+
+    def __init__(self, name: str, threads: int, room: int, switch_interval: SwitchIntervalGuard) -> None:
+        """``room``: the most calls in the pool, those on a thread included."""
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._room = room
+        self._lock = threading.Lock()
+        self._switch_interval = switch_interval
+
+    def put(self, work: Callable[[], None]) -> bool:
+        """Queue work for a thread; False when the pool has no room."""
+        with self._lock:
+            if not self._room:
+                return False
+            self._room -= 1
+        self._switch_interval.add(1)
+        self._executor.submit(self._run, work)
+        return True
+
+    def _run(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception:
+            log.exception("a request failed in an unforeseen way")
+        finally:
+            self._switch_interval.add(-1)
+            with self._lock:
+                self._room += 1
+
+    def stop(self) -> None:
+        """Drop queued calls. Running ones are joined when the process ends."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
