@@ -107,8 +107,8 @@ def test_a_password_of_a_checker_is_nowhere(attacked: ClusterProcesses, first: M
     eventually(lambda: sum("MYSQL" in line for line in victim.held()) == len(attacked.members))
     assert "geheim-geheim" not in "".join(victim.held())
     for member in attacked:
-        for file in member.data.iterdir():
-            assert b"geheim-geheim" not in file.read_bytes(), file
+        for file in member.data.rglob("*"):
+            assert file.is_dir() or b"geheim-geheim" not in file.read_bytes(), file
         assert "geheim-geheim" not in member.log_text()
 
 

@@ -28,13 +28,14 @@ from scripts.chaos.abuse_corpus import (
     base_of,
     complaint,
     corpus,
+    is_always_wrong,
     parameters_of,
 )
 from tests.support.fake_node import FakeNode
 
 SAMPLE = 3_000
 LOOPBACK = {"REMOTE_ADDR": "127.0.0.1"}
-TABLE = sorted({(route.method, route.path) for route in ROUTES})
+TABLE = sorted({(route.method, route.path) for route in ROUTES if is_always_wrong(route.path)})
 
 
 def filled_node() -> FakeNode:
@@ -92,7 +93,6 @@ def test_a_part_of_the_corpus(abused: tuple[FakeNode, Flask, dict[str, Any]]) ->
     for request in requests:
         status, body = send(app, request)
         assert complaint(status, body) is None, f"{request}: {status} {body[:500]!r}"
-    node.drains.stop()  # of instances that are not there
     assert stored(node) == before
 
 

@@ -115,6 +115,9 @@ def test_what_reveals_no_more_than_that_the_node_runs_is_public() -> None:
         "POST /v1/auth/users/admin",
         "GET /v1/console/health/liveness",
         "GET /v1/console/health/readiness",
+        "GET /v2/console/health/liveness",
+        "GET /v2/console/health/readiness",
+        "GET /actuator/health",
         "GET /v1/core/cluster/health",
         "GET /v2/core/cluster/node/self/health",
     }
