@@ -19,7 +19,7 @@ IDENTITY_VALUE = Key(
     ("nacos.core.auth.server.identity.value",),
     TEXT,
     "",
-    "The members' secret: that header holds it, and among our own kind requests are signed with it; 16 characters.",
+    "The members' secret: that header holds it, and among our own kind requests are signed with it; 16 characters or more.",
 )
 IDENTITY_PREVIOUS = Key(
     ("rollcall.identity.previousValue",),
@@ -53,8 +53,10 @@ IDENTITY_KEYS: tuple[Key[Any], ...] = (
     IDENTITY_GRPC_EXEMPT,
     WITHOUT_IDENTITY,
 )
-SECRET_CHARS_MIN, SECRET_CHARS_MAX = 16, 256
-DIFFERENT_CHARS_MIN = 6
+SECRET_CHARS_MIN, SECRET_CHARS_MAX = 8, 256
+SECRET_CHARS_GOOD = 16
+"""A shorter secret is taken, for clusters of real Nacos that have one, and warned of."""
+DIFFERENT_CHARS_MIN = 5
 """Of a secret: one letter repeated is long enough and as easily guessed as a short one."""
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^`|~-]{1,64}")
 """Of headers' names without the underscore, which servers in front drop."""
@@ -207,5 +209,10 @@ def identity_warnings(
     elif identity is not None and without:
         yield f"{WITHOUT_IDENTITY.name} has no effect, as there is an identity"
     if identity is not None:
+        if len(identity.value) < SECRET_CHARS_GOOD:
+            yield (
+                f"{IDENTITY_VALUE.name} has fewer than {SECRET_CHARS_GOOD} characters: whoever saw one signed call can "
+                "find it by trying; openssl rand -hex 24 makes a good one"
+            )
         for one in sorted(identity.grpc_exempt.difference(members)):
             yield f"{IDENTITY_GRPC_EXEMPT.name} names {one}, which is no member of the list"

@@ -296,8 +296,8 @@ class TestIdentity:
             ("security", "published"),
             ("SecretKey012345678901234567890123456789012345678901234567890123456789", "published"),
             ("Cluster-Key", "published"),
-            ("only15chars-123", "16 to 256 characters"),
-            ("x" * 257, "16 to 256 characters"),
+            ("only7ch", "8 to 256 characters"),
+            ("x" * 257, "8 to 256 characters"),
             ("abababababababababab", "different characters"),
             ("seventeen letters", "without spaces"),
             ("sechzehn-zeichenü", "printable ASCII"),
@@ -314,6 +314,14 @@ class TestIdentity:
         with pytest.raises(SettingError, match=problem) as raised:
             read(conf, **given)
         assert value == "Cluster-Key" or value not in str(raised.value)
+
+    def test_a_short_value_is_taken_with_a_warning(self, conf: Path) -> None:
+        given = (
+            "nacos.core.auth.server.identity.key=Cluster-Key\nnacos.core.auth.server.identity.value=only15chars-123\n"
+        )
+        [warning] = read(conf, f"{BEYOND}{given}").warnings
+        assert "fewer than 16 characters" in warning
+        assert "only15chars-123" not in warning
 
     @pytest.mark.parametrize("name", ["Host", "authorization", "Rollcall-Relay", "a b", "a_b", "x" * 65])
     def test_a_header_that_means_something_else_is_refused(self, conf: Path, name: str) -> None:
