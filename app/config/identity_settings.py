@@ -19,7 +19,7 @@ IDENTITY_VALUE = Key(
     ("nacos.core.auth.server.identity.value",),
     TEXT,
     "",
-    "The members' secret: that header holds it, and among our own kind requests are signed with it; 16 characters or more.",
+    "The members' secret: that header holds it, and among our own kind requests are signed with it; 16 characters.",
 )
 IDENTITY_PREVIOUS = Key(
     ("rollcall.identity.previousValue",),
