@@ -1,6 +1,7 @@
 """``rollcall config``: values with their sources, and no secret."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from app.config.settings import ALL_KEYS
 @pytest.fixture(autouse=True)
 def conf(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith(("NACOS_", "ROLLCALL_", "SERVER_"))]:
+        monkeypatch.delenv(name)
     (tmp_path / "conf").mkdir()
     return tmp_path / "conf"
 
