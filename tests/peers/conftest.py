@@ -17,6 +17,8 @@ START_TIMEOUT_S = 600
 PORTS_APART = 100
 """As `nacos.sh` gives them to the nodes of a cluster."""
 SEEN_TIMEOUT_S = 180
+IDENTITY = {"key": "Cluster-Identity", "value": "mYc3LZq8vN2kW5xT0pR7"}
+"""Of all three members, in the settings of both kinds."""
 
 
 class PeerProcessFailed(Exception):
@@ -61,17 +63,18 @@ def _start(release: str, work: Path, port: int, environ: dict[str, str], log: Pa
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
-    """Two real Nacos 1.4.1 and one of ours; each sees the others."""
-    yield from _mixed("1.4", tmp_path_factory.mktemp("mixed"))
+    """Two real Nacos 1.4.1 and one of ours, with one identity; each sees the others."""
+    yield from _mixed("1.4", tmp_path_factory.mktemp("mixed"), {})
 
 
 @pytest.fixture(scope="module")
 def mixed_2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
-    """Two real Nacos 2.3.1 and one of ours; each sees the others."""
-    yield from _mixed("2", tmp_path_factory.mktemp("mixed2"))
+    """Two real Nacos 2.3.1 and one of ours, with one identity; each sees the others."""
+    # They send no identity over gRPC.
+    yield from _mixed("2", tmp_path_factory.mktemp("mixed2"), {"rollcall.identity.grpcExempt": "{first},{second}"})
 
 
-def _mixed(release: str, folder: Path) -> Iterator[MixedCluster]:
+def _mixed(release: str, folder: Path, settings: dict[str, str]) -> Iterator[MixedCluster]:
     for tool in ("java", "javac", "mvn"):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed")
@@ -83,9 +86,13 @@ def _mixed(release: str, folder: Path) -> Iterator[MixedCluster]:
         "NACOS_XMX": "400m",
         "NACOS_TIER": "1",
         "NACOS_READY_S": str(START_TIMEOUT_S),
+        **{f"NACOS_IDENTITY_{name.upper()}": text for name, text in IDENTITY.items()},
     }
     folders = (folder / "first", folder / "second")
-    ours = Member(ports[2], folder / "ours", {"nacos.member.list": listed})
+    first, second, _ = listed.split(",")
+    given = {name: text.format(first=first, second=second) for name, text in settings.items()}
+    given |= {f"nacos.core.auth.server.identity.{name}": text for name, text in IDENTITY.items()}
+    ours = Member(ports[2], folder / "ours", {"nacos.member.list": listed, **given})
     starts = [
         _start(release, work, port, environ, folder / f"{port}.log") for work, port in zip(folders, ports, strict=False)
     ]

@@ -2,7 +2,7 @@
 
 import json
 
-from tests.peers.conftest import MixedCluster, metrics
+from tests.peers.conftest import IDENTITY, MixedCluster, metrics
 from tests.support.client import CODE_NOT_FOUND, Client
 from tests.support.processes import eventually
 
@@ -53,7 +53,8 @@ def test_registrations_at_any_member_show_on_all(mixed: MixedCluster) -> None:
 
 def test_checksums_of_both_kinds_agree_so_that_nobody_asks_again(mixed: MixedCluster) -> None:
     """What one takes for different it fetches and replaces, each 5 s."""
-    datums = [one.call("GET", "/v1/ns/distro/datums").json() for one in mixed.clients]
+    identity = {IDENTITY["key"]: IDENTITY["value"]}
+    datums = [one.call("GET", "/v1/ns/distro/datums", headers=identity).json() for one in mixed.clients]
     keys = {key for datum in datums for key in datum if "mixed-" in key}
     assert len(keys) == len(SERVICES)
 
@@ -110,6 +111,18 @@ def test_health_found_by_our_node_shows_on_real_members(mixed: MixedCluster) -> 
         return all(one.status == 200 and one.json()["healthy"] is False for one in details)
 
     eventually(is_unhealthy, HEALTH_TIMEOUT_S)
+
+
+def test_calls_of_real_members_bring_the_identity_and_none_is_refused(mixed: MixedCluster) -> None:
+    told = metrics(mixed)
+    assert told["identityPlain"] > 0
+    assert {name: count for name, count in told.items() if name.startswith("identityRefused") and count} == {}
+    datums = mixed.ours.client.call("GET", "/v1/ns/distro/datums", headers={"User-Agent": "Nacos-Server:v1.4.1"})
+    assert datums.status == 403
+    wrong = {"User-Agent": "Nacos-Server:v1.4.1", IDENTITY["key"]: IDENTITY["value"][:-1]}
+    assert mixed.ours.client.call("GET", "/v1/ns/distro/datums", headers=wrong).status == 403
+    right = {**wrong, IDENTITY["key"]: IDENTITY["value"]}
+    assert mixed.ours.client.call("GET", "/v1/ns/distro/datums", headers=right).status == 200
 
 
 def test_a_dead_real_member_is_taken_over_without_a_loss(mixed: MixedCluster) -> None:
