@@ -48,7 +48,8 @@ def parse_plain(raw: bytes) -> dict[str, str] | None:
     if len(raw) <= KEPT_CHARS_MAX or max(map(len, parts)) <= KEPT_CHARS_MAX:
         values = dict(map(_kept_pair, parts))
     else:
-        values = dict(map(_pair, parts))
+        # A user's token is long, and comes with parameters that are not.
+        values = dict([_kept_pair(one) if len(one) <= KEPT_CHARS_MAX else _pair(one) for one in parts])
     return values if len(values) == len(parts) and "" not in values else None
 
 
