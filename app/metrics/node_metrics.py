@@ -23,7 +23,7 @@ from distro.monitor import EngineTimes, Timings
 from distro.types import Member, MemberState
 
 PAGE_MS = 1_000
-"""A page is shown again to who asks so soon after another: counting 100,000 services takes some 50 ms of a thread."""
+"""A page is shown again to who asks so soon after another: counting 100,000 services takes 62 to 78 ms of a thread."""
 
 
 class Sources(Protocol):
