@@ -19,6 +19,7 @@ from app.cli import main as rollcall
 from tests.cluster.conftest import StartCluster
 from tests.support.certificates import Authority, https_settings, tls_settings
 from tests.support.client import CODE_OK, Client
+from tests.support.https_node import HttpsNode, running_https_node
 from tests.support.processes import FAST, HANG_S, ClusterProcesses, Member, eventually, free_ports
 from tests.support.sdk_client import SdkClient, run_client
 
@@ -29,29 +30,9 @@ AVAILABLE_S = 1.0
 """For one beat beside them: far over what it takes, and far below what it would take behind them."""
 
 
-class TlsNode:
-    """A standalone node with HTTPS, and what its certificate is made by."""
-
-    def __init__(self, folder: Path) -> None:
-        self.authority = Authority(folder)
-        self.chain, self.private_key = folder / "chain.pem", folder / "key.pem"
-        self.serial = self.authority.issue(self.chain, self.private_key)
-        [self.port] = free_ports(1)
-        settings = https_settings(self.chain, self.private_key, self.authority.file)
-        self.member = Member(self.port, folder / "node", {"rollcall.announce": "false", **settings})
-
-
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsNode]:
-    made = TlsNode(tmp_path_factory.mktemp("tls"))
-    try:
-        made.member.start()
-        made.member.wait_ready()
-        yield made
-        made.member.stop()
-    finally:
-        made.member.end()
-    assert "Traceback" not in made.member.log_text(), made.member.log_text()[-6_000:]
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpsNode]:
+    yield from running_https_node(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture
@@ -69,13 +50,13 @@ def with_tls(cluster: ClusterProcesses, authority: Authority) -> dict[str, tuple
     return files
 
 
-def opened_to(node: TlsNode) -> ssl.SSLSocket:
+def opened_to(node: HttpsNode) -> ssl.SSLSocket:
     context = ssl.create_default_context(cafile=str(node.authority.file))
     plain = socket.create_connection(("127.0.0.1", node.port), HANG_S)
     return context.wrap_socket(plain, server_hostname="127.0.0.1")
 
 
-def serial(node: TlsNode) -> int:
+def serial(node: HttpsNode) -> int:
     """The number of the certificate that a new connection to a node is shown."""
     return serial_of(node.port)
 
@@ -91,19 +72,19 @@ def serial_of(port: int) -> int:
         return x509.load_der_x509_certificate(opened.getpeercert(True) or b"").serial_number
 
 
-def test_a_client_that_trusts_the_authority_is_served(node: TlsNode) -> None:
+def test_a_client_that_trusts_the_authority_is_served(node: HttpsNode) -> None:
     client = node.member.client
     assert client.register("web", "1.1.1.1").body == b"ok"
     assert set(client.hosts("web")) == {"1.1.1.1:8080"}
 
 
-def test_a_client_that_trusts_another_authority_refuses_the_node(node: TlsNode, tmp_path: Path) -> None:
+def test_a_client_that_trusts_another_authority_refuses_the_node(node: HttpsNode, tmp_path: Path) -> None:
     other = ssl.create_default_context(cafile=str(Authority(tmp_path, "other").file))
     with pytest.raises(ssl.SSLCertVerificationError):
         Client(node.member.address, tls=other).register("web", "1.1.1.2")
 
 
-def test_nothing_before_tls_1_2_is_spoken(node: TlsNode) -> None:
+def test_nothing_before_tls_1_2_is_spoken(node: HttpsNode) -> None:
     context = ssl.create_default_context(cafile=str(node.authority.file))
     context.set_ciphers("ALL:@SECLEVEL=0")
     with pytest.warns(DeprecationWarning, match="deprecated"):
@@ -112,7 +93,7 @@ def test_nothing_before_tls_1_2_is_spoken(node: TlsNode) -> None:
         Client(node.member.address, tls=context).metrics()
 
 
-def test_plain_http_is_told_what_the_port_speaks(node: TlsNode) -> None:
+def test_plain_http_is_told_what_the_port_speaks(node: HttpsNode) -> None:
     before = node.member.client.metrics()["tlsPlainRefused"]
     answer = Client(node.member.address).register("web", "1.1.1.3")
     assert (answer.status, answer.body) == (400, b"this port speaks TLS: use https")
@@ -123,7 +104,7 @@ def test_plain_http_is_told_what_the_port_speaks(node: TlsNode) -> None:
 # --- one node -------------------------------------------------------------------------------------
 
 
-def test_a_kept_connection_takes_pipelined_requests_and_large_bodies(node: TlsNode) -> None:
+def test_a_kept_connection_takes_pipelined_requests_and_large_bodies(node: HttpsNode) -> None:
     head = b"GET /nacos/v1/console/health/readiness HTTP/1.1\r\nHost: x\r\n\r\n"
     body = b"x" * 3_000_000  # more than the buffers of both sides hold
     large = b"POST /nacos/v1/ns/instance?serviceName=large&ip=1.1.1.1&port=1 HTTP/1.1\r\nHost: x\r\n"
@@ -139,7 +120,7 @@ def test_a_kept_connection_takes_pipelined_requests_and_large_bodies(node: TlsNo
             answers.read(length)
 
 
-def test_a_refusal_reaches_a_client_that_goes_on_sending(node: TlsNode) -> None:
+def test_a_refusal_reaches_a_client_that_goes_on_sending(node: HttpsNode) -> None:
     """It cannot be told by half a close, as without TLS."""
     received = b""
     with opened_to(node) as opened:
@@ -150,7 +131,7 @@ def test_a_refusal_reaches_a_client_that_goes_on_sending(node: TlsNode) -> None:
     assert b"the request is not understood" in received
 
 
-def test_a_renewed_certificate_is_shown_to_new_connections_and_no_request_fails(node: TlsNode) -> None:
+def test_a_renewed_certificate_is_shown_to_new_connections_and_no_request_fails(node: HttpsNode) -> None:
     client = node.member.client
     client.register("renewed", "1.1.1.1")
     reloads = client.metrics()["tlsReloads"]
@@ -187,7 +168,7 @@ def test_a_renewed_certificate_is_shown_to_new_connections_and_no_request_fails(
     assert metrics["tlsCertificateEndsS"] == pytest.approx(time.time() + 2 * 86_400, abs=600)
 
 
-def test_a_broken_file_changes_nothing_and_is_logged_once_and_a_good_one_is_taken_again(node: TlsNode) -> None:
+def test_a_broken_file_changes_nothing_and_is_logged_once_and_a_good_one_is_taken_again(node: HttpsNode) -> None:
     client, before = node.member.client, serial(node)
     failed, whole = client.metrics()["tlsReloadsFailed"], node.chain.read_bytes()
     node.chain.write_bytes(whole[:200])
@@ -205,7 +186,7 @@ def test_a_broken_file_changes_nothing_and_is_logged_once_and_a_good_one_is_take
     assert "key.pem is not the key of the certificate" in said[1]
 
 
-def test_thousands_of_half_greetings_do_not_hurt_beats(node: TlsNode) -> None:
+def test_thousands_of_half_greetings_do_not_hurt_beats(node: HttpsNode) -> None:
     client = node.member.client
     client.register("calm", "1.1.1.1")
     cut = client.metrics()["tlsHandshakesCut"]

@@ -9,8 +9,9 @@ import pytest
 from tests.sdk.environments import Environment, NotInstallable
 from tests.sdk.program import Program, SdkError
 from tests.sdk.stories import Environments
-from tests.support.certificates import Authority, https_settings
-from tests.support.processes import Member, eventually, free_ports
+from tests.support.certificates import Authority
+from tests.support.https_node import HttpsNode, running_https_node
+from tests.support.processes import eventually
 
 PORT = 8080
 CHECKING = ("node", "java", "go")
@@ -20,29 +21,9 @@ CHECKING = ("node", "java", "go")
 pytestmark = pytest.mark.timeout(1_200)
 
 
-class SecureNode:
-    """A standalone node with HTTPS."""
-
-    def __init__(self, folder: Path) -> None:
-        self.authority = Authority(folder)
-        chain, private_key = folder / "chain.pem", folder / "key.pem"
-        self.authority.issue(chain, private_key)
-        [port] = free_ports(1)
-        settings = https_settings(chain, private_key, self.authority.file)
-        self.member = Member(port, folder / "node", {"rollcall.announce": "false", **settings})
-
-
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureNode]:
-    made = SecureNode(tmp_path_factory.mktemp("https"))
-    try:
-        made.member.start()
-        made.member.wait_ready()
-        yield made
-        made.member.stop()
-    finally:
-        made.member.end()
-    assert "Traceback" not in made.member.log_text()
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpsNode]:
+    yield from running_https_node(tmp_path_factory.mktemp("https"))
 
 
 def trusting(environments: Environments, name: str, authority: Authority) -> tuple[Environment, str]:
@@ -64,7 +45,7 @@ def register(program: Program, service: str, ip: str) -> bool:
 
 
 @pytest.mark.parametrize("name", ["python", *CHECKING])
-def test_it_registers_and_lists(environments: Environments, node: SecureNode, tmp_path: Path, name: str) -> None:
+def test_it_registers_and_lists(environments: Environments, node: HttpsNode, tmp_path: Path, name: str) -> None:
     environment, scheme = trusting(environments, name, node.authority)
     service, ours = f"https-{name}", f"10.7.0.2:{PORT}"
     plain = node.member.client.metrics()["tlsPlainRefused"]
@@ -81,7 +62,7 @@ def test_it_registers_and_lists(environments: Environments, node: SecureNode, tm
 
 @pytest.mark.parametrize("name", CHECKING)
 def test_it_sends_nothing_to_a_node_of_another_authority(
-    environments: Environments, node: SecureNode, tmp_path: Path, name: str
+    environments: Environments, node: HttpsNode, tmp_path: Path, name: str
 ) -> None:
     environment, scheme = trusting(environments, name, Authority(tmp_path, "other"))
     service = f"untrusted-{name}"

@@ -373,7 +373,6 @@ class FakeNode:
             lambda: self.now_ms / 1_000,
         )
         self.instruments = replace(Instruments.of(self.settings, self.wall_ms), audit=RecordedTrail(self))
-        writer = f"{SELF}~1"
         identity = identity_of(self.settings.identity)
         self.callers = Callers(identity, writer, self._monotonic_ms, self.cluster)
         self.signer = MemberSigner(self.cluster.self_address, identity, self.clocks, self.cluster.capabilities)

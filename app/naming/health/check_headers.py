@@ -7,7 +7,7 @@ from app.naming.model.nacos_errors import InvalidParam
 
 ALLOWED = ("accept", "accept-*", "cache-control", "user-agent", "x-*")
 REFUSED = (
-    # The keys to the metadata services of clouds, to secret stores and to a node's own door.
+    # The keys to the metadata services of clouds, to secret stores and to a member of the cluster.
     *("x-aws-*", "x-amz-*", "x-google-*", "x-ms-*", "x-metadata-*", "x-identity-*", "x-vault-*", "x-consul-*"),
     # What a proxy or a framework takes for the caller, its rights, the path or the method.
     *("x-forwarded*", "x-real-*", "x-client-*", "x-remote-*", "x-original-*", "x-rewrite-*", "x-http-method*"),

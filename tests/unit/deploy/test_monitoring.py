@@ -2,8 +2,6 @@
 
 import json
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from app.audit.report.summary import Summary, Verdict
 from app.audit.report.textfile import registry_of
 from app.audit.watch.rounds import RoundOutcome
 from app.audit.watch.watch_metrics import metrics_of
+from tests.support.promtool import promtool
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 RULES = DEPLOY / "prometheus-rules.yml"
@@ -72,15 +71,6 @@ def test_panels_do_not_lie_on_each_other() -> None:
         assert place["x"] + place["w"] <= 24
         assert not cells & taken
         taken |= cells
-
-
-def promtool(*arguments: str | Path) -> str:
-    """The output of promtool, which takes what it is given."""
-    if (command := shutil.which("promtool")) is None:
-        pytest.skip("promtool is not there: Debian's package prometheus has it")
-    done = subprocess.run([command, *arguments], capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def test_prometheus_takes_the_rules() -> None:

@@ -2,13 +2,12 @@
 
 import json
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.promtool import promtool
 from tests.support.scrape import member_node, sample_names
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
@@ -52,15 +51,6 @@ def test_panels_have_numbers_of_their_own_and_do_not_lie_on_each_other() -> None
         assert columns.stop <= 24
         assert not cells & taken
         taken |= cells
-
-
-def promtool(*arguments: str | Path) -> str:
-    """The output of promtool, which takes what it is given."""
-    if (command := shutil.which("promtool")) is None:
-        pytest.skip("promtool is not there: Debian's package prometheus has it")
-    done = subprocess.run([command, *arguments], capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def test_prometheus_takes_the_rules() -> None:
