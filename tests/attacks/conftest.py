@@ -7,7 +7,7 @@ import pytest
 
 from scripts.chaos.attack_calls import Victim
 from scripts.support.beat_load import InstanceLoad
-from tests.support.processes import ClusterProcesses, Member, eventually
+from tests.support.processes import ClusterProcesses, Member, eventually, running_cluster
 
 LOAD = InstanceLoad(services=5, hosts=4, name="beside")
 """The instances whose beats are timed beside an attack."""
@@ -22,16 +22,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
-    cluster = ClusterProcesses(tmp_path_factory.mktemp("attacked"), 3, {})
-    try:
-        cluster.start()
-        yield cluster
-        for member in cluster:
-            member.master.terminate()
-        assert [member.wait_exit() for member in cluster] == [0, 0, 0]
-    finally:
-        cluster.end()
-    cluster.assert_no_traceback()
+    yield from running_cluster(tmp_path_factory.mktemp("attacked"), {})
 
 
 @pytest.fixture(scope="session")

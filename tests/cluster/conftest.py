@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import NO_VERIFY, ClusterProcesses
+from tests.support.processes import NO_VERIFY, ClusterProcesses, running_cluster
 
 StartCluster = Callable[..., ClusterProcesses]
 
@@ -20,16 +20,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
     """Three members with default settings, without verify rounds. Each test has its own services, and harms nobody."""
-    cluster = ClusterProcesses(tmp_path_factory.mktemp("three"), 3, NO_VERIFY)
-    try:
-        cluster.start()
-        yield cluster
-        for member in cluster:
-            member.master.terminate()
-        assert [member.wait_exit() for member in cluster] == [0, 0, 0]
-    finally:
-        cluster.end()
-    cluster.assert_no_traceback()
+    yield from running_cluster(tmp_path_factory.mktemp("three"), NO_VERIFY)
 
 
 @pytest.fixture

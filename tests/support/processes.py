@@ -378,3 +378,17 @@ class ClusterProcesses:
         for member in self.members:
             text = member.log_text()
             assert "Traceback (most recent call last)" not in text, f"log of {member}:\n{text[-6000:]}"
+
+
+def running_cluster(folder: Path, settings: Mapping[str, str]) -> Iterator[ClusterProcesses]:
+    """Yield three members that run, and end them: each in order, without a traceback in its log."""
+    cluster = ClusterProcesses(folder, 3, dict(settings))
+    try:
+        cluster.start()
+        yield cluster
+        for member in cluster:
+            member.master.terminate()
+        assert [member.wait_exit() for member in cluster] == [0, 0, 0]
+    finally:
+        cluster.end()
+    cluster.assert_no_traceback()
