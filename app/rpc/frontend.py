@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 
@@ -131,8 +131,16 @@ class GrpcFrontend:
         self.dispatcher.on_no_handler = on_no_handler
 
     def _on_instances(self, event: InstancesChanged) -> None:
-        if parsed := parse_datum_key(event.key):
+        if event.shown and (parsed := parse_datum_key(event.key)):
             self._pusher.changed(*parsed)
+
+    def has_subscribers(self, namespace: str, service: str) -> bool:
+        """Whether a client subscribes to a service. Callable from any thread."""
+        return self._pusher.has((namespace, service))
+
+    def trace_pushes(self, on_pushed: Callable[[str, str], None]) -> None:
+        """Have this called, on the loop, when a client is sent what a service is now: namespace, service."""
+        self._pusher.on_pushed = on_pushed
 
     def push_states(self, namespace: str, service: str) -> list[PushState]:
         """How far each client that subscribes to a service is with its changes. Callable from any thread."""
@@ -241,7 +249,6 @@ class GrpcFrontend:
             self._send_away(one)
         for one in findings.close:
             self._close(one)
-        self.connections.sweep(now_ms)
         self.dispatcher.remove_moved(now_ms - MOVED_MS)
         return due_ms
 

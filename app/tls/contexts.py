@@ -1,7 +1,8 @@
-"""The TLS contexts of HTTPS: of this node's port, and of its calls to members."""
+"""The TLS contexts of HTTPS and gRPC: of this node's ports, and of its calls to members over HTTP."""
 
 import ssl
 from dataclasses import dataclass
+from pathlib import Path
 
 from app.config.tls_settings import HttpTls
 from app.tls.certificate import Certificate, CertificateError, parse_certificates, read_bounded, read_certificate
@@ -50,6 +51,27 @@ def make_contexts(settings: HttpTls) -> TlsContexts:
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise CertificateError(f"{settings.certificate} or {settings.trusted} cannot be used: {error}") from None
     return TlsContexts(certificate, server, client)
+
+
+def make_port_context(chain: Path, private_key: Path, trusted: bytes | None) -> ssl.SSLContext:
+    """The context of a port that speaks HTTP/2. ``trusted``: by which clients are checked, as PEM; None: none is asked.
+
+    Raises:
+        CertificateError: a file cannot be used.
+    """
+    context = _context(ssl.PROTOCOL_TLS_SERVER)
+    context.options |= ssl.OP_NO_TICKET | ssl.OP_CIPHER_SERVER_PREFERENCE
+    context.num_tickets = SESSION_TICKETS
+    context.set_alpn_protocols(["h2"])
+    try:
+        context.load_cert_chain(chain, private_key)
+        if trusted is not None:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+            context.load_verify_locations(cadata=trusted.decode("ascii", "replace"))
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise CertificateError(f"{chain} or what is trusted cannot be used: {error}") from None
+    return context
 
 
 def _context(side: ssl._SSLMethod) -> ssl.SSLContext:

@@ -1,5 +1,6 @@
 """All of a node's TLS: the watched files of HTTPS and of the gRPC ports."""
 
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -7,7 +8,7 @@ from typing import Any
 
 from app.config.settings import RpcPort, SettingError, Settings
 from app.tls.certificate import Certificate, CertificateError, parse_certificates, read_bounded, read_certificate
-from app.tls.contexts import TlsContexts, make_contexts
+from app.tls.contexts import TlsContexts, make_contexts, make_port_context
 from app.tls.member_tls import MemberTls
 from app.tls.tls_stats import TlsStats
 from app.tls.watched import CertificateWatch, WatchedFiles
@@ -18,8 +19,8 @@ class PortCertificate:
     """The certificate of a gRPC port."""
 
     certificate: Certificate
-    trusted: bytes | None
-    """By which those who connect are checked, as PEM; None where they need no certificate."""
+    context: ssl.SSLContext
+    """Never changed: a connection under way keeps the one it began with. Where it is set so it checks who connects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,7 @@ def _of_port(port: RpcPort, stats: TlsStats) -> WatchedFiles[PortCertificate] | 
         if trusted is not None:
             checked = read_bounded(trusted)
             parse_certificates(checked, trusted)
-        return PortCertificate(read_certificate(chain, private_key), checked)
+        certificate = read_certificate(chain, private_key)
+        return PortCertificate(certificate, make_port_context(chain, private_key, checked))
 
     return WatchedFiles((chain, private_key, *([trusted] if trusted else [])), make, stats)

@@ -8,14 +8,14 @@ class TlsStats:
     """Counters since the start of this node, and the time of an end."""
 
     tls_handshakes: int = 0
-    """Connections over TLS that clients and members have made to the HTTP port."""
+    """Connections over TLS that clients and members have made to the HTTP port and those of gRPC."""
     tls_handshakes_failed: int = 0
     tls_handshakes_cut: int = 0
     """Connections that were closed before their handshake ended, as too many or too slow ones were under way."""
     tls_plain_refused: int = 0
-    """Connections to the HTTP port that spoke plain HTTP, or something else."""
+    """Connections to a port of TLS that spoke plain HTTP, or something else."""
     tls_plain_taken: int = 0
-    """The same, taken as ``rollcall.http.tls.compatibility`` is on."""
+    """The same to the HTTP port, taken as ``rollcall.http.tls.compatibility`` is on."""
     tls_plain_calls: int = 0
     """Connections to members that were made plainly, as the member spoke no TLS and compatibility is on."""
     tls_members_refused: int = 0

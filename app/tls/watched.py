@@ -41,7 +41,7 @@ class WatchedFiles(Generic[T]):
         """
         self._files = tuple(dict.fromkeys(files))
         self._make = make
-        self._stats = stats
+        self.stats = stats
         self._stamp = self._read_stamp()
         self._failed: tuple[object, bool] | None = None
         """The stamp of files that could not be used, and whether that was logged."""
@@ -67,7 +67,7 @@ class WatchedFiles(Generic[T]):
             return  # written meanwhile: the next look takes what is there then
         self._stamp, self._failed, self._warned_s = stamp, None, 0.0
         self.current = made
-        self._stats.tls_reloads += 1
+        self.stats.tls_reloads += 1
         LOG.info("%s: a new certificate is in use, until %s", self._files[0], _date(made.certificate.ends_s))
 
     def _note_failure(self, stamp: object, error: CertificateError) -> None:
@@ -76,7 +76,7 @@ class WatchedFiles(Generic[T]):
             self._failed = (stamp, False)
         elif not self._failed[1]:
             self._failed = (stamp, True)
-            self._stats.tls_reloads_failed += 1
+            self.stats.tls_reloads_failed += 1
             LOG.error("changed certificate files are not used, those before stay in use: %s", error)
 
     def _warn_of_end(self) -> None:

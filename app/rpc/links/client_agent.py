@@ -1,7 +1,7 @@
 """The transport of clients: gRPC calls that hold no thread, and HTTP to members without a gRPC connection."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -26,7 +26,7 @@ from distro.codec import decode_frame, decode_received, encode_frame, gunzip_if_
 from distro.errors import CodecError, TransportError
 from distro.http_agent import DistroHttpAgent
 from distro.ports import Clock, Done
-from distro.types import CAPABILITY_CLIENTS_ONLY, DataOperation, Datum, Received, Version
+from distro.types import CAPABILITY_CLIENTS_ONLY, DataOperation, Datum, Page, Received, Version
 
 T = TypeVar("T")
 SIDE_BY_SIDE = 16
@@ -70,6 +70,9 @@ class ClientAgent:
         frame = encode_frame(datums, self._codec, self._clock.monotonic_ms(), versioned=True)
         over_http = partial(self._http.sync_data, peer, datums, timeout_ms)
         self._start(peer, DataOperation.CHANGE, frame, timeout_ms, over_http, done)
+
+    def start_small_sync(self, peer: str, datums: list[Datum], timeout_ms: int, done: Done) -> bool:
+        return False  # a client's publications are many, and a link may wait
 
     def start_verify(self, peer: str, summary: Mapping[str, str], timeout_ms: int, done: Done) -> None:
         if self._links.is_nacos(peer):
@@ -170,6 +173,10 @@ class ClientAgent:
         self._check_takes_http(peer)
         return self._http.verify(peer, summary, timeout_ms)
 
+    def compare(self, peer: str, body: bytes, timeout_ms: int) -> bytes:
+        """Compare digests over HTTP: a round is about all resource types."""
+        return self._http.compare(peer, body, timeout_ms)
+
     def _check_takes_http(self, peer: str) -> None:
         if CAPABILITY_CLIENTS_ONLY in self._http.capabilities(peer):
             raise LinkClosed(f"no connection to {peer} for members' calls")
@@ -199,8 +206,12 @@ class ClientAgent:
         except CodecError as error:
             raise TransportError(f"the client of {peer} cannot be read: {error}") from error
 
-    def load(self, peer: str, timeout_ms: int) -> list[Datum] | None:
-        """Return all clients that the peer has; of our own kind over HTTP, where the size is not limited."""
+    def page(self, peer: str, keys: Sequence[str], timeout_ms: int) -> Page:
+        """Return the first of these clients of a peer of our own kind, which told their versions."""
+        return self._http.page(peer, keys, timeout_ms)
+
+    def load(self, peer: str, timeout_ms: int) -> list[Datum] | Mapping[str, Version] | None:
+        """Return all clients that the peer has; of our own kind over HTTP, or the versions of all."""
         if not self._links.is_nacos(peer):
             return self._http.load(peer, timeout_ms)
         timeout_s = timeout_ms / 1_000

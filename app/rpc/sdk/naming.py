@@ -26,11 +26,17 @@ from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.ports.grpc_ports import RpcServices
 from app.rpc.sdk.service_messages import InfoVariant, ServiceInfos
 from app.rpc.sdk.subscriptions import GrpcSubscriptions
-from app.rpc.server.dispatcher import GrpcRequest, GrpcRoute
+from app.rpc.server.connections import Connection
+from app.rpc.server.dispatcher import GrpcRequest, GrpcRoute, WholeAnswer
+from app.rpc.server.known_messages import KnownMessage
+from app.rpc.wire import payload as wire
 from app.rpc.wire.payload import success
 
 T = TypeVar("T")
 REGISTER, DEREGISTER, BATCH = "registerInstance", "deregisterInstance", "batchRegisterInstance"
+REGISTERED = WholeAnswer(wire.encode_json("InstanceResponse", success(type=REGISTER)))
+QUERY_ANSWER = "QueryServiceResponse"
+QUERY_HEAD = b'{"resultCode":200,"errorCode":0,"success":true,"serviceInfo":'
 POOL_THREADS = 4
 POOLED_MAX = 256
 """Calls that wait for a thread, or are worked on by one."""
@@ -49,10 +55,10 @@ class NamingHandlers:
     def routes(self) -> Mapping[str, GrpcRoute]:
         """The handlers by type of request."""
         return {
-            "InstanceRequest": GrpcRoute(self.instance, "InstanceResponse", naming(WRITE)),
+            "InstanceRequest": GrpcRoute(self.instance, "InstanceResponse", naming(WRITE), self.instance_again),
             "BatchInstanceRequest": GrpcRoute(self.batch, "BatchInstanceResponse", naming(WRITE)),
             "PersistentInstanceRequest": GrpcRoute(self.persistent, "InstanceResponse", naming(WRITE)),
-            "ServiceQueryRequest": GrpcRoute(self.query, "QueryServiceResponse", naming(READ)),
+            "ServiceQueryRequest": GrpcRoute(self.query, QUERY_ANSWER, naming(READ), self.query_again),
             "ServiceListRequest": GrpcRoute(self.list, "ServiceListResponse", naming(READ, Target.GROUP)),
             "SubscribeServiceRequest": GrpcRoute(self.subscribe, "SubscribeServiceResponse", naming(READ)),
         }
@@ -70,8 +76,11 @@ class NamingHandlers:
         clients, client_id = self._services.clients, request.connection.id
         if kind == REGISTER:
             command = command_of(request, namespace, service, request.fields.inner("instance"))
-            clients.register(client_id, command)
-            self._audit("register", request, (namespace, service), command)
+            unchanged = clients.register(client_id, command)
+            if unchanged is None:
+                self._audit("register", request, (namespace, service), command)
+            elif request.known is not None:
+                request.known.memo = (client_id, (command.namespace, service), unchanged)
         elif kind == DEREGISTER:
             # Its instance is not looked at: some SDKs send half of one.
             clients.deregister(client_id, namespace, service)
@@ -79,6 +88,15 @@ class NamingHandlers:
         else:
             raise InvalidParam(f"Unsupported request type {kind}")
         return success(type=kind)
+
+    def instance_again(self, connection: Connection, known: KnownMessage) -> bytes | None:
+        """The answer to a registration that changes nothing, as the same message before changed nothing, or None."""
+        if (memo := known.memo) is None:
+            return None
+        client_id, key, publication = memo
+        if client_id != connection.id or not self._services.clients.publishes(client_id, key, publication):
+            return None
+        return REGISTERED
 
     async def batch(self, request: GrpcRequest) -> Mapping[str, Any]:
         """Publish a list of instances, perhaps empty, in place of all that the connection published of a service."""
@@ -89,8 +107,8 @@ class NamingHandlers:
         commands = [command_of(request, namespace, service, one) for one in request.fields.items("instances")]
         if request.connection.address is not None:
             request.connection.address.owe(max(len(commands) - 1, 0))  # each counts as a write
-        self._services.clients.batch_register(request.connection.id, namespace, service, commands)
-        self._audit("register", request, (namespace, service), commands)
+        if self._services.clients.batch_register(request.connection.id, namespace, service, commands) is None:
+            self._audit("register", request, (namespace, service), commands)
         return success(type=kind)
 
     def _audit(self, verb: str, request: GrpcRequest, key: ServiceKey, after: object) -> None:
@@ -123,8 +141,17 @@ class NamingHandlers:
         """Answer with a service's instances; an unknown one has none."""
         fields = request.fields
         variant = InfoVariant(fields.text("cluster", chars_max=CLUSTERS_CHARS_MAX), fields.flag("healthyOnly", False))
-        info = await self._infos.get(key_of(fields), variant)
-        return b'{"resultCode":200,"errorCode":0,"success":true,"serviceInfo":%b}' % info.json(self._infos.now_ms())
+        key = key_of(fields)
+        if request.known is not None:
+            request.known.memo = (key, variant)
+        info = await self._infos.get(key, variant)
+        return QUERY_HEAD + info.json(self._infos.now_ms()) + b"}"
+
+    def query_again(self, _connection: Connection, known: KnownMessage) -> bytes | None:
+        """The answer to a query of a service whose present state is rendered, or None."""
+        if known.memo is None or (info := self._infos.kept(*known.memo)) is None:
+            return None
+        return wire.encode(QUERY_ANSWER, QUERY_HEAD + info.json(self._infos.now_ms()) + b"}")
 
     async def subscribe(self, request: GrpcRequest) -> bytes:
         """Subscribe the connection to a service, or unsubscribe it; answer with the service's instances."""

@@ -31,6 +31,8 @@ class GrpcPusher:
         self._infos = infos
         self._connections = connections
         self._now_ms = monotonic_ms
+        self.on_pushed: Callable[[str, str], None] = lambda _namespace, _service: None
+        """Called on the loop when a client is sent what a service is now."""
         self._changed: dict[ServiceKey, None] = {}
         """Services changed since the last turn, each once: at most as many as have subscriptions."""
         self._subscribed: dict[tuple[str, ServiceKey], None] = {}
@@ -54,6 +56,10 @@ class GrpcPusher:
             self._sending.cancel()
 
     # --- from any thread -------------------------------------------------------------------------
+
+    def has(self, key: ServiceKey) -> bool:
+        """Whether a service has subscriptions here. From any thread."""
+        return self._subscriptions.has(key)
 
     def changed(self, namespace: str, service: str) -> None:
         """Push a changed service to its subscriptions; nearly all changes are of services without any."""
@@ -106,6 +112,7 @@ class GrpcPusher:
         ):
             return None
         self._subscriptions.sent(one, info.request_id, info.content, self._now_ms())
+        self.on_pushed(*key)
         self._schedule()
         return info.message(self._infos.now_ms())
 

@@ -105,6 +105,11 @@ class ServiceInfos:
         self._building: dict[tuple[ServiceKey, InfoVariant], asyncio.Future[ServiceInfo]] = {}
         self._shown_ms = 0
 
+    def kept(self, key: ServiceKey, variant: InfoVariant) -> ServiceInfo | None:
+        """The present state of a service, if it is rendered."""
+        view = self._naming.service_view(*key)
+        return None if view is None else self._infos.find(view, variant)
+
     async def get(self, key: ServiceKey, variant: InfoVariant) -> ServiceInfo:
         """The present state of a service; one that is not known has no instances.
 

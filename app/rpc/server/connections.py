@@ -1,6 +1,5 @@
 """The gRPC connections by transport: each client's data, and the messages that wait to be written to it."""
 
-import urllib.parse
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,9 +10,6 @@ from app.auth.access_control import Session
 from app.limits.client_addresses import AddressTable, ClientAddress, Frontend
 from app.naming.clients.client_model import ServiceKey
 
-UNREGISTERED_MAX = 4_096
-"""Transports that made a call without a setup, or before it; a new one displaces the oldest."""
-UNREGISTERED_MS = 60_000
 CONTROLS_MAX = 64
 """Messages that wait for one client, beside its pending services."""
 LABELS_CHARS_MAX = 4_096
@@ -38,7 +34,7 @@ class Connection:
 
     id: str
     peer: str
-    """The client's end of the transport as grpc names it, ``ipv4:1.2.3.4:5`` for example."""
+    """The client's end of the transport, ``ipv4:1.2.3.4:5`` for example."""
     on_cluster_port: bool
     opened_ms: int
     active_ms: int = field(init=False)
@@ -54,6 +50,8 @@ class Connection:
     reporter: str = ""
     """The address of the listed member that sent its report over this connection."""
     closing: bool = False
+    is_gone: bool = False
+    """Its stream has ended; a later call of its transport makes a new connection."""
     app: str = ""
     agent: str = ""
     tenant: str = ""
@@ -125,10 +123,6 @@ class Connections:
         self._addresses = AddressTable() if addresses is None else addresses
         self._wall_ms = wall_ms
         self._now_ms = monotonic_ms
-        self._by_peer: dict[tuple[str, bool], Connection] = {}
-        """Registered connections by transport."""
-        self._pending: dict[tuple[str, bool], Connection] = {}
-        """Connections that are not registered, oldest first."""
         self._registered: dict[str, Connection] = {}
         self._per_ip: dict[str, int] = {}
         self.sdk_count = 0
@@ -153,19 +147,12 @@ class Connections:
     def next_request_id(self) -> str:
         return str(next(self._request_ids))
 
-    def of_peer(self, peer: str, on_cluster_port: bool) -> Connection:
-        """Return the connection of a transport, a new one at its first call. ``peer``: the far end as grpc names it."""
-        key = (peer, on_cluster_port)
-        found = self._by_peer.get(key) or self._pending.get(key)
-        if found is None:
-            if len(self._pending) >= UNREGISTERED_MAX:
-                del self._pending[next(iter(self._pending))]
-            host, port = parse_peer(peer)
-            # No id is used twice, even when the clock is set back.
-            self._id_ms = max(self._wall_ms(), self._id_ms + 1)
-            found = Connection(f"{self._id_ms}_{host}_{port}", peer, on_cluster_port, self._now_ms())
-            self._pending[key] = found
-        return found
+    def opened(self, peer: str, on_cluster_port: bool) -> Connection:
+        """Make the connection of a transport, at its first call. ``peer``: its far end, as ``ipv4:1.2.3.4:5``."""
+        host, port = parse_peer(peer)
+        # No id is used twice, even when the clock is set back.
+        self._id_ms = max(self._wall_ms(), self._id_ms + 1)
+        return Connection(f"{self._id_ms}_{host}_{port}", peer, on_cluster_port, self._now_ms())
 
     def take_address(self, connection: Connection) -> bool:
         """Count a connection that is to be set up against its transport's address; False if that has as many as it may.
@@ -185,9 +172,6 @@ class Connections:
 
     def register(self, connection: Connection) -> None:
         """Count a connection that is set up; from now on its calls are answered."""
-        key = (connection.peer, connection.on_cluster_port)
-        self._pending.pop(key, None)
-        self._by_peer[key] = connection
         connection.registered = True
         self._registered[connection.id] = connection
         if connection.is_sdk:
@@ -199,10 +183,7 @@ class Connections:
 
         A later call of the transport makes a new connection.
         """
-        key = (connection.peer, connection.on_cluster_port)
-        for known in (self._by_peer, self._pending):
-            if known.get(key) is connection:
-                del known[key]
+        connection.is_gone = True
         if self._registered.pop(connection.id, None) is None:
             return False
         self.give_address_back(connection)
@@ -214,16 +195,10 @@ class Connections:
                 self._per_ip[connection.remote_ip] = left
         return True
 
-    def sweep(self, now_ms: int) -> None:
-        """Remove the connections that were not set up within ``UNREGISTERED_MS``."""
-        for key, one in list(self._pending.items()):
-            if now_ms - one.active_ms > UNREGISTERED_MS:
-                del self._pending[key]
-
 
 def parse_peer(peer: str) -> tuple[str, int]:
-    """Return address and port of ``ipv4:1.2.3.4:5`` or ``ipv6:[::1]:5``, which grpc escapes as in URLs."""
-    _, _, address = urllib.parse.unquote(peer).partition(":")
+    """Return address and port of ``ipv4:1.2.3.4:5`` or ``ipv6:[::1]:5``."""
+    _, _, address = peer.partition(":")
     host, _, port = address.rpartition(":")
     host = host.strip("[]").removeprefix("::ffff:")
     return host, int(port) if port.isdecimal() else 0

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -21,6 +21,7 @@ from app.process.open_files import CONNECTIONS_MAX
 from app.rpc.links.link import OWN_KIND_ABILITY
 from app.rpc.links.links import MEMBER_LABEL
 from app.rpc.server.connections import LABELS_CHARS_MAX, Connection, Connections
+from app.rpc.server.known_messages import KnownMessage, KnownMessages
 from app.rpc.server.limits import LimitRule
 from app.rpc.server.user_check import check_user, token_of
 from app.rpc.wire import payload as wire
@@ -35,18 +36,27 @@ HEALTH_CHECK = "HealthCheckRequest"
 SERVER_ABILITIES = {"supportPersistentInstanceByGrpc": True}
 
 
-@dataclass(frozen=True, slots=True)
-class GrpcRequest:
+class GrpcRequest(NamedTuple):
     """One call of a registered client: its connection and JSON fields."""
 
     connection: Connection
     fields: Fields
     token: str = ""
     """The user's; empty while users are not asked for."""
+    known: KnownMessage | None = None
+    """The message, where a handler may note something for its next time."""
+
+
+class WholeAnswer(bytes):
+    """A message as it goes over the wire, of an answer that is always the same."""
+
+    __slots__ = ()
 
 
 Handler = Callable[[GrpcRequest], Awaitable[Mapping[str, Any] | bytes]]
-"""Returns the fields of the answer, or these as JSON. Raises NacosError for a refusal."""
+"""Returns the fields of the answer, these as JSON, or a whole answer. Raises NacosError for a refusal."""
+Quick = Callable[[Connection, KnownMessage], bytes | None]
+"""Returns the message of the answer to what came before, from what is kept; None has the handler called. No effects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +66,7 @@ class GrpcRoute:
     handler: Handler
     answer_type: str
     access: AccessRule
+    quick: Quick | None = None
 
     @property
     def members_only(self) -> bool:
@@ -102,7 +113,10 @@ class Dispatcher:
         """An operator drains this node: what a client published is removed a while after its connection's end."""
         self._moved_ms: dict[str, int] = {}
         """When the connections of such clients ended, the latest last."""
-        self._routes: dict[str, GrpcRoute] = {HEALTH_CHECK: GrpcRoute(_healthy, "HealthCheckResponse", PUBLIC)}
+        self._routes: dict[str, GrpcRoute] = {
+            HEALTH_CHECK: GrpcRoute(_healthy, "HealthCheckResponse", PUBLIC, lambda *_: HEALTHY)
+        }
+        self._known = KnownMessages()
 
     def add(self, routes: Mapping[str, GrpcRoute]) -> None:
         """Answer these types of requests too."""
@@ -110,13 +124,40 @@ class Dispatcher:
 
     # --- calls -----------------------------------------------------------------------------------
 
+    def answer_at_once(self, connection: Connection, data: bytes) -> bytes | None:
+        """Return the answer to a call that is nothing but usual and came before; None for ``answer`` to be called.
+
+        What it lets out of the checks of ``answer`` lets every message through, or would have kept this one from being
+        known.
+        """
+        known = self._known.get(data)
+        if known is None or (quick := known.route.quick) is None:
+            return None
+        if not connection.registered or self._access is not None or self._cluster.state() is not _UP:
+            return None
+        if self._rule().traced_ips:
+            return None
+        begun_s = perf_counter()
+        answer = quick(connection, known)
+        if answer is None:
+            return None
+        connection.active_ms = self._now_ms()
+        if known.route.is_client_write and connection.address is not None and not connection.is_member:
+            try:
+                connection.address.take()
+            except TooManyRequests as error:
+                return wire.error_response(error.status, error.text)
+        self.requests.of_loop("", known.message.type).add(OK, perf_counter() - begun_s)
+        return answer
+
     async def answer(self, connection: Connection, data: bytes) -> bytes:
         """Return the answer to one call, an error if it is refused or fails.
 
         Source of the order of checks: Nacos 2.2.3 GrpcRequestAcceptor.
         """
+        known = self._known.get(data)
         try:
-            message = wire.decode(data)
+            message = wire.decode(data) if known is None else known.message
         except PayloadError as error:
             return wire.error_response(wire.UNREADABLE, str(error))
         kind = message.type
@@ -139,10 +180,13 @@ class Dispatcher:
         # Checked at each call: member lists change, at one member before the other.
         if route.members_only and (refusal := self._refusal(connection, message)):
             return refusal
-        try:
-            fields = Fields(message.json())
-        except PayloadError as error:
-            return wire.error_response(wire.UNREADABLE, str(error))
+        if known is None:
+            try:
+                fields = Fields(message.json())
+            except PayloadError as error:
+                return wire.error_response(wire.UNREADABLE, str(error))
+            known = self._known.add(data, message, route, fields)
+        fields = known.fields
         connection.active_ms = self._now_ms()
         self._trace(connection, message)
         if route.is_client_write and connection.address is not None and not connection.is_member:
@@ -151,7 +195,7 @@ class Dispatcher:
             except TooManyRequests as error:
                 return wire.error_response(error.status, error.text)
         if self._access is None:
-            return await self._run(route, kind, GrpcRequest(connection, fields))
+            return await self._run(route, kind, GrpcRequest(connection, fields, "", known))
         try:
             session = check_user(self._access, route.access, kind, message.headers, fields)
         except NacosError as error:
@@ -198,6 +242,8 @@ class Dispatcher:
             return wire.error_response(code, "internal error, see the server's log")
         finally:
             self.requests.of_loop("", kind).add(code, perf_counter() - begun_s)
+        if isinstance(answer, WholeAnswer):
+            return answer
         return wire.encode(route.answer_type, answer if isinstance(answer, bytes) else orjson.dumps(answer))
 
     def _trace(self, connection: Connection, message: Payload) -> None:
@@ -315,5 +361,8 @@ class Dispatcher:
                 self._clients.disconnect(client_id)
 
 
-async def _healthy(_asked: GrpcRequest) -> Mapping[str, Any]:
-    return wire.success()
+HEALTHY = WholeAnswer(wire.encode_json("HealthCheckResponse", wire.success()))
+
+
+async def _healthy(_asked: GrpcRequest) -> WholeAnswer:
+    return HEALTHY

@@ -1,111 +1,86 @@
-"""The gRPC servers on the worker's loop: calls and streams as bytes, and one writer task for each stream."""
+"""The server of one gRPC port: its listening socket, and what its connections share."""
 
 import asyncio
+import errno
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
-from typing import Any
-
-import grpc
-from grpc import aio
+import socket
+from collections import deque
+from typing import Protocol
 
 from app.config.addresses import join_address
 from app.config.settings import RpcPort, SettingError
-from app.naming.clients.client_model import ServiceKey
 from app.process.open_files import CONNECTIONS_MAX
-from app.rpc.server.connections import Connection, Connections
+from app.process.turn_sends import TurnSends
+from app.rpc.server.client_stream import GRACE_S, ClientStream, TakePending
+from app.rpc.server.connections import Connections
+from app.rpc.server.control_credit import KeptBytes
 from app.rpc.server.dispatcher import Dispatcher
+from app.rpc.server.http2 import Http2Limits
+from app.rpc.server.transport import TURN_S, RpcTransport
 from app.tls.node_tls import PortCertificate
+from app.tls.tls_accept import TlsAcceptor
 from app.tls.watched import WatchedFiles
 
 LOG = logging.getLogger(__name__)
 CALLS_MAX = 4_096
-"""Calls under way at once, beside the streams."""
+"""Calls that wait for something at once, of all connections of a port."""
 STREAMS_MAX = 256
-"""Calls and streams of one transport at once."""
-SETUP_S = 10.0
-"""A stream whose client is not set up within this time is ended."""
-GRACE_S = 1.0
-GO_ELSEWHERE = "this server ends the connection, please connect to another one"
+"""Calls and streams of one connection at once."""
+UNREGISTERED_MAX = 4_096
+"""Connections without a setup, beside as many with one as there may be."""
+KEPT_BYTES_MAX = 256 << 20
+"""Of requests in half and of replies that wait, of all connections of a port."""
+KEPT_MESSAGES_MAX = 4
+"""Of the largest: the same, of one connection."""
+BACKLOG = 1_024
+SWEEP_S = 0.5
+SWEEPS = 8
+"""In which all connections are checked once."""
+GREETINGS_MAX = 2_048
+"""Clients of TLS that are connected and have not sent a whole greeting."""
+DRAIN_POLL_S = 0.01
+STREAMS_PER_LOOK = 4
+"""Streams that are written between two looks at the clock."""
 
-TakePending = Callable[[Connection, ServiceKey], Awaitable[bytes | None]]
-"""Returns the push message of a service with its current state; None when the client needs it no more."""
 
+class Listening(Protocol):
+    """What takes the connections of a socket."""
 
-class ClientStream:
-    """One client's stream. Writes one message at a time, as fast as the client reads."""
-
-    def __init__(
-        self, connection: Connection, write: Callable[[bytes], Awaitable[None]], take_pending: TakePending
-    ) -> None:
-        self.connection = connection
-        self._write = write
-        self._take_pending = take_pending
-        self._reader = asyncio.current_task()
-        self._writer: asyncio.Task[None] | None = None
-        self.ending = False
-
-    def wake(self) -> None:
-        if self._writer is None and not self.ending:
-            self._writer = asyncio.get_running_loop().create_task(self._run())
-
-    def end(self) -> None:
-        """End the stream with an error; messages that wait are written before, if the client takes them soon."""
-        if not self.ending:
-            self.ending = True
-            if self._reader is not None:
-                self._reader.cancel()
-
-    async def finish(self) -> None:
-        """Wait up to ``GRACE_S`` for the writer, unless the transport is gone; drop the messages that still wait."""
-        if (writer := self._writer) is not None:
-            if not self.ending:
-                writer.cancel()
-            with suppress(asyncio.CancelledError, TimeoutError):
-                await asyncio.wait_for(writer, GRACE_S)
-        self.connection.controls.clear()
-        self.connection.pending.clear()
-
-    async def _run(self) -> None:
-        connection = self.connection
-        try:
-            while True:
-                if connection.controls:
-                    message: bytes | None = connection.controls.popleft()
-                elif connection.pending:
-                    key = next(iter(connection.pending))
-                    del connection.pending[key]
-                    message = await self._take_pending(connection, key)
-                else:
-                    return
-                if message is not None:
-                    await self._write(message)
-        except (aio.BaseError, grpc.RpcError) as error:
-            LOG.debug("a write to %s failed: %s", connection.id, error)
-            self.end()
-        except Exception:
-            LOG.exception("writing to %s failed in an unforeseen way", connection.id)
-            self.end()
-        finally:
-            self._writer = None
+    def close(self) -> None: ...
 
 
 class RpcServer:
-    """The server of one gRPC port. ``start`` and ``stop`` are called on the loop."""
+    """Owns the connections of one gRPC port. ``start`` and ``stop`` are called on the loop."""
 
     def __init__(
         self, host: str, port: RpcPort, certificate: WatchedFiles[PortCertificate] | None, on_cluster_port: bool,
         connections: Connections, dispatcher: Dispatcher, take_pending: TakePending,
+        connections_max: int = CONNECTIONS_MAX,
     ) -> None:  # fmt: skip
         """``certificate``: plain for None."""
         self._host = host
         self._port = port
         self._certificate = certificate
-        self._on_cluster_port = on_cluster_port
-        self._connections = connections
-        self._dispatcher = dispatcher
-        self._take_pending = take_pending
-        self._server: aio.Server | None = None
+        self.on_cluster_port = on_cluster_port
+        self.connections = connections
+        self.dispatcher = dispatcher
+        self.take_pending = take_pending
+        self.limits = Http2Limits(port.message_bytes_max, STREAMS_MAX, port.permit_keep_alive_ms / 1_000)
+        self.kept = KeptBytes(KEPT_BYTES_MAX)
+        self.kept_bytes_max = KEPT_MESSAGES_MAX * port.message_bytes_max
+        self.keep_alive_s = port.keep_alive_ms / 1_000
+        self.keep_alive_timeout_s = port.keep_alive_timeout_ms / 1_000
+        self._connections_max = connections_max + UNREGISTERED_MAX
+        self._transports: dict[RpcTransport, None] = {}
+        """In the order in which they are checked."""
+        self._calls = 0
+        self._due: deque[ClientStream] = deque()
+        """Streams that have something to write."""
+        self._is_writing = False
+        self._listening: list[Listening] = []
+        self._sweeping: asyncio.TimerHandle | None = None
+        self.loop: asyncio.AbstractEventLoop
+        self.sends: TurnSends
 
     async def start(self) -> None:
         """Listen.
@@ -113,94 +88,128 @@ class RpcServer:
         Raises:
             SettingError: the port is not free.
         """
-        port, address = self._port, join_address(self._host, self._port.port)
-        server = aio.server(options=_options(port), maximum_concurrent_rpcs=CONNECTIONS_MAX + CALLS_MAX)
-        server.add_generic_rpc_handlers(
-            (
-                grpc.method_handlers_generic_handler(
-                    "Request", {"request": grpc.unary_unary_rpc_method_handler(self._call)}
-                ),
-                grpc.method_handlers_generic_handler(
-                    "BiRequestStream", {"requestBiStream": grpc.stream_stream_rpc_method_handler(self._stream)}
-                ),
-            )
-        )
+        self.loop = loop = asyncio.get_running_loop()
+        self.sends = TurnSends(loop.call_soon)
         try:
-            if self._certificate is None:
-                server.add_insecure_port(address)
+            if (files := self._certificate) is None:
+                backlog, port = BACKLOG, self._port.port
+                self._listening.append(await loop.create_server(self._connection, self._host, port, backlog=backlog))
             else:
-                server.add_secure_port(address, _credentials(self._certificate))
-            await server.start()
-        except (RuntimeError, OSError) as error:
-            raise SettingError(f"cannot serve gRPC on {address}: {error}") from None
-        self._server = server
+                self._listening += [self._accept_tls(one, files) for one in await self._sockets()]
+        except OSError as error:
+            where = join_address(self._host, self._port.port)
+            raise SettingError(f"cannot serve gRPC on {where}: {error}") from None
+        self._sweeping = loop.call_later(SWEEP_S, self._sweep)
+
+    def _connection(self) -> RpcTransport:
+        return RpcTransport(self)
+
+    def _accept_tls(self, listening: socket.socket, files: WatchedFiles[PortCertificate]) -> TlsAcceptor:
+        return TlsAcceptor(
+            self.loop,
+            listening,
+            self._connection,
+            lambda: files.current.context,
+            files.stats,
+            waiting_max=min(GREETINGS_MAX, self._connections_max),
+        )
+
+    async def _sockets(self) -> list[socket.socket]:
+        """Listening sockets for each address of the host, as ``create_server`` makes them."""
+        found = await self.loop.getaddrinfo(
+            self._host or None, self._port.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )  # fmt: skip
+        made: list[socket.socket] = []
+        absent: OSError | None = None
+        try:
+            for family, _, _, _, address in dict.fromkeys(found):
+                try:
+                    made.append(socket.create_server(address, family=family, backlog=BACKLOG))
+                except OSError as error:
+                    if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                        raise
+                    absent = error  # "::" of a machine without IPv6, beside its "0.0.0.0"
+            if absent is not None and not made:
+                raise absent
+        except OSError:
+            for one in made:
+                one.close()
+            raise
+        return made
 
     async def stop(self) -> None:
-        """Refuse new calls, and end those under way after ``GRACE_S``. May be called twice."""
-        if self._server is not None:
-            await self._server.stop(GRACE_S)
-            self._server = None
+        """Take no new connections and calls; end the calls under way after ``GRACE_S``. May be called twice.
 
-    async def _call(self, data: bytes, context: Any) -> bytes:
-        connection = self._connections.of_peer(context.peer(), self._on_cluster_port)
-        return await self._dispatcher.answer(connection, data)
+        Clients are told twice: first that they shall call elsewhere, then, as calls may be on their way, from which on
+        none is taken.
+        """
+        if not self._listening:
+            return
+        for listening in self._listening:
+            listening.close()
+        self._listening = []
+        for one in list(self._transports):
+            one.leave(finally_=False)
+        end_s = self.loop.time() + GRACE_S
+        while any(not one.is_idle for one in self._transports) and self.loop.time() < end_s:
+            await asyncio.sleep(DRAIN_POLL_S)
+        for one in list(self._transports):
+            one.leave(finally_=True)
+            one.end()
+        while self._transports and self.loop.time() < end_s + GRACE_S:
+            await asyncio.sleep(DRAIN_POLL_S)
+        for one in list(self._transports):
+            one.cut()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
 
-    async def _stream(self, messages: AsyncIterator[bytes], context: Any) -> None:
-        peer = context.peer()
-        stream: ClientStream | None = None
-        try:
-            async with asyncio.timeout(SETUP_S) as setup:
-                async for data in messages:
-                    # Looked up for each message: another stream of the transport may have ended the connection.
-                    connection = self._connections.of_peer(peer, self._on_cluster_port)
-                    if connection.stream is None and stream is None:
-                        connection.stream = stream = ClientStream(connection, context.write, self._take_pending)
-                    if not self._dispatcher.take(connection, data):
-                        connection.close()
-                    if connection.registered:
-                        setup.reschedule(None)
-        except TimeoutError:
-            LOG.debug("a stream of %s came without a setup", peer)
-        except asyncio.CancelledError:
-            if stream is None or not stream.ending:
-                raise
-        finally:
-            if stream is not None:
-                self._dispatcher.ended(stream.connection)
-                await stream.finish()
-        if stream is not None and stream.ending:
-            # Some SDKs do not notice the end of a stream with status OK.
-            await context.abort(grpc.StatusCode.UNAVAILABLE, GO_ELSEWHERE)
+    # --- of the connections -------------------------------------------------------------------------
 
+    def opened(self, transport: RpcTransport) -> bool:
+        if not self._listening or len(self._transports) >= self._connections_max:
+            return False
+        self._transports[transport] = None
+        return True
 
-def _credentials(files: WatchedFiles[PortCertificate]) -> grpc.ServerCredentials:
-    """Credentials with the certificate that is current when a handshake begins."""
-    shown = files.current
+    def closed(self, transport: RpcTransport) -> None:
+        self._transports.pop(transport, None)
 
-    def configuration(of: PortCertificate) -> grpc.ServerCertificateConfiguration:
-        pair = (of.certificate.private_key, of.certificate.chain)
-        return grpc.ssl_server_certificate_configuration([pair], of.trusted)
+    def begin_call(self) -> bool:
+        self._calls += 1
+        return self._calls <= CALLS_MAX
 
-    def changed() -> Any:
-        """Called by gRPC at each handshake; None to go on with the last one."""
-        nonlocal shown
-        current = files.current
-        if current is shown:
-            return None
-        shown = current
-        return configuration(current)
+    def end_call(self) -> None:
+        self._calls -= 1
 
-    return grpc.dynamic_ssl_server_credentials(configuration(shown), changed, shown.trusted is not None)
+    def soon(self, stream: ClientStream) -> None:
+        self._due.append(stream)
+        if not self._is_writing:
+            self._is_writing = True
+            self.loop.call_soon(self._write)
 
+    def _write(self) -> None:
+        """Write what waits on streams for ``TURN_S``; the rest has its turn after others."""
+        begun_s, due = self.loop.time(), self._due
+        while due:
+            for _ in range(min(STREAMS_PER_LOOK, len(due))):
+                try:
+                    due.popleft().go_on()
+                except Exception:  # or nothing would be pushed any more
+                    LOG.exception("writing to a client failed in an unforeseen way")
+            if self.loop.time() - begun_s > TURN_S:
+                break
+        self._is_writing = bool(due)
+        if due:
+            self.loop.call_soon(self._write)
 
-def _options(port: RpcPort) -> list[tuple[str, int]]:
-    return [
-        ("grpc.max_receive_message_length", port.message_bytes_max),
-        ("grpc.max_send_message_length", port.message_bytes_max),
-        ("grpc.max_concurrent_streams", STREAMS_MAX),
-        ("grpc.so_reuseport", 0),  # or two nodes would share a port, and each get some of the calls
-        ("grpc.keepalive_time_ms", port.keep_alive_ms),
-        ("grpc.keepalive_timeout_ms", port.keep_alive_timeout_ms),
-        ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.http2.min_ping_interval_without_data_ms", port.permit_keep_alive_ms),
-    ]
+    def _sweep(self) -> None:
+        """Check a part of the connections: for time that is up, and for silent clients."""
+        self._sweeping = self.loop.call_later(SWEEP_S, self._sweep)
+        now_s = self.loop.time()
+        for one in [one for one, _ in zip(self._transports, range(len(self._transports) // SWEEPS + 1), strict=False)]:
+            del self._transports[one]
+            self._transports[one] = None
+            try:
+                one.check(now_s)
+            except Exception:  # without sweeps dead clients would stay for ever
+                LOG.exception("the check of a connection failed in an unforeseen way")

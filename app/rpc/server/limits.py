@@ -113,7 +113,7 @@ class LimitWatch:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._seen: tuple[int, int] | None = None
+        self._seen: tuple[int, ...] | None = None
         self.rule = LimitRule()
         """Read from any thread."""
 

@@ -4,6 +4,7 @@ Shape: ``Payload {metadata = 2: {type = 3, headers = 7, clientIp = 8}, body = 3:
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -104,12 +105,37 @@ def decode(data: bytes) -> Payload:
 
 def encode(type_name: str, body: bytes, client_ip: str = "", headers: Mapping[str, str] | None = None) -> bytes:
     """The bytes of a message; ``body`` is the JSON of an object."""
-    message = _PAYLOAD()
-    message.metadata.type = type_name
-    message.metadata.clientIp = client_ip
-    message.metadata.headers.update(headers or {})
-    message.body.value = body
-    return bytes(message.SerializeToString())
+    if client_ip or headers:
+        message = _PAYLOAD()
+        message.metadata.type = type_name
+        message.metadata.clientIp = client_ip
+        message.metadata.headers.update(headers or {})
+        message.body.value = body
+        return bytes(message.SerializeToString())
+    # What protobuf would write, at a quarter of the cost: nearly all answers, and all pushes.
+    value = b"\x12" + _varint(len(body)) + body if body else b""
+    return _metadata(type_name) + b"\x1a" + _varint(len(value)) + value
+
+
+@lru_cache(256)
+def _metadata(type_name: str) -> bytes:
+    """The field of a message that holds nothing but a type."""
+    name = type_name.encode()
+    field = b"\x1a" + _varint(len(name)) + name if name else b""
+    return b"\x12" + _varint(len(field)) + field
+
+
+def _varint(count: int) -> bytes:
+    if count < 128:
+        return count.to_bytes(1, "big")
+    if count < 1 << 14:
+        return bytes((count & 0x7F | 0x80, count >> 7))
+    out = bytearray()
+    while count >= 128:
+        out.append(count & 0x7F | 0x80)
+        count >>= 7
+    out.append(count)
+    return bytes(out)
 
 
 def encode_json(type_name: str, fields: Mapping[str, Any]) -> bytes:

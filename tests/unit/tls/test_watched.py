@@ -2,6 +2,7 @@
 
 import logging
 import os
+import ssl
 import time
 from pathlib import Path
 
@@ -24,9 +25,10 @@ class Watching:
         self.stats = TlsStats()
         self._now_ms = 0
         self.renew()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)  # what is made of the files does not count here
         self.files = WatchedFiles(
             (self.chain, self.private_key),
-            lambda: PortCertificate(read_certificate(self.chain, self.private_key), None),
+            lambda: PortCertificate(read_certificate(self.chain, self.private_key), context),
             self.stats,
         )
         self.watch = CertificateWatch([self.files], self.stats)

@@ -86,7 +86,7 @@ class Host:
         self.cluster.others = [Member(OURS, MemberState.UP, capabilities)]
 
     def connect(self, labels: Mapping[str, str] | None = None, *, on_cluster_port: bool = True) -> Connection:
-        connection = self.connections.of_peer(AT, on_cluster_port)
+        connection = self.connections.opened(AT, on_cluster_port)
         body = orjson.dumps({"labels": {"source": "cluster", **(labels or {})}, "abilityTable": {}})
         assert self.dispatcher.take(connection, wire.encode("ConnectionSetupRequest", body))
         return connection

@@ -15,7 +15,7 @@ from app.rpc.server.dispatcher import GrpcRequest
 def ask(kind: str) -> tuple[str, dict[str, Any], ConfigCallLog]:
     calls = ConfigCallLog()
     route = AbsentConfigHandlers(calls).routes()[kind]
-    connection = Connections(lambda: 5_000, lambda: 1_000).of_peer("ipv4:10.1.2.3:5", False)
+    connection = Connections(lambda: 5_000, lambda: 1_000).opened("ipv4:10.1.2.3:5", False)
     answer = asyncio.run(route.handler(GrpcRequest(connection, Fields({"dataId": "a"}))))  # type: ignore[arg-type]
     assert isinstance(answer, dict)
     return route.answer_type, answer, calls

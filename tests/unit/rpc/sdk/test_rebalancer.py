@@ -157,12 +157,12 @@ class OwnMember:
 
     def add_clients(self, count: int) -> None:
         for number in range(count):
-            one = self.connections.of_peer(f"ipv4:10.9.0.1:{number}", False)
+            one = self.connections.opened(f"ipv4:10.9.0.1:{number}", False)
             one.opened_ms = number
             self.connections.register(one)
 
     def connect(self, peer: str, *, on_cluster_port: bool = True) -> Connection:
-        connection = self.connections.of_peer(peer, on_cluster_port)
+        connection = self.connections.opened(peer, on_cluster_port)
         body = orjson.dumps({"labels": {"source": "cluster"}})
         assert self.dispatcher.take(connection, wire.encode("ConnectionSetupRequest", body))
         return connection

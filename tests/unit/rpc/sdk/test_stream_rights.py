@@ -23,7 +23,7 @@ class Host:
         self.ended: list[Connection] = []
         self.renewed: list[Connection] = []
         self.connections = Connections(self.node.wall_ms, self.node.monotonic_ms)
-        self.connection = self.connections.of_peer("ipv4:10.9.9.9:5", False)
+        self.connection = self.connections.opened("ipv4:10.9.9.9:5", False)
         self.connections.register(self.connection)
         self.node.clients.connect(ClientInfo(self.connection.id, "10.9.9.9", 5, "app", "v2"))
         self.log_in()

@@ -6,8 +6,6 @@ from app.naming.model.nacos_errors import InvalidParam
 from app.rpc.server.connection_check import ANSWER_MS, IDLE_MS, RESET_ROUNDS_MAX, ROUND_MS, ConnectionCheck
 from app.rpc.server.connections import (
     CONTROLS_MAX,
-    UNREGISTERED_MAX,
-    UNREGISTERED_MS,
     Connection,
     Connections,
     parse_peer,
@@ -146,32 +144,31 @@ class TestLimits:
 
 
 class TestConnections:
-    def test_far_ends_as_grpc_names_them(self) -> None:
+    def test_far_ends_of_transports(self) -> None:
         assert parse_peer("ipv4:10.1.2.3:5") == ("10.1.2.3", 5)
-        assert parse_peer("ipv6:%5B::1%5D:5") == ("::1", 5)
-        assert parse_peer("ipv6:%5B::ffff:10.1.2.3%5D:5") == ("10.1.2.3", 5)
+        assert parse_peer("ipv6:[::1]:5") == ("::1", 5)
+        assert parse_peer("ipv6:[::ffff:10.1.2.3]:5") == ("10.1.2.3", 5)
         assert parse_peer("unix:")[1] == 0
 
-    def test_a_transport_keeps_its_id_until_it_is_gone_and_none_is_given_twice(self) -> None:
+    def test_no_id_is_given_twice(self) -> None:
         known = Connections(lambda: 1_000, lambda: 0)
-        one = known.of_peer("ipv4:10.1.2.3:5", False)
+        one = known.opened("ipv4:10.1.2.3:5", False)
         assert one.id == "1000_10.1.2.3_5"
-        assert known.of_peer("ipv4:10.1.2.3:5", False) is one
-        assert known.of_peer("ipv4:10.1.2.3:5", True) is not one
         known.register(one)
-        assert known.of_peer("ipv4:10.1.2.3:5", False) is one
+        assert not one.is_gone
         assert known.forget(one)
+        assert one.is_gone
         assert not known.forget(one)
-        assert known.of_peer("ipv4:10.1.2.3:5", False).id not in (one.id, "")
+        assert known.opened("ipv4:10.1.2.3:5", False).id not in (one.id, "")
         assert (len(known), known.sdk_count, known.count_of_ip("10.1.2.3")) == (0, 0, 0)
 
     def test_counts_go_by_the_address_that_a_client_comes_from(self) -> None:
         known = Connections(lambda: 1_000, lambda: 0)
         for port in (1, 2):
-            one = known.of_peer(f"ipv4:10.1.2.3:{port}", False)
+            one = known.opened(f"ipv4:10.1.2.3:{port}", False)
             one.client_ip = f"10.9.9.{port}"
             known.register(one)
-        member = known.of_peer("ipv4:10.1.2.3:3", True)
+        member = known.opened("ipv4:10.1.2.3:3", True)
         member.is_member = True
         known.register(member)
         assert (len(known), known.sdk_count) == (3, 2)
@@ -180,19 +177,6 @@ class TestConnections:
         assert known.get(member.id) is member
         known.forget(one)
         assert (known.sdk_count, known.count_of_ip("10.1.2.3")) == (1, 1)
-
-    def test_who_is_never_set_up_is_forgotten_in_time_or_for_another(self) -> None:
-        known = Connections(lambda: 1_000, lambda: 0)
-        first = known.of_peer("ipv4:10.1.2.3:1", False)
-        set_up = known.of_peer("ipv4:10.1.2.3:2", False)
-        known.register(set_up)
-        for number in range(UNREGISTERED_MAX):
-            known.of_peer(f"ipv4:10.1.2.4:{number}", False)
-        assert known.of_peer("ipv4:10.1.2.3:1", False) is not first
-        last = known.of_peer("ipv4:10.1.2.3:3", False)
-        known.sweep(UNREGISTERED_MS + 1)
-        assert known.of_peer("ipv4:10.1.2.3:3", False) is not last
-        assert known.of_peer("ipv4:10.1.2.3:2", False) is set_up
 
     def test_what_waits_for_a_client_that_does_not_read_has_a_bound(self) -> None:
         one = connect()

@@ -57,10 +57,12 @@ class Host:
         self.dispatcher.on_answer = lambda *answer: self.answered.append(answer)
 
     def connect(self, peer: str = PEER, *, on_cluster_port: bool = False) -> Connection:
-        return self.connections.of_peer(peer, on_cluster_port)
+        return self.connections.opened(peer, on_cluster_port)
 
     def ask(self, connection: Connection, kind: str, body: bytes = b"{}") -> dict[str, Any]:
-        answer = wire.decode(asyncio.run(self.dispatcher.answer(connection, wire.encode(kind, body))))
+        message = wire.encode(kind, body)
+        data = self.dispatcher.answer_at_once(connection, message)
+        answer = wire.decode(data or asyncio.run(self.dispatcher.answer(connection, message)))
         return answer.json() | {"@type": answer.type}
 
     def set_up(self, connection: Connection, client_ip: str = "", **fields: Any) -> bool:

@@ -39,7 +39,7 @@ class Host:
 
         rows = rpc_routes()
         self.dispatcher.add({kind: GrpcRoute(handler, row.answer_type, row.access) for kind, row in rows.items()})
-        self.connection: Connection = connections.of_peer("ipv4:10.9.9.9:5", on_cluster_port)
+        self.connection: Connection = connections.opened("ipv4:10.9.9.9:5", on_cluster_port)
         connections.register(self.connection)
 
     def ask(self, kind: str, headers: Mapping[str, str], fields: Mapping[str, Any] = ORDERS) -> tuple[str, int, str]:

@@ -7,6 +7,7 @@ from google.protobuf import any_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.rpc.wire import payload
 from app.rpc.wire.payload import Payload, PayloadError, decode, encode, error_response, success
 
 KNOWN = b'\x12$\x1a\x0fInstanceRequest:\x08\n\x03App\x12\x01xB\x071.2.3.4\x1a\t\x12\x07{"a":1}'
@@ -29,6 +30,13 @@ def test_a_message_is_read_by_these_numbers_too() -> None:
 @given(st.text(), st.binary(), st.text(), st.dictionaries(st.text(), st.text()))
 def test_messages_round_trip(name: str, body: bytes, client_ip: str, headers: dict[str, str]) -> None:
     assert decode(encode(name, body, client_ip, headers)) == Payload(name, client_ip, body, headers)
+
+
+@given(st.text(), st.one_of(st.binary(), st.integers(100, 70_000).map(bytes)))
+def test_what_is_written_by_hand_is_what_protobuf_writes(name: str, body: bytes) -> None:
+    message = payload._PAYLOAD()
+    message.metadata.type, message.body.value = name, body
+    assert encode(name, body) == message.SerializeToString()
 
 
 @given(st.binary())

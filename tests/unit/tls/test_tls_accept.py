@@ -7,14 +7,14 @@ import ssl
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 import uvloop
 
-from app.http.server import tls_accept
-from app.http.server.connection import HttpConnection
-from app.http.server.tls_accept import TlsAcceptor
+from app.http.server.worker import PLAIN_REPLY
+from app.tls import tls_accept
+from app.tls.tls_accept import TlsAcceptor
 from tests.support.tls_servers import CertifiedMember
 
 WAIT_S = 30.0
@@ -38,15 +38,15 @@ class Port:
         listening = socket.create_server(("127.0.0.1", 0))
         self.address = listening.getsockname()
         self.member, self.stats = member, member.stats
-        factory: Callable[[], Any] = Echo
         self.acceptor = TlsAcceptor(
             loop,
             listening,
-            cast(Callable[[], HttpConnection], factory),
+            Echo,
             lambda: member.files.current.server,
             member.stats,
             waiting_max=ROOM,
-            compatible=member.compatible,
+            plain_reply=PLAIN_REPLY,
+            takes_plain=member.compatible,
         )
         self._clients: list[socket.socket] = []
 

@@ -15,8 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from app.http.server.connection import HttpConnection
-from app.http.server.reply_head import status_line
 from app.tls.tls_stats import TlsStats
 
 ACCEPTS_PER_TURN = 32
@@ -35,12 +33,6 @@ RECORD_HEAD_BYTES = 5
 GREETING_BYTES_MAX = 16_384
 HANDSHAKE_RECORD = 0x16
 PLAIN_BYTES = 65_536
-PLAIN_TEXT = b"this port speaks TLS: use https"
-PLAIN_REPLY = b"%bContent-Type: text/plain;charset=UTF-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b" % (
-    status_line(400).encode(),
-    len(PLAIN_TEXT),
-    PLAIN_TEXT,
-)
 
 log = logging.getLogger(__name__)
 
@@ -61,21 +53,24 @@ class TlsAcceptor:
         self,
         loop: asyncio.AbstractEventLoop,
         listening: socket.socket,
-        connection: Callable[[], HttpConnection],
+        connection: Callable[[], asyncio.Protocol],
         context: Callable[[], ssl.SSLContext],
         stats: TlsStats,
         *,
         waiting_max: int,
-        compatible: bool,
+        plain_reply: bytes = b"",
+        takes_plain: bool = False,
     ) -> None:
-        """``context``: that of a new connection. ``compatible``: plain HTTP is taken, too."""
+        """``context``: that of a new connection. ``takes_plain``: who speaks no TLS is taken, too; else it is told
+        ``plain_reply``."""
         self._loop = loop
         self._listening = listening
         self._connection = connection
         self._context = context
         self._stats = stats
         self._waiting_max = waiting_max
-        self._compatible = compatible
+        self._plain_reply = plain_reply
+        self._takes_plain = takes_plain
         self._waiting: dict[int, _Waiting] = {}
         """By descriptor, in the order in which they came."""
         self._ready: deque[_Waiting] = deque()
@@ -87,7 +82,7 @@ class TlsAcceptor:
         self._sweep()
 
     def close(self) -> None:
-        """Stop listening, and cut the connections that are no connections of HTTP yet."""
+        """Stop listening, and cut the connections that are none of HTTP or gRPC yet."""
         if self._closed:
             return
         self._closed = True
@@ -169,17 +164,17 @@ class TlsAcceptor:
             self._stats.tls_handshakes_cut += 1
             self._drop(oldest)
 
-    # --- plain HTTP ----------------------------------------------------------------------------------
+    # --- without TLS ----------------------------------------------------------------------------------
 
     def _take_plain(self, waiting: _Waiting) -> None:
-        if self._compatible:
+        if self._takes_plain:
             self._stats.tls_plain_taken += 1
             self._hand_over(waiting, self._open_plain(waiting.client))
             return
         self._stats.tls_plain_refused += 1
         with suppress(OSError):
             waiting.client.recv(PLAIN_BYTES)  # what is left unread would make the close a reset, and lose the answer
-            waiting.client.send(PLAIN_REPLY)
+            waiting.client.send(self._plain_reply)
         self._drop(waiting)
 
     async def _open_plain(self, client: socket.socket) -> None:
@@ -213,7 +208,7 @@ class TlsAcceptor:
         self._stats.tls_handshakes += 1
 
     def _hand_over(self, waiting: _Waiting, opening: Coroutine[Any, Any, None]) -> None:
-        """Have the socket become a connection of HTTP."""
+        """Have the socket become a connection."""
         self._waiting.pop(waiting.client.fileno(), None)
         self._loop.remove_reader(waiting.client)
         task = self._loop.create_task(opening)

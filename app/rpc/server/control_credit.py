@@ -1,0 +1,60 @@
+"""What a connection may cost beside its calls: a credit for frames that carry none, and bytes that are kept for it."""
+
+CREDIT_MAX = 1_000.0
+"""Control frames at once: some 5 ms of this node."""
+CREDIT_PER_S = 50.0
+"""Quiet connections with PINGs to keep them alive live for ever."""
+OF_MESSAGE = 8.0
+"""Given for each message that came: grpc-go adds a PING and a WINDOW_UPDATE to each call, and others an empty DATA."""
+OF_SENT_FRAME = 4.0
+"""Given for each DATA frame that is sent, which the client may answer by WINDOW_UPDATE twice and a PING."""
+OF_RESET = 10.0
+"""Of a stream whose call is not answered: it takes back what its message gave. Clients give up calls, but not all."""
+
+
+class ControlCredit:
+    """Refills by time, and by what is useful."""
+
+    __slots__ = ("_at_s", "_left")
+
+    def __init__(self, now_s: float) -> None:
+        self._left = CREDIT_MAX
+        self._at_s = now_s
+
+    def take(self, count: float = 1.0) -> bool:
+        """Count a control frame; False when there are too many."""
+        self._left -= count
+        return self._left >= 0
+
+    def give(self, count: float) -> None:
+        left = self._left + count
+        self._left = CREDIT_MAX if left > CREDIT_MAX else left
+
+    def passed(self, now_s: float) -> None:
+        """Note the time."""
+        self.give((now_s - self._at_s) * CREDIT_PER_S)
+        self._at_s = now_s
+
+
+class KeptBytes:
+    """Bytes that are kept, of one connection or of all. Each of a connection counts in all, too."""
+
+    __slots__ = ("_bytes_max", "_whole", "count")
+
+    def __init__(self, bytes_max: int, whole: "KeptBytes | None" = None) -> None:
+        self._bytes_max = bytes_max
+        self._whole = whole
+        self.count = 0
+
+    def add(self, count: int) -> bool:
+        """Count so many more, or fewer below 0; False, and nothing is counted, when they were too many."""
+        if count > 0 and self.count + count > self._bytes_max:
+            return False
+        if self._whole is not None and not self._whole.add(count):
+            return False
+        self.count += count
+        return True
+
+    def clear(self) -> None:
+        """None of this connection is kept any more."""
+        self.add(-self.count)

@@ -1,0 +1,59 @@
+"""Messages of calls that came before, by their bytes: SDKs send the same again and again, and it is read once."""
+
+from typing import TYPE_CHECKING, Any
+
+from app.naming.model.json_fields import Fields
+from app.rpc.wire.payload import Payload
+
+if TYPE_CHECKING:
+    from app.rpc.server.dispatcher import GrpcRoute
+
+MESSAGE_BYTES_MAX = 1_024
+"""A longer one is read each time: a registration has some 500 bytes."""
+MESSAGES_MAX = 4_096
+"""Of either half. With what is read of each: 20 MB at the most, some 8 MB when all are registrations of SDKs."""
+
+
+class KnownMessage:
+    """A message that was read, with the answer's route. Shared by all connections that send its bytes."""
+
+    __slots__ = ("fields", "memo", "message", "route")
+
+    def __init__(self, message: Payload, route: "GrpcRoute", fields: Fields) -> None:
+        self.message = message
+        self.route = route
+        self.fields = fields
+        """Of its JSON. Whoever reads them changes nothing."""
+        self.memo: Any = None
+        """What the route's handler found out about the message, for its next time."""
+
+
+class KnownMessages:
+    """Bounded: what was not asked for while as many others came is dropped."""
+
+    def __init__(self, messages_max: int = MESSAGES_MAX) -> None:
+        self._messages_max = messages_max
+        self._young: dict[bytes, KnownMessage] = {}
+        self._old: dict[bytes, KnownMessage] = {}
+
+    def __len__(self) -> int:
+        return len(self._young) + len(self._old)
+
+    def get(self, data: bytes) -> KnownMessage | None:
+        """What these bytes say, if they came before."""
+        found = self._young.get(data)
+        if found is None and (found := self._old.pop(data, None)) is not None:
+            self._put(data, found)
+        return found
+
+    def add(self, data: bytes, message: Payload, route: "GrpcRoute", fields: Fields) -> KnownMessage:
+        """Keep what these bytes say, unless they are many."""
+        known = KnownMessage(message, route, fields)
+        if len(data) <= MESSAGE_BYTES_MAX:
+            self._put(data, known)
+        return known
+
+    def _put(self, data: bytes, known: KnownMessage) -> None:
+        if len(self._young) >= self._messages_max:
+            self._young, self._old = {}, self._young
+        self._young[data] = known

@@ -1,0 +1,123 @@
+"""What waits to be sent on the streams of one connection, and the windows that the other side gives (RFC 9113, 5.2)."""
+
+from app.rpc.server.control_credit import KeptBytes
+from app.rpc.server.http2_frames import (
+    DATA,
+    DEFAULT_WINDOW,
+    END_HEADERS,
+    END_STREAM,
+    FRAME_BYTES_MAX,
+    HEADERS,
+    WINDOW_MAX,
+    frame,
+)
+
+
+class Outgoing:
+    """Of one stream: its window, and what waits for it."""
+
+    __slots__ = ("at", "begun", "chunks", "last", "window")
+
+    def __init__(self, window: int) -> None:
+        self.window = window
+        self.chunks: list[bytes] = []
+        """One or two: who writes to a stream waits until it is written."""
+        self.at = 0
+        """Bytes of the first chunk that are sent."""
+        self.begun = False
+        """The block of headers is sent."""
+        self.last: bytes | None = None
+        """The block that ends the stream once all chunks are sent; empty: the last DATA frame ends it."""
+
+
+class ReplyQueue:
+    """Sends what the windows of the connection and of its streams allow, a frame of each stream in turn."""
+
+    __slots__ = ("_blocked", "_kept", "_ready", "bytes", "frames_sent", "window")
+
+    def __init__(self, kept: KeptBytes) -> None:
+        self.window = DEFAULT_WINDOW
+        self.frames_sent = 0
+        """DATA frames since this was read and set to 0."""
+        self.bytes = 0
+        """That wait."""
+        self._kept = kept
+        self._ready: dict[int, Outgoing] = {}
+        """The streams whose windows have room, in turn."""
+        self._blocked: dict[int, Outgoing] = {}
+        """The streams whose windows have none: not looked at when others may send."""
+
+    def __len__(self) -> int:
+        """The number of streams that wait."""
+        return len(self._ready) + len(self._blocked)
+
+    def waits(self, stream_id: int) -> bool:
+        return stream_id in self._ready or stream_id in self._blocked
+
+    def put(self, stream_id: int, stream: Outgoing, chunk: bytes) -> bool:
+        """Queue bytes of a stream; False when more are kept than may be."""
+        if not self._kept.add(len(chunk)):
+            return False
+        self.bytes += len(chunk)
+        stream.chunks.append(chunk)
+        if not self.waits(stream_id):
+            self._place(stream_id, stream)
+        return True
+
+    def look_again(self, stream_id: int, stream: Outgoing) -> None:
+        """The window of a stream has changed."""
+        if self.waits(stream_id):
+            self._ready.pop(stream_id, None)
+            self._blocked.pop(stream_id, None)
+            self._place(stream_id, stream)
+
+    def drop(self, stream_id: int) -> None:
+        """Forget what a stream that was reset has to send."""
+        stream = self._ready.pop(stream_id, None) or self._blocked.pop(stream_id, None)
+        if stream is not None:
+            count = sum(map(len, stream.chunks)) - stream.at
+            self.bytes -= count
+            self._kept.add(-count)
+            stream.chunks.clear()
+
+    def widen(self, count: int) -> bool:
+        """Widen the window of the connection; False when it were too wide."""
+        self.window += count
+        return self.window <= WINDOW_MAX
+
+    def flush(self, out: list[bytes]) -> list[int]:
+        """Append the frames that may be sent to ``out``; return the streams that ended."""
+        ended: list[int] = []
+        while self._ready and self.window > 0:
+            stream_id, stream = next(iter(self._ready.items()))
+            del self._ready[stream_id]
+            self._send(stream_id, stream, out)
+            if stream.chunks:
+                self._place(stream_id, stream)
+            elif stream.last is not None:
+                if stream.last:
+                    out.append(frame(HEADERS, END_HEADERS | END_STREAM, stream_id, stream.last))
+                ended.append(stream_id)
+        return ended
+
+    def _place(self, stream_id: int, stream: Outgoing) -> None:
+        (self._ready if stream.window > 0 else self._blocked)[stream_id] = stream
+
+    def _send(self, stream_id: int, stream: Outgoing, out: list[bytes]) -> None:
+        """Send one frame of a stream; both windows have room."""
+        chunk = stream.chunks[0]
+        size = min(len(chunk) - stream.at, FRAME_BYTES_MAX, self.window, stream.window)
+        end = stream.at + size
+        content = chunk[stream.at : end]
+        if end == len(chunk):
+            del stream.chunks[0]
+            stream.at = 0
+        else:
+            stream.at = end
+        ends = not stream.chunks and stream.last == b""
+        out.append(frame(DATA, END_STREAM if ends else 0, stream_id, content))
+        self.window -= size
+        stream.window -= size
+        self.bytes -= size
+        self._kept.add(-size)
+        self.frames_sent += 1

@@ -1,0 +1,44 @@
+"""What the connections of one gRPC port share, as they see it."""
+
+import asyncio
+from typing import Any, Protocol
+
+from app.process.turn_sends import TurnSends
+from app.rpc.server.client_stream import ClientStream, TakePending
+from app.rpc.server.connections import Connections
+from app.rpc.server.control_credit import KeptBytes
+from app.rpc.server.dispatcher import Dispatcher
+from app.rpc.server.http2 import Http2Limits
+
+
+class Port(Protocol):
+    """What all connections of a port share."""
+
+    connections: Connections
+    dispatcher: Dispatcher
+    take_pending: TakePending
+    limits: Http2Limits
+    on_cluster_port: bool
+    kept: KeptBytes
+    kept_bytes_max: int
+    """Of one connection."""
+    keep_alive_s: float
+    keep_alive_timeout_s: float
+    loop: asyncio.AbstractEventLoop
+    sends: TurnSends
+
+    def opened(self, transport: Any) -> bool:
+        """Whether there is room for a connection more."""
+        ...
+
+    def closed(self, transport: Any) -> None: ...
+
+    def begin_call(self) -> bool:
+        """Count a call that waits; False when there are too many."""
+        ...
+
+    def end_call(self) -> None: ...
+
+    def soon(self, stream: ClientStream) -> None:
+        """Have ``go_on`` called in a turn of the loop to come."""
+        ...

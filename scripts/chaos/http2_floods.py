@@ -1,0 +1,271 @@
+"""What do floods of HTTP/2 frames at a gRPC port cost a node, and what do clients beside them notice?
+
+Each flood ends its own connection; CPU time and memory of the node are measured for one. Then attackers of a process of
+their own repeat it for some seconds, as fast as they are let, while calls over other connections are timed. Prints a
+table; exit code 1 when a flood costs 50 ms of CPU or 1 MB, or the p99 of the others is 20 ms or more. The last is said
+of a machine that does nothing else: compare it with the line of no flood.
+
+    python -m scripts.chaos.http2_floods --port 26010 --seconds 5
+"""
+
+import argparse
+import gzip
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from app.rpc.wire import payload as wire
+from scripts.bench.idle import pss_mb
+from scripts.support.beat_load import Figures, figures
+from scripts.support.grpc_clients import SDK_OFFSET
+from scripts.support.member_processes import MemberProcess
+from tests.support.http2_client import BIDI, END_HEADERS, END_STREAM, MAGIC, ByHand, frame, prefixed
+
+FRAMES = 5_000
+"""Of a flood, unless its connection ends before."""
+BLOCKS = 200
+PER_WRITE = 500
+CPU_S_MAX = 0.05
+GROWN_MB_MAX = 1.0
+P99_MS_MAX = 20.0
+SETTLE_S = 3.0
+PROBES = 4
+"""Connections of others."""
+PROBE_EVERY_S = 0.005
+ATTACKERS = 2
+TIMEOUT_S = 30.0
+WIDE = frame("SETTINGS", 0, 0, b"\0\4\x7f\xff\xff\xff") + frame("WINDOW_UPDATE", 0, 0, b"\x7f\xff\0\0")
+BEGIN = MAGIC + frame("SETTINGS") + frame("SETTINGS", 1)
+HALF = frame("HEADERS", 0, 1)
+
+
+def check_call() -> bytes:
+    """The message of a call that anybody may make."""
+    return wire.encode_json("ServerCheckRequest", {})
+
+
+def repeated(one: bytes, before: bytes = b"") -> Callable[[], Iterator[bytes]]:
+    def made() -> Iterator[bytes]:
+        yield before
+        for _ in range(FRAMES):
+            yield one
+
+    return made
+
+
+def rapid_resets() -> Iterator[bytes]:
+    client = ByHand(begun=False)
+    for stream in range(1, 2 * FRAMES, 2):
+        yield client.opening(stream) + frame("RST_STREAM", 0, stream, b"\0\0\0\x08")
+
+
+def resets_of_calls() -> Iterator[bytes]:
+    """Each call is whole, and answered, before it is given up."""
+    client, check = ByHand(begun=False), check_call()
+    for stream in range(1, FRAMES, 2):
+        yield client.call(stream, check) + frame("RST_STREAM", 0, stream, b"\0\0\0\x08")
+
+
+def bombs() -> Iterator[bytes]:
+    client = ByHand(begun=False)
+    large = client.encoder.encode([("a", "b" * 4_000)])
+    for stream in range(1, 200, 2):
+        yield frame("HEADERS", END_HEADERS, stream, large + b"\xbe" * 12_000)
+
+
+def large_blocks(fields: int, size: int) -> Callable[[], Iterator[bytes]]:
+    """Requests with as much to unpack as a block may have, each another."""
+
+    def made() -> Iterator[bytes]:
+        client = ByHand(begun=False)
+        for number in range(BLOCKS):
+            more = {f"x{number % 10}{field}": "a" * size for field in range(fields)}
+            stream = 2 * number + 1
+            yield client.opening(stream, **more) + frame("RST_STREAM", 0, stream, bytes(4))
+
+    return made
+
+
+def resized_tables() -> Iterator[bytes]:
+    for stream in range(1, 2 * BLOCKS, 2):
+        yield frame("HEADERS", END_HEADERS, stream, b"\x20\x3f\xe1\x1f" * 4_000)
+
+
+def packed_messages() -> Iterator[bytes]:
+    """Calls of 256 KB, each in 300 bytes."""
+    client, packed = ByHand(begun=False), prefixed(gzip.compress(bytes(1 << 18)), packed=True)
+    for stream in range(1, 2 * BLOCKS, 2):
+        yield client.opening(stream, grpc_encoding="gzip") + client.content(stream, packed, END_STREAM)
+
+
+FLOODS: dict[str, Callable[[], Iterator[bytes]]] = {
+    "rapid reset": rapid_resets,
+    "rapid reset of calls": resets_of_calls,
+    "settings": repeated(frame("SETTINGS", 0, 0, b"\0\4\0\0\xff\xff")),
+    "ping": repeated(frame("PING", 0, 0, bytes(8))),
+    "continuation with bytes": repeated(frame("CONTINUATION", 0, 1, bytes(1_000)), HALF),
+    "continuation without bytes": repeated(frame("CONTINUATION", 0, 1), HALF),
+    "empty data": repeated(frame("DATA", 0, 1), ByHand(begun=False).opening(1)),
+    "empty data on a stream": repeated(frame("DATA", 0, 1), ByHand(begun=False).opening(1, BIDI)),
+    "window update": repeated(frame("WINDOW_UPDATE", 0, 0, b"\0\0\0\1")),
+    "hpack bomb": bombs,
+    "large fields": large_blocks(1, 15_000),
+    "many fields": large_blocks(350, 0),
+    "changes of the table's size": resized_tables,
+    "packed messages": packed_messages,
+}
+
+
+def chunks(name: str) -> list[bytes]:
+    """A flood as it is written: made before, as that takes longer than to answer it."""
+    parts = iter(FLOODS[name]())
+    return list(iter(lambda: b"".join(part for _, part in zip(range(PER_WRITE), parts, strict=False)), b""))
+
+
+def cpu_s(pid: int) -> float:
+    """The CPU time of all threads of a process, in steps of the scheduler's clock, which are far below a ms."""
+    return time.clock_gettime((~pid << 3) | 2)  # as the C library's clock_getcpuclockid makes it, on Linux
+
+
+def flood(port: int, written: list[bytes], *, reads: bool) -> None:
+    """Send all of it; return when the node has ended the connection.
+
+    Raises:
+        RuntimeError: it took all, and went on.
+    """
+    with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S) as client:
+        try:
+            client.sendall(BEGIN)
+            for chunk in written:
+                client.sendall(chunk)
+            while reads and client.recv(1 << 16):
+                pass
+            end_s = time.monotonic() + (0 if reads else TIMEOUT_S)
+            while time.monotonic() < end_s:
+                client.sendall(frame("PRIORITY", 0, 1, bytes(5)))
+        except (BrokenPipeError, ConnectionResetError):
+            return
+        if not reads:
+            raise RuntimeError("all of it was taken")
+
+
+class Probe:
+    """Makes one call after the other over a connection, without a library's threads."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.sendall(BEGIN + WIDE)
+        self._client, self._check, self._stream, self._rest = ByHand(begun=False), check_call(), 1, b""
+
+    def call(self) -> float:
+        """Make a call; return the ms until its end."""
+        stream, self._stream = self._stream, self._stream + 2
+        said = self._client.call(stream, self._check)
+        begun_s = time.perf_counter()
+        self._socket.sendall(said)
+        while not self._is_ended(stream):
+            data = self._socket.recv(1 << 16)
+            if not data:
+                raise RuntimeError("a connection beside the flood was ended")
+            self._rest += data
+        return (time.perf_counter() - begun_s) * 1e3
+
+    def _is_ended(self, stream: int) -> bool:
+        while len(self._rest) >= 9 and len(self._rest) >= 9 + (size := int.from_bytes(self._rest[:3], "big")):
+            kind, flags, of = self._rest[3], self._rest[4], int.from_bytes(self._rest[5:9], "big")
+            self._rest = self._rest[9 + size :]
+            if of == stream and kind == 1 and flags & END_STREAM:
+                return True
+        return False
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def beside(port: int, seconds: float) -> Figures:
+    """The times of calls over some connections, one every ``PROBE_EVERY_S``."""
+    probes, took, end_s = [Probe(port) for _ in range(PROBES)], [], time.monotonic() + seconds
+    while time.monotonic() < end_s:
+        for probe in probes:
+            took.append(probe.call())
+            time.sleep(PROBE_EVERY_S)
+    for probe in probes:
+        probe.close()
+    return figures(took, P99_MS_MAX)
+
+
+def attack(port: int, name: str, seconds: float) -> int:
+    """Repeat a flood over ``ATTACKERS`` connections at a time; return how often."""
+    written, end_s = chunks(name), time.monotonic() + seconds
+
+    def repeat(_: int) -> int:
+        count = 0
+        while time.monotonic() < end_s:
+            flood(port, written, reads=True)
+            count += 1
+        return count
+
+    with ThreadPoolExecutor(ATTACKERS) as pool:
+        return sum(pool.map(repeat, range(ATTACKERS)))
+
+
+def row(member: MemberProcess, port: int, name: str, seconds: float) -> tuple[str, bool]:
+    """Attack; return the line of the table and whether all was well."""
+    pid, written = member.pids()[1], chunks(name)
+    flood(port, written, reads=True)  # the first of a kind has code and caches made ready
+    before_s, before_mb = cpu_s(pid), pss_mb(pid)
+    flood(port, written, reads=True)
+    used_s, grown_mb = cpu_s(pid) - before_s, pss_mb(pid) - before_mb
+    command = [sys.executable, "-m", "scripts.chaos.http2_floods", "--port", str(port), "--attack", name]
+    with subprocess.Popen([*command, "--seconds", str(seconds + 2)], stdout=subprocess.PIPE, text=True) as attacker:
+        time.sleep(1)
+        found = beside(port, seconds)
+        count = int(attacker.communicate()[0])
+    good = used_s < CPU_S_MAX and grown_mb < GROWN_MB_MAX and found.p99_ms < P99_MS_MAX and not attacker.returncode
+    shown = f"{used_s * 1e3:.1f} | {max(grown_mb, 0):.2f} | {count / (seconds + 2):.0f}"
+    return f"| {name} | {shown} | {of(found)} | {'' if good else 'NO'} |", good
+
+
+def of(found: Figures) -> str:
+    return f"{found.count} | {found.p50_ms:.2f} | {found.p99_ms:.2f} | {found.max_ms:.1f}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--port", type=int, default=26_010, help="of the node's HTTP; the next thousand are its own, too"
+    )
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--only", help="one of the floods", choices=FLOODS)
+    parser.add_argument("--attack", help=argparse.SUPPRESS, choices=FLOODS)
+    options = parser.parse_args()
+    if options.attack:
+        print(attack(options.port, options.attack, options.seconds))
+        return 0
+    failed = False
+    with tempfile.TemporaryDirectory() as folder:
+        member, port = MemberProcess(options.port, Path(folder)), options.port + SDK_OFFSET
+        member.start()
+        try:
+            member.wait_ready()
+            time.sleep(SETTLE_S)
+            print("| flood | CPU ms | MB | a second | calls beside | p50 ms | p99 ms | max ms | |", flush=True)
+            print("|---|---|---|---|---|---|---|---|---|", flush=True)
+            print(f"| none | | | | {of(beside(port, options.seconds))} | |", flush=True)
+            for name in [options.only] if options.only else FLOODS:
+                line, good = row(member, port, name, options.seconds)
+                failed |= not good
+                print(line, flush=True)
+        finally:
+            member.kill_all()
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
