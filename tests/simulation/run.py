@@ -1,4 +1,4 @@
-"""Runs worlds, and prints what happened in them: ``python -m tests.simulation.run --seed 17 --trace`` replays one.
+"""Runs many worlds, and counts what happened in them; ``rollcall simulate`` shows one, event by event.
 
 A range of seeds: ``--seed 0 --count 300``; seeds that nobody has seen yet: ``--fresh --count 2000 --jobs 2``.
 """
@@ -12,8 +12,8 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
-from tests.simulation.scenarios import WORLDS
-from tests.support.simulated.checker import Broken
+from app.simulation.scenarios.scenarios import WORLDS
+from app.simulation.world.invariants import Broken
 
 PROGRESS_EVERY = 100
 FRESH_FROM = 1_000_000
@@ -27,12 +27,12 @@ def fresh_seed(now: datetime.datetime) -> int:
     return FRESH_FROM + minutes * SEEDS_A_MINUTE
 
 
-def run(seed: int, kind: str, *, trace: bool = False) -> tuple[int, Counter[str], str, str]:
+def run(seed: int, kind: str) -> tuple[int, Counter[str], str, str]:
     """Run one world; return its seed, its marks, what is broken, and what there is to tell."""
-    logging.disable(logging.INFO if trace else logging.CRITICAL)
+    logging.disable(logging.CRITICAL)
     began_s = time.perf_counter()
     try:
-        world = WORLDS[kind](seed, tracing=trace)
+        world = WORLDS[kind](seed)
     except Broken as error:
         return seed, Counter(), str(error), ""
     except Exception as error:
@@ -48,13 +48,12 @@ def main() -> int:
     which.add_argument("--fresh", action="store_true", help="seeds by the date, for nightly runs")
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
-    parser.add_argument("--trace", action="store_true", help="print what happens")
     parser.add_argument("--world", choices=WORLDS, default="members", help="what the members go through")
     options = parser.parse_args()
     first = fresh_seed(datetime.datetime.now(datetime.UTC)) if options.fresh else options.seed
     seeds = range(first, first + options.count)
     print(f"world {options.world}, seeds {seeds.start} to {seeds.stop - 1}", flush=True)
-    one = partial(run, kind=options.world, trace=options.trace)
+    one = partial(run, kind=options.world)
     began_s, done, broken, marks = time.perf_counter(), 0, 0, Counter[str]()
     with ProcessPoolExecutor(options.jobs) as pool:
         results = map(one, seeds) if options.jobs == 1 else pool.map(one, seeds, chunksize=4)

@@ -1,6 +1,6 @@
 """Clients with connections in whole clusters: after faults and quiet all members know the same ones.
 
-A failure names its seed; ``python -m tests.simulation.run --world clients --seed N --trace`` shows what happened.
+A failure names its seed; ``rollcall simulate --scenario clients --seed N`` shows what happened.
 """
 
 from typing import ClassVar
@@ -11,16 +11,16 @@ from app.naming.clients.client_model import ClientSnapshot
 from app.naming.clients.clients import Clients
 from app.naming.registry.operations import RegisterInstance
 from app.replication.client_type import client_key
+from app.simulation.member.sim_connections import SERVICES, ConnectedMember, SimConnections
+from app.simulation.scenarios.scenarios import clients_agree
+from app.simulation.world.invariants import Broken
+from app.simulation.world.world import World
 from distro.member_runs import HANDOVER_MS
 from distro.members import MemberList
 from distro.types import DistroKey, Version
-from tests.simulation.scenarios import clients_agree
-from tests.support.simulated.checker import Broken
-from tests.support.simulated.connections import SERVICES, ConnectedMember, Connections
-from tests.support.simulated.world import World
 
 pytestmark = pytest.mark.simulation
-SEEDS = 80
+SEEDS = 50
 GROUP = 10
 ONE = RegisterInstance(SERVICES[0], "10.9.1.1", 80)
 
@@ -31,13 +31,13 @@ def test_members_agree_on_clients_after_the_faults(first: int) -> None:
         clients_agree(seed)
 
 
-def calm_world(seed: int = 1, member_class: type[ConnectedMember] = ConnectedMember) -> tuple[World, Connections]:
+def calm_world(seed: int = 1, member_class: type[ConnectedMember] = ConnectedMember) -> tuple[World, SimConnections]:
     world = World(seed, member_class=member_class)
     world.start_all(settle_ms=30_000)
-    return world, Connections(world)
+    return world, SimConnections(world)
 
 
-def connected(world: World, connections: Connections, index: int = 0) -> tuple[ConnectedMember, str]:
+def connected(world: World, connections: SimConnections, index: int = 0) -> tuple[ConnectedMember, str]:
     """A client of that member with one instance, which all members know of."""
     member = world.members[world.addresses[index]]
     assert isinstance(member, ConnectedMember)
@@ -139,7 +139,7 @@ def test_a_client_that_came_back_before_its_member_was_known_to_leave() -> None:
     assert not any(SERVICES[0] in one.shown() for one in connections.members())
 
 
-def handed_over(world: World, connections: Connections) -> tuple[ConnectedMember, str, list[ConnectedMember]]:
+def handed_over(world: World, connections: SimConnections) -> tuple[ConnectedMember, str, list[ConnectedMember]]:
     """The first member left, its client has published at the second; those two, and the members that go on."""
     member, _ = connected(world, connections)
     member.leave()
@@ -227,7 +227,7 @@ def test_a_member_away_for_longer_than_copies_live_takes_all_again() -> None:
     connections.check_quiet()
 
 
-def connected_to_two(world: World, connections: Connections) -> tuple[ConnectedMember, str]:
+def connected_to_two(world: World, connections: SimConnections) -> tuple[ConnectedMember, str]:
     member = world.members[world.addresses[1]]
     assert isinstance(member, ConnectedMember)
     client_id = connections.connect(member)

@@ -10,11 +10,12 @@ import pytest
 from app.http.api.call import Call, Reply
 from app.naming.model.keys import datum_key
 from app.naming.model.model import DELETE_TIMEOUT_MS, Instance, StoredInstance
+from app.simulation.member.member import SimMember
+from app.simulation.scenarios.scenarios import steady_world
+from app.simulation.world.operators import SimOperator
+from app.simulation.world.world import World, settle_ms
+from distro.config import DistroConfig
 from distro.types import Version
-from tests.simulation.scenarios import steady_world
-from tests.support.simulated.member import SimMember
-from tests.support.simulated.operators import Operator
-from tests.support.simulated.world import World, settle_ms
 
 pytestmark = [pytest.mark.simulation]
 SEEDS = range(3)
@@ -172,7 +173,7 @@ def test_calls_and_answers_that_are_lost_late_or_come_twice_do_no_harm(seed: int
 def test_a_durable_record_is_healed(seed: int) -> None:
     world = steady_world(seed, SimMember)
     world.checker.looking = False
-    operator: Operator = world.add_operator(SERVICE, "10.77.0.1")
+    operator: SimOperator = world.add_operator(SERVICE, "10.77.0.1")
     operator.put()
     world.run(20_000)
     owner, [departing, _] = parts(world)
@@ -193,7 +194,7 @@ def test_a_durable_record_is_healed(seed: int) -> None:
 def test_a_record_that_its_owner_never_heard_of_is_taken_once_it_is_named(seed: int) -> None:
     world = steady_world(seed, SimMember)
     world.checker.looking = False
-    operator: Operator = world.add_operator(SERVICE, "10.77.0.1")
+    operator: SimOperator = world.add_operator(SERVICE, "10.77.0.1")
     operator.put()
     world.run(20_000)
     owner, others = parts(world)
@@ -238,3 +239,26 @@ def test_whoever_asks_too_often_is_told_to_wait() -> None:
     assert (again.status, again.headers["Retry-After"]) == (503, "2")
     world.run(2_000)
     assert ask(world, owner)[0].status == 200
+
+
+def sampled(seed: int, sample_ms: int) -> World:
+    """A steady world in which one copy of a service is damaged, and then one of another member's."""
+    world = steady_world(seed, SimMember, config=DistroConfig(sample_ms=sample_ms))
+    world.checker.looking = False
+    _, copies = parts(world)
+    change(weight=9.0)(copies[0])
+    lose(copies[1])
+    world.run(30_000 + 3 * world.config.verify_interval_ms)
+    return world
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_contents_that_differ_in_equal_versions_are_found_in_time_by_themselves(seed: int) -> None:
+    assert not agree(sampled(seed, 86_400_000))
+    world = sampled(seed, 30_000)
+    assert agree(world)
+    assert sum(member.stats.contents_differed for member in world.members.values()) >= 1
+    assert sum(member.stats.reissued for member in world.members.values()) >= 1
+    world.run(settle_ms(world.config))
+    world.checker.check_agreement()
+    world.checker.check_digests()

@@ -1,11 +1,11 @@
 """Members of our kind beside real Nacos 1.4, through faults: after heal and quiet all list the instances that beat.
 
-A failure names its seed; ``python -m tests.simulation.run --world mixed --seed N --trace`` shows what happened.
+A failure names its seed; ``rollcall simulate --scenario mixed --seed N`` shows what happened.
 """
 
 import pytest
 
-from tests.simulation.scenarios import mixed_agree
+from app.simulation.scenarios.scenarios import mixed_agree
 
 pytestmark = pytest.mark.simulation
 SEEDS = 40

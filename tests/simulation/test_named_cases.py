@@ -5,14 +5,16 @@ from functools import partial
 import pytest
 
 from app.naming.model.model import BEAT_TIMEOUT_MS, DELETE_TIMEOUT_MS
+from app.simulation.member.member import SimMember
+from app.simulation.scenarios.rules import change_often
+from app.simulation.scenarios.rules_10_to_17 import members_restart_apart
+from app.simulation.scenarios.scenarios import live_randomly, steady_world
+from app.simulation.world import faults
+from app.simulation.world.sim_clients import SimClient
+from app.simulation.world.world import World, settle_ms
 from distro.config import DistroConfig
 from distro.mapper import DistroMapper
-from tests.simulation.rules import change_often
-from tests.simulation.scenarios import live_randomly, steady_world
-from tests.support.simulated import faults
-from tests.support.simulated.clients import SimClient
-from tests.support.simulated.member import SimMember
-from tests.support.simulated.world import World, settle_ms
+from distro.tasks import SPACING_FACTOR_MAX
 
 pytestmark = [pytest.mark.simulation]
 SEEDS = range(10)
@@ -201,6 +203,7 @@ def test_what_a_member_acknowledges_until_it_knows_that_it_left_the_list_stays(s
     world.run(30)
     clients = [client for client in clients if client.is_gone]
     assert clients, "it had learned of it by then"
+    world.run(SPACING_FACTOR_MAX * world.config.sync_spacing_ms)  # what waits for the next send is told by then
     gone.kill()
     world.run(3_000)
     for member in (first, second):
@@ -220,6 +223,12 @@ def test_two_members_part_and_meet(seed: int) -> None:
     world.heal()
     world.checker.watch(settle_ms(world.config) + DELETE_TIMEOUT_MS)
     world.checker.check_quiet()
+
+
+@pytest.mark.parametrize("seed", [9, 41, 84, 147])
+def test_who_restarted_alone_in_a_cut_waits_from_its_first_contact_on(seed: int) -> None:
+    """It met one member of the other side before the next, and compared its new view with that of the second one."""
+    members_restart_apart(seed, SimMember)
 
 
 def test_a_world_is_its_seed() -> None:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from app.naming.records.records import Record, Records, Value
-from tests.support.memory_disk import MemoryDisk
+from app.simulation.member.costs import CostMeter
+from app.simulation.member.memory_disk import MemoryDisk
 
 if TYPE_CHECKING:
-    from tests.support.simulated.member import SimMember
+    from app.simulation.member.member import SimMember
 
 COST_MS_MAX = 5
 """Of one write on a disk that is well."""
@@ -24,13 +25,17 @@ class SimDisk(MemoryDisk):
         self.cost_ms_max = COST_MS_MAX
         self.refused = 0
         """Writes that found it full."""
+        self.meter: CostMeter | None = None
+        """What its transactions are charged to; None: they cost what ``DiskQueue`` draws alone."""
 
     def write(self, records: list[Record], offset_ms: int) -> None:
         self._count()
+        self._charge(len(records))
         super().write(records, offset_ms)
 
     def delete(self, keys: list[str]) -> None:
         self._count()
+        self._charge(len(keys))
         super().delete(keys)
 
     def empty(self) -> None:
@@ -42,6 +47,11 @@ class SimDisk(MemoryDisk):
     @property
     def is_slow(self) -> bool:
         return self.cost_ms_max > COST_MS_MAX
+
+    def _charge(self, records: int) -> None:
+        if self.meter is not None and records:
+            self.meter.charge(self.meter.model.transaction_us)
+            self.meter.charge(self.meter.model.record_us, records)
 
     def _count(self) -> None:
         self.refused += self.full

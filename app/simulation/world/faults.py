@@ -6,11 +6,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tests.support.simulated.network import Weather
+from app.http.api.call import Call
+from app.replication.instance_list_type import INSTANCE_LIST
+from app.simulation.transcript.entry import What
+from app.simulation.world.network import Weather
+from distro.codec import encode_frame
+from distro.http_agent import MEMBER_HEADER
+from distro.types import VERSION_NUMBER_MAX, Datum, Version
 
 if TYPE_CHECKING:
-    from tests.support.simulated.member import SimMember
-    from tests.support.simulated.world import World
+    from app.simulation.member.member import SimMember
+    from app.simulation.world.world import World
 
 Fault = Callable[["World", int], None]
 """Starts now and ends by itself after about so many ms."""
@@ -21,7 +27,7 @@ def crash(world: World, length_ms: int) -> None:
     member = world.any_member()
     if not member.listening:
         return
-    world.trace(member.address, f"is killed for {length_ms} ms")
+    world.trace(member.address, f"is killed for {length_ms} ms", What.FAULT)
     world.kill(member)
     world.in_faults(length_ms, lambda: world.start(member))
 
@@ -46,7 +52,7 @@ def crash_at_the_disk(world: World, length_ms: int) -> None:
 def power_cut(world: World, length_ms: int) -> None:
     """All members are killed at once, and come back one by one, with what is on their disks."""
     world.marks["power cut"] += 1
-    world.trace("world", f"is without power for {length_ms} ms")
+    world.trace("world", f"is without power for {length_ms} ms", What.FAULT)
     for member in world.members.values():
         world.kill(member)
         world.in_faults(length_ms + world.between(0, 1_500), partial(world.start, member))
@@ -57,7 +63,7 @@ def leave(world: World, length_ms: int) -> None:
     member = world.any_member()
     if not member.serving:
         return
-    world.trace(member.address, f"leaves for {length_ms} ms")
+    world.trace(member.address, f"leaves for {length_ms} ms", What.FAULT)
     member.leave()
     world.in_faults(length_ms + member.config.drain_ms_max, lambda: world.start(member))
 
@@ -67,7 +73,7 @@ def pause(world: World, length_ms: int) -> None:
     member = world.any_member()
     if not member.listening or member.paused:
         return
-    world.trace(member.address, f"stands still for {length_ms} ms")
+    world.trace(member.address, f"stands still for {length_ms} ms", What.FAULT)
     member.pause()
     run = member.run
     world.in_faults(length_ms, lambda: world.resume(member) if member.run == run else None)
@@ -81,14 +87,14 @@ def partition(world: World, length_ms: int) -> None:
     for client, side in clients.items():
         if side != "both":
             cuts += [(client, a) for a in world.addresses if (a in one_side) != (side == "one")]
-    world.trace("network", f"parts {', '.join(sorted(one_side))} from the others for {length_ms} ms")
+    world.trace("network", f"parts {', '.join(sorted(one_side))} from the others for {length_ms} ms", What.FAULT)
     _cut(world, cuts, length_ms)
 
 
 def deaf(world: World, length_ms: int) -> None:
     """One member's messages to another are lost, the other way they arrive."""
     source, target = world.sample(world.addresses, 2)
-    world.trace("network", f"loses what {source} says to {target} for {length_ms} ms")
+    world.trace("network", f"loses what {source} says to {target} for {length_ms} ms", What.FAULT)
     _cut(world, [(source, target)], length_ms)
 
 
@@ -96,7 +102,7 @@ def block(world: World, length_ms: int) -> None:
     """One member cannot call another, whose calls are answered; at times it is told so."""
     source, target = world.sample(world.addresses, 2)
     refused = world.chance(0.3)
-    world.trace("network", f"lets {source} not call {target} for {length_ms} ms")
+    world.trace("network", f"lets {source} not call {target} for {length_ms} ms", What.FAULT)
     world.network.block(source, target, refused=refused)
     world.in_faults(length_ms, lambda: world.network.unblock(source, target, refused=refused))
 
@@ -107,7 +113,7 @@ def bridge(world: World, length_ms: int) -> None:
         return
     one, other = world.sample(world.addresses, 2)
     world.marks["bridge"] += 1
-    world.trace("network", f"cuts {one} and {other}, which others hear, for {length_ms} ms")
+    world.trace("network", f"cuts {one} and {other}, which others hear, for {length_ms} ms", What.FAULT)
     cuts = [(one, other), (other, one)]
     for client in world.clients:
         side = world.choice((one, other, ""))
@@ -119,7 +125,7 @@ def change_lists(world: World, length_ms: int) -> None:
     """One member is taken out of the lists, and put in again, of each member at a time of its own."""
     gone = world.any_member()
     rest = [one for one in world.addresses if one != gone.address]
-    world.trace(gone.address, f"leaves the lists, one by one, for {length_ms} ms")
+    world.trace(gone.address, f"leaves the lists, one by one, for {length_ms} ms", What.FAULT)
 
     def take(member: SimMember, addresses: list[str]) -> None:
         if member.listed != tuple(sorted({*addresses, member.address})):
@@ -141,7 +147,7 @@ def jump(world: World, length_ms: int) -> None:
     world.marks["wall clock set"] += 1
     reach_ms = world.choice((2_000, 3_600_000, 10 * 86_400_000))
     jump_ms = world.between(-reach_ms, reach_ms)
-    world.trace(member.address, f"sets its clock by {jump_ms} ms")
+    world.trace(member.address, f"sets its clock by {jump_ms} ms", What.FAULT)
     member.set_wall(jump_ms)
 
 
@@ -152,15 +158,36 @@ def slow_disk(world: World, length_ms: int) -> None:
 
 def slow_disk_of(world: World, member: SimMember, length_ms: int) -> None:
     world.marks["slow disk"] += 1
+    world.trace(member.address, f"has a slow disk for {length_ms} ms", What.FAULT)
     member.record_disk.cost_ms_max = 2_500
     world.in_faults(length_ms, member.record_disk.hurry)
 
 
 def full_disk(world: World, length_ms: int) -> None:
     """One member's disk takes nothing more."""
-    disk = world.any_member().record_disk
+    member = world.any_member()
+    disk = member.record_disk
+    world.trace(member.address, f"has a full disk for {length_ms} ms", What.FAULT)
     disk.full = True
     world.in_faults(length_ms, disk.empty)
+
+
+def forge(world: World, length_ms: int) -> None:
+    """Somebody sends a member a datum of it in a peer's name, under a version that no member may give (R10)."""
+    holder = world.any_member()
+    keys = [key for key, _ in holder.stored()] if holder.serving else []
+    if not keys:
+        return
+    key = world.choice(keys)
+    sender = world.choice([address for address in world.addresses if address != holder.address])
+    version = Version(VERSION_NUMBER_MAX, 0, f"{sender}~9")
+    stored = next(iter(holder.registry.datums([key])))
+    component = holder.components[INSTANCE_LIST]
+    datum = Datum(key, version, stored.value)
+    body = encode_frame([datum], component.codec, holder.clock.monotonic_ms(), versioned=True)
+    world.trace(holder.address, f"is sent a forged {version.to_text()} of {key}", What.FAULT, keys=(key,))
+    call = Call("PUT", "/v1/ns/distro/datum", b"", {MEMBER_HEADER.lower(): sender}, body, sender.partition(":")[0])
+    holder.http.take(call, lambda _reply: None)
 
 
 def _cut(world: World, cuts: list[tuple[str, str]], length_ms: int) -> None:
@@ -174,12 +201,18 @@ def _cut(world: World, cuts: list[tuple[str, str]], length_ms: int) -> None:
     world.in_faults(length_ms, mend)
 
 
+def meaning_of(fault: Fault) -> str:
+    """What a kind of fault does, in a sentence."""
+    return (fault.__doc__ or "").partition("\n")[0]
+
+
 def _weather(weather: Weather, what: str) -> Fault:
     def blow(world: World, length_ms: int) -> None:
-        world.trace("network", f"{what} for {length_ms} ms")
+        world.trace("network", f"{what} for {length_ms} ms", What.FAULT)
         world.network.add(weather)
         world.in_faults(length_ms, lambda: world.network.remove(weather))
 
+    blow.__doc__ = f"The network {what}."
     return blow
 
 
@@ -217,6 +250,28 @@ ALL: tuple[tuple[Fault, int], ...] = (
     (full_disk, 15_000),
 )
 """Each kind with its greatest length; the short ones are there because they end before anybody notices."""
+
+
+NAMED: dict[str, tuple[tuple[Fault, int], ...]] = {
+    "loss": ((lose_some, 15_000), (lose_many, 8_000)),
+    "late": ((reorder, 15_000), (crawl, 10_000)),
+    "duplicate": ((repeat, 20_000),),
+    "kept": ((keep, 20_000),),
+    "one-way": ((deaf, 12_000),),
+    "block": ((block, 20_000), (block, 6_000)),
+    "partition": ((partition, 20_000), (partition, 4_000)),
+    "bridge": ((bridge, 25_000), (bridge, 8_000)),
+    "pause": ((pause, 20_000), (pause, 6_000)),
+    "restart": ((leave, 6_000),),
+    "kill": ((crash, 12_000), (crash, 3_000)),
+    "power": ((power_cut, 4_000),),
+    "disk-full": ((full_disk, 15_000),),
+    "disk-slow": ((slow_disk, 15_000), (crash_at_the_disk, 20_000)),
+    "clock": ((jump, 200),),
+    "lists": ((change_lists, 25_000),),
+    "liar": ((forge, 200),),
+}
+"""The kinds by name, as an option has them."""
 
 
 def plan(world: World, span_ms: int, count: int, kinds: tuple[tuple[Fault, int], ...] = ALL) -> None:

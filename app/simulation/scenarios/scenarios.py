@@ -3,13 +3,13 @@
 from collections.abc import Callable
 
 from app.naming.model.model import BEAT_INTERVAL_MS, DELETE_TIMEOUT_MS
+from app.simulation.member.member import SimMember
+from app.simulation.member.sim_connections import ConnectedMember, SimConnections
+from app.simulation.world import faults
+from app.simulation.world.operators import live_durably
+from app.simulation.world.world import World, settle_ms
 from distro.config import DistroConfig
 from distro.member_runs import HANDOVER_MS, HANDOVER_MS_MAX
-from tests.support.simulated import faults
-from tests.support.simulated.connections import ConnectedMember, Connections
-from tests.support.simulated.member import SimMember
-from tests.support.simulated.operators import live_durably
-from tests.support.simulated.world import World, settle_ms
 
 LIFE_MS = 90_000
 """From the start of the members to the heal."""
@@ -32,10 +32,10 @@ def live_randomly(world: World, services: int, clients: int, span_ms: int) -> No
             world.after(at_ms, world.choice((client.appear, client.disappear, client.disappear, client.die)))
 
 
-def members_agree(seed: int, *, member_class: type[SimMember] = SimMember, tracing: bool = False) -> World:
+def members_agree(seed: int, *, member_class: type[SimMember] = SimMember) -> World:
     """Registrations and all kinds of faults, then heal and quiet; raises ``Broken`` when an invariant does not hold."""
     config = DistroConfig(sync_delay_ms=300 if seed % 7 == 5 else 0)
-    world = World(seed, members_of(seed), config=config, member_class=member_class, tracing=tracing)
+    world = World(seed, members_of(seed), config=config, member_class=member_class)
     live_randomly(world, services=world.between(2, 8), clients=world.between(4, 30), span_ms=LIFE_MS)
     live_durably(world, world.between(0, 6), LIFE_MS)
     world.warm = world.chance(0.3)
@@ -47,14 +47,21 @@ def members_agree(seed: int, *, member_class: type[SimMember] = SimMember, traci
     world.checker.check_agreement()
     world.checker.watch(DELETE_TIMEOUT_MS)
     world.checker.check_quiet()
+    world.checker.check_digests()
     return world
 
 
 def steady_world(
-    seed: int, member_class: type[SimMember], *, members: int = 3, services: int = 6, clients: int = 18
+    seed: int,
+    member_class: type[SimMember],
+    *,
+    members: int = 3,
+    services: int = 6,
+    clients: int = 18,
+    config: DistroConfig | None = None,
 ) -> World:
     """Members and clients that found each other long ago: all instances are everywhere, and their copies are old."""
-    world = World(seed, members, member_class=member_class)
+    world = World(seed, members, config=config, member_class=member_class)
     for number in range(clients):
         client = world.add_client(f"DEFAULT_GROUP@@svc{number % services}")
         world.after(world.between(1_000, 1_000 + BEAT_INTERVAL_MS), client.appear)
@@ -62,9 +69,9 @@ def steady_world(
     return world
 
 
-def mixed_agree(seed: int, *, member_class: type[SimMember] = SimMember, tracing: bool = False) -> World:
+def mixed_agree(seed: int, *, member_class: type[SimMember] = SimMember) -> World:
     """Two or three members of our kind and one of real Nacos 1.4 through faults; then heal and quiet."""
-    world = World(seed, 3 + seed % 2, member_class=member_class, tracing=tracing, nacos=1)
+    world = World(seed, 3 + seed % 2, member_class=member_class, nacos=1)
     world.checker.looking = False  # a version that a datum of Nacos gets where it is received does not identify content
     live_randomly(world, services=world.between(2, 8), clients=world.between(4, 20), span_ms=LIFE_MS)
     world.start_all(settle_ms=LIFE_MS - FAULTS_MS)
@@ -74,13 +81,14 @@ def mixed_agree(seed: int, *, member_class: type[SimMember] = SimMember, tracing
     world.heal()
     world.run(settle_ms(world.config) + 2 * DELETE_TIMEOUT_MS)
     world.checker.check_mixed()
+    world.checker.check_digests()
     return world
 
 
-def clients_agree(seed: int, *, member_class: type[ConnectedMember] = ConnectedMember, tracing: bool = False) -> World:
+def clients_agree(seed: int, *, member_class: type[ConnectedMember] = ConnectedMember) -> World:
     """Connections that come, change and go beside clients over HTTP, with all kinds of faults; then heal and quiet."""
-    world = World(seed, members_of(seed), member_class=member_class, tracing=tracing)
-    connections = Connections(world)
+    world = World(seed, members_of(seed), member_class=member_class)
+    connections = SimConnections(world)
     live_randomly(world, services=2, clients=world.between(0, 4), span_ms=LIFE_MS)
     for _ in range(world.between(4, 30)):
         connections.live(world.between(0, LIFE_MS), LIFE_MS // 2)
@@ -93,8 +101,9 @@ def clients_agree(seed: int, *, member_class: type[ConnectedMember] = ConnectedM
     while connections.are_handed_over() and world.now_ms < end_ms:  # R17: longer, while others come back
         world.run(HANDOVER_MS // 4)
     connections.check_quiet()
+    world.checker.check_digests()
     return world
 
 
 WORLDS: dict[str, Callable[..., World]] = {"members": members_agree, "clients": clients_agree, "mixed": mixed_agree}
-"""By name, what ``tests.simulation.run`` can run: each takes a seed and ``tracing``."""
+"""By name, what ``tests.simulation.run`` can run: each takes a seed."""

@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING
 from app.naming.model.keys import DEFAULT_NAMESPACE
 from app.naming.model.nacos_errors import StorageError
 from app.naming.records.record_keys import PersistentKey, parse_record_key, persistent_key
-from tests.support.simulated.clients import Caller
-from tests.support.simulated.frontend import Answered, Kind, Write
+from app.simulation.member.member_frontend import Answered, Write, WriteKind
+from app.simulation.world.sim_clients import SimCaller
 
 if TYPE_CHECKING:
-    from tests.support.simulated.member import SimMember
-    from tests.support.simulated.world import World
+    from app.simulation.member.member import SimMember
+    from app.simulation.world.world import World
 
 RETRY_MS = (50, 800)
 GIVE_UP_TRIES = 6
 """So often an operator repeats a call that is refused."""
 
 
-class Operator(Caller):
+class SimOperator(SimCaller):
     """Says one word after the other about one persistent instance, of which others may speak, too."""
 
     def __init__(self, world: World, number: int, service: str, ip: str) -> None:
         super().__init__(world, f"operator-{number}")
         self.service, self.ip = service, ip
-        self._words: list[tuple[Kind, int]] = []
+        self._words: list[tuple[WriteKind, int]] = []
         self._tries_left = 0
         self._busy = False
 
@@ -36,12 +36,12 @@ class Operator(Caller):
     def put(self) -> None:
         """Register the instance, with attributes that were never there before."""
         self.world.words += 1
-        self._say(Kind.REGISTER, self.world.words)
+        self._say(WriteKind.REGISTER, self.world.words)
 
     def remove(self) -> None:
-        self._say(Kind.DEREGISTER, 0)
+        self._say(WriteKind.DEREGISTER, 0)
 
-    def _say(self, kind: Kind, revision: int) -> None:
+    def _say(self, kind: WriteKind, revision: int) -> None:
         self._words.append((kind, revision))
         if not self._busy:
             self._next()

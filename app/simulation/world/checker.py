@@ -18,20 +18,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from app.naming.model.model import BEAT_INTERVAL_MS, DELETE_TIMEOUT_MS, Service, Tombstone
 from app.naming.model.value_limits import AGE_MARGIN_MS
 from app.naming.records.records import Record
+from app.simulation.member.member_frontend import Write, WriteKind
+from app.simulation.transcript.entry import What
+from app.simulation.world.digest_check import digest_from_scratch, told_by
+from app.simulation.world.invariants import Broken, Invariant
+from app.simulation.world.sim_clients import CALL_MS_MAX, SimClient, Wish
 from distro.types import NO_VERSION, Version
-from tests.support.simulated.clients import CALL_MS_MAX, SimClient, Wish
-from tests.support.simulated.frontend import Kind, Write
 
 if TYPE_CHECKING:
-    from tests.support.simulated.member import SimMember
-    from tests.support.simulated.nacos import SimNacos
-    from tests.support.simulated.world import World
+    from app.simulation.member.member import SimMember
+    from app.simulation.world.sim_nacos import SimNacos
+    from app.simulation.world.world import World
 
 SAMPLE_MS = 250
 RECOVERY_MS = 8_000
@@ -40,10 +44,6 @@ ENDING_MS = 5_000
 BATCH_MS = 200
 MISSING_MS_MAX = 2 * BEAT_INTERVAL_MS + BATCH_MS + CALL_MS_MAX
 """A first beat may be answered from a copy: the owner, which lacks the instance, says so in its answer to the batch."""
-
-
-class Broken(AssertionError):
-    """An invariant does not hold."""
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class _Seen:
     """Instances that it dropped, and until when the removal that was the reason knew of their life."""
 
 
-class Checker:
+class InvariantChecker:
     """Looks at every member after each of its events. The first breach raises ``Broken`` out of the world."""
 
     def __init__(self, world: World) -> None:
@@ -67,6 +67,8 @@ class Checker:
         """False in a test that wants to see the outcome only."""
         self.removals_are_marked = True
         """False in a test that takes the removals away: then a drop without one counts as one of this time."""
+        self.tick_ms_max: int | None = None
+        """Above it a tick is a breach; None: ticks may take long."""
         self.longest_missing_ms = 0
         self._clients: dict[tuple[str, str], SimClient] = {}
         self._seen: dict[tuple[str, int, str], _Seen] = {}
@@ -83,9 +85,18 @@ class Checker:
         self._last_acknowledged: dict[tuple[str, str], int] = {}
         self._refused_ms: dict[int, int] = {}
         self._words: dict[str, list[tuple[int, Record]]] = {}
+        self.checked: Counter[Invariant] = Counter()
+        """How often each was looked at."""
 
-    def broken(self, text: str) -> Broken:
-        return Broken(f"seed {self._world.seed}, at {self._world.now_ms} ms: {text}")
+    def broken(
+        self,
+        text: str,
+        invariant: Invariant = Invariant.COURSE,
+        key: str = "",
+        states: Mapping[str, str] | None = None,
+    ) -> Broken:
+        """An error that names what does not hold, of which key, and what the members that differ hold."""
+        return Broken(f"seed {self._world.seed}, at {self._world.now_ms} ms: {text}", invariant, key, states)
 
     # --- while the world runs --------------------------------------------------------------------
 
@@ -101,9 +112,9 @@ class Checker:
             return  # its turn at the disk may be longer than its caller waits
         self.begins(member, write)
         key, name = write.datum_key, write.instance_key
-        if write.kind is not Kind.DEREGISTER:
+        if write.kind is not WriteKind.DEREGISTER:
             self._life_ms[key, name] = self._world.now_ms
-        if write.kind is Kind.BEAT:
+        if write.kind is WriteKind.BEAT:
             return
         self._follow_revisions(self._clients[key, name].address, write, before)
         version = member.registry.version(key)
@@ -111,20 +122,25 @@ class Checker:
             self._acknowledged.setdefault(key, {})[member.writer] = version
         if self._world.tracing:
             text = version.to_text() if version else "nothing"
-            self._world.trace(member.address, f"{write.kind.name.lower()} {name} of {key} -> {text}")
+            done = f"executes {write.kind.name.lower()} {name} of {key}: now {text}"
+            self._world.trace(member.address, done, What.WRITE, keys=(key,))
 
     def begins(self, member: SimMember, write: Write) -> None:
         """A member executes a call, and nothing comes before its end any more."""
+        self.checked[Invariant.CALLS] += 1
         if (told_ms := self._refused_ms.get(write.sequence)) is not None:
             raise self.broken(
-                f"{member.address} executes {write}, of which its client was told at {told_ms} ms that it is given up"
+                f"{member.address} executes {write}, of which its client was told at {told_ms} ms that it is given up",
+                Invariant.CALLS,
+                write.key,
             )
         if self.in_order and write.sequence < self._last_acknowledged.get((write.datum_key, write.instance_key), 0):
-            raise self.broken(f"{member.address} executes {write} after a later call of its client was acknowledged")
+            text = f"{member.address} executes {write} after a later call of its client was acknowledged"
+            raise self.broken(text, Invariant.CALLS, write.key)
 
     def answered(self, write: Write) -> None:
         """A client was told that its call is executed."""
-        if write.kind is not Kind.BEAT:
+        if write.kind is not WriteKind.BEAT:
             self._last_acknowledged[write.datum_key, write.instance_key] = write.sequence
 
     def refused(self, write: Write) -> None:
@@ -137,17 +153,26 @@ class Checker:
 
     def acknowledged(self, write: Write, key: str) -> None:
         """A client was told that its word of a durable record is kept."""
-        if write.kind is Kind.REGISTER and all(
+        if write.kind is WriteKind.REGISTER and all(
             revision_of(one) != str(write.revision) for _, one in self._words.get(key, ())
         ):
-            raise self.broken(f"{write} is acknowledged, and no member has written it")
+            raise self.broken(f"{write} is acknowledged, and no member has written it", Invariant.WORDS, key)
+
+    def ticked(self, member: SimMember, taken_ms: float) -> None:
+        """The engine's thread of a member did one tick; without ``costs`` it took no time."""
+        if member.meter is None:
+            return
+        self.checked[Invariant.TICKS] += 1
+        if self.tick_ms_max is not None and taken_ms > self.tick_ms_max:
+            text = f"a tick of {member.address} took {taken_ms:.0f} ms, with {len(member.registry.versions())} lists"
+            raise self.broken(text, Invariant.TICKS)
 
     def _follow_revisions(self, client: str, write: Write, before: int | None) -> None:
         """Keep the attributes that may hold in the end: each replaces what its member knew, and nothing else.
 
         Of two that were acknowledged on two sides of a partition either may win.
         """
-        if write.kind is Kind.REGISTER and write.revision != before:
+        if write.kind is WriteKind.REGISTER and write.revision != before:
             revisions = self._revisions.setdefault(client, Counter())
             revisions[write.revision] += 1
             if before is not None:
@@ -175,10 +200,10 @@ class Checker:
             service = member.registry.table.find(key)
             seen = self._seen.setdefault((member.address, member.run, key), _Seen())
             version = service.version if service else NO_VERSION
+            self.checked[Invariant.ORDER] += 1
             if version != NO_VERSION and version < seen.version:
-                raise self.broken(
-                    f"{member.address} fell from {seen.version.to_text()} to {version.to_text()} of {key}"
-                )
+                text = f"{member.address} fell from {seen.version.to_text()} to {version.to_text()} of {key}"
+                raise self.broken(text, Invariant.ORDER, key)
             seen.version = version  # none once the key is forgotten: then all agreed that nothing of it matters
             if service is not None and version != NO_VERSION:
                 self._compare_content(member, key, service)
@@ -187,12 +212,16 @@ class Checker:
 
     def _compare_content(self, member: SimMember, key: str, service: Service) -> None:
         """Versions identify content."""
+        self.checked[Invariant.CONTENT] += 1
         content = {name: (stored.instance, stored.version) for name, stored in service.stored.items()}
         first, known = self._contents.setdefault((key, service.version), (member.address, content))
         if known != content:
             raise self.broken(
                 f"{first} and {member.address} hold different content of {key} as {service.version.to_text()}: "
-                f"{_shown(known)} and {_shown(content)}"
+                f"{_shown(known)} and {_shown(content)}",
+                Invariant.CONTENT,
+                key,
+                {first: _shown(known), member.address: _shown(content)},
             )
 
     def _date_removals(self, member: SimMember, key: str, service: Service) -> None:
@@ -216,6 +245,7 @@ class Checker:
         Members that are apart compare such moments by ages, which may be off by the time on the way: a removal may
         lose against a beat of up to ``AGE_MARGIN_MS`` before it; the instance is then gone when its beats run out.
         """
+        self.checked[Invariant.GONE] += 1
         instances = frozenset(service.stored) if service else frozenset()
         before, seen.instances = seen.instances, instances
         if instances == before:
@@ -225,18 +255,20 @@ class Checker:
             return
         version = service.version.to_text() if service else "none"
         for name in sorted(before - instances):
-            self._world.trace(member.address, f"drops {name} of {key} at {version}")
+            self._world.trace(member.address, f"lists {name} of {key} no more, at {version}", What.LIST, keys=(key,))
             client = self._clients[key, name]
             if self.strict and client.is_due:
-                raise self.broken(f"{member.address} drops {name} of {key}, whose client beats")
+                raise self.broken(f"{member.address} drops {name} of {key}, whose client beats", Invariant.PRESENT, key)
             seen.gone[name] = self._known_ms(member, key, name, service.tombstones.get(name) if service else None)
         for name in sorted(instances - before):
-            self._world.trace(member.address, f"shows {name} of {key} at {version}")
+            self._world.trace(member.address, f"lists {name} of {key}, at {version}", What.LIST, keys=(key,))
             known_ms = seen.gone.pop(name, -1)
             if self._life_ms.get((key, name), -1) <= known_ms:
                 raise self.broken(
                     f"{name} of {key} is back at {member.address} with {version}: its removal knew of its life until "
-                    f"{known_ms} ms, and the last was at {self._life_ms.get((key, name))} ms"
+                    f"{known_ms} ms, and the last was at {self._life_ms.get((key, name))} ms",
+                    Invariant.GONE,
+                    key,
                 )
 
     def _known_ms(self, member: SimMember, key: str, name: str, tombstone: Tombstone | None) -> int:
@@ -245,7 +277,7 @@ class Checker:
         removed_ms = self._last_removal_ms.get((key, name), self._world.now_ms)
         forgotten_ms = removed_ms + DELETE_TIMEOUT_MS + self._world.config.tombstone_slack_ms
         if self.removals_are_marked and self._world.now_ms < forgotten_ms:
-            raise self.broken(f"{member.address} lost {name} of {key}, and knows of no removal")
+            raise self.broken(f"{member.address} lost {name} of {key}, and knows of no removal", Invariant.GONE, key)
         return removed_ms
 
     def watch(self, span_ms: int) -> None:
@@ -269,18 +301,22 @@ class Checker:
 
     def _check_healthy(self, client: SimClient, members: list[SimMember]) -> None:
         for member in members:
+            self.checked[Invariant.HEALTHY] += 1
             stored = member.instances(client.datum_key).get(client.instance_key)
             if stored is not None and not stored.instance.healthy:
-                raise self.broken(f"{client.address} of {client.service} beats, and {member.address} has it unhealthy")
+                text = f"{client.address} of {client.service} beats, and {member.address} has it unhealthy"
+                raise self.broken(text, Invariant.HEALTHY, client.datum_key)
 
     def _sample(self, client: SimClient, where: str, members: list[SimMember], missing_ms_max: int) -> None:
+        self.checked[Invariant.PRESENT] += 1
         if not client.is_due or (members and all(one.shows(client) for one in members)):
             self._missing_since_ms.pop((client.address, where), None)
             return
         missing_ms = self._world.now_ms - self._missing_since_ms.setdefault((client.address, where), self._world.now_ms)
         self.longest_missing_ms = max(self.longest_missing_ms, missing_ms)
         if missing_ms > missing_ms_max:
-            raise self.broken(f"{client.address} of {client.service} beats, and {where} lacks it for {missing_ms} ms")
+            text = f"{client.address} of {client.service} beats, and {where} lacks it for {missing_ms} ms"
+            raise self.broken(text, Invariant.PRESENT, client.datum_key)
 
     # --- when it is quiet ------------------------------------------------------------------------
 
@@ -295,19 +331,36 @@ class Checker:
 
     def check_views(self) -> None:
         for member in self._world.members.values():
+            self.checked[Invariant.VIEWS] += 1
             servers = member.protocol.mapper.servers
             if member.protocol.loading or servers != tuple(sorted(self._world.addresses)):
-                raise self.broken(f"{member.address} sees only {servers}, loading {member.protocol.loading}")
+                text = f"{member.address} sees only {servers}, loading {member.protocol.loading}"
+                raise self.broken(text, Invariant.VIEWS)
+
+    def check_digests(self) -> None:
+        """Each member's digests are those that a look at all its keys gives."""
+        for member in self._world.running():
+            for name, component in member.components.items():
+                component.digest.refresh()
+                if told_by(component.digest) != told_by(
+                    digest_from_scratch(component.store, component.store.versions())
+                ):
+                    raise self.broken(f"{member.address} has a digest of {name} that is not one of its keys")
 
     def check_agreement(self) -> None:
         first, *others = self._world.running()
         dump = first.dump()
         for other in others:
+            self.checked[Invariant.AGREEMENT] += 1
             theirs = other.dump()
             if theirs != dump:
                 keys = {key for key in dump.keys() | theirs.keys() if dump.get(key) != theirs.get(key)}
-                parts = [f"{key}: {dump.get(key)} and {theirs.get(key)}" for key in sorted(keys)]
-                raise self.broken(f"{first.address} and {other.address} differ in {'; '.join(parts)}")
+                raise self.broken(
+                    f"{first.address} and {other.address} differ in {', '.join(sorted(keys))}",
+                    Invariant.AGREEMENT,
+                    min(keys),
+                    {one.address: _held(one, min(keys)) for one in (first, other)},
+                )
         for one in (first, *others):
             for other in (first, *others):
                 self._check_removals(one, other)
@@ -321,7 +374,12 @@ class Checker:
                 if tombstone.at_ms + tombstone.keep_ms - one.clock.monotonic_ms() < ENDING_MS:
                     continue
                 if there is None or name not in there.tombstones or there.version != service.version:
-                    raise self.broken(f"{one.address} has {name} of {service.key} as removed, {other.address} not so")
+                    raise self.broken(
+                        f"{one.address} has {name} of {service.key} as removed, {other.address} not so",
+                        Invariant.AGREEMENT,
+                        service.key,
+                        {side.address: _held(side, service.key) for side in (one, other)},
+                    )
                 self._world.marks["removals compared"] += 1
 
     def _check_listed(self, one: SimMember, other: SimMember) -> None:
@@ -333,20 +391,25 @@ class Checker:
             if one.clock.monotonic_ms() < one.registry.forgettable_at_ms(service) - ENDING_MS or service.stored:
                 self._world.marks["empty services compared"] += not service.stored
                 if full_name not in other.registry.table.names(namespace):
-                    raise self.broken(f"{one.address} lists {full_name}, {other.address} does not")
+                    text = f"{one.address} lists {full_name}, {other.address} does not"
+                    raise self.broken(text, Invariant.AGREEMENT, service.key)
 
     def _check_writers(self) -> None:
         for member in self._world.members.values():
             for key, service in member.stored():
+                self.checked[Invariant.WRITER] += 1
                 owner = member.protocol.mapper.map_srv(service.full_name)
                 if service.version.writer.partition("~")[0] != owner:
-                    raise self.broken(f"{key} is {owner}'s, and written as {service.version.to_text()}")
+                    text = f"{key} is {owner}'s, and written as {service.version.to_text()}"
+                    raise self.broken(text, Invariant.WRITER, key)
                 acknowledged = self._acknowledged.get(key, {})
                 for other in self._world.members.values():
                     if acknowledged.get(other.writer, NO_VERSION) > service.version:
                         raise self.broken(
                             f"{other.address} acknowledged {acknowledged[other.writer].to_text()} of {key}, "
-                            f"and {member.address} holds {service.version.to_text()}"
+                            f"and {member.address} holds {service.version.to_text()}",
+                            Invariant.WRITER,
+                            key,
                         )
 
     def _check_instances(self) -> None:
@@ -355,12 +418,15 @@ class Checker:
                 stored = member.instances(client.datum_key).get(client.instance_key)
                 if client.wish is not Wish.PRESENT:
                     if stored is not None:
-                        raise self.broken(f"{client.address} is gone, and {member.address} shows it")
+                        text = f"{client.address} is gone, and {member.address} shows it"
+                        raise self.broken(text, Invariant.GONE, client.datum_key)
                     continue
                 if stored is None:
-                    raise self.broken(f"{client.address} beats, and {member.address} does not know it")
+                    text = f"{client.address} beats, and {member.address} does not know it"
+                    raise self.broken(text, Invariant.PRESENT, client.datum_key)
                 if not stored.instance.healthy:
-                    raise self.broken(f"{client.address} beats, and {member.address} has it unhealthy")
+                    text = f"{client.address} beats, and {member.address} has it unhealthy"
+                    raise self.broken(text, Invariant.HEALTHY, client.datum_key)
 
     def check_mixed(self) -> None:
         """In a cluster with real Nacos: all members list the instances that beat, and no others."""
@@ -368,7 +434,8 @@ class Checker:
             members: list[SimMember | SimNacos] = [*self._world.running(), *self._world.nacos.values()]
             for member in members:
                 if member.shows(client) != (client.wish is Wish.PRESENT):
-                    raise self.broken(f"{client.address} is {client.wish.value}, not so at {member.address}")
+                    text = f"{client.address} is {client.wish.value}, not so at {member.address}"
+                    raise self.broken(text, Invariant.AGREEMENT, client.datum_key)
 
     def check_revisions(self) -> None:
         """What a client described last, and was told to be so, is what is shown of it."""
@@ -379,9 +446,12 @@ class Checker:
                 if stored is None or client.wish is not Wish.PRESENT or client.datum_key in self._uncertain:
                     continue
                 revision = int((stored.instance.metadata or {})["revision"] or 0)
+                self.checked[Invariant.ATTRIBUTES] += 1
                 if allowed[revision] <= 0:
                     raise self.broken(
-                        f"{member.address} has revision {revision} of {client.address}, not one of {dict(allowed)}"
+                        f"{member.address} has revision {revision} of {client.address}, not one of {dict(allowed)}",
+                        Invariant.ATTRIBUTES,
+                        client.datum_key,
                     )
 
     def check_records(self) -> None:
@@ -400,12 +470,15 @@ class Checker:
             allowed = {(revision_of(one), is_removed(one)) for one in close}
             first = members[0].record_disk.records.get(key)
             for member in members:
+                self.checked[Invariant.WORDS] += 1
                 record = next((datum.value for datum in member.records.datums([key])), None)
                 if (revision_of(record), is_removed(record)) not in allowed:
-                    raise self.broken(f"{member.address} has {record}, and the last words are {close}")
+                    text = f"{member.address} has {record}, and the last words are {close}"
+                    raise self.broken(text, Invariant.WORDS, key)
                 stored = member.record_disk.records.get(key)
                 if stored != record or (stored != first and not is_removed(stored)):
-                    raise self.broken(f"{member.address} has {record}, on disk {stored}, {members[0].address} {first}")
+                    text = f"{member.address} has {record}, on disk {stored}, {members[0].address} {first}"
+                    raise self.broken(text, Invariant.WORDS, key)
 
 
 def revision_of(record: Record | None) -> str | None:
@@ -415,6 +488,16 @@ def revision_of(record: Record | None) -> str | None:
 
 def is_removed(record: Record | None) -> bool:
     return record is None or record.value is None
+
+
+def _held(member: SimMember, key: str) -> str:
+    """What a member holds of a key: its version, its instances, and what it knows to be removed."""
+    service = member.registry.table.find(key)
+    if service is None:
+        return "nothing"
+    content = {name: (stored.instance, stored.version) for name, stored in service.stored.items()}
+    removed = [f"{name} removed {one.version.to_text()}" for name, one in sorted(service.tombstones.items())]
+    return f"{service.version.to_text()}: {', '.join([_shown(content) or 'no instance', *removed])}"
 
 
 def _shown(content: dict[str, Any]) -> str:

@@ -5,10 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from app.simulation.transcript.entry import What
 from distro.types import Outcome
 
 Reply = Callable[[Outcome, Any], None]
 """Gives the answer of a call; it travels back like the request came."""
+About = tuple[str, tuple[str, ...]]
+"""What a call says, in words, and the keys that it is about."""
+NOTHING_SAID: About = ("", ())
 CONNECT_MS_MAX = 1_000
 """So long a member waits for a new connection. Source: ``CONNECT_S`` of its links, ``CONNECT_TIMEOUT_S`` of peers."""
 
@@ -32,6 +36,8 @@ class Scheduler(Protocol):
     """What the network needs of the world."""
 
     marks: Counter[str]
+
+    def trace(self, who: str, text: str, what: What = ..., *, peer: str = ..., keys: tuple[str, ...] = ...) -> None: ...
 
     def after(self, delay_ms: int, work: Callable[[], None]) -> None: ...
 
@@ -130,11 +136,12 @@ class Network:
         *,
         of_member: bool = True,
         repeats: bool = True,
+        about: About = NOTHING_SAID,
     ) -> None:
         """Call ``serve(target process, reply)`` over there, and ``on_done`` here once, at the latest at the time-out.
 
         A time-out ends FAILED with None; that the request had its effect, or will yet have it, is possible.
-        ``of_member``: a kernel may keep it; ``repeats``: it may arrive twice.
+        ``of_member``: a kernel may keep it; ``repeats``: it may arrive twice; ``about``: for a transcript.
         """
         run, ended = source.run, False
 
@@ -151,19 +158,30 @@ class Network:
         def reply(outcome: Outcome, answer: Any) -> None:
             if not self._lost(target, source.address, "answer"):
                 self._world.after(self._delay_ms(), lambda: end(outcome, answer))
+            else:
+                self._tell(target, source.address, about, "the answer is lost")
 
         self._world.after(timeout_ms, lambda: end(Outcome.FAILED, None))
         if (source.address, target) in self._refusals:
             self._world.marks["call refused by a block"] += 1
+            self._tell(source.address, target, about, "is refused")
             reply(Outcome.REFUSED, None)
         elif self._request_lost(source.address, target):
+            self._tell(source.address, target, about, "is lost")
             self._keep(source.address, target, serve, of_member)
         else:
             self._world.after(self._delay_ms(), lambda: self._arrive(source.address, target, serve, reply, of_member))
         weather = self.weather
         if repeats and weather.duplicates and self._world.chance(weather.duplicates):
             self._world.marks["request repeated"] += 1
-            self._arrive_late(source.address, target, serve, self._world.between(1, weather.late_ms_max))
+            late_ms = self._world.between(1, weather.late_ms_max)
+            self._tell(source.address, target, about, f"arrives once more, {late_ms} ms later")
+            self._arrive_late(source.address, target, serve, late_ms)
+
+    def _tell(self, source: str, target: str, about: About, fate: str) -> None:
+        said, keys = about
+        if said:
+            self._world.trace(source, f"{said}: {fate}", What.LOST, peer=target, keys=keys)
 
     def _request_lost(self, source: str, target: str) -> bool:
         if (source, target) in self._blocks:

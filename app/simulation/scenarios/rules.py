@@ -1,17 +1,18 @@
 """Worlds in which one rule alone stands between the members and a breach: each is followed by a time bound."""
 
 from collections.abc import Callable
+from typing import Any
 
 from app.naming.model.model import DELETE_TIMEOUT_MS
+from app.simulation.member.member import SimMember
+from app.simulation.scenarios.scenarios import steady_world
+from app.simulation.world import faults
+from app.simulation.world.network import Weather
+from app.simulation.world.world import World
 from distro.mapper import DistroMapper
-from tests.simulation.scenarios import steady_world
-from tests.support.simulated import faults
-from tests.support.simulated.member import SimMember
-from tests.support.simulated.network import Weather
-from tests.support.simulated.world import World
 
-Trial = Callable[[int, type[SimMember]], World]
-"""Runs one seed with such members; raises ``Broken`` when an invariant does not hold in time."""
+Trial = Callable[[int, type[Any]], World]
+"""Runs a seed with members of a class, from ``SimMember`` on; raises ``Broken`` if an invariant is not kept in time."""
 SLACK_MS = 1_000
 
 
@@ -60,6 +61,20 @@ def sends_repeat_late(seed: int, member_class: type[SimMember]) -> World:
     world.heal()
     world.run(late_ms + SLACK_MS)
     world.checker.check_agreement()
+    return world
+
+
+def changes_are_not_sent(seed: int, member_class: type[SimMember]) -> World:
+    """Bound: a verify round, which may have to be repeated by a deadline and a back-off, and the query after it."""
+    world = steady_world(seed, member_class)
+    world.checker.looking = False
+    change_often(world, 6_000, 200)
+    for client in world.sample(world.clients, 4):
+        world.after(world.between(1_000, 5_000), client.disappear)
+    world.run(6_000)
+    world.run(world.config.verify_interval_ms + world.config.verify_timeout_ms + world.config.sync_timeout_ms)
+    world.checker.check_agreement()
+    world.checker.check_digests()
     return world
 
 

@@ -8,14 +8,16 @@ from random import Random
 from typing import TypeVar
 
 from app.http.api.call import Call
+from app.simulation.member.member import SimMember
+from app.simulation.member.member_frontend import SEQUENCE, Write, WriteKind
+from app.simulation.transcript.entry import Entry, What
+from app.simulation.transcript.recorder import present_recorder
+from app.simulation.world.checker import InvariantChecker
+from app.simulation.world.network import Network, Process
+from app.simulation.world.operators import SimOperator
+from app.simulation.world.sim_clients import SimClient
+from app.simulation.world.sim_nacos import SimNacos
 from distro.config import DistroConfig
-from tests.support.simulated.checker import Checker
-from tests.support.simulated.clients import SimClient
-from tests.support.simulated.frontend import SEQUENCE, Kind, Write
-from tests.support.simulated.member import SimMember
-from tests.support.simulated.nacos import SimNacos
-from tests.support.simulated.network import Network, Process
-from tests.support.simulated.operators import Operator
 
 T = TypeVar("T")
 WALL_SKEW_MS = 300_000
@@ -32,14 +34,17 @@ class World:
         *,
         config: DistroConfig | None = None,
         member_class: type[SimMember] = SimMember,
-        tracing: bool = False,
         nacos: int = 0,
     ) -> None:
         """``nacos``: so many of the members are real Nacos 1.4, the last ones."""
         self.seed = seed
         self.now_ms = 0
         self.events = 0
-        self.tracing = tracing
+        self.recorder = present_recorder()
+        """Who writes down what happens; None while nobody does."""
+        self.tracing = self.recorder is not None
+        if self.recorder is not None:
+            self.recorder.world = self
         self.warm = False
         """Members copy their instance lists to disk, and begin with the copy."""
         self.marks: Counter[str] = Counter()
@@ -52,7 +57,7 @@ class World:
         self._healed = False
         self.addresses = [f"10.0.0.{number + 1}:8848" for number in range(members)]
         skews = [self.between(-WALL_SKEW_MS, WALL_SKEW_MS) for _ in self.addresses]
-        self.checker = Checker(self)
+        self.checker = InvariantChecker(self)
         self.members = {
             address: member_class(self, address, self.config, skew)
             for address, skew in zip(self.addresses[: members - nacos], skews, strict=False)
@@ -63,7 +68,7 @@ class World:
         processes: dict[str, Process] = {**self.members, **self.nacos}
         self.network = Network(self, processes)
         self.clients: list[SimClient] = []
-        self.operators: list[Operator] = []
+        self.operators: list[SimOperator] = []
         self.words = 0
         """Words of operators so far."""
 
@@ -103,9 +108,21 @@ class World:
             work()
         self.now_ms = end_ms
 
-    def trace(self, who: str, what: str) -> None:
-        if self.tracing:
-            print(f"{self.now_ms / 1_000:9.3f}  {who:15} {what}")
+    def trace(
+        self,
+        who: str,
+        text: str,
+        what: What = What.STATE,
+        *,
+        peer: str = "",
+        incoming: bool = False,
+        keys: tuple[str, ...] = (),
+        rule: str = "",
+        minor: bool = False,
+    ) -> None:
+        """Write down an event, if anybody does; see ``Entry``. It decides nothing of the world."""
+        if self.recorder is not None:
+            self.recorder.add(Entry(self.now_ms, what, who, text, peer, incoming, keys, rule, minor))
 
     # --- members and clients ---------------------------------------------------------------------
 
@@ -131,7 +148,9 @@ class World:
             self.trace(member.address, "goes on")
             member.resume()
 
-    def write(self, kind: Kind, service: str, ip: str, port: int, revision: int, *, ephemeral: bool = True) -> Write:
+    def write(
+        self, kind: WriteKind, service: str, ip: str, port: int, revision: int, *, ephemeral: bool = True
+    ) -> Write:
         """One more call of a client."""
         sequence = len(self._writes) + 1
         made = Write(kind, service, ip, port, revision, sequence, ephemeral)
@@ -156,8 +175,8 @@ class World:
         self.checker.add(client)
         return client
 
-    def add_operator(self, service: str, ip: str) -> Operator:
-        operator = Operator(self, len(self.operators) + 1, service, ip)
+    def add_operator(self, service: str, ip: str) -> SimOperator:
+        operator = SimOperator(self, len(self.operators) + 1, service, ip)
         self.operators.append(operator)
         return operator
 

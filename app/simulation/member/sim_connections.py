@@ -17,11 +17,11 @@ from app.replication.client_type import (
     ClientStore,
     client_key,
 )
+from app.simulation.member.member import SimMember
+from app.simulation.world.invariants import Broken, Invariant
+from app.simulation.world.world import World
 from distro.ports import Component
 from distro.types import DistroKey, MemberKind, Version
-from tests.support.simulated.checker import Broken
-from tests.support.simulated.member import SimMember
-from tests.support.simulated.world import World
 
 SERVICES = [f"DEFAULT_GROUP@@rpc{number}" for number in range(5)]
 ADDRESSES = [f"10.9.0.{number}" for number in range(1, 13)]
@@ -61,7 +61,9 @@ class ConnectedMember(SimMember):
             taken_by=frozenset({MemberKind.OWN}),
             owned_by_writer=True,
             on_verified=store.on_verified if self.confirms else None,
+            on_compared=store.on_compared if self.confirms else None,
             on_verify_failed=lambda key, peer: self.verify_failed.append((key, peer)),
+            deltas=store,
         )
         self.expiry = ClientExpiry(self.connections, has_left, config.pause_ms)
         self.in_run(1, self._expire)
@@ -99,7 +101,7 @@ class ConnectedMember(SimMember):
         }
 
 
-class Connections:
+class SimConnections:
     """SDKs of 2.x: each holds one connection to one member, changes what it publishes, and leaves or is cut off."""
 
     def __init__(self, world: World) -> None:
@@ -208,10 +210,11 @@ class Connections:
             if member.shown() != first:
                 raise self._broken(member, "lists", member.shown(), first)
         if back := self.ended & expected.keys():
-            raise Broken(f"seed {self._world.seed}: {back} are back")
+            raise Broken(f"seed {self._world.seed}: {back} are back", Invariant.GONE)
 
     def _broken(self, member: ConnectedMember, what: str, stored: object, expected: object) -> Broken:
-        return Broken(f"seed {self._world.seed}: {member.address} holds of {what} {stored}, not {expected}")
+        text = f"seed {self._world.seed}: {member.address} holds of {what} {stored}, not {expected}"
+        return Broken(text, Invariant.AGREEMENT)
 
     def copies(self, client_id: str) -> Iterator[ConnectedMember]:
         """The members that hold a client, its own too."""

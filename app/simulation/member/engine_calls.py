@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -12,7 +11,11 @@ import orjson
 from app.config.version import MEMBER_AGENT
 from app.http.api.call import DEADLINE, Reply
 from app.http.api.call import Call as HttpCall
+from app.simulation.transcript.decisions import named
+from app.simulation.transcript.entry import KEYS_MAX, What
+from app.simulation.world.network import NOTHING_SAID, About
 from distro.codec import decode_frame, decode_received, encode_frame, gunzip_if_gzip, gzip_body
+from distro.comparison import Comparison
 from distro.deadlines import CLOCK_HEADER
 from distro.errors import CodecError, NotInitialized, RejectedError, TransportError
 from distro.http_agent import GZIP_FROM_BYTES, MEMBER_HEADER
@@ -20,6 +23,7 @@ from distro.types import (
     CAPABILITY_GZIP,
     CAPABILITY_VERSIONS,
     Call,
+    Compare,
     Datum,
     Load,
     MemberState,
@@ -33,12 +37,13 @@ from distro.types import (
 )
 
 if TYPE_CHECKING:
-    from tests.support.simulated.member import SimMember
+    from app.simulation.member.member import SimMember
 
 Done = Callable[[], None]
 End = Callable[[Outcome, bytes, int], None]
 """Gets the outcome of a call, the answer's body, and when the answer was made, in ms by the caller's clock."""
 DATUM, DATUMS, CHECKSUM = "/v1/ns/distro/datum", "/v1/ns/distro/datums", "/v1/ns/distro/checksum"
+DIGEST = "/v1/ns/distro/digest"
 REPORT = "/v1/core/cluster/report"
 
 
@@ -50,6 +55,8 @@ class CallAgent:
 
     def execute(self, action: Call, done: Done) -> None:
         """Make the call; ``done`` when it ended, after the protocol's event was put."""
+        if self._member.world.tracing:
+            self._tell(action)
         match action:
             case Report():
                 self.report(action, done)
@@ -57,6 +64,8 @@ class CallAgent:
                 self._sync(action, done)
             case Verify():
                 self._verify(action, done)
+            case Compare():
+                self._compare(action, done)
             case Query():
                 self._query(action, done)
             case Load():
@@ -72,7 +81,24 @@ class CallAgent:
         query: str = "",
     ) -> None:
         left_ms = max(action.deadline_ms - self._member.clock.monotonic_ms(), 1)
-        self.call(action.peer, method, path, body, left_ms, end, query)
+        about = about_of(action) if self._member.world.tracing else NOTHING_SAID
+        self.call(action.peer, method, path, body, left_ms, end, query, about)
+
+    def _tell(self, action: Call) -> None:
+        """Write down a call that the protocol asks for."""
+        said, keys = about_of(action)
+        match action:
+            case SyncData():
+                return  # with the versions, once the datums are read
+            case Verify():
+                what, minor = What.VERIFY, True
+            case Query():
+                what, minor = What.FETCH, False
+            case Load():
+                what, minor = What.LOAD, False
+            case _:
+                return
+        self._member.world.trace(self._member.address, said, what, peer=action.peer, keys=keys, minor=minor)
 
     def call(
         self,
@@ -83,6 +109,7 @@ class CallAgent:
         timeout_ms: int,
         end: End,
         query: str = "",
+        about: About = NOTHING_SAID,
     ) -> None:
         """Call a peer; ``end`` gets the outcome, by the rules of ``DistroHttpAgent.call``."""
         member = self._member
@@ -111,7 +138,7 @@ class CallAgent:
                 end(*outcome_of(reply), member.membership.sent_ms(peer, reply.headers.get(CLOCK_HEADER)))
 
         member.world.network.call(
-            member, peer, lambda process, reply: process.http.serve(call, reply), timeout_ms, answered
+            member, peer, lambda process, reply: process.http.serve(call, reply), timeout_ms, answered, about=about
         )
 
     def _is_own_kind(self, peer: str) -> bool:
@@ -143,8 +170,7 @@ class CallAgent:
     def _sync(self, action: SyncData, done: Done) -> None:
         member = self._member
         component = member.components[action.resource_type]
-        may_send = partial(member.protocol.may_send, action.resource_type, action.peer)
-        datums = [one for one in component.store.datums(action.keys) if may_send(one.key, one.version)]
+        datums = member.sends.read(action)
         if not datums:
             member.mailbox.put(lambda one, now_ms: one.on_sync_done(action, Outcome.DELIVERED, Received(), now_ms))
             done()
@@ -154,14 +180,24 @@ class CallAgent:
         if len(body) >= GZIP_FROM_BYTES and CAPABILITY_GZIP in member.membership.capabilities(action.peer):
             body = gzip_body(body)
         if member.world.tracing:
-            summary = ", ".join(f"{one.key.rpartition('@')[2]}={one.version.to_text()}" for one in datums)
-            member.world.trace(member.address, f"sends to {action.peer}: {summary}")
+            versions = {
+                f"{one.key} {one.version.to_text()}{'' if one.base is None else ' as a delta'}": None for one in datums
+            }
+            keys = tuple(one.key for one in datums)[:KEYS_MAX]
+            member.world.trace(member.address, f"sends {named(versions)}", What.SEND, peer=action.peer, keys=keys)
 
         def end(outcome: Outcome, answer: bytes, _made_ms: int) -> None:
-            received = _received(outcome, answer)
+            received = _received(outcome, answer) if outcome is Outcome.DELIVERED else None
+            received = member.sends.ended(action, datums, received)
+            member.world.marks["datum asked for whole"] += len(received.wanted)
+            if outcome is not Outcome.DELIVERED and member.world.tracing:
+                said, keys = about_of(action)
+                text = f"{said}: ended as {outcome.value}"
+                member.world.trace(member.address, text, What.LOST, peer=action.peer, keys=keys)
             member.mailbox.put(lambda one, now_ms: one.on_sync_done(action, outcome, received, now_ms))
             done()
 
+        member.world.marks["delta sent"] += sum(one.base is not None for one in datums)
         self._call(action, "PUT", DATUM, body, end)
 
     def _verify(self, action: Verify, done: Done) -> None:
@@ -171,7 +207,7 @@ class CallAgent:
             stored = ((key, component.store.version(key)) for key in action.keys)
             summary = {key: version.to_text() for key, version in stored if version is not None}
         else:
-            summary = {one.key: component.codec.checksum(one) for one in component.store.datums(action.keys)}
+            summary = member.checksums.of(action.resource_type)
 
         def end(outcome: Outcome, answer: bytes, _made_ms: int) -> None:
             received = _received(outcome, answer)
@@ -180,6 +216,24 @@ class CallAgent:
 
         query = f"source={member.address}&type={action.resource_type}"
         self._call(action, "PUT", CHECKSUM, orjson.dumps(summary), end, query)
+
+    def _compare(self, action: Compare, done: Done) -> None:
+        """As ``DistroRuntime._compare``, with a call for each message."""
+        member = self._member
+        comparison = Comparison(action, member.components, member.protocol, member.clock.monotonic_ms())
+
+        def end(outcome: Outcome, answer: bytes, _made_ms: int) -> None:
+            if outcome is Outcome.DELIVERED:
+                following = comparison.answered(answer)
+                if following is not None:
+                    member.world.marks["digests differ"] += 1
+                    self._call(action, "PUT", DIGEST, following, end)
+                    return
+            compared = comparison.compared() if outcome is Outcome.DELIVERED else {}
+            member.mailbox.put(lambda one, now_ms: one.on_compare_done(action, outcome, compared, now_ms))
+            done()
+
+        self._call(action, "PUT", DIGEST, comparison.request(), end)
 
     def _query(self, action: Query, done: Done) -> None:
         member = self._member
@@ -237,14 +291,19 @@ class CallAgent:
                 datums = self._datums(action.peer, action.resource_type, answer, made_ms)
 
                 def take() -> None:
+                    before_us, keys = member.spent_us(), frozenset(one.key for one in datums)
                     member.receiver.load(action.resource_type, datums, member.clock.monotonic_ms(), action.peer)
-                    finish(outcome, [one.key for one in datums])
+                    taken_ms = round((member.spent_us() - before_us) / 1_000)
+                    if taken_ms:
+                        member.in_run(taken_ms, lambda: finish(outcome, keys))
+                    else:
+                        finish(outcome, keys)
 
                 member.store(action.resource_type, take)
             else:
                 finish(Outcome.DELIVERED if answer == _UNAVAILABLE else outcome, None)
 
-        def finish(outcome: Outcome, keys: list[str] | None) -> None:
+        def finish(outcome: Outcome, keys: frozenset[str] | None) -> None:
             member.mailbox.put(lambda one, now_ms: one.on_load_done(action, outcome, keys, now_ms))
             done()
 
@@ -257,6 +316,21 @@ class CallAgent:
         if failed and peer in self._member.world.members:  # real Nacos answers for its own type, whatever is asked
             raise self._member.world.checker.broken(f"{self._member.address} cannot read {failed}")
         return datums
+
+
+def about_of(action: Call) -> About:
+    """What a call of the engine says; nothing for a report, of which there are many."""
+    match action:
+        case SyncData(_, _, keys):
+            return f"sends {named(keys)}", keys[:KEYS_MAX]
+        case Verify(_, resource_type, keys):
+            return f"asks it to compare {len(keys)} keys of {resource_type}", ()
+        case Query(_, _, keys):
+            return f"fetches {named(keys)}", keys[:KEYS_MAX]
+        case Load(_, resource_type):
+            return f"loads all of {resource_type}", ()
+        case _:
+            return NOTHING_SAID
 
 
 _UNAVAILABLE = b"503"

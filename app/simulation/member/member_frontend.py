@@ -26,6 +26,7 @@ from app.http.api.call import (
     Call,
     Decline,
     Forward,
+    Later,
     Reply,
     Route,
     Services,
@@ -38,7 +39,11 @@ from app.http.server.server import WAITED_S
 from app.http.v1 import cluster, distro, heal, instance  # noqa: F401  # they fill the table of routes
 from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, datum_key, instance_key
 from app.naming.model.nacos_errors import NacosError
+from app.naming.records.record_keys import persistent_key
 from app.replication.http_peers import REFRESH_TIMEOUT_MS
+from app.simulation.transcript.entry import What
+from app.simulation.world import network
+from app.simulation.world.network import CONNECT_MS_MAX, NOTHING_SAID
 from app.writes.call_deadline import TOO_LATE, executing_until
 from app.writes.owner_forwarder import (
     FORWARD_MS_MAX,
@@ -50,11 +55,9 @@ from app.writes.owner_forwarder import (
 )
 from distro.errors import CodecError, NotInitialized
 from distro.types import Outcome
-from tests.support.simulated import network
-from tests.support.simulated.network import CONNECT_MS_MAX
 
 if TYPE_CHECKING:
-    from tests.support.simulated.member import SimMember
+    from app.simulation.member.member import SimMember
 
 CONTEXT = "/nacos"
 SEQUENCE = "sequence"
@@ -71,7 +74,7 @@ class Answered(enum.Enum):
     UNAVAILABLE = "503"
 
 
-class Kind(enum.Enum):
+class WriteKind(enum.Enum):
     REGISTER = "POST", "/v1/ns/instance"
     DEREGISTER = "DELETE", "/v1/ns/instance"
     BEAT = "PUT", "/v1/ns/instance/beat"
@@ -84,7 +87,7 @@ class Write:
     ``revision`` marks the attributes of a registration.
     """
 
-    kind: Kind
+    kind: WriteKind
     service: str
     ip: str
     port: int
@@ -100,6 +103,20 @@ class Write:
     def instance_key(self) -> str:
         return instance_key(self.ip, self.port, DEFAULT_CLUSTER)
 
+    @property
+    def key(self) -> str:
+        """The datum or the record that it is about."""
+        if self.ephemeral:
+            return self.datum_key
+        return persistent_key(DEFAULT_NAMESPACE, self.service, self.instance_key)
+
+    @property
+    def text(self) -> str:
+        """What it asks for, in words."""
+        revision = f", revision {self.revision}" if self.kind is WriteKind.REGISTER else ""
+        where = self.datum_key if self.ephemeral else self.service
+        return f"{self.kind.name.lower()} {self.instance_key} of {where}{revision}"
+
     def call(self) -> Call:
         """The call of Nacos's API."""
         method, path = self.kind.value
@@ -111,7 +128,7 @@ class Write:
         }
         if not self.ephemeral:
             fields["ephemeral"] = "false"
-        if self.kind is Kind.REGISTER:
+        if self.kind is WriteKind.REGISTER:
             fields["metadata"] = orjson.dumps({"revision": str(self.revision)}).decode()
         return Call(method, path, urlencode(fields).encode(), {"user-agent": "sim"}, b"", self.ip)
 
@@ -182,8 +199,14 @@ class SimForwarder(LoopForwarder):
                 world.marks["forwarded call not answered"] += 1
                 done(NotAnswered())
 
+        write = world.write_of(call) if world.tracing else None
+        about = (f"passes on: {write.text}", (write.key,)) if write is not None else NOTHING_SAID
+        if write is not None:
+            world.trace(
+                own.address, about[0], What.SEND, peer=member, keys=about[1], minor=write.kind is WriteKind.BEAT
+            )
         world.network.call(
-            own, member, lambda peer, reply: peer.http.serve(call, reply), timeout_ms, end, repeats=False
+            own, member, lambda peer, reply: peer.http.serve(call, reply), timeout_ms, end, repeats=False, about=about
         )
         return True
 
@@ -218,7 +241,7 @@ class HttpFrontend:
         self._member = member
         self._services = services
         self._loop = loop
-        self.forwarder = SimForwarder(member, services, loop)
+        self.forwarder = member.forwarder_class(member, services, loop)
         self.beat_sender = BeatSender(services, self.forwarder, member.clock)
 
     def serve(self, call: Call, reply: network.Reply) -> None:
@@ -302,7 +325,7 @@ class HttpFrontend:
         try:
             self._member.waits_for_disk = True
             answer = self._run(row, call)
-            assert not isinstance(answer, Decline)
+            assert not isinstance(answer, Decline | Later)
             return answer
         except DiskTurn:
             self._on_disk(row, call, respond)

@@ -8,20 +8,20 @@ from app.naming.model.keys import DEFAULT_NAMESPACE
 from app.naming.model.model import DELETE_TIMEOUT_MS
 from app.naming.registry.operations import RegisterInstance
 from app.replication.instance_list_type import INSTANCE_LIST
+from app.simulation.member.engine_calls import DATUM
+from app.simulation.member.member import SimMember
+from app.simulation.member.sim_connections import ConnectedMember, SimConnections
+from app.simulation.scenarios.rules import change_often
+from app.simulation.scenarios.scenarios import steady_world
+from app.simulation.world.network import Weather
+from app.simulation.world.operators import flip_by_check
+from app.simulation.world.sim_clients import SimClient
+from app.simulation.world.world import World
 from distro.codec import encode_frame
 from distro.config import DistroConfig
 from distro.http_agent import MEMBER_HEADER
 from distro.member_runs import HANDOVER_MS
 from distro.types import VERSION_NUMBER_MAX, Datum, Version
-from tests.simulation.rules import change_often
-from tests.simulation.scenarios import steady_world
-from tests.support.simulated.calls import DATUM
-from tests.support.simulated.clients import SimClient
-from tests.support.simulated.connections import ConnectedMember, Connections
-from tests.support.simulated.member import SimMember
-from tests.support.simulated.network import Weather
-from tests.support.simulated.operators import flip_by_check
-from tests.support.simulated.world import World
 
 MANY = 4_200
 """Services, more than two slices of claims have."""
@@ -299,7 +299,7 @@ def _writer(member: SimMember, key: str) -> str | None:
 def clients_are_sent_away(seed: int, member_class: type[ConnectedMember]) -> World:
     """A member leaves, and its clients connect to others. No member may show a moment without what they publish."""
     world = World(seed, member_class=member_class)
-    connections = Connections(world)
+    connections = SimConnections(world)
     world.start_all(settle_ms=30_000)
     member: Any = world.any_member()
     instances = [RegisterInstance(f"DEFAULT_GROUP@@kept{number}", f"10.9.2.{number}", 80) for number in range(8)]

@@ -1,15 +1,19 @@
 """Members that lack one rule or one healer each. Production code has no switch for any of them."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from app.naming.health.beat_check import BeatCheck
 from app.naming.model.model import Service, StoredInstance
+from app.replication.reports import OWN_FIELD
+from app.simulation.member.member import SimMember, SimMembership, WatchedRegistry
+from app.simulation.member.member_frontend import SimForwarder
+from distro.peer_sends import PeerSends
 from distro.protocol import DistroProtocol
 from distro.receive import DistroReceiver
 from distro.tasks import PeerQueue
-from distro.types import Action, DataCall, Datum, DistroKey, Merged, PeerReport, Received, Verify, Version
-from tests.support.simulated.member import SimMember, SimMembership, WatchedRegistry
+from distro.types import Action, DataCall, Datum, DistroKey, Merged, PeerReport, Received, SyncData, Verify, Version
 
 NEVER_MS = 1 << 60
 
@@ -29,6 +33,75 @@ class NoVerify(SimMember):
     protocol_class = NoVerifyProtocol
 
 
+class NoSendsProtocol(DistroProtocol):
+    def sync(self, key: DistroKey, now_ms: int, changed_s: float | None = None) -> None:
+        pass
+
+
+class NoSends(SimMember):
+    """No change is sent: verify rounds alone bring it."""
+
+    protocol_class = NoSendsProtocol
+
+
+class NothingSent(NoVerify):
+    """Nor are there verify rounds."""
+
+    class NothingSentProtocol(NoVerifyProtocol, NoSendsProtocol):
+        pass
+
+    protocol_class = NothingSentProtocol
+
+
+class WholeListsMembership(SimMembership):
+    def _is_earlier(self) -> bool:
+        return True
+
+    def _own_report(self, *asked: Any) -> dict[str, Any]:
+        report = super()._own_report(*asked)
+        if self._is_earlier():
+            del report["extendInfo"][OWN_FIELD]["wire"]
+        return report
+
+
+class EarlierMembership(WholeListsMembership):
+    member: "Earlier"
+
+    def _is_earlier(self) -> bool:
+        return self.member.is_earlier(self.member.address)
+
+
+class EarlierProtocol(DistroProtocol):
+    def _compares_digests(self, peer: str) -> bool:
+        return False
+
+
+class Earlier(SimMember):
+    """A member of the release before: it says nothing of digests, and names all its keys in verify rounds."""
+
+    membership_class = EarlierMembership
+    protocol_class: type[DistroProtocol] = EarlierProtocol
+
+    @staticmethod
+    def is_earlier(_address: str) -> bool:
+        return True
+
+
+class HalfEarlierProtocol(DistroProtocol):
+    def _compares_digests(self, peer: str) -> bool:
+        return not HalfEarlier.is_earlier(self.members.self_address) and super()._compares_digests(peer)
+
+
+class HalfEarlier(Earlier):
+    """Of such members and present ones a cluster has both, as while it is rolled."""
+
+    protocol_class = HalfEarlierProtocol
+
+    @staticmethod
+    def is_earlier(address: str) -> bool:
+        return int(address.partition(":")[0].rpartition(".")[2]) % 2 == 1
+
+
 class NoRetryProtocol(NoVerifyProtocol):
     def _retry(self, queue: Any, keys: list[DistroKey], now_ms: int) -> None:
         pass
@@ -41,26 +114,67 @@ class NoRetry(SimMember):
 
 
 class LastArrivalReceiver(DistroReceiver):
-    def receive_known(self, _type: str, _versions: Mapping[str, Version]) -> tuple[frozenset[str], Received]:
+    def receive_known(
+        self, _type: str, _versions: Mapping[str, Version], _now_ms: int
+    ) -> tuple[frozenset[str], Received]:
         return frozenset(), Received()
+
+    def _receive_delta(self, _key: DistroKey, _sender: str, _delta: Datum, _now_ms: int) -> bool:
+        return False
 
     def _receive_one(self, key: DistroKey, sender: str, datum: Datum, now_ms: int, fetched: bool) -> Version | None:
         component = self._components[key.resource_type]
-        assert component.store.apply(datum, component.store.version(datum.key), now_ms)
+        stored = component.store.version(datum.key)
+        assert component.store.apply(datum, stored, now_ms)
+        self.observer.decided(key, sender, datum.version, stored, "no rule", "what arrives last counts", "applied")
         return None
 
 
+class NoFetchForwarder(SimForwarder):
+    def fetch_datum(self, member: str, key: str, deadline_s: float) -> None:
+        pass
+
+
 class NoVersions(NoVerify):
-    """The last arrival wins, as with real Nacos, and there are no checksum rounds."""
+    """The last arrival wins, as with real Nacos, and there are no checksum rounds.
+
+    Nor are there deltas, or fetches of what a forwarded write has changed: an answer to these would be an arrival
+    beside those of the sends, which only versions put in order.
+    """
 
     receiver_class = LastArrivalReceiver
+    membership_class = WholeListsMembership
+    forwarder_class = NoFetchForwarder
+
+
+class BoldSends(PeerSends):
+    def ended(self, action: SyncData, sent: Iterable[Datum], received: Received | None) -> Received:
+        return super().ended(action, sent, received or Received())
+
+
+class AssumesArrival(NoVerify):
+    """A member takes for granted that a peer has what was sent to it, and there are no checksum rounds."""
+
+    sends_class = BoldSends
+
+
+class AnyBaseReceiver(DistroReceiver):
+    def _receive_delta(self, key: DistroKey, sender: str, delta: Datum, now_ms: int) -> bool:
+        stored = self._components[key.resource_type].store.version(delta.key)
+        return super()._receive_delta(key, sender, replace(delta, base=stored) if stored is not None else delta, now_ms)
+
+
+class AnyBase(AssumesArrival):
+    """R5 off: a delta is applied to whatever state is there."""
+
+    receiver_class = AnyBaseReceiver
 
 
 class ManyInFlightProtocol(NoVerifyProtocol):
-    def tick(self, now_ms: int) -> tuple[list[Action], int]:
+    def tick(self, now_ms: int, ran_ms: int = 0) -> tuple[list[Action], int]:
         for queue in self._queues.values():
             queue.call = None
-        return super().tick(now_ms)
+        return super().tick(now_ms, ran_ms)
 
     def _free(self, action: DataCall) -> PeerQueue | None:
         return self._queues.get(action.peer)
@@ -133,8 +247,8 @@ class NoTombstones(SimMember):
 
 
 class StrictRegistry(WatchedRegistry):
-    def _raise_version(self, service: Service, now_ms: int) -> None:
-        super()._raise_version(service, now_ms)
+    def _raise_version(self, service: Service, now_ms: int, key: str = "") -> None:
+        super()._raise_version(service, now_ms, key)
         service.claimed_ms = -NEVER_MS
 
     def _swap(self, key: str, expected: Version | None, version: Version, value: Any, now_ms: int) -> bool:

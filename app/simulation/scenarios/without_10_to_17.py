@@ -6,15 +6,16 @@ from typing import Any
 
 from app.naming.model.model import NEVER_MS
 from app.naming.records.records import Records, Value
+from app.simulation.member.disk import WatchedRecords
+from app.simulation.member.member import SimMember, SimMembership, WatchedRegistry
+from app.simulation.member.sim_connections import ConnectedMember
+from app.simulation.scenarios.without import CopiesProveLife, LateCopiesCount, UndatedMembership
 from distro.members import MemberList
+from distro.peer_sends import PeerSends
 from distro.peer_state import PeerState
 from distro.receive import DistroReceiver
 from distro.types import Claim, Datum, HeardOf, LocalAction, Merged, PeerReport
 from distro.version_check import VersionCheck
-from tests.simulation.without import CopiesProveLife, LateCopiesCount, UndatedMembership
-from tests.support.simulated.connections import ConnectedMember
-from tests.support.simulated.disk import WatchedRecords
-from tests.support.simulated.member import SimMember, SimMembership, WatchedRegistry
 
 LONG_MS = 1 << 40
 
@@ -49,13 +50,15 @@ class ClaimsInTheTick(SimMember):
         if not isinstance(action, Claim):
             super().execute_here(action)
             return
-        unfinished, claimed = True, 0
+        unfinished, claimed, before_us = True, 0, self.spent_us()
         while unfinished:
             event = self.local_actions.run(action, self.clock.monotonic_ms())
             claimed, unfinished = claimed + self.claimer.claimed, self.claimer.unfinished
             action = replace(action, all_keys=False, keys=())
             self.mailbox.put(event)
-        self.stand_still(claimed * self.claim_ms)
+        taken_ms = (self.spent_us() - before_us) / 1_000
+        self.world.checker.ticked(self, taken_ms)
+        self.stand_still(claimed * self.claim_ms + round(taken_ms))
 
 
 # --- R12
@@ -137,8 +140,23 @@ class LateCopiesProveLife(LateUndated, CopiesProveLife):
     """As ``CopiesProveLife``, where copies are taken however late they come."""
 
 
+class WholeSends(PeerSends):
+    """Whole lists, as from a release that knows no deltas: a late delta finds that its base is over."""
+
+    def _takes(self, capability: str, peer: str) -> bool:
+        return False
+
+
+class LateWholeCalls(LateCallsCount):
+    """As ``LateCallsCount``, where what arrives late is a whole list."""
+
+    sends_class = WholeSends
+
+
 class LateMergedCopies(LateUndated, LateCopiesCount):
     """As ``LateCopiesCount``, where copies are taken however late they come."""
+
+    sends_class = WholeSends
 
 
 # --- R14

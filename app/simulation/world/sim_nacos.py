@@ -24,15 +24,15 @@ from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import register
 from app.naming.registry.shared import Shared
 from app.naming.wire.datum_codec import InstanceListCodec
+from app.simulation.member.engine_calls import CHECKSUM, DATUM, DATUMS, REPORT
+from app.simulation.world import network
 from distro.codec import decode_frame, encode_frame
 from distro.mapper import DistroMapper
 from distro.types import NO_VERSION, Datum, Outcome
-from tests.support.simulated import network
-from tests.support.simulated.calls import CHECKSUM, DATUM, DATUMS, REPORT
 
 if TYPE_CHECKING:
-    from tests.support.simulated.clients import SimClient
-    from tests.support.simulated.world import World
+    from app.simulation.world.sim_clients import SimClient
+    from app.simulation.world.world import World
 
 REPORT_MS, REPORT_TIMEOUT_MS = 2_000, 1_500
 FAILURES_MAX = 3

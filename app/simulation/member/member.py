@@ -14,6 +14,7 @@ from app.auth.decision_memo import DecisionMemo
 from app.auth.member_calls import Callers
 from app.auth.member_signer import MemberSigner
 from app.auth.user_table import UserTable
+from app.config.settings import read_settings
 from app.http.api.beats import BeatCollector
 from app.http.api.call import Services
 from app.http.api.dump_lines import Dumps
@@ -36,21 +37,41 @@ from app.replication.membership import Membership
 from app.replication.record_type import RECORDS, RecordCodec
 from app.replication.service_heal import ServiceHealer
 from app.replication.warm_start import WarmStart
+from app.simulation.member.costs import CostedStore, CostMeter, CostModel
+from app.simulation.member.disk import DiskQueue, SimDisk, WatchedRecords
+from app.simulation.member.engine_calls import CallAgent
+from app.simulation.member.member_frontend import (
+    DiskTurn,
+    HttpFrontend,
+    SimForwarder,
+    SimLoop,
+    SimOwnerForwarder,
+    Write,
+    stood_still_ms,
+)
+from app.simulation.transcript.decisions import Decisions, named
+from app.simulation.transcript.entry import KEYS_MAX, What
 from app.storage.warm_log import decode_aged
 from app.tls.node_tls import build_tls
 from app.writes.call_deadline import check_call_deadline
+from distro.checksums import OwnChecksums
 from distro.claims import Claimer
 from distro.config import DistroConfig
+from distro.digest_answers import DigestAnswers
 from distro.local_actions import LocalActions
 from distro.members import MemberList
 from distro.monitor import DistroStats
+from distro.peer_sends import PeerSends
 from distro.ports import Component
 from distro.protocol import DistroProtocol
 from distro.receive import DistroReceiver, ReceiverEvents
 from distro.types import (
+    Action,
     Call,
     Claim,
+    Datum,
     DistroKey,
+    FinishLoad,
     Forget,
     LocalAction,
     MemberKind,
@@ -59,17 +80,13 @@ from distro.types import (
     Report,
     Version,
 )
-from tests.support.fake_node import make_settings
-from tests.support.simulated.calls import CallAgent
-from tests.support.simulated.disk import DiskQueue, SimDisk, WatchedRecords
-from tests.support.simulated.frontend import DiskTurn, HttpFrontend, SimLoop, SimOwnerForwarder, Write, stood_still_ms
 
 if TYPE_CHECKING:
-    from tests.support.simulated.clients import SimClient
-    from tests.support.simulated.world import World
+    from app.simulation.world.sim_clients import SimClient
+    from app.simulation.world.world import World
 
-SETTINGS = make_settings()
-QUIET = make_settings(rollcall_audit_enabled="false")
+SETTINGS = read_settings({"nacos.standalone": "true"}, {})
+QUIET = read_settings({"nacos.standalone": "true", "rollcall.audit.enabled": "false"}, {})
 WAKE_MS_MAX = 1
 """How long an event waits until the protocol's thread has woken up."""
 LOCAL_MS_MAX = 3
@@ -89,9 +106,9 @@ class WatchedRegistry(Registry):
         super().__init__(writer, tombstone_slack_ms, guard_ms)
         self.touched: dict[str, None] = {}
 
-    def _raise_version(self, service: Service, now_ms: int) -> None:
+    def _raise_version(self, service: Service, now_ms: int, key: str = "") -> None:
         self.touched[service.key] = None
-        super()._raise_version(service, now_ms)
+        super()._raise_version(service, now_ms, key)
 
     def _swap(self, key: str, expected: Version | None, version: Version, value: Any, now_ms: int) -> bool:
         self.touched[key] = None
@@ -101,9 +118,17 @@ class WatchedRegistry(Registry):
         self.touched[change.key] = None
         return super().take_change(change, now_ms)
 
+    def apply_delta(self, datum: Datum, now_ms: int) -> bool:
+        self.touched[datum.key] = None
+        return super().apply_delta(datum, now_ms)
+
     def forget(self, key: str, now_ms: int | None = None) -> None:
         self.touched[key] = None
         super().forget(key, now_ms)
+
+    def forget_spent(self, key: str, now_ms: int) -> bool:
+        self.touched[key] = None
+        return super().forget_spent(key, now_ms)
 
 
 class MemberClock:
@@ -131,7 +156,7 @@ class MemberClock:
         self._wall_ms += wall_ms
 
 
-class Mailbox(ReceiverEvents):
+class SimMailbox(ReceiverEvents):
     """Events for the protocol; whoever puts one wakes it."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
@@ -148,6 +173,11 @@ class Mailbox(ReceiverEvents):
 
     def fetch(self, peer: str, keys: list[DistroKey]) -> None:
         self.put(lambda protocol, _now_ms: protocol.fetch(peer, keys))
+
+    def served(self, peer: str, resource_type: str, keys: list[str]) -> None:
+        self._events.append(
+            lambda protocol, now_ms: protocol.on_served(peer, resource_type, keys, now_ms / 1_000),
+        )
 
     def put(self, event: Callable[[DistroProtocol, int], None]) -> None:
         self._events.append(event)
@@ -168,13 +198,17 @@ class SimMember:
     registry_class: type[WatchedRegistry] = WatchedRegistry
     protocol_class: type[DistroProtocol] = DistroProtocol
     receiver_class: type[DistroReceiver] = DistroReceiver
+    sends_class: type[PeerSends] = PeerSends
     beat_check_class: type[BeatCheck] = BeatCheck
     records_class: type[WatchedRecords] = WatchedRecords
     members_class: type[MemberList] = MemberList
     membership_class: type[SimMembership]
+    forwarder_class: type[SimForwarder] = SimForwarder
     parallel_calls = False
     """Calls to one peer do not wait for each other."""
     notices_pauses = True
+    costs: CostModel | None = None
+    """What its work costs in virtual time; None: nothing but ``LOCAL_MS_MAX`` and the time of its disk."""
     claim_ms = 0
     """What a claim of one key costs, above ``LOCAL_MS_MAX``."""
 
@@ -199,6 +233,8 @@ class SimMember:
         self._wall_skew_ms = wall_skew_ms
         self._waiting: list[Callable[[], None]] = []
         self._paused_ms = 0
+        self.longest_tick_ms = 0.0
+        """Of all its runs, by ``costs``."""
 
     # --- life ------------------------------------------------------------------------------------
 
@@ -223,6 +259,7 @@ class SimMember:
         self._waiting.clear()
         self._turn_at_ms: int | None = None
         self._turn_number = 0
+        self._busy_until_ms = 0
         self._calls: dict[tuple[str, bool], deque[Call]] = {}
         self._local_end_ms = 0
         self.clock = MemberClock(self.world, self.world.between(1, RUNS_OF_A_CLOCK_MS), self._wall_skew_ms)
@@ -233,7 +270,8 @@ class SimMember:
         self._build()
         self.records.read_disk()
         self._read_warm()
-        self.membership.attach(self.runtime)  # type: ignore[arg-type]  # the part of it that is used
+        runtime: Any = self.runtime  # the part of it that is used
+        self.membership.attach(runtime, self.listed)
         self.in_run(1, self._check_beats)
 
     def _build(self) -> None:
@@ -256,7 +294,7 @@ class SimMember:
         settings = replace(SETTINGS, standalone=False, self_address=self.address, members=self.listed, distro=config)
         self.membership = self.membership_class(settings, self.protocol, clock)
         self.membership.member = self
-        self.mailbox = Mailbox(self._wake)
+        self.mailbox = SimMailbox(self._wake)
         self.runtime = SimRuntime(self)
         self.receiver = self.receiver_class(
             self.writer,
@@ -268,19 +306,38 @@ class SimMember:
             members.is_known_writer,
         )
         self.local_actions = LocalActions(self.protocol, self.components)
+        self.checksums = OwnChecksums(self.components, self.protocol)
         self.claimer = self.local_actions._claimer = CountingClaimer(self.components, self.writer)
         self.agent = CallAgent(self)
         agent: Any = self.agent  # it answers by call-back; only this module calls it
         self.codec = InstanceListCodec(clock.wall_ms)
         store = InstanceListStore(self.registry, self._publish)
-        self.components[INSTANCE_LIST] = Component(store, self.codec, agent)
+        self.components[INSTANCE_LIST] = Component(store, self.codec, agent, deltas=store)
+        self.sends = self.sends_class(self.components, self.protocol)
         own_kind = frozenset({MemberKind.OWN})
         self.components[RECORDS] = Component(self.records, RecordCodec(), agent, taken_by=own_kind)
         self.beat_check = self.beat_check_class(self.registry, self._publish, pause_ms=config.pause_ms)
+        self.meter = self._build_meter()
         self._build_frontend()
+        if self.world.tracing:
+            self.protocol.observer = self.receiver.observer = Decisions(self.world, self.address)
+
+    def _build_meter(self) -> CostMeter | None:
+        """Let the stores and the disk cost what ``costs`` says."""
+        if self.costs is None:
+            return None
+        meter = self.record_disk.meter = CostMeter(self.costs)
+        for name, component in self.components.items():
+            self.components[name] = replace(component, store=CostedStore(component.store, meter))
+        return meter
+
+    def spent_us(self) -> float:
+        """What all work of this run has cost so far."""
+        return self.meter.us if self.meter is not None else 0.0
 
     def _build_frontend(self) -> None:
         clock, bodies = self.clock, LargeBodies(self.config.body_bytes_max)
+        digests = DigestAnswers(self.components, self.receiver, self.protocol, self.stats)
         self.disk = DiskQueue(self)
         nothing: Any = None
         forwarder: Any = SimOwnerForwarder()
@@ -290,9 +347,11 @@ class SimMember:
             durable=self.durable,
             push=nothing,
             cluster=self.membership,
+            lookup=None,
             callers=Callers(None, self.writer, clock.boot_ms, self.membership),
             signer=MemberSigner(self.address, None, self.membership._deadlines, self.membership.capabilities),
-            replication=NodeReplication(self.receiver, self.components, self.membership, clock, bodies),
+            small_sends=nothing,
+            replication=NodeReplication(self.receiver, self.components, self.membership, clock, bodies, digests),
             healer=ServiceHealer(
                 self.membership,
                 self.protocol.mapper_of,
@@ -318,6 +377,7 @@ class SimMember:
             explainer=nothing,
             drains=nothing,
             drain_steps=nothing,
+            engine_facts=nothing,
             tls=build_tls(self.membership._settings, clock.monotonic_ms),
             addresses=AddressTable(),
             instruments=Instruments.of(QUIET, clock.wall_ms),
@@ -345,6 +405,7 @@ class SimMember:
     def kill(self) -> None:
         """End the process with all that it knows (SIGKILL)."""
         self.world.checker.losing(self)
+        self.world.trace(self.address, "ends")
         self.disk.crash()
         self._alive = self.paused = False
         self._waiting.clear()
@@ -420,7 +481,8 @@ class SimMember:
             case RecordChanged(key):
                 self.mailbox.sync(DistroKey(RECORDS, key))
             case HealthChanged(key, instance, what):
-                self.world.trace(self.address, f"checks {instance} of {key}: {what}")
+                text = f"its check finds {instance} of {key} {what}"
+                self.world.trace(self.address, text, What.HEALTH, keys=(key,))
 
     # --- the copy on disk ------------------------------------------------------------------------
 
@@ -445,7 +507,7 @@ class SimMember:
         wall_ms = self.clock.wall_ms()
         warm_start.read(
             decode_aged(self.codec, key, orjson.loads(body), wall_ms - at_ms, now_ms)
-            for key, (at_ms, body) in self.warm.items()
+            for key, (at_ms, body) in list(self.warm.items())  # as it was at the start
         )
 
         def fill(now_ms: int) -> None:
@@ -531,7 +593,8 @@ class SimMember:
         self._turn_by(self.world.now_ms + self.world.between(0, WAKE_MS_MAX))
 
     def _turn_by(self, at_ms: int) -> None:
-        """Let there be a turn at ``at_ms`` at the latest."""
+        """Let there be a turn at ``at_ms`` at the latest, or when the tick that goes on is over."""
+        at_ms = max(at_ms, self._busy_until_ms)
         if self._turn_at_ms is not None and self._turn_at_ms <= at_ms:
             return
         self._turn_at_ms = at_ms
@@ -542,24 +605,37 @@ class SimMember:
     def _turn(self) -> None:
         self._turn_at_ms = None
         protocol, seen, loading = self.protocol, self.protocol.mapper.servers, self.protocol.loading
-        now_ms = self.clock.monotonic_ms()
+        now_ms, before_us = self.clock.monotonic_ms(), self.spent_us()
         events, keys = self.mailbox.take()
         for event in events:
             event(protocol, now_ms)
         for key in keys:
-            protocol.sync(key, now_ms)
+            protocol.sync(key, now_ms, now_ms / 1_000)
         actions, next_ms = protocol.tick(now_ms)
         if protocol.mapper.servers != seen:
             self.world.trace(self.address, f"sees {', '.join(protocol.mapper.servers)}")
         if protocol.loading != loading:
-            self.world.trace(self.address, f"is {'loading' if protocol.loading else 'UP'}")
+            self.world.trace(self.address, "loads" if protocol.loading else "is UP")
+        self._end_tick(actions, (self.spent_us() - before_us) / 1_000)
+        self._turn_by(max(self.world.now_ms + max(next_ms - now_ms, 0), self._busy_until_ms))
+
+    def _end_tick(self, actions: list[Action], taken_ms: float) -> None:
+        """Give the actions out when the tick is over, which took so long."""
+        self.longest_tick_ms = max(self.longest_tick_ms, taken_ms)
+        self.world.checker.ticked(self, taken_ms)
+        if taken_ms < 1:
+            self._give_out(actions)
+            return
+        self._busy_until_ms = self.world.now_ms + round(taken_ms)
+        self.in_run(round(taken_ms), lambda: self._give_out(actions))
+
+    def _give_out(self, actions: list[Action]) -> None:
         for action in actions:
             if isinstance(action, LocalAction):
                 self._mark(action)
                 self.execute_here(action)
             else:
                 self._put(action)
-        self._turn_by(self.world.now_ms + max(next_ms - now_ms, 0))
 
     def execute_here(self, action: LocalAction) -> None:
         """On a thread of its own, one after the other. Its end is told when the time that it takes is over."""
@@ -567,8 +643,12 @@ class SimMember:
         self._local_end_ms = begin_ms
 
         def run() -> None:
+            before_us = self.spent_us()
             event = self.local_actions.run(action, self.clock.monotonic_ms())
-            taken_ms = self.claimer.claimed * self.claim_ms if isinstance(action, Claim) else 0
+            if self.world.tracing:
+                self._tell(action)
+            taken_ms = round((self.spent_us() - before_us) / 1_000)
+            taken_ms += self.claimer.claimed * self.claim_ms if isinstance(action, Claim) else 0
             self._local_end_ms = max(self._local_end_ms, self.world.now_ms + taken_ms)
             self.in_run(taken_ms, lambda: self.mailbox.put(event))
 
@@ -580,6 +660,25 @@ class SimMember:
             run = self.run
             self.pause()
             self.world.after(length_ms, lambda: self.world.resume(self) if self.run == run else None)
+
+    def _tell(self, action: LocalAction) -> None:
+        """Write down what a local action did."""
+        match action:
+            case Claim() if keys := self.claimer.keys:
+                text = f"takes over {named({self._at(key): None for key in keys})}"
+                names = tuple(one.key for one in keys)[:KEYS_MAX]
+                self.world.trace(self.address, text, What.CLAIM, keys=names, rule="R2: this member owns them now")
+            case Forget(keys):
+                names = tuple(one.key for one in keys)
+                text = f"forgets {named(names)}"
+                rule = "R6: nothing is left of them, and all peers agree"
+                self.world.trace(self.address, text, What.FORGET, keys=names[:KEYS_MAX], rule=rule)
+            case FinishLoad():
+                self.world.trace(self.address, "has loaded", What.LOAD, rule="R7: before it claims or answers")
+
+    def _at(self, key: DistroKey) -> str:
+        version = self.components[key.resource_type].store.version(key.key)
+        return f"{key.key} {version.to_text()}" if version is not None else key.key
 
     def _mark(self, action: LocalAction) -> None:
         match action:
@@ -611,10 +710,11 @@ class CountingClaimer(Claimer):
     """Knows how its last action ended."""
 
     claimed, unfinished = 0, False
+    keys: tuple[DistroKey, ...] = ()
 
     def run(self, *parts: Any) -> tuple[list[DistroKey], list[DistroKey], bool]:
         claimed, refused, self.unfinished = super().run(*parts)
-        self.claimed = len(claimed)
+        self.claimed, self.keys = len(claimed), tuple(claimed)
         return claimed, refused, self.unfinished
 
 

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 from app.http.api.call import Call
 from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, datum_key, instance_key
 from app.naming.model.model import BEAT_INTERVAL_MS
+from app.simulation.member.member_frontend import Answered, Write, WriteKind, read_answer
+from app.simulation.transcript.entry import What
+from app.simulation.world.network import NOTHING_SAID
 from distro.types import Outcome
-from tests.support.simulated.frontend import Answered, Kind, Write, read_answer
 
 if TYPE_CHECKING:
-    from tests.support.simulated.world import World
+    from app.simulation.world.world import World
 
 CALL_MS_MAX = 3_000
 """How long a client waits for one member. Source: nacos-sdk-python, its default time-out."""
@@ -29,7 +31,7 @@ class Wish(enum.Enum):
     """It died: no call is made any more, and nobody was told."""
 
 
-class Caller:
+class SimCaller:
     """A process outside the cluster. It makes one call at a time, to a member by chance, and none after a failure."""
 
     run = 0
@@ -51,10 +53,26 @@ class Caller:
         others = [one for one in members if one != self._avoid] or members
         target = self.world.choice(others)
         call: Call = write.call()
+        about = NOTHING_SAID
+        if self.world.tracing:
+            about, minor = (write.text, (write.key,)), write.kind is WriteKind.BEAT
+            self.world.trace(self.address, write.text, What.WRITE, peer=target, keys=(write.key,), minor=minor)
 
         def end(outcome: Outcome, reply: Any) -> None:
             answer = read_answer(reply) if outcome is Outcome.DELIVERED else Answered.UNAVAILABLE
             self._avoid = target if answer is Answered.UNAVAILABLE else ""
+            if self.world.tracing:
+                said = f"is told {answer.value} to" if reply is not None else "hears nothing of"
+                minor = write.kind is WriteKind.BEAT and answer is Answered.OK
+                self.world.trace(
+                    self.address,
+                    f"{said} {write.text}",
+                    What.ANSWER,
+                    peer=target,
+                    incoming=True,
+                    keys=(write.key,),
+                    minor=minor,
+                )
             on_answer(write, answer)
 
         self.world.network.call(
@@ -65,16 +83,17 @@ class Caller:
             end,
             of_member=False,
             repeats=False,
+            about=about,
         )
 
 
-class SimClient(Caller):
+class SimClient(SimCaller):
     """One instance's client. It makes one call at a time, to a member by chance, and asks another after a failure."""
 
     def __init__(self, world: World, number: int, service: str) -> None:
         super().__init__(world, f"client-{number}")
         self.service = service
-        self.ip, self.port = f"10.1.0.{number}", 8080
+        self.ip, self.port = f"10.1.{number >> 8}.{number & 255}", 8080
         self.datum_key = datum_key(DEFAULT_NAMESPACE, service)
         self.instance_key = instance_key(self.ip, self.port, DEFAULT_CLUSTER)
         self.wish = Wish.ABSENT
@@ -123,18 +142,18 @@ class SimClient(Caller):
         if self._busy:
             return
         if self._leaving:
-            self._call(Kind.DEREGISTER)
+            self._call(WriteKind.DEREGISTER)
         elif self.wish is not Wish.PRESENT:
             return
         elif not self.registered:
-            self._call(Kind.REGISTER)
+            self._call(WriteKind.REGISTER)
         elif self.world.now_ms >= self._next_beat_ms:
             self._tries_left = len(self.world.addresses)
             self._next_beat_ms = self.world.now_ms + BEAT_INTERVAL_MS
-            self._call(Kind.BEAT)
+            self._call(WriteKind.BEAT)
             self.world.after(BEAT_INTERVAL_MS, self._step)
 
-    def _call(self, kind: Kind) -> None:
+    def _call(self, kind: WriteKind) -> None:
         self._busy = True
         self.ask(self.world.write(kind, self.service, self.ip, self.port, self.revision), self._on_answer)
 
@@ -148,23 +167,23 @@ class SimClient(Caller):
     def _answered(self, write: Write, answer: Answered) -> None:
         self.world.checker.answered(write)
         match write.kind:
-            case Kind.DEREGISTER:
+            case WriteKind.DEREGISTER:
                 self._leaving = False
-            case Kind.REGISTER if self.wish is Wish.PRESENT and write.revision == self.revision:
+            case WriteKind.REGISTER if self.wish is Wish.PRESENT and write.revision == self.revision:
                 self.registered = True
                 if self.acknowledged_ms is None:
                     self.acknowledged_ms = self.world.now_ms
                 self._next_beat_ms = self.world.now_ms + BEAT_INTERVAL_MS
                 self.world.after(BEAT_INTERVAL_MS, self._step)
-            case Kind.BEAT if answer is Answered.UNKNOWN and self.wish is Wish.PRESENT:
-                self.world.trace(self.address, "is unknown and registers again")
+            case WriteKind.BEAT if answer is Answered.UNKNOWN and self.wish is Wish.PRESENT:
+                self.world.trace(self.address, "is unknown and registers again", What.ANSWER, keys=(self.datum_key,))
                 self.registered = False
         self._step()
 
     def _failed(self, write: Write) -> None:
-        if write.kind is Kind.BEAT and not self._leaving:
+        if write.kind is WriteKind.BEAT and not self._leaving:
             self._tries_left -= 1
             if self._tries_left > 0 and self.registered and self.wish is Wish.PRESENT:
-                self._call(Kind.BEAT)
+                self._call(WriteKind.BEAT)
                 return
         self.world.after(self.world.between(*RETRY_MS), self._step)

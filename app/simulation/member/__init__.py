@@ -1,0 +1,1 @@
+"""One member in virtual time: its frontend, calls, disk and connections."""

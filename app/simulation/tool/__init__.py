@@ -1,0 +1,1 @@
+"""``rollcall simulate``: what is asked for, the runs, and the verdict."""

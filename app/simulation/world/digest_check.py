@@ -1,0 +1,37 @@
+"""What a digest tells, and the digest that a look at all keys of a store gives."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from distro.digest import BUCKETS, LEAVES, DigestedStore, KeyDigest
+from distro.types import Version
+
+
+class Frozen:
+    """A store as it is, with each of its keys changed once."""
+
+    def __init__(self, store: DigestedStore, keys: Iterable[str]) -> None:
+        self._store = store
+        self._left = list(keys)
+
+    def version(self, key: str) -> Version | None:
+        return self._store.version(key)
+
+    def pop_changed(self) -> str | None:
+        return self._left.pop() if self._left else None
+
+    def is_empty(self, key: str) -> bool:
+        return self._store.is_empty(key)
+
+
+def digest_from_scratch(store: DigestedStore, keys: Iterable[str]) -> KeyDigest:
+    digest = KeyDigest(Frozen(store, keys))
+    digest.refresh()
+    return digest
+
+
+def told_by(digest: KeyDigest) -> tuple[Any, ...]:
+    """All that a digest tells."""
+    buckets = [digest.bucket(number) for number in range(BUCKETS)]
+    keys = digest.keys_in(range(LEAVES))
+    return digest.root(), digest.buckets(), buckets, len(digest), sorted(digest.empty_keys()), keys
