@@ -37,6 +37,12 @@ def join_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def spelling(address: str) -> str:
+    """Return the one text that all spellings of an address share: other case, or an IPv6 host in full or short."""
+    host, port = split_address(address)
+    return join_address(str(ipaddress.ip_address(host)) if ":" in host else host.lower(), port)
+
+
 def check_host(host: str) -> str:
     """Return ``host`` without brackets.
 
@@ -111,15 +117,17 @@ def is_this_machine(host: str) -> bool:
 
 
 def first_address() -> str:
-    """Return the IPv4 address from which packets to other machines leave; without a route, the loopback address."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+    """Return the address from which packets to other machines leave, IPv4 first; without a route, the loopback one."""
+    # Documentation's networks (RFC 5737, RFC 3849); connecting a UDP socket sends nothing.
+    for family, elsewhere in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
         try:
-            # Documentation's network (RFC 5737); connecting a UDP socket sends nothing.
-            probe.connect(("192.0.2.1", 9))
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect((elsewhere, 9))
+                address: str = probe.getsockname()[0]
+                return address
         except OSError:
-            return "127.0.0.1"
-        address: str = probe.getsockname()[0]
-        return address
+            continue
+    return "127.0.0.1"
 
 
 def _may_bind(family: int, ip: str) -> bool:

@@ -1,20 +1,20 @@
 """The parser of member lists: cluster.conf, and the setting nacos.member.list."""
 
-from app.config.addresses import join_address, split_address
+from app.config.addresses import join_address, spelling, split_address
 from app.config.settings_keys import SettingError
 
 _ALLOWED = "ip, ip:port, host:port or [ipv6]:port, one a line or several with commas between; # begins a comment"
 
 
 def parse_members(text: str, origin: str = "the member list") -> tuple[str, ...]:
-    """Return the listed members as ``host:port``, in their order and without repetitions.
+    """Return the listed members as ``host:port``, in their order; of several spellings of one, the first.
 
     A host stays as written, no name is resolved: members compare each other's addresses as text.
 
     Raises:
         SettingError: an entry is no address; the text names ``origin`` and the line.
     """
-    members: dict[str, None] = {}
+    members: dict[str, str] = {}
     lines = text.splitlines()
     for number, line in enumerate(lines, 1):
         for entry in filter(None, (part.strip() for part in line.split("#", 1)[0].split(","))):
@@ -24,5 +24,6 @@ def parse_members(text: str, origin: str = "the member list") -> tuple[str, ...]
             except ValueError as error:
                 where = f"{origin}, line {number}" if len(lines) > 1 else origin
                 raise SettingError(f"{where}: {entry!r} is no member address ({error}); allowed: {_ALLOWED}") from None
-            members[join_address(host, port)] = None
-    return tuple(members)
+            member = join_address(host, port)
+            members.setdefault(spelling(member), member)
+    return tuple(members.values())

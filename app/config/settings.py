@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from app.config import settings_keys as keys
 from app.config.addresses import PORT_MAX, is_loopback, join_address, own_address
 from app.config.auth_settings import AUTH_ENABLED, AUTH_KEYS, TOKEN_KEY, TOKEN_TTL, AuthSettings, parse_token_key
-from app.config.cluster_conf import parse_members
 from app.config.guard_settings import GUARD_KEYS, GuardSettings, guard_settings
 from app.config.identity_settings import (
     IDENTITY_KEY,
@@ -26,6 +25,14 @@ from app.config.identity_settings import (
     needs_identity,
 )
 from app.config.limit_settings import LIMIT_KEYS, LIMITS, LimitSettings
+from app.config.lookup_settings import (
+    LEAVE_GRACE,
+    LOOKUP_KEYS,
+    LookupSettings,
+    is_standalone,
+    listed_members,
+    lookup_settings,
+)
 from app.config.observability import OBSERVABILITY_KEYS, Observability, observability
 from app.config.properties import parse_properties
 from app.config.settings_keys import Key, SettingError, snake
@@ -35,9 +42,19 @@ from distro.config import DistroConfig
 __all__ = ["ALL_KEYS", "SettingError", "Settings", "effective_settings", "read_settings"]
 
 T = TypeVar("T")
-ALL_KEYS: tuple[Key[Any], ...] = (*keys.KEYS, *AUTH_KEYS, *IDENTITY_KEYS, *GUARD_KEYS, *LIMIT_KEYS, *OBSERVABILITY_KEYS)
+ALL_KEYS: tuple[Key[Any], ...] = (
+    *keys.KEYS,
+    *LOOKUP_KEYS,
+    *AUTH_KEYS,
+    *IDENTITY_KEYS,
+    *GUARD_KEYS,
+    *LIMIT_KEYS,
+    *OBSERVABILITY_KEYS,
+)
 REQUESTS_END_S = 3
 """The time for running requests to end when a node stops, before it sends its last changes."""
+LEAVE_S = 2
+"""The time for the other members to hear that a node leaves, while it still answers."""
 NODE_END_S = 5
 """The time for all steps of a stop except ending requests and sending the last changes."""
 
@@ -85,14 +102,18 @@ class Settings:
     """The prefix of all paths, with a slash at its begin and none at its end; empty when requests have no prefix."""
     standalone: bool
     members: tuple[str, ...]
-    """``host:port`` of every member, this node included; standalone, of this node alone."""
+    """``host:port`` of every member, this node included; of this node alone without others, or before a look-up."""
     self_address: str
     data_dir: Path
     conf_dir: Path
     cluster_conf: Path
     """The file that is read first for the member list; it need not exist."""
+    lookup: LookupSettings
+    """Where the member list comes from."""
     log_level: str
     http_threads: int
+    leave_grace_ms: int
+    """For how long a node that is to end goes on serving, not ready."""
     guards: GuardSettings
     """What is an exception from what strangers are refused."""
     announce: bool
@@ -135,7 +156,8 @@ class Settings:
     @property
     def stop_timeout_s(self) -> int:
         """The seconds that this node may take from SIGTERM to its end before it is killed."""
-        return REQUESTS_END_S + NODE_END_S + math.ceil(self.distro.drain_ms_max / 1000)
+        told_s = LEAVE_S + math.ceil(self.leave_grace_ms / 1000)
+        return told_s + REQUESTS_END_S + NODE_END_S + math.ceil(self.distro.drain_ms_max / 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +214,10 @@ def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[s
     """
     sources, conf_dir = _read_sources(overrides, environ)
     host, port, cluster_conf = sources.get(keys.HOST_KEY), sources.get(keys.PORT), conf_dir / "cluster.conf"
-    listed = _listed_members(sources, cluster_conf)
-    standalone = _standalone(sources, listed, cluster_conf)
+    lookup = lookup_settings(sources.get, sources.find, cluster_conf, sources.get(keys.CONTEXT), port)
+    listed = listed_members(lookup, None if lookup.is_polled else _read_text(cluster_conf), cluster_conf)
+    wanted, origin = sources.get(keys.STANDALONE), sources.find(keys.STANDALONE)[1]
+    standalone = is_standalone(wanted, origin, lookup, listed, cluster_conf)
     members = () if standalone or listed is None else listed
     server_ip = sources.get(keys.SERVER_IP)
     self_address = join_address(server_ip, port) if server_ip else own_address(members, host, port)
@@ -212,8 +236,10 @@ def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[s
         data_dir=sources.get(keys.DATA_DIR),
         conf_dir=conf_dir,
         cluster_conf=cluster_conf,
+        lookup=lookup,
         log_level=sources.get(keys.LOG_LEVEL),
         http_threads=sources.get(keys.HTTP_THREADS),
+        leave_grace_ms=sources.get(LEAVE_GRACE),
         guards=guard_settings(sources.get),
         announce=sources.get(keys.ANNOUNCE),
         expire_instance=sources.get(keys.EXPIRE_INSTANCE),
@@ -289,25 +315,6 @@ def _read_properties(file: Path) -> dict[str, str]:
         return parse_properties(_read_text(file) or "")
     except ValueError as error:
         raise SettingError(f"{file} cannot be read: {error}") from None
-
-
-def _listed_members(sources: _Sources, cluster_conf: Path) -> tuple[str, ...] | None:
-    """Return the configured member list, which may be empty; None when none is configured."""
-    sources.get(keys.LOOKUP_TYPE)
-    if (text := _read_text(cluster_conf)) is not None:
-        return parse_members(text, str(cluster_conf))
-    text, origin = sources.find(keys.MEMBER_LIST)
-    return parse_members(text, f"{keys.MEMBER_LIST.name} ({origin})") if text else None
-
-
-def _standalone(sources: _Sources, listed: tuple[str, ...] | None, cluster_conf: Path) -> bool:
-    standalone = sources.get(keys.STANDALONE)
-    if standalone is False and listed is None:
-        raise SettingError(
-            f"{keys.STANDALONE.name}=false ({sources.find(keys.STANDALONE)[1]}) needs a member list: "
-            f"write {cluster_conf} or set {keys.MEMBER_LIST.name}"
-        )
-    return not listed if standalone is None else standalone
 
 
 def _both_or_none(sources: _Sources, first: Key[T], second: Key[T]) -> tuple[T, T]:

@@ -89,7 +89,6 @@ FILE_OR_NONE: Kind[Path | None] = Kind("the path of a file", lambda text: FOLDER
 HOST = Kind("an IP address or host name", check_host)
 HOST_OR_NONE: Kind[str | None] = Kind(HOST.allowed, lambda text: check_host(text) if text else None)
 CONTEXT_PATH = Kind("a path of letters, digits and . _ ~ - such as /nacos, or / for none", _parse_context_path)
-LOOKUP = Kind("file; address-server is not supported yet", one_of("file").parse)
 
 HOST_KEY = Key(("server.address",), HOST, "127.0.0.1", "The address to listen on; 0.0.0.0 is every one of the machine.")
 PORT = Key(("server.port",), whole(1, PORT_MAX), "8848", "The port of the HTTP API.")
@@ -104,18 +103,6 @@ STANDALONE = Key(
     FLAG_OR_NONE,
     "",
     "One node without others, whatever members are listed. Without this setting: when no members are listed.",
-)
-MEMBER_LIST = Key(
-    ("nacos.member.list",),
-    TEXT,
-    "",
-    "The members of the cluster with commas between, this node too; read when there is no cluster.conf.",
-)
-LOOKUP_TYPE = Key(
-    ("nacos.core.member.lookup.type",),
-    LOOKUP,
-    "file",
-    "Where the member list comes from: file is cluster.conf or nacos.member.list.",
 )
 SERVER_IP = Key(
     ("nacos.server.ip",),
@@ -266,7 +253,7 @@ _DISTRO: dict[str, tuple[tuple[str, ...], Kind[int], str]] = {
     "sync_spacing_ms": (
         ("rollcall.distro.syncSpacingMs",),
         _MS,
-        "The least time from one send to a member to the next; changes in between go with the next one.",
+        "The least time from one send to a member to the next; up to six times as long in a stream of changes.",
     ),
     "sync_timeout_ms": ((f"{_DATA}.sync.timeoutMs",), _TIMEOUT_MS, "How long one send to a member may take."),
     "retry_delay_ms": (
@@ -285,8 +272,10 @@ _DISTRO: dict[str, tuple[tuple[str, ...], Kind[int], str]] = {
         _INTERVAL_MS,
         "How often members compare their data.",
     ),
+    "sample_ms": (("rollcall.distro.sampleMs",), whole(1_000, 86_400_000), "In how long all contents are compared."),
     "verify_timeout_ms": ((f"{_DATA}.verify.timeoutMs",), _TIMEOUT_MS, "How long one comparison may take."),
-    "load_timeout_ms": ((f"{_DATA}.load.timeoutMs",), _TIMEOUT_MS, "How long one member may take to give its data."),
+    "load_timeout_ms": ((f"{_DATA}.load.timeoutMs",), _TIMEOUT_MS, "A load ends when nothing comes for so long."),
+    "load_ms_max": (("rollcall.distro.load.maxMs",), whole(100, 86_400_000), "The longest load, whatever comes."),
     "load_retry_delay_ms": (
         (f"{_DATA}.load.retryDelayMs", f"{_DATA}.load_retry_delay_ms"),
         whole(10, 600_000),
@@ -373,8 +362,6 @@ KEYS: tuple[Key[Any], ...] = (
     PORT,
     CONTEXT,
     STANDALONE,
-    MEMBER_LIST,
-    LOOKUP_TYPE,
     SERVER_IP,
     NACOS_HOME,
     CONF_DIR,

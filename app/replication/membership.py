@@ -8,7 +8,7 @@ import orjson
 from app.config.addresses import split_address
 from app.config.settings import Settings
 from app.config.version import MEMBER_AGENT, NACOS_VERSION
-from app.replication.member_ips import MemberIps
+from app.lookup.member_ips import MemberIps
 from app.replication.reports import OWN_FIELD, RAFT_PORT_OFFSET, is_nacos_2, nacos_2_member, parse_report
 from distro.deadlines import CallDeadlines
 from distro.errors import RejectedError, TransportError
@@ -22,6 +22,7 @@ from distro.types import (
     CAPABILITY_SIGNED,
     CAPABILITY_VERSIONS,
     CAPABILITY_WRITES,
+    WIRE_VERSION,
     Member,
     MemberState,
     PeerReport,
@@ -76,6 +77,11 @@ class Membership:
         self._writer = protocol.own_writer
         self._deadlines = deadlines or CallDeadlines(protocol.own_writer, clock)
         self._leaving = False
+        self._retiring = False
+        self._knowing: set[str] = set()
+        """The peers that were answered that this member leaves."""
+        self._views: dict[str, tuple[str, ...]] = {}
+        """The members that carry keys, as each listed peer told last."""
         self.draining = False
         self.waiting_beats: Callable[[str], Mapping[str, Mapping[str, int]]] = lambda _peer: {}
         """The beats that could not be sent to a peer so far, as ages in ms by datum and instance key (R12)."""
@@ -94,19 +100,24 @@ class Membership:
             signer,
         )
 
-    def attach(self, runtime: DistroRuntime) -> None:
-        """Join the runtime, which is made with this object. Called once, by the node."""
+    def attach(self, runtime: DistroRuntime, members: tuple[str, ...]) -> None:
+        """Join the runtime, which is made with this object, with a first list. Called once, by the node."""
         self._runtime = runtime
-        self.take_list(self._settings.members)
+        self.take_list(members)
 
     def take_list(self, addresses: tuple[str, ...]) -> None:
-        """Take a new member list, at the start or when the file changed."""
+        """Take a new member list."""
         self._listed = frozenset(addresses)
         self._ips.replace(addresses)
+        self._views = {one: view for one, view in self._views.items() if one in self._listed}
         if self._runtime is not None and not self.standalone:
             self._runtime.replace_members(addresses)
             if self._calls is not None:
                 self._calls.replace(addresses)
+
+    def retire(self) -> None:
+        """Be not ready from now on, and go on serving: whoever sends clients here is to choose another. Signal-safe."""
+        self._retiring = True
 
     def leave(self) -> None:
         """Take no writes from now on, and report to the others at once that this member leaves. Signal-safe."""
@@ -119,6 +130,22 @@ class Membership:
         self.draining = enabled
         if self._runtime is not None and not self._leaving:
             self._runtime.drain(enabled)
+
+    def is_leave_known(self) -> bool:
+        """Whether every member of our kind that can be reached has heard from this one that it leaves."""
+        members = self._protocol.members
+        own = [one.address for one in members.peers() if CAPABILITY_VERSIONS in one.capabilities]
+        return all(one in self._knowing or not members.is_reachable(one) for one in own)
+
+    def is_handed_over(self) -> bool:
+        """Whether all changes have reached the members that can be reached, and none of them sends this one writes."""
+        members, views = self._protocol.members, self._views
+        owners = [one for one in views if self.self_address in views[one] and members.is_reachable(one)]
+        return not self.standalone and self._protocol.pending() == 0 and not owners
+
+    def unsent_keys(self) -> int:
+        """Changed keys that have not reached a member yet, counted for each member."""
+        return sum(self._protocol.pending_keys().values())
 
     def close(self) -> None:
         self._session.close()
@@ -182,8 +209,12 @@ class Membership:
             return "this node leaves the cluster"
         if self.draining:
             return "an operator drains this node"
+        if self._retiring:
+            return "this node leaves the cluster soon"
         if self._protocol.is_unlisted:
             return "the other members do not list this node"
+        if self._runtime is None and not self.standalone:
+            return "no list of members was found yet"
         return "" if self._protocol.members.serving else "the data of the other members is being loaded"
 
     def _own_state(self) -> MemberState:
@@ -275,6 +306,7 @@ class Membership:
         member = self._own_member()
         own = {
             "capabilities": list(self._own_capabilities),
+            "wire": WIRE_VERSION,
             "view": list(members.view) if member.state is MemberState.UP else [],
             "holdMs": members.own_rejoin_delay_ms(now_ms),
             "toldHoldMs": members.rejoin_delay_for(receiver, now_ms),
@@ -288,6 +320,8 @@ class Membership:
                 if address != receiver
             },
         }
+        if self.draining and not self._leaving:
+            own["draining"] = True
         own["beatsWaitMs"] = self.beats_wait_ms(receiver) if beats is None else 0
         if beats:
             own["beats"] = beats
@@ -344,6 +378,7 @@ class Membership:
         if report is None or report.address != peer:
             return None
         self._note_clock(report)
+        self._views[peer] = report.view
         # An answer that waited while this process stood still is old, and so are the beats in it (R9).
         late_ms = self._age_ms(report)
         for key, ages_ms in report.beats.items():
@@ -386,7 +421,10 @@ class Membership:
             return {"code": 403, "message": None, "data": "false", **unlisted}
         answer: dict[str, Any] = {"code": 200, "message": None, "data": "true"}
         if CAPABILITY_VERSIONS in report.capabilities:
+            is_told = self._leaving  # before the answer is made
             answer[OWN_FIELD] = self._own_report(report.address, self.waiting_beats(report.address))
+            if is_told:
+                self._knowing.add(report.address)
         return answer
 
     def receive_rpc_report(self, node: Mapping[str, Any], remote_ip: str) -> tuple[str, dict[str, Any]] | None:

@@ -120,7 +120,11 @@ def test_nacos_one_wait_is_our_first_too_when_it_is_shorter(conf: Path) -> None:
         ("server.servlet.contextPath", "/a//b", "a path of letters"),
         ("nacos.standalone", "maybe", "true or false"),
         ("nacos.naming.expireInstance", "2", "true or false"),
-        ("nacos.core.member.lookup.type", "address-server", "address-server is not supported yet"),
+        ("nacos.core.member.lookup.type", "zookeeper", "file or address-server or dns"),
+        ("address.server.port", "0", "a whole number from 1 to 65535"),
+        ("address.server.domain", "a b", "an IP address or host name"),
+        ("address.server.url", "nacos/serverlist", "a path that begins with /"),
+        ("rollcall.member.dns", "members:http", "host or host:port"),
         ("nacos.server.ip", "a b", "an IP address or host name"),
         ("rollcall.log.level", "loud", "DEBUG or INFO or WARNING or ERROR"),
         ("rollcall.http.threads", "3", "a whole number from 4 to 512"),
@@ -353,7 +357,8 @@ class TestIdentity:
 
 
 def test_a_node_is_given_time_to_drain(conf: Path) -> None:
-    assert read(conf, "rollcall.distro.drainMs=4500").stop_timeout_s == 3 + 5 + 5
+    assert read(conf, "rollcall.distro.drainMs=4500").stop_timeout_s == 2 + 3 + 5 + 5
+    assert read(conf, "rollcall.leave.graceMs=4500").stop_timeout_s == 5 + 2 + 3 + 5 + 2
 
 
 @pytest.mark.parametrize(

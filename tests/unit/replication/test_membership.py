@@ -16,7 +16,7 @@ from distro.members import MemberList
 from distro.monitor import DistroStats
 from distro.peer_calls import PeerAnswer
 from distro.protocol import DistroProtocol
-from distro.types import CAPABILITY_VERSIONS, PeerReport
+from distro.types import CAPABILITY_VERSIONS, MemberState, PeerReport
 from tests.support.fake_node import make_settings
 
 SELF, LISTED, UNLISTED = "10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.2:8849"
@@ -201,3 +201,59 @@ def test_a_member_that_left_the_list_may_send_what_it_has_and_reports_nothing(me
     assert membership.parting_sender_of(None, "10.0.0.2", f"{LISTED}~1 7") is None
     answer = membership.receive_report(reported, "10.0.0.2")
     assert (answer["code"], answer[OWN_FIELD]) == (403, {"listed": False})
+
+
+# --- leaving --------------------------------------------------------------------------------------
+
+
+def hear(membership: Membership) -> dict[str, Any]:
+    answer = membership.receive_report(report_of(LISTED, CAPABILITY_VERSIONS), "10.0.0.2")
+    members = membership._protocol.members
+    members.on_report(PeerReport(LISTED, MemberState.UP, frozenset({CAPABILITY_VERSIONS})), 100_000)
+    return answer
+
+
+def test_a_leave_is_known_when_all_that_can_be_reached_were_answered_so(membership: Membership) -> None:
+    hear(membership)
+    membership.leave()
+    assert not membership.is_leave_known(), "it was answered before"
+    assert hear(membership)[OWN_FIELD]["state"] == "DOWN"
+    assert membership.is_leave_known()
+
+
+def test_a_leave_waits_for_nobody_who_cannot_be_reached(membership: Membership) -> None:
+    membership.leave()
+    assert membership.is_leave_known()
+
+
+def test_a_drained_member_says_so_to_our_kind_alone_until_it_leaves(membership: Membership) -> None:
+    assert "draining" not in hear(membership)[OWN_FIELD]["extendInfo"][OWN_FIELD]
+    membership.drain(True)
+    own = hear(membership)[OWN_FIELD]
+    assert (own["state"], own["extendInfo"][OWN_FIELD]["draining"]) == ("STARTING", True)
+    assert parse_report(own).draining  # type: ignore[union-attr]
+    membership.leave()
+    assert "draining" not in hear(membership)[OWN_FIELD]["extendInfo"][OWN_FIELD]
+
+
+def test_all_is_handed_over_when_no_view_has_this_member(membership: Membership) -> None:
+    hear(membership)
+    membership.drain(True)
+
+    def told(*view: str) -> bool:
+        mine = {"capabilities": [CAPABILITY_VERSIONS], "view": list(view)}
+        body = {**report_of(LISTED, CAPABILITY_VERSIONS), "extendInfo": {OWN_FIELD: mine}}
+        membership.read_answer(LISTED, "url", orjson.dumps({"code": 200, OWN_FIELD: body}))
+        return membership.is_handed_over()
+
+    assert not told(SELF, LISTED)
+    assert told(LISTED)
+
+
+def test_before_its_end_a_member_serves_and_is_not_ready(membership: Membership) -> None:
+    membership._protocol._load = None
+    membership._protocol.members.serving = True
+    membership.retire()
+    assert (membership.state(), membership.unready_reason()) == (MemberState.UP, "this node leaves the cluster soon")
+    membership.leave()
+    assert (membership.state(), membership.unready_reason()) == (MemberState.DOWN, "this node leaves the cluster")

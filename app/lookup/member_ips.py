@@ -78,7 +78,10 @@ class MemberIps:
 
     def is_of_any(self, ip: str) -> bool:
         """Whether it is an address of any listed member; if not, names are looked up again soon."""
-        return any(ip in ips for ips in self._by_member.values()) or self._unknown()
+        for ips in self._by_member.values():  # asked with each call of a member
+            if ip in ips:
+                return True
+        return self._unknown()
 
     def is_of_parting(self, ip: str, member: str = "") -> bool:
         """Whether it is an address of a member, any or this one, that left the list less than ``PARTING_S`` ago."""

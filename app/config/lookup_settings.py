@@ -1,0 +1,163 @@
+"""The settings of the member list: where it comes from, in Nacos's order."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from app.config.addresses import PORT_MAX, join_address, split_address
+from app.config.cluster_conf import parse_members
+from app.config.settings_keys import HOST_OR_NONE, SERVER_IP, STANDALONE, TEXT, Key, Kind, SettingError, one_of, whole
+
+T = TypeVar("T")
+FILE, ADDRESS_SERVER, DNS = "file", "address-server", "dns"
+LOOKUPS = (FILE, ADDRESS_SERVER, DNS)
+
+
+def _parse_dns(text: str) -> str:
+    if text:
+        split_address(text)
+    return text
+
+
+def _parse_path(text: str) -> str:
+    if text and not re.fullmatch(r"/[!-~]*", text):
+        raise ValueError
+    return text
+
+
+LOOKUP_OR_NONE: Kind[str] = Kind(" or ".join(LOOKUPS), lambda text: one_of(*LOOKUPS).parse(text) if text else "")
+
+MEMBER_LIST = Key(
+    ("nacos.member.list",),
+    TEXT,
+    "",
+    "The members of the cluster with commas between, this node too; read when there is no cluster.conf.",
+)
+LOOKUP_TYPE = Key(
+    ("nacos.core.member.lookup.type",),
+    LOOKUP_OR_NONE,
+    "",
+    "Where the member list comes from. Without this setting: cluster.conf if there is one, else nacos.member.list, "
+    "else rollcall.member.dns, else address.server.domain, whichever is set; without all of them the node is alone.",
+)
+SERVER_DOMAIN = Key(
+    ("address.server.domain", "address_server_domain"),
+    HOST_OR_NONE,
+    "",
+    "The host of the address server, which is asked for the member list each 5 s.",
+)
+SERVER_PORT = Key(
+    ("address.server.port", "address_server_port"), whole(1, PORT_MAX), "8080", "The port of the address server."
+)
+SERVER_URL = Key(
+    ("address.server.url", "address_server_url"),
+    Kind("a path that begins with /", _parse_path),
+    "",
+    "The path at the address server. Without this setting: /serverlist below the context path.",
+)
+MEMBER_DNS = Key(
+    ("rollcall.member.dns",),
+    Kind("host or host:port", _parse_dns),
+    "",
+    "A host name whose addresses are the members, as of a headless service, looked up each 5 s; without a port, "
+    "server.port.",
+)
+LEAVE_GRACE = Key(
+    ("rollcall.leave.graceMs",),
+    whole(0, 600_000),
+    "0",
+    "How long a node goes on serving after SIGTERM, not ready, until whoever sends clients here chooses other members.",
+)
+LOOKUP_KEYS: tuple[Key[Any], ...] = (
+    MEMBER_LIST,
+    LOOKUP_TYPE,
+    SERVER_DOMAIN,
+    SERVER_PORT,
+    SERVER_URL,
+    MEMBER_DNS,
+    LEAVE_GRACE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LookupSettings:
+    """Where the member list comes from, and what each way needs; a way that is not set has an empty text."""
+
+    kind: str
+    """One of ``LOOKUPS``."""
+    listed: tuple[str, ...]
+    """The members of the setting nacos.member.list."""
+    server_url: str
+    dns: str
+    """``host:port``."""
+    own_host: str
+    """This node's host as the others list it, where that is set."""
+
+    @property
+    def is_polled(self) -> bool:
+        """Whether the list is first known when something else has answered."""
+        return self.kind != FILE
+
+
+def lookup_settings(
+    get: Callable[[Key[Any]], Any],
+    find: Callable[[Key[Any]], tuple[str, str]],
+    cluster_conf: Path,
+    context_path: str,
+    port: int,
+) -> LookupSettings:
+    """Return where the member list comes from; ``get`` and ``find``: the value of a setting, and its text and place.
+
+    Source of the order: Nacos 1.4.1 LookupFactory.chooseLookup; it takes jmenv.tbsite.net where nothing is set.
+
+    Raises:
+        SettingError: the chosen way lacks a setting.
+    """
+    text, origin = find(MEMBER_LIST)
+    listed = parse_members(text, f"{MEMBER_LIST.name} ({origin})") if text else ()
+    domain, server_port = get(SERVER_DOMAIN), get(SERVER_PORT)
+    path = get(SERVER_URL) or f"{context_path}/serverlist"
+    server_url = f"http://{join_address(domain, server_port)}{path}" if domain else ""
+    dns = ""
+    if name := get(MEMBER_DNS):
+        host, listed_port = split_address(name)
+        dns = join_address(host, listed_port if name.endswith(f":{listed_port}") else port)
+    kind = get(LOOKUP_TYPE) or FILE
+    if not get(LOOKUP_TYPE) and not listed and not cluster_conf.exists():
+        kind = DNS if dns else ADDRESS_SERVER if server_url else FILE
+    for chosen, value, key in ((ADDRESS_SERVER, server_url, SERVER_DOMAIN), (DNS, dns, MEMBER_DNS)):
+        if kind == chosen and not value:
+            raise SettingError(f"{LOOKUP_TYPE.name}={kind} ({find(LOOKUP_TYPE)[1]}) needs {key.name}")
+    return LookupSettings(kind, listed, server_url, dns, get(SERVER_IP) or "")
+
+
+def listed_members(lookup: LookupSettings, text: str | None, cluster_conf: Path) -> tuple[str, ...] | None:
+    """Return the members that are known at the start, which may be none; None when no list is configured.
+
+    ``text``: of ``cluster_conf``, None without the file.
+    """
+    if lookup.is_polled:
+        return ()
+    if text is not None:
+        return parse_members(text, str(cluster_conf))
+    return lookup.listed or None
+
+
+def is_standalone(
+    standalone: bool | None, origin: str, lookup: LookupSettings, listed: tuple[str, ...] | None, cluster_conf: Path
+) -> bool:
+    """Return whether this is a node alone; ``standalone`` and ``origin``: the setting and its place.
+
+    Raises:
+        SettingError: it is to have others, and there is no list of them.
+    """
+    if standalone is False and listed is None:
+        raise SettingError(
+            f"{STANDALONE.name}=false ({origin}) needs a member list: "
+            f"write {cluster_conf} or set {MEMBER_LIST.name}, {MEMBER_DNS.name} or {SERVER_DOMAIN.name}"
+        )
+    if standalone is None:
+        return not listed and not lookup.is_polled
+    return standalone
