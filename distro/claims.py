@@ -3,14 +3,17 @@
 ``Claims`` belongs to the engine's thread and only counts; ``Claimer`` goes through the keys, beside it (R11).
 """
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterator
-from itertools import chain, islice
 
-from distro.ports import Component, Components
+from distro.paced import STEP_ENTRIES, rest
+from distro.ports import Components
 from distro.types import Claim, DistroKey
 
-SLICE_KEYS = 2_000
-"""Keys examined by one action."""
+EXAMINED_MAX = 10_000
+"""Keys examined by one action, most of which need no claim."""
+CLAIMED_MAX = 1_000
+"""Keys claimed by one action: those of records are one write to the disk, and the engine sends all in one turn."""
 REFUSED_MS = 5_000
 """Until keys are examined again whose store did not take the claim, as its disk may be full."""
 
@@ -87,12 +90,14 @@ class Claimer:
     def __init__(self, components: Components, own_writer: str) -> None:
         self._components = components
         self._own_writer = own_writer
-        self._pass: Iterator[DistroKey] = iter(())
+        self._single: deque[DistroKey] = deque()
+        self._all: Iterator[DistroKey] = iter(())
+        """The rest of the pass over all keys."""
 
     def run(
         self, action: Claim, now_ms: int, may_claim: Callable[[], bool], responsible: Callable[[DistroKey], bool]
     ) -> tuple[list[DistroKey], list[DistroKey], bool]:
-        """Examine the next ``SLICE_KEYS`` keys.
+        """Examine at most ``EXAMINED_MAX`` of the keys that are left, and claim at most ``CLAIMED_MAX``.
 
         Returns:
             The keys that were claimed, those that their store refused, and whether there are more to examine.
@@ -100,21 +105,43 @@ class Claimer:
         ``may_claim``: whether the view is still that of the action, and steady; without it all keys wait.
         """
         if action.all_keys:
-            parts = [one for one in self._components.items() if not one[1].owned_by_writer]
-            self._pass = iter([DistroKey(name, key) for name, part in parts for key in part.store.versions()])
-        self._pass = chain(self._pass, action.keys)
+            self._all = self._every_key()
+        self._single.extend(action.keys)
         if not may_claim():
             return [], [], True
-        candidates = list(islice(self._pass, SLICE_KEYS))
+        found: dict[str, list[str]] = {}
+        examined, left = 0, CLAIMED_MAX
+        while (key := self._next()) is not None:
+            if self._is_of_another(key) and responsible(key):
+                found.setdefault(key.resource_type, []).append(key.key)
+                left -= 1
+            examined += 1
+            if examined == EXAMINED_MAX or not left:
+                break
+            if not examined % STEP_ENTRIES:
+                rest()
+        unfinished = key is not None
         claimed, refused = list[DistroKey](), list[DistroKey]()
-        for name, part in self._components.items():
-            own = [one.key for one in candidates if one.resource_type == name and responsible(one)]
-            done = part.store.claim_all(own, now_ms)
+        for name, keys in found.items():
+            done = self._components[name].store.claim_all(keys, now_ms)
             claimed += [DistroKey(name, key) for key in done]
-            if len(done) < len(own) and not part.owned_by_writer:
-                refused += [DistroKey(name, key) for key in own if self._is_of_another(part, key)]
-        return claimed, refused, len(candidates) == SLICE_KEYS
+            if len(done) < len(keys):
+                missed = [DistroKey(name, key) for key in keys]
+                refused += [key for key in missed if self._is_of_another(key)]
+        return claimed, refused, unfinished
 
-    def _is_of_another(self, part: Component, key: str) -> bool:
-        version = part.store.version(key)
-        return version is not None and version.writer != self._own_writer
+    def _next(self) -> DistroKey | None:
+        """The next key that is left, single ones first: a peer may wait for them."""
+        return self._single.popleft() if self._single else next(self._all, None)
+
+    def _every_key(self) -> Iterator[DistroKey]:
+        """All keys that may be claimed, one by one: to make a hundred thousand at once takes as long as a turn may."""
+        for name, part in self._components.items():
+            if not part.owned_by_writer:
+                for key in part.store.all_keys():
+                    yield DistroKey(name, key)
+
+    def _is_of_another(self, key: DistroKey) -> bool:
+        part = self._components[key.resource_type]
+        version = part.store.version(key.key)
+        return not part.owned_by_writer and version is not None and version.writer != self._own_writer

@@ -17,6 +17,11 @@ boot_s: Callable[[], float] = partial(time.clock_gettime, _BOOT_CLOCK)
 """Monotonic time in seconds that counts while the machine sleeps. Asked for with each request: no call of Python's."""
 
 
+def process_ran_s() -> float:
+    """For how long all threads of this process have run, in seconds of the processors."""
+    return time.process_time()
+
+
 class SystemClock:
     """The machine's clocks, in whole milliseconds."""
 

@@ -23,6 +23,8 @@ ZIPPED_PART_BYTES = 16 * 1024
 """The least size of a part of a frame, as gzip."""
 RATIO_MAX, RATIO_FREE = 200, 1024 * 1024
 """Instance lists shrink to a twenty-fifth, with equal metadata to a hundredth; a thousandth is made to do harm."""
+AGE_MS_MAX = 1e12
+"""No member runs for so long."""
 GZIP_LEVEL = 1
 """Among members on one network level 1 costs least in all, packing and sending: docs/benchmarks.md."""
 
@@ -80,12 +82,32 @@ def json_object(body: bytes, names_max: int | None = None) -> dict[str, Any]:
 
 def encode_frame(datums: Iterable[Datum], codec: DatumCodec, now_ms: int, *, versioned: bool) -> bytes:
     """The JSON of a frame; without our own fields when not ``versioned``."""
-    return b"{" + b",".join(encode_entries(datums, codec, now_ms, versioned=versioned)) + b"}"
+    return frame_of(encode_entries(datums, codec, now_ms, versioned=versioned))
+
+
+def frame_of(entries: Iterable[bytes]) -> bytes:
+    """The frame of these ``key: datum`` texts."""
+    return b"{" + b",".join(entries) + b"}"
 
 
 def encode_entries(datums: Iterable[Datum], codec: DatumCodec, now_ms: int, *, versioned: bool) -> Iterator[bytes]:
     """The ``key: datum`` texts of a frame, each encoded when it is asked for."""
     return (orjson.dumps(datum.key) + b":" + codec.encode(datum, now_ms, versioned) for datum in datums)
+
+
+def encode_versions(versions: Mapping[str, Version]) -> Iterator[bytes]:
+    """The ``key: version`` texts of a frame."""
+    return (orjson.dumps(key) + b":" + orjson.dumps(version.to_text()) for key, version in versions.items())
+
+
+def cut_entries(entries: Iterable[bytes], bytes_max: int) -> Iterator[bytes]:
+    """The first of these entries, until they have so many bytes or more; one at least."""
+    size = 0
+    for entry in entries:
+        yield entry
+        size += len(entry)
+        if size >= bytes_max:
+            return
 
 
 def frame_parts(entries: Iterable[bytes]) -> Iterator[bytes]:
@@ -152,11 +174,21 @@ def versions_of(entries: Mapping[str, object]) -> dict[str, Version]:
 def encode_received(received: Received) -> bytes:
     """The body that answers datums and verify rounds among members of our own kind.
 
-    Shape: ``{"refused": {key: version}, "failed": {key: reason}, "wanted": [key ...]}``, the last only if there is one.
+    Shape: ``{"refused": {key: version}, "failed": {key: reason}, "wanted": [key ...], "ages": {key: ms or null},
+    "pushed": {key: ms}, "fetching": count}``, each but the first two only if there is one.
     """
     refused = {key: version.to_text() for key, version in received.refused.items()}
-    head = b'{"refused":%b,"failed":%b' % (dumps_sliced(refused), dumps_sliced(received.failed))
-    return b'%b,"wanted":%b}' % (head, orjson.dumps(received.wanted)) if received.wanted else head + b"}"
+    parts = [b'{"refused":%b,"failed":%b' % (dumps_sliced(refused), dumps_sliced(received.failed))]
+    if received.wanted:
+        parts.append(b'"wanted":%b' % orjson.dumps(received.wanted))
+    parts += (
+        b'"%b":%b' % (name, dumps_sliced(ages))
+        for name, ages in ((b"ages", received.ages_ms), (b"pushed", received.pushed_ms))
+        if ages
+    )
+    if received.fetching is not None:
+        parts.append(b'"fetching":%d' % received.fetching)
+    return b",".join(parts) + b"}"
 
 
 def decode_received(body: bytes) -> Received:
@@ -165,9 +197,27 @@ def decode_received(body: bytes) -> Received:
     Raises:
         CodecError: it is not of that shape.
     """
-    fields = json_object(body)
+    return received_of(json_object(body))
+
+
+def received_of(fields: Mapping[str, Any]) -> Received:
+    """The answer in the fields of such a body.
+
+    Raises:
+        CodecError: they are not of that shape.
+    """
     wanted = decode_keys(fields.get("wanted", []), "field 'wanted'")
-    return Received(decode_versions(fields.get("refused", {})), _texts(fields.get("failed", {})), tuple(wanted))
+    fetching = fields.get("fetching")
+    if fetching is not None and (not isinstance(fetching, int) or fetching < 0):
+        raise CodecError("field 'fetching' is no count")
+    return Received(
+        decode_versions(fields.get("refused", {})),
+        _texts(fields.get("failed", {})),
+        tuple(wanted),
+        _ages_ms(fields.get("ages", {})),
+        {key: age_ms for key, age_ms in _ages_ms(fields.get("pushed", {})).items() if age_ms is not None},
+        fetching,
+    )
 
 
 def decode_keys(value: object, what: str) -> list[str]:
@@ -188,6 +238,14 @@ def decode_versions(fields: object) -> dict[str, Version]:
         CodecError: it is not of that shape.
     """
     return {key: Version.from_text(text) for key, text in paced(_texts(fields).items())}
+
+
+def _ages_ms(fields: object) -> dict[str, float | None]:
+    if not isinstance(fields, Mapping) or not all(
+        age_ms is None or (isinstance(age_ms, int | float) and 0 <= age_ms <= AGE_MS_MAX) for age_ms in fields.values()
+    ):
+        raise CodecError("an object of ages in ms was expected")
+    return dict(fields)
 
 
 def _texts(fields: object) -> dict[str, str]:

@@ -10,7 +10,7 @@ class DistroConfig:
     sync_delay_ms: int = 0
     """How long a changed key waits before it is sent; 0: it leaves as soon as no call to the peer is under way."""
     sync_spacing_ms: int = 10
-    """The least time between the starts of two sends to a peer: in a stream of changes each send carries several."""
+    """The least time between the starts of two sends to a peer, up to six times as long in a stream of changes."""
     sync_timeout_ms: int = 3_000
     """Deadline of a send, and of a query."""
     retry_delay_ms: int = 250
@@ -21,8 +21,12 @@ class DistroConfig:
     verify_interval_ms: int = 5_000
     """From one verify round with a peer to the next."""
     verify_timeout_ms: int = 3_000
+    sample_ms: int = 600_000
+    """In so long, rounds have compared the contents of all keys, a few in each: equal versions do not prove these."""
     load_timeout_ms: int = 30_000
-    """The longest that a load takes, and the deadline of one snapshot (R7)."""
+    """A load ends when nothing has come for so long; also the longest time for one call of it (R7)."""
+    load_ms_max: int = 600_000
+    """The longest that a load takes, whatever comes."""
     load_retry_delay_ms: int = 250
     """The wait before a peer that gave no snapshot is asked again."""
     load_refused_ms: int = 1_000

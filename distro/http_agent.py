@@ -3,29 +3,40 @@
 A peer of our own kind gets versions, and gzip when it advertised that; real Nacos gets plain JSON without our fields.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
+from typing import Any
 from urllib.parse import quote
 
 import orjson
 
 from distro.codec import (
+    decode_entries,
     decode_frame,
     decode_received,
+    decode_versions,
+    encode_entries,
     encode_frame,
     gunzip_if_gzip,
     gzip_body,
+    json_object,
 )
 from distro.deadlines import CLOCK_HEADER, DEADLINE_HEADER
 from distro.errors import CodecError, RejectedError, TransportError
 from distro.peer_calls import CallSigner, PeerAnswer, PeerTls, call_peer, peer_session
 from distro.ports import Clock, DatumCodec
 from distro.sliced import dumps_sliced
-from distro.types import CAPABILITY_GZIP, CAPABILITY_VERSIONS, Datum, Received
+from distro.types import CAPABILITY_GZIP, CAPABILITY_VERSIONS, Datum, Page, Received, Version
 
 MEMBER_HEADER = "Rollcall-Member"
 """Request header with the sender's address; only members of our own kind send it."""
 GZIP_FROM_BYTES = 1_024
+SNAPSHOT_HEADER, SNAPSHOT_VERSIONS = "Rollcall-Snapshot", "versions"
+"""Of an answer to who asks for all datums in pages: it has the versions of all keys, and no datums.
+
+Who is asked need not be known for a member of this release: a former one gives all datums at once.
+"""
+PAGES_QUERY = "pages=true"
 
 
 class DistroHttpAgent:
@@ -68,9 +79,9 @@ class DistroHttpAgent:
         self._clock = clock
         self.capabilities = capabilities
         self._deadline = deadline
-        self._stamp = stamp
+        self.stamp = stamp
         self._sent_ms = sent_ms
-        self._sent = sent
+        self.sent = sent
         self.body_bytes_max = body_bytes_max
         self._session = peer_session(
             user_agent,
@@ -97,8 +108,17 @@ class DistroHttpAgent:
     def sync_data(self, peer: str, datums: list[Datum], timeout_ms: int) -> Received:
         """PUT the datums; return the keys that a peer of our own kind refused or could not read."""
         versioned = CAPABILITY_VERSIONS in self.capabilities(peer)
-        body = encode_frame(datums, self._codec, self._clock.monotonic_ms(), versioned=versioned)
-        return self._received(self.call("PUT", peer, "/distro/datum", timeout_ms, body), versioned)
+        frame = encode_frame(datums, self._codec, self._clock.monotonic_ms(), versioned=versioned)
+        return self.sync_frame(peer, frame, timeout_ms)
+
+    def entries(self, datums: list[Datum]) -> list[bytes]:
+        """What the frame of these datums consists of, as of now, for a member of our own kind."""
+        return list(encode_entries(datums, self._codec, self._clock.monotonic_ms(), versioned=True))
+
+    def sync_frame(self, peer: str, frame: bytes, timeout_ms: int) -> Received:
+        """PUT a frame that was encoded just now; otherwise as ``sync_data``."""
+        versioned = CAPABILITY_VERSIONS in self.capabilities(peer)
+        return self._received(self.call("PUT", peer, "/distro/datum", timeout_ms, frame), versioned)
 
     def verify(self, peer: str, summary: Mapping[str, str], timeout_ms: int) -> Received:
         """PUT the version summary of the owned keys, to real Nacos checksums; return what the peer has newer."""
@@ -106,18 +126,45 @@ class DistroHttpAgent:
         path = f"/distro/checksum?source={self.self_address}&{self._type_query}".rstrip("&")
         return self._received(self.call("PUT", peer, path, timeout_ms, dumps_sliced(summary)), versioned)
 
+    def compare(self, peer: str, body: bytes, timeout_ms: int) -> bytes:
+        """PUT a message of a round that compares digests; return the plain answer. Shape: docs/wire.md."""
+        return self.call("PUT", peer, "/distro/digest", timeout_ms, body)
+
     def query(self, peer: str, keys: tuple[str, ...], timeout_ms: int) -> list[Datum]:
         """Return the peer's datums of these keys. Wire: GET with a body, as in Nacos."""
         body = orjson.dumps({"keys": ",".join(keys)})
         return self._datums(peer, self._call("GET", peer, "/distro/datum", timeout_ms, body, plain=True))
 
-    def load(self, peer: str, timeout_ms: int) -> list[Datum] | None:
-        """Return all datums of the type that the peer has; None when it answers 503, as it has not loaded yet."""
+    def load(self, peer: str, timeout_ms: int) -> list[Datum] | Mapping[str, Version] | None:
+        """Return all datums of the type that the peer has, or the versions of all its keys, whose datums ``page`` gets.
+
+        None when it answers 503, as it has not loaded yet.
+        """
+        query = f"{self._type_query}&{PAGES_QUERY}".lstrip("&")
         try:
-            answer = self._call("GET", peer, f"/distro/datums?{self._type_query}".rstrip("?"), timeout_ms, None)
+            answer = self._call("GET", peer, f"/distro/datums?{query}", timeout_ms, None)
         except _Unavailable:
             return None
-        return self._datums(peer, answer)
+        if answer.headers.get(SNAPSHOT_HEADER) != SNAPSHOT_VERSIONS:
+            return self._datums(peer, answer)
+        try:
+            return decode_versions(self._fields(answer))
+        except CodecError as error:
+            raise TransportError(f"the peer's versions cannot be read: {error}") from error
+
+    def page(self, peer: str, keys: Sequence[str], timeout_ms: int) -> Page:
+        """Return the peer's datums of the first of these keys, which are of this type."""
+        body = orjson.dumps({"keys": ",".join(keys)})
+        answer = self._call("GET", peer, f"/distro/datum?{PAGES_QUERY}", timeout_ms, body, plain=True)
+        made_ms = self._sent_ms(peer, answer.headers.get(CLOCK_HEADER))
+        try:
+            fields = self._fields(answer)
+        except CodecError as error:
+            raise TransportError(f"the peer's datums cannot be read: {error}") from error
+        return Page(decode_entries(fields, self._codec, made_ms)[0], tuple(fields))
+
+    def _fields(self, answer: PeerAnswer) -> dict[str, Any]:
+        return json_object(gunzip_if_gzip(answer.body, self.body_bytes_max) or b"{}")
 
     def call(
         self, method: str, peer: str, path: str, timeout_ms: int, body: bytes | None, *, plain: bool = False
@@ -134,12 +181,12 @@ class DistroHttpAgent:
         self, method: str, peer: str, path: str, timeout_ms: int, body: bytes | None, *, plain: bool = False
     ) -> PeerAnswer:
         deadline = self.deadline(peer, timeout_ms)
-        headers = {DEADLINE_HEADER: deadline, CLOCK_HEADER: self._stamp()} if deadline else {}
+        headers = {DEADLINE_HEADER: deadline, CLOCK_HEADER: self.stamp()} if deadline else {}
         gzip_worth = body is not None and len(body) >= GZIP_FROM_BYTES and not plain
         if body is not None and gzip_worth and CAPABILITY_GZIP in self.capabilities(peer):
             body = gzip_body(body)
             headers["Content-Encoding"] = "gzip"
-        self._sent(peer, len(body or b""))
+        self.sent(peer, len(body or b""))
         url = f"{self._scheme}://{peer}{self._base_path}{path}"
         answer = call_peer(
             self._session, method, url, timeout_ms, body=body, headers=headers, body_bytes_max=self.body_bytes_max

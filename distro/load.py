@@ -1,11 +1,14 @@
 """The load (R7): this member takes the snapshots of all others before it answers, claims or verifies."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from distro.config import DistroConfig
 from distro.ports import Components
 from distro.types import FinishLoad, Load, MemberKind, Outcome
+
+END_TRIES_MAX = 3
+"""So often what ends a load is tried: then the member serves without, as one that never serves is of no use."""
 
 
 @dataclass(slots=True)
@@ -30,12 +33,16 @@ class SnapshotLoad:
         """``again``: this member has data from before a long pause, of which the peers may have forgotten removals."""
         self._config = config
         self._components = components
-        self._since_ms = now_ms
+        self._since_ms = self._progress_ms = now_ms
         self._calls: dict[tuple[str, str], _Call] = {}
-        self._known: dict[str, set[str]] | None = {} if again else None
+        self._known: dict[str, list[frozenset[str]]] | None = {} if again else None
+        self._end_failures = 0
+        self._end_due_ms = now_ms
 
     def add(self, peer: str, now_ms: int) -> None:
-        """Ask this peer for its snapshots."""
+        """Ask this peer for its snapshots. The time of a load begins with the first: a member list may come late."""
+        if not self._calls:
+            self._since_ms = self._progress_ms = now_ms
         names = [name for name, part in self._components.items() if MemberKind.OWN in part.taken_by]
         self._calls.update({(peer, name): _Call(now_ms, self._config.load_wait_ms_max) for name in names})
 
@@ -72,7 +79,7 @@ class SnapshotLoad:
         waiting = [call.due_ms for (peer, _), call in self._calls.items() if peer not in busy and not call.loaded]
         return min([*waiting, now_ms + self._config.load_retry_delay_ms])
 
-    def on_done(self, action: Load, outcome: Outcome, keys: Iterable[str] | None, now_ms: int) -> None:
+    def on_done(self, action: Load, outcome: Outcome, keys: frozenset[str] | None, now_ms: int) -> None:
         """Note the end of a call; ``keys`` are those of the snapshot, None from a peer that is itself loading."""
         call = self._calls.get((action.peer, action.resource_type))
         if call is None:
@@ -81,7 +88,7 @@ class SnapshotLoad:
         if outcome is Outcome.DELIVERED and keys is not None:
             call.loaded = True
             if self._known is not None:
-                self._known.setdefault(action.resource_type, set()).update(keys)
+                self._known.setdefault(action.resource_type, []).append(keys)
             return
         call.due_ms = now_ms + self._config.load_retry_delay_ms
         if outcome is Outcome.FAILED:
@@ -89,6 +96,19 @@ class SnapshotLoad:
         call.refused = outcome is Outcome.REFUSED
         call.rejected = outcome is Outcome.REJECTED
         call.empty_handed = outcome is Outcome.DELIVERED
+
+    def on_part(self, action: Load, now_ms: int) -> None:
+        """Note that a call brought a part of its snapshot; the next one, which is due at once, gets more time.
+
+        But no more than a half of what the load waits without any progress.
+        """
+        self._progress_ms = now_ms
+        call = self._calls.get((action.peer, action.resource_type))
+        if call is None:
+            return
+        call.busy = call.refused = call.rejected = call.empty_handed = False
+        call.due_ms = now_ms
+        call.timeout_ms = min(call.timeout_ms * 2, self._config.load_timeout_ms // 2)
 
     def is_over(
         self,
@@ -100,10 +120,13 @@ class SnapshotLoad:
 
         It waits until each peer gave its snapshots, is itself loading, or has refused connections until
         ``load_refused_ms``; from ``load_wait_ms_max`` on only for peers that are reachable and know the call, and for
-        those that do not list this member yet; never beyond ``load_timeout_ms``.
+        those that do not list this member yet; never for ``load_timeout_ms`` in which nothing came, nor beyond
+        ``load_ms_max``.
         """
         waited_ms = now_ms - self._since_ms
-        if waited_ms >= self._config.load_timeout_ms:
+        if now_ms < self._end_due_ms:
+            return False
+        if now_ms - self._progress_ms >= self._config.load_timeout_ms or waited_ms >= self._config.load_ms_max:
             return True
         waiting = [
             (peer, call)
@@ -117,6 +140,12 @@ class SnapshotLoad:
     def loaded_from(self) -> list[str]:
         """The peers that gave a snapshot."""
         return sorted({peer for (peer, _), call in self._calls.items() if call.loaded})
+
+    def end_failed(self, now_ms: int) -> bool:
+        """Note that what ends the load failed; return whether it is tried again, after a wait."""
+        self._end_failures += 1
+        self._end_due_ms = now_ms + self._config.load_retry_delay_ms * self._end_failures
+        return self._end_failures < END_TRIES_MAX
 
     def end(self) -> FinishLoad:
         """The action that ends the load."""

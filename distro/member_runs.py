@@ -105,6 +105,14 @@ class MemberRuns:
         kept = {address: ended for address, ended in self._ended.items() if address not in gone}
         self._ended = kept | dict.fromkeys(came, ())
 
+    def remember(self, writers: Iterable[str]) -> None:
+        """Know the members that wrote what this one has on its disk, though no list names them any more.
+
+        Members that are known by their addresses may all have others after a restart of all.
+        """
+        addresses = sorted({writer.partition("~")[0] for writer in writers} - {self._self_address, *self._former})
+        self._former = (*addresses, *self._former)[-FORMER_MAX:]
+
     def follow(self, address: str, writer: str, now_ms: int, *, goes_on: bool = True) -> None:
         """Note the run in a peer's answer; the one before it is over. (A report may be late, from a run that is.)
 

@@ -169,13 +169,7 @@ class MemberList:
         came = sorted(wanted - self._peers.keys())
         self.runs.replace(came, left, now_ms)
         for address in came:
-            peers[address] = PeerState(
-                Member(address, MemberState.DOWN),
-                last_ok_ms=now_ms,
-                next_report_ms=now_ms,
-                answered_ms=now_ms,
-                called_ms=now_ms,
-            )
+            peers[address] = PeerState.listed_at(address, now_ms)
         self._peers = peers
         self._update_view(now_ms)
         return came, left
@@ -209,6 +203,7 @@ class MemberList:
         if outcome in (Outcome.DELIVERED, Outcome.REJECTED):
             peer.unlisting = outcome is Outcome.REJECTED
         if outcome is Outcome.DELIVERED and answer is not None:
+            peer.draining = answer.draining
             self.runs.follow(address, answer.writer, now_ms, goes_on=answer.state is not MemberState.DOWN)
             peer.answered_ms, peer.failures = now_ms, 0
             peer.note_beats(None if answer.beats_wait_ms is None else 0, now_ms)  # all that waits is in the answer
@@ -232,6 +227,8 @@ class MemberList:
             # Whoever says so may be another: the member itself is asked, and believed.
             peer.said_farewell, peer.next_report_ms = True, now_ms
             return True
+        if report.draining is not peer.draining:  # as above
+            peer.next_report_ms = now_ms
         self._on_contact(peer, report, now_ms)
         self._hear(peer, report, now_ms)
         self._update_view(now_ms)
@@ -317,9 +314,14 @@ class MemberList:
         self._set_state(peer, MemberState.UP, report)
 
     def _on_return(self, peer: PeerState, report: PeerReport, now_ms: int) -> None:
-        """Give a member that was lost a rejoin delay, unless it is this node that was cut off."""
-        if not is_smaller_side(self.self_address, self.view, report):
-            peer.rejoin_at_ms = now_ms + self.config.steady_ms
+        """Give a member that was lost a rejoin delay, unless it is this node that was cut off: then it waits itself."""
+        if self._own_rejoin_at_ms > now_ms:
+            return  # by now its view has members of both sides, and decides nothing
+        until_ms = now_ms + self.config.steady_ms
+        if not report.rejoin_delay_ms and is_smaller_side(self.self_address, self.view, report):
+            self._own_rejoin_at_ms = until_ms
+        else:
+            peer.rejoin_at_ms = until_ms
 
     def _served_apart(self, report: PeerReport) -> bool:
         """Whether this node and a member that is new to this run both wrote keys without the other (R16)."""
@@ -327,9 +329,7 @@ class MemberList:
         return both_served and self.self_address not in report.view and report.address not in self.view
 
     def _on_failure(self, peer: PeerState, outcome: Outcome, now_ms: int) -> None:
-        peer.failures += 1
-        peer.refused = outcome is Outcome.REFUSED
-        state = peer.member.state
+        peer.failures, peer.refused, state = peer.failures + 1, outcome is Outcome.REFUSED, peer.member.state
         if peer.said_farewell:
             peer.said_farewell, peer.farewell, peer.lost = False, True, peer.seen
             self.runs.end(peer.member.address, now_ms)
@@ -397,4 +397,4 @@ class MemberList:
             # One that is back, and was not called yet since, is not cut off.
             peer.cut_off = peer.cut_off or address in self.view
             return False
-        return not peer.lost and max(peer.rejoin_at_ms, peer.declared_rejoin_at_ms) <= now_ms
+        return not peer.lost and not peer.draining and max(peer.rejoin_at_ms, peer.declared_rejoin_at_ms) <= now_ms

@@ -1,10 +1,10 @@
 """Counters of the engine. Several threads add to them without a lock: a count may get lost now and then."""
 
 from bisect import bisect_left
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 TIMING_BOUNDS_S = (0.000_05, 0.000_1, 0.000_25, 0.001, 0.002_5, 0.01, 0.025, 0.1, 0.25, 1.0, 2.5, 10.0)
-CONVERGENCE_BOUNDS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+TURN_BOUNDS_S = (0.000_1, 0.000_25, 0.001, 0.002_5, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0)
 
 
 @dataclass(slots=True)
@@ -17,10 +17,16 @@ class DistroStats:
     sync_keys: int = 0
     sync_dropped: int = 0
     """Keys that were not sent because their peer cannot be reached."""
+    sync_deltas: int = 0
+    """Keys of which what had changed was sent alone (R5)."""
     received_keys: int = 0
     received_refused: int = 0
     received_merged: int = 0
     received_failed: int = 0
+    received_deltas: int = 0
+    """Deltas that were applied (R5)."""
+    deltas_wanted_whole: int = 0
+    """Deltas that did not fit what was stored here, so that the whole datum was asked for."""
     reissued: int = 0
     """Keys of this node that got a new version, as a peer held other values under the stored one."""
     verify_sent: int = 0
@@ -29,6 +35,8 @@ class DistroStats:
     """Keys that a peer asked for in its answer to a verify round, and that were sent to it."""
     verify_received: int = 0
     """Verify rounds of peers that were compared with what is stored here."""
+    contents_differed: int = 0
+    """Keys that a peer told in the version stored here, with another content; their owner gives them the next one."""
     query_keys: int = 0
     """Keys that this node asked a peer for."""
     served_keys: int = 0
@@ -40,6 +48,9 @@ class DistroStats:
     inbox_dropped: int = 0
     """Events and keys that the full mailbox dropped; verify rounds repair them."""
     pauses: int = 0
+    """Ticks that came late as this process did not run."""
+    overruns: int = 0
+    """Ticks that came as late although it ran: it was slow itself."""
 
 
 class Timings:
@@ -60,6 +71,21 @@ class Timings:
         self.counts[bisect_left(self.bounds_s, taken_s)] += 1
         self.sum_s += taken_s
 
+    def quantile_s(self, part: float) -> float | None:
+        """The duration that ``part`` of all do not exceed, by a straight line within its bounds; None without any.
+
+        Durations above all bounds count as the last of these.
+        """
+        counts = self.counts.copy()
+        left = part * sum(counts)
+        lower_s = 0.0
+        for bound_s, count in zip(self.bounds_s, counts, strict=False):
+            if count and left <= count:
+                return lower_s + (bound_s - lower_s) * left / count
+            left -= count
+            lower_s = bound_s
+        return self.bounds_s[-1] if counts[-1] else None
+
 
 @dataclass(slots=True)
 class PeerStats:
@@ -73,15 +99,12 @@ class PeerStats:
     """Bytes of all bodies that were sent to it, as they left."""
     delivered_ms: int | None = None
     """When the last send was delivered (monotonic ms)."""
-    convergence: Timings = field(default_factory=lambda: Timings(CONVERGENCE_BOUNDS_S))
-    """From the oldest change that a send carried to the peer's acknowledgement, failed tries included."""
 
-    def note(self, keys: int, changed_ms: int, now_ms: int) -> None:
-        """Note that a send of so many keys was delivered; the oldest of them changed at ``changed_ms``."""
+    def note(self, keys: int, now_ms: int) -> None:
+        """Note that a send of so many keys was delivered."""
         self.delivered += 1
         self.keys += keys
         self.delivered_ms = now_ms
-        self.convergence.add(max(now_ms - changed_ms, 0) / 1_000)
 
 
 class EngineTimes:
@@ -89,8 +112,23 @@ class EngineTimes:
 
     def __init__(self) -> None:
         self.peers: dict[str, PeerStats] = {}
-        self.turns = Timings()
-        """The turns of the thread that owns the protocol, without its waits."""
+        self.turns = Timings(TURN_BOUNDS_S)
+        """The turns of the thread that owns the protocol, events and all, without its waits."""
+        self.turn_max_s = 0.0
+        """The longest of them since the start."""
+        self.actions: dict[str, Timings] = {}
+        """The local actions, by their name, one step each: what would hold up that thread."""
+
+    def note_turn(self, taken_s: float) -> None:
+        """Count a turn."""
+        self.turns.add(taken_s)
+        self.turn_max_s = max(self.turn_max_s, taken_s)
+
+    def note_action(self, name: str, taken_s: float) -> None:
+        """Count a local action; there are three names."""
+        if name not in self.actions:
+            self.actions[name] = Timings(TURN_BOUNDS_S)
+        self.actions[name].add(taken_s)
 
     def sent(self, peer: str, count: int) -> None:
         """Count bytes of a body that was sent to a peer. Any thread."""

@@ -46,10 +46,18 @@ class PeerState:
     """A report in its name said that it leaves; its answer to the next report decides."""
     farewell: bool = False
     """It reported that it leaves."""
+    draining: bool = False
+    """It answered that it hands its keys over, and goes on."""
     cut_off: bool = False
     """It carried keys, and nobody could call it: callable again before it is DOWN, it gets a rejoin delay."""
     heard_since_ms: int | None = None
     """Since when another member hears of it, while this node does not."""
+
+    @classmethod
+    def listed_at(cls, address: str, now_ms: int) -> "PeerState":
+        """A member that comes into the list; a report to it is due."""
+        member = Member(address, MemberState.DOWN)
+        return cls(member, last_ok_ms=now_ms, next_report_ms=now_ms, answered_ms=now_ms, called_ms=now_ms)
 
     @property
     def is_alive(self) -> bool:

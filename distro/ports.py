@@ -1,11 +1,13 @@
 """What the engine needs from outside, as Protocols. A resource type brings its store, codec and agent."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from distro.digest import KeyDigest
 from distro.errors import TransportError
-from distro.types import Datum, MemberKind, Merged, PeerReport, Received, Version
+from distro.types import Datum, MemberKind, Merged, Page, PeerReport, Received, Version
 
 
 class Clock(Protocol):
@@ -35,8 +37,30 @@ class DistroStore(Protocol):
         """All keys with their versions: a copy."""
         ...
 
+    def all_keys(self) -> list[str]:
+        """All keys, in one step, some perhaps without a version: for a pass that looks at each in its own time."""
+        ...
+
     def highest_own(self) -> Version:
         """The highest version that this run gave to any key, forgotten ones too; ``NO_VERSION`` before the first."""
+        ...
+
+    def pop_changed(self) -> str | None:
+        """Take one of the keys whose version changed, came or went since it was last taken; None without any.
+
+        A key is in there once its change is whole, and costs the change next to nothing.
+        """
+        ...
+
+    def is_empty(self, key: str) -> bool:
+        """Whether a key holds nothing but removals; no other one can be forgettable (R6)."""
+        ...
+
+    def content(self, key: str) -> tuple[Version, int] | None:
+        """The version stored, and 64 bits for all that a member must have under it; None for an unknown key.
+
+        It may be None, too, of a key whose content members cannot compare now.
+        """
         ...
 
     def tag(self, key: str) -> str:
@@ -45,6 +69,14 @@ class DistroStore(Protocol):
 
     def datums(self, keys: Iterable[str]) -> Iterable[Datum]:
         """Today's datums of those keys that are known."""
+        ...
+
+    def grouped(self) -> AbstractContextManager[None]:
+        """What ``apply`` and ``merge`` store within it becomes durable together, at its end, if it is kept on a disk.
+
+        Raises:
+            CodecError: at its end, the disk did not take it; nothing of it is stored.
+        """
         ...
 
     def is_covered(self, datum: Datum) -> bool:
@@ -85,12 +117,35 @@ class DistroStore(Protocol):
         """Drop a spent key; with ``absent``, one that is not spent but that its owner or all peers hold no more."""
         ...
 
+    def forget_all(self, keys: Collection[str], now_ms: int) -> int:
+        """Drop those of these keys that are forgettable, as ``forget`` does; return how many that were.
+
+        On a disk in one step. No key is dropped that is written meanwhile.
+        """
+        ...
+
+
+class DeltaStore(Protocol):
+    """What a store of a resource type has besides whose changes travel alone (R5). For any thread."""
+
+    def delta(self, key: str, base: Version) -> Datum | None:
+        """What this run changed after ``base``, at a cost of that alone; None when that is not known, or is nothing."""
+        ...
+
+    def claim_delta(self, key: str) -> Datum | None:
+        """The claim of a state that another wrote, as a delta of that; None where this run changed it since."""
+        ...
+
+    def apply_delta(self, datum: Datum, now_ms: int) -> bool:
+        """Apply a peer's delta, all of it, if the state stored is its base or one between it and its version."""
+        ...
+
 
 class DatumCodec(Protocol):
     """The JSON value inside a datum of one resource type."""
 
     def encode(self, datum: Datum, now_ms: int, versioned: bool) -> bytes:
-        """The datum's JSON object; without our own fields when not ``versioned``."""
+        """The datum's JSON object, whole or a delta; without our own fields when not ``versioned``."""
         ...
 
     def decode(self, key: str, body: Mapping[str, Any], now_ms: int) -> Datum:
@@ -122,12 +177,23 @@ class DistroTransportAgent(Protocol):
         """Send the peer the version text of each owned key, to real Nacos the checksum; return its answer."""
         ...
 
+    def compare(self, peer: str, body: bytes, timeout_ms: int) -> bytes:
+        """Send a peer of our kind one message of a round that compares digests, of all types; return its answer."""
+        ...
+
     def query(self, peer: str, keys: tuple[str, ...], timeout_ms: int) -> list[Datum]:
         """The peer's datums of these keys; keys that it does not know are left out."""
         ...
 
-    def load(self, peer: str, timeout_ms: int) -> list[Datum] | None:
-        """All the peer's datums; None when it has none because it is itself loading."""
+    def load(self, peer: str, timeout_ms: int) -> list[Datum] | Mapping[str, Version] | None:
+        """All the peer's datums; the versions of all its keys, if it gives the datums in pages.
+
+        None when it has none because it is itself loading.
+        """
+        ...
+
+    def page(self, peer: str, keys: Sequence[str], timeout_ms: int) -> Page:
+        """The peer's datums of the first of these keys, as many as a page holds; asked of who told versions."""
         ...
 
     def close(self) -> None:
@@ -148,6 +214,10 @@ class DistroCallbackAgent(Protocol):
 
     def start_sync(self, peer: str, datums: list[Datum], timeout_ms: int, done: Done) -> None:
         """As ``DistroTransportAgent.sync_data``."""
+        ...
+
+    def start_small_sync(self, peer: str, datums: list[Datum], timeout_ms: int, done: Done) -> bool:
+        """As ``start_sync``, if that takes a moment and waits for nothing; False, with nothing sent, if it does not."""
         ...
 
     def start_verify(self, peer: str, summary: Mapping[str, str], timeout_ms: int, done: Done) -> None:
@@ -186,8 +256,17 @@ class Component:
     """
     on_verified: Callable[[Collection[str], int], None] | None = None
     """Called with the keys that are held as their owner says in a verify round, and the monotonic ms."""
+    on_compared: Callable[[Collection[str], Collection[str], int], None] | None = None
+    """Called with members of which all keys are held as there, but for some keys, with these, and the monotonic ms."""
     on_verify_failed: Callable[[str, str], None] | None = None
     """Called with a key of this member, and the peer that does not hold it as it is."""
+    deltas: DeltaStore | None = None
+    """None for a type whose datums are always whole."""
+    digest: KeyDigest = field(init=False)
+    """Of the store's keys."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "digest", KeyDigest(self.store))
 
 
 Components = Mapping[str, Component]

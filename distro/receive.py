@@ -1,18 +1,22 @@
-"""Datums and versions that peers send: ``resolve`` decides by the rules, ``DistroReceiver`` carries it out key by key.
+"""Datums and versions that peers send: ``resolve`` says what becomes of them, ``DistroReceiver`` carries it out.
 
 Called on the threads of the frontends and of the peers' workers. The rules are stated in docs/replication.md.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from distro.applied_times import AppliedTimes
 from distro.errors import CodecError, NotInitialized
+from distro.groups import take_in_groups
 from distro.mapper import DistroMapper
 from distro.monitor import DistroStats
+from distro.observer import DistroObserver
 from distro.paced import paced
 from distro.ports import Component, Components
+from distro.resolve import DELTA, DELTA_KNOWN, DELTA_OF_ANOTHER, MERGED, KeyVersions, Resolved, resolve
 from distro.types import NO_VERSION, Datum, DistroKey, Merged, Received, Resolution, Version
 from distro.version_check import VersionCheck
 
@@ -28,43 +32,19 @@ TRIES_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
-class KeyVersions:
-    """What ``resolve`` knows of a received datum and of this node's state of its key."""
+class VerifyScope:
+    """What a verify round is about that compared digests before: the keys whose digests differ, and no others."""
 
-    stored: Version | None
-    """The version of this node's state; None for an unknown key."""
-    received: Version
-    """The version of the datum; ``NO_VERSION`` from real Nacos."""
-    is_owner: bool
-    """This node is responsible for the key by its own view."""
-    sender_is_owner: bool
-    """The sender is responsible for the key by this node's view."""
-    fetched: bool
-    """The datum answers a query that this node made just now, and is no late copy; or its sender can be asked none."""
-
-
-def resolve(versions: KeyVersions) -> Resolution:
-    """What becomes of a received datum: the rules R3, R4 and R8 for one key.
-
-    Versions of two writers do not show whether the higher state contains the changes of the lower one. So that no
-    acknowledged change is lost when a key gets another writer, the owner merges what another member wrote even if
-    that is lower, and every other member takes a new writer's state only if it contains all changes of the stored
-    one. The sender of a datum that is refused fetches and merges the state that it lacks: all take the outcome.
-    """
-    stored, received = versions.stored, versions.received
-    if received == NO_VERSION:  # R8: from real Nacos
-        if versions.is_owner:
-            return Resolution.MERGE
-        return Resolution.APPLY if stored is None or versions.sender_is_owner else Resolution.REFUSE
-    if stored is None:
-        return Resolution.APPLY
-    if received == stored:
-        return Resolution.EQUAL
-    if received.writer == stored.writer:  # R3: one writer's versions have one order
-        return Resolution.APPLY if received > stored else Resolution.REFUSE
-    if versions.is_owner:  # R4
-        return Resolution.MERGE if versions.fetched else Resolution.FETCH
-    return Resolution.TAKE_OVER if received > stored else Resolution.REFUSE
+    held: Collection[str]
+    """Those that are known here."""
+    pending: Set[str]
+    """Keys of the source that are about to be sent: they are not compared."""
+    relayed: Collection[str]
+    """Members of which the source passes on what they wrote (R12)."""
+    is_whole: bool
+    """All differences are among these keys."""
+    may_forget: bool
+    """The source has the same view, so that what it does not name it does not have."""
 
 
 class ReceiverEvents(Protocol):
@@ -79,9 +59,14 @@ class ReceiverEvents(Protocol):
     def fetch(self, peer: str, keys: list[DistroKey]) -> None:
         """The peer has a state of these keys that this node lacks."""
 
+    def served(self, peer: str, resource_type: str, keys: list[str]) -> None:
+        """The peer was given this node's states of these keys."""
+
 
 class DistroReceiver:
     """Takes datums and verify rounds of peers. Thread-safe: each key's change is atomic in its store."""
+
+    observer = DistroObserver()
 
     def __init__(
         self,
@@ -101,6 +86,7 @@ class DistroReceiver:
         self.is_loading = is_loading
         self._events = events
         self._stats = stats
+        self.applied = AppliedTimes()
         self._restores: dict[DistroKey, tuple[str, int]] = {}
         """The peer whose next state of a key, that is fetched until then, is restored from."""
         self._absent: dict[str, frozenset[str]] = {}
@@ -120,21 +106,46 @@ class DistroReceiver:
             raise NotInitialized("Distro protocol is not initialized")
         refused: dict[str, Version] = {}
         failed: dict[str, str] = {}
-        for datum in paced(datums):
+        wanted: list[str] = []
+        ages_ms: dict[str, float | None] = {}
+        taken: dict[str, Version] = {}
+
+        def take(datum: Datum) -> None:
             self._stats.received_keys += 1
+            key = DistroKey(resource_type, datum.key)
             try:
                 self._check.check(resource_type, datum)
-                own = self._receive_one(DistroKey(resource_type, datum.key), sender, datum, now_ms, fetched)
+                if datum.base is None:
+                    own = self._receive_one(key, sender, datum, now_ms, fetched)
+                elif self._receive_delta(key, sender, datum, now_ms):
+                    own = None
+                else:
+                    self._stats.deltas_wanted_whole += 1
+                    wanted.append(datum.key)
+                    return
             except CodecError as error:
                 self._stats.received_failed += 1
                 failed[datum.key] = str(error)
-                continue
-            if own is not None:
+                self.observer.decided(key, sender, datum.version, None, "R10", str(error), "not taken")
+                return
+            if own is not None and own != NO_VERSION:
                 self._stats.received_refused += 1
                 refused[datum.key] = own
+                return
+            self._check.accept(datum.version)
+            if own is None:
+                taken[datum.key] = datum.version
             else:
-                self._check.accept(datum.version)
-        return Received(refused, failed)
+                ages_ms[datum.key] = None
+
+        for keys, why in take_in_groups(self._components[resource_type].store, datums, take):
+            lost = [key for key in keys if key not in refused and key not in failed and key not in wanted]
+            self._stats.received_failed += len(lost)
+            failed.update(dict.fromkeys(lost, why))
+            for key in lost:
+                taken.pop(key, None)
+                ages_ms.pop(key, None)
+        return Received(refused, failed, tuple(wanted), ages_ms | self.applied.ages_ms(resource_type, taken, now_ms))
 
     def restore(self, peer: str, keys: Iterable[DistroKey], now_ms: int) -> None:
         """When the peer's states of these keys are fetched next, take from them what is unknown here."""
@@ -144,7 +155,9 @@ class DistroReceiver:
         for one in list(self._restores)[:-RESTORES_MAX]:
             self._restores.pop(one, None)
 
-    def receive_known(self, resource_type: str, versions: Mapping[str, Version]) -> tuple[frozenset[str], Received]:
+    def receive_known(
+        self, resource_type: str, versions: Mapping[str, Version], now_ms: int
+    ) -> tuple[frozenset[str], Received]:
         """Answer for datums that say nothing new (R3), before anybody reads their values; return their keys and that.
 
         Nearly all datums of a member that passes writes on are such: it had each change from the owner's answer.
@@ -163,10 +176,12 @@ class DistroReceiver:
         refused = {name: stored for name, stored in known.items() if stored != versions[name]}
         self._stats.received_keys += len(known)
         self._stats.received_refused += len(refused)
-        return frozenset(known), Received(refused)
+        self.observer.had(resource_type, versions, known)
+        ages_ms = self.applied.ages_ms(resource_type, {name: versions[name] for name in known}, now_ms)
+        return frozenset(known), Received(refused, ages_ms=ages_ms)
 
     def _receive_one(self, key: DistroKey, sender: str, datum: Datum, now_ms: int, fetched: bool) -> Version | None:
-        """Take one datum; return the stored version if the datum was refused."""
+        """Take one datum; return the stored version if the datum was refused, ``NO_VERSION`` if it is to be fetched."""
         component = self._components[key.resource_type]
         mapper = self._mapper_of(key.resource_type)
         tag = component.store.tag(datum.key)
@@ -175,32 +190,75 @@ class DistroReceiver:
         is_owner = owner == mapper.self_address and not mapper.standalone
         if mapper.standalone:
             owner = sender = self._own_writer
+        begun_s = self.applied.time_s(now_ms)
         for _ in range(TRIES_MAX):
             stored = component.store.version(datum.key)
-            match resolve(KeyVersions(stored, datum.version, is_owner, sender == owner, fetched)):
+            decision = resolve(KeyVersions(stored, datum.version, is_owner, sender == owner, fetched))
+            match decision.resolution:
                 case Resolution.EQUAL:
                     if fetched and is_owner:
                         self._reissue(component, key, sender, datum, now_ms)
+                    self._tell(key, sender, datum, stored, decision, "kept")
                     return None
                 case Resolution.REFUSE:
                     if fetched and is_owner:
                         self._reissue(component, key, sender, datum, now_ms)
+                    self._tell(key, sender, datum, stored, decision, "refused")
                     # R8: real Nacos would repeat a send that is refused for ever.
                     return None if datum.version == NO_VERSION else stored
                 case Resolution.TAKE_OVER if not component.store.is_covered(datum):
+                    self._tell(key, sender, datum, stored, decision, "refused, as it lacks changes that are stored")
                     return stored
                 case Resolution.APPLY | Resolution.TAKE_OVER:
                     if component.store.apply(self._dated(datum, stored, sender), stored, now_ms):
+                        self._tell(key, sender, datum, stored, decision, "applied")
+                        self.applied.note(key, datum.version, sender, begun_s, self.applied.time_s(now_ms))
                         if is_owner:
                             self._events.claim(key)
                         return None
                 case Resolution.FETCH:
+                    self._tell(key, sender, datum, stored, decision, "to be fetched")
                     self._events.fetch(sender, [key])
-                    return None
+                    return NO_VERSION
                 case Resolution.MERGE:
-                    self._merge(component, key, datum, now_ms)
+                    merged = self._merge(component, key, datum, now_ms)
+                    self._tell(key, sender, datum, stored, decision, MERGED[merged])
+                    self.applied.note(key, datum.version, sender, begun_s, self.applied.time_s(now_ms))
                     return None
         raise CodecError("the key changes too fast here; the next verify round repairs it")
+
+    def _tell(
+        self, key: DistroKey, sender: str, datum: Datum, stored: Version | None, decision: Resolved, done: str
+    ) -> None:
+        self.observer.decided(key, sender, datum.version, stored, decision.rule, decision.reason, done)
+
+    def _receive_delta(self, key: DistroKey, sender: str, delta: Datum, now_ms: int) -> bool:
+        """Apply a delta (R5); False when the whole datum is to decide, as the state here is not one of its row.
+
+        A delta of what is known here, or of a state before that, changes nothing.
+        """
+        component, mapper = self._components[key.resource_type], self._mapper_of(key.resource_type)
+        if component.deltas is None:
+            raise CodecError("a datum of this type is never sent in part")
+        is_owner = mapper.responsible(component.store.tag(delta.key)) and not mapper.standalone
+        for _ in range(TRIES_MAX):
+            stored, begun_s = component.store.version(delta.key), self.applied.time_s(now_ms)
+            if stored is not None and stored.has_had(delta.version):
+                self._tell(key, sender, delta, stored, DELTA_KNOWN, "kept")
+                return True
+            if delta.is_claim and is_owner:
+                break  # both own it by their views: decided as of any state by another writer (R3)
+            if component.deltas.apply_delta(delta, now_ms):
+                self._tell(key, sender, delta, stored, DELTA, "delta applied")
+                self._stats.received_deltas += 1
+                self.applied.note(key, delta.version, sender, begun_s, self.applied.time_s(now_ms))
+                if is_owner:
+                    self._events.claim(key)
+                return True
+            if component.store.version(delta.key) == stored:
+                break
+        self._tell(key, sender, delta, stored, DELTA_OF_ANOTHER, "asked for whole")
+        return False
 
     def _reissue(self, component: Component, key: DistroKey, sender: str, datum: Datum, now_ms: int) -> None:
         """R3: of what the owner fetched in the stored version the values count, too; all take the owner's anew."""
@@ -214,15 +272,17 @@ class DistroReceiver:
             self._stats.reissued += 1
             self._events.sync(key)
 
-    def _merge(self, component: Component, key: DistroKey, datum: Datum, now_ms: int) -> None:
+    def _merge(self, component: Component, key: DistroKey, datum: Datum, now_ms: int) -> Merged:
         self._stats.received_merged += 1
-        match component.store.merge(datum, now_ms):
+        merged = component.store.merge(datum, now_ms)
+        match merged:
             case Merged.MADE:
                 self._events.sync(key)
             case Merged.TAKEN:
                 self._events.claim(key)
             case Merged.NOTHING:
                 pass
+        return merged
 
     @staticmethod
     def _dated(datum: Datum, stored: Version | None, sender: str) -> Datum:
@@ -242,35 +302,70 @@ class DistroReceiver:
         taken = 0
         if not self.is_loading():
             return taken
-        for datum in datums:
+
+        def take(datum: Datum) -> None:
+            nonlocal taken
             stored = component.store.version(datum.key)
             if stored is not None and (datum.version == NO_VERSION or datum.version <= stored):
-                continue
+                return
             try:
+                if datum.base is not None:
+                    raise CodecError("a snapshot has whole datums")
                 self._check.check(resource_type, datum, loading=True)
                 taken += component.store.apply(self._dated(datum, stored, sender), stored, now_ms)
+                key = DistroKey(resource_type, datum.key)
+                self.observer.decided(
+                    key, sender, datum.version, stored, "R7", "the highest one loaded stays", "loaded"
+                )
                 self._check.accept(datum.version)
             except CodecError as error:
                 self._stats.received_failed += 1
                 LOG.warning("%s of a snapshot cannot be taken: %s", datum.key, error)
+
+        for keys, why in take_in_groups(component.store, datums, take):
+            self._stats.received_failed += len(keys)
+            LOG.warning("%s and %d more keys of a snapshot are not stored: %s", keys[0], len(keys) - 1, why)
+            taken = max(taken - len(keys), 0)
         return taken
 
-    def serve(self, resource_type: str, keys: Iterable[str] | None) -> list[Datum]:
-        """The datums of the keys, all for None."""
+    def lacks(self, resource_type: str, key: str, version: Version) -> bool:
+        """Whether a snapshot's datum of this version is above what is stored of its key."""
+        stored = self._components[resource_type].store.version(key)
+        return stored is None or version > stored
+
+    def serve_each(self, resource_type: str, keys: Iterable[str]) -> Iterator[Datum]:
+        """The datums of the keys, each read when it is asked for."""
+        for datum in self._components[resource_type].store.datums(keys):
+            self._stats.served_keys += 1
+            yield datum
+
+    def serve(self, resource_type: str, keys: Iterable[str] | None, peer: str | None = None) -> list[Datum]:
+        """The datums of the keys, all for None; ``peer``: the member of our own kind that is given them."""
         store = self._components[resource_type].store
         datums = list(store.datums(store.versions() if keys is None else keys))
         if keys is not None:
             self._stats.served_keys += len(datums)
+            if peer is not None:
+                self._events.served(peer, resource_type, [one.key for one in datums])
         return datums
 
     # --- verify ----------------------------------------------------------------------------------
 
-    def verify(self, resource_type: str, source: str, versions: Mapping[str, Version], now_ms: int) -> Received:
+    def verify(
+        self,
+        resource_type: str,
+        source: str,
+        versions: Mapping[str, Version],
+        now_ms: int,
+        scope: VerifyScope | None = None,
+    ) -> Received:
         """Compare the versions of the source's keys with ours: fetch what the source has newer, answer what it lacks.
 
         A state by another writer counts as one that the source lacks even if its version is lower (R4): the source
         owns the key and is the one to merge. So does a key that it owns by our view and does not name: absence
         deletes nothing, only forgettable keys are dropped (R6).
+
+        ``scope``: the part of all keys that the round is about; None for all.
 
         Of a resource type that is owned by its writers nothing is fetched: the answer asks for it, and the source
         sends it.
@@ -283,6 +378,35 @@ class DistroReceiver:
         self._stats.verify_received += 1
         component = self._components[resource_type]
         mapper = self._mapper_of(resource_type)
+        newer, wanted, equal = self._compared(component, resource_type, versions)
+        if component.on_verified is not None:
+            component.on_verified(equal, now_ms)
+        for name, stored in paced(self._held(component, scope)):
+            if name in versions or mapper.map_srv(component.store.tag(name)) != source:
+                continue
+            if not component.store.is_forgettable(name, now_ms):
+                newer[name] = stored
+            elif scope is None or scope.may_forget:
+                component.store.forget(name, now_ms)
+                self._stats.forgotten += 1
+                self.observer.forgot(DistroKey(resource_type, name), "its owner names it no more")
+        if component.on_compared is not None and scope is not None and scope.is_whole:
+            component.on_compared([source, *scope.relayed], [*newer, *(key.key for key in wanted)], now_ms)
+        del wanted[FETCHED_MAX:]
+        names = tuple(key.key for key in wanted)
+        is_answered = component.owned_by_writer  # its owner sends what the answer asks for
+        fetching = 0 if is_answered else len(wanted)
+        answer = Received(refused=newer, wanted=names if is_answered else (), fetching=fetching)
+        self.observer.compared(resource_type, source, len(equal), names, answer)
+        if fetching:
+            self._events.fetch(source, wanted)
+        return answer
+
+    @staticmethod
+    def _compared(
+        component: Component, resource_type: str, versions: Mapping[str, Version]
+    ) -> tuple[dict[str, Version], list[DistroKey], list[str]]:
+        """Which of the source's keys are newer here, which are wanted from it, and which are equal."""
         newer: dict[str, Version] = {}
         wanted: list[DistroKey] = []
         equal: list[str] = []
@@ -295,21 +419,18 @@ class DistroReceiver:
                 newer[name] = stored
             else:
                 wanted.append(DistroKey(resource_type, name))
-        if component.on_verified is not None:
-            component.on_verified(equal, now_ms)
-        for name, stored in component.store.versions().items():
-            if name not in versions and mapper.map_srv(component.store.tag(name)) == source:
-                if component.store.is_forgettable(name, now_ms):
-                    component.store.forget(name, now_ms)
-                    self._stats.forgotten += 1
-                else:
-                    newer[name] = stored
-        del wanted[FETCHED_MAX:]
-        if component.owned_by_writer:
-            return Received(refused=newer, wanted=tuple(key.key for key in wanted))
-        if wanted:
-            self._events.fetch(source, wanted)
-        return Received(refused=newer)
+        return newer, wanted, equal
+
+    @staticmethod
+    def _held(component: Component, scope: VerifyScope | None) -> Iterable[tuple[str, Version]]:
+        """The keys that are known here and that a round is about, with their versions."""
+        if scope is None:
+            yield from component.store.versions().items()
+            return
+        for name in scope.held:
+            stored = component.store.version(name)
+            if stored is not None and name not in scope.pending:
+                yield name, stored
 
     def verify_checksums(self, resource_type: str, source: str, checksums: Mapping[str, str], now_ms: int) -> None:
         """Compare the checksums that real Nacos sends of its keys (R8): fetch what differs, drop what it has no more.

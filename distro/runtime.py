@@ -5,31 +5,29 @@ import threading
 from collections.abc import Mapping
 from functools import partial
 
-from distro.clock import monotonic_s
+from distro.clock import monotonic_s, process_ran_s
 from distro.config import DistroConfig
-from distro.errors import CodecError, NotInitialized, RejectedError, TransportError
+from distro.errors import TransportError
 from distro.local_actions import LocalActions
 from distro.mailbox import Event, Mailbox, PeerWorker
+from distro.peer_call_runner import PeerCallRunner
 from distro.ports import Clock, Components, MemberAgent
 from distro.protocol import DistroProtocol
 from distro.receive import DistroReceiver
+from distro.turns import TurnWatch
 from distro.types import (
     Call,
     DistroKey,
-    Load,
     LocalAction,
     MemberKind,
-    Outcome,
     PeerReport,
-    Query,
-    Received,
     Report,
     SyncData,
-    Verify,
-    Version,
 )
 
 LOG = logging.getLogger(__name__)
+EVENTS_S_MAX = 0.01
+"""The time of events in one turn, after which the others wait for the next one, and calls that are due go first."""
 
 
 class DistroRuntime:
@@ -46,7 +44,6 @@ class DistroRuntime:
         config: DistroConfig,
     ) -> None:
         self._protocol = protocol
-        self._receiver = receiver
         self._mailbox = mailbox
         self._components = components
         self._member_agent = member_agent
@@ -55,9 +52,13 @@ class DistroRuntime:
         self._workers: dict[str, PeerWorker] = {}
         self._report_workers: dict[str, PeerWorker] = {}
         self._local_actions = LocalActions(protocol, components)
+        self._calls = PeerCallRunner(protocol, receiver, mailbox, components, member_agent, clock, config)
         self._local: PeerWorker | None = None
         self._finished: list[PeerWorker] = []
         """Those of members that left, which may still make a call."""
+        self._watch = TurnWatch(protocol.times, monotonic_s)
+        self._ran_s = process_ran_s()
+        """How long this process had run at the last tick."""
         self._idle = threading.Event()
         self._draining = False
         self._thread = threading.Thread(target=self._run, name="distro-timer", daemon=False)
@@ -72,6 +73,7 @@ class DistroRuntime:
         def replace(protocol: DistroProtocol, now_ms: int) -> None:
             protocol.replace_members(addresses, now_ms)
             self._finish_workers(frozenset(addresses))
+            self._calls.forget_others(frozenset(addresses))
 
         self._mailbox.put(replace, urgent=True)
 
@@ -93,10 +95,12 @@ class DistroRuntime:
         May be called twice, and without a start: then it closes the agents.
         """
         end_s = monotonic_s() + timeout_s
+        self._local_actions.stop()
         if self._thread.is_alive():
             self._draining = True
             self._mailbox.put(lambda _protocol, _now_ms: None, urgent=True)
-            self._idle.wait(min(timeout_s, self._config.drain_ms_max / 1_000))
+            is_over = self._idle.wait(min(timeout_s, self._config.drain_ms_max / 1_000))
+            self._tell_hand_over(is_over=is_over)
             self._leave(max(end_s - monotonic_s(), 0.1))
         for component in self._components.values():
             component.agent.close()  # a peer that does not answer must not delay the end
@@ -109,6 +113,19 @@ class DistroRuntime:
             worker.finish()
         ended = [worker.join(max(end_s - monotonic_s(), 0.1)) for worker in workers]
         return all(ended) and not self._thread.is_alive()
+
+    def _tell_hand_over(self, *, is_over: bool) -> None:
+        """Log whether the other members have all that was changed here."""
+        members = self._protocol.members
+        peers = [one.address for one in members.peers() if members.is_reachable(one.address)]
+        left = {peer: count for peer, count in self._protocol.pending_keys().items() if count and peer in peers}
+        if members.peers() and not peers:
+            LOG.warning("no other member can be reached: what was changed here stays here")
+        elif left:
+            text = ", ".join(f"{count} changes for {peer}" for peer, count in left.items())
+            LOG.warning("this member ends before all was handed over: %s", text)
+        elif peers:
+            LOG.info("handed over to %s%s", ", ".join(peers), "" if is_over else ", apart from a call under way")
 
     def _leave(self, timeout_s: float) -> None:
         """Report to the members of our kind that this one is going: its keys move at once."""
@@ -130,7 +147,7 @@ class DistroRuntime:
                 finally:
                     ended.release()
 
-            worker.put(report)
+            worker.put(report, "Report")
         end_s = monotonic_s() + timeout_s
         for _ in range(reports):
             ended.acquire(timeout=max(end_s - monotonic_s(), 0.0))
@@ -138,41 +155,58 @@ class DistroRuntime:
     # --- the thread that owns the protocol -------------------------------------------------------
 
     def _run(self) -> None:
-        wait_s, spacing_s = 0.0, self._config.sync_spacing_ms / 1_000
-        spacing = False
+        wait_s, gather_s = 0.0, 0.0
         while True:
-            events, keys, closed = self._mailbox.take(min(wait_s, spacing_s) if spacing else wait_s, leave_keys=spacing)
+            gathering = gather_s > 0
+            events, keys, closed = self._mailbox.take(
+                min(wait_s, gather_s) if gathering else wait_s, leave_keys=gathering
+            )
             if closed:
                 return
             # Keys that come now wait for the spacing anyway: a wake-up for each would cost more than all else here.
-            spacing = bool(keys)
-            begun_s = monotonic_s()
+            gather_s = self._config.sync_spacing_ms / 1_000 if keys else 0.0
             try:
                 wait_s = self._turn(events, keys)
+                gather_s = max(gather_s, self._protocol.gathers_ms(self._clock.monotonic_ms()) / 1_000)
             except Exception:
                 LOG.exception("the engine failed in an unforeseen way; it goes on")
                 wait_s = 1.0
-            self._protocol.times.turns.add(monotonic_s() - begun_s)
+            self._watch.end()
 
-    def _turn(self, events: list[Event], keys: list[DistroKey]) -> float:
-        protocol = self._protocol
+    def _turn(self, events: list[Event], keys: Mapping[DistroKey, float]) -> float:
+        protocol, watch = self._protocol, self._watch
+        watch.begin()
         now_ms = self._clock.monotonic_ms()
-        for event in events:
+        for number, event in enumerate(events, 1):
             try:
                 event(protocol, now_ms)
             except Exception:
                 LOG.exception("an event of the engine failed in an unforeseen way; the others go on")
-        for key in keys:
-            protocol.sync(key, now_ms)
-        actions, next_ms = protocol.tick(now_ms)
+            if watch.did(event) >= EVENTS_S_MAX and number < len(events):
+                self._mailbox.put_back(events[number:])
+                break
+        for key, changed_s in keys.items():
+            protocol.sync(key, now_ms, changed_s)
+        watch.did(f"{len(keys)} changed keys")
+        ran_s, self._ran_s = self._ran_s, process_ran_s()
+        actions, next_ms = protocol.tick(now_ms, int((self._ran_s - ran_s) * 1_000))
+        watch.did("the tick")
         for action in actions:
             if isinstance(action, LocalAction):
-                self._local_worker().put(partial(self._execute_here, action))
-            else:
-                self._worker_of(action).put(partial(self._execute, action))
-        if self._draining and protocol.pending() == 0:
+                self._local_worker().put(partial(self._execute_here, action), type(action).__name__)
+            elif not (isinstance(action, SyncData) and self._calls.sync_at_once(action)):
+                self._worker_of(action).put(partial(self._calls.execute, action), type(action).__name__)
+        watch.did(f"{len(actions)} actions")
+        if self._draining and protocol.pending() == 0 and self._mailbox.is_empty:
             self._idle.set()
         return max(next_ms - self._clock.monotonic_ms(), 0) / 1_000
+
+    def workers(self) -> dict[str, dict[str, object]]:
+        """What each thread of this engine does, by its name. Any thread. Shape: as ``PeerWorker.facts``."""
+        data = {f"distro-peer-{peer}": worker for peer, worker in self._workers.copy().items()}
+        reports = {f"distro-report-{peer}": worker for peer, worker in self._report_workers.copy().items()}
+        local = {} if self._local is None else {"distro-local": self._local}
+        return {name: worker.facts() for name, worker in (data | reports | local).items()}
 
     def _local_worker(self) -> PeerWorker:
         """The thread of what calls no peer, and would hold up this one (R11)."""
@@ -181,11 +215,13 @@ class DistroRuntime:
         return self._local
 
     def _execute_here(self, action: LocalAction) -> None:
+        begun_s = monotonic_s()
         try:
             event = self._local_actions.run(action, self._clock.monotonic_ms())
         except Exception:
             LOG.exception("%s failed in an unforeseen way", type(action).__name__)
             event = self._local_actions.failed(action)
+        self._protocol.times.note_action(type(action).__name__, monotonic_s() - begun_s)
         self._mailbox.put(event, urgent=True)
 
     def _worker_of(self, action: Call) -> PeerWorker:
@@ -203,122 +239,3 @@ class DistroRuntime:
                 worker = workers.pop(peer)
                 worker.finish()
                 self._finished.append(worker)
-
-    # --- on the peers' threads ---------------------------------------------------------------------
-
-    def _execute(self, action: Call) -> None:
-        """Make the call; however it ends, its end is put into the mailbox."""
-        try:
-            match action:
-                case Report():
-                    self._report(action)
-                case SyncData():
-                    self._sync(action)
-                case Verify():
-                    self._verify(action)
-                case Query():
-                    self._query(action)
-                case Load():
-                    self._load(action)
-        except TransportError as error:
-            self._fail(action, error)
-        except Exception:
-            LOG.exception("%s failed in an unforeseen way", action)
-            self._end(action, Outcome.FAILED)
-
-    def _left_ms(self, action: Call) -> int:
-        return max(action.deadline_ms - self._clock.monotonic_ms(), 1)
-
-    def _end(
-        self,
-        action: Call,
-        outcome: Outcome,
-        *,
-        received: Received | None = None,
-        report: PeerReport | None = None,
-        versions: Mapping[str, Version] | None = None,
-        keys: list[str] | None = None,
-    ) -> None:
-        result = received or Received()
-
-        def event(protocol: DistroProtocol, now_ms: int) -> None:
-            match action:
-                case Report():
-                    protocol.on_report_done(action.peer, outcome, report, now_ms)
-                case SyncData():
-                    protocol.on_sync_done(action, outcome, result, now_ms)
-                case Verify():
-                    protocol.on_verify_done(action, outcome, result, now_ms)
-                case Query():
-                    protocol.on_query_done(action, outcome, versions or {}, now_ms)
-                case Load():
-                    protocol.on_load_done(action, outcome, keys, now_ms)
-
-        self._mailbox.put(event, urgent=True)
-
-    def _fail(self, action: Call, error: TransportError) -> None:
-        if isinstance(error, RejectedError):
-            outcome = Outcome.REJECTED
-        else:
-            outcome = Outcome.REFUSED if error.refused else Outcome.FAILED
-        LOG.debug("%s to %s: %s", type(action).__name__, action.peer, error)
-        self._end(action, outcome)
-
-    def _ended(self, action: SyncData | Verify, result: Received | TransportError) -> None:
-        """Take the end of a call by ``DistroCallbackAgent``."""
-        if isinstance(result, TransportError):
-            self._fail(action, result)
-        else:
-            self._end(action, Outcome.DELIVERED, received=result)
-
-    def _report(self, action: Report) -> None:
-        answer = self._member_agent.report(action.peer, self._left_ms(action))
-        self._end(action, Outcome.DELIVERED, report=answer)
-
-    def _sync(self, action: SyncData) -> None:
-        component = self._components[action.resource_type]
-        may_send = partial(self._protocol.may_send, action.resource_type, action.peer)
-        datums = [one for one in component.store.datums(action.keys) if may_send(one.key, one.version)]
-        if not datums:
-            self._end(action, Outcome.DELIVERED)
-            return
-        left_ms = self._left_ms(action)
-        if (callbacks := component.callbacks) is not None and callbacks.takes(action.peer):
-            callbacks.start_sync(action.peer, datums, left_ms, partial(self._ended, action))
-            return
-        received = component.agent.sync_data(action.peer, datums, left_ms)
-        self._end(action, Outcome.DELIVERED, received=received)
-
-    def _verify(self, action: Verify) -> None:
-        component = self._components[action.resource_type]
-        summary: dict[str, str]
-        if self._protocol.members.kind(action.peer) is MemberKind.OWN:
-            stored = ((key, component.store.version(key)) for key in action.keys)
-            summary = {key: version.to_text() for key, version in stored if version is not None}
-        else:
-            summary = {one.key: component.codec.checksum(one) for one in component.store.datums(action.keys)}
-        left_ms = self._left_ms(action)
-        if (callbacks := component.callbacks) is not None and callbacks.takes(action.peer):
-            callbacks.start_verify(action.peer, summary, left_ms, partial(self._ended, action))
-            return
-        received = component.agent.verify(action.peer, summary, left_ms)
-        self._end(action, Outcome.DELIVERED, received=received)
-
-    def _query(self, action: Query) -> None:
-        component = self._components[action.resource_type]
-        datums = component.agent.query(action.peer, action.keys, self._left_ms(action))
-        now_ms = self._clock.monotonic_ms()
-        # R9: an answer that came before a pause of this process may be as old as a late send.
-        fetched = now_ms <= action.deadline_ms
-        try:
-            self._receiver.receive(action.resource_type, action.peer, datums, now_ms, fetched=fetched)
-        except (CodecError, NotInitialized) as error:
-            raise TransportError(str(error)) from error
-        self._end(action, Outcome.DELIVERED, versions={one.key: one.version for one in datums})
-
-    def _load(self, action: Load) -> None:
-        datums = self._components[action.resource_type].agent.load(action.peer, self._left_ms(action))
-        if datums is not None:
-            self._receiver.load(action.resource_type, datums, self._clock.monotonic_ms(), action.peer)
-        keys = None if datums is None else [one.key for one in datums]
-        self._end(action, Outcome.DELIVERED, keys=keys)

@@ -2,8 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import Any
 
-from distro.types import DataCall, DistroKey
+from distro.types import Compare, DataCall, DistroKey
+
+LOOKED_AT_FACTOR = 4
+"""So many times the keys of a send are looked at for it: those of another resource type are passed over."""
 
 
 class DelayTasks:
@@ -14,37 +19,42 @@ class DelayTasks:
     """
 
     def __init__(self) -> None:
+        self._again: dict[DistroKey, int] = {}
+        """The keys of sends that failed, no more than those had: they go before all others."""
         self._due: dict[DistroKey, int] = {}
         self._alone: set[DistroKey] = set()
         self._not_before_ms = 0
-        self.popped_since_ms = 0
-        """From when on the oldest of the keys was due that ``pop_due`` took last."""
 
     def __len__(self) -> int:
-        return len(self._due)
+        return len(self._again) + len(self._due)
 
     def __iter__(self) -> Iterator[DistroKey]:
-        return iter(self._due)
+        return chain(self._again, self._due)
 
     def __contains__(self, key: object) -> bool:
-        """Whether a key waits. One look-up, which any thread may make."""
-        return key in self._due
+        """Whether a key waits. Look-ups alone, which any thread may make."""
+        return key in self._again or key in self._due
 
     def add(self, key: DistroKey, due_ms: int) -> None:
         """Send the key from ``due_ms`` on; nothing changes if it waits already."""
-        self._due.setdefault(key, due_ms)
+        if key not in self._again:
+            self._due.setdefault(key, due_ms)
 
     def retry(self, keys: Iterable[DistroKey], not_before_ms: int, *, alone: bool = False) -> None:
         """Put the keys of a failed send before all others; nothing at all is due before ``not_before_ms``.
+
+        However many others wait, they are not touched.
 
         ``alone``: each of them gets a send of its own, since the peer rejected them together.
         """
         again = dict.fromkeys(keys, not_before_ms)
         if alone:
             self._alone.update(again)
-        for key, due_ms in self._due.items():
+        for key in again:
+            self._due.pop(key, None)
+        for key, due_ms in self._again.items():
             again.setdefault(key, due_ms)
-        self._due = again
+        self._again = again
         self._not_before_ms = max(self._not_before_ms, not_before_ms)
 
     def pop_due(self, now_ms: int, keys_max: int) -> list[DistroKey]:
@@ -52,7 +62,8 @@ class DelayTasks:
         if now_ms < self._not_before_ms:
             return []
         taken: list[DistroKey] = []
-        for key, due_ms in self._due.items():
+        waiting = chain(self._again.items(), self._due.items())
+        for key, due_ms in islice(waiting, LOOKED_AT_FACTOR * keys_max):
             if due_ms > now_ms:
                 # Due times rise in the order of arrival; retried keys come first and are all due at one time.
                 break
@@ -66,11 +77,12 @@ class DelayTasks:
             taken.append(key)
             if len(taken) == keys_max:
                 break
-        if taken:
-            self.popped_since_ms = self._due[taken[0]]
         for key in taken:
-            del self._due[key]
+            del self._of(key)[key]
         return taken
+
+    def _of(self, key: DistroKey) -> dict[DistroKey, int]:
+        return self._again if key in self._again else self._due
 
     def is_due(self, now_ms: int) -> bool:
         """Whether ``pop_due`` would return keys now."""
@@ -79,13 +91,13 @@ class DelayTasks:
 
     def next_due_ms(self) -> int | None:
         """From when on ``pop_due`` returns keys; None without any."""
-        if not self._due:
-            return None
-        return max(next(iter(self._due.values())), self._not_before_ms)
+        first = next(chain(self._again.values(), self._due.values()), None)
+        return None if first is None else max(first, self._not_before_ms)
 
     def clear(self) -> int:
         """Drop all tasks; return how many. Verify rounds repair what the peer misses by it."""
-        count = len(self._due)
+        count = len(self)
+        self._again.clear()
         self._due.clear()
         self._alone.clear()
         self._not_before_ms = 0
@@ -120,10 +132,17 @@ class BackOff:
         self._next_ms = self._first_ms
 
 
+SPACING_FACTOR, SPACING_FACTOR_MAX, KEYS_PER_STEP = 4, 6, 8
+"""Of the spacing of sends in a stream of changes: up to the first of these, and one more for each step of keys.
+
+A write that another member passed on may wait for the next send (R5), and that member asks for it after 100 ms.
+"""
 STUCK_MS = 1_000
 """A call that has been under way for so long may not have arrived."""
 REST_FACTOR = 2
-"""After a send comes a rest of this many times its duration: sends in a row take a third of the time."""
+"""After a long send comes a rest of this many times its duration: sends in a row take a third of the time."""
+REST_FROM_BYTES = 8 * 1024
+"""Sends of fewer bytes, as they leave, need no rest: they are no work, however long the peer takes to answer."""
 REST_MS_MAX = 1_000
 
 
@@ -136,22 +155,30 @@ class PeerQueue:
     fetch: dict[DistroKey, None] = field(default_factory=dict)
     """Keys of which the peer has a state that this node lacks."""
     fetch_not_before_ms: int = 0
+    fetch_keys_max: int = 1 << 30
+    """Of one query: less than elsewhere after one that failed, as its answer may be too long or too slow as a whole."""
+    sync_keys_max: int = 1 << 30
+    """Of one send, likewise: a take-over has whole lists, and a send that is late is too late with each repetition."""
     sync_not_before_ms: int = 0
     """The end of the spacing, or of the rest, after the last send."""
     call: DataCall | None = None
     """The call of data that is under way."""
     call_since_ms: int = 0
     """When it began."""
+    bytes_before: int = 0
+    """How many bytes the peer had been sent by then."""
     in_flight: tuple[DistroKey, ...] = ()
     """The keys of the send that is under way."""
-    failing_since_ms: int | None = None
-    """From when on the oldest of the keys was due whose send failed, since the last send that arrived."""
+    verified_last: bool = False
+    """The last call was part of a verify round, and none of a send has been due since or gone out."""
     verify_due_ms: int = 0
     verify_types: list[str] = field(default_factory=list)
     """Resource types that the present verify round has still to send."""
     verify_again: dict[str, int] = field(default_factory=dict)
     """Resource types whose part of the round failed, and when it is sent again."""
     verify_back_offs: dict[str, BackOff] = field(default_factory=dict)
+    sampled: int = 0
+    """Of how many leaves of all the present pass of rounds has compared the contents."""
     reachable: bool = False
     agreed: dict[DistroKey, int] = field(default_factory=dict)
     """In how many verify rounds the peer agreed that a forgettable key may be dropped (R6)."""
@@ -166,35 +193,52 @@ class PeerQueue:
         return now_ms >= self.sync_not_before_ms and self.tasks.is_due(now_ms)
 
     def take_sync(self, now_ms: int, keys_max: int, spacing_ms: int) -> list[DistroKey]:
-        """Take the keys to send now, of one resource type; more are due after ``spacing_ms`` at the earliest."""
+        """Take the keys to send now, of one resource type; more are due after ``spacing_ms`` at the earliest.
+
+        Where several came within the spacing, the next one is longer, up to ``SPACING_FACTOR_MAX`` times: a send costs
+        as much as several changes in it, and in a stream of them nobody waits for one. Many changes come to few keys.
+        """
         if not self.is_sync_due(now_ms):
             return []
-        self.sync_not_before_ms = now_ms + spacing_ms
-        return self.tasks.pop_due(now_ms, keys_max)
+        taken = self.tasks.pop_due(now_ms, keys_max := min(keys_max, self.sync_keys_max))
+        has_more = len(taken) == keys_max
+        self.sync_not_before_ms = now_ms + (1 if has_more else _spacing_factor(len(taken))) * spacing_ms
+        return taken
 
-    def oldest_due_ms(self) -> int:
-        """From when on the oldest of the keys was due that are under way, the tries before counted in."""
-        since_ms = self.tasks.popped_since_ms
-        return since_ms if self.failing_since_ms is None else min(since_ms, self.failing_since_ms)
+    def gathers_ms(self, now_ms: int) -> int:
+        """For how long a key that changes from now on waits, as the spacing after the last send lasts."""
+        return max(self.sync_not_before_ms - now_ms, 0)
 
-    def keep_oldest_due(self) -> None:
-        """Remember how old the keys under way are, as their send failed and they become due anew."""
-        self.failing_since_ms = self.oldest_due_ms()
+    def sync_ended(self, count: int, *, delivered: bool) -> None:
+        """Note how a send of so many keys ended: the next one has half as many, or may have twice as many."""
+        self.sync_keys_max = max(count // 2, 1) if not delivered else max(self.sync_keys_max, count * 2)
 
-    def sent(self, begun_ms: int, now_ms: int) -> None:
-        """Note that a send of ``begun_ms`` arrived. The longer it took, the longer both members get a rest."""
+    def sent(self, begun_ms: int, now_ms: int, bytes_count: int) -> None:
+        """Note that a send of ``begun_ms`` arrived. The longer much data took, the longer both members get a rest."""
         self.back_off.succeeded()
-        self.failing_since_ms = None
+        if bytes_count < REST_FROM_BYTES:
+            return
         rest_ms = min(REST_FACTOR * (now_ms - begun_ms), REST_MS_MAX)
         self.sync_not_before_ms = max(self.sync_not_before_ms, now_ms + rest_ms)
 
+    def send_now(self, keys: Iterable[DistroKey], now_ms: int) -> None:
+        """Send keys at once, without a rest: whole datums of which deltas did not fit (R5)."""
+        for key in keys:
+            self.tasks.add(key, now_ms)
+        self.sync_not_before_ms = now_ms
+
     def take_fetch(self, keys_max: int) -> list[DistroKey]:
         """Take the oldest keys to fetch that are of one resource type, at most ``keys_max``."""
+        keys_max = min(keys_max, self.fetch_keys_max)
         resource_type = next(iter(self.fetch)).resource_type
-        keys = [key for key in self.fetch if key.resource_type == resource_type][:keys_max]
+        keys = list(islice((key for key in self.fetch if key.resource_type == resource_type), keys_max))
         for key in keys:
             del self.fetch[key]
         return keys
+
+    def fetch_ended(self, count: int, *, delivered: bool) -> None:
+        """Note how a query of so many keys ended: the next one has half as many, or may have twice as many."""
+        self.fetch_keys_max = max(count // 2, 1) if not delivered else max(self.fetch_keys_max, count * 2)
 
     def verify_failed(self, resource_type: str, now_ms: int, new_back_off: Callable[[], BackOff]) -> None:
         """Send the part of the round again after a wait: a peer that is reached again lacks what it finds."""
@@ -225,9 +269,28 @@ class PeerQueue:
         self.fetch.clear()
         self.agreed.clear()
         self.verify_again.clear()
-        self.failing_since_ms = None
         self.back_off.succeeded()
         return self.tasks.clear()
+
+    def facts(self, now_ms: int, keys_max: int) -> dict[str, Any]:
+        """For an operator, from any thread: counts, the call under way, waits, at most ``keys_max`` keys by name."""
+        call, next_ms = self.call, self.tasks.next_due_ms()
+        return {
+            "reachable": self.reachable,
+            "toSend": len(self.tasks),
+            "inFlight": len(self.in_flight),
+            "toFetch": len(self.fetch),
+            "keys": [key.key for key in islice(chain(self.in_flight, list(self.tasks)), keys_max)],
+            "call": None
+            if call is None
+            else {
+                "what": type(call).__name__,
+                "resourceType": "all" if isinstance(call, Compare) else call.resource_type,
+                "ageMs": now_ms - self.call_since_ms,
+            },
+            "failing": self.back_off.is_failing,
+            "nextSendInMs": None if next_ms is None else max(next_ms, self.sync_not_before_ms) - now_ms,
+        }
 
     def next_due_ms(self, now_ms: int) -> int:
         """When the next call to the peer is due, whether or not one is under way."""
@@ -237,3 +300,8 @@ class PeerQueue:
         if (tasks_ms := self.tasks.next_due_ms()) is not None:
             due.append(max(tasks_ms, self.sync_not_before_ms))
         return min(due)
+
+
+def _spacing_factor(keys: int) -> int:
+    """How many times the usual spacing follows a send of so many keys."""
+    return min(keys, SPACING_FACTOR + keys // KEYS_PER_STEP, SPACING_FACTOR_MAX)

@@ -1,12 +1,12 @@
 """The values that the engine passes around: keys, versions, members, and the calls to make. All are immutable."""
 
 import enum
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
 from distro.errors import CodecError
-from distro.value import ordered_value
+from distro.value import ordered_value, value
 
 
 @ordered_value
@@ -32,7 +32,9 @@ class Version:
 
     def has_had(self, other: "Version") -> bool:
         """Whether a state of this version came after that of the other, or is it: one writer's have one order (R3)."""
-        return self.writer == other.writer and self >= other
+        if self.writer != other.writer:
+            return False
+        return self.counter >= other.counter if self.epoch == other.epoch else self.epoch > other.epoch
 
     def to_text(self) -> str:
         """The wire form."""
@@ -49,6 +51,16 @@ class Version:
             raise CodecError(f"a version is a text, not {type(text).__name__}")
         epoch, _, rest = text.partition(".")
         counter, _, writer = rest.partition(".")
+        # Nearly each is of this form; one is read for each change that comes.
+        if (
+            epoch.isdecimal()
+            and counter.isdecimal()
+            and text.isascii()
+            and len(epoch) < VERSION_DIGITS_MAX > len(counter)
+            and writer.isprintable()
+            and 0 < len(writer) <= WRITER_CHARS_MAX
+        ):
+            return cls(int(epoch), int(counter), writer)
         # isdecimal() also takes digits of other scripts, and int() of a very long text is refused by Python itself.
         if not (epoch.isascii() and epoch.isdecimal() and counter.isascii() and counter.isdecimal() and writer):
             raise CodecError(f"not a version: {text[:80]!r}")
@@ -80,7 +92,7 @@ class DataOperation(enum.Enum):
     QUERY = "QUERY"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DistroKey:
     """A key of one resource type; the type finds its store, codec and transport agent."""
 
@@ -88,7 +100,7 @@ class DistroKey:
     key: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Datum:
     """One key's whole state as it travels. ``value`` belongs to the resource type's codec and store."""
 
@@ -96,6 +108,25 @@ class Datum:
     version: Version
     """``NO_VERSION`` from a member that keeps none (real Nacos 1.4)."""
     value: Any
+    base: Version | None = None
+    """Of a delta (R5): ``value`` has only what changed after this version, of the same epoch and writer, in its last
+    state. Of another writer, whose state was claimed: ``value`` is then a digest of it, as nothing in it changed. None
+    for a whole state."""
+
+    @property
+    def is_claim(self) -> bool:
+        """Whether it tells nothing but that the state of its base was claimed (R2)."""
+        return self.base is not None and self.base.writer != self.version.writer
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A bounded part of a snapshot: the first of the keys that were asked for, or all of them."""
+
+    datums: list[Datum]
+    keys: tuple[str, ...]
+    """All that the page names, those among them whose datum cannot be read. Of the keys that were asked for before the
+    last of these, the peer has no others."""
 
 
 class MemberState(enum.Enum):
@@ -162,6 +193,19 @@ beats."""
 
 CAPABILITY_SIGNED = "signed"
 """The member has an identity, signs its calls, and reads signatures."""
+CAPABILITY_DIGESTS = "digests"
+"""The member compares digests of all keys in verify rounds; follows from its wire version."""
+CAPABILITY_DELTAS = "deltas"
+"""The member takes deltas of a datum (R5); follows from its wire version."""
+CAPABILITY_CLAIMS = "claims"
+"""The member takes a claim as a delta (R5); follows from its wire version."""
+WIRE_VERSION = 3
+"""Of what our own members say to each other: a report names it. Members that name none have version 1."""
+SINCE_WIRE_VERSION: Mapping[int, frozenset[str]] = {
+    2: frozenset({CAPABILITY_DIGESTS, CAPABILITY_DELTAS}),
+    3: frozenset({CAPABILITY_CLAIMS}),
+}
+"""The capabilities that a member has from a wire version on, and does not name."""
 CAPABILITY_CLIENTS_ONLY = "clients-only"
 """Real Nacos since 2.0: of our resource types it takes clients alone, over gRPC."""
 
@@ -199,6 +243,8 @@ class PeerReport:
     """Ages in ms of beats that it could not send to the receiver (R12), by datum and instance key."""
     beats_wait_ms: int | None = None
     """For how long the oldest beat waits at the reporting member that the receiver does not have; None if not told."""
+    draining: bool = False
+    """It hands its keys over, and carries none until it takes that back; in this run, unlike one that leaves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +294,17 @@ class Received:
     failed: Mapping[str, str] = field(default_factory=dict)
     """Keys that could not be read or stored, with the reason."""
     wanted: tuple[str, ...] = ()
-    """Keys of a verify round that the answering member lacks, or has in an older state: the sender is to send them."""
+    """Keys that the answering member lacks, or has in an older state: the sender is to send them. Of a verify round, or
+    of deltas whose base is not there (R5), which are to come whole."""
+    ages_ms: Mapping[str, float | None] = field(default_factory=dict)
+    """How long before its answer the answering member applied a datum; None if it has yet to.
+
+    Those that are not named it applied just then; so it is with all of a member that does not tell.
+    """
+    pushed_ms: Mapping[str, float] = field(default_factory=dict)
+    """How long after it applied a datum, of this send or an earlier one, it pushed to its subscribers."""
+    fetching: int | None = None
+    """How many keys of a verify round the answering member will fetch; None from one that does not tell."""
 
 
 class Outcome(enum.Enum):
@@ -279,12 +335,41 @@ class KeysCall:
 
 @dataclass(frozen=True, slots=True)
 class SyncData(KeysCall):
-    """Send the peer the datums of these keys, whole (R5), as they are when the call is made."""
+    """Send the peer the datums of these keys, as they are when the call is made, whole or as deltas (R5)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verify(KeysCall):
-    """Send the peer the version (real Nacos: the checksum) of each of these keys, for it to compare."""
+    """Send the peer the version of each of these keys, for it to compare; real Nacos the checksums of all own keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """Run a verify round with a peer that compares digests: of all keys of these resource types together."""
+
+    peer: str
+    resource_types: tuple[str, ...]
+    relayed: frozenset[str]
+    """The members of which this node passes on what they wrote, as they cannot reach the peer (R12)."""
+    sampled: range
+    """The leaves of which the contents are compared, too."""
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DigestFindings:
+    """What a round that compared digests found of one resource type."""
+
+    received: Received
+    """The peer's answer to the versions that it was told."""
+    told: int = 0
+    """How many versions it was told."""
+    pending: frozenset[str] = frozenset()
+    """Keys that were not compared, as they were about to be sent."""
+    is_whole: bool = True
+    """All that differs was compared."""
+    agreed: tuple[str, ...] = ()
+    """Forgettable keys that this node wrote and owns, and of which the peer has no other state (R6)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +394,7 @@ class Report:
     deadline_ms: int
 
 
-DataCall = SyncData | Verify | Query | Load
+DataCall = SyncData | Verify | Compare | Query | Load
 Call = DataCall | Report
 
 
@@ -339,9 +424,14 @@ class Forget:
 class FinishLoad:
     """End a load (R7): drop what no peer has any more, and add what only the own disk has."""
 
-    known: Mapping[str, Set[str]] | None
-    """Of each resource type that a peer gave, the keys in any snapshot; None in a first load, which drops nothing."""
+    known: Mapping[str, Sequence[Set[str]]] | None
+    """Of each resource type that peers gave, the keys of each snapshot; None in a first load, which drops nothing."""
 
 
-LocalAction = Claim | Forget | FinishLoad
+@dataclass(frozen=True, slots=True)
+class RefreshDigests:
+    """Bring the digests of all keys up to date, so that what changes are noted for them stays little."""
+
+
+LocalAction = Claim | Forget | FinishLoad | RefreshDigests
 Action = Call | LocalAction

@@ -1,9 +1,9 @@
 """One change of one instance, sent with the answer to a forwarded write to the member that forwarded it.
 
-Shape: ``{"key": datum key, "id": instance key, "version": text, "instance": fields of a datum's instance}``; for a
-removal ``"age"`` and ``"keep"`` (ms) in place of ``"instance"``, and ``"unknown"`` if nobody here knew the instance;
-none of these when the text would be too long, and the member then waits for the owner's own send. The text is ASCII and
-fits a header.
+Shape: ``{"key": datum key, "id": instance key, "version": text, "instance": fields of a datum's instance}``, or for who
+reads that ``"short"``, those of a delta's instance, in its place; for a removal ``"age"`` and ``"keep"`` (ms), and
+``"unknown"`` if nobody here knew the instance; none of these when the text would be too long, and the member then waits
+for the owner's own send. The text is ASCII and fits a header.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,12 +13,13 @@ import orjson
 
 from app.naming.model.events import Event, InstancesChanged, Origin
 from app.naming.model.json_fields import Fields, member_object, parse_json
-from app.naming.model.keys import parse_datum_key
-from app.naming.model.model import Change, Tombstone
+from app.naming.model.keys import DEFAULT_CLUSTER, check_names, parse_datum_key
+from app.naming.model.model import Change, StoredInstance, Tombstone
+from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import WALL_MS_END
 from app.naming.model.words import is_later_word
 from app.naming.registry.registry import Registry
-from app.naming.wire.datum_codec import decode_stored, encode_stored, to_ascii
+from app.naming.wire.datum_codec import decode_short, decode_stored, encode_short, encode_stored, to_ascii
 from distro.errors import CodecError
 from distro.types import Version
 
@@ -52,10 +53,13 @@ class Changes:
         self._now_ms = monotonic_ms
         self._publish = publish
 
-    def change_of(self, namespace: str, full_name: str, instance_key: str, *, is_new: bool = True) -> bytes | None:
+    def change_of(
+        self, namespace: str, full_name: str, instance_key: str, *, is_new: bool = True, short: bool = False
+    ) -> bytes | None:
         """The last change of an instance in this member's list, as text; None for an unknown instance.
 
         Only its version when the write made no change (``is_new`` False), or when the text would be too long.
+        ``short``: for a member that reads the short form.
         """
         service = self._table.get(namespace, full_name)
         if service is None:
@@ -68,7 +72,9 @@ class Changes:
         fields: dict[str, object] = {"key": service.key, "id": instance_key, "version": last.version.to_text()}
         if not is_new:
             return _text(fields)
-        if stored is not None:
+        if stored is not None and short:
+            whole = {**fields, "short": encode_short(stored, full_name, now_ms)}
+        elif stored is not None:
             whole = fields | {"instance": encode_stored(stored, now_ms, now_ms, versioned=True)}
         elif tombstone is not None:
             whole = fields | {"age": max(now_ms - tombstone.at_ms, 0), "keep": tombstone.keep_ms}
@@ -86,12 +92,12 @@ class Changes:
         Raises:
             CodecError: the text cannot be read.
         """
-        fields = _fields(text)
-        if self._is_past(*fields[:2]):
-            return TakenChange(fields[0], None)
-        taken = TakenChange(fields[0], partial(self._try, _decode(*fields, sent_ms)))
-        taken.is_known()
-        return taken
+        key, version, fields = _fields(text)
+        if self._is_past(key, version):
+            return TakenChange(key, None)
+        change = _decode(key, version, fields, sent_ms)
+        # Nearly all follow the version here.
+        return TakenChange(key, None if self._apply(change) or self._try(change) else partial(self._try, change))
 
     def _is_past(self, key: str, version: Version) -> bool:
         """Whether the list here is of this or a later version by the same writer, which has the change."""
@@ -119,8 +125,10 @@ class Changes:
 
     def _try(self, change: Change) -> bool:
         """Whether the list here has the change; apply it if it fits."""
-        if self._is_past(change.key, change.version) or self._is_held(change):
-            return True
+        return self._is_past(change.key, change.version) or self._is_held(change) or self._apply(change)
+
+    def _apply(self, change: Change) -> bool:
+        """Apply a change if it is the next one of the list here; return whether that was done."""
         if change.stored is None and change.tombstone is None:
             return False
         if not self._registry.take_change(change, self._now_ms()):
@@ -143,18 +151,29 @@ def _fields(text: bytes) -> tuple[str, Version, Fields]:
 
 
 def _decode(key: str, version: Version, fields: Fields, sent_ms: int) -> Change:
-    instance_key, instance = fields.required("id"), fields.value("instance")
+    instance_key, instance, short = fields.required("id"), fields.value("instance"), fields.value("short")
     alone = fields.flag("alone", False)
     names = parse_datum_key(key)
     if names is None:
         raise CodecError(f"field 'key' of a change is not that of an ephemeral instance list: {key[:200]!r}")
-    if instance is not None:
-        stored = decode_stored(instance, *names, sent_ms)
+    if instance is not None or short is not None:
+        stored = (
+            decode_stored(instance, *names, sent_ms) if short is None else _decode_short(short, names, version, sent_ms)
+        )
         if stored.instance.key != instance_key or stored.version != version:
-            raise CodecError("field 'instance' of a change is another one")
+            raise CodecError("the instance of a change is another one")
         return Change(key, instance_key, version, stored, None, alone)
     if not fields.has("age"):
         return Change(key, instance_key, version, None, None)
     age_ms, keep_ms = fields.whole("age", None, 0, WALL_MS_END), fields.whole("keep", None, 0, WALL_MS_END)
     tombstone = Tombstone(version, sent_ms - age_ms, keep_ms, fields.flag("unknown", False))
     return Change(key, instance_key, version, None, tombstone, alone)
+
+
+def _decode_short(fields: object, names: tuple[str, str], version: Version, sent_ms: int) -> StoredInstance:
+    namespace, full_name = names
+    try:
+        check_names(full_name, DEFAULT_CLUSTER, namespace)
+    except InvalidParam as error:
+        raise CodecError(error.text) from error
+    return decode_short(fields, namespace, full_name, version, sent_ms)

@@ -22,7 +22,7 @@ from app.naming.model.model import (
 )
 from app.naming.model.nacos_errors import NotFound
 from app.naming.registry import operations
-from app.naming.registry.registry import Registry
+from app.naming.registry.registry import Registry, Replaced
 from app.naming.registry.service_table import Counts
 from app.naming.registry.union import published_count, view_of
 from app.naming.wire.service_info import QUICK_HOSTS_MAX, ListAnswer, ListAnswers, Variant
@@ -63,8 +63,8 @@ class NamingService:
 
     # --- instances -------------------------------------------------------------------------------
 
-    def register(self, command: operations.RegisterInstance) -> bool:
-        """Register an instance, or replace it; return whether that changed anything.
+    def register(self, command: operations.RegisterInstance) -> Replaced | None:
+        """Register an instance, or replace it; return what that changed, None for nothing.
 
         Raises:
             InvalidParam: a name, the cluster or the weight is not allowed.
@@ -74,19 +74,23 @@ class NamingService:
         operations.check_weight(command.weight)
         if self.drained.any:
             self.drained.forget((command.namespace, command.service, operations.key_of(command)))
-        key = self._registry.register(command, self._now_ms())
-        self._changed(key)
-        return key is not None
+        replaced = self._registry.register(command, self._now_ms())
+        if replaced is not None:
+            self._changed(replaced.key)
+        return replaced
 
-    def update(self, command: operations.RegisterInstance, strict: bool) -> bool:
-        """Replace an instance; ``strict`` refuses to create it. Returns whether that changed anything.
+    def update(self, command: operations.RegisterInstance, strict: bool) -> Replaced | None:
+        """Replace an instance; ``strict`` refuses to create it. Returns what that changed, None for nothing.
 
         Raises:
             InvalidParam: as ``register``, or strict and there is none. Source: Nacos 1.4.1 ServiceManager.
         """
         if strict:
             operations.check_weight(command.weight)
-            operations.check_known(self._known(command), command)
+            service = self._table.get(command.namespace, command.service)
+            stored = service.stored.get(operations.key_of(command)) if service is not None else None
+            if stored is None or stored.instance.ephemeral is not command.ephemeral:
+                operations.check_known(self._known(command), command)
         return self.register(command)
 
     def _known(self, command: operations.RegisterInstance) -> list[Instance] | None:

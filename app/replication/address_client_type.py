@@ -1,6 +1,7 @@
 """The resource type of clients by address: sent only to members of real Nacos since 2.0, and taken from nobody."""
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 from app.naming.clients.client_model import ClientSnapshot
 from app.replication.address_clients import HttpClients, tag_of
@@ -26,6 +27,20 @@ class HttpClientStore:
     def versions(self) -> Mapping[str, Version]:
         return {client_key(client_id): self._version for client_id in self._clients.ids()}
 
+    def all_keys(self) -> list[str]:
+        return list(self.versions())
+
+    def pop_changed(self) -> str | None:
+        """None: digests are compared with our own kind, which does not take this type."""
+        return None
+
+    def is_empty(self, key: str) -> bool:
+        return False
+
+    def content(self, key: str) -> tuple[Version, int] | None:
+        """None, for the same reason."""
+        return None
+
     def highest_own(self) -> Version:
         return self._version
 
@@ -40,6 +55,9 @@ class HttpClientStore:
                 snapshot = ClientSnapshot(self._version, None, self._clients.state(client_id))
                 datums.append(Datum(key, self._version, snapshot))
         return datums
+
+    def grouped(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def is_covered(self, datum: Datum) -> bool:
         return True
@@ -61,6 +79,9 @@ class HttpClientStore:
 
     def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:
         """Forget nothing: the instance lists say which clients there are."""
+
+    def forget_all(self, keys: Collection[str], now_ms: int) -> int:
+        return 0
 
 
 def http_client_component(clients: HttpClients, writer: str, carrier: Component) -> Component:

@@ -4,6 +4,7 @@ A member of our own kind sends frames of versioned datums; real Nacos sends one 
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from app.naming.clients.client_codec import (
     check_client_id,
@@ -29,7 +30,7 @@ from distro.codec import (
 from distro.errors import CodecError
 from distro.ports import Clock
 from distro.receive import DistroReceiver
-from distro.types import CAPABILITY_VERSIONS, NO_VERSION, Datum, Received
+from distro.types import CAPABILITY_VERSIONS, NO_VERSION, Datum
 
 
 class ClientReceiver:
@@ -65,7 +66,7 @@ class ClientReceiver:
         with self._bodies.unpacked(content) as plain:
             datums, failed = decode_frame(plain, self._codec, now_ms)
             received = self._receiver.receive(CLIENTS, sender, datums, now_ms)
-        return encode_received(Received(received.refused, failed | dict(received.failed)))
+        return encode_received(replace(received, failed=failed | dict(received.failed)))
 
     def verify_frame(self, sender: str, content: bytes) -> bytes:
         """Compare ``{key: version}`` with the stored versions; return the answer: keys newer here, and keys wanted.

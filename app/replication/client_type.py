@@ -1,6 +1,7 @@
 """The resource type of clients with connections: each key belongs for ever to the member that holds the connection."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import orjson
 from app.naming.clients.client_codec import check_client_id, decode_client, encode_client, own_fields
 from app.naming.clients.client_model import REVISION_MAX, ClientInfo, ClientSnapshot
 from app.naming.clients.clients import EPOCH, Clients
+from app.naming.model.contents import client_content
 from app.naming.model.keys import CLIENT_KEY_PREFIX
 from app.naming.model.nacos_errors import NacosError
 from app.naming.model.value_limits import CLIENT_TEXTS_CHARS_MAX, PORT_MAX
@@ -36,7 +38,7 @@ def member_of(version: Version) -> str:
 
 
 class ClientStore:
-    """DistroStore of clients. A client that never published anything has no datum."""
+    """DistroStore and DeltaStore of clients. A client that never published anything has no datum."""
 
     def __init__(self, clients: Clients, self_address: str, has_left: Callable[[str], bool]) -> None:
         """``has_left``: whether a writer, one member's run, is known to be over."""
@@ -50,6 +52,24 @@ class ClientStore:
 
     def versions(self) -> Mapping[str, Version]:
         return {client_key(name): one for name, one in self._clients.versions().items() if one.counter}
+
+    def all_keys(self) -> list[str]:
+        return list(self.versions())
+
+    def pop_changed(self) -> str | None:
+        client_id = self._clients.pop_changed()
+        return None if client_id is None else client_key(client_id)
+
+    def is_empty(self, key: str) -> bool:
+        return self._clients.is_removed(client_id_of(key)) and self._clients.client(client_id_of(key)) is None
+
+    def content(self, key: str) -> tuple[Version, int] | None:
+        """None of a client that is expected elsewhere: each member leaves out what it knows itself to be back."""
+        snapshot = self._clients.snapshot(client_id_of(key))
+        if snapshot is None or not snapshot.version.counter or (snapshot.state and snapshot.state.ended_from):
+            return None
+        published = snapshot.state.publications.items() if snapshot.state is not None else ()
+        return snapshot.version, client_content(key, published)
 
     def highest_own(self) -> Version:
         """Above all: no datum changes a client that is connected here, and one that is not is answered by a removal."""
@@ -67,6 +87,26 @@ class ClientStore:
             if snapshot is not None and snapshot.version.counter:
                 datums.append(Datum(key, snapshot.version, snapshot))
         return datums
+
+    def delta(self, key: str, base: Version) -> Datum | None:
+        snapshot = self._clients.delta(client_id_of(key), base)
+        return Datum(key, snapshot.version, snapshot, base) if snapshot is not None else None
+
+    def claim_delta(self, key: str) -> Datum | None:
+        """None: nobody claims a client."""
+        return None
+
+    def apply_delta(self, datum: Datum, now_ms: int) -> bool:
+        client_id, snapshot = _parts(datum)
+        if datum.base is None or self._has_left(datum.version.writer):
+            return False  # the whole is taken, or not, by who its writer was
+        try:
+            return self._clients.take_delta(snapshot, client_id, datum.base)
+        except NacosError as error:
+            raise CodecError(error.text) from error
+
+    def grouped(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def is_covered(self, datum: Datum) -> bool:
         """Whether a datum of another run may replace the stored one (R3): only a datum of the same member may.
@@ -116,9 +156,19 @@ class ClientStore:
     def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:
         self._clients.forget(client_id_of(key), absent=absent)
 
+    def forget_all(self, keys: Collection[str], now_ms: int) -> int:
+        spent = [key for key in keys if self.is_forgettable(key, now_ms)]
+        for key in spent:
+            self.forget(key, now_ms)
+        return len(spent)
+
     def on_verified(self, keys: Collection[str], now_ms: int) -> None:
         """Restart the expiry of copies that their owner confirmed in a verify round."""
         self._clients.confirm(map(client_id_of, keys), now_ms)
+
+    def on_compared(self, members: Collection[str], differing: Collection[str], now_ms: int) -> None:
+        """Restart the expiry of all copies of these members' clients, but for those that differ."""
+        self._clients.confirm_all(members, frozenset(map(client_id_of, differing)), now_ms)
 
 
 def _parts(datum: Datum) -> tuple[str, ClientSnapshot]:
@@ -134,12 +184,16 @@ class ClientCodec:
     """DatumCodec of clients.
 
     Shape: ``{"key", "version", "client": the sync data of Nacos 2.x, "own": {"at", "seen", "info": [ip, port, app,
-    agent]}}``; of a removed client only key and version.
+    agent]}}``; of a removed client only key and version. A delta (R5) has ``"since"`` beside them, the counter of its
+    base, which is of the epoch and writer of its version, and names what is gone in its own part.
     """
 
     def encode(self, datum: Datum, now_ms: int, versioned: bool) -> bytes:
         snapshot: ClientSnapshot = datum.value
-        head = orjson.dumps({"key": datum.key, "version": datum.version.to_text()})
+        fields: dict[str, Any] = {"key": datum.key, "version": datum.version.to_text()}
+        if datum.base is not None:
+            fields["since"] = datum.base.counter
+        head = orjson.dumps(fields)
         if snapshot.state is None or snapshot.info is None:
             return head
         info = snapshot.info
@@ -161,7 +215,14 @@ class ClientCodec:
         state = decode_client(body["client"], own if own is not None else {})
         if state.client_id != client_id:
             raise CodecError("field 'clientId' is that of another client")
-        return Datum(key, version, ClientSnapshot(version, _info(client_id, own), state))
+        snapshot = ClientSnapshot(version, _info(client_id, own), state)
+        if (since := body.get("since")) is None:
+            if state.gone:
+                raise CodecError("field 'gone' of a client is for deltas")
+            return Datum(key, version, snapshot)
+        if type(since) is not int or not 0 < since < version.counter:
+            raise CodecError(f"field 'since' of {key[:200]!r} is no version before that of the delta")
+        return Datum(key, version, snapshot, Version(version.epoch, since, version.writer))
 
     def checksum(self, datum: Datum) -> str:
         """The client's revision as text, which real Nacos compares; empty for a removed client, which is sent once."""

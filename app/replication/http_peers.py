@@ -1,7 +1,7 @@
 """What peers' calls over HTTP about datums become: the receiver's answers, of all resource types."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TypeVar
@@ -15,18 +15,22 @@ from app.replication.large_bodies import LargeBodies
 from app.replication.membership import Membership
 from app.replication.record_type import RECORDS
 from distro.codec import (
+    cut_entries,
     decode_entries,
     decode_versions,
     encode_entries,
     encode_received,
+    encode_versions,
     frame_parts,
     gzip_parts,
     json_object,
     versions_of,
 )
 from distro.deadlines import CLOCK_HEADER
+from distro.digest_answers import DigestAnswers
+from distro.digest_wire import DigestRequest
 from distro.errors import CodecError, DistroError, NotInitialized
-from distro.http_agent import GZIP_FROM_BYTES, MEMBER_HEADER
+from distro.http_agent import GZIP_FROM_BYTES, MEMBER_HEADER, SNAPSHOT_HEADER, SNAPSHOT_VERSIONS
 from distro.ports import Clock, Components
 from distro.receive import DistroReceiver
 from distro.types import Datum, Received, Version
@@ -34,6 +38,8 @@ from distro.types import Datum, Received, Version
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 REFRESH_TIMEOUT_MS = 1_000
+PAGE_BYTES = 2 * 1024 * 1024
+"""Of JSON in a page, and one datum more: a tenth of a second's work for who reads it."""
 FRAME_KEYS_MAX = 100_000
 """Of datums in one call; members send as many at most, by a setting, and 1,000 by default."""
 FAILED_TOLD_MAX = 1_000
@@ -63,9 +69,14 @@ class NodeReplication:
     membership: Membership
     clock: Clock
     bodies: LargeBodies
+    digests: DigestAnswers
 
-    def receive(self, body: bytes, headers: Mapping[str, str], remote_ip: str) -> bytes:
+    def receive(
+        self, body: bytes, headers: Mapping[str, str], remote_ip: str, frame: Mapping[str, object] | None = None
+    ) -> bytes:
         """Take the datums of ``{key: datum}``; return ``ok``, to a member of our own kind the refused and failed keys.
+
+        ``frame``: the object in the body, if it was read already.
 
         Raises:
             CodecError: the body cannot be read or, for other callers, one of its keys; the good keys were taken.
@@ -81,19 +92,28 @@ class NodeReplication:
             raise NoRight(f"{remote_ip} is not the address of a listed member")
         # The ages in the body count from when it was sent: it may have waited in a socket of this process.
         source = _Source(sender, remote_ip, self.membership.sent_ms(sender or "", clock), is_parting)
+        if frame is not None:
+            return self._receive_frame(frame, source)
         with self.bodies.unpacked(body) as plain:
             return self._receive_frame(json_object(plain, FRAME_KEYS_MAX), source)
 
     def _receive_frame(self, frame: Mapping[str, object], source: "_Source") -> bytes:
         refused: dict[str, Version] = {}
         failed: dict[str, str] = {}
-        for resource_type, entries in _by_type(frame).items():
+        wanted: list[str] = []
+        ages_ms: dict[str, float | None] = {}
+        types = _by_type(frame)
+        for resource_type, entries in types.items():
             if source.sender is not None or resource_type == INSTANCE_LIST:
                 for part in self._receive_type(resource_type, entries, source):
                     refused.update(part.refused)
                     failed.update(part.failed)
+                    wanted += part.wanted
+                    ages_ms.update(part.ages_ms)
         if source.sender is not None:
-            return encode_received(Received(refused, dict(islice(failed.items(), FAILED_TOLD_MAX))))
+            told = dict(islice(failed.items(), FAILED_TOLD_MAX))
+            answer = Received(refused, told, tuple(wanted), ages_ms)
+            return encode_received(self.receiver.applied.with_pushes(answer, source.sender, next(iter(types), "")))
         if not frame:
             if self.membership.java_peers_at(source.remote_ip):
                 return b"ok"  # real Nacos sends an empty map when its keys vanished, and repeats it until it is taken
@@ -110,7 +130,7 @@ class NodeReplication:
         """Take the datums of one type; yield the receiver's answers, after one with the keys that cannot be read."""
         now_ms = self.clock.monotonic_ms()
         if source.sender is not None:
-            known, received = self.receiver.receive_known(resource_type, versions_of(entries))
+            known, received = self.receiver.receive_known(resource_type, versions_of(entries), now_ms)
             yield received
             entries = {key: value for key, value in entries.items() if key not in known}
         datums, failed = decode_entries(entries, self.components[resource_type].codec, source.sent_ms)
@@ -149,13 +169,30 @@ class NodeReplication:
         now_ms = self.clock.monotonic_ms()
         if sender is not None and sender == source:
             versions = decode_versions(json_object(plain))
-            return encode_received(self.receiver.verify(self._type(resource_type), sender, versions, now_ms))
+            name = self._type(resource_type)
+            received = self.receiver.verify(name, sender, versions, now_ms)
+            return encode_received(self.receiver.applied.with_pushes(received, sender, name))
         if source in self.membership.java_peers_at(remote_ip):
             checksums = {key: text for key, text in json_object(plain).items() if isinstance(text, str)}
             self.receiver.verify_checksums(INSTANCE_LIST, source, checksums, now_ms)
         else:
             json_object(plain)  # the source is no member at this address: the body has no effect, as with real Nacos
         return b"ok"
+
+    def compare(self, body: bytes, headers: Mapping[str, str], remote_ip: str) -> bytes:
+        """Answer one message of a round of a member of our own kind that compares digests.
+
+        Raises:
+            CodecError: the body cannot be read.
+            NotInitialized: this member has not loaded yet.
+            NoRight: the caller is no listed member of our own kind.
+        """
+        sender = self.membership.sender_of(headers.get(MEMBER_HEADER.lower()), remote_ip)
+        if sender is None:
+            raise NoRight(f"{remote_ip} is not the address of a listed member of this kind")
+        with self.bodies.unpacked(body) as plain:
+            request = DigestRequest.from_bytes(plain)
+        return self.digests.answer(sender, request, self.clock.monotonic_ms()).to_bytes()
 
     def datums(
         self, keys: list[str] | None, headers: Mapping[str, str], remote_ip: str, resource_type: str = ""
@@ -176,16 +213,39 @@ class NodeReplication:
         for name, asked in wanted.items():
             if sender is None and name != INSTANCE_LIST:
                 continue
-            datums = self.receiver.serve(name, asked)
+            datums = self.receiver.serve(name, asked, sender)
             if keys is None and not datums and self.receiver.is_loading():
                 raise NotInitialized("Distro protocol is not initialized")
             entries.append(encode_entries(datums, self.components[name].codec, now_ms, versioned=sender is not None))
-        parts = frame_parts(chain.from_iterable(entries))
-        first = next(parts)
-        whole = chain([first], parts)
-        if sender is not None and len(first) >= GZIP_FROM_BYTES:
-            return gzip_parts(whole), answered | {"Content-Encoding": "gzip"}
-        return whole, answered
+        return _packed(chain.from_iterable(entries), answered, may_zip=sender is not None)
+
+    def page(
+        self, keys: list[str] | None, headers: Mapping[str, str], remote_ip: str, resource_type: str = ""
+    ) -> tuple[Iterator[bytes], dict[str, str]]:
+        """As ``datums``, but to our own kind the first of these keys alone, until a page of ``PAGE_BYTES`` is full.
+
+        For None the versions of all keys: who knows them asks for the datums that it lacks. Shape: ``{key: version}``.
+
+        Raises:
+            CodecError, NotInitialized: as ``datums``.
+        """
+        sender = self.membership.sender_of(headers.get(MEMBER_HEADER.lower()), remote_ip)
+        if sender is None:
+            return self.datums(keys, headers, remote_ip, resource_type)
+        now_ms = self.clock.monotonic_ms()
+        answered = {CLOCK_HEADER: self.membership.stamp()}
+        if keys is not None:
+            entries = chain.from_iterable(
+                encode_entries(
+                    self.receiver.serve_each(name, asked), self.components[name].codec, now_ms, versioned=True
+                )
+                for name, asked in _by_type(dict.fromkeys(keys)).items()
+            )
+            return _packed(cut_entries(entries, PAGE_BYTES), answered, may_zip=True)
+        versions = self.components[self._type(resource_type)].store.versions()
+        if not versions and self.receiver.is_loading():
+            raise NotInitialized("Distro protocol is not initialized")
+        return _packed(encode_versions(versions), answered | {SNAPSHOT_HEADER: SNAPSHOT_VERSIONS}, may_zip=True)
 
     def _type(self, name: str) -> str:
         if name and name not in self.components:
@@ -208,6 +268,18 @@ class NodeReplication:
             if received.failed or received.refused:
                 return False
         return True
+
+
+def _packed(
+    entries: Iterable[bytes], headers: dict[str, str], *, may_zip: bool
+) -> tuple[Iterator[bytes], dict[str, str]]:
+    """The frame of these entries in parts, packed if it may be and is worth it; and the headers with that said."""
+    parts = frame_parts(entries)
+    first = next(parts)
+    whole = chain([first], parts)
+    if may_zip and len(first) >= GZIP_FROM_BYTES:
+        return gzip_parts(whole), headers | {"Content-Encoding": "gzip"}
+    return whole, headers
 
 
 def _by_type(entries: Mapping[str, T]) -> dict[str, dict[str, T]]:

@@ -1,10 +1,12 @@
 """The resource type of ephemeral instance lists, one datum a service. Its codec is in app.naming.wire.datum_codec."""
 
 from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, nullcontext
 
 from app.naming.model.events import Event, InstancesChanged, Origin
 from app.naming.model.keys import parse_datum_key
 from app.naming.registry.registry import Registry
+from distro.paced import STEP_STORED, paced
 from distro.types import Datum, Merged, Version
 
 INSTANCE_LIST = "com.alibaba.nacos.naming.iplist."
@@ -12,7 +14,7 @@ INSTANCE_LIST = "com.alibaba.nacos.naming.iplist."
 
 
 class InstanceListStore:
-    """DistroStore of instance lists: the registry, and an InstancesChanged for each change that a peer's datum made."""
+    """DistroStore and DeltaStore of instance lists: the registry, and an InstancesChanged for each change by a peer."""
 
     def __init__(self, registry: Registry, publish: Callable[[Event], None]) -> None:
         self._registry = registry
@@ -20,10 +22,19 @@ class InstanceListStore:
         # These change nothing that a reader sees, so the registry's own methods are the store's.
         self.version = registry.version
         self.versions = registry.versions
+        self.all_keys = registry.all_keys
+        self.pop_changed = registry.pop_changed
+        self.is_empty = registry.is_empty
+        self.content = registry.content
         self.highest_own = registry.highest_own
         self.datums = registry.datums
         self.is_covered = registry.is_covered
         self.is_forgettable = registry.is_forgettable
+        self.delta = registry.delta
+        self.claim_delta = registry.claim_delta
+
+    def grouped(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def tag(self, key: str) -> str:
         """The full service name: the namespace does not count for the owner."""
@@ -31,11 +42,17 @@ class InstanceListStore:
         return parsed[1] if parsed else key
 
     def claim_all(self, keys: Collection[str], now_ms: int) -> list[str]:
-        return [key for key in keys if self._registry.claim(key, now_ms)]
+        return [key for key in paced(keys, STEP_STORED) if self._registry.claim(key, now_ms)]
 
     def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
         applied = self._registry.apply(datum, expected, now_ms)
         if applied:
+            self._publish(InstancesChanged(datum.key, Origin.PEER))
+        return applied
+
+    def apply_delta(self, datum: Datum, now_ms: int) -> bool:
+        applied = self._registry.apply_delta(datum, now_ms)
+        if applied and not datum.is_claim:  # which changes nothing that readers see
             self._publish(InstancesChanged(datum.key, Origin.PEER))
         return applied
 
@@ -54,3 +71,12 @@ class InstanceListStore:
     def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:
         self._registry.forget(key, now_ms if absent else None)
         self._publish(InstancesChanged(key, Origin.PEER))
+
+    def forget_all(self, keys: Collection[str], now_ms: int) -> int:
+        forgotten = 0
+        for key in paced(keys, STEP_STORED):
+            if self._registry.forget_spent(key, now_ms):
+                # It was empty, and has to go from the copy on disk.
+                self._publish(InstancesChanged(key, Origin.PEER, shown=False))
+                forgotten += 1
+        return forgotten

@@ -9,7 +9,15 @@ from app.config.addresses import split_address
 from app.config.version import NACOS_2_VERSION
 from distro.codec import decode_versions
 from distro.errors import CodecError
-from distro.types import CAPABILITY_CLIENTS_ONLY, WRITER_CHARS_MAX, HeardOf, MemberState, PeerReport, Version
+from distro.types import (
+    CAPABILITY_CLIENTS_ONLY,
+    SINCE_WIRE_VERSION,
+    WRITER_CHARS_MAX,
+    HeardOf,
+    MemberState,
+    PeerReport,
+    Version,
+)
 
 OWN_FIELD = "rollcall"
 """Key of our own fields, in a report's ``extendInfo`` (real Nacos keeps and ignores it) and in the answer to one."""
@@ -67,15 +75,11 @@ def parse_report(body: Mapping[str, Any]) -> PeerReport | None:
     info = info if isinstance(info, dict) else {}
     own = info.get(OWN_FIELD)
     own = own if isinstance(own, dict) else {}
-    capabilities, view = own.get("capabilities"), own.get("view")
-    if not own and is_nacos_2(info.get("version")):
-        capabilities = [CAPABILITY_CLIENTS_ONLY]
+    view = own.get("view")
     return PeerReport(
         address if isinstance(address, str) and address else f"{ip}:{port}",
         state,
-        frozenset(one for one in capabilities if isinstance(one, str))
-        if isinstance(capabilities, list)
-        else frozenset(),
+        _capabilities(own, info),
         info,
         tuple(one for one in view if isinstance(one, str)) if isinstance(view, list) else (),
         _bounded_ms(own.get("holdMs")),
@@ -88,7 +92,25 @@ def parse_report(body: Mapping[str, Any]) -> PeerReport | None:
         _waiting(own.get("waiting")),
         _beats(own.get("beats")),
         _clock_ms(own.get("beatsWaitMs")),
+        own.get("draining") is True,
     )
+
+
+def _capabilities(own: Mapping[str, Any], info: Mapping[str, Any]) -> frozenset[str]:
+    if not own:
+        return frozenset({CAPABILITY_CLIENTS_ONLY} if is_nacos_2(info.get("version")) else ())
+    named, wire = own.get("capabilities"), own.get("wire")
+    found = {one for one in named if isinstance(one, str)} if isinstance(named, list) else set()
+    if type(wire) is int:
+        found.update(*(names for since, names in SINCE_WIRE_VERSION.items() if since <= wire))
+    return frozenset(found)
+
+
+def wire_version_of(info: Mapping[str, Any]) -> int | None:
+    """The wire version in the ``extendInfo`` of a member of our own kind; None of one that names none."""
+    own = info.get(OWN_FIELD)
+    wire = own.get("wire") if isinstance(own, dict) else None
+    return wire if type(wire) is int else None
 
 
 def is_nacos_2(version: object) -> bool:

@@ -42,6 +42,8 @@ class RecordFile:
         self._failing = False
         self.writes_failed = 0
         """Changes that the disk did not take, since the start."""
+        self.commits = 0
+        """Transactions that the disk took since the start: each waits for the disk once or twice."""
 
     def open(self) -> None:
         """Open or make the file.
@@ -176,6 +178,7 @@ class RecordFile:
                         _add_times(connection)
                     connection.executemany(statement, rows)
                 self._is_undated = False
+                self.commits += 1
             except sqlite3.Error as error:
                 self.writes_failed += 1
                 if not self._failing:  # logged once, not with each change

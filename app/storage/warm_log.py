@@ -1,7 +1,8 @@
 """The warm-start store: instance lists on disk, so that a cluster that restarts as a whole does not start empty.
 
-It is a copy of the lists in memory, some hundred milliseconds old, in an SQLite file of its own. Newer lists of peers
-win over it; a copy that is too old is not used; a damaged file is renamed, and its new name logged.
+It is a copy of the lists in memory, some hundred milliseconds old, or two seconds where a list changes all the time, in
+an SQLite file of its own. Newer lists of peers win over it; a copy that is too old is not used; a damaged file is
+renamed, and its new name logged.
 
 A change of one instance writes its whole list, so the work of a second is bounded whatever changes: where all lists of
 many instances change all the time, the copy is some seconds older.
@@ -26,11 +27,14 @@ from app.naming.registry.merge import InstanceList
 from app.naming.wire.datum_codec import InstanceListCodec
 from app.storage.private_files import create_private
 from distro.errors import CodecError
-from distro.types import Datum
+from distro.paced import STEP_STORED, rest
+from distro.types import Datum, Version
 
 LOG = logging.getLogger(__name__)
 FILE_NAME = "warm.sqlite3"
 FLUSH_MS = 500
+WINDOW_MS = 2_000
+"""In so long a list is written once, however often it changes: its next change waits for the next window."""
 UNITS_PER_S = 4_000
 """An instance is a unit, 4 to 5 us of work: in the long run at most a fiftieth of a core goes into the store."""
 UNITS_PER_LIST = 5
@@ -54,6 +58,9 @@ REOPEN_MS = 10_000
 ALIVE_MS = 10_000
 """The interval at which the time is written: the file of a cluster without changes must not look old."""
 
+Row = tuple[Any, Any, Any]
+"""Key, packed JSON and time of a list; of an unknown type each, as the file may be of anybody."""
+IsKnown = Callable[[str, Version], bool]
 ReadDatums = Callable[[Iterable[str]], Iterable[Datum]]
 
 
@@ -61,6 +68,7 @@ class WarmStore:
     """Keeps the latest datum of each key on disk.
 
     ``changed`` is for any thread, ``tick`` for the naming timer's; call the rest before that starts or after it ended.
+    What ``load`` returns is for one thread, any.
     """
 
     def __init__(self, folder: Path, codec: InstanceListCodec, read: ReadDatums, wall_ms: Callable[[], int]) -> None:
@@ -70,6 +78,11 @@ class WarmStore:
         self._wall_ms = wall_ms
         self._lock = threading.Lock()
         self._dirty: dict[str, None] = {}
+        self._written: set[str] = set()
+        """The keys whose lists were written in the present window, which ends at ``_window_end_ms``."""
+        self._window_end_ms = 0
+        self._later: dict[str, None] = {}
+        """Those of them that changed again."""
         self._queue: deque[str] = deque()
         """Keys taken from ``_dirty``, in the order in which they changed first."""
         self._flush: Iterator[None] | None = None
@@ -87,13 +100,19 @@ class WarmStore:
         self.writes_failed = 0
         """Writes that the disk did not take, since the start."""
 
-    def load(self, age_ms_max: int, now_ms: int) -> Iterator[Datum]:
+    def load(self, age_ms_max: int, now_ms: int, is_known: IsKnown = lambda _key, _version: False) -> Iterator[Datum]:
         """The datums of the last run, if not older than ``age_ms_max``; ages count from when they were written.
 
-        A file that cannot be read is renamed, and none are returned.
+        The file is read now, and each datum made when it is asked for; those that ``is_known`` then knows are left out,
+        unread. A file that cannot be read is renamed, and none are returned.
         """
+        rows, alive_ms = self._rows(age_ms_max)
+        return _Datums(rows, self._codec, alive_ms, self._wall_ms(), now_ms, is_known, str(self._path))
+
+    def _rows(self, age_ms_max: int) -> tuple[list[Row], int]:
+        """The rows of the file, and when the last run wrote that it lives; no rows if that is too long ago."""
         if not self._path.exists():
-            return
+            return [], 0
         try:
             with closing(sqlite3.connect(self._path)) as connection:
                 alive = connection.execute("SELECT at_ms FROM alive").fetchone()
@@ -101,20 +120,12 @@ class WarmStore:
                 rows = connection.execute(f"SELECT key, body, {at} FROM datum").fetchall()
         except sqlite3.Error as error:
             self._set_aside(str(error))
-            return
-        wall_ms = self._wall_ms()
-        if alive is None or type(alive[0]) is not int or alive[0] < wall_ms - age_ms_max:
+            return [], 0
+        if alive is None or type(alive[0]) is not int or alive[0] < self._wall_ms() - age_ms_max:
             LOG.info("%s is too old, its %d instance lists are not used", self._path, len(rows))
             self._outdated = True
-            return
-        for key, body, at_ms in rows:
-            age_ms = wall_ms - (at_ms if type(at_ms) is int else alive[0])
-            try:
-                datum = decode_aged(self._codec, key, orjson.loads(zlib.decompress(body)), age_ms, now_ms)
-            except (CodecError, orjson.JSONDecodeError, zlib.error, TypeError) as error:
-                LOG.warning("%s: the list %r cannot be read and is left out: %s", self._path, str(key)[:200], error)
-                continue
-            yield datum
+            return [], 0
+        return rows, alive[0]
 
     def _set_aside(self, why: str) -> None:
         aside = self._path.with_suffix(f".damaged-{self._wall_ms()}")
@@ -150,12 +161,15 @@ class WarmStore:
     def changed(self, key: str) -> None:
         """Have the list of a key written soon. Returns at once."""
         with self._lock:
-            self._dirty[key] = None
+            (self._later if key in self._written else self._dirty)[key] = None
 
     def tick(self, now_ms: int) -> int:
         """Write some of the changed lists; return when to call again: ``now_ms`` while a write is under way."""
         if self._connection is None and not self._opened_again(now_ms):
             return now_ms + FLUSH_MS
+        if now_ms >= self._window_end_ms:
+            self._end_window()
+            self._window_end_ms = now_ms + WINDOW_MS
         if self._flush is None:
             earned = (now_ms - self._began_ms) * UNITS_PER_S // 1_000
             self._units = min(self._units + earned, UNITS_SAVED_MAX)
@@ -167,11 +181,18 @@ class WarmStore:
         self._flush = flush
         return now_ms
 
+    def _end_window(self) -> None:
+        with self._lock:
+            self._dirty.update(self._later)
+            self._later.clear()
+            self._written.clear()
+
     def _opened_again(self, now_ms: int) -> bool:
         """Open the file if it is time to; what changed meanwhile stays to be written, unless nothing is kept at all."""
         if self._reopen_ms is None:
             with self._lock:
                 self._dirty.clear()
+                self._later.clear()
             return False
         if now_ms < self._reopen_ms:
             return False
@@ -184,6 +205,7 @@ class WarmStore:
         if self._connection is None:
             return
         self._now_ms, self._alive_ms, self._failing = now_ms, -ALIVE_MS, False
+        self._end_window()
         flushes, self._flush = [self._flush or self._write()], None
         while flushes:
             self._units = UNITS_WITHOUT_END
@@ -203,6 +225,7 @@ class WarmStore:
                 return None
             key = self._queue.popleft()
             self._dirty.pop(key, None)  # what changed since it was taken is written with it
+            self._written.add(key)
         return key
 
     def _write(self) -> Iterator[None]:
@@ -251,6 +274,45 @@ class WarmStore:
         if self._failing:
             LOG.warning("%s takes instance lists again", self._path)
         self._failing = False
+
+
+class _Datums(Iterator[Datum]):
+    """The datums of a file's rows, one by one: after a failure the next one is that of the next row."""
+
+    def __init__(
+        self,
+        rows: list[Row],
+        codec: InstanceListCodec,
+        alive_ms: int,
+        wall_ms: int,
+        now_ms: int,
+        is_known: IsKnown,
+        path: str,
+    ) -> None:
+        self._rows = deque(rows)
+        self._codec = codec
+        self._alive_ms = alive_ms
+        self._wall_ms = wall_ms
+        self._now_ms = now_ms
+        self._is_known = is_known
+        self._path = path
+        self._passed = 0
+
+    def __next__(self) -> Datum:
+        while self._rows:
+            self._passed += 1
+            if not self._passed % STEP_STORED:
+                rest()
+            key, body, at_ms = self._rows.popleft()
+            age_ms = self._wall_ms - (at_ms if type(at_ms) is int else self._alive_ms)
+            try:
+                fields = orjson.loads(zlib.decompress(body))
+                if "version" in fields and self._is_known(key, Version.from_text(fields["version"])):
+                    continue
+                return decode_aged(self._codec, key, fields, age_ms, self._now_ms)
+            except (CodecError, orjson.JSONDecodeError, zlib.error, TypeError) as error:
+                LOG.warning("%s: the list %r cannot be read and is left out: %s", self._path, str(key)[:200], error)
+        raise StopIteration
 
 
 def decode_aged(codec: InstanceListCodec, key: str, body: Any, age_ms: int, now_ms: int) -> Datum:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from app.naming.clients.client_codec import decode_client, encode_client, own_fields
 from app.naming.clients.client_model import RESERVED_METADATA, ClientState, instance_of
+from app.naming.model.contents import client_content
 from app.naming.model.model import Publication
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.shared import Shared
@@ -60,7 +61,10 @@ def states(draw: st.DrawFn) -> ClientState:
 @given(states())
 def test_round_trip(state: ClientState) -> None:
     body, own = json.loads(encode_client(state)), json.loads(json.dumps(own_fields(state)))
-    assert decode_client(body, own) == state
+    decoded = decode_client(body, own)
+    assert decoded == state
+    contents = [client_content("k", one.publications.items()) for one in (decoded, state)]
+    assert contents[0] == contents[1]
     undated = decode_client(body)
     assert {key: (one.instances, one.batch) for key, one in undated.publications.items()} == {
         key: (one.instances, one.batch) for key, one in state.publications.items()

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.naming.model.contents import list_content
 from app.naming.model.keys import datum_key
 from app.naming.model.model import NEVER_MS, Instance, StoredInstance, Tombstone
 from app.naming.registry.merge import InstanceList
@@ -82,6 +83,7 @@ def test_a_frame_to_our_own_kind_carries_everything(sent: list[Datum]) -> None:
     assert not failed
     assert [(one.key, one.version) for one in received] == [(one.key, one.version) for one in sent]
     for before, after in zip(sent, received, strict=True):
+        assert list_content(after.key, after.value.stored) == list_content(before.key, before.value.stored)
         assert {key: arrived(one) for key, one in after.value.stored.items()} == {
             key: moved(one) for key, one in before.value.stored.items()
         }

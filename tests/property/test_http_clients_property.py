@@ -95,9 +95,10 @@ def test_random_changes_give_the_same_clients_as_making_them_anew_and_one_member
         found = registry.table.get("public", service)
         changed_key: str | None = None
         if name == "register":
-            changed_key = registry.register(
+            replaced = registry.register(
                 RegisterInstance(service, ip, port, cluster=cluster, weight=float(what or 1.0)), NOW_MS
             )
+            changed_key = replaced.key if replaced is not None else None
         elif name == "remove":
             changed_key = registry.remove("public", service, key, NOW_MS)
         elif found is not None and registry.set_health(found, key, bool(what), NOW_MS):

@@ -24,8 +24,8 @@ from app.naming.records.records import Records
 from app.naming.registry.operations import Beat, ChangeMetadata, DeregisterInstance, PatchInstance, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
+from app.simulation.member.memory_disk import MemoryDisk
 from distro.types import NO_VERSION, Version
-from tests.support.memory_disk import MemoryDisk
 
 LIMITS = NamingLimits(
     namespaces=2,

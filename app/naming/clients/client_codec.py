@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from app.naming.clients.client_model import (
+    RECENT_MAX,
     RESERVED_METADATA,
     REVISION_MAX,
     ClientBounds,
@@ -65,7 +66,8 @@ def own_fields(state: ClientState) -> dict[str, Any]:
 
     Shape: ``{"at": [wall ms ...], "seen": [version text, or "" ...]}``; of a client that is expected elsewhere also
     ``"ended"``: the run that it came from; of one that withdrew something lately also ``"withdrawn"``: ``[[namespace,
-    service, wall ms of the publication, [instance key ...]] ...]``.
+    service, wall ms of the publication, [instance key ...]] ...]``; of a delta (R5) also ``"gone"``: ``[[namespace,
+    service] ...]`` that it withdrew, if any.
     """
     parts = [one for part in _parts(state.publications) for _, one in part]
     seen = ["" if one.seen == NO_VERSION else one.seen.to_text() for one in parts]
@@ -74,6 +76,8 @@ def own_fields(state: ClientState) -> dict[str, Any]:
         fields["ended"] = state.ended_from
     if state.withdrawn:
         fields["withdrawn"] = [[*key, at_ms, sorted(keys)] for key, (keys, at_ms) in state.withdrawn.items()]
+    if state.gone:
+        fields["gone"] = sorted(state.gone)
     return fields
 
 
@@ -167,7 +171,11 @@ def decode_client(fields: object, own: object = None, seen_ms: int = 0) -> Clien
             raise CodecError(f"a client publishes at most {BOUNDS.instances_per_client_max} instances")
         publications[key] = Publication(instances, batch, at_ms, seen)  # of both kinds the single one, as in Java
     revision = _revision(body.inner("attributes").inner("clientAttributes"))
-    return ClientState(client_id, revision, publications, own is not None, _ended_from(times), _withdrawn(times))
+    gone = _gone(times)
+    if not gone.isdisjoint(publications):
+        raise CodecError("field 'gone' of a client names a service that it publishes")
+    dated = own is not None
+    return ClientState(client_id, revision, publications, dated, _ended_from(times), _withdrawn(times), gone)
 
 
 def _ended_from(own: Fields | None) -> str:
@@ -192,6 +200,20 @@ def _withdrawn(own: Fields | None) -> dict[ServiceKey, tuple[frozenset[str], int
                     continue
         raise CodecError("an entry of field 'withdrawn' of a client is not what it withdrew of a service")
     return found
+
+
+def _gone(own: Fields | None) -> frozenset[ServiceKey]:
+    entries = [] if own is None else own.value("gone") or []
+    if not isinstance(entries, list) or len(entries) > 2 * RECENT_MAX:
+        raise CodecError(f"field 'gone' of a client is no list of at most {2 * RECENT_MAX} services")
+    found = set[ServiceKey]()
+    for entry in entries:
+        match entry:
+            case [str(namespace), str(service)]:
+                found.add((namespace, service))
+            case _:
+                raise CodecError("an entry of field 'gone' of a client is no namespace with a service")
+    return frozenset(found)
 
 
 def check_client_id(value: object) -> str:

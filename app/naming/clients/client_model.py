@@ -27,6 +27,8 @@ from distro.value import value
 ServiceKey = tuple[str, str]
 """Namespace and full service name."""
 
+RECENT_MAX = 64
+"""The last changes of one client that are remembered at least, and twice as many at most."""
 REVISION_MAX = INT_MAX
 """Java reads it into a signed 32-bit number, and fails at larger ones."""
 ANY_REVISION = 0
@@ -98,6 +100,7 @@ class Client:
         "left",
         "native",
         "published",
+        "recent",
         "renewed_ms",
         "revision",
         "since_ms",
@@ -137,6 +140,8 @@ class Client:
         Empty while nothing is back. Other members are told this: each leaves out what it knows itself to be back.
         """
 
+        self.recent: list[ServiceKey] | None = None
+        """The service that each of the last revisions changed, for deltas (R5); None where one was no such change."""
         self.withdrawn: dict[ServiceKey, Withdrawal] = {}
         """What it withdrew lately while a member was silent: others may never hear that it had published it (R15)."""
 
@@ -158,6 +163,8 @@ class ClientState:
     """The run that is over from which the client came, once its connection is gone and it is expected elsewhere."""
     withdrawn: Mapping[ServiceKey, tuple[frozenset[str], int]] = field(default_factory=dict)
     """What it withdrew lately while a member was silent: instance keys, and ``Publication.at_ms``, by service (R15)."""
+    gone: frozenset[ServiceKey] = frozenset()
+    """In a delta (R5), whose publications are those that changed: the services of which it publishes nothing now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from threading import Lock
 
 from app.naming.clients.client_model import (
     ANY_REVISION,
+    RECENT_MAX,
     REVISION_MAX,
     Client,
     ClientBounds,
@@ -39,6 +40,7 @@ from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.registry.service_table import Known
 from app.naming.registry.shared import Shared
+from distro.digest import ChangedKeys
 from distro.types import NO_VERSION, Version
 
 EPOCH = 1
@@ -83,10 +85,12 @@ class Clients:
         *,
         expiry_ms: int = EXPIRY_MS,
         keep_ms: int = 60_000,
+        alone: bool = False,
     ) -> None:
         """``tally``: counts the subscriptions, with those of other kinds.
 
         ``expiry_ms``: how long a copy lives unconfirmed. ``keep_ms``: how long a removal is remembered at least.
+        ``alone``: there are no peers to compare with.
         """
         self.is_handing_over: Callable[[str], bool] = lambda _writer: False
         """Whether a ``writer``, one member's run, is over, and its clients come back elsewhere (R17)."""
@@ -108,7 +112,12 @@ class Clients:
         self._shared = Shared()
         self._clients: dict[str, Client] = {}
         self._subscribers: dict[ServiceKey, dict[str, str]] = {}
-        self._removals = Removals(keep_ms)
+        self._changed = ChangedKeys(kept=not alone)
+        self._removals = Removals(keep_ms, self._changed)
+        self._confirmed_ms: dict[str, int] = {}
+        """When the copies of each member's clients were last confirmed all together, by its address."""
+        self._disputed: set[str] = set()
+        """The ids of clients whose copies were left out of that, as their member has them in another state."""
         self._withdrawals = Withdrawals()
         self._expiry_due_ms = 0
         self._copy_writers: set[str] = set()
@@ -189,6 +198,7 @@ class Clients:
                 self._drop_subscriptions(client)
                 client.revision += 1
                 client.version = Version(EPOCH, client.revision, client.version.writer)
+                self._changed.note(client_id)
                 self._drop_what_is_there(client)
         if not has_ended:
             return self._remove(client_id)
@@ -204,6 +214,7 @@ class Clients:
                     version = client.version
                     self._remember(client_id, Version(version.epoch, version.counter + 1, version.writer))
                 del self._clients[client_id]
+                self._changed.note(client_id)
                 self._drop_subscriptions(client)
         if client is None:
             return False
@@ -220,8 +231,15 @@ class Clients:
 
     # --- publications of clients that are connected here ------------------------------------------
 
-    def register(self, client_id: str, command: RegisterInstance) -> None:
+    def publishes(self, client_id: str, key: ServiceKey, publication: Publication) -> bool:
+        """Whether this is what a client that is connected here publishes of a service. Takes no lock."""
+        client = self._clients.get(client_id)
+        return client is not None and client.native and not client.ended and client.published.get(key) is publication
+
+    def register(self, client_id: str, command: RegisterInstance) -> Publication | None:
         """Publish one instance of a service, in place of the client's former publication of it.
+
+        Returns the former one where that says the same, and nothing was changed.
 
         Raises:
             ClientGone: the client is not connected here.
@@ -233,14 +251,14 @@ class Clients:
         command = command._replace(namespace=command.namespace or DEFAULT_NAMESPACE)
         check_service_format(command.service)
         check_legal(command)
-        self._put_native(client_id, (command.namespace, command.service), [command], batch=False)
+        return self._put_native(client_id, (command.namespace, command.service), [command], batch=False)
 
     def batch_register(
         self, client_id: str, namespace: str, service: str, commands: Sequence[RegisterInstance]
-    ) -> None:
+    ) -> Publication | None:
         """Publish these instances of a service, or none, in place of the client's former publication of it.
 
-        The call's namespace and service count, not those of its commands.
+        The call's namespace and service count, not those of its commands. Returns as ``register``.
 
         Raises:
             ClientGone, InvalidParam, LimitReached, TooManyRequests, Unavailable: as ``register``; none is published.
@@ -250,11 +268,11 @@ class Clients:
         if len(commands) > self._bounds.instances_per_batch_max:
             raise InvalidParam(f"a batch has at most {self._bounds.instances_per_batch_max} instances")
         own = [one._replace(namespace=key[0], service=service) for one in commands]
-        self._put_native(client_id, key, own, batch=True)
+        return self._put_native(client_id, key, own, batch=True)
 
     def _put_native(
         self, client_id: str, key: ServiceKey, commands: Sequence[RegisterInstance], *, batch: bool
-    ) -> None:
+    ) -> Publication | None:
         wall_ms = max(self._wall_ms(), 0)
         numbers = instance_numbers(client_id, self._native(client_id).revision, wall_ms)
         instances = instances_of(commands, numbers, self._shared)
@@ -266,16 +284,17 @@ class Clients:
             publication = Publication(instances, batch, wall_ms, seen)
             old = client.published.get(key)
             if old is not None and old.says_the_same(publication):
-                return
+                return old
             self._check_bounds(client, key, publication)
             self._check_revision(client)
             # First, as it may be refused.
             known = self._known_of(client, key, publication)
             self._table.publish(*key, client_id, publication, self._now_ms(), known)
-            self._count(client)
+            self._count(client, key)
             self._put(client, key, publication, in_table=True)
             told_less = self._withdrawn(client, {key: old}) if old is not None else []
         self._publish_all([ClientChanged(client_id), *told_less, ServiceChanged(*key)])
+        return None
 
     def deregister(self, client_id: str, namespace: str, service: str) -> None:
         """Withdraw a client's publication of a service; without one nothing happens.
@@ -289,7 +308,7 @@ class Clients:
             client = self._native(client_id)
             if key not in client.published:
                 return
-            self._count(client)
+            self._count(client, key)
             publication = client.published[key]
             self._take_back(client, key)
             told_less = self._withdrawn(client, {key: publication})
@@ -354,6 +373,14 @@ class Clients:
         """The versions of all clients and removals, by client id."""
         return self._removals.versions() | {client_id: one.version for client_id, one in self._clients.copy().items()}
 
+    def pop_changed(self) -> str | None:
+        """Take the id of a client with another version than when it was last taken; None without any."""
+        client_id = self._changed.pop()
+        if client_id is not None:
+            with self._lock:  # its change was noted under the lock, and is whole when that is free
+                pass
+        return client_id
+
     def snapshot(self, client_id: str) -> ClientSnapshot | None:
         """A consistent copy of a client's state, or its removal; None for an unknown one."""
         with self._lock:
@@ -366,6 +393,30 @@ class Clients:
                 return ClientSnapshot(client.version, client.info, state)
             removal = self._removals.get(client_id)
             return ClientSnapshot(removal.version, None, None) if removal else None
+
+    def delta(self, client_id: str, base: Version) -> ClientSnapshot | None:
+        """What changed in a client that is connected here since ``base``; None where that is not known, or is nothing.
+
+        What is left of a client whose instances come back elsewhere (R17) travels as a whole.
+        """
+        with self._lock:
+            client = self._clients.get(client_id)
+            if client is None or not client.native or client.ended or client.left or client.recent is None:
+                return None
+            count = client.revision - base.counter
+            is_of_row = (base.epoch, base.writer) == (client.version.epoch, client.version.writer)
+            if not is_of_row or not 0 < count <= len(client.recent):
+                return None
+            changed = frozenset(client.recent[-count:])
+            published = {key: one for key in changed if (one := client.published.get(key)) is not None}
+            state = ClientState(
+                client_id,
+                client.revision,
+                published,
+                withdrawn=self._withdrawn_lately(client),
+                gone=changed - published.keys(),
+            )
+            return ClientSnapshot(client.version, client.info, state)
 
     def is_removed(self, client_id: str) -> bool:
         """Whether a client's removal is remembered."""
@@ -403,6 +454,30 @@ class Clients:
         self._publish_all(events)
         return True
 
+    def take_delta(self, snapshot: ClientSnapshot, client_id: str, base: Version) -> bool:
+        """Apply a delta (R5) to a copy that is its base, or between it and its version; return whether that was done.
+
+        All of it or nothing: it has the last state of each service that changed after its base.
+
+        Raises:
+            InvalidParam: the client would publish more than it may.
+        """
+        version, told = snapshot.version, snapshot.state
+        with self._lock:
+            client = self._clients.get(client_id)
+            if client is None or told is None or client.native or client.ended or client.left:
+                return False
+            is_of_row = (client.version.epoch, client.version.writer) == (version.epoch, version.writer)
+            if not is_of_row or not base.counter <= client.version.counter < version.counter:
+                return False
+            publications = {**client.published, **told.publications}
+            for key in told.gone:
+                publications.pop(key, None)
+            self._check_size(len(publications), sum([len(one.instances) for one in publications.values()]))
+            events = self._upgrade(client, snapshot, replace(told, publications=publications, gone=frozenset()))
+        self._publish_all(events)
+        return True
+
     def reissue(self, client_id: str, snapshot: ClientSnapshot) -> bool:
         """Count a client that is connected here once more, if a peer has other publications under its version (R3).
 
@@ -435,6 +510,30 @@ class Clients:
             return False
         client.renewed_ms = now_ms
         return True
+
+    def confirm_all(self, members: Collection[str], but: Collection[str], now_ms: int) -> None:
+        """Let all copies of these members' clients live on, ``but`` those of these clients: they are in another state.
+
+        It costs the same for any number of copies.
+        """
+        with self._lock:
+            for client_id in [one for one in self._disputed if one not in but]:
+                client = self._clients.get(client_id)
+                if client is None or _member_of(client.version.writer) in members:
+                    self._disputed.discard(client_id)
+            for client_id in but:
+                client = self._clients.get(client_id)
+                if client is not None and not client.native and client_id not in self._disputed:
+                    client.renewed_ms = self._renewed_ms(client)
+                    self._disputed.add(client_id)
+            for member in members:
+                self._confirmed_ms[member] = now_ms
+
+    def _renewed_ms(self, client: Client) -> int:
+        """When a copy was last confirmed, by itself or with all others of its member."""
+        if client.client_id in self._disputed:
+            return client.renewed_ms
+        return max(client.renewed_ms, self._confirmed_ms.get(_member_of(client.version.writer), client.renewed_ms))
 
     def add_tombstone(self, client_id: str, seen: Version) -> bool:
         """Remember the removal of a client that an earlier run of this member had, and announce it to the peers.
@@ -477,12 +576,13 @@ class Clients:
             return []
         self._expiry_due_ms = now_ms + EXPIRY_INTERVAL_MS
         dropped, writers, withdrawn = [], set[str](), set[ServiceKey]()
+        self._confirmed_ms = {member: at_ms + late_ms for member, at_ms in self._confirmed_ms.items()}
         for client_id, client in self._clients.copy().items():
             if client.native:
                 continue
             client.renewed_ms += late_ms
             writer = client.version.writer
-            if now_ms - client.renewed_ms <= self._expiry_ms and writer not in left:
+            if now_ms - self._renewed_ms(client) <= self._expiry_ms and writer not in left:
                 writers.add(writer)
                 continue
             events: list[Event] = []
@@ -546,7 +646,7 @@ class Clients:
             self._remove(client_id)
 
     def _is_of_this_member(self, writer: str) -> bool:
-        return writer.partition("~")[0] == self.writer.partition("~")[0]
+        return _member_of(writer) == _member_of(self.writer)
 
     def _publish_all(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -560,10 +660,14 @@ class Clients:
 
     def _check_bounds(self, client: Client, key: ServiceKey, publication: Publication) -> None:
         old = client.published.get(key)
-        if old is None and len(client.published) >= self._bounds.services_per_client_max:
+        services = len(client.published) + (old is None)
+        instances = client.instances + len(publication.instances) - (len(old.instances) if old else 0)
+        self._check_size(services, instances)
+
+    def _check_size(self, services: int, instances: int) -> None:
+        if services > self._bounds.services_per_client_max:
             raise InvalidParam(f"a client publishes at most {self._bounds.services_per_client_max} services")
-        count = client.instances + len(publication.instances) - (len(old.instances) if old else 0)
-        if count > self._bounds.instances_per_client_max:
+        if instances > self._bounds.instances_per_client_max:
             raise InvalidParam(f"a client publishes at most {self._bounds.instances_per_client_max} instances")
 
     def _known_of(self, client: Client, key: ServiceKey, publication: Publication) -> Known:
@@ -596,10 +700,17 @@ class Clients:
         if client.revision >= REVISION_MAX:
             raise Unavailable(f"client {client.client_id} has changed too often: it is to connect anew")
 
-    def _count(self, client: Client) -> None:
+    def _count(self, client: Client, key: ServiceKey | None = None) -> None:
+        """Give a client's state the next version; ``key``: the one service whose publication is another in it."""
         self._check_revision(client)
         client.revision += 1
         client.version = Version(EPOCH, client.revision, client.version.writer)
+        self._changed.note(client.client_id)
+        # Of a client with one service the whole is no more than its change.
+        if key is None or len(client.published) <= 1:
+            client.recent = None
+        else:
+            client.recent = [*(client.recent or ())[1 - 2 * RECENT_MAX :], key]
 
     def _put(self, client: Client, key: ServiceKey, publication: Publication, *, in_table: bool = False) -> None:
         """Store a publication, in place of the same instances of clients that it came from (R17).
@@ -812,6 +923,7 @@ class Clients:
         self.on_return(run, now_ms)
         if not client.native:
             client.version = _lessened(client.version)
+            self._changed.note(client.client_id)
         return True
 
     def _is_lessened(self, client: Client, version: Version) -> bool:
@@ -856,6 +968,8 @@ class Clients:
             self._clients[client_id] = client
             self._removals.discard(client_id)
         client.revision, client.version, client.left = state.revision, snapshot.version, {}
+        self._changed.note(client_id)
+        self._disputed.discard(client_id)
         client.renewed_ms = now_ms - max(self._expiry_ms - UNCONFIRMED_MS, 0) if snapshot.unconfirmed else now_ms
         self._copy_writers.add(snapshot.version.writer)
         if state.ended_from:
@@ -890,6 +1004,8 @@ class Clients:
     def _drop_copy(self, client: Client) -> list[Event]:
         """Drop a copy with its publications; return the events to publish."""
         del self._clients[client.client_id]
+        self._changed.note(client.client_id)
+        self._disputed.discard(client.client_id)
         events: list[Event] = [ClientDisconnect(client.client_id, native=False)]
         for key in list(client.published):
             self._take_back(client, key)
@@ -899,6 +1015,11 @@ class Clients:
 
 def _is_copy_of(client: Client, writers: set[str]) -> bool:
     return not client.native and client.version.writer in writers
+
+
+def _member_of(writer: str) -> str:
+    """The address of the member that a run belongs to."""
+    return writer.partition("~")[0]
 
 
 def _lessened(version: Version) -> Version:

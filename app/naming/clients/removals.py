@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from itertools import takewhile
 
+from distro.digest import ChangedKeys
 from distro.types import Version
 
 REMOVALS_MAX = 200_000
@@ -20,8 +21,9 @@ class Removal:
 class Removals:
     """The removals by client id, the oldest first. Its owner serialises the changes; reads need no lock."""
 
-    def __init__(self, keep_ms: int) -> None:
-        """``keep_ms``: how long a removal is remembered at least."""
+    def __init__(self, keep_ms: int, changed: ChangedKeys) -> None:
+        """``keep_ms``: how long a removal is remembered at least. ``changed``: gets the ids that come or go."""
+        self._changed = changed
         self._keep_ms = keep_ms
         self._removals: dict[str, Removal] = {}
 
@@ -45,12 +47,14 @@ class Removals:
         """Remember a removal, in place of an older one of the same client."""
         self._removals.pop(client_id, None)
         self._removals[client_id] = Removal(version, now_ms)
+        self._changed.note(client_id)
         while len(self._removals) > REMOVALS_MAX:
-            del self._removals[next(iter(self._removals))]
+            self.discard(next(iter(self._removals)))
 
     def discard(self, client_id: str) -> None:
         """Forget a client's removal, if there is one."""
         self._removals.pop(client_id, None)
+        self._changed.note(client_id)
 
     def older_than(self, expiry_ms: int, now_ms: int) -> list[tuple[str, Removal]]:
         """The removals, by client id, that are older than ``expiry_ms`` and twice ``keep_ms`` together."""

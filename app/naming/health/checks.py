@@ -151,8 +151,8 @@ class CheckBoard:
 def checked_clusters(registry: Registry, responsible: Callable[[str], bool]) -> list[CheckedCluster]:
     """The clusters with persistent instances, of the services that this member is responsible for."""
     found: list[CheckedCluster] = []
-    for service in registry.table.services():
-        if not service.persistent or not responsible(service.full_name):
+    for service in registry.table.durable_services():
+        if not responsible(service.full_name):
             continue
         by_cluster: dict[str, list[Instance]] = {}
         for instance in service.persistent.copy().values():

@@ -10,7 +10,8 @@ TRIMMED = "".join(map(chr, range(0x21)))
 """The characters that Java's String.trim takes away: all up to the blank."""
 _NUMBER = "(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
 _FOUR_NUMBERS = re.compile(rf"{_NUMBER}(?:\.{_NUMBER}){{3}}")
-"""Nearly all addresses, each of which comes with every datum of its service."""
+is_four_numbers = _FOUR_NUMBERS.fullmatch
+"""Tells nearly all addresses, each of which comes with every datum of its service: they need no further check."""
 _DIGITS_AND_DOTS = re.compile(r"[0-9.]+")
 UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -21,7 +22,7 @@ def check_ip(ip: str) -> None:
     Raises:
         InvalidParam: empty, too long, unprintable, or digits and dots that are no IPv4 address.
     """
-    if _FOUR_NUMBERS.fullmatch(ip):
+    if is_four_numbers(ip):
         return
     if not ip:
         raise InvalidParam("Param 'ip' is required.")

@@ -19,6 +19,8 @@ class InstancesChanged:
 
     key: str
     origin: Origin
+    shown: bool = True
+    """Readers may see another list than before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,8 +112,12 @@ def datum_key(namespace: str, full_name: str) -> str:
     return f"{EPHEMERAL_PREFIX}{namespace}{NAMESPACE_SPLITTER}{full_name}"
 
 
+@lru_cache(16_384)
 def parse_datum_key(key: str) -> tuple[str, str] | None:
-    """``(namespace, full name)`` of an ephemeral key, or None when it is no such key."""
+    """``(namespace, full name)`` of an ephemeral key, or None when it is no such key.
+
+    Cached: each change of a service is told to several listeners under this key.
+    """
     if not key.startswith(EPHEMERAL_PREFIX):
         return None
     namespace, splitter, full_name = key[len(EPHEMERAL_PREFIX) :].partition(NAMESPACE_SPLITTER)
@@ -123,6 +127,10 @@ def parse_datum_key(key: str) -> tuple[str, str] | None:
 def instance_key(ip: str, port: int, cluster: str) -> str:
     """An instance's identity inside its service. Source: Nacos 1.4.1 Instance.getDatumKey."""
     return f"{ip}:{port}:unknown:{cluster}" if port > 0 else f"{ip}:unknown:{cluster}"
+
+
+SIMPLE_ID = "\0simple"
+"""Stands, as this very object, for the id of an instance that ``simple_instance_id`` makes of its other fields."""
 
 
 def simple_instance_id(ip: str, port: int, cluster: str, full_name: str) -> str:

@@ -21,10 +21,7 @@ def metadata_bytes(metadata: Metadata | None) -> int:
     """The bytes of all names and values, as UTF-8."""
     if not metadata:
         return 0
-    return sum([_bytes(name) + (_bytes(value) if value else 0) for name, value in metadata.items()])
-
-
-def _bytes(text: str) -> int:
+    text = "".join([*metadata, *filter(None, metadata.values())])
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 

@@ -3,11 +3,12 @@
 Values are frozen; only ``StoredInstance`` and ``Service`` change, in place, by the registry and its table.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from app.naming.model.id_allocator import IdAllocator
-from app.naming.model.keys import DEFAULT_CLUSTER, datum_key, instance_key
+from app.naming.model.keys import DEFAULT_CLUSTER, SIMPLE_ID, datum_key, instance_key, simple_instance_id
 from app.naming.model.meta import NO_META, ServiceMeta, metadata_bytes
 from app.naming.model.meta import NO_METADATA as NO_METADATA
 from app.naming.model.meta import Metadata as Metadata
@@ -54,6 +55,7 @@ class Instance:
     """None when the instance came from a beat without metadata."""
     app: str | None = None
     instance_id: str | None = None
+    """``SIMPLE_ID`` stands for the one that follows from address, cluster and service; reading it gives that text."""
     shown: tuple[bool, bool, bytes] | None = field(default=None, init=False, repr=False, compare=False)
     """Its last JSON in lists, with the two flags it depends on; see ``app.naming.wire.service_info``."""
 
@@ -78,6 +80,34 @@ class Instance:
     def delete_timeout_ms(self) -> int:
         return preserved_ms(self.metadata, PRESERVED_DELETE_TIMEOUT, DELETE_TIMEOUT_MS)
 
+
+class _InstanceId:
+    """The attribute ``instance_id``: a text that follows from the other fields is made when it is read, not kept.
+
+    It would be a sixth of what an instance takes in memory, and nearly every instance has such a one.
+    """
+
+    def __init__(self, slot: Any) -> None:
+        self._get, self._set = slot.__get__, slot.__set__
+
+    def __get__(self, one: Instance | None, _owner: type) -> Any:
+        if one is None:
+            return None
+        kept = self._get(one)
+        if kept is SIMPLE_ID:
+            return simple_instance_id(one.ip, one.port, one.cluster_name, one.service_name)
+        return kept
+
+    def __set__(self, one: Instance, text: str | None) -> None:
+        if text is not SIMPLE_ID and text == simple_instance_id(one.ip, one.port, one.cluster_name, one.service_name):
+            text = SIMPLE_ID
+        self._set(one, text)
+
+
+_id_slot = Instance.__dict__["instance_id"]
+kept_id: Callable[[Instance], str | None] = _id_slot.__get__
+"""The ``instance_id`` as it is kept, ``SIMPLE_ID`` or a text: to give it to another instance of the same address."""
+Instance.instance_id = _InstanceId(_id_slot)  # type: ignore[assignment]
 
 NEVER_MS = -(1 << 60)
 """Before every time: not known to have happened."""
@@ -137,7 +167,8 @@ class StoredInstance:
     @property
     def shortest_timeout_ms(self) -> int:
         """The time without a beat after which the health check first changes it."""
-        if not self.instance.metadata:
+        metadata = self.instance.metadata
+        if not metadata or (PRESERVED_BEAT_TIMEOUT not in metadata and PRESERVED_DELETE_TIMEOUT not in metadata):
             return SHORTEST_TIMEOUT_MS
         return min(self.instance.beat_timeout_ms, self.instance.delete_timeout_ms)
 
@@ -157,7 +188,7 @@ class Tombstone:
     """The member that took the deregistration did not know the instance (R15)."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Change:
     """One change of one instance, by the owner of the list with the datum key ``key``, which it gave ``version``.
 
@@ -205,6 +236,7 @@ class Service:
 
     __slots__ = (
         "changed_ms",
+        "claimed",
         "claimed_ms",
         "clusters",
         "dropped",
@@ -218,6 +250,7 @@ class Service:
         "persistent",
         "published",
         "published_count",
+        "recent",
         "retained",
         "retained_until_ms",
         "revision",
@@ -238,9 +271,16 @@ class Service:
         """Of the metadata of all instances in ``stored``."""
         self.tombstones: dict[str, Tombstone] = {}
         self.version: Version = NO_VERSION
+        self.recent: list[str] | None = None
+        """The instance keys of the last changes, one for each version; None while none is noted.
+
+        See ``app.naming.registry.recent_changes``.
+        """
         self.revision = revision
         """Rises with every change, on this member only: a view or copy of another revision is out of date."""
         self.changed_ms = now_ms
+        self.claimed: Version | None = None
+        """The version that this node's last claim was of, for the claim as a delta (R5)."""
         self.claimed_ms = now_ms
         """When this node became the writer: the health check counts silence from here at the earliest."""
         self.due_ms = 0

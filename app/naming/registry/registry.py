@@ -7,8 +7,10 @@ lock and swapped in.
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from app.naming.limits.admission import Admission
+from app.naming.model.contents import list_content
 from app.naming.model.id_allocator import IdAllocator
 from app.naming.model.keys import parse_datum_key
 from app.naming.model.meta import metadata_bytes
@@ -26,8 +28,10 @@ from app.naming.model.nacos_errors import InvalidParam
 from app.naming.registry import operations
 from app.naming.registry.guard import shown, vanished
 from app.naming.registry.merge import NO_INSTANCES, InstanceList, covers, is_alike, merge, unknown_to
+from app.naming.registry.recent_changes import RecentChanges
 from app.naming.registry.service_table import COPIED_UNDER_LOCK_MAX, ServiceTable
 from app.naming.registry.shared import Shared
+from distro.digest import ChangedKeys
 from distro.types import NO_VERSION, Datum, Merged, Version
 
 SWAP_TRIES_MAX = 20
@@ -42,6 +46,15 @@ TOMBSTONES_PER_SERVICE_MAX = 100_000
 """Beyond it the oldest tombstone goes: a service that loses a thousand addresses a second for 90 s."""
 TOMBSTONES_PER_WAIT_MS = 16
 """The more tombstones, the longer until the next search for old ones: it takes a hundredth of the time at the most."""
+
+
+class Replaced(NamedTuple):
+    """What a registration changed."""
+
+    key: str
+    """The datum key of the list."""
+    before: Instance | None
+    """The instance that was there; None for a new one."""
 
 
 class Registry:
@@ -69,6 +82,7 @@ class Registry:
         """
         self.writer = writer
         self.table = ServiceTable(tombstone_slack_ms, admission, keep_empty=keep_empty)
+        self._changed = ChangedKeys(kept=not alone)
         self.held_back = 0
         """How often the guard retained instances."""
         self._guard_ms = guard_ms
@@ -81,11 +95,12 @@ class Registry:
         """New lists begin above it: the highest epoch among the forgotten ones."""
         self._lock = self.table.lock
         self._shared = Shared()
+        self._recent = RecentChanges()
 
     # --- local changes ----------------------------------------------------------------------------
 
-    def register(self, command: operations.RegisterInstance, now_ms: int) -> str | None:
-        """Register an instance; return the datum key of the list that changed, None when nothing did.
+    def register(self, command: operations.RegisterInstance, now_ms: int) -> Replaced | None:
+        """Register an instance; return what that changed, None when nothing did.
 
         Raises:
             LimitReached, TooManyRequests: as ``ServiceTable.admit``; the repetition of a registration is never refused.
@@ -94,15 +109,21 @@ class Registry:
             self._make_id_allocator(command.namespace, command.service)
         with self._lock:
             key = operations.key_of(command)
-            self._admit(command, key)
-            service = self.table.open(command.namespace, command.service, now_ms)
-            old = service.stored.get(key)
-            if old is not None and operations.is_registered(old.instance, command):
+            service = self.table.get(command.namespace, command.service)
+            old = service.stored.get(key) if service is not None else None
+            is_listed = service is not None and not service.dropped and not service.hidden
+            if is_listed and old is not None and operations.is_registered(old.instance, command):
                 old.beat_ms = old.last_confirmed_ms = now_ms
                 return None
+            size = metadata_bytes(command.metadata)
+            grown = size - (metadata_bytes(old.instance.metadata) if old is not None else 0)
+            self._admit(command, key, service, old, size)
+            if service is None or not is_listed:
+                service = self.table.open(command.namespace, command.service, now_ms)
             known = old.instance if old else None
             instance = operations.register(known, command, service.id_allocator or service.ids(), self._shared)
-            return self._put(service, key, instance, now_ms)
+            changed = self._put(service, key, instance, now_ms, grown, differs=is_listed)
+            return None if changed is None else Replaced(changed, known)
 
     def _make_id_allocator(self, namespace: str, full_name: str) -> None:
         """Give a large service its id allocator, built without the lock; a small one needs none."""
@@ -129,10 +150,11 @@ class Registry:
             found = self.table.get(command.namespace, command.service)
             if found is not None and key in found.stored:
                 return None
-            self._admit(command, key)
+            size = metadata_bytes(command.metadata)
+            self._admit(command, key, found, None, size)
             service = self.table.open(command.namespace, command.service, now_ms)
             instance = operations.instance_from_beat(command, service.id_allocator or service.ids(), self._shared)
-            return self._put(service, key, instance, now_ms)
+            return self._put(service, key, instance, now_ms, size)
 
     def patch(self, command: operations.PatchInstance, now_ms: int) -> str | None:
         """Change attributes of an instance; return the datum key when that changed something.
@@ -150,7 +172,7 @@ class Registry:
             patched = operations.patch(old.instance, command)
             grown = metadata_bytes(patched.metadata) - metadata_bytes(old.instance.metadata)
             self.table.admit(command.namespace, command.service, service, 0, grown)
-            return self._put(service, key, patched, now_ms)
+            return self._put(service, key, patched, now_ms, grown)
 
     def set_health(self, service: Service, key: str, healthy: bool, now_ms: int, beat_ms: int | None = None) -> bool:
         """Set an instance's health; return whether it changed.
@@ -163,7 +185,7 @@ class Registry:
                 return False
             if beat_ms is not None and stored.beat_ms != beat_ms:
                 return False
-            self._raise_version(service, now_ms)
+            self._raise_version(service, now_ms, key)
             service.stored[key] = changed = stored.with_health(healthy, service.version)
             changed.carry_beat(stored)
             wait_ms = stored.shortest_timeout_ms if healthy else stored.instance.delete_timeout_ms
@@ -243,7 +265,7 @@ class Registry:
             self._made_by_removal.append(service.key)
             if len(self._made_by_removal) > MADE_BY_REMOVAL_MAX:
                 self._drop_made_by_removal(self._made_by_removal.popleft())
-        self._raise_version(service, now_ms)
+        self._raise_version(service, now_ms, key)
         keep_ms = DELETE_TIMEOUT_MS + self._slack_ms
         service.tombstones.pop(key, None)  # the latest last
         service.tombstones[key] = Tombstone(service.version, now_ms, keep_ms, unknown=known is None or known.unknown)
@@ -256,6 +278,8 @@ class Registry:
         if service is not None and service.hidden and not service.stored:
             self._floor = max(self._floor, Version(service.version.epoch, 0, ""))
             service.version, service.tombstones = NO_VERSION, {}
+            self._recent.forget(service)
+            self._changed.note(key)
             service.revision += 1
             self.table.drop_if_bare(service)
 
@@ -307,6 +331,38 @@ class Registry:
         """The versions of all lists, by datum key."""
         return {one.key: one.version for one in self.table.services() if one.version != NO_VERSION}
 
+    def all_keys(self) -> list[str]:
+        """The datum keys of all services, those without a list too."""
+        return self.table.keys()
+
+    def pop_changed(self) -> str | None:
+        """Take one of the keys whose list got another version since it was last taken; None without any."""
+        key = self._changed.pop()
+        if key is not None:
+            with self._lock:  # its change was noted under the lock, and is whole when that is free
+                pass
+        return key
+
+    def is_empty(self, key: str) -> bool:
+        """Whether a list is known and has no instance."""
+        service = self.table.find(key)
+        return service is not None and service.version != NO_VERSION and not service.stored
+
+    def content(self, key: str) -> tuple[Version, int] | None:
+        """The version of a list, and 64 bits for its instances; None for an unknown list."""
+        service = self.table.find(key)
+        if service is None:
+            return None
+        known = service
+        if len(known.stored) <= COPIED_UNDER_LOCK_MAX:  # nearly all, and each verify round takes some hundred
+            with self._lock:
+                version, stored = known.version, known.stored.copy()
+        else:
+            version, stored = self.table.with_consistent_copy(
+                known, known.stored.copy, lambda one: (known.version, one)
+            )
+        return None if version == NO_VERSION else (version, list_content(key, stored))
+
     def highest_own(self) -> Version:
         """The highest version that this run gave to any list (R10)."""
         return self._highest_own
@@ -353,10 +409,11 @@ class Registry:
                 stored.changed_ms = old.changed_ms  # not later by the time that the copy was under way
                 if stored.version == old.version:
                     stored.version, stored.client_version = old.version, old.client_version
-            if stored.instance == old.instance:
+            # What most changes are about is compared first: to compare all fields takes as long as all else here.
+            if stored.instance.metadata == old.instance.metadata and stored.instance == old.instance:
                 stored.instance = old.instance  # with its JSON, once rendered for readers
             else:
-                self._shared.settle(stored)
+                self._shared.settle(stored, old.instance)
 
     def take_change(self, change: Change, now_ms: int) -> bool:
         """Apply a change that is more than a version if it follows the one stored here (R5); return whether it did."""
@@ -364,8 +421,10 @@ class Registry:
         parsed = parse_datum_key(change.key)
         if parsed is None:
             return False
+        service = self.table.find(change.key)
         if stored is not None:
-            self._shared.settle(stored)
+            old = service.stored.get(change.instance_key) if service is not None else None
+            self._shared.settle(stored, old.instance if old is not None else None)
         with self._lock:
             service = self.table.find(change.key)
             known = service.version if service else NO_VERSION
@@ -375,35 +434,107 @@ class Registry:
                     # the first version has more in it than this change.
                     return False
                 service = self.table.open(*parsed, now_ms)
-            elif (known.epoch, known.writer, known.counter + 1) != (version.epoch, version.writer, version.counter):
+            elif known.counter + 1 != version.counter or known.writer != version.writer or known.epoch != version.epoch:
                 return False
             assert service is not None
             if known == NO_VERSION and tombstone is not None and tombstone.unknown:
                 service.dropped = True
             service.retained.pop(change.instance_key, None)
-            service.id_allocator = None
             if stored is not None:
                 self.table.open(*parsed, now_ms)  # lists the service again after its removal
                 old = service.stored.get(change.instance_key)
                 stored.last_confirmed_ms = old.last_confirmed_ms if old else NEVER_MS
-                stored.beat_ms = max(stored.beat_ms, old.beat_ms) if old else stored.beat_ms
-                service.stored[change.instance_key] = stored
-                self._count(service, old, stored)
-                if old is not None:
-                    stored.carry_beat(old)
-                service.tombstones.pop(change.instance_key, None)
-                service.clusters.add(stored.instance.cluster_name)
-                service.shortest_timeout_ms = min(service.shortest_timeout_ms, stored.shortest_timeout_ms)
-                service.expect(stored.beat_ms + stored.shortest_timeout_ms + 1)
+                self._take_stored(service, change.instance_key, stored)
             elif tombstone is not None:
-                self._count(service, service.stored.pop(change.instance_key, None), None)
-                service.tombstones[change.instance_key] = tombstone
-                bound_tombstones(service.tombstones)
-                service.expect(tombstone.at_ms + tombstone.keep_ms + 1)
-            service.version = version
-            service.revision += 1
-            service.changed_ms = now_ms
-            self.table.hide_if_dropped(service)
+                self._take_tombstone(service, change.instance_key, tombstone)
+            self._took(service, version, now_ms)
+            return True
+
+    def delta(self, key: str, base: Version) -> Datum | None:
+        """What changed in a list of this member since ``base`` (R5); None when that is not known, or is nothing.
+
+        Costs what changed, whatever the list holds.
+        """
+        service, read, parts = self.table.find(key), base, InstanceList({}, {})
+        left: frozenset[str] = frozenset()
+        for _ in range(SWAP_TRIES_MAX if service is not None else 0):
+            assert service is not None
+            with self._lock:
+                version = service.version
+                changed = self._recent.since(service, read) if version != read else frozenset()
+                if changed is None or version == base:
+                    return None
+                changed |= left
+                if len(changed) <= COPIED_UNDER_LOCK_MAX:
+                    # One that left no trace was removed so long ago that its tombstone is gone.
+                    return None if _copy_parts(service, changed, parts) else Datum(key, version, parts, base)
+            # What changes while these are read, without the lock, is read again.
+            left = _copy_parts(service, changed, parts)
+            read = version
+        return None
+
+    def claim_delta(self, key: str) -> Datum | None:
+        """The claim of a list by this member, as a delta of the state that it claimed (R5); None after a change."""
+        service = self.table.find(key)
+        if service is None or service.claimed is None or service.version.writer != self.writer:
+            return None
+        claimer = service
+
+        def claim(digest: int) -> Datum | None:
+            claimed, version = claimer.claimed, claimer.version
+            is_unchanged = claimed is not None and claimed.next(self.writer) == version
+            return Datum(key, version, digest, claimed) if is_unchanged else None
+
+        return self.table.with_consistent_copy(service, lambda: _version_digest(claimer), claim)
+
+    def _apply_claim(self, datum: Datum, now_ms: int) -> bool:
+        """Take a peer's claim of the very state that is stored here: its instances and removals stay."""
+        found = self.table.find(datum.key)
+        if found is None or found.version != datum.base:
+            return False
+        service = found
+
+        def take(digest: int) -> bool:
+            if digest != datum.value or service.version != datum.base or self.table.find(datum.key) is not service:
+                return False
+            is_spent = not service.stored and not service.tombstones
+            self._took(service, datum.version, now_ms - self._slack_ms - 1 if is_spent else now_ms)
+            return True
+
+        return self.table.with_consistent_copy(service, lambda: _version_digest(service), take)
+
+    def apply_delta(self, datum: Datum, now_ms: int) -> bool:
+        """Apply a delta to a list that its base, or a later state, made (R5); return whether that was done.
+
+        All of it or nothing. It holds each instance that changed after its base, in its last state, so it brings any
+        state since then to its version.
+        """
+        if datum.is_claim:
+            return self._apply_claim(datum, now_ms)
+        value: InstanceList = datum.value
+        parsed, found, base = parse_datum_key(datum.key), self.table.find(datum.key), datum.base
+        if parsed is None or found is None or base is None:
+            return False
+        service = found
+        self._take_over(datum, value.stored)
+        if len(value.stored) + len(value.tombstones) > COPIED_UNDER_LOCK_MAX or service.retained:
+            stored = next(self.datums([datum.key]), None)
+            if stored is None or not _is_between(base, stored.version, datum.version):
+                return False
+            whole = _with_parts(stored.value, value)
+            return self._swap(datum.key, stored.version, datum.version, whole, now_ms)
+        with self._lock:
+            if service.retained or self.table.find(datum.key) is not service:
+                return False
+            if not _is_between(base, service.version, datum.version):
+                return False
+            if value.stored:
+                self.table.open(*parsed, now_ms)
+            for key, tombstone in value.tombstones.items():
+                self._take_tombstone(service, key, tombstone)
+            for key, one in value.stored.items():
+                self._take_stored(service, key, one)
+            self._took(service, datum.version, now_ms)
             return True
 
     def is_covered(self, datum: Datum) -> bool:
@@ -467,7 +598,10 @@ class Registry:
             service = self.table.find(key)
             if service is None or service.version == NO_VERSION or service.version.writer == self.writer:
                 return False
+            # What real Nacos wrote is known to peers under versions of their own.
+            claimed = service.version if "~" in service.version.writer else None
             self._raise_version(service, now_ms)
+            service.claimed = claimed
             return True
 
     def is_forgettable(self, key: str, now_ms: int) -> bool:
@@ -501,14 +635,8 @@ class Registry:
                 return
             if now_ms is not None:
                 self._retain(service, lost, now_ms)
-            # A new list of this key must not repeat a version: other members may still remember it.
-            self._floor = max(self._floor, Version(service.version.epoch, 0, ""))
             replaced.append(service.stored)
-            self.table.count_stored(service, -len(service.stored), -service.stored_bytes)
-            service.version, service.stored, service.tombstones, service.id_allocator = NO_VERSION, {}, {}, None
-            service.revision += 1
-            service.due_ms = 0
-            self.table.drop_if_bare(service)
+            self._forget(service)
 
         if now_ms is None:
             with self._lock:
@@ -516,6 +644,15 @@ class Registry:
         else:
             self.table.with_consistent_copy(service, lambda: vanished(shown(service), NO_INSTANCES), forget)
         free_in_steps(replaced)
+
+    def forget_spent(self, key: str, now_ms: int) -> bool:
+        """Drop a list as ``forget`` does, if it is forgettable now; return whether it was."""
+        with self._lock:
+            service = self.table.find(key)
+            if service is None or not self.is_forgettable(key, now_ms):
+                return False
+            self._forget(service)
+            return True
 
     def _swap(self, key: str, expected: Version | None, version: Version, value: InstanceList, now_ms: int) -> bool:
         parsed = parse_datum_key(key)
@@ -543,9 +680,13 @@ class Registry:
             self.table.count_stored(service, len(value.stored) - len(service.stored), size - service.stored_bytes)
             self._retain(service, lost if service is known else {}, now_ms)
             service.version, service.stored, service.tombstones = version, value.stored, value.tombstones
+            self._recent.forget(service)
+            self._changed.note(service.key)
             service.clusters = service.clusters | clusters
             service.shortest_timeout_ms, service.id_allocator = shortest_timeout_ms, None
-            service.changed_ms = now_ms
+            # Where its writer has no removals left, their time is over, and does not begin anew here.
+            is_spent = not value.stored and not value.tombstones and version.writer != self.writer
+            service.changed_ms = now_ms - self._slack_ms - 1 if is_spent else now_ms
             service.revision += 1
             service.due_ms = 0
             self.table.hide_if_dropped(service)
@@ -596,13 +737,50 @@ class Registry:
 
     # --- steps: the caller holds the lock ---------------------------------------------------------
 
-    def _admit(self, command: operations.RegisterInstance | operations.Beat, key: str) -> None:
-        """Refuse what a registration would add beyond a limit."""
-        service = self.table.get(command.namespace, command.service)
-        stored = service.stored.get(key) if service is not None else None
+    def _take_stored(self, service: Service, key: str, stored: StoredInstance) -> None:
+        """Put an instance of a peer's change into the list."""
+        old = service.stored.get(key)
+        service.stored[key] = stored
+        self._count(service, old, stored)
+        if old is not None:
+            stored.carry_beat(old)
+        service.tombstones.pop(key, None)
+        service.clusters.add(stored.instance.cluster_name)
+        shortest_timeout_ms = stored.shortest_timeout_ms
+        if shortest_timeout_ms < service.shortest_timeout_ms:
+            service.shortest_timeout_ms = shortest_timeout_ms
+        service.expect(stored.beat_ms + shortest_timeout_ms + 1)
+
+    def _take_tombstone(self, service: Service, key: str, tombstone: Tombstone) -> None:
+        """Put a removal of a peer's change into the list."""
+        self._count(service, service.stored.pop(key, None), None)
+        service.tombstones.pop(key, None)  # the latest last
+        service.tombstones[key] = tombstone
+        bound_tombstones(service.tombstones)
+        service.expect(tombstone.at_ms + tombstone.keep_ms + 1)
+
+    def _took(self, service: Service, version: Version, now_ms: int) -> None:
+        """Give the list the version of the peer's change that it has now."""
+        service.id_allocator = None
+        self._recent.forget(service)
+        service.version = version
+        self._changed.note(service.key)
+        service.revision += 1
+        service.changed_ms = now_ms
+        self.table.hide_if_dropped(service)
+
+    def _admit(
+        self,
+        command: operations.RegisterInstance | operations.Beat,
+        key: str,
+        service: Service | None,
+        stored: StoredInstance | None,
+        size: int,
+    ) -> None:
+        """Refuse what a registration with ``size`` bytes of metadata would add beyond a limit."""
         # One that is retained is still there for its client.
         old = stored.instance if stored else service.retained.get(key) if service is not None else None
-        grown = metadata_bytes(command.metadata) - (metadata_bytes(old.metadata) if old else 0)
+        grown = size - (metadata_bytes(old.metadata) if old else 0)
         self.table.admit(command.namespace, command.service, service, 0 if old else 1, grown)
 
     def _count(self, service: Service, old: StoredInstance | None, new: StoredInstance | None) -> None:
@@ -612,18 +790,34 @@ class Registry:
         )
         self.table.count_stored(service, (new is not None) - (old is not None), size)
 
-    def _put(self, service: Service, key: str, instance: Instance, now_ms: int) -> str | None:
+    def _put(
+        self,
+        service: Service,
+        key: str,
+        instance: Instance,
+        now_ms: int,
+        grown: int | None = None,
+        *,
+        differs: bool = False,
+    ) -> str | None:
+        """Put an instance into a list, unless it is there already.
+
+        ``grown``: by how many bytes of metadata, and ``differs``: from the one that is there, where that is known.
+        """
         old = service.stored.get(key)
         if old is not None:
             old.beat_ms = old.last_confirmed_ms = old.changed_ms = now_ms  # it counts as a beat, changed or not
-            if old.instance == instance:
+            if not differs and old.instance == instance:
                 return None
-        self._raise_version(service, now_ms)
+        self._raise_version(service, now_ms, key)
         stored = StoredInstance(instance, service.version, now_ms)
         if not service.stored:
             service.shortest_timeout_ms = NOT_DUE_MS
         service.stored[key] = stored
-        self._count(service, old, stored)
+        if grown is None:
+            self._count(service, old, stored)
+        else:
+            self.table.count_stored(service, old is None, grown)
         service.tombstones.pop(key, None)
         service.retained.pop(key, None)
         service.clusters.add(instance.cluster_name)
@@ -639,7 +833,7 @@ class Registry:
     def _replace_by_tombstone(
         self, service: Service, key: str, stored: StoredInstance, now_ms: int, beat_ms: int | None = None
     ) -> None:
-        self._raise_version(service, now_ms)
+        self._raise_version(service, now_ms, key)
         self._count(service, service.stored.pop(key, None), None)
         service.retained.pop(key, None)
         if service.id_allocator is not None:
@@ -656,6 +850,17 @@ class Registry:
         keep_ms = min(stored.instance.delete_timeout_ms + self._slack_ms, TOMBSTONE_KEEP_MS_MAX) + now_ms - at_ms
         return Tombstone(version, at_ms, keep_ms)
 
+    def _forget(self, service: Service) -> None:
+        # A new list of this key must not repeat a version: other members may still remember it.
+        self._floor = max(self._floor, Version(service.version.epoch, 0, ""))
+        self.table.count_stored(service, -len(service.stored), -service.stored_bytes)
+        service.version, service.stored, service.tombstones, service.id_allocator = NO_VERSION, {}, {}, None
+        self._recent.forget(service)
+        self._changed.note(service.key)
+        service.revision += 1
+        service.due_ms = 0
+        self.table.drop_if_bare(service)
+
     def _retain(self, service: Service, lost: Mapping[str, Instance], now_ms: int) -> None:
         """Go on showing ``lost`` instances for a while; see ``guard``."""
         if not self._guard_ms:
@@ -665,14 +870,24 @@ class Registry:
             self.held_back += 1
         service.retained = dict(lost)
 
-    def _raise_version(self, service: Service, now_ms: int) -> None:
-        """Give a list the version of its next change; the first after another writer restarts its time-outs (R2)."""
+    def _raise_version(self, service: Service, now_ms: int, key: str = "") -> None:
+        """Give a list the version of its next change; the first after another writer restarts its time-outs (R2).
+
+        ``key``: the instance that changes; empty where it is not one, and peers need the whole list.
+        """
         version = self._next_version(service)
         if version.epoch != service.version.epoch:
             service.claimed_ms = now_ms
             service.due_ms = 0
+            self._recent.forget(service)
         service.version = version
-        if version > self._highest_own:
+        self._changed.note(service.key)
+        if key:
+            self._recent.note(service, key)
+        else:
+            self._recent.forget(service)
+        highest = self._highest_own  # compared by hand: each change comes here, and its writer is this member
+        if version.epoch > highest.epoch or (version.epoch == highest.epoch and version.counter > highest.counter):
             self._highest_own = version
         service.revision += 1
         service.changed_ms = now_ms
@@ -688,6 +903,49 @@ class Registry:
         Other members may still have such a key under a version of this run.
         """
         return max(version, self._floor) if version.epoch == NO_VERSION.epoch else version
+
+
+def _copy_parts(service: Service, keys: Iterable[str], into: InstanceList) -> frozenset[str]:
+    """Copy the present state of these instances; return those that are neither stored nor removed."""
+    without_trace = []
+    for key in keys:
+        stored, tombstone = service.stored.get(key), service.tombstones.get(key)
+        into.stored.pop(key, None)
+        into.tombstones.pop(key, None)
+        if stored is not None:
+            into.stored[key] = stored
+        elif tombstone is not None:
+            into.tombstones[key] = tombstone
+        else:
+            without_trace.append(key)
+    return frozenset(without_trace)
+
+
+def _version_digest(service: Service) -> int:
+    return InstanceList(service.stored.copy(), service.tombstones.copy()).version_digest
+
+
+def _is_between(base: Version, stored: Version, version: Version) -> bool:
+    """Whether a stored state is the base of a delta, or a later one on the way to its version."""
+    return (
+        base.counter <= stored.counter < version.counter
+        and base.writer == stored.writer == version.writer
+        and base.epoch == stored.epoch == version.epoch
+    )
+
+
+def _with_parts(whole: InstanceList, parts: InstanceList) -> InstanceList:
+    """A copy of a list with these instances and tombstones in place of its own."""
+    stored, tombstones = dict(whole.stored), dict(whole.tombstones)
+    for key, tombstone in parts.tombstones.items():
+        stored.pop(key, None)
+        tombstones.pop(key, None)
+        tombstones[key] = tombstone
+    for key, one in parts.stored.items():
+        tombstones.pop(key, None)
+        stored[key] = one
+    bound_tombstones(tombstones)
+    return InstanceList(stored, tombstones)
 
 
 def bound_tombstones(tombstones: dict[str, Tombstone]) -> None:

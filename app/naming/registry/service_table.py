@@ -63,6 +63,8 @@ class ServiceTable:
         self._keep_empty = keep_empty
         self._services: dict[str, Service] = {}
         self._namespaces: dict[str, dict[str, Service]] = {}
+        self._durable: dict[Service, None] = {}
+        """Those with persistent instances, which are looked at each second."""
         self._first_revision = 0
         """Of a new service: above those of dropped ones, which may be the same service before, with kept lists."""
         self.find: Callable[[str], Service | None] = self._services.get
@@ -80,6 +82,14 @@ class ServiceTable:
     def services(self) -> list[Service]:
         """A copy of the list of all services. ``list(dict.values())`` is one step for other threads."""
         return list(self._services.values())
+
+    def durable_services(self) -> list[Service]:
+        """A copy of the list of those services that have persistent instances."""
+        return list(self._durable)
+
+    def keys(self) -> list[str]:
+        """A copy of the datum keys of all services, made in one step."""
+        return list(self._services)
 
     def service_count(self) -> int:
         """The number of services, hidden ones too."""
@@ -273,6 +283,7 @@ class ServiceTable:
                 service = self.open(namespace, full_name, now_ms)
                 self._count_persistent(service, service.persistent.get(key), instance)
                 service.persistent[key] = instance
+                self._durable[service] = None
                 service.clusters = service.clusters | {instance.cluster_name}
             else:
                 found = self.get(namespace, full_name)
@@ -280,6 +291,8 @@ class ServiceTable:
                     return
                 service = found
                 self._count_persistent(service, service.persistent.pop(key), None)
+                if not service.persistent:
+                    self._durable.pop(service, None)
             service.revision += 1
             self.hide_if_dropped(service)
 

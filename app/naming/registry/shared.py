@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from app.naming.model.model import Metadata, StoredInstance
+from app.naming.model.model import Instance, Metadata, StoredInstance
 from distro.types import Version
 
 Traits = tuple[str, str, str | None, float]
@@ -13,6 +13,9 @@ TRAITS_CHARS_MAX = 1_024
 PORTS_MAX = 65_536
 WRITERS_MAX = 1_024
 MAPS_MAX = 16_384
+MAPS_MET_ONCE_MAX = 4_096
+"""Fewer than of those that were met again: where each registration says something new, none is ever met again, and a
+thousand bytes for each stay until there are so many."""
 MAP_ENTRIES_MAX = 16
 MAP_CHARS_MAX = 512
 """Longer metadata is seldom shared, and the table must stay small."""
@@ -23,13 +26,14 @@ _set: Callable[[object, str, object], None] = object.__setattr__
 class Shared:
     """Returns for each value the equal one it met before. Thread-safe: two threads may each keep their first one."""
 
-    __slots__ = ("_maps", "_ports", "_traits", "_writers")
+    __slots__ = ("_maps", "_met_once", "_ports", "_traits", "_writers")
 
     def __init__(self) -> None:
         self._traits: dict[Traits, Traits] = {}
         self._ports: dict[int, int] = {}
         self._writers: dict[str, str] = {}
         self._maps: dict[tuple[tuple[str, str | None], ...], Metadata] = {}
+        self._met_once: dict[tuple[tuple[str, str | None], ...], Metadata] = {}
 
     def traits(self, traits: Traits) -> Traits:
         """The shared tuple that equals these traits."""
@@ -56,23 +60,37 @@ class Shared:
         known = self._maps.get(key)
         if known is not None:
             return known
-        if sum(len(name) + len(value or "") for name, value in key) <= MAP_CHARS_MAX:
+        known = self._met_once.pop(key, None)
+        if known is not None:
             if len(self._maps) >= MAPS_MAX:
                 self._maps.clear()
-            self._maps[key] = fields
+            self._maps[key] = known
+            return known
+        if sum([len(name) + len(value or "") for name, value in key]) <= MAP_CHARS_MAX:
+            if len(self._met_once) >= MAPS_MET_ONCE_MAX:
+                self._met_once.clear()
+            self._met_once[key] = fields
         return fields
 
-    def settle(self, stored: StoredInstance) -> None:
-        """Replace the parts of a received instance by shared ones; it stays equal to itself before."""
+    def settle(self, stored: StoredInstance, former: Instance | None = None) -> None:
+        """Replace the parts of a received instance by shared ones; it stays equal to itself before.
+
+        ``former``: the one that it replaces, whose parts are shared and mostly equal.
+        """
         one = stored.instance
-        service, cluster, app, weight = self.traits((one.service_name, one.cluster_name, one.app, one.weight))
+        if former is not None and _has_traits_of(one, former):
+            service, cluster, app, weight = former.service_name, former.cluster_name, former.app, former.weight
+        else:
+            service, cluster, app, weight = self.traits((one.service_name, one.cluster_name, one.app, one.weight))
         _set(one, "service_name", service)
         _set(one, "cluster_name", cluster)
         _set(one, "app", app)
         _set(one, "weight", weight)
-        _set(one, "port", self.port(one.port))
+        _set(one, "port", self.port(one.port) if former is None or one.port != former.port else former.port)
         if one.metadata is not None:
             _set(one, "metadata", self.metadata(one.metadata))
+        if stored.changed_ms == stored.beat_ms:
+            stored.changed_ms = stored.beat_ms
         self._settle_version(stored.version)
         if stored.client_version is not stored.version:
             self._settle_version(stored.client_version)
@@ -81,3 +99,12 @@ class Shared:
         if len(self._writers) >= WRITERS_MAX:
             self._writers.clear()
         _set(version, "writer", self._writers.setdefault(version.writer, version.writer))
+
+
+def _has_traits_of(one: Instance, other: Instance) -> bool:
+    return (
+        one.app == other.app
+        and one.weight == other.weight
+        and one.cluster_name == other.cluster_name
+        and one.service_name == other.service_name
+    )

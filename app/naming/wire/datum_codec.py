@@ -5,28 +5,44 @@ Shape: ``{"key", "value": {"instanceList": [instance ...]}, "timestamp": 1, "ver
 an instance our fields are ``"version"``, ``"said"`` (its client version) where that differs, ``"beatAge"`` (ms),
 ``"saidAge"`` (ms, of its client's last change) where that differs, and ``"heard": true`` when the sender knows the age
 of the beat for certain. Times travel as ages, because the members' clocks differ.
+
+A delta (R5) is ``{"since": counter of its base, "version", "changed": [instance ...], "tombstones"}``: the base is of
+the epoch and writer of its version. Its instances have the counter alone as ``"version"``; of the others, the fields of
+Nacos that have their usual values, the service's name, an ``instanceId`` that follows from the rest, ``lastBeat`` and
+empty ``tombstones`` are left out. An instance without ``app`` or ``instanceId`` has null there.
+
+The claim of what another wrote, as a delta (R5), is ``{"claimed": version of its base, "version", "digest": 16 hex
+digits}``: those of the versions of its instances and removals.
 """
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
 import orjson
 
+from app.naming.model.caller_texts import APP_CHARS_MAX, is_four_numbers
 from app.naming.model.instance_check import check_instance
-from app.naming.model.json_fields import member_object
-from app.naming.model.keys import DEFAULT_CLUSTER, check_namespace, check_service_chars, parse_datum_key
+from app.naming.model.json_fields import Fields, member_object
+from app.naming.model.keys import (
+    DEFAULT_CLUSTER,
+    SIMPLE_ID,
+    check_names,
+    parse_datum_key,
+    simple_instance_id,
+)
 from app.naming.model.model import (
     NEVER_MS,
     PRESERVED_ID_GENERATOR,
+    WEIGHT_MAX,
     Instance,
     Metadata,
     StoredInstance,
     Tombstone,
 )
 from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.value_limits import METADATA_CHARS_MAX, PORT_MAX
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import clamp_weight
 from app.naming.wire.checksum import instance_list_checksum
@@ -38,6 +54,12 @@ INSTANCE_KEY_CHARS_MAX = 1_024
 AGE_MS_MAX = 10 * 365 * 86_400_000
 KEEP_MS_DEFAULT = 90_000
 ENTRIES_PER_PART = 100
+_USUAL_APP = "DEFAULT"
+"""What a delta leaves out, beside the values that ``decode_stored`` takes for absent fields."""
+_USUAL_SHORT = frozenset(("app", "ip", "port", "metadata", "version", "beatAge", "saidAge", "heard"))
+"""The fields in a delta of an instance whose other fields have their usual values."""
+DIGEST_CHARS = 16
+_DIGEST = re.compile(f"[0-9a-f]{{{DIGEST_CHARS}}}")
 _NOT_ASCII = re.compile("[^\x00-\x7f]+")
 
 
@@ -89,14 +111,19 @@ def encode_stored(stored: StoredInstance, now_ms: int, wall_ms: int, versioned: 
         return fields
     fields["metadata"] = stored.instance.metadata  # null too, or members would list it differently
     fields["version"] = stored.version.to_text()
+    _add_times(fields, stored, now_ms)
+    return fields
+
+
+def _add_times(fields: dict[str, Any], stored: StoredInstance, now_ms: int) -> None:
+    """Add when the instance was last heard and changed, and its client version where that is another."""
     if stored.client_version != stored.version:
         fields["said"] = stored.client_version.to_text()
-    fields["beatAge"] = age_ms
+    fields["beatAge"] = max(now_ms - stored.beat_ms, 0)
     if stored.changed_ms != stored.beat_ms:
         fields["saidAge"] = min(max(now_ms - stored.changed_ms, 0), AGE_MS_MAX)
     if stored.last_confirmed_ms == stored.beat_ms:
         fields["heard"] = True
-    return fields
 
 
 class InstanceListCodec:
@@ -116,6 +143,9 @@ class InstanceListCodec:
         """The datum's JSON in parts, each made in under a millisecond: one call for a big datum stops all threads."""
         value: InstanceList = datum.value
         wall_ms = self._wall_ms()
+        if datum.base is not None:
+            yield _encode_delta(datum, datum.base, now_ms)
+            return
         yield b'{"key":' + _json(datum.key, versioned) + b',"value":{"instanceList":['
         stored_instances, comma = iter(value.stored.values()), b""
         while part := [
@@ -144,11 +174,16 @@ class InstanceListCodec:
         parsed = parse_datum_key(key)
         if parsed is None:
             raise CodecError(f"not an ephemeral instance list: {key[:200]!r}")
-        with refused_as_datum():
-            check_namespace(parsed[0])
-            check_service_chars(parsed[1])
+        try:
+            check_names(parsed[1], DEFAULT_CLUSTER, parsed[0])
+        except InvalidParam as error:
+            raise CodecError(error.text) from error
         if body.get("key", key) != key:
             raise CodecError(f"field 'key' differs from the key it stands under: {key[:200]!r}")
+        if "since" in body:
+            return _decode_delta(key, parsed, body, now_ms)
+        if "claimed" in body:
+            return _decode_claim(key, body)
         value = body.get("value")
         listed = value.get("instanceList") if isinstance(value, dict) else None
         if not isinstance(listed, list):
@@ -168,6 +203,131 @@ class InstanceListCodec:
         """The checksum that Nacos 1.4 computes of the datum."""
         value: InstanceList = datum.value
         return instance_list_checksum([stored.instance for stored in value.stored.values()])
+
+
+def encode_short(stored: StoredInstance, full_name: str, now_ms: int) -> dict[str, Any]:
+    """The fields of an instance in a delta: those that are as usual are left out."""
+    one, fields = stored.instance, dict[str, Any]()
+    if one.app != _USUAL_APP:
+        fields["app"] = one.app
+    if (instance_id := one.instance_id) != simple_instance_id(one.ip, one.port, one.cluster_name, full_name):
+        fields["instanceId"] = instance_id
+    fields["ip"], fields["port"] = one.ip, one.port
+    if one.weight != 1.0:
+        fields["weight"] = one.weight
+    if not one.healthy:
+        fields["healthy"] = False
+    if not one.enabled:
+        fields["enabled"] = False
+    if not one.ephemeral:
+        fields["ephemeral"] = False
+    if one.cluster_name != DEFAULT_CLUSTER:
+        fields["clusterName"] = one.cluster_name
+    if one.service_name and one.service_name != full_name:
+        fields["serviceName"] = one.service_name
+    fields["metadata"] = one.metadata
+    if one.marked:
+        fields["marked"] = True
+    fields["version"] = stored.version.counter
+    _add_times(fields, stored, now_ms)
+    return fields
+
+
+def decode_short(fields: Any, namespace: str, full_name: str, of: Version, now_ms: int) -> StoredInstance:
+    """An instance of a delta of the version ``of``, for who has checked the names of service and usual cluster.
+
+    Raises:
+        CodecError: names the field that is wrong.
+    """
+    if (usual := _usual_short(fields, full_name, of, now_ms)) is not None:
+        return usual
+    if not isinstance(fields, dict) or type(counter := fields.get("version")) is not int:
+        raise CodecError("an element of 'changed' is no instance with the counter of a version")
+    whole = {"serviceName": full_name, "app": _USUAL_APP, **fields}
+    if "instanceId" not in whole:
+        # Of whatever types: what is wrong with them is found when the instance is read.
+        ip, port, cluster = whole.get("ip", ""), whole.get("port", 0), whole.get("clusterName", DEFAULT_CLUSTER)
+        whole["instanceId"] = simple_instance_id(ip, port, cluster, full_name)
+    return _decode_at(whole, namespace, full_name, Version(of.epoch, counter, of.writer), now_ms)
+
+
+def _usual_short(fields: Any, full_name: str, of: Version, now_ms: int) -> StoredInstance | None:
+    """As ``decode_short``, of an instance that is as usual, which nearly all are: at a third of the cost.
+
+    None for all others, which are read, or refused by name, field by field.
+    """
+    if type(fields) is not dict or not fields.keys() <= _USUAL_SHORT:
+        return None
+    get = fields.get
+    ip: Any
+    port: Any
+    ip, port, app, metadata, counter = get("ip"), get("port"), get("app", _USUAL_APP), get("metadata"), get("version")
+    beat_age, said_age, heard = get("beatAge"), get("saidAge"), get("heard", False)
+    if not (
+        type(ip) is type(app) is str
+        and type(port) is type(counter) is type(beat_age) is int
+        and type(metadata) is dict
+        and 0 <= port <= PORT_MAX
+        and 0 <= beat_age <= AGE_MS_MAX
+        and (said_age is None or (type(said_age) is int and 0 <= said_age <= AGE_MS_MAX))
+        and type(heard) is bool
+        and len(app) <= APP_CHARS_MAX
+        and app.isprintable()
+        and is_four_numbers(ip)
+        and {str}.issuperset(map(type, metadata.values()))
+        and sum(map(len, metadata)) + sum(map(len, metadata.values())) <= METADATA_CHARS_MAX
+    ):
+        return None
+    instance = Instance(
+        ip, port, DEFAULT_CLUSTER, full_name, 1.0, True, True, True, False, metadata, app, SIMPLE_ID
+    )  # fmt: skip
+    version, beat_ms = Version(of.epoch, counter, of.writer), now_ms - beat_age
+    changed_ms = beat_ms if said_age is None else now_ms - said_age
+    return StoredInstance(instance, version, beat_ms, version, beat_ms if heard else NEVER_MS, changed_ms)
+
+
+def _encode_delta(datum: Datum, base: Version, now_ms: int) -> bytes:
+    if datum.is_claim:
+        digest = f"{datum.value:0{DIGEST_CHARS}x}"
+        return orjson.dumps({"claimed": base.to_text(), "version": datum.version.to_text(), "digest": digest})
+    value: InstanceList = datum.value
+    names = parse_datum_key(datum.key)
+    changed = [encode_short(one, names[1] if names is not None else "", now_ms) for one in value.stored.values()]
+    fields: dict[str, Any] = {"since": base.counter, "version": datum.version.to_text(), "changed": changed}
+    if value.tombstones:
+        fields["tombstones"] = {key: _encode_tombstone(one, now_ms) for key, one in value.tombstones.items()}
+    return orjson.dumps(fields)
+
+
+def _decode_delta(key: str, names: tuple[str, str], body: Mapping[str, Any], now_ms: int) -> Datum:
+    version, since, changed = Version.from_text(body.get("version")), body["since"], body.get("changed")
+    if type(since) is not int or not 0 <= since < version.counter:
+        raise CodecError(f"field 'since' of {key[:200]!r} is no version before that of the delta")
+    if not isinstance(changed, list):
+        raise CodecError(f"field 'changed' of {key[:200]!r} is not a list")
+    base = Version(version.epoch, since, version.writer)
+    stored: dict[str, StoredInstance] = {}
+    for fields in changed:
+        one = decode_short(fields, *names, version, now_ms)
+        stored[one.instance.key] = one
+    tombstones = _decode_tombstones(body.get("tombstones"), now_ms)
+    if tombstones and not stored.keys().isdisjoint(tombstones):
+        raise CodecError(f"an instance of {key[:200]!r} is both changed and removed")
+    for part in [one.version for one in stored.values()] + [one.version for one in tombstones.values()]:
+        is_of_row = part.epoch == version.epoch and part.writer == version.writer
+        if not is_of_row or not since < part.counter <= version.counter:
+            raise CodecError(f"field 'version' of a part of {key[:200]!r} is not between those of the delta")
+    return Datum(key, version, InstanceList(stored, tombstones), base)
+
+
+def _decode_claim(key: str, body: Mapping[str, Any]) -> Datum:
+    version, base = Version.from_text(body.get("version")), Version.from_text(body["claimed"])
+    if base == NO_VERSION or base.writer == version.writer or base.next(version.writer) != version:
+        raise CodecError(f"field 'claimed' of {key[:200]!r} is no version that this one is the claim of")
+    digest = body.get("digest")
+    if not isinstance(digest, str) or _DIGEST.fullmatch(digest) is None:
+        raise CodecError(f"field 'digest' of {key[:200]!r} is not {DIGEST_CHARS} hexadecimal digits")
+    return Datum(key, version, int(digest, 16), base)
 
 
 def _encode_tombstone(tombstone: Tombstone, now_ms: int) -> dict[str, Any]:
@@ -190,23 +350,68 @@ def _escape(found: re.Match[str]) -> str:
     return "".join(f"\\u{int.from_bytes(units[i : i + 2]):04x}" for i in range(0, len(units), 2))
 
 
-@contextmanager
-def refused_as_datum() -> Iterator[None]:
-    """Raise what the checks of registrations refuse as CodecError: it came from a member."""
-    try:
-        yield
-    except InvalidParam as error:
-        raise CodecError(error.text) from error
-
-
 def decode_stored(fields: Any, namespace: str, full_name: str, now_ms: int) -> StoredInstance:
     """An ephemeral instance of a service's datum; its fields are checked as those of a registration are.
 
     Raises:
         CodecError: names the field that is wrong.
     """
+    named = isinstance(fields, dict) and "version" in fields
+    version = Version.from_text(fields["version"]) if named else NO_VERSION
+    return _decode_at(fields, namespace, full_name, version, now_ms)
+
+
+def _decode_at(fields: Any, namespace: str, full_name: str, version: Version, now_ms: int) -> StoredInstance:
+    """As ``decode_stored``, of an instance of this version."""
     read = member_object(fields, "an element of 'instanceList'", " of an instance")
-    instance = Instance(
+    instance = _usual_instance(fields) or _read_instance(read, fields)
+    if not instance.ephemeral:
+        raise CodecError("field 'ephemeral' of an instance is false under the key of an ephemeral list")
+    try:
+        check_instance(instance, namespace, full_name)
+    except InvalidParam as error:
+        raise CodecError(error.text) from error
+    client_version = Version.from_text(fields["said"]) if "said" in fields else version
+    beat_ms = now_ms - min(max(read.integer("beatAge", 0), 0), AGE_MS_MAX)
+    confirmed_ms = beat_ms if read.flag("heard", False) else NEVER_MS
+    changed_ms = now_ms - min(max(read.integer("saidAge", now_ms - beat_ms), 0), AGE_MS_MAX)
+    if version == NO_VERSION:
+        changed_ms = NEVER_MS  # real Nacos tells no time
+    return StoredInstance(instance, version, beat_ms, client_version, confirmed_ms, changed_ms)
+
+
+def _usual_instance(fields: Mapping[str, Any]) -> Instance | None:
+    """The instance in fields that all have their usual types, as nearly all have: at a third of the cost.
+
+    None for all others, which ``_read_instance`` reads, or refuses by name.
+    """
+    get = fields.get
+    ip: Any
+    ip, port, cluster, name = get("ip"), get("port", 0), get("clusterName", DEFAULT_CLUSTER), get("serviceName", "")
+    weight, app, instance_id = get("weight", 1.0), get("app"), get("instanceId")
+    healthy, enabled, marked = get("healthy", True), get("enabled", True), get("marked", False)
+    is_usual = (
+        type(ip) is type(cluster) is type(name) is str
+        and cluster
+        and type(port) is int
+        and type(weight) is float
+        and 0.0 <= weight <= WEIGHT_MAX
+        and type(healthy) is type(enabled) is type(marked) is bool
+        and get("ephemeral", True) is True
+        and (app is None or type(app) is str)
+        and (instance_id is None or type(instance_id) is str)
+    )
+    if not is_usual:
+        return None
+    if weight != 1.0:
+        weight = clamp_weight(weight)
+    metadata = _metadata(fields)
+    return Instance(ip, port, cluster, name, weight, healthy, enabled, True, marked, metadata, app, instance_id)
+
+
+def _read_instance(read: Fields, fields: Mapping[str, Any]) -> Instance:
+    """The instance in the fields that are read."""
+    return Instance(
         ip=read.required("ip"),
         port=read.integer("port", 0),
         cluster_name=read.text("clusterName", DEFAULT_CLUSTER),
@@ -220,20 +425,6 @@ def decode_stored(fields: Any, namespace: str, full_name: str, now_ms: int) -> S
         app=read.text_or_none("app"),
         instance_id=read.text_or_none("instanceId"),
     )
-    if not instance.ephemeral:
-        raise CodecError("field 'ephemeral' of an instance is false under the key of an ephemeral list")
-    try:  # not ``refused_as_datum``, which would cost as much as the check
-        check_instance(instance, namespace, full_name)
-    except InvalidParam as error:
-        raise CodecError(error.text) from error
-    version = Version.from_text(fields["version"]) if "version" in fields else NO_VERSION
-    client_version = Version.from_text(fields["said"]) if "said" in fields else version
-    beat_ms = now_ms - min(max(read.integer("beatAge", 0), 0), AGE_MS_MAX)
-    confirmed_ms = beat_ms if read.flag("heard", False) else NEVER_MS
-    changed_ms = now_ms - min(max(read.integer("saidAge", now_ms - beat_ms), 0), AGE_MS_MAX)
-    if version == NO_VERSION:
-        changed_ms = NEVER_MS  # real Nacos tells no time
-    return StoredInstance(instance, version, beat_ms, client_version, confirmed_ms, changed_ms)
 
 
 def _decode_tombstones(tombstones: object, now_ms: int) -> dict[str, Tombstone]:

@@ -55,12 +55,24 @@ def test_only_an_object_is_a_frame(body: bytes) -> None:
 def test_an_answer_survives_the_way() -> None:
     received = Received({"k": Version(3, 7, "127.0.0.1:8848~1f")}, {"bad": "no"})
     assert decode_received(encode_received(received)) == received
+    traced = Received(ages_ms={"a": 2.5, "b": None}, pushed_ms={"c": 7.0}, fetching=3)
+    assert encode_received(traced).endswith(b'{},"ages":{"a":2.5,"b":null},"pushed":{"c":7.0},"fetching":3}')
+    assert decode_received(encode_received(traced)) == traced
 
 
-@pytest.mark.parametrize("body", [b'{"refused":[]}', b'{"refused":{"k":1}}', b'{"refused":{"k":"x"}}', b'{"failed":3}'])
+@pytest.mark.parametrize(
+    "body", [b'{"refused":[]}', b'{"refused":{"k":1}}', b'{"refused":{"k":"x"}}', b'{"failed":3}', b'{"fetching":"1"}']
+)
 def test_an_answer_of_another_shape_is_refused(body: bytes) -> None:
     with pytest.raises(CodecError):
         decode_received(body)
+
+
+@pytest.mark.parametrize("field", ["ages", "pushed"])
+@pytest.mark.parametrize("told", [b"[]", b'{"k":-1}', b'{"k":"1"}', b'{"k":1e13}', b'{"k":[1]}'])
+def test_an_age_that_cannot_be_is_refused(field: str, told: bytes) -> None:
+    with pytest.raises(CodecError, match="ages in ms"):
+        decode_received(b'{"%b":%b}' % (field.encode(), told))
 
 
 @pytest.mark.parametrize("text", ["", "1", "1.2", "1.2.", "-1.2.a", "1.x.a", "\u0661.2.a", "9" * 30 + ".1.a", None, 7])

@@ -10,7 +10,7 @@ import pytest
 from distro.deadlines import CLOCK_HEADER, DEADLINE_HEADER
 from distro.errors import RejectedError, TransportError
 from distro.http_agent import GZIP_FROM_BYTES, MEMBER_HEADER, DistroHttpAgent
-from distro.types import CAPABILITY_GZIP, CAPABILITY_VERSIONS, NO_VERSION, Datum, Received, Version
+from distro.types import CAPABILITY_GZIP, CAPABILITY_VERSIONS, NO_VERSION, Datum, Page, Received, Version
 from tests.support.tiny_server import Given, tiny_server
 from tests.support.tiny_server import Received as Request
 
@@ -198,13 +198,42 @@ def test_an_answer_that_is_no_frame_is_a_failure() -> None:
 
 @pytest.mark.parametrize(
     ("resource_type", "target"),
-    [(TYPE, "/distro/datums?type=rollcall.records%20%26%20more"), ("", "/distro/datums")],
+    [(TYPE, "/distro/datums?type=rollcall.records%20%26%20more&pages=true"), ("", "/distro/datums?pages=true")],
 )
 def test_a_load(resource_type: str, target: str) -> None:
     caller = Caller(resource_type=resource_type)
     request, result = caller.ask(Given(200, b'{"k":{"v":"x"}}'), "load", 1_000)
     assert (request.method, request.target, request.body) == ("GET", f"/base/v1/ns{target}", b"")
     assert result == [Datum("k", NO_VERSION, "x")]
+
+
+def test_a_load_from_a_peer_that_gives_pages() -> None:
+    told = Given(200, gzip.compress(b'{"k":"1.2.a:1~x","l":"1.3.a:1~x"}'), {"Rollcall-Snapshot": "versions"})
+    _, result = Caller().ask(told, "load", 1_000)
+    assert result == {"k": VERSION, "l": Version(1, 3, "a:1~x")}
+
+
+@pytest.mark.parametrize("body", [b'{"k":5}', b'{"k":"x"}', b"["])
+def test_versions_that_cannot_be_read_are_a_failure(body: bytes) -> None:
+    _, result = Caller().ask(Given(200, body, {"Rollcall-Snapshot": "versions"}), "load", 1_000)
+    assert type(result) is TransportError
+    assert "the peer's versions cannot be read" in str(result)
+
+
+def test_a_page_names_every_key_that_the_peer_gave() -> None:
+    caller = Caller()
+    given = Given(200, b'{"k":{"v":"x"},"l":7}', {CLOCK_HEADER: "run 5"})
+    request, result = caller.ask(given, "page", ["k", "l", "m"], 1_000)
+    assert (request.method, request.target) == ("GET", "/base/v1/ns/distro/datum?pages=true")
+    assert json.loads(request.body) == {"keys": "k,l,m"}
+    assert result == Page([Datum("k", NO_VERSION, "x")], ("k", "l"))
+    assert caller.codec.decoded_ms == [4_321]
+    assert [clock for _, clock in caller.dated] == ["run 5"]
+
+
+def test_a_page_that_is_no_frame_is_a_failure() -> None:
+    _, result = Caller().ask(Given(200, b"["), "page", ["k"], 1_000)
+    assert type(result) is TransportError
 
 
 @pytest.mark.parametrize(

@@ -128,8 +128,8 @@ def test_after_a_load_made_again_what_no_peer_holds_goes_but_only_of_what_a_peer
     load.leave_out(B, MemberKind.NACOS_2)
     call = load.next_call(B, 0, reachable=True)
     assert call is not None
-    load.on_done(call, Outcome.DELIVERED, ["k"], 100)
-    assert load.end() == FinishLoad({"clients": {"k"}})
+    load.on_done(call, Outcome.DELIVERED, frozenset("k"), 100)
+    assert load.end() == FinishLoad({"clients": [{"k"}]})
 
 
 def test_a_first_load_drops_nothing() -> None:
@@ -186,3 +186,50 @@ def test_a_call_to_a_peer_out_of_reach_ends_when_the_load_need_not_wait_for_it(l
     short = load.next_call(B, later_ms, reachable=False)
     assert short is not None
     assert short.deadline_ms == later_ms + CONFIG.load_retry_delay_ms
+
+
+def test_the_time_of_a_load_begins_with_the_first_peer(load: SnapshotLoad) -> None:
+    """A member list that comes late finds no load that is over before it began."""
+    late = SnapshotLoad(CONFIG, {"t": Anything()}, 0)  # type: ignore[dict-item]
+    late.add(B, 60_000)
+    late.add(C, 60_500)
+    assert not is_over(late, 60_500, B, C)
+    assert not is_over(late, 60_000 + CONFIG.load_timeout_ms - 1, B, C)
+    assert is_over(late, 60_000 + CONFIG.load_timeout_ms, B, C)
+
+
+def part(load: SnapshotLoad, peer: str, now_ms: int) -> int:
+    """A call that brings a part of its snapshot; return how long it could have taken."""
+    call = load.next_call(peer, now_ms, reachable=True)
+    assert call is not None
+    load.on_part(call, now_ms)
+    return call.deadline_ms - now_ms
+
+
+def test_a_load_that_makes_progress_goes_on(load: SnapshotLoad) -> None:
+    end(load, C, Outcome.DELIVERED, [], 0)
+    for now_ms in range(0, CONFIG.load_ms_max, CONFIG.load_timeout_ms - 1):
+        assert not is_over(load, now_ms, B)
+        part(load, B, now_ms)
+    assert is_over(load, CONFIG.load_ms_max, B), "whatever comes"
+
+
+def test_a_load_ends_when_nothing_more_has_come_for_long(load: SnapshotLoad) -> None:
+    part(load, B, 40_000 - CONFIG.load_timeout_ms)
+    assert not is_over(load, 39_999, B)
+    assert is_over(load, 40_000, B)
+
+
+def test_the_rest_is_asked_for_at_once_and_gets_more_time_but_so_that_progress_is_seen(load: SnapshotLoad) -> None:
+    first = CONFIG.load_wait_ms_max
+    assert [part(load, B, now_ms) for now_ms in range(4)] == [first, first * 2, first * 4, CONFIG.load_timeout_ms // 2]
+    end(load, B, Outcome.DELIVERED, ["k"], 5)
+    assert load.loaded_from() == [B]
+
+
+def test_a_part_from_a_peer_that_left_the_list_is_progress_and_no_more(load: SnapshotLoad) -> None:
+    call = load.next_call(B, 0, reachable=True)
+    assert call is not None
+    load.remove(B)
+    load.on_part(call, 10)
+    assert load.next_call(B, 10, reachable=True) is None

@@ -4,12 +4,16 @@ from collections.abc import Iterable
 
 import pytest
 
-from distro import claims
+from app.naming.registry.operations import RegisterInstance
+from app.replication.instance_list_type import INSTANCE_LIST
+from distro import claims, protocol
 from distro.claims import REFUSED_MS, Claimer, Claims
+from distro.digest import LEAVES
+from distro.load import END_TRIES_MAX, SnapshotLoad
 from distro.local_actions import LocalActions
 from distro.ports import Component
-from distro.types import Claim, DistroKey, FinishLoad, Forget, MemberKind, Version
-from tests.support.engine import B, Engine
+from distro.types import Claim, DistroKey, FinishLoad, Forget, MemberKind, Outcome, Received, Verify, Version
+from tests.support.engine import CONFIG, ME, SELF, B, Engine
 
 OWN, OTHER = "10.0.0.1:8848~2", "10.0.0.2:8848~1"
 
@@ -18,18 +22,21 @@ class KeyStore:
     """A store of key names, that says what was done with them."""
 
     def __init__(self, keys: Iterable[str]) -> None:
-        self.keys = list(keys)
+        self.names = list(keys)
         self.claimed: list[list[str]] = []
+        self.forgotten: list[list[str]] = []
         self.absent: set[bool] = set()
         self.needed: set[str] = set()
         self.writers: dict[str, str] = {}
-        """By key; a store without these claims all."""
+        """By key, of all keys; a store without these claims all."""
 
     def version(self, key: str) -> Version | None:
+        if not self.writers:
+            return Version(1, 0, OTHER)
         return Version(1, 0, self.writers[key]) if key in self.writers else None
 
-    def versions(self) -> list[str]:
-        return list(self.keys)
+    def all_keys(self) -> list[str]:
+        return list(self.names)
 
     def claim_all(self, keys: list[str], _now_ms: int) -> list[str]:
         self.claimed.append(keys)
@@ -40,7 +47,14 @@ class KeyStore:
 
     def forget(self, key: str, _now_ms: int, *, absent: bool = False) -> None:
         self.absent.add(absent)
-        self.keys.remove(key)
+        self.names.remove(key)
+
+    def forget_all(self, keys: list[str], now_ms: int) -> int:
+        spent = [key for key in keys if key in self.names and self.is_forgettable(key, now_ms)]
+        for key in spent:
+            self.forget(key, now_ms)
+        self.forgotten.append(spent)
+        return len(spent)
 
 
 def component(store: KeyStore, **fields: bool) -> Component:
@@ -57,7 +71,7 @@ def yes() -> bool:
 
 @pytest.mark.parametrize("count", [1, 3, 4, 5, 8, 9])
 def test_a_claim_of_all_keys_reaches_each_key_once_in_slices(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "SLICE_KEYS", 4)
+    monkeypatch.setattr(claims, "CLAIMED_MAX", 4)
     store = KeyStore(f"k{number}" for number in range(count))
     claimer = Claimer({"t": component(store)}, OWN)
     action, sizes, unfinished = all_of(), [], True
@@ -66,7 +80,44 @@ def test_a_claim_of_all_keys_reaches_each_key_once_in_slices(count: int, monkeyp
         action = Claim(0, (), all_keys=False)
         sizes.append(len(claimed))
     assert set(sizes[:-1]) <= {4}
-    assert [key for keys in store.claimed for key in keys] == store.keys
+    assert [key for keys in store.claimed for key in keys] == store.names
+
+
+def test_a_pass_examines_a_bounded_number_of_keys_and_no_key_before_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "EXAMINED_MAX", 3)
+    store = KeyStore(f"k{number}" for number in range(7))
+    store.writers = dict.fromkeys(store.names, OWN)
+    asked: list[str] = []
+    version = store.version
+    store.version = lambda key: asked.append(key) or version(key)  # type: ignore[func-returns-value, method-assign]
+    claimer, action, counts, unfinished = Claimer({"t": component(store)}, OWN), all_of(), [], True
+    while unfinished:
+        _, _, unfinished = claimer.run(action, 0, yes, lambda _key: True)
+        action = Claim(0, (), all_keys=False)
+        counts.append(len(asked))
+    assert counts == [3, 6, 7]
+    assert asked == store.names
+    assert store.claimed == [], "no store is asked to claim what this run wrote"
+
+
+def test_single_keys_go_before_the_rest_of_a_pass_however_often_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "CLAIMED_MAX", 1)
+    store = KeyStore(f"k{number}" for number in range(3_000))
+    claimer = Claimer({"t": component(store)}, OWN)
+    claimer.run(all_of(), 0, yes, lambda _key: True)
+    for number in range(2_000):  # each would be a level of recursion in a chain of iterators
+        claimer.run(Claim(0, (DistroKey("t", f"one{number}"),), all_keys=False), 0, yes, lambda _key: True)
+    assert store.claimed[-1] == ["one1999"]
+    claimer.run(Claim(0, (), all_keys=False), 0, yes, lambda _key: True)
+    assert store.claimed[-1] == ["k1"]
+
+
+def test_a_new_view_begins_the_pass_anew() -> None:
+    store = KeyStore(["a", "b", "c"])
+    claimer = Claimer({"t": component(store)}, OWN)
+    claimer.run(all_of(), 0, lambda: False, lambda _key: True)
+    claimer.run(all_of(), 0, yes, lambda _key: True)
+    assert store.claimed == [["a", "b", "c"]], "each key once, not once a view"
 
 
 def test_a_claim_leaves_out_keys_of_others_and_types_owned_by_their_writers() -> None:
@@ -148,7 +199,7 @@ def test_only_what_may_be_forgotten_still_is(engine: Engine) -> None:
     store.needed.add("written")
     event = actions_over(engine, t=store).run(Forget((DistroKey("t", "old"), DistroKey("t", "written"))), 0)
     event(engine.protocol, 0)
-    assert store.keys == ["written"]
+    assert store.names == ["written"]
     assert store.absent == {False}
     assert engine.stats.forgotten == 1
 
@@ -157,8 +208,8 @@ def test_the_end_of_a_second_load_drops_what_no_peer_has_of_the_types_that_a_pee
     given, not_given = KeyStore(["kept", "gone"]), KeyStore(["k"])
     served = []
     engine.protocol.before_serving = served.append
-    actions_over(engine, lists=given, clients=not_given).run(FinishLoad({"lists": {"kept"}}), 77)
-    assert (given.keys, not_given.keys) == (["kept"], ["k"])
+    actions_over(engine, lists=given, clients=not_given).run(FinishLoad({"lists": [{"kept"}, set()]}), 77)
+    assert (given.names, not_given.names) == (["kept"], ["k"])
     assert given.absent == {True}
     assert served == [77]
 
@@ -166,10 +217,24 @@ def test_the_end_of_a_second_load_drops_what_no_peer_has_of_the_types_that_a_pee
 def test_a_load_that_cannot_be_ended_properly_ends_all_the_same() -> None:
     engine = Engine(B)
     engine.hear()
-    action = FinishLoad(None)
-    engine.protocol._finishing = action
-    engine.local.failed(action)(engine.protocol, engine.now_ms)
-    assert not engine.protocol.loading
+    tries = 0
+
+    def fail(_now_ms: int) -> None:
+        nonlocal tries
+        tries += 1
+        raise OSError("disk")
+
+    engine.protocol.before_serving = fail
+    for load in engine.tick():
+        engine.protocol.on_load_done(load, Outcome.DELIVERED, frozenset(), engine.now_ms)  # type: ignore[arg-type]
+    while engine.protocol.loading:
+        actions, engine.now_ms = engine.protocol.tick(engine.now_ms)
+        for action in actions:
+            if isinstance(action, FinishLoad):
+                with pytest.raises(OSError, match="disk"):
+                    engine.local.run(action, engine.now_ms)
+                engine.local.failed(action)(engine.protocol, engine.now_ms)
+    assert tries == END_TRIES_MAX
     assert engine.protocol.members.serving
 
 
@@ -206,7 +271,7 @@ def test_a_single_key_waits_for_the_interval_and_for_the_time_after_a_failure() 
 
 
 def test_single_keys_are_claimed_in_slices_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "SLICE_KEYS", 4)
+    monkeypatch.setattr(claims, "CLAIMED_MAX", 4)
     store = KeyStore([])
     claimer = Claimer({"t": component(store)}, OWN)
     action = Claim(0, tuple(DistroKey("t", f"k{number}") for number in range(6)), all_keys=False)
@@ -245,4 +310,86 @@ def test_all_keys_that_were_forgotten_are_counted(engine: Engine) -> None:
     store.needed.add("b")
     actions = actions_over(engine, t=store)
     actions.run(Forget(tuple(DistroKey("t", key) for key in "abc")), 0)(engine.protocol, 0)
-    assert (store.keys, engine.stats.forgotten) == (["b"], 2)
+    assert (store.names, engine.stats.forgotten) == (["b"], 2)
+
+
+# --- what is given up, and what is done again -----------------------------------------------------
+
+
+def test_a_stopping_node_gives_up_the_end_of_a_load_at_its_next_step(engine: Engine) -> None:
+    store = KeyStore(f"k{number}" for number in range(10))
+    actions = actions_over(engine, t=store)
+    forget = store.forget
+
+    def stop_at_the_third(key: str, now_ms: int, *, absent: bool = False) -> None:
+        forget(key, now_ms, absent=absent)
+        if len(store.names) == 7:
+            actions.stop()
+
+    store.forget = stop_at_the_third  # type: ignore[method-assign]
+    served: list[int] = []
+    engine.protocol.before_serving = served.append
+    engine.protocol.members.serving = False
+    action = FinishLoad({"t": [frozenset()]})
+    engine.protocol._finishing = action
+    actions.run(action, 0)(engine.protocol, 0)
+    assert (len(store.names), served) == (7, [])
+    assert not engine.protocol.members.serving, "what was not done to its end is not told as done"
+
+
+def test_keys_without_a_version_are_not_forgotten_at_the_end_of_a_load(engine: Engine) -> None:
+    store = KeyStore(["list", "description"])
+    store.writers = {"list": OTHER}
+    actions_over(engine, t=store).run(FinishLoad({"t": [frozenset()]}), 0)
+    assert store.names == ["description"]
+
+
+def test_the_end_of_a_load_that_failed_is_tried_again_after_a_wait() -> None:
+    load = SnapshotLoad(CONFIG, {}, 0)
+    wait_ms = CONFIG.load_retry_delay_ms
+    assert load.is_over(0, lambda _peer: True)
+    assert load.end_failed(1_000)
+    assert [load.is_over(at_ms, lambda _peer: True) for at_ms in (999 + wait_ms, 1_000 + wait_ms)] == [False, True]
+    assert load.end_failed(2_000)
+    assert [load.is_over(at_ms, lambda _peer: True) for at_ms in (1_999 + 2 * wait_ms, 90_000)] == [False, True]
+    assert not load.end_failed(3_000), "a member that never serves is of no use"
+
+
+def test_many_keys_are_forgotten_in_batches_and_no_round_names_them_meanwhile(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "FORGOTTEN_MAX", 2)
+    keys = [
+        DistroKey(INSTANCE_LIST, engine.copy(f"DEFAULT_GROUP@@s{number}", Version(1, 1, ME))) for number in range(5)
+    ]
+    engine.protocol._forgetting = dict.fromkeys(keys)
+    batches, named = list[tuple[DistroKey, ...]](), list[str]()
+    for _ in range(10):
+        actions, engine.now_ms = engine.protocol.tick(engine.now_ms)
+        batches += [action.keys for action in actions if isinstance(action, Forget)]
+        for action in actions:
+            if isinstance(action, Verify):
+                named += action.keys
+                engine.protocol.on_verify_done(action, Outcome.FAILED, Received(), engine.now_ms)
+    assert batches == [tuple(keys[:2])], "one batch at a time"
+    assert named == []
+    for start in (2, 4):
+        engine.protocol.on_forget_done(2)
+        [forget] = [one for one in engine.protocol.tick(engine.now_ms)[0] if isinstance(one, Forget)]
+        assert forget.keys == tuple(keys[start : start + 2])
+    engine.protocol.on_forget_done(0)
+    assert engine.protocol._forgetting == {}, "what was not forgotten after all is named again"
+    assert not [one for one in engine.protocol.tick(engine.now_ms)[0] if isinstance(one, Forget)]
+
+
+def test_digests_are_brought_up_to_date_though_nobody_compares_them() -> None:
+    """Or what is noted for them would only grow."""
+    engine = Engine(B)
+    engine.load()
+    replaced = engine.registry.register(RegisterInstance(engine.service_of(SELF), "10.1.0.1", 80), engine.now_ms)
+    assert replaced is not None
+    engine.verify_all(engine.tick(2 * CONFIG.verify_interval_ms))
+    engine.verify_all(engine.tick(CONFIG.verify_interval_ms))
+    assert engine.registry.pop_changed() is None
+    lists = engine.protocol._components[INSTANCE_LIST]
+    assert lists.digest.keys_in(range(LEAVES)) == [replaced.key]

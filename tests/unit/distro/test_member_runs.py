@@ -2,7 +2,7 @@
 
 import pytest
 
-from distro.member_runs import HANDOVER_MS, HANDOVER_MS_MAX, RETURNING_MS, MemberRuns
+from distro.member_runs import FORMER_MAX, HANDOVER_MS, HANDOVER_MS_MAX, RETURNING_MS, MemberRuns
 
 SELF, B = "10.0.0.1:8848", "10.0.0.2:8848"
 FIRST, SECOND = f"{B}~1", f"{B}~2"
@@ -143,3 +143,15 @@ def test_a_run_is_named_by_what_stands_before_the_first_tilde(runs: MemberRuns) 
     runs.follow(B, f"{FIRST}~x", 0)
     runs.follow(B, SECOND, NOW_MS)
     assert runs.is_replaced(f"{FIRST}~x")
+
+
+def test_who_wrote_what_is_on_the_disk_is_known(runs: MemberRuns) -> None:
+    """After a restart of all members at other addresses no list names those who wrote the records."""
+    former = "10.0.9.9:8848"
+    assert not runs.is_known(f"{former}~1")
+    runs.remember([f"{former}~1", f"{former}~2", f"{SELF}~0"])
+    assert runs.is_known(f"{former}~3")
+    assert runs.has_left(f"{former}~1")
+    runs.remember(f"10.1.{number // 250}.{number % 250}:8848~1" for number in range(10_000))
+    assert len(runs._former) == FORMER_MAX
+    assert runs.is_known(f"{former}~3"), "what is known already goes last"

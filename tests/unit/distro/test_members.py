@@ -12,7 +12,7 @@ from distro.peer_state import ALWAYS_MS
 from distro.reachability import CUT_OFF_MS_MAX, HALF_MS_MAX
 from distro.types import CAPABILITY_VERSIONS, HeardOf, MemberState, Outcome, PeerReport
 
-SELF, B, C = "a:1", "b:1", "c:1"
+SELF, B, C, D = "a:1", "b:1", "c:1", "d:1"
 CONFIG = DistroConfig()
 OWN = frozenset({CAPABILITY_VERSIONS})
 
@@ -487,6 +487,39 @@ def test_a_member_that_restarted_in_a_cut_lets_the_smaller_side_wait_too(served:
     assert restarted.rejoin_delay_for(SELF, 1_000) == (CONFIG.steady_ms if served else 0)
 
 
+def restarted_alone(address: str, others: tuple[str, ...]) -> MemberList:
+    """A member that restarted in a cut, and whose run wrote keys."""
+    alone = MemberList(address, CONFIG, 0)
+    alone.replace([address, *others], 0)
+    alone.serving = alone.served = True
+    return alone
+
+
+def test_the_smaller_side_waits_before_anybody_tells_it_to() -> None:
+    """Its second contact must not be compared with a view that has the first one already."""
+    alone = restarted_alone(SELF, (B, C))
+    alone.on_report(report(B, view=(B, C), served=True), 1_000)
+    assert (alone.view, alone.own_rejoin_delay_ms(1_000)) == ((B,), CONFIG.steady_ms)
+    alone.on_report(report(C, view=(B, C), served=True), 1_001)
+    assert alone.view == (B, C), "it gives the second one no delay"
+    assert alone.own_rejoin_delay_ms(1_001) == CONFIG.steady_ms - 1, "each contact does not begin the wait anew"
+    for peer in (B, C):
+        alone.on_report(report(peer, view=(B, C)), CONFIG.steady_ms)
+    alone.tick(1_000 + CONFIG.steady_ms)
+    assert alone.view == (SELF, B, C)
+
+
+def test_who_waits_already_makes_nobody_of_the_larger_side_wait() -> None:
+    """By then its view may be as large as theirs, and come before it."""
+    larger = restarted_alone(C, (SELF, B, D))
+    larger.on_report(report(D, view=(C, D)), 0)
+    assert larger.view == (C, D)
+    larger.on_report(report(SELF, view=(B, D), served=True, rejoin_delay_ms=9_000), 1_000)
+    assert larger.view == (C, D)
+    assert larger.own_rejoin_delay_ms(1_000) == 0
+    assert larger.rejoin_delay_for(SELF, 1_000) == CONFIG.steady_ms
+
+
 def test_other_threads_read_the_list_while_it_changes(members: MemberList) -> None:
     """A reader meets the list before a change or after it, never within one."""
     done, failed = threading.Event(), list[Exception]()
@@ -539,3 +572,48 @@ def test_silence_alone_does_not_mean_that_nobody_lists_this_member(members: Memb
     for peer in (B, C):
         fail(members, peer, Outcome.FAILED, 1_000)
     assert not members.is_unlisted
+
+
+# --- draining -------------------------------------------------------------------------------------
+
+
+def answer(members: MemberList, peer: str, now_ms: int, **more: object) -> None:
+    members.on_report_done(peer, Outcome.DELIVERED, report(peer, **more), now_ms)  # type: ignore[arg-type]
+
+
+def test_the_keys_of_a_member_that_drains_move_with_its_answer(members: MemberList) -> None:
+    """It is STARTING then: without its word it would keep them as long as one that refuses connections."""
+    answer(members, B, 10, state=MemberState.STARTING, draining=True)
+    assert members.view == (SELF, C)
+    assert members.is_reachable(B), "it goes on replicating"
+    answer(members, B, 500)
+    assert members.view == (SELF, B, C)
+
+
+def test_a_report_in_its_name_is_believed_when_it_says_so_itself(members: MemberList) -> None:
+    members.due_reports(10)
+    for peer in (B, C):
+        answer(members, peer, 11)
+    members.on_report(report(B, state=MemberState.STARTING, draining=True), 20)
+    assert members.view == (SELF, B, C)
+    assert [one.peer for one in members.due_reports(20)] == [B], "it is asked at once"
+    answer(members, B, 25)
+    assert members.view == (SELF, B, C)
+
+
+def test_one_that_drains_for_long_is_steady_before_it_carries_keys_again(members: MemberList) -> None:
+    for now_ms in range(0, CONFIG.refused_down_ms + 1_001, 1_000):
+        for peer in (B, C):
+            draining = peer == B
+            answer(
+                members,
+                peer,
+                now_ms,
+                state=MemberState.STARTING if draining else MemberState.UP,
+                draining=draining,
+            )
+        members.tick(now_ms)
+    assert members.view == (SELF, C)
+    answer(members, B, 6_000)
+    assert members.view == (SELF, C)
+    assert members.rejoin_delay_for(B, 6_000) == CONFIG.steady_ms

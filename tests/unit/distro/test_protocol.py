@@ -12,7 +12,7 @@ from distro.members import PULL_INTERVAL_MS, MemberList
 from distro.monitor import DistroStats
 from distro.ports import Component
 from distro.protocol import CALL_LOST_MS, HEARTBEAT_MS, DistroProtocol
-from distro.tasks import STUCK_MS
+from distro.tasks import REST_FROM_BYTES, STUCK_MS
 from distro.types import (
     Action,
     Datum,
@@ -80,24 +80,62 @@ def test_sends_to_a_peer_keep_their_distance_and_the_changes_between_them_go_tog
     assert sent(engine.tick()) == {B: (key,)}
 
 
-def test_after_a_send_that_took_long_the_peer_gets_a_rest() -> None:
+@pytest.mark.parametrize(
+    ("keys", "distance_ms"),
+    [(1, 10), (2, 20), (3, 30), (4, 40), (7, 40), (8, 50), (15, 50), (16, 60), (90, 60)],
+)
+def test_the_more_keys_a_send_has_the_longer_is_the_next_one_kept_for_more(keys: int, distance_ms: int) -> None:
+    engine = Engine(B, config=DistroConfig(sync_spacing_ms=10))
+    engine.load()
+    names = [one for one in map("DEFAULT_GROUP@@s{}".format, range(300)) if engine.protocol.mapper.responsible(one)]
+    written = tuple(map(engine.write, names[:keys]))
+    first = only(engine.tick())
+    assert first.keys == written
+    begun_ms = engine.now_ms
+    engine.protocol.on_sync_done(first, Outcome.DELIVERED, Received(), engine.now_ms)
+    last = engine.write(names[keys])
+    assert engine.protocol.gathers_ms(begun_ms + 3) == distance_ms - 3
+    second = only(engine.tick(1_000))
+    assert (second.keys, engine.now_ms - begun_ms) == ((last,), distance_ms)
+    assert engine.protocol.gathers_ms(engine.now_ms + 50) == 0
+
+
+def test_after_a_full_send_the_rest_follows_at_the_usual_distance() -> None:
+    engine = Engine(B, config=DistroConfig(sync_spacing_ms=10, batch_keys_max=3))
+    engine.load()
+    names = [one for one in map("DEFAULT_GROUP@@s{}".format, range(100)) if engine.protocol.mapper.responsible(one)]
+    for name in names[:4]:
+        engine.write(name)
+    first = only(engine.tick())
+    assert len(first.keys) == 3
+    begun_ms = engine.now_ms
+    engine.protocol.on_sync_done(first, Outcome.DELIVERED, Received(), engine.now_ms)
+    assert len(only(engine.tick(1_000)).keys) == 1
+    assert engine.now_ms - begun_ms == 10
+
+
+@pytest.mark.parametrize(("bytes_count", "rest_ms"), [(REST_FROM_BYTES, 300), (REST_FROM_BYTES - 1, 0)])
+def test_after_much_data_that_took_long_the_peer_gets_a_rest(bytes_count: int, rest_ms: int) -> None:
+    """A peer that is slow with a small send is not busy with it."""
     engine = Engine(B, config=DistroConfig(sync_spacing_ms=10))
     engine.load()
     name = engine.service_of(SELF)
     engine.write(name)
     first = only(engine.tick())
+    engine.protocol.times.sent(B, bytes_count)
     engine.now_ms += 150
     engine.protocol.on_sync_done(first, Outcome.DELIVERED, Received(), engine.now_ms)
     begun_ms = engine.now_ms
     key = engine.write(name, 100)
     second = only(engine.tick(2_000))
-    assert (second.keys, engine.now_ms - begun_ms) == ((key,), 300)
+    assert (second.keys, engine.now_ms - begun_ms) == ((key,), rest_ms)
     engine.now_ms += 2_500
+    engine.protocol.times.sent(B, bytes_count)
     engine.protocol.on_sync_done(second, Outcome.DELIVERED, Received(), engine.now_ms)
     begun_ms = engine.now_ms
     engine.write(name, 101)
     assert only(engine.tick(3_000)).keys == (key,)
-    assert engine.now_ms - begun_ms == 1_000
+    assert engine.now_ms - begun_ms == (1_000 if rest_ms else 0)
 
 
 def test_while_a_send_is_under_way_changes_merge(pair: Engine) -> None:

@@ -97,7 +97,7 @@ def test_sends_are_counted_with_their_keys_and_ends() -> None:
     fourth = only(engine.tick(10_000))
     engine.protocol.on_sync_done(fourth, Outcome.REJECTED, Received(), engine.now_ms)
     stats = engine.stats
-    assert (stats.sync_sent, stats.sync_keys) == (4, 3 + 2 + 2 + 1)
+    assert (stats.sync_sent, stats.sync_keys) == (4, 3 + 2 + 1 + 1), "half of a send that failed goes first"
     assert (stats.sync_delivered, stats.sync_failed) == (2, 2)
 
 
@@ -184,13 +184,13 @@ def test_each_call_has_its_own_deadline() -> None:
 
 def test_a_query_that_fails_waits_and_then_goes_before_all_else() -> None:
     engine = made(B)
-    engine.protocol.fetch(B, [DistroKey(INSTANCE_LIST, "k1"), DistroKey(INSTANCE_LIST, "k2")])
+    engine.protocol.fetch(B, [DistroKey(INSTANCE_LIST, "k1")])
     query = only(engine.tick())
     engine.protocol.on_query_done(query, Outcome.FAILED, {}, engine.now_ms)
     failed_ms = engine.now_ms
     assert engine.tick(CONFIG.retry_delay_ms - 1) == []
     again = only(engine.tick(1))
-    assert (engine.now_ms, again.keys) == (failed_ms + CONFIG.retry_delay_ms, ("k1", "k2"))
+    assert (engine.now_ms, again.keys) == (failed_ms + CONFIG.retry_delay_ms, ("k1",))
     engine.protocol.on_query_done(again, Outcome.DELIVERED, {}, engine.now_ms)
     engine.protocol.fetch(B, [DistroKey(INSTANCE_LIST, "k3")])
     third = only(engine.tick())
@@ -434,3 +434,55 @@ def test_a_run_has_served_once_it_wrote_a_key_that_is_no_clients() -> None:
     engine.protocol._components["t"].store.highest_own = lambda: Version(1, 0, ME)  # type: ignore[method-assign]
     engine.tick()
     assert not engine.protocol.members.served
+
+
+def test_what_cannot_be_fetched_together_is_fetched_in_smaller_parts() -> None:
+    """Its answer may be longer than a body may be, or take longer than a call: then no repetition would help."""
+    engine = Engine(B)
+    engine.load()
+    keys = [DistroKey(INSTANCE_LIST, f"k{number}") for number in range(40)]
+    engine.protocol.fetch(B, keys)
+    asked: list[int] = []
+    while len(asked) < 100 and (calls := [one for one in engine.tick(10_000) if isinstance(one, Query)]):
+        query = only(calls)
+        asked.append(len(query.keys))
+        outcome = Outcome.DELIVERED if len(query.keys) <= 12 else Outcome.FAILED
+        engine.protocol.on_query_done(query, outcome, {}, engine.now_ms)
+    assert asked[:4] == [40, 20, 10, 20]
+    assert asked.count(10) == 4, "what was too much is tried again, and not for ever"
+
+
+def test_one_key_is_fetched_again_and_again() -> None:
+    engine = Engine(B)
+    engine.load()
+    engine.protocol.fetch(B, [DistroKey(INSTANCE_LIST, "k")])
+    for _ in range(3):
+        query = only([one for one in engine.tick(10_000) if isinstance(one, Query)])
+        assert query.keys == ("k",)
+        engine.protocol.on_query_done(query, Outcome.FAILED, {}, engine.now_ms)
+
+
+def test_what_cannot_be_sent_in_time_together_is_sent_in_smaller_parts() -> None:
+    """As after a take-over, whose lists travel whole: to repeat all of them would be too late again."""
+    engine = made(B)
+    keys = [engine.write(f"DEFAULT_GROUP@@svc{number}") for number in range(40)]
+    sent: list[int] = []
+    arrived: set[str] = set()
+    while len(arrived) < len(keys) and len(sent) < 100:
+        [send] = [one for one in engine.tick(10_000) if isinstance(one, SyncData)][:1]
+        sent.append(len(send.keys))
+        fits = len(send.keys) <= 12
+        arrived.update(send.keys if fits else ())
+        engine.protocol.on_sync_done(send, Outcome.DELIVERED if fits else Outcome.FAILED, Received(), engine.now_ms)
+    assert sent[:4] == [40, 20, 10, 20]
+    assert arrived == set(keys)
+
+
+def test_a_peer_that_refuses_connections_says_nothing_about_the_size_of_a_send() -> None:
+    engine = made(B)
+    for number in range(8):
+        engine.write(f"DEFAULT_GROUP@@svc{number}")
+    for _ in range(2):
+        [send] = [one for one in engine.tick(10_000) if isinstance(one, SyncData)][:1]
+        assert len(send.keys) == 8
+        engine.protocol.on_sync_done(send, Outcome.REFUSED, Received(), engine.now_ms)

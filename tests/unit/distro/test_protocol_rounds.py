@@ -1,5 +1,6 @@
 """What verify rounds list, to the key, and for whose keys this node speaks."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -99,6 +100,31 @@ def test_a_round_is_as_late_as_one_interval_behind_changes() -> None:
         assert isinstance(call, kind)
         if isinstance(call, SyncData):
             engine.protocol.on_sync_done(call, Outcome.DELIVERED, Received(), engine.now_ms)
+
+
+def test_rounds_that_take_longer_than_their_interval_put_no_send_off() -> None:
+    engine = Engine(B)
+    engine.load()
+    name = engine.service_of(SELF)
+    engine.tick(CONFIG.verify_interval_ms - 1)
+    kinds: list[type[Any]] = []
+    while kinds.count(Verify) < 4 and len(kinds) < 100:
+        engine.write(name)
+        calls = [call for call in engine.tick() if isinstance(call, Verify | SyncData)]
+        kinds += map(type, calls)
+        ended_ms = engine.now_ms + 2 * CONFIG.verify_interval_ms
+        while calls and engine.now_ms < ended_ms and isinstance(calls[0], Verify):
+            engine.now_ms += 500  # no gap is as long as a pause
+            engine.hear(B)
+            engine.tick()
+        for call in calls:
+            if isinstance(call, Verify):
+                engine.protocol.on_verify_done(call, Outcome.FAILED, Received(), engine.now_ms)
+            else:
+                engine.protocol.on_sync_done(call, Outcome.DELIVERED, Received(), engine.now_ms)
+        engine.now_ms += 500
+    assert kinds.count(Verify) == 4
+    assert (Verify, Verify) not in set(pairwise(kinds)), "a key that waits is sent between two of them"
 
 
 def test_what_is_passed_on_comes_beside_the_own_keys() -> None:

@@ -122,12 +122,12 @@ def test_what_says_nothing_new_is_answered_without_its_value(member: Member) -> 
     for name in names[:3]:
         member.receive(B, datum(name, Version(1, 2, OTHER), 80))
     sent = {older: Version(1, 1, OTHER), equal: Version(1, 2, OTHER), newer: Version(1, 3, OTHER)}
-    known, received = member.receiver.receive_known(INSTANCE_LIST, sent | {unknown: Version(1, 2, OTHER)})
+    known, received = member.receiver.receive_known(INSTANCE_LIST, sent | {unknown: Version(1, 2, OTHER)}, 0)
     assert known == {older, equal}
     assert received == Received({older: Version(1, 2, OTHER)})
     assert (member.stats.received_keys, member.stats.received_refused) == (3 + 2, 1)
     others = {older: Version(1, 2, THIRD), equal: Version(1, 1, f"{B}~another"), newer: Version(0, 1, THIRD)}
-    assert member.receiver.receive_known(INSTANCE_LIST, others) == (frozenset(), Received()), "of other writers"
+    assert member.receiver.receive_known(INSTANCE_LIST, others, 0) == (frozenset(), Received()), "of other writers"
 
 
 def test_a_new_writer_must_know_what_the_old_one_wrote(member: Member) -> None:
@@ -212,7 +212,7 @@ def test_a_member_that_loads_takes_nothing_but_snapshots(member: Member) -> None
     with pytest.raises(NotInitialized):
         member.receiver.receive(INSTANCE_LIST, B, [one], 0)
     with pytest.raises(NotInitialized):
-        member.receiver.receive_known(INSTANCE_LIST, {one.key: one.version})
+        member.receiver.receive_known(INSTANCE_LIST, {one.key: one.version}, 0)
     with pytest.raises(NotInitialized):
         member.receiver.verify(INSTANCE_LIST, B, {}, 0)
     with pytest.raises(NotInitialized):
@@ -287,12 +287,14 @@ def test_a_round_without_a_key_of_its_sender_is_told_of_it_and_nothing_is_delete
     assert member.summary(datum_key("public", NAMES[B]))[1] == [80]
 
 
-def test_a_spent_key_that_its_owner_forgot_is_forgotten(member: Member) -> None:
-    key = datum_key("public", NAMES[B])
-    member.receive(B, datum(NAMES[B], Version(1, 3, OTHER)))
-    assert member.receiver.verify(INSTANCE_LIST, B, {}, 60_000).refused == {key: Version(1, 3, OTHER)}
-    assert member.receiver.verify(INSTANCE_LIST, B, {}, 60_011).refused == {}
-    assert member.registry.version(key) is None
+@pytest.mark.parametrize("has_removal", [True, False])
+def test_a_spent_key_that_its_owner_forgot_is_forgotten(member: Member, has_removal: bool) -> None:
+    """Where removals came with it, these have to be over first, and the slack after them."""
+    key, version = datum_key("public", NAMES[B]), Version(1, 3, OTHER)
+    removals = {"10.1.0.1#80#DEFAULT": Tombstone(version, 0, 60_000)} if has_removal else {}
+    member.receive(B, Datum(key, version, InstanceList({}, removals)))
+    told = member.receiver.verify(INSTANCE_LIST, B, {}, 50_000).refused
+    assert (told, member.registry.version(key)) == (({key: version}, version) if has_removal else ({}, None))
 
 
 def test_ages_of_what_is_taken_prove_nothing(member: Member) -> None:

@@ -5,7 +5,8 @@ import pytest
 from distro.errors import NotInitialized
 from distro.mapper import DistroMapper, WriterMapper
 from distro.monitor import DistroStats
-from distro.receive import TRIES_MAX, DistroReceiver, KeyVersions, resolve
+from distro.receive import TRIES_MAX, DistroReceiver
+from distro.resolve import KeyVersions, resolve
 from distro.types import NO_VERSION, Datum, Merged, Received, Resolution, Version
 from tests.support.named_store import NamedStore, component
 from tests.unit.distro.test_receive import Events
@@ -46,7 +47,7 @@ class Receiver:
 
 def test_one_writers_equal_version_changes_nothing() -> None:
     version = Version(1, 1, OTHER)
-    assert resolve(KeyVersions(version, version, False, True, False)) is Resolution.EQUAL
+    assert resolve(KeyVersions(version, version, False, True, False)).resolution is Resolution.EQUAL
 
 
 def test_each_datum_counts_once_by_what_became_of_it() -> None:
@@ -191,7 +192,7 @@ def test_what_is_owned_by_its_writer_is_asked_for_in_the_answer() -> None:
     )
     one.store.put("same", Version(1, 1, OTHER))
     listed = {"new": Version(1, 0, OTHER), "same": Version(1, 1, OTHER)}
-    assert one.receiver.verify("t", B, listed, 5) == Received(wanted=("new",))
+    assert one.receiver.verify("t", B, listed, 5) == Received(wanted=("new",), fetching=0)
     assert (equal, one.events) == ([(["same"], 5)], Events())
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from distro.receive import KeyVersions, resolve
+from distro.resolve import KeyVersions, resolve
 from distro.types import NO_VERSION, Resolution, Version
 
 A5, A6 = Version(5, 1, "a~1"), Version(5, 2, "a~1")
@@ -29,7 +29,9 @@ B6 = Version(6, 0, "b~1")
 def test_versions_decide(
     stored: Version | None, received: Version, is_owner: bool, fetched: bool, resolution: Resolution
 ) -> None:
-    assert resolve(KeyVersions(stored, received, is_owner, sender_is_owner=True, fetched=fetched)) is resolution
+    assert (
+        resolve(KeyVersions(stored, received, is_owner, sender_is_owner=True, fetched=fetched)).resolution is resolution
+    )
 
 
 @pytest.mark.parametrize(
@@ -45,4 +47,4 @@ def test_versions_decide(
 def test_what_has_no_version_is_taken_from_its_owner(
     stored: Version | None, is_owner: bool, sender_is_owner: bool, resolution: Resolution
 ) -> None:
-    assert resolve(KeyVersions(stored, NO_VERSION, is_owner, sender_is_owner, fetched=False)) is resolution
+    assert resolve(KeyVersions(stored, NO_VERSION, is_owner, sender_is_owner, fetched=False)).resolution is resolution

@@ -155,7 +155,7 @@ def test_without_a_start_a_stop_closes_the_agents_and_waits_for_nothing(
 def test_the_engine_says_when_nothing_is_left_to_send(bed: PlannedRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
     Steps(bed, monkeypatch, 0.0)
     bed.runtime._idle = drain = Drain(bed)  # type: ignore[assignment]
-    bed.runtime._turn([], [])
+    bed.runtime._turn([], {})
     assert drain.set_by == [], "no stop is under way"
     bed.protocol.waiting = 1
     bed.runtime.stop(10.0)
@@ -245,7 +245,7 @@ def test_the_wait_for_reports_is_what_is_left_of_its_time(bed: PlannedRuntime, m
     class Busy:
         """A thread that comes to nothing."""
 
-        def put(self, _work: Callable[[], None]) -> None:
+        def put(self, _work: Callable[[], None], _what: str) -> None:
             """Never make the call."""
 
     monkeypatch.setattr(runtime_module, "monotonic_s", lambda: now_s)
@@ -255,3 +255,44 @@ def test_the_wait_for_reports_is_what_is_left_of_its_time(bed: PlannedRuntime, m
     bed.runtime._report_workers = dict.fromkeys((B, C, D), Busy())  # type: ignore[arg-type]
     bed.runtime._leave(3.0)
     assert waits == [3.0, 1.0, 0.0]
+
+
+# --- what is said of it ---------------------------------------------------------------------------
+
+
+def peers_of(bed: PlannedRuntime, *reachable: str) -> None:
+    members = bed.protocol.members
+    members.peers = lambda: [Member(B, MemberState.UP), Member(C, MemberState.UP)]  # type: ignore[method-assign]
+    members.is_reachable = lambda address: address in reachable  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(
+    ("reachable", "unsent", "says"),
+    [
+        ((), {B: 3}, "no other member can be reached: what was changed here stays here"),
+        ((B,), {B: 3, C: 9}, f"ends before all was handed over: 3 changes for {B}"),
+        ((B, C), {B: 0}, f"handed over to {B}, {C}"),
+    ],
+)
+def test_one_line_says_whether_all_was_handed_over(
+    bed: PlannedRuntime,
+    reachable: tuple[str, ...],
+    unsent: dict[str, int],
+    says: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    peers_of(bed, *reachable)
+    bed.protocol.unsent = unsent
+    bed.runtime._tell_hand_over(is_over=True)
+    [record] = caplog.records
+    assert record.getMessage().endswith(says)
+
+
+def test_a_member_without_others_has_nobody_to_hand_over_to(
+    bed: PlannedRuntime, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    bed.protocol.members.peers = list  # type: ignore[method-assign]
+    bed.runtime._tell_hand_over(is_over=True)
+    assert not caplog.records

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from distro.claims import Claimer
 from distro.mailbox import Event
+from distro.runtime import EVENTS_S_MAX
+from distro.turns import TurnWatch
 from distro.types import NO_VERSION, Claim, DistroKey, FinishLoad, Forget, Load, LocalAction, Report
 from tests.support.planned_protocol import PlannedRuntime
 from tests.support.processes import eventually
@@ -24,11 +27,12 @@ class PlannedMailbox:
         self.waits: list[tuple[float, bool]] = []
         """Of each ``take``: the longest wait in s, and whether keys were left."""
 
-    def take(self, timeout_s: float, *, leave_keys: bool = False) -> tuple[list[Event], list[DistroKey], bool]:
+    def take(self, timeout_s: float, *, leave_keys: bool = False) -> tuple[list[Event], dict[DistroKey, float], bool]:
         self.waits.append((timeout_s, leave_keys))
         if self.plans:
-            return (*self.plans.pop(0), False)
-        return [lambda protocol, now_ms: protocol.leave(now_ms)], KEYS, True
+            events, keys = self.plans.pop(0)
+            return events, dict.fromkeys(keys, 4.9), False
+        return [lambda protocol, now_ms: protocol.leave(now_ms)], dict.fromkeys(KEYS, 4.9), True
 
     def put(self, event: Event, *, urgent: bool = False) -> None:
         """Nobody asks for it."""
@@ -48,12 +52,15 @@ def threads(start: str) -> set[str]:
     return {one.name for one in threading.enumerate() if one.name.startswith(start)}
 
 
-def looped(*plans: tuple[list[Event], list[DistroKey]], ticks: list[Any], spacing_ms: int) -> PlannedMailbox:
+def looped(
+    *plans: tuple[list[Event], list[DistroKey]], ticks: list[Any], spacing_ms: int, gathering_ms: int = 0
+) -> PlannedMailbox:
     """Run the loop until the mailbox closes; return the mailbox."""
     mailbox = PlannedMailbox()
     mailbox.plans += plans
     bed = PlannedRuntime(now_ms=NOW_MS, mailbox=mailbox, sync_spacing_ms=spacing_ms)  # type: ignore[arg-type]
     bed.protocol.plans += ticks
+    bed.protocol.gathering_ms = gathering_ms
     bed.runtime._run()
     assert [told[0] for told in bed.protocol.told].count("tick") == len(plans), "none when it is closed"
     return mailbox
@@ -67,12 +74,12 @@ def test_a_turn_tells_events_then_keys_then_the_time(bed: PlannedRuntime) -> Non
         lambda protocol, now_ms: protocol.leave(now_ms),
         lambda protocol, _now_ms: protocol.claim_later(KEYS[0]),
     ]
-    bed.runtime._turn(events, KEYS)
+    bed.runtime._turn(events, {KEYS[0]: 4.9, KEYS[1]: 4.95})
     assert bed.protocol.told == [
         ("leave", NOW_MS),
         ("claim_later", KEYS[0]),
-        ("sync", KEYS[0], NOW_MS),
-        ("sync", KEYS[1], NOW_MS),
+        ("sync", KEYS[0], NOW_MS, 4.9),
+        ("sync", KEYS[1], NOW_MS, 4.95),
         ("tick", NOW_MS),
     ]
 
@@ -84,7 +91,37 @@ def test_the_wait_begins_when_the_turn_ends(bed: PlannedRuntime, next_ms: int, w
         return [], next_ms
 
     bed.protocol.plans.append(tick)
-    assert bed.runtime._turn([], []) == pytest.approx(wait_s)
+    assert bed.runtime._turn([], {}) == pytest.approx(wait_s)
+
+
+def test_events_beyond_the_time_of_a_turn_wait_for_the_next_one_in_their_order(bed: PlannedRuntime) -> None:
+    """Else reports, which are due meanwhile, would wait for all of them."""
+    clock, done = [0.0], list[int]()
+    bed.runtime._watch = TurnWatch(bed.protocol.times, lambda: clock[0])
+
+    def event(number: int, taken_s: float) -> Event:
+        def run(_protocol: object, _now_ms: int) -> None:
+            done.append(number)
+            clock[0] += taken_s
+
+        return run
+
+    for number, taken_s in enumerate((0.004, 0.004, EVENTS_S_MAX, 0.001, 0.001)):
+        bed.mailbox.put(event(number, taken_s))
+    bed.runtime._turn(bed.mailbox.take(0)[0], {})
+    assert done == [0, 1, 2]
+    assert [told[0] for told in bed.protocol.told] == ["tick"], "the turn goes on"
+    bed.runtime._turn(bed.mailbox.take(0)[0], {})
+    assert done == [0, 1, 2, 3, 4]
+
+
+def test_a_stopping_node_is_idle_only_once_its_mailbox_is_empty(bed: PlannedRuntime) -> None:
+    bed.runtime._draining = True
+    bed.mailbox.sync(DistroKey("t", "k"))
+    bed.runtime._turn([], {})
+    assert not bed.runtime._idle.is_set()
+    bed.runtime._turn([], bed.mailbox.take(0)[1])
+    assert bed.runtime._idle.is_set()
 
 
 def test_reports_and_data_of_each_peer_have_a_thread_each(bed: PlannedRuntime) -> None:
@@ -96,7 +133,7 @@ def test_reports_and_data_of_each_peer_have_a_thread_each(bed: PlannedRuntime) -
     bed.agent.before = note
     actions = [Report(B, 6_000), Load(B, "t", 7_000), Report(C, 8_000), Report(B, 9_000), Load(B, "t", 9_500)]
     bed.protocol.plans.append((actions, NOW_MS))  # type: ignore[arg-type]
-    bed.runtime._turn([], [])
+    bed.runtime._turn([], {})
     eventually(lambda: len(bed.agent.called) == len(actions))
     assert sorted(name for name, _ in seen) == [f"distro-peer-{B}", f"distro-report-{B}", f"distro-report-{C}"]
     assert [call for call in bed.agent.called if call[:2] == ("report", B)] == [
@@ -116,7 +153,7 @@ def test_a_long_send_delays_no_report(bed: PlannedRuntime) -> None:
 
     bed.agent.before = hold
     bed.protocol.plans.append(([Load(B, "t", 9_000), Report(B, 9_000)], NOW_MS))
-    bed.runtime._turn([], [])
+    bed.runtime._turn([], {})
     assert begun.wait(60)
     eventually(lambda: [call[0] for call in bed.agent.called] == ["report"])
     go.set()
@@ -128,15 +165,15 @@ def test_a_long_send_delays_no_report(bed: PlannedRuntime) -> None:
 def test_local_actions_have_one_thread_of_their_own(bed: PlannedRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
     names: list[tuple[str, int]] = []
 
-    def is_forgettable(key: str, now_ms: int) -> bool:
+    def forget_all(keys: list[str], now_ms: int) -> int:
         names.append((threading.current_thread().name, threading.get_ident()))
-        return (key, now_ms) == ("k", NOW_MS)
+        return int((keys, now_ms) == (["k"], NOW_MS))
 
-    monkeypatch.setattr(bed.store, "is_forgettable", is_forgettable)
+    monkeypatch.setattr(bed.store, "forget_all", forget_all)
     bed.store.put("k", NO_VERSION)
     for _ in range(2):
         bed.protocol.plans.append(([Forget((DistroKey("t", "k"),))], NOW_MS))
-        bed.runtime._turn([], [])
+        bed.runtime._turn([], {})
         taken = eventually(lambda: bed.mailbox.take(0)[0])
         bed.store.put("k", NO_VERSION)
         bed.run_events(taken, NOW_MS)
@@ -150,7 +187,7 @@ def test_local_actions_have_one_thread_of_their_own(bed: PlannedRuntime, monkeyp
     [
         (Claim(0, (), all_keys=True), ("on_claim_failed", 7)),
         (Forget((DistroKey("unknown", "k"),)), ("on_forget_done", 0)),
-        (FinishLoad({"unknown": frozenset()}), None),
+        (FinishLoad({"unknown": [frozenset()]}), None),
     ],
     ids=["claim", "forget", "load"],
 )
@@ -161,12 +198,12 @@ def test_a_local_action_that_fails_has_an_end_too(
     action: LocalAction,
     end: tuple[Any, ...] | None,
 ) -> None:
-    monkeypatch.setattr(bed.store, "versions", None)
+    monkeypatch.setattr(Claimer, "run", None)
     for _ in range(10):
         bed.mailbox.put(lambda _protocol, _now_ms: None)
     bed.runtime._execute_here(action)
     bed.run_events(bed.mailbox.take(0)[0], 7)
-    assert bed.protocol.told == [end or ("on_load_finished", action, 7)], "though the mailbox was full"
+    assert bed.protocol.told == [end or ("on_finish_failed", action, 7)], "though the mailbox was full"
     assert type(action).__name__ in caplog.text
 
 
@@ -181,6 +218,12 @@ def test_the_loop_begins_at_once_and_waits_as_each_turn_says() -> None:
 def test_keys_that_come_within_the_spacing_wake_nobody() -> None:
     mailbox = looped(([], KEYS), ([], []), ([], []), ticks=[([], NOW_MS + 4_000)] * 3, spacing_ms=100)
     assert mailbox.waits == [(0.0, False), (0.1, True), (4.0, False), (4.0, False)]
+
+
+def test_keys_wake_nobody_until_a_peer_may_be_sent_something_again() -> None:
+    ticks = [([], NOW_MS + 4_000), ([], NOW_MS + 150)]
+    mailbox = looped(([], KEYS), ([], []), ticks=ticks, spacing_ms=100, gathering_ms=300)
+    assert mailbox.waits == [(0.0, False), (0.3, True), (0.15, True)]
 
 
 def test_the_spacing_makes_no_wait_longer() -> None:
@@ -202,7 +245,7 @@ def test_a_turn_that_fails_is_followed_by_another_after_a_second(caplog: pytest.
 
 def test_a_new_list_is_never_dropped_and_ends_the_threads_of_those_who_left(bed: PlannedRuntime) -> None:
     bed.protocol.plans.append(([Report(B, 9_000), Load(B, "t", 9_000), Report(C, 9_000)], NOW_MS))
-    bed.runtime._turn([], [])
+    bed.runtime._turn([], {})
     for _ in range(20):
         bed.mailbox.put(lambda _protocol, _now_ms: None)
     bed.runtime.replace_members((C, "10.0.0.1:8848"))
@@ -224,7 +267,7 @@ def test_a_thread_that_ended_is_kept_no_longer_than_to_the_next_list(bed: Planne
 
     bed.agent.before = hold
     bed.protocol.plans.append(([Load(B, "t", 9_000)], NOW_MS))
-    bed.runtime._turn([], [])
+    bed.runtime._turn([], {})
     assert begun.wait(60)
     bed.runtime._finish_workers(frozenset())
     bed.runtime._finish_workers(frozenset())

@@ -1,6 +1,10 @@
 """Delay tasks: merging, deadlines, order, retries."""
 
-from distro.tasks import BackOff, DelayTasks, PeerQueue
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distro.tasks import LOOKED_AT_FACTOR, BackOff, DelayTasks, PeerQueue
 from distro.types import DistroKey
 
 
@@ -100,3 +104,60 @@ def test_the_rest_of_a_verify_round_is_due_at_once() -> None:
     assert queue.next_due_ms(100) == 900
     queue.verify_types = ["t"]
     assert queue.next_due_ms(100) == 100
+
+
+def test_a_failed_send_touches_none_of_the_keys_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred thousand may wait for a peer that takes nothing, and each send to it fails."""
+    tasks = DelayTasks()
+    keys = [DistroKey("t", f"k{number}") for number in range(2_000)]
+    for key in keys:
+        tasks.add(key, 0)
+    taken = tasks.pop_due(0, 10)
+    hashed: list[object] = []
+    plain = DistroKey.__hash__
+    monkeypatch.setattr(DistroKey, "__hash__", lambda self: hashed.append(self) or plain(self))  # type: ignore[func-returns-value]
+    tasks.retry(taken, 100)
+    tasks.pop_due(50, 10)
+    assert tasks.pop_due(100, 10) == taken
+    assert set(map(id, hashed)) <= set(map(id, taken))
+
+
+def test_a_send_looks_at_a_bounded_number_of_keys_of_other_types() -> None:
+    tasks, keys_max = DelayTasks(), 5
+    near, far = DistroKey("a", "near"), DistroKey("a", "far")
+    others = [DistroKey("b", f"k{number}") for number in range(LOOKED_AT_FACTOR * keys_max)]
+    for key in (DistroKey("a", "first"), others[0], near, *others[1:], far):
+        tasks.add(key, 0)
+    assert tasks.pop_due(0, keys_max) == [DistroKey("a", "first"), near]
+    assert tasks.pop_due(0, keys_max) == others[:keys_max]
+    assert far in tasks
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("add"), st.integers(0, 9)),
+            st.tuples(st.just("send"), st.integers(1, 5)),
+            st.tuples(st.just("fail"), st.integers(1, 5)),
+        ),
+        max_size=60,
+    )
+)
+def test_keys_leave_in_the_order_of_their_first_change_failed_ones_first(steps: list[tuple[str, int]]) -> None:
+    tasks, expected = DelayTasks(), list[DistroKey]()
+    for now_ms, (what, number) in enumerate(steps):
+        if what == "add":
+            key = DistroKey("t", f"k{number}")
+            tasks.add(key, now_ms)
+            expected += [key] if key not in expected else []
+        else:
+            taken = tasks.pop_due(now_ms, number)
+            assert taken == expected[:number]
+            del expected[:number]
+            if what == "fail" and taken:
+                tasks.add(taken[0], now_ms)  # it changes while it is under way
+                tasks.retry(taken, now_ms)
+                expected = [*taken, *expected]
+        assert list(tasks) == expected
+        assert len(tasks) == len(expected)
+        assert tasks.is_due(now_ms) == bool(expected)

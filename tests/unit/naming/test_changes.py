@@ -37,6 +37,8 @@ class Side:
     writer: str
     now_ms: int
     events: list[Event] = field(default_factory=list)
+    short: bool = False
+    """It tells changes in the short form."""
 
     def __post_init__(self) -> None:
         self.registry = Registry(self.writer)
@@ -63,7 +65,7 @@ class Side:
         return {one.ip for one in view.instances} if view else set()
 
     def change(self, ip: str) -> bytes:
-        text = self.naming.change_of(NS, TAG, key_of(ip))
+        text = self.naming.change_of(NS, TAG, key_of(ip), short=self.short)
         assert text is not None
         return text
 
@@ -151,12 +153,13 @@ def execute(owner: Side, command: Any) -> bytes | None:
         case ("metadata", ip, change):
             owner.naming.set_metadata(NS, TAG, key_of(ip), ChangeMetadata(change))
     ip = command[1] if isinstance(command, tuple) else command.ip
-    return owner.naming.change_of(NS, TAG, key_of(ip))
+    return owner.naming.change_of(NS, TAG, key_of(ip), short=owner.short)
 
 
-@given(st.lists(st.tuples(commands, st.integers(0, 50)), max_size=25))
-def test_changes_in_order_make_what_the_whole_datum_makes(steps: list[tuple[Any, int]]) -> None:
+@given(st.lists(st.tuples(commands, st.integers(0, 50)), max_size=25), st.booleans())
+def test_changes_in_order_make_what_the_whole_datum_makes(steps: list[tuple[Any, int]], short: bool) -> None:
     (owner, copy), whole = sides(), Side(OTHER, 1)
+    owner.short = short
     for command, wait_ms in steps:
         change = execute(owner, command)
         if change is not None:
@@ -177,12 +180,14 @@ def test_changes_in_order_make_what_the_whole_datum_makes(steps: list[tuple[Any,
     st.lists(commands, min_size=1, max_size=12),
     st.lists(st.tuples(st.sampled_from(["take", "look", "sync"]), st.integers(0, 30)), max_size=30),
     st.booleans(),
+    st.booleans(),
 )
 def test_changes_in_any_order_are_never_applied_in_part(
-    steps: list[Any], deliveries: list[tuple[str, int]], another_wrote_before: bool
+    steps: list[Any], deliveries: list[tuple[str, int]], another_wrote_before: bool, short: bool
 ) -> None:
     """Whatever comes late, twice or never: what the copy holds is what the owner held at that version."""
     owner, copy = sides()
+    owner.short = short
     if another_wrote_before:
         former = Side("10.1.1.3:8848~1", 70_000)
         former.register("10.0.0.1")
@@ -498,9 +503,37 @@ def test_what_cannot_be_read_says_so(name: str) -> None:
     assert copy.events == []
 
 
-@pytest.mark.parametrize("part", ["id", "version"])
-def test_an_instance_under_another_name_is_refused(part: str) -> None:
+def test_the_short_form_leaves_out_what_is_usual() -> None:
     owner, copy = sides()
+    owner.short = True
+    told = orjson.loads(owner.register("10.0.0.1", metadata={"zone": "a"}))
+    assert told["short"].keys() <= {"ip", "port", "metadata", "version", "beatAge", "heard"}
+    assert copy.take_change(orjson.dumps(told)).is_known()
+    assert copy.state() == owner.state()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"version": 1}, {"version": "0"}, {"port": -1}, {"ip": "1.2.3.256"}, {"metadata": [1]}, {"app": "\n"}]
+)
+def test_a_short_form_of_a_liar_is_refused(wrong: dict[str, Any]) -> None:
+    owner, copy = sides()
+    owner.short = True
+    told = orjson.loads(owner.register("10.0.0.1"))
+    told["short"] |= wrong
+    with pytest.raises(CodecError):
+        copy.take_change(orjson.dumps(told))
+    with pytest.raises(CodecError):
+        copy.take_change(orjson.dumps(told | {"short": 1}))
+    with pytest.raises(CodecError):
+        copy.take_change(orjson.dumps(told | {"key": datum_key("a" * 600, TAG)}))
+    assert copy.state()[1] == {}
+
+
+@pytest.mark.parametrize("short", [False, True])
+@pytest.mark.parametrize("part", ["id", "version"])
+def test_an_instance_under_another_name_is_refused(part: str, short: bool) -> None:
+    owner, copy = sides()
+    owner.short = short
     change = orjson.loads(owner.register("10.0.0.1"))
     owner.register("10.0.0.2")
     change[part] = orjson.loads(owner.change("10.0.0.2"))[part]

@@ -75,9 +75,9 @@ OPERATIONS: dict[str, Callable[[NamingService, bool], Any]] = {
 
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
 def test_an_operation_tells_of_what_it_changed_alone(registered: Bed, operation: Callable[..., Any]) -> None:
-    assert operation(registered.naming, False) is False
+    assert not operation(registered.naming, False)
     assert registered.told() == []
-    assert operation(registered.naming, True) is True
+    assert operation(registered.naming, True)
     assert registered.told() == [CHANGED]
 
 

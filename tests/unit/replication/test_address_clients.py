@@ -20,6 +20,7 @@ from app.replication.client_receiver import ClientReceiver
 from app.replication.client_type import CLIENTS, ClientCodec, ClientStore, client_key
 from app.replication.instance_list_type import INSTANCE_LIST
 from app.replication.large_bodies import LargeBodies
+from distro.checksums import OwnChecksums
 from distro.errors import CodecError
 from distro.mapper import DistroMapper, WriterMapper
 from distro.monitor import DistroStats
@@ -96,9 +97,9 @@ class Bed:
 
     def register(self, service: str, ip: str = "10.9.0.1", cluster: str = "DEFAULT", **more: Any) -> None:
         command = RegisterInstance(service, ip, 80, cluster=cluster, **more)
-        key = self.registry.register(command, self.now_ms)
-        if key is not None:
-            self.index.mark(key)
+        replaced = self.registry.register(command, self.now_ms)
+        if replaced is not None:
+            self.index.mark(replaced.key)
 
     def deregister(self, service: str, ip: str = "10.9.0.1", cluster: str = "DEFAULT") -> None:
         key = self.registry.remove("public", service, instance_key(ip, 80, cluster), self.now_ms)
@@ -321,14 +322,15 @@ class TestComponent:
         mapper = DistroMapper.over(SELF, (SELF, B))
         own = {client_key(one) for one in (ONE, TWO) if mapper.responsible(tag_of(one))}
         assert {(one.peer, one.resource_type) for one in rounds} == {(B, INSTANCE_LIST), (C, HTTP_CLIENTS)}
-        assert {key for one in rounds if one.peer == C for key in one.keys} == own
+        assert OwnChecksums(engine.protocol._components, engine.protocol).of(HTTP_CLIENTS).keys() == own
 
     def test_one_that_failed_a_verify_round_is_sent_at_once(self) -> None:
         _, engine = self.make(C)
         engine.now_ms += 5_000
         [action] = engine.tick(1_000)
         assert isinstance(action, Verify)
-        assert set(action.keys) == {client_key(ONE), client_key(TWO)}
+        told = OwnChecksums(engine.protocol._components, engine.protocol).of(HTTP_CLIENTS)
+        assert told.keys() == {client_key(ONE), client_key(TWO)}
         engine.protocol.on_verify_done(action, Outcome.DELIVERED, Received(wanted=(client_key(TWO),)), engine.now_ms)
         [send] = engine.tick()
         assert isinstance(send, SyncData)

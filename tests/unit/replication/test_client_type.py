@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,9 +29,19 @@ from distro.codec import decode_frame, encode_frame
 from distro.errors import CodecError
 from distro.mapper import WriterMapper
 from distro.monitor import DistroStats
+from distro.peer_sends import PeerSends
 from distro.ports import Component
 from distro.receive import DistroReceiver, ReceiverEvents
-from distro.types import Datum, DistroKey, MemberKind, Received, Version
+from distro.types import (
+    CAPABILITY_CLAIMS,
+    CAPABILITY_DELTAS,
+    Datum,
+    DistroKey,
+    MemberKind,
+    Received,
+    SyncData,
+    Version,
+)
 
 A, B, C = "10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848"
 ID = "1700000000000_10.9.0.1_40000"
@@ -128,6 +139,15 @@ def test_a_change_and_a_removal_arrive(a: Side, b: Side) -> None:
     assert b.ports() == [], "what is late brings nothing back"
 
 
+def test_a_client_goes_whole_to_a_member_that_takes_claims(a: Side) -> None:
+    component = Component(a.store, ClientCodec(), None, deltas=a.store)  # type: ignore[arg-type]  # nothing is sent
+    member = SimpleNamespace(capabilities={CAPABILITY_DELTAS, CAPABILITY_CLAIMS})
+    protocol = SimpleNamespace(may_send=lambda *_: True, members={B: member}, stats=DistroStats())
+    sends = PeerSends({CLIENTS: component}, protocol)  # type: ignore[arg-type]
+    [datum] = sends.read(SyncData(B, CLIENTS, (KEY,), 9_000))
+    assert (datum.key, datum.base) == (KEY, None)
+
+
 def test_a_client_that_published_nothing_is_nobody_elses_business(b: Side) -> None:
     a = Side(A)
     a.connect()
@@ -139,14 +159,14 @@ def test_a_client_that_published_nothing_is_nobody_elses_business(b: Side) -> No
 
 
 def test_a_verify_round_confirms_and_finds_what_differs(a: Side, b: Side) -> None:
-    assert b.verify(a) == Received(wanted=(KEY,)), "its owner is to send it"
+    assert b.verify(a) == Received(wanted=(KEY,), fetching=0), "its owner is to send it"
     b.receive(a)
     b.now_ms = 170_000
-    assert b.verify(a) == Received()
+    assert b.verify(a) == Received(fetching=0)
     assert not b.clients.expire(190_000, lambda _writer: False), "it was confirmed 20 seconds ago"
     a.clients.register(ID, ONE._replace(port=81))
     b.now_ms = 200_000
-    assert b.verify(a) == Received(wanted=(KEY,))
+    assert b.verify(a) == Received(wanted=(KEY,), fetching=0)
     assert b.fetches == [], "owners send, nobody fetches"
     assert b.clients.expire(360_000, lambda _writer: False) == [ID], "another version is no confirmation"
 

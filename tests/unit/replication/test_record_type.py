@@ -10,6 +10,7 @@ from app.naming.model.value_limits import AGE_MARGIN_MS
 from app.naming.records.record_keys import namespace_key, persistent_key, service_meta_key
 from app.naming.records.records import KEEP_REMOVED_MS, Record, Records
 from app.replication.record_type import RECORDS, RecordCodec
+from app.simulation.member.memory_disk import MemoryDisk
 from distro.errors import CodecError
 from distro.mapper import DistroMapper
 from distro.monitor import DistroStats
@@ -17,7 +18,6 @@ from distro.ports import Component
 from distro.receive import DistroReceiver
 from distro.types import Datum, DistroKey, Merged, Version
 from tests.support.engine import NoEvents
-from tests.support.memory_disk import MemoryDisk
 
 KEY = namespace_key("dev")
 NOW_MS = 1_000

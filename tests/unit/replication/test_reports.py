@@ -3,7 +3,15 @@
 import pytest
 
 from app.replication.reports import OWN_FIELD, is_nacos_2, nacos_2_member, notes_revisions, parse_report
-from distro.types import CAPABILITY_CLIENTS_ONLY, CAPABILITY_VERSIONS, MemberState
+from distro.types import (
+    CAPABILITY_CLAIMS,
+    CAPABILITY_CLIENTS_ONLY,
+    CAPABILITY_DELTAS,
+    CAPABILITY_DIGESTS,
+    CAPABILITY_VERSIONS,
+    WIRE_VERSION,
+    MemberState,
+)
 
 
 @pytest.mark.parametrize(
@@ -38,6 +46,18 @@ def test_kinds_of_members() -> None:
     assert report(version="2.3.1") == {CAPABILITY_CLIENTS_ONLY}
     assert report(version="1.4.1") == frozenset()
     assert report(version="2.3.1", **own) == {CAPABILITY_VERSIONS}, "what it says of itself counts"
+
+
+@pytest.mark.parametrize("wire", [None, 1, "2", True, 2.0])
+def test_a_member_of_an_earlier_wire_version_gets_no_deltas(wire: object) -> None:
+    own = {OWN_FIELD: {"capabilities": [CAPABILITY_VERSIONS], "wire": wire}}
+    assert report(**own) == {CAPABILITY_VERSIONS}
+
+
+@pytest.mark.parametrize("wire", [WIRE_VERSION, WIRE_VERSION + 1])
+def test_a_member_of_this_wire_version_or_a_later_one_gets_deltas(wire: int) -> None:
+    own = {OWN_FIELD: {"capabilities": [CAPABILITY_VERSIONS], "wire": wire}}
+    assert report(**own) == {CAPABILITY_VERSIONS, CAPABILITY_DELTAS, CAPABILITY_DIGESTS, CAPABILITY_CLAIMS}
 
 
 def test_this_member_as_nacos_2_sees_it_reads_back() -> None:

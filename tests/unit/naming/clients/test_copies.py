@@ -311,3 +311,70 @@ def test_a_copy_that_lost_what_is_back_elsewhere_is_repaired_should_its_run_go_o
     bed.clients.is_handing_over = nobody
     assert bed.take(3, A)
     assert A in copy.published
+
+
+def test_all_copies_of_a_member_live_on_together_but_for_those_that_differ(bed: Bed) -> None:
+    """What a round that compares digests finds costs the same for any number of copies."""
+    member, expiry_ms = PEER.partition("~")[0], 180_000
+    bed.take(1, A)
+    for _ in range(3):
+        bed.now_ms += expiry_ms
+        bed.clients.confirm_all([member], (), bed.now_ms)
+        assert bed.clients.expire(bed.now_ms, nobody) == []
+    bed.now_ms += 1_000
+    bed.clients.confirm_all([member], [ID], bed.now_ms)
+    assert bed.clients.expire(bed.now_ms, nobody) == [], "it was confirmed before"
+    bed.now_ms += expiry_ms - 1_000
+    bed.clients.confirm_all(["q:1"], (), bed.now_ms)
+    bed.clients.confirm_all([member], [ID], bed.now_ms)
+    assert bed.clients.expire(bed.now_ms, nobody) == []
+    bed.now_ms += 5_000
+    bed.clients.confirm_all([member], [ID], bed.now_ms)
+    assert list(bed.clients.expire(bed.now_ms, nobody)) == [ID]
+
+
+@pytest.mark.parametrize("by", ["round", "itself", "state"])
+def test_a_copy_that_differs_no_more_lives_on(bed: Bed, by: str) -> None:
+    member, expiry_ms = PEER.partition("~")[0], 180_000
+    bed.take(1, A)
+    bed.clients.confirm_all([member], [ID], bed.now_ms)
+    bed.now_ms += expiry_ms
+    match by:
+        case "round":
+            bed.clients.confirm_all([member], (), bed.now_ms)
+        case "itself":
+            bed.clients.confirm([ID], bed.now_ms)
+        case "state":
+            bed.take(2, A)
+    bed.now_ms += expiry_ms
+    bed.clients.confirm_all([member], (), bed.now_ms)
+    assert bed.clients.expire(bed.now_ms, nobody) == []
+
+
+def test_a_pause_counts_for_no_copy(bed: Bed) -> None:
+    member, expiry_ms = PEER.partition("~")[0], 180_000
+    bed.take(1, A)
+    bed.now_ms += expiry_ms
+    bed.clients.confirm_all([member], (), bed.now_ms)
+    bed.now_ms += expiry_ms + 5_000
+    assert bed.clients.expire(bed.now_ms, nobody, late_ms=10_000) == []
+
+
+def test_each_change_of_a_client_is_noted_for_the_digest(bed: Bed) -> None:
+    def noted() -> set[str]:
+        return set(iter(bed.clients.pop_changed, None))
+
+    bed.take(1, A)
+    assert noted() == {ID}
+    bed.take(2, B)
+    assert noted() == {ID}
+    bed.remove(3)
+    assert noted() == {ID}
+    bed.clients.forget(ID)
+    assert noted() == {ID}
+    bed.clients.connect(ClientInfo("here", "10.1.2.4", 1, "shop", "sdk"))
+    bed.clients.register("here", RegisterInstance("G@@a", "10.1.2.4", 80))
+    bed.clients.deregister("here", "public", "G@@a")
+    assert noted() == {"here"}
+    bed.clients.disconnect("here")
+    assert noted() == {"here"}

@@ -19,6 +19,7 @@ from app.naming.model.model import (
     Publication,
     Service,
     StoredInstance,
+    Tombstone,
 )
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import RegisterInstance
@@ -285,12 +286,21 @@ def test_a_member_that_is_alone_by_now_forgets_what_its_peers_kept_it_from_forge
     assert checker.registry.table.services() == []
 
 
-def test_a_member_alone_forgets_a_list_that_came_empty_in_its_time(checker: TimedCheck) -> None:
+def test_a_member_alone_forgets_a_list_that_came_spent_at_once(checker: TimedCheck) -> None:
     checker.forget_unneeded = True
     checker.registry.apply(Datum(KEY, Version(1, 0, "10.0.0.2:8848~1"), InstanceList({}, {})), None, 0)
+    checker.run(1_000)
+    assert checker.registry.table.services() == []
+
+
+def test_a_member_alone_forgets_a_list_that_came_with_removals_in_its_time(checker: TimedCheck) -> None:
+    checker.forget_unneeded = True
+    version = Version(1, 0, "10.0.0.2:8848~1")
+    removals = {"10.1.0.1#80#DEFAULT": Tombstone(version, 0, 0)}
+    checker.registry.apply(Datum(KEY, version, InstanceList({}, removals)), None, 0)
     checker.run(60_000)
-    assert checker.service().due_ms == TOMBSTONE_SLACK_MS + 1
-    checker.run(61_000)
+    assert len(checker.registry.table.services()) == 1
+    checker.run(checker.service().due_ms + 1_000)
     assert checker.registry.table.services() == []
 
 

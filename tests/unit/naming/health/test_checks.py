@@ -197,6 +197,13 @@ class TestWhich:
             "DEFAULT": (ClusterConfig(), ["10.0.0.1"]),
             "other": (config, ["10.0.0.2"]),
         }
+        assert [one.full_name for one in registry.table.durable_services()] == ["g@@theirs", "g@@ours"]
+        for number in (1, 2):
+            assert checked_clusters(registry, lambda service: service == "g@@ours")
+            registry.table.set_persistent("public", "g@@ours", instance(number).key, None, 0)
+        assert [one.full_name for one in registry.table.durable_services()] == ["g@@theirs"], (
+            "the others are not looked at"
+        )
 
 
 class TestFlips:

@@ -19,8 +19,8 @@ from app.naming.records.records import Records
 from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstance, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
+from app.simulation.member.memory_disk import MemoryDisk
 from distro.types import NO_VERSION, Version
-from tests.support.memory_disk import MemoryDisk
 
 SERVICE = "G@@s"
 ONE = RegisterInstance(SERVICE, "10.0.0.1", 80)

@@ -1,7 +1,10 @@
 """Parts of a service as values: an instance's own times, a change of health, and what a new service begins with."""
 
+from dataclasses import replace
+
 import pytest
 
+from app.naming.model.keys import SIMPLE_ID
 from app.naming.model.model import (
     BEAT_TIMEOUT_MS,
     DURATION_DIGITS_MAX,
@@ -50,6 +53,25 @@ def test_a_time_in_metadata_is_plain_digits(text: str | None, read_ms: int) -> N
 def test_the_health_check_comes_with_the_first_time_out(metadata: dict[str, str] | None, shortest_ms: int) -> None:
     one = Instance("10.1.0.1", 80, metadata=metadata)
     assert StoredInstance(one, FIRST, 0).shortest_timeout_ms == shortest_ms
+
+
+@pytest.mark.parametrize("given", [SIMPLE_ID, "10.1.0.1#80#c1#g@@s"], ids=["mark", "text"])
+def test_an_instance_id_that_follows_from_the_rest_is_made_when_it_is_read(given: str) -> None:
+    one = Instance("10.1.0.1", 80, "c1", "g@@s", instance_id=given)
+    assert one.instance_id == "10.1.0.1#80#c1#g@@s"
+    assert one.instance_id is not one.instance_id, "it is not kept"
+    ill = replace(one, healthy=False)
+    assert ill.instance_id == one.instance_id
+    assert ill.instance_id is not ill.instance_id
+    assert replace(ill, healthy=True) == one
+
+
+@pytest.mark.parametrize("given", [None, "", "7", "10.1.0.1#80#c2#g@@s"])
+def test_any_other_instance_id_is_kept_as_it_is(given: str | None) -> None:
+    one = Instance("10.1.0.1", 80, "c1", "g@@s", instance_id=given)
+    assert one.instance_id is given
+    assert replace(one, cluster_name="c2").instance_id == given
+    assert Instance("10.1.0.1", 80).instance_id is None
 
 
 def test_what_was_rendered_of_an_instance_is_kept_and_is_no_part_of_its_value() -> None:

@@ -22,9 +22,9 @@ from app.naming.records.record_keys import (
     service_meta_key,
 )
 from app.naming.records.records import SAID_AGAIN_MS, Record, Records, Value
+from app.simulation.member.memory_disk import MemoryDisk
 from distro.errors import CodecError
 from distro.types import NO_VERSION, Datum, Merged
-from tests.support.memory_disk import MemoryDisk
 
 WRITER = "a:1~1"
 

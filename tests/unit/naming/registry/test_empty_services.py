@@ -79,3 +79,17 @@ def test_a_forgotten_service_that_comes_back_repeats_no_revision() -> None:
         assert again is not None
         assert again.revision > max(revisions)
         revisions.add(again.revision)
+
+
+def test_one_whose_removals_were_over_at_its_writer_is_forgettable_where_it_arrives() -> None:
+    """A member that was away would keep it for a while, and hand it back to those that were right to forget it."""
+    key = datum_key("public", NAME)
+    there, here = emptied(), Registry("n:1~1")
+    service = there.table.get("public", NAME)
+    assert service is not None
+    assert here.apply(next(there.datums([key])), None, 2_000)
+    assert not here.is_forgettable(key, 2_000), "the removals are remembered"
+    there.prune_tombstones(service, LATER_MS)
+    here = Registry("n:1~1")
+    assert here.apply(next(there.datums([key])), None, 2_000)
+    assert here.is_forgettable(key, 2_000)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from app.naming.model.id_allocator import IdAllocator
+from app.naming.model.keys import SIMPLE_ID
 from app.naming.model.model import PRESERVED_ID_GENERATOR, WEIGHT_MAX, WEIGHT_POSITIVE_MIN, Instance
 from app.naming.model.nacos_errors import InstanceMissing, WeightRefused
 from app.naming.registry import operations
@@ -93,7 +94,7 @@ def test_numbers_are_the_lowest_free_ones() -> None:
     assert not operations.is_numbered(None)
     for ids in (["0", "2"], IdAllocator(["0", "2"])):
         assert operations.make_instance_id(command, NUMBERED, ids) == "1"
-    assert operations.make_instance_id(command, {}, ["0"]) == "10.0.0.1#80#DEFAULT#G@@orders"
+    assert operations.make_instance_id(command, {}, ["0"]) is SIMPLE_ID
 
 
 PATCHED = {"metadata": {"b": "2"}, "app": "x", "weight": 0.5, "healthy": False, "enabled": False}

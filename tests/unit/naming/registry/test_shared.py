@@ -87,7 +87,7 @@ def replace_free(one: Instance) -> tuple[object, ...]:
     return (one.ip, one.healthy, one.instance_id, *parts(one))
 
 
-@pytest.mark.parametrize("bound", ["TRAITS_MAX", "PORTS_MAX", "MAPS_MAX", "WRITERS_MAX"])
+@pytest.mark.parametrize("bound", ["TRAITS_MAX", "PORTS_MAX", "MAPS_MET_ONCE_MAX", "WRITERS_MAX"])
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
     monkeypatch.setattr(shared, bound, 10)
     kept = Shared()
@@ -98,10 +98,26 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch, bound: str) ->
     counts = {
         "TRAITS_MAX": kept._traits,
         "PORTS_MAX": kept._ports,
-        "MAPS_MAX": kept._maps,
+        "MAPS_MET_ONCE_MAX": kept._met_once,
         "WRITERS_MAX": kept._writers,
     }
     assert {name: len(found) for name, found in counts.items()} == dict.fromkeys(counts, 100) | {bound: 10}
+
+
+def test_metadata_that_is_met_again_stays_beside_what_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared, "MAPS_MET_ONCE_MAX", 10)
+    monkeypatch.setattr(shared, "MAPS_MAX", 5)
+    kept = Shared()
+    first = kept.metadata({"zone": "a"})
+    assert kept.metadata({"zone": "a"}) is first
+    for number in range(100):
+        kept.metadata({"gone": str(number)})
+        assert kept.metadata({"zone": "a"}) is first
+    assert len(kept._met_once) <= 10
+    for number in range(100):
+        again = kept.metadata({"n": str(number)})
+        assert kept.metadata({"n": str(number)}) is again
+        assert len(kept._maps) <= 5
 
 
 def test_long_metadata_is_not_kept() -> None:
@@ -109,7 +125,7 @@ def test_long_metadata_is_not_kept() -> None:
     long, many = {"k": "x" * 10_000}, {str(number): "" for number in range(100)}
     assert kept.metadata(long) is long
     assert kept.metadata(many) is many
-    assert not kept._maps
+    assert not kept._met_once
 
 
 def test_what_is_as_long_as_allowed_is_kept() -> None:

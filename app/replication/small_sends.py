@@ -1,0 +1,257 @@
+"""SmallSends: instance lists and their changes in small frames, sent by the event loop on the connections it keeps.
+
+A blocking call takes a client library half a millisecond of work, and the other member's as much again, the loops a
+twentieth of that. A send of many changes goes in several frames, one after the other. What is large, and all that goes
+to other members than those that read small frames on their loop, goes the usual way.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from threading import Lock
+from typing import Protocol
+
+from app.config.version import MEMBER_AGENT
+from distro.codec import decode_received, frame_of, gzip_body
+from distro.deadlines import CLOCK_HEADER, DEADLINE_HEADER
+from distro.errors import CodecError, RejectedError, TransportError
+from distro.http_agent import GZIP_FROM_BYTES, MEMBER_HEADER, DistroHttpAgent
+from distro.ports import Clock, Done
+from distro.types import CAPABILITY_DELTAS, Datum, Received, Version
+
+SMALL_BYTES, SMALL_ZIPPED_BYTES = 16_384, 4_096
+"""The largest frames, plain and as gzip, that a member reads on its event loop: under a millisecond's work."""
+PATH = "/v1/ns/distro/datum"
+FRAMES_MAX = 16
+"""Of one send; of more the usual way takes less."""
+SAME_FRAME_MS = 20
+"""A frame is sent to further peers for so long: the same change goes to all of them at nearly the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerPut:
+    """A call to a member of our own kind. ``path`` is below the context path."""
+
+    peer: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class PutAnswer:
+    """The answer of a member; None in its place when there was none in time."""
+
+    status: int
+    body: bytes
+
+
+class LoopCalls(Protocol):
+    """Makes calls from the event loop. For any thread, never blocks."""
+
+    def put(self, call: PeerPut, done: Callable[[PutAnswer | None], None]) -> None:
+        """Make a call; ``done`` is called once, from any thread, soon after the time-out at the latest."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """A frame as it is sent from the loop, and the keys of its datums."""
+
+    body: bytes
+    keys: list[str]
+    is_packed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Frames:
+    """The frames of one send, as they go to each peer that lacks the same."""
+
+    of: tuple[tuple[str, Version | None, Version], ...]
+    """Key, base and version of each datum in them, which are their contents but for ages."""
+    entries: list[bytes]
+    small: list[_Frame] | None
+    """As they are sent from the loop; None if they are too large or too many for that."""
+    stamp: str
+    """When they were made, from which the ages in them count at who is told of it."""
+    made_ms: int
+
+
+class SmallSends:
+    """DistroCallbackAgent of instance lists, while a loop is attached. Thread-safe."""
+
+    def __init__(self, agent: DistroHttpAgent, clock: Clock) -> None:
+        """``agent``: takes what is too large, and verify rounds."""
+        self._agent = agent
+        self._clock = clock
+        self._calls: LoopCalls | None = None
+        self._lock = Lock()
+        """Who sends the same to another peer waits for the frames, and need not make them."""
+        self._last: _Frames | None = None
+
+    def attach(self, calls: LoopCalls | None) -> None:
+        """Send by this loop from now on; None: by none."""
+        self._calls = calls
+
+    def takes(self, peer: str) -> bool:
+        return self._calls is not None and CAPABILITY_DELTAS in self._agent.capabilities(peer)
+
+    def start_verify(self, peer: str, summary: Mapping[str, str], timeout_ms: int, done: Done) -> None:
+        try:
+            received = self._agent.verify(peer, summary, timeout_ms)
+        except TransportError as error:
+            done(error)
+        else:
+            done(received)
+
+    def start_sync(self, peer: str, datums: list[Datum], timeout_ms: int, done: Done) -> None:
+        """Send datums. The caller waits for those that are too large for the peer's loop."""
+        frames = self._frames(datums)
+        if self._started(peer, frames, timeout_ms, done):
+            return
+        try:
+            received = self._agent.sync_frame(peer, frame_of(frames.entries), timeout_ms)
+        except TransportError as error:
+            done(error)
+        else:
+            done(received)
+
+    def start_small_sync(self, peer: str, datums: list[Datum], timeout_ms: int, done: Done) -> bool:
+        return self._started(peer, self._frames(datums), timeout_ms, done)
+
+    def _started(self, peer: str, frames: _Frames, timeout_ms: int, done: Done) -> bool:
+        """Send frames from the loop; False if they are too large or too many for that, or there is none."""
+        calls, end_ms = self._calls, self._clock.boot_ms() + timeout_ms
+        if calls is None or frames.small is None:
+            return False
+        _Series(self._agent, self._clock, calls, peer, frames.small, frames.stamp, end_ms, done).send_next()
+        return True
+
+    def _frames(self, datums: list[Datum]) -> _Frames:
+        """The frames of these datums; of deltas the last ones if those are of the same and not old."""
+        of = tuple([(one.key, one.base, one.version) for one in datums])
+        if any(one.base is None for one in datums):
+            return self._made(datums, of)  # a whole list may be large: nobody waits until it is written
+        with self._lock:
+            last = self._last
+            if last is None or last.of != of or self._clock.monotonic_ms() - last.made_ms > SAME_FRAME_MS:
+                last = self._made(datums, of)
+                self._last = None if last.small is None else last
+            return last
+
+    def _made(self, datums: list[Datum], of: tuple[tuple[str, Version | None, Version], ...]) -> _Frames:
+        made_ms, stamp = self._clock.monotonic_ms(), self._agent.stamp()
+        entries = self._agent.entries(datums)
+        return _Frames(of, entries, _small_frames(entries, [one.key for one in datums]), stamp, made_ms)
+
+
+class _Series:
+    """The frames of one send on their way to a peer, each sent when the one before it was answered."""
+
+    __slots__ = ("_agent", "_answers", "_calls", "_clock", "_done", "_end_ms", "_frames", "_peer", "_stamp")
+
+    def __init__(
+        self,
+        agent: DistroHttpAgent,
+        clock: Clock,
+        calls: LoopCalls,
+        peer: str,
+        frames: list[_Frame],
+        stamp: str,
+        end_ms: int,
+        done: Done,
+    ) -> None:
+        """``end_ms``: of all, by the clock since the boot."""
+        self._agent = agent
+        self._clock = clock
+        self._calls = calls
+        self._peer = peer
+        self._frames = frames
+        self._stamp = stamp
+        self._end_ms = end_ms
+        self._done = done
+        self._answers: list[tuple[Received, int]] = []
+        """Those that came, each with its time."""
+
+    def send_next(self) -> None:
+        frame, left_ms = self._frames[len(self._answers)], max(self._end_ms - self._clock.boot_ms(), 1)
+        headers = {
+            "user-agent": MEMBER_AGENT,
+            "content-type": "application/json",
+            MEMBER_HEADER.lower(): self._agent.self_address,
+        }
+        if frame.is_packed:
+            headers["content-encoding"] = "gzip"
+        try:
+            deadline = self._agent.deadline(self._peer, left_ms)
+        except TransportError as error:
+            self._done(error)
+            return
+        if deadline:
+            headers |= {DEADLINE_HEADER.lower(): deadline, CLOCK_HEADER.lower(): self._stamp}
+        self._agent.sent(self._peer, len(frame.body))
+        self._calls.put(PeerPut(self._peer, PATH, headers, frame.body, left_ms / 1_000), self._answered)
+
+    def _answered(self, answer: PutAnswer | None) -> None:
+        now_ms = self._clock.boot_ms()
+        # R9: one that was read after its deadline may be as old as a pause of this process.
+        result = _result(self._peer, None if now_ms > self._end_ms else answer)
+        if isinstance(result, TransportError):
+            self._done(result)  # what arrived before is known there when it comes again
+            return
+        self._answers.append((result, now_ms))
+        if len(self._answers) < len(self._frames):
+            self.send_next()
+        else:
+            self._done(result if len(self._answers) == 1 else self._joined(now_ms))
+
+    def _joined(self, now_ms: int) -> Received:
+        """The answers as one that came now: what an earlier one says of ages is of an earlier moment."""
+        refused: dict[str, Version] = {}
+        failed: dict[str, str] = {}
+        wanted: list[str] = []
+        ages_ms: dict[str, float | None] = {}
+        pushed_ms: dict[str, float] = {}
+        for frame, (one, at_ms) in zip(self._frames, self._answers, strict=True):
+            refused.update(one.refused)
+            failed.update(one.failed)
+            wanted += one.wanted
+            pushed_ms.update(one.pushed_ms)
+            for key in frame.keys:
+                age_ms = one.ages_ms.get(key, 0.0)
+                ages_ms[key] = None if age_ms is None else age_ms + now_ms - at_ms
+        return Received(refused, failed, tuple(wanted), ages_ms, pushed_ms)
+
+
+def _small_frames(entries: list[bytes], keys: list[str]) -> list[_Frame] | None:
+    """Frames of these entries that are small; None if an entry is large, or there are too many."""
+    begins, size = [0], 0
+    for at, entry in enumerate(entries):
+        size += len(entry) + 1
+        if size >= SMALL_BYTES and at > begins[-1]:
+            begins.append(at)
+            size = len(entry) + 1
+        if size >= SMALL_BYTES or len(begins) > FRAMES_MAX:
+            return None
+    ends = [*begins[1:], len(entries)]
+    return [_frame(entries[begin:end], keys[begin:end]) for begin, end in zip(begins, ends, strict=True)]
+
+
+def _frame(entries: list[bytes], keys: list[str]) -> _Frame:
+    plain = frame_of(entries)
+    if len(plain) >= GZIP_FROM_BYTES and len(packed := gzip_body(plain)) <= SMALL_ZIPPED_BYTES:
+        return _Frame(packed, keys, is_packed=True)
+    return _Frame(plain, keys, is_packed=False)
+
+
+def _result(peer: str, answer: PutAnswer | None) -> Received | TransportError:
+    if answer is None:
+        return TransportError(f"{peer} did not answer in time")
+    if answer.status == HTTPStatus.OK:
+        try:
+            return decode_received(answer.body)
+        except CodecError as error:
+            return TransportError(f"the answer of {peer} cannot be read: {error}")
+    text = f"{peer} answered {PATH} with status {answer.status}: {answer.body[:200]!r}"
+    return RejectedError(text) if 400 <= answer.status < 500 else TransportError(text)
