@@ -14,9 +14,10 @@ from app.audit.dump import command as dump_command
 from app.audit.heal import command as heal_command
 from app.audit.watch import command as watch_command
 from app.auth import command as admin_command
-from app.command import config_command, doctor_command, explain_command
+from app.command import config_command, doctor_command, explain_command, simulate_command
 from app.config import settings_keys as keys
 from app.config.addresses import PORT_MAX, is_wildcard, join_address, split_address
+from app.config.lookup_settings import FILE, LOOKUP_TYPE, MEMBER_LIST
 from app.config.settings import SettingError, Settings, read_settings
 from app.process.announce import base_url
 from app.process.data_lock import DataLock
@@ -90,6 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     explain_command.add_to(commands)
     config_command.add_to(commands)
     doctor_command.add_to(commands)
+    simulate_command.add_to(commands)
     admin_command.add_to(commands)
     return parser
 
@@ -121,7 +123,8 @@ def _serve_cluster(overrides: dict[str, str], count: int) -> int:
     shared = {
         **overrides,
         keys.STANDALONE.name: "false",
-        keys.MEMBER_LIST.name: ",".join(join_address(own_host, port) for port in ports),
+        LOOKUP_TYPE.name: FILE,
+        MEMBER_LIST.name: ",".join(join_address(own_host, port) for port in ports),
         keys.ANNOUNCE.name: "false",
     }
     nodes = []

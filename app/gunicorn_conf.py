@@ -132,7 +132,7 @@ def post_worker_init(worker: Any) -> None:
 
     def leave(number: int, frame: Any) -> None:
         # At once: the node stops later, when the requests under way have ended.
-        node.leave()
+        node.retire()
         worker.handle_exit(number, frame)
 
     signal.signal(signal.SIGTERM, leave)

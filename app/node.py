@@ -31,6 +31,10 @@ from app.http.api.dump_lines import Dumps
 from app.http.api.stats import HttpStats
 from app.http.v1.drain import step_at_all
 from app.limits.node_limits import Limits, build_limits
+from app.lookup.last_list import LastList
+from app.lookup.member_lookup import LookupStats, MemberLookup
+from app.lookup.member_sources import source_maker
+from app.lookup.own_entry import OwnEntry
 from app.metrics.audit_trail import NODE, AuditTrail
 from app.metrics.instruments import Instruments
 from app.metrics.metric_sources import NodeSources
@@ -61,6 +65,7 @@ from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
 from app.operator.drain_steps import DrainSteps
+from app.operator.engine_page import EnginePage
 from app.operator.instance_drain import InstanceDrains
 from app.operator.instance_facts import InstanceFacts, PushWay
 from app.operator.instance_history import InstanceHistory
@@ -81,7 +86,6 @@ from app.replication.client_type import (
     ClientStore,
     client_key,
 )
-from app.replication.conf_watch import ClusterConfWatch
 from app.replication.health_report import InstanceListAgent
 from app.replication.http_peers import NodeReplication
 from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
@@ -89,6 +93,7 @@ from app.replication.large_bodies import LargeBodies
 from app.replication.membership import Membership
 from app.replication.record_type import RECORDS, RecordCodec
 from app.replication.service_heal import ServiceHealer
+from app.replication.small_sends import SmallSends
 from app.replication.warm_start import WarmStart
 from app.rpc.frontend import GrpcFrontend
 from app.rpc.links.client_agent import ClientAgent
@@ -100,13 +105,14 @@ from app.tls.node_tls import NodeTls, build_tls
 from app.writes.call_deadline import check_call_deadline
 from app.writes.member_writes import MemberWrites
 from app.writes.owner_forwarder import OwnerForwarder
-from distro.clock import SystemClock
+from distro.clock import SystemClock, boot_s
 from distro.deadlines import CallDeadlines
+from distro.digest_answers import DigestAnswers
 from distro.http_agent import DistroHttpAgent
 from distro.mailbox import Mailbox
 from distro.members import MemberList
 from distro.monitor import DistroStats
-from distro.ports import Clock, Component, DatumCodec
+from distro.ports import Clock, Component, DatumCodec, DistroCallbackAgent, DistroTransportAgent
 from distro.protocol import DistroProtocol
 from distro.receive import DistroReceiver
 from distro.runtime import DistroRuntime
@@ -153,11 +159,15 @@ class Engine:
     runtime: DistroRuntime
     components: dict[str, Component]
     cluster: Membership
+    lookup: MemberLookup | None
+    """Where the member list comes from; None for a node alone."""
     callers: Callers
     """Who makes the calls that come here."""
     signer: MemberSigner
     """What makes the calls to other members known for this one's."""
     links: GrpcLinks | None
+    small_sends: SmallSends
+    """The sends that the event loop makes, once it runs."""
     replication: NodeReplication
     healer: ServiceHealer
     client_receiver: ClientReceiver
@@ -206,8 +216,10 @@ class Node:
         self.services.explainer.use_checks(checker.last)
         counters.add(partial(asdict, self.background.machine.stats))
         subscribe(self.domain, self.engine, push)
+        trace_pushes(self.engine, push, grpc)
         audit_events(self.domain, self.engine, self._instruments.audit)
         self._lock = DataLock(settings.data_dir)
+        self._has_members = False
 
     def _identity_counters(self) -> dict[str, int]:
         calls = {f"identity_{name}": count for name, count in asdict(self.engine.callers.stats).items()}
@@ -224,26 +236,47 @@ class Node:
         make_private(settings.data_dir)
         domain.record_file.open()
         count = domain.records.read_disk()
-        self._warm_start.read(domain.warm_store.load(settings.warm_age_ms_max, self._clock.monotonic_ms()))
+        versions = domain.records.versions()
+        engine.protocol.members.runs.remember(version.writer for version in versions.values())
+        registry, now_ms = domain.registry, self._clock.monotonic_ms()
+        self._warm_start.read(
+            domain.warm_store.load(
+                settings.warm_age_ms_max, now_ms, lambda key, version: registry.version(key) == version
+            )
+        )
         if settings.warm_age_ms_max:
             domain.warm_store.open()
-        if settings.standalone:
+        if engine.lookup is None:
             self._warm_start.fill(self._clock.monotonic_ms())
         else:
-            engine.cluster.attach(engine.runtime)
-            engine.runtime.start()
+            engine.lookup.start(self._take_members)
         self.background.timer.start()
         self.background.push.start()
         LOG.info("member %s starts, %d durable records in %s", settings.self_address, count, settings.data_dir)
 
-    def leave(self) -> None:
-        """Refuse writes and hand them to the other members, while requests under way end. For a signal's handler."""
-        self.engine.cluster.leave()
+    def _take_members(self, members: tuple[str, ...]) -> None:
+        """Take a member list; with the first one this node begins to load from the others."""
+        cluster, runtime = self.engine.cluster, self.engine.runtime
+        if self._has_members:
+            cluster.take_list(members)
+            return
+        self._has_members = True
+        cluster.attach(runtime, members)
+        runtime.start()
+
+    def retire(self) -> None:
+        """Begin the end: not ready, and if there is no time of grace, leave. For a signal's handler."""
+        self.engine.cluster.retire()
+        if not self.settings.leave_grace_ms:
+            self.engine.cluster.leave()
 
     def stop(self, timeout_s: float = 8.0) -> bool:
         """Refuse writes, send what is due, end the threads; return whether all ended in time. May be called twice."""
         engine, background = self.engine, self.background
-        self.leave()
+        self._warm_start.stop()
+        if engine.lookup is not None:
+            engine.lookup.close()
+        engine.cluster.leave()
         self.services.drains.stop()
         ended = engine.runtime.stop(timeout_s)
         ended = background.timer.stop(timeout_s) and ended
@@ -286,6 +319,7 @@ def build_domain(settings: Settings, clock: Clock) -> Domain:
         limits.subscribers,
         expiry_ms=settings.client_expiry_ms,
         keep_ms=settings.distro.tombstone_slack_ms,
+        alone=settings.standalone,
     )
     record_file = RecordFile(settings.data_dir)
     projection = Projection(registry, clock.monotonic_ms, notify.publish)
@@ -323,7 +357,10 @@ def count_engine(domain: Domain, engine: Engine) -> Counters:
     counters = Counters()
     counters.add(ProcessLoad().read)
     counters.add(partial(asdict, engine.stats))
-    counters.add(lambda: disk_failures(domain))
+    counters.add(lambda: disk_counters(domain))
+    counters.add(lambda: {"draining": int(engine.cluster.draining), "unsent_keys": engine.cluster.unsent_keys()})
+    counters.add(partial(asdict, engine.lookup.stats if engine.lookup is not None else LookupStats()))
+    counters.add(lambda: asdict(engine.cluster.name_stats))
     return counters
 
 
@@ -333,7 +370,7 @@ def subscribe(domain: Domain, engine: Engine, push: UdpPusher) -> None:
     def on_instances(event: InstancesChanged) -> None:
         domain.warm_store.changed(event.key)
         engine.address_clients.mark(event.key)
-        if parsed := parse_datum_key(event.key):
+        if event.shown and (parsed := parse_datum_key(event.key)):
             push.changed(*parsed)
         if event.origin is Origin.LOCAL:
             engine.send(INSTANCE_LIST, event.key)
@@ -352,9 +389,29 @@ def subscribe(domain: Domain, engine: Engine, push: UdpPusher) -> None:
     on(ClientDisconnect, on_disconnect)
 
 
-def disk_failures(domain: Domain) -> dict[str, int]:
-    """The counters of what the disk did not take."""
+def trace_pushes(engine: Engine, push: UdpPusher, grpc: GrpcFrontend | None) -> None:
+    """Have peers told when their changes were applied here, and when subscribers were sent them."""
+    receiver = engine.replication.receiver
+    receiver.applied.now_s = boot_s
+
+    def has_subscribers(key: DistroKey) -> bool:
+        parsed = parse_datum_key(key.key) if key.resource_type == INSTANCE_LIST else None
+        return parsed is not None and (push.has(*parsed) or (grpc is not None and grpc.has_subscribers(*parsed)))
+
+    def on_pushed(namespace: str, service: str) -> None:
+        receiver.applied.pushed(DistroKey(INSTANCE_LIST, datum_key(namespace, service)), boot_s())
+
+    receiver.applied.is_pushed = has_subscribers
+    if not engine.protocol.members.standalone:
+        push.on_pushed = on_pushed
+        if grpc is not None:
+            grpc.trace_pushes(on_pushed)
+
+
+def disk_counters(domain: Domain) -> dict[str, int]:
+    """The counters of what the disk took, and did not take."""
     return {
+        "record_commits": domain.record_file.commits,
         "record_writes_failed": domain.record_file.writes_failed,
         "warm_writes_failed": domain.warm_store.writes_failed,
     }
@@ -387,9 +444,8 @@ def audit_events(domain: Domain, engine: Engine, audit: AuditTrail) -> None:
 def build_engine(settings: Settings, clock: Clock, domain: Domain, tls: NodeTls) -> Engine:
     """Make the protocol, its runtime and all resource types; no thread runs yet."""
     config, stats, components = settings.distro, DistroStats(), dict[str, Component]()
-    now_ms = clock.monotonic_ms()
-    members = MemberList(settings.self_address, config, now_ms, settings.standalone)
-    protocol = DistroProtocol(members, domain.writer, config, components, stats, now_ms)
+    members = MemberList(settings.self_address, config, clock.monotonic_ms(), settings.standalone)
+    protocol = DistroProtocol(members, domain.writer, config, components, stats, members.now_ms)
     cluster, callers, signer, links = build_membership(settings, clock, domain, protocol, tls)
     mailbox = Mailbox(config.mailbox_events_max, stats)
 
@@ -397,23 +453,15 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain, tls: NodeTls)
         if not settings.standalone:
             mailbox.sync(DistroKey(resource_type, key))
 
-    domain.clients.is_handing_over = members.is_handing_over
-    domain.clients.on_return = members.runs.came_back
-    domain.clients.contact_ms = members.contact_ms
-
-    def take_beats(key: str, ages_ms: Mapping[str, int]) -> None:
-        parsed = parse_datum_key(key)
-        if parsed is not None and cluster.responsible(parsed[1]):
-            domain.naming.take_beats(key, ages_ms)
-
-    cluster.take_beats = take_beats
+    connect_members(domain, members, cluster)
     address_clients = HttpClients(
         protocol,
         domain.registry,
         lambda client_id: send(HTTP_CLIENTS, client_key(client_id)),
         lambda client_id: domain.clients.forget(client_id, absent=True),
     )
-    components.update(build_components(settings, clock, domain, protocol, cluster, links, signer, tls))
+    built, small_sends = build_components(settings, clock, domain, protocol, cluster, links, signer, tls)
+    components.update(built)
     components[HTTP_CLIENTS] = http_client_component(address_clients, domain.writer, components[CLIENTS])
     receiver = DistroReceiver(
         domain.writer,
@@ -424,17 +472,19 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain, tls: NodeTls)
         stats,
         members.is_known_writer,
     )
-    bodies = LargeBodies(config.body_bytes_max)
+    bodies, digests = LargeBodies(config.body_bytes_max), DigestAnswers(components, receiver, protocol, stats)
     return Engine(
         stats=stats,
         protocol=protocol,
         runtime=DistroRuntime(protocol, receiver, mailbox, components, cluster, clock, config),
         components=components,
         cluster=cluster,
+        lookup=build_lookup(settings),
         callers=callers,
         signer=signer,
         links=links,
-        replication=NodeReplication(receiver, components, cluster, clock, bodies),
+        small_sends=small_sends,
+        replication=NodeReplication(receiver, components, cluster, clock, bodies, digests),
         healer=ServiceHealer(
             cluster, protocol.mapper_of, components, receiver, mailbox, domain.durable, domain.clients, clock
         ),
@@ -464,6 +514,38 @@ def build_membership(
     return cluster, Callers(identity, domain.writer, deadlines.clock_ms, cluster), signer, links
 
 
+def build_lookup(settings: Settings) -> MemberLookup | None:
+    """Make what follows the member list; None for a node alone."""
+    if settings.standalone:
+        return None
+    own = settings.self_address
+    # Of a list from elsewhere nothing is known but this node itself, if nothing answered before the start.
+    is_known = not settings.lookup.is_polled or settings.members != (own,)
+    return MemberLookup(
+        settings.lookup.kind,
+        source_maker(settings.lookup, settings.cluster_conf, own),
+        settings.members if is_known else (),
+        OwnEntry(own, settings.host),
+        own,
+        settings.check_members,
+        LastList(settings.data_dir),
+    )
+
+
+def connect_members(domain: Domain, members: MemberList, cluster: Membership) -> None:
+    """Have the domain ask the members what it must know of them, and take the beats that they could not send."""
+    domain.clients.is_handing_over = members.is_handing_over
+    domain.clients.on_return = members.runs.came_back
+    domain.clients.contact_ms = members.contact_ms
+
+    def take_beats(key: str, ages_ms: Mapping[str, int]) -> None:
+        parsed = parse_datum_key(key)
+        if parsed is not None and cluster.responsible(parsed[1]):
+            domain.naming.take_beats(key, ages_ms)
+
+    cluster.take_beats = take_beats
+
+
 def build_components(
     settings: Settings,
     clock: Clock,
@@ -473,8 +555,11 @@ def build_components(
     links: GrpcLinks | None,
     signer: MemberSigner,
     tls: NodeTls,
-) -> dict[str, Component]:
-    """Make the resource types with stores of their own, by name: each a store, a codec and the way to the peers."""
+) -> tuple[dict[str, Component], SmallSends]:
+    """Make the resource types with stores of their own, by name: each a store, a codec and the way to the peers.
+
+    And the way of small frames of instance lists, which the event loop is to be attached to.
+    """
 
     def agent_parts(codec: DatumCodec) -> dict[str, Any]:
         return {
@@ -494,35 +579,46 @@ def build_components(
             "sent": protocol.times.sent,
         }
 
-    record_codec, client_codec = RecordCodec(), ClientCodec()
+    client_codec = ClientCodec()
     over_http = DistroHttpAgent(**agent_parts(client_codec), resource_type=CLIENTS)
     over_grpc: ClientAgent | None = None
-    if links is not None and settings.rpc is not None:
-        bytes_max = settings.rpc.cluster.message_bytes_max
-        over_grpc = ClientAgent(over_http, links, client_codec, clock, cluster.release, bytes_max)
-    client_store = ClientStore(domain.clients, settings.self_address, protocol.members.has_left)
+    if links is not None and (rpc := settings.rpc) is not None:
+        over_grpc = ClientAgent(over_http, links, client_codec, clock, cluster.release, rpc.cluster.message_bytes_max)
+    list_store = InstanceListStore(domain.registry, domain.notify.publish)
+    list_agent = InstanceListAgent(domain.naming.service_view, **agent_parts(domain.instance_codec))
+    small_sends = SmallSends(list_agent, clock)
     return {
-        INSTANCE_LIST: Component(
-            InstanceListStore(domain.registry, domain.notify.publish),
-            domain.instance_codec,
-            InstanceListAgent(domain.naming.service_view, **agent_parts(domain.instance_codec)),
-        ),
+        INSTANCE_LIST: Component(list_store, domain.instance_codec, list_agent, small_sends, deltas=list_store),
         RECORDS: Component(
             domain.records,
-            record_codec,
-            DistroHttpAgent(**agent_parts(record_codec), resource_type=RECORDS),
+            RecordCodec(),
+            DistroHttpAgent(**agent_parts(RecordCodec()), resource_type=RECORDS),
             taken_by=frozenset({MemberKind.OWN}),
         ),
-        CLIENTS: Component(
-            client_store,
-            client_codec,
-            over_grpc or over_http,
-            callbacks=over_grpc,
-            taken_by=frozenset({MemberKind.OWN, MemberKind.NACOS_2}),
-            owned_by_writer=True,
-            on_verified=client_store.on_verified,
-        ),
-    }
+        CLIENTS: client_component(domain, settings.self_address, protocol.members, over_grpc or over_http, over_grpc),
+    }, small_sends
+
+
+def client_component(
+    domain: Domain,
+    self_address: str,
+    members: MemberList,
+    agent: DistroTransportAgent,
+    callbacks: DistroCallbackAgent | None,
+) -> Component:
+    """Make the resource type of clients with connections."""
+    store = ClientStore(domain.clients, self_address, members.has_left)
+    return Component(
+        store,
+        ClientCodec(),
+        agent,
+        callbacks=callbacks,
+        taken_by=frozenset({MemberKind.OWN, MemberKind.NACOS_2}),
+        owned_by_writer=True,
+        on_verified=store.on_verified,
+        on_compared=store.on_compared,
+        deltas=store,
+    )
 
 
 # --- the frontends -------------------------------------------------------------------------------
@@ -541,31 +637,30 @@ def build_frontends(
 
     ``counters`` gets those of all parts.
     """
-    # Half of the HTTP threads at most wait for other members; the others go on answering reads.
-    waiting_max = max(1, settings.http_threads // 2)
+    waiting_max = max(1, settings.http_threads // 2)  # for other members; the other threads go on answering reads
     forwarder = OwnerForwarder(engine.cluster, waiting_max, engine.replication.refresh, text_reply)
     http, config_calls = HttpStats(), ConfigCallLog()
     access = build_access(settings, clock, domain, counters)
     counters.add(lambda: asdict(forwarder.stats) | asdict(http) | asdict(config_calls.stats))
-    counters.add(lambda: asdict(engine.cluster.name_stats))
     writes = MemberWrites(engine.cluster, domain.durable, forwarder, settings.context_path)
     grpc = build_grpc(settings, clock, domain, engine, counters, config_calls, writes, access, instruments)
     ways: list[PushWay] = [("udp", push.states), *([("grpc", grpc.push_states)] if grpc else [])]
     operator = build_operator(domain, engine, clock, ways)
-    beats = build_beats(clock, engine)
     http_services = Services(
         settings=settings,
         naming=domain.naming,
         durable=domain.durable,
         push=push,
         cluster=engine.cluster,
+        lookup=engine.lookup,
         callers=engine.callers,
         signer=engine.signer,
         replication=engine.replication,
+        small_sends=engine.small_sends,
         healer=engine.healer,
         forwarder=forwarder,
         dumps=Dumps(),
-        beats=beats,
+        beats=build_beats(clock, engine),
         access=access,
         users=domain.users,
         decisions=DecisionMemo(),
@@ -578,6 +673,7 @@ def build_frontends(
         explainer=operator.explainer,
         drains=operator.drains,
         drain_steps=operator.drain_steps,
+        engine_facts=operator.engine_page.facts,
         tls=engine.tls,
         addresses=domain.limits.addresses,
         instruments=instruments,
@@ -635,11 +731,12 @@ def build_grpc(
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """What an operator asks of one instance, and has done with one."""
+    """What an operator asks of one instance or of the engine, and has done with one."""
 
     explainer: InstanceFacts
     drains: InstanceDrains
     drain_steps: DrainSteps
+    engine_page: EnginePage
 
 
 def build_operator(domain: Domain, engine: Engine, clock: Clock, push_states: list[PushWay]) -> Operator:
@@ -686,6 +783,7 @@ def build_operator(domain: Domain, engine: Engine, clock: Clock, push_states: li
             clock,
             push_states,
         ),
+        EnginePage(engine.protocol, engine.components, engine.stats, clock, engine.runtime.workers),
     )
 
 
@@ -752,11 +850,6 @@ def build_background(
     ]
     if grpc is not None:
         ticks.append(grpc.limits.tick)
-    if not settings.standalone:
-        watch = ClusterConfWatch(
-            settings.cluster_conf, settings.self_address, settings.check_members, engine.cluster.take_list
-        )
-        ticks.append(watch.tick)
     return Background(NamingTimer(clock, ticks), checker, push, machine)
 
 

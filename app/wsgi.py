@@ -2,7 +2,8 @@
 
 from app.config.settings import read_settings
 from app.http.factory import create_app
+from app.lookup.first_list import with_first_list
 from app.node import Node
 
-node = Node(read_settings())
+node = Node(with_first_list(read_settings()))
 app = create_app(node.services)

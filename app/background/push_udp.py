@@ -94,6 +94,8 @@ class UdpPusher:
         self._awake = False
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="push-udp", daemon=False)
+        self.on_pushed: Callable[[str, str], None] = lambda _namespace, _service: None
+        """Called when the subscribers of a service begin to be sent what it is now, once or a few times."""
         self._sockets: dict[bool, socket.socket] = {}
         """The sockets by ``Push.answering``: one for clients that acknowledge, one for clients that do not.
 
@@ -138,10 +140,14 @@ class UdpPusher:
         """Count a query that asked for pushes to an address that is not its own."""
         self._subscribers.stats.refused += 1
 
+    def has(self, namespace: str, service: str) -> bool:
+        """Whether a service has subscribers here, or may have."""
+        return bool(self._mailbox) or self._subscribers.has((namespace, service))
+
     def changed(self, namespace: str, service: str) -> None:
         """Push a changed service to its subscribers, from the push thread."""
         # Nearly all changes are of services without subscribers. Subscribers in the mailbox are not known yet.
-        if self._mailbox or self._subscribers.has((namespace, service)):
+        if self.has(namespace, service):
             self._put((namespace, service))
             self._wake()
 
@@ -273,6 +279,7 @@ class UdpPusher:
         kind = (one.clusters, one.java)
         if (packet := packets.get(kind)) is None:
             packet = packets[kind] = Packet.of(self._build(one))
+            self.on_pushed(one.namespace, one.service)
         return packet
 
 

@@ -16,14 +16,19 @@ from pathlib import Path
 LOG = logging.getLogger(__name__)
 WAITING_MAX = 20_000
 """Lines that wait for the thread: about a second of the most that a node is asked."""
-LINES_PER_WRITE = 500
+LINES_PER_WRITE = 5_000
+LINE_BYTES_MAX = 16_384
+"""Of nearly all lines. So many of them go at once that a file keeps its bound."""
 WRITE_EVERY_S = 0.2
+"""Each call to the system costs this thread the interpreter, for which it then waits beside a busy loop, and costs both
+more than all else here: few calls, for many lines."""
 LOG_EVERY = 1_000
 """Of the writes that fail, the first and each thousandth is logged."""
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 
 MakeLine = Callable[[], str]
 """Makes one line, without its end, on the thread of the file."""
+Line = str | MakeLine
 
 
 @dataclass(slots=True)
@@ -47,6 +52,8 @@ class _RotatingFile(RotatingFileHandler):
     def __init__(self, path: Path, bytes_max: int, files: int) -> None:
         super().__init__(path, maxBytes=bytes_max, backupCount=files - 1, encoding="utf-8", delay=True)
         self.failure: OSError | None = None
+        self._size = 0
+        """Of the open file before what is written now."""
         self.setFormatter(logging.Formatter("%(message)s"))
 
     def _open(self) -> TextIOWrapper:
@@ -56,8 +63,18 @@ class _RotatingFile(RotatingFileHandler):
         """Write whole lines; return why that failed."""
         self.failure = None
         self._follow()
+        if self.stream is None:
+            with suppress(OSError):  # the write below tells of it
+                Path(self.baseFilename).parent.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
         self.emit(logging.LogRecord("rollcall.audit", logging.INFO, "", 0, text, None, None))
         return self.failure
+
+    def shouldRollover(self, record: logging.LogRecord) -> bool:
+        """Whether a file that holds something would be too long with these lines. The name is logging's."""
+        if self.stream is None:
+            self.stream = self._open()
+            self._size = os.fstat(self.stream.fileno()).st_size
+        return bool(self._size) and self._size + len(record.msg) + 1 > self.maxBytes
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Note the failure, and begin anew with the next lines. The name is logging's."""
@@ -76,6 +93,7 @@ class _RotatingFile(RotatingFileHandler):
         if self.stream is None:
             return
         here = os.fstat(self.stream.fileno())
+        self._size = here.st_size
         try:
             there = os.stat(self.baseFilename)
         except OSError:
@@ -94,21 +112,22 @@ class LineFile:
         self._name = name
         self._path = path
         self._file = _RotatingFile(path, bytes_max, files)
+        self._lines_per_write = max(min(LINES_PER_WRITE, bytes_max // LINE_BYTES_MAX), 1)
         self._lost_line = lost_line
-        self._waiting: deque[MakeLine] = deque()
+        self._waiting: deque[Line] = deque()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
         self._untold = 0
         """Dropped lines of which no line tells yet."""
 
-    def add(self, make: MakeLine) -> None:
-        """Have a line written soon. Returns at once; any thread may call."""
+    def add(self, line: Line) -> None:
+        """Have a line, or what makes it, written soon. Returns at once; any thread may call."""
         if len(self._waiting) >= WAITING_MAX or self._stopped.is_set():
             self.stats.dropped += 1
             self._untold += 1
             return
-        self._waiting.append(make)
+        self._waiting.append(line)
         if self._thread is None:
             self._start()
 
@@ -137,28 +156,29 @@ class LineFile:
         self._file.close()
 
     def _write_all(self) -> None:
-        while self._waiting:
-            count = min(len(self._waiting), LINES_PER_WRITE)
+        # Those that come meanwhile wait for the next time: each by itself would cost a hundred times as much.
+        left = len(self._waiting)
+        while left:
+            count = min(left, self._lines_per_write)
             self._write([self._waiting.popleft() for _ in range(count)])
+            left -= count
 
-    def _write(self, makers: list[MakeLine]) -> None:
+    def _write(self, waiting: list[Line]) -> None:
         untold, lines = self._untold, list[str]()
         if untold:
             lines.append(self._lost_line(untold))
-        for make in makers:
+        for line in waiting:
             try:
-                lines.append(make())
+                lines.append(line if isinstance(line, str) else line())
             except Exception:
                 LOG.exception("a line of %s could not be made", self._path)
-        with suppress(OSError):  # the write below tells of it
-            self._path.parent.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
         error = self._file.write("\n".join(lines))
         if error is None:
-            self.stats.written += len(makers)
+            self.stats.written += len(waiting)
             self._untold -= untold
             return
-        self.stats.dropped += len(makers)
-        self._untold += len(makers)
+        self.stats.dropped += len(waiting)
+        self._untold += len(waiting)
         if self.stats.writes_failed % LOG_EVERY == 0:
             LOG.warning("%s does not take lines, which are lost: %s", self._path, error)
         self.stats.writes_failed += 1

@@ -9,6 +9,7 @@ from app.naming.push.udp_subscribers import UdpPushStats
 from app.naming.registry.service_table import Counts
 from app.naming.service import NamingService
 from app.replication.membership import Membership
+from distro.convergence import PeerTrace
 from distro.protocol import DistroProtocol
 from distro.types import Member
 
@@ -35,6 +36,9 @@ class NodeSources:
 
     def members(self) -> Sequence[Member]:
         return self.cluster.members()
+
+    def traces(self) -> Mapping[str, PeerTrace]:
+        return self.protocol.traces.copy()
 
     def pending(self) -> Mapping[str, int]:
         return self.protocol.pending_keys()

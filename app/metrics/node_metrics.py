@@ -19,6 +19,7 @@ from app.metrics.request_stats import RequestStats
 from app.naming.clients.clients import ClientCounts
 from app.naming.push.udp_subscribers import UdpPushStats
 from app.naming.registry.service_table import Counts
+from distro.convergence import PeerTrace
 from distro.monitor import EngineTimes, Timings
 from distro.types import Member, MemberState
 
@@ -47,6 +48,10 @@ class Sources(Protocol):
 
     def members(self) -> Sequence[Member]:
         """All members, this node among them."""
+        ...
+
+    def traces(self) -> Mapping[str, PeerTrace]:
+        """What each peer lacks, and how long changes took to it."""
         ...
 
     def pending(self) -> Mapping[str, int]:
@@ -210,9 +215,23 @@ class ClusterCollector(Collector):
                 state.add_metric([member.address, one.value], float(member.state is one))
         yield state
         yield from self._peers()
+        yield from self._traces()
+        yield from self._engine()
+
+    def _engine(self) -> Iterator[Metric]:
+        times = self._parts.times
         turns = HistogramMetricFamily(f"{PREFIX}engine_turn_seconds", "Turns of the thread that owns the protocol.")
-        add_timings(turns, [], self._parts.times.turns)
+        add_timings(turns, [], times.turns)
         yield turns
+        yield GaugeMetricFamily(
+            f"{PREFIX}engine_turn_max_seconds", "The longest turn of that thread since the start.", times.turn_max_s
+        )
+        actions = HistogramMetricFamily(
+            f"{PREFIX}engine_action_seconds", "Steps of work beside that thread, by kind.", labels=["action"]
+        )
+        for name, timings in sorted(times.actions.copy().items()):
+            add_timings(actions, [name], timings)
+        yield actions
 
     def _peers(self) -> Iterator[Metric]:
         sends = CounterMetricFamily(f"{PREFIX}peer_sends", "Sends to a member.", labels=["peer", "result"])
@@ -226,11 +245,6 @@ class ClusterCollector(Collector):
         pending = GaugeMetricFamily(
             f"{PREFIX}peer_pending_keys", "Keys that wait to be sent to a member.", labels=["peer"]
         )
-        convergence = HistogramMetricFamily(
-            f"{PREFIX}peer_convergence_seconds",
-            "From the oldest change in a send to the member's acknowledgement.",
-            labels=["peer"],
-        )
         now_ms = self._parts.monotonic_ms()
         for peer, stats in sorted(dict(self._parts.times.peers).items()):
             sends.add_metric([peer, "delivered"], stats.delivered)
@@ -239,10 +253,35 @@ class ClusterCollector(Collector):
             sent.add_metric([peer], stats.bytes)
             if stats.delivered_ms is not None:
                 age.add_metric([peer], max(now_ms - stats.delivered_ms, 0) / 1_000)
-            add_timings(convergence, [peer], stats.convergence)
         for peer, count in self._parts.sources.pending().items():
             pending.add_metric([peer], count)
-        yield from (sends, keys, sent, age, pending, convergence)
+        yield from (sends, keys, sent, age, pending)
+
+    def _traces(self) -> Iterator[Metric]:
+        applied = HistogramMetricFamily(
+            f"{PREFIX}peer_convergence_seconds", "From a change made here to a member's applying it.", labels=["peer"]
+        )
+        pushed = HistogramMetricFamily(
+            f"{PREFIX}peer_pushed_seconds",
+            "From a change made here to a member's first push of it to subscribers there.",
+            labels=["peer"],
+        )
+        age = GaugeMetricFamily(
+            f"{PREFIX}peer_unapplied_age_seconds",
+            "Age of the oldest change that a member lacks, 0 without any; those of a member that is DOWN do not count.",
+            labels=["peer"],
+        )
+        unapplied = GaugeMetricFamily(
+            f"{PREFIX}peer_unapplied_keys", "Keys with a change that a member lacks.", labels=["peer"]
+        )
+        now_s = self._parts.monotonic_ms() / 1_000
+        for peer, trace in sorted(self._parts.sources.traces().items()):
+            oldest = trace.oldest()
+            age.add_metric([peer], max(now_s - oldest[1], 0.0) if oldest else 0.0)
+            unapplied.add_metric([peer], trace.unapplied())
+            add_timings(applied, [peer], trace.applied)
+            add_timings(pushed, [peer], trace.pushed)
+        yield from (age, unapplied, applied, pushed)
 
 
 class MachineCollector(Collector):

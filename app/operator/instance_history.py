@@ -1,12 +1,12 @@
 """What happened lately to single instances at this member, for questions that come after the fact."""
 
 import threading
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from dataclasses import dataclass
 
 from app.naming.model.keys import datum_key
 
-INSTANCES_MAX = 20_000
+INSTANCES_MAX = 10_000
 """Instances that are remembered; beyond it the one to which something happened the longest ago is forgotten."""
 ENTRIES_MAX = 8
 """Of one instance."""
@@ -26,14 +26,13 @@ class InstanceHistory:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, str], deque[Happening]] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str], tuple[Happening, ...]] = OrderedDict()
 
     def note(self, key: str, instance_key: str, what: str, now_ms: int) -> None:
         """Keep what happened to an instance now."""
         with self._lock:
-            kept = self._kept.setdefault((key, instance_key), deque(maxlen=ENTRIES_MAX))
-            kept.append(Happening(now_ms, what))
-            self._kept.move_to_end((key, instance_key))
+            kept = self._kept.pop((key, instance_key), ())[1 - ENTRIES_MAX :]
+            self._kept[key, instance_key] = (*kept, Happening(now_ms, what))  # the latest last
             if len(self._kept) > INSTANCES_MAX:
                 self._kept.popitem(last=False)
 

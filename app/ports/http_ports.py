@@ -7,6 +7,7 @@ from app.naming.health.checks import ClusterKey, LastCheck
 from app.naming.push.udp_subscribers import Subscriber, UdpPushStats
 from app.operator.instance_facts import AskedInstance
 from app.ports.shared_ports import MemberDirectory
+from app.replication.small_sends import LoopCalls
 from app.writes.ownership import Owners
 from distro.types import Member
 
@@ -19,6 +20,22 @@ class Cluster(MemberDirectory, Owners, Protocol):
     @property
     def draining(self) -> bool:
         """Whether an operator drains this node."""
+        ...
+
+    def leave(self) -> None:
+        """Take no calls of clients from now on, and tell the other members that this one ends. Returns at once."""
+        ...
+
+    def is_leave_known(self) -> bool:
+        """Whether every member of our kind that can be reached has heard from this one that it leaves."""
+        ...
+
+    def is_handed_over(self) -> bool:
+        """Whether all changes have reached the members that can be reached, and none of them sends this one writes."""
+        ...
+
+    def unsent_keys(self) -> int:
+        """Changed keys that have not reached a member yet, counted for each member."""
         ...
 
     def drain(self, enabled: bool) -> None:
@@ -65,6 +82,18 @@ class Cluster(MemberDirectory, Owners, Protocol):
         ...
 
 
+class ListLookup(Protocol):
+    """Where the member list comes from."""
+
+    def switch(self, kind: str) -> None:
+        """Take it from another source, ``file``, ``address-server`` or ``dns``, if that gives one. Blocks for that.
+
+        Raises:
+            NoListError: it gives none, or is not set up; all stays as it was.
+        """
+        ...
+
+
 class Explainer(Protocol):
     """What this member knows of one instance."""
 
@@ -83,8 +112,13 @@ class Replication(Protocol):
     Raises (each): CodecError (answer 400 with its text), NotInitialized (answer 503).
     """
 
-    def receive(self, body: bytes, headers: Mapping[str, str], remote_ip: str) -> bytes:
-        """Take the body ``{key: datum}``, gzip or plain. Returns the answer: ``ok``, or JSON for a peer of our kind."""
+    def receive(
+        self, body: bytes, headers: Mapping[str, str], remote_ip: str, frame: Mapping[str, Any] | None = None
+    ) -> bytes:
+        """Take the body ``{key: datum}``, gzip or plain. Returns the answer: ``ok``, or JSON for a peer of our kind.
+
+        ``frame``: the object in the body, if it was read already.
+        """
         ...
 
     def verify(
@@ -93,14 +127,36 @@ class Replication(Protocol):
         """Compare ``{key: checksum or version}`` with the stored datums; those that differ are fetched later."""
         ...
 
+    def compare(self, body: bytes, headers: Mapping[str, str], remote_ip: str) -> bytes:
+        """Answer one message of a peer's round that compares digests.
+
+        Raises:
+            NoRight: the caller is no listed member of our own kind.
+        """
+        ...
+
     def datums(
         self, keys: list[str] | None, headers: Mapping[str, str], remote_ip: str, resource_type: str = ""
     ) -> tuple[Iterator[bytes], dict[str, str]]:
         """The datums of ``keys``, of all for None, as JSON in parts, or in gzip; and the headers that say so."""
         ...
 
+    def page(
+        self, keys: list[str] | None, headers: Mapping[str, str], remote_ip: str, resource_type: str = ""
+    ) -> tuple[Iterator[bytes], dict[str, str]]:
+        """To our own kind a page of the datums of ``keys``, for None the versions of all keys; as ``datums`` else."""
+        ...
+
     def refresh(self, peer: str, keys: tuple[str, ...], timeout_ms: int) -> bool:
         """Fetch from ``peer`` the datums of keys that it has just written; False when that fails."""
+        ...
+
+
+class SmallSending(Protocol):
+    """The engine's sends of small frames, which the event loop makes while it runs."""
+
+    def attach(self, calls: LoopCalls | None) -> None:
+        """Let the loop make them from now on; None: not any more."""
         ...
 
 

@@ -323,7 +323,7 @@ class TestGunicornConfiguration:
         done = subprocess.run(
             [sys.executable, "-c", code], cwd=ROOT, env={**os.environ, **settings}, capture_output=True, check=True
         )
-        assert json.loads(done.stdout) == ["[::1]:8848", 1, "app.http.server.worker.LoopWorker", 0, 10, True]
+        assert json.loads(done.stdout) == ["[::1]:8848", 1, "app.http.server.worker.LoopWorker", 0, 12, True]
 
     @pytest.mark.parametrize(
         ("soft", "hard", "rpc", "connections", "files"),

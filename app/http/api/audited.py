@@ -16,8 +16,7 @@ AGENT_CHARS_MAX = 200
 def actor_of(call: Call, services: Services) -> Actor:
     """Who makes a call. A member that passed it on tells the client's address; nobody else is believed."""
     address, via = call.remote_ip, ""
-    told = call.header(CLIENT_ADDRESS)
-    if told and call.caller.is_member:
+    if call.caller.is_member and (told := call.header(CLIENT_ADDRESS)):
         address, via = told, address
     return Actor(address, call.user, call.client_agent[:AGENT_CHARS_MAX], via)
 
@@ -35,7 +34,7 @@ def audit_instance(call: Call, services: Services, verb: str, command: Command, 
     if audit.covers_instances:
         key = f"{command.namespace}/{command.service}/{operations.key_of(command)}"
         after = None if verb == "remove" else command
-        audit.write(f"instance.{verb}", key, before=before, after=after, actor=actor_of(call, services))
+        audit.write_instance(f"instance.{verb}", key, before, after, actor_of(call, services))
 
 
 def audit_operation(row: Route, call: Call, reply: Reply, services: Services) -> None:

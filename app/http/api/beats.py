@@ -63,6 +63,11 @@ class BeatCollector:
             self.collected += 1
             return True
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no beat waits, and none is under way."""
+        return not self._batches and not self._under_way
+
     def take(self, now_ms: int, busy: Collection[str] = ()) -> list[tuple[str, Batch]]:
         """Return owners with their batches to send now, at most ``BATCH_MAX`` beats each.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from werkzeug.datastructures import ImmutableDict
 
@@ -14,6 +14,7 @@ from app.auth.member_signer import MemberSigner
 from app.auth.users import Users
 from app.config.settings import Settings
 from app.http.api.beats import BeatCollector
+from app.http.api.call_memo import CallMemo
 from app.http.api.dump_lines import Dumps
 from app.http.api.stats import HttpStats
 from app.http.input.params import Parameters
@@ -25,7 +26,17 @@ from app.naming.records.durable_service import DurableService
 from app.naming.service import NamingService
 from app.operator.drain_steps import DrainSteps
 from app.operator.instance_drain import InstanceDrains
-from app.ports.http_ports import Cluster, ConnectionLoader, Explainer, Healer, LoopFrontend, Pushing, Replication
+from app.ports.http_ports import (
+    Cluster,
+    ConnectionLoader,
+    Explainer,
+    Healer,
+    ListLookup,
+    LoopFrontend,
+    Pushing,
+    Replication,
+    SmallSending,
+)
 from app.ports.shared_ports import ReadCounters
 from app.process.config_call_log import ConfigCallLog
 from app.tls.node_tls import NodeTls
@@ -48,6 +59,8 @@ RELAY = RELAY_HEADER.lower()
 """Header of a call of a member of our own kind: it is to be passed on to the owner, once (R12)."""
 WANTS_CHANGE = "rollcall-wants-change"
 """Header of a forwarded call: the answer is to carry the instance as the call left it."""
+SHORT_CHANGE = "2"
+"""Its value from who reads a change in the short form; any other asks for the form of all releases."""
 ADDRESS = "rollcall.address"
 """The key in WSGI's environ of the client's address, where writes of one are limited."""
 CHANGE = "rollcall-change"
@@ -94,6 +107,8 @@ class Call:
     """Who makes the call: a member, as far as that was found out, or anybody."""
     address: ClientAddress | None = None
     """That of the connection, where writes of one are limited."""
+    memo: CallMemo | None = None
+    """What is known of the call, if it came before to the byte."""
     _parameters: Parameters | None = field(default=None, repr=False)
 
     @property
@@ -185,9 +200,12 @@ class Services:
     durable: DurableService
     push: Pushing
     cluster: Cluster
+    lookup: ListLookup | None
+    """Where the member list comes from; None for a node alone."""
     callers: Callers
     signer: MemberSigner
     replication: Replication
+    small_sends: SmallSending
     healer: Healer
     forwarder: OwnerForwarder[Reply]
     dumps: Dumps
@@ -208,6 +226,8 @@ class Services:
     explainer: Explainer
     drains: InstanceDrains
     drain_steps: DrainSteps
+    engine_facts: Callable[[], dict[str, Any]]
+    """How replication is doing at this node."""
     tls: NodeTls
     addresses: AddressTable
     """The addresses of clients, with their connections over gRPC too."""

@@ -353,8 +353,13 @@ class MemberLinks:
             link.fail()
 
     def _on_free(self) -> None:
-        self._links = [one for one in self._links if not one.closed]
-        self._send_waiting()
+        # With each answer: mostly no link is closed, and none waits.
+        for one in self._links:
+            if one.closed:
+                self._links = [one for one in self._links if not one.closed]
+                break
+        if self._waiting:
+            self._send_waiting()
 
     def expire(self, now_s: float) -> None:
         """End the requests past their deadline."""

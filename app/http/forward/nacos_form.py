@@ -1,4 +1,7 @@
-"""The form in which members of Nacos pass calls on: every parameter in the query, the client's headers with theirs."""
+"""The form in which members of Nacos pass calls on: every parameter in the query, the client's headers with theirs.
+
+And what becomes of the answers to calls that were passed on, in whatever form.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -7,8 +10,9 @@ from urllib.parse import urlencode
 from app.auth.member_calls import PREFIX
 from app.auth.member_signer import MemberSigner
 from app.config.version import MEMBER_AGENT, NACOS_VERSION
+from app.http.api.answers import RETRY_AFTER
 from app.http.api.browsers import SIGNS
-from app.http.api.call import CLIENT_ADDRESS, CLIENT_AGENT, Call
+from app.http.api.call import CLIENT_ADDRESS, CLIENT_AGENT, OK, TEXT, Call, Reply
 from app.http.input.forms import URLENCODED
 from app.writes.owner_forwarder import MemberRequest
 
@@ -37,6 +41,7 @@ _NOT_COPIED = frozenset(
     }
 )
 """What belongs to the client's connection or body, or to the name of this node. Real Nacos copies Host too."""
+_TEXT, _RETRY_AFTER = TEXT.encode(), RETRY_AFTER.lower().encode()
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 _NOT_EXECUTED_503 = b"server is "
 """How the answer of a member begins that does not serve yet, or not any more."""
@@ -105,7 +110,23 @@ def without_password(call: Call) -> tuple[bytes, bytes, str]:
 
 
 def not_executed(status: int, answer: bytes, refused: bool) -> bool:
-    """Whether a member did not execute the call: it does not serve, or (``refused``) says that it is not the owner."""
+    """Whether a member did not execute the call: it does not serve, or (``refused``) says that it is not the owner.
+
+    It says the latter, too, where it does not know this node for a member: it has another member list for a moment.
+    """
     if status == 503:
         return answer.startswith(_NOT_EXECUTED_503)
+    if status == 403:
+        return refused
     return status == 400 and (refused or _NOT_EXECUTED_400 in answer)
+
+
+def reply_of(status: int, body: bytes, headers: Mapping[bytes, bytes]) -> Reply:
+    """A member's answer, with the names of its headers in lower case, as the client gets it."""
+    content_type, later = headers.get(b"content-type"), headers.get(_RETRY_AFTER)
+    if body == OK.body and status == OK.status and content_type == _TEXT and later is None:
+        return OK  # nearly each write's, whose head is made already
+    reply = Reply(status, body, None if content_type is None else content_type.decode("latin-1"))
+    if later is not None:
+        reply.headers = {RETRY_AFTER: later.decode("latin-1")}
+    return reply

@@ -15,7 +15,7 @@ from http import HTTPStatus
 
 from app.auth.signed import header_of
 from app.config.version import MEMBER_AGENT
-from app.http.api.answers import NOT_RESPONSIBLE, RETRY_AFTER, text_reply
+from app.http.api.answers import NOT_RESPONSIBLE, text_reply
 from app.http.api.call import (
     AUTHORIZATION,
     BEARER,
@@ -26,6 +26,7 @@ from app.http.api.call import (
     DEADLINE,
     DECLINE,
     RELAY,
+    SHORT_CHANGE,
     TOKEN_HEADER,
     WANTS_CHANGE,
     Answer,
@@ -35,7 +36,7 @@ from app.http.api.call import (
     Services,
 )
 from app.http.forward.member_link import LinkAnswer, LinkResult, MemberLinks, NotAnswered, NotSent
-from app.http.forward.nacos_form import nacos_form, not_executed, own_headers, without_password
+from app.http.forward.nacos_form import nacos_form, not_executed, own_headers, reply_of, without_password
 from app.naming.changes import TakenChange
 from app.writes.owner_forwarder import BUSY, FORWARD_MS_MAX, MemberRequest, WaitingCall, silent_text, unseen_text
 from distro.errors import CodecError
@@ -55,7 +56,6 @@ FETCHES_MAX = 64
 FETCH_THREADS = 2
 _NOT_RESPONSIBLE = NOT_RESPONSIBLE.lower().encode()
 _CHANGE = CHANGE.encode()
-_RETRY_AFTER = RETRY_AFTER.lower().encode()
 _CLOCK = CLOCK.encode()
 
 log = logging.getLogger(__name__)
@@ -207,7 +207,9 @@ class LoopForwarder:
         """
         target, query, body = f"{call.context_path}{call.path}", call.raw_query, call.body
         client = {CLIENT_AGENT: call.client_agent, CLIENT_ADDRESS: call.remote_ip}
-        headers = {"user-agent": MEMBER_AGENT, **client, WANTS_CHANGE: "1", **more}
+        # Of a call that a member passed on, that member reads the change (R12).
+        wanted = call.header(WANTS_CHANGE) or SHORT_CHANGE
+        headers = {"user-agent": MEMBER_AGENT, **client, WANTS_CHANGE: wanted, **more}
         if call.hop_token:
             query, body, content_type = without_password(call)
             headers[AUTHORIZATION] = BEARER + call.hop_token
@@ -221,7 +223,7 @@ class LoopForwarder:
             headers["content-type"] = given
         if query:
             target += "?" + query.decode("latin-1")
-        return self._signed(call.method, target, member, headers, body)
+        return self.signed(call.method, target, member, headers, body)
 
     def request_to_own(
         self, method: str, path: str, member: str, body: bytes, left_ms: int, *, relay: bool = False
@@ -230,9 +232,10 @@ class LoopForwarder:
         headers = {"user-agent": MEMBER_AGENT}
         if more := self.hop_headers(member, left_ms, relay=relay):
             headers |= {**more, CLOCK: self._cluster.stamp()}
-        return self._signed(method, self._services.settings.context_path + path, member, headers, body)
+        return self.signed(method, self._services.settings.context_path + path, member, headers, body)
 
-    def _signed(self, method: str, target: str, member: str, headers: dict[str, str], body: bytes) -> bytes:
+    def signed(self, method: str, target: str, member: str, headers: dict[str, str], body: bytes) -> bytes:
+        """Return a request with this member's signature."""
         # A value that is not ASCII is signed as it goes, which is not always as it came.
         is_plain = "".join(headers.values()).isascii()
         header = headers.get if is_plain else header_of(headers)
@@ -341,17 +344,15 @@ class ForwardedCall:
     def _answer(self, result: LinkAnswer) -> None:
         forwarder = self._forwarder
         forwarder.stats.forward_answered += 1
-        content_type = result.headers.get(b"content-type")
-        reply = Reply(result.status, result.body, None if content_type is None else content_type.decode("latin-1"))
-        if (later := result.headers.get(_RETRY_AFTER)) is not None:
-            reply.headers = {RETRY_AFTER: later.decode("latin-1")}
-        change = result.headers.get(_CHANGE)
+        headers = result.headers
+        reply, change = reply_of(result.status, result.body, headers), headers.get(_CHANGE)
         if change is None:
             self._done(reply)
             return
-        clock = result.headers.get(_CLOCK, b"").decode("latin-1")
+        clock = headers.get(_CLOCK, b"").decode("latin-1")
         if self._is_relayed:
-            reply.headers = {CHANGE: change.decode("latin-1")} | ({CLOCK: clock} if clock else {})
+            told = {CHANGE: change.decode("latin-1")} | ({CLOCK: clock} if clock else {})
+            reply = Reply(reply.status, reply.body, reply.content_type, told)
         # It may have waited in a socket of this process. A clock is told with the run, which begins with the address.
         sent_ms = forwarder._cluster.sent_ms(clock.partition("~")[0], clock)
         try:
@@ -360,7 +361,10 @@ class ForwardedCall:
             log.warning("the change in an answer of %s cannot be read: %s", self._member, error)
             self._done(reply)
             return
-        self._wait(taken, reply, forwarder.loop.time() + ASK_AFTER_S, LOOK_S)
+        if taken.is_known():
+            self._done(reply)
+        else:
+            self._wait(taken, reply, forwarder.loop.time() + ASK_AFTER_S, LOOK_S)
 
     def _wait(self, taken: TakenChange, reply: Reply, ask_s: float, wait_s: float) -> None:
         """Answer as soon as the change is known here; from ``ask_s`` on its datum is fetched, until the deadline."""

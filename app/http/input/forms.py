@@ -24,8 +24,8 @@ CHARSETS = frozenset(
 """The codecs that ``encoding`` may name beside UTF-8. Some of Python's others make text that JSON cannot hold."""
 
 
-KEPT_CHARS_MAX = 192
-"""The longest ``name=value`` whose parsed pair is cached: most pairs come again and again."""
+KEPT_CHARS_MAX = 64
+"""The longest ``name=value`` whose parsed pair is cached: most short pairs come again and again."""
 _KEPT_PARAMETERS_MAX = 16_384
 _PLAIN = bytes(set(range(0x21, 0x7F)) - set(b"+=&"))
 _SEPARATORS = frozenset(b"=&" * count + b"=" for count in range(PLAIN_PARAMETERS_MAX))
@@ -48,7 +48,7 @@ def parse_plain(raw: bytes) -> dict[str, str] | None:
     if len(raw) <= KEPT_CHARS_MAX or max(map(len, parts)) <= KEPT_CHARS_MAX:
         values = dict(map(_kept_pair, parts))
     else:
-        # A user's token is long, and comes with parameters that are not.
+        # A user's token or metadata is long, and comes with parameters that are not.
         values = dict([_kept_pair(one) if len(one) <= KEPT_CHARS_MAX else _pair(one) for one in parts])
     return values if len(values) == len(parts) and "" not in values else None
 
@@ -57,10 +57,23 @@ def _pair(part: str) -> tuple[str, str]:
     """Name and value of a ``name=value``; an empty name when either is not plain (see ``parse_plain``)."""
     name, _, value = part.partition("=")
     if "%" in value:
-        value = unquote(value, "utf-8", "replace")
+        value = _unescape_ascii(value)
         if not value.isascii() or not value.isprintable() or " " in value:
             return "", ""
     return ("", "") if "%" in name else (name, value)
+
+
+_USUAL_ESCAPES = (("%22", '"'), ("%3A", ":"), ("%2C", ","), ("%7B", "{"), ("%7D", "}"), ("%40", "@"))
+"""Those of metadata and of names with their group, as SDKs escape them."""
+
+
+def _unescape_ascii(text: str) -> str:
+    """Undo the escapes of a text in ASCII: as ``unquote`` does, which takes ten times as long for JSON."""
+    plain = text
+    for escape, char in _USUAL_ESCAPES:
+        plain = plain.replace(escape, char)
+    # None of these characters is a part of an escape: each per cent sign that is left was there before.
+    return unquote(text, "utf-8", "replace") if "%" in plain else plain
 
 
 _kept_pair = lru_cache(_KEPT_PARAMETERS_MAX)(_pair)

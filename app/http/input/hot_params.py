@@ -1,4 +1,4 @@
-"""Fast parsers for registrations and full beats as SDKs and curl send them.
+"""Fast parsers for registrations, full beats and changes of metadata as SDKs and curl send them.
 
 Each function takes plain values (see ``Parameters.plain``) and returns the command that the general parser in
 ``app.http.input.params`` makes of them. It returns None for values out of the ordinary: those go to the general parser,
@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -69,6 +69,13 @@ def _weight(text: str) -> float | None:
 def _metadata(text: str) -> Metadata | None:
     """The metadata in a text, one map for all equal texts; None when the text is no metadata."""
     try:
+        # Python's own decoder, which ``parse_metadata`` needs for numbers, takes four times as long.
+        fields: Any = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        fields = None
+    if _is_of_texts(fields):
+        return fields
+    try:
         return parse_metadata(text)
     except InvalidParam:
         return None
@@ -104,12 +111,36 @@ def quick_register(values: Mapping[str, str], ephemeral: bool) -> RegisterInstan
     )
 
 
+class MetadataBatch(NamedTuple):
+    """Keys of the metadata of several instances of a service, to be set or removed."""
+
+    namespace: str
+    service: str
+    kind: str
+    """``ephemeral`` or ``persist``: all instances of a kind; empty for those that ``instances`` names."""
+    instances: str
+    metadata: Metadata | None
+
+
+def quick_batch(values: Mapping[str, str]) -> MetadataBatch | None:
+    """The command of a change of metadata; None for values that the general parser must read."""
+    get = values.get
+    service, text = _service(get), get("metadata") or ""
+    if service is None or not text or len(text) > KEPT_CHARS_MAX:
+        return None
+    metadata = _metadata(text)
+    if metadata is None:
+        return None
+    namespace = get("namespaceId") or DEFAULT_NAMESPACE
+    return MetadataBatch(namespace, service, get("consistencyType") or "", get("instances") or "", metadata)
+
+
 def _flag(text: str) -> bool:
     return True if text == "true" else lenient_bool(text)
 
 
 def _is_of_texts(fields: Any) -> bool:
-    return type(fields) is dict and all(type(one) is str for one in fields.values())
+    return type(fields) is dict and {*map(type, fields.values())} <= {str}
 
 
 def quick_beat(values: Mapping[str, str]) -> Beat | None:

@@ -173,6 +173,11 @@ def parse_register(parameters: Parameters, ephemeral: bool = True) -> RegisterIn
     )
 
 
+def parse_register_persistent(parameters: Parameters) -> RegisterInstance:
+    """As ``parse_register``, where an instance is persistent when the call names no kind."""
+    return parse_register(parameters, ephemeral=False)
+
+
 def _ephemeral_of(parameters: Parameters, default: bool) -> bool:
     text = parameters.optional("ephemeral")
     return lenient_bool(text) if text else default

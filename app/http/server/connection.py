@@ -14,9 +14,12 @@ from app.http.server.reply_head import head_of
 from app.http.server.request_queue import RequestQueue, Turns
 from app.http.server.request_reader import IDLE, Refusal, Request, RequestReader, path_of
 from app.limits.client_addresses import ClientAddress
+from app.process.turn_sends import TurnSends
 
 REPLY_BYTES_HIGH = 1 << 18
 """A client with so many bytes of replies unread has its next requests wait."""
+SOON_BYTES_MAX = 8 * 1024
+"""Longer replies took a while to make: they, and those that wait beside them, are sent at once."""
 OUT_BYTES_MAX = 1 << 16
 """Replies to requests that came at once are joined up to so many bytes; larger ones are not copied."""
 IDLE_S = 75.0
@@ -41,6 +44,7 @@ class Server(Turns, Protocol):
     date: bytes
     """The header line that dates replies, with the empty line that ends the head."""
     draining: bool
+    sends: TurnSends
 
     def opened(self, connection: "HttpConnection") -> bytes | None:
         """Count a new connection; None if it may stay, else the answer with which it is closed, perhaps empty."""
@@ -142,9 +146,10 @@ class HttpConnection(asyncio.Protocol):
         self.seen_s = server.now_s
         self._queue.take(data)
         if self.out:
-            self._write()
-            if self._reader.ended:
+            if self._reader.ended or self._out_bytes > SOON_BYTES_MAX:
                 self.flush()
+            else:
+                server.sends.add(self.send)
 
     def eof_received(self) -> bool:
         """The client sends nothing more; what it sent is still answered, but for TLS, which closes both ways."""
@@ -242,6 +247,11 @@ class HttpConnection(asyncio.Protocol):
         if self._reader.ended and not self._queue.busy and not self._queue.pending and not self._closing:
             self._end()
 
+    def send(self) -> None:
+        """Send the replies that were given, if any wait."""
+        if self.out and not self._transport.is_closing():
+            self._write()
+
     def _write(self) -> None:
         out, self.out = self.out, []
         if self._out_bytes > OUT_BYTES_MAX:
@@ -284,6 +294,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _begin_to_close(self) -> None:
         """Close as soon as all is sent."""
+        self.send()
         self._reader.ended = self._closing = True
         self._closing_s = self._server.now_s
         self._transport.close()
@@ -297,7 +308,7 @@ class HttpConnection(asyncio.Protocol):
         assert self.current is not None
         assert reply.head is not None
         # A client of HTTP/1.0 knows the end of the reply by the end of the connection.
-        self._chunked = self._reader.http_version not in ("1.0", "0.9")
+        self._chunked = self.current.facts is not None or self._reader.http_version not in ("1.0", "0.9")
         head = reply.head + CHUNKED if self._chunked else reply.head
         self._put(Reply(reply.status, b"", head=head), self._chunked and self.current.keep_alive)
         self._write()

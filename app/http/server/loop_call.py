@@ -9,6 +9,7 @@ from app.http.api.call import AUTHORIZATION, BEARER, Call
 from app.http.input.forms import is_form
 from app.http.input.params import Parameters, parse_beat, parse_list
 from app.http.server.header_block import HeaderBlock
+from app.http.server.request_memo import RequestFacts
 
 C = TypeVar("C")
 
@@ -46,7 +47,7 @@ class ParseMemo:
 class LoopCall(Call):
     """A call on the loop: the headers are decoded and the query is parsed only when an endpoint asks for them."""
 
-    __slots__ = ("_block", "_memo")
+    __slots__ = ("_block", "_parsed")
 
     def __init__(
         self,
@@ -57,7 +58,8 @@ class LoopCall(Call):
         body: bytes,
         remote_ip: str,
         context_path: str,
-        memo: ParseMemo,
+        parsed: ParseMemo,
+        memo: RequestFacts | None = None,
         has_member_certificate: bool = False,
         caller: Caller = CLIENT,
     ) -> None:
@@ -73,8 +75,9 @@ class LoopCall(Call):
         self.caller = caller
         self.address = None
         self._parameters: Parameters | None = None
+        self.memo = memo
         self._block = block
-        self._memo = memo
+        self._parsed = parsed
 
     @property
     def headers(self) -> Mapping[str, str]:  # type: ignore[override]
@@ -94,6 +97,12 @@ class LoopCall(Call):
         return self._block.deadline
 
     def parse(self, parser: Callable[[Parameters], C]) -> C:
+        memo = self.memo
+        if memo is not None:
+            if memo.parser is not parser:
+                memo.command = parser(self.parameters)
+                memo.parser = parser
+            return memo.command
         if parser not in MEMOISED:
             return parser(self.parameters)
         query = self.raw_query
@@ -102,8 +111,8 @@ class LoopCall(Call):
                 return parser(self.parameters)
             query = b"%b\n%b" % (query, self.body)  # no query has a line's end in it
         key = (parser, query)
-        made = self._memo.made.get(key)
+        made = self._parsed.made.get(key)
         if made is None:
             made = parser(self.parameters)
-            self._memo.keep(key, made)
+            self._parsed.keep(key, made)
         return made  # type: ignore[return-value]

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from app.http.server.request_memo import RequestMemo
 from app.http.server.request_reader import IDLE, Bounds, Refusal, Request, RequestReader
 
 PIPELINED_MAX = 64
@@ -26,6 +27,9 @@ NOTHING = memoryview(b"")
 
 class Turns(Bounds, Protocol):
     """The room that the connections of a server share, and the turns of its loop."""
+
+    repeated: RequestMemo[Request]
+    """The requests that came before to the byte."""
 
     def soon(self, function: Callable[[], None]) -> object:
         """Have a function called in the loop's next turn."""
@@ -63,6 +67,7 @@ class RequestQueue:
         "_left",
         "_lingers",
         "_reading",
+        "_repeated",
         "_resting",
         "_server",
         "_transport",
@@ -77,6 +82,7 @@ class RequestQueue:
         self._transport = transport
         self._answerer = answerer
         self._answer = answerer.answer
+        self._repeated = server.repeated
         self.reader = RequestReader(server, self, remote_ip)
         self.busy = False
         """A request is worked on elsewhere, or its reply is streamed. Set by the owner."""
@@ -104,8 +110,9 @@ class RequestQueue:
             return
         reader.work = 0
         if len(data) <= FEED_BYTES:
-            refusal = reader.feed(data)
-            if refusal is not None:
+            if reader.phase is IDLE:
+                self._take_piece(data)
+            elif (refusal := reader.feed(data)) is not None:
                 self._answerer.refuse(refusal)
             if self.pending:
                 self.rest()
@@ -118,6 +125,22 @@ class RequestQueue:
             self._going_on = False
         if self.pending or self._left or len(data) >= BULK_BYTES:
             self.rest()
+
+    def _take_piece(self, data: bytes) -> None:
+        """Take a piece that begins with a request; nearly all are one whole request that came before to the byte."""
+        reader = self.reader
+        request = self._repeated.find(data)
+        if request is not None and (not request.body or self._server.reserve(len(request.body))):
+            reader.skip()
+            self.on_request(request)
+            return
+        reader.taken = 0
+        refusal = reader.feed(data)
+        if refusal is not None:
+            self._answerer.refuse(refusal)
+        latest, reader.latest = reader.latest, None
+        if latest is not None and reader.taken == 1 and reader.phase is IDLE and not reader.ended:
+            self._repeated.note(data, latest)
 
     @property
     def is_empty(self) -> bool:

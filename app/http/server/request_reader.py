@@ -2,11 +2,13 @@
 
 import re
 from enum import Enum, auto
-from typing import NamedTuple, NoReturn, Protocol
+from typing import NoReturn, Protocol
 
 import httptools
 
 from app.http.server.header_block import HeaderBlock, RawHeaders
+from app.http.server.request import Refusal as Refusal
+from app.http.server.request import Request as Request
 
 LINE_BYTES_MAX = 8_190
 """Of the request target. Full beats carry their metadata in it; Nacos has no room for more either (Tomcat, 8 KiB)."""
@@ -29,23 +31,6 @@ READS = (b"GET", b"HEAD", b"OPTIONS")
 _HOST = re.compile(r"[A-Za-z0-9._~%!$&'()*+,;=:\[\]-]*")
 """What a host and port may consist of. Source: RFC 3986, section 3.2.2."""
 _UPGRADE_HEADERS = frozenset({b"upgrade", b"http2-settings", b"connection"})
-
-
-class Request(NamedTuple):
-    """One whole request: method, target and headers as the client sent them, the body without its chunks."""
-
-    method: bytes
-    target: bytes
-    block: HeaderBlock
-    body: bytes
-    keep_alive: bool
-
-
-class Refusal(NamedTuple):
-    """The last answer of a connection, to bytes that are no request within the bounds."""
-
-    status: int
-    text: str
 
 
 class Phase(Enum):
@@ -123,7 +108,9 @@ class RequestReader:
         "_target",
         "_upgrade",
         "ended",
+        "latest",
         "phase",
+        "taken",
         "work",
     )
 
@@ -135,6 +122,9 @@ class RequestReader:
         self.ended = False
         """No further request is taken: the last one was read, or the owner ends the connection."""
         self.phase = IDLE
+        self.latest: Request | None = None
+        """The last request, of ``taken`` that were handed over; the owner resets both."""
+        self.taken = 0
         self.work = 0
         """Of this turn of the loop, in microseconds, roughly; a part of a body is 1. The owner adds and resets."""
         self._began_s = 0.0
@@ -180,6 +170,10 @@ class RequestReader:
         if self._more_bytes > HEAD_BYTES_MAX and not self.ended:
             return self._refuse(400, "nothing but blank lines comes")
         return None
+
+    def skip(self) -> None:
+        """A whole request came that was not parsed: blank lines before it count no more."""
+        self._more_bytes = 0
 
     def feed_eof(self) -> Refusal | None:
         """The client sends no more; a request of which only a part has come is refused."""
@@ -313,7 +307,10 @@ class RequestReader:
             body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
             self._body = []
             self._body_size = 0  # its room is given back by the taker of the request
-        self._take(_new_tuple(Request, (parser.get_method(), self._target, self._block, body, keep_alive)))
+        request = _new_tuple(Request, (parser.get_method(), self._target, self._block, body, keep_alive, None))
+        self.latest = request
+        self.taken += 1
+        self._take(request)
 
     # --- bodies and refusals -------------------------------------------------------------------------
 

@@ -26,18 +26,22 @@ from app.http.api.stats import HttpStats, LagMeter
 from app.http.api.user_access import PasswordGiven
 from app.http.api.write_rate import count_write
 from app.http.forward.beat_sender import BeatSender
+from app.http.forward.datum_sender import DatumSender
 from app.http.forward.on_loop import LoopForwarder
 from app.http.server.call_pool import CallPool, SwitchIntervalGuard
 from app.http.server.connection import HttpConnection
 from app.http.server.header_block import HeaderBlock
 from app.http.server.held_replies import HeldReplies
 from app.http.server.loop_call import LoopCall, ParseMemo
+from app.http.server.repeatable import PASSWORD, repeatable
 from app.http.server.reply_head import closing_bytes, date_line
+from app.http.server.request_memo import RequestMemo
 from app.http.server.request_reader import Request
 from app.http.server.wsgi_bridge import WsgiApp, WsgiRun, make_environ
 from app.limits.client_addresses import Frontend
 from app.metrics.request_stats import NO_ROUTE, RequestStats, RouteStats
 from app.naming.model.nacos_errors import NacosError, TooManyRequests
+from app.process.turn_sends import TurnSends
 from distro.clock import boot_s
 from distro.errors import CodecError, NotInitialized
 
@@ -56,8 +60,6 @@ WAITING_READS = (
     "/v2/core/loader/smartReloadCluster",
 )
 """Reads that ask other members: they wait, and belong to ``http-people``."""
-PASSWORD = b"password="
-"""In the target of a read that brings its user's password: the thread may wait for the turn to compare it."""
 DISTRO_PATH = "/v1/ns/distro/"
 BODY_BYTES_MAX = 8 * 1024 * 1024
 """Of a call, except those of members that bring datums."""
@@ -95,7 +97,8 @@ class HttpServer:
         self._connections_max = connections_max
         self._connections: set[HttpConnection] = set()
         self._bodies_bytes = 0
-        self._memo = ParseMemo()
+        self._parsed = ParseMemo()
+        self.repeated = RequestMemo(lambda request: repeatable(request, self._hot))
         self._addresses = services.addresses
         self._limits_writes = bool(services.addresses.writes_per_s)
         refusal = TooManyRequests(services.addresses.connections_refusal(), CONNECTION_RETRY_S)
@@ -116,11 +119,13 @@ class HttpServer:
         self._people = CallPool("http-people", settings.http_threads, room, switch_interval)
         self._readers = CallPool("http-read", min(READ_THREADS, settings.http_threads), room, switch_interval)
         self._peers = CallPool("http-peer", PEER_THREADS, PEER_THREADS * (1 + QUEUED_PER_THREAD), switch_interval)
-        self.soon = loop.call_soon
+        self.soon, self.sends = loop.call_soon, TurnSends(loop.call_soon)
         self.stats: HttpStats = services.http
         self._forwarder = LoopForwarder(services, loop)
         services.forwarder.attach(self._forwarder)
         self._beat_sender = BeatSender(services, self._forwarder)
+        self._datum_sender = DatumSender(services, self._forwarder)
+        services.small_sends.attach(self._datum_sender)
         self._held = HeldReplies(loop)
         self._lag = LagMeter(self.stats, self._counted.loop_lag)
         self.draining = False
@@ -202,23 +207,29 @@ class HttpServer:
         for pool in (self._people, self._readers, self._peers):
             pool.stop()
         self._beat_sender.stop()
+        self._services.small_sends.attach(None)
+        self._datum_sender.close()
         self._services.forwarder.detach()
         self._forwarder.close()
 
     # --- requests ----------------------------------------------------------------------------------
 
     def answer(self, connection: HttpConnection, request: Request) -> Reply | None:
-        path, _, query = request.target.partition(b"?")
-        hot = self._hot.get((request.method, path))
-        caller = CLIENT
-        if hot is None or request.block.claims_member or hot[0].for_members:
-            found = self._caller_of(connection, request)
-            if isinstance(found, Unidentified):
-                self.log_refused(connection.remote_ip, found.status, found.text)
-                return unidentified_reply(found)
-            caller = found
-        if hot is None:
-            return self._answer_in_pool(connection, request, caller)
+        facts, caller = request.facts, CLIENT
+        if facts is not None:
+            hot, query = facts.route, facts.query
+        else:
+            path, _, query = request.target.partition(b"?")
+            found_hot = self._hot.get((request.method, path))
+            if found_hot is None or request.block.claims_member or found_hot[0].for_members:
+                found = self._caller_of(connection, request)
+                if isinstance(found, Unidentified):
+                    self.log_refused(connection.remote_ip, found.status, found.text)
+                    return unidentified_reply(found)
+                caller = found
+            if found_hot is None:
+                return self._answer_in_pool(connection, request, caller)
+            hot = found_hot
         begun_s = perf_counter()
         row, stats = hot
         call = LoopCall(
@@ -229,7 +240,8 @@ class HttpServer:
             request.body,
             connection.remote_ip,
             self._context_path,
-            self._memo,
+            self._parsed,
+            facts,
             connection.has_member_certificate,
             caller,
         )

@@ -14,24 +14,29 @@ import uvloop
 from gunicorn.arbiter import Arbiter
 from gunicorn.workers.base import Worker
 
-from app.config.settings import SettingError
+from app.config.settings import LEAVE_S, SettingError
+from app.http.api.answers import text_reply
 from app.http.api.call import Services
 from app.http.factory import SERVICES
 from app.http.server.connection import HttpConnection
+from app.http.server.reply_head import closing_bytes
 from app.http.server.server import HttpServer
-from app.http.server.tls_accept import TlsAcceptor
 from app.ports.http_ports import LoopFrontend
+from app.tls.tls_accept import TlsAcceptor
 
 log = logging.getLogger(__name__)
 
 SWITCH_INTERVAL_S = 0.0005
 """How long a computing thread keeps the loop's thread waiting (Python's default is ten times that)."""
-GC_THRESHOLDS = (10_000, 20, 1_000_000)
+GC_THRESHOLDS = (1_000, 5, 1_000_000)
 """The third makes full collections of garbage very rare.
 
 One would visit the whole registry, a million instances and more: a second in which nobody is answered. The registry's
 objects form no cycles (a test counts them), so each is freed with its last reference. Cycles that requests leave behind
 are young, and the frequent collections of the young generations free them.
+
+The first two bound what such a collection visits while the registry grows, as in a load: a thousand objects, and each
+fifth time six thousand, a millisecond's work. With 10,000 and 20 it was 200,000 objects, and a tenth of a second.
 """
 NOTIFY_S = 1.0
 CLOSE_NOTICE_S = 0.25
@@ -44,6 +49,7 @@ turns of some milliseconds, five hundred clients that connect at once would wait
 
 GREETINGS_MAX = 2_048
 """Clients of TLS that are connected and have not sent a whole greeting."""
+PLAIN_REPLY = closing_bytes(text_reply(400, "this port speaks TLS: use https"))
 
 
 class LoopWorker(Worker):
@@ -91,12 +97,13 @@ class LoopWorker(Worker):
                 await asyncio.wait_for(ended.wait(), NOTIFY_S)
             except TimeoutError:
                 continue
+        await self._retire(services)
         # Calls on their way are answered "this node leaves": a member that passes a write on to us then asks the next
         # owner. Were its connection cut, it could not know whether the write was executed.
         for frontend in services.loop_frontends:
             frontend.leave()
         server.drain(idle=False)
-        await asyncio.sleep(CLOSE_NOTICE_S)
+        await self._tell(services)
         # gunicorn's own sockets, too: a client that connects now should be refused at once, not wait in a backlog.
         for one in (*listening, *self.sockets):
             one.close()
@@ -104,6 +111,24 @@ class LoopWorker(Worker):
         for frontend in services.loop_frontends:
             await frontend.stop()
         server.stop()
+
+    async def _retire(self, services: Services) -> None:
+        """Go on serving for the time that whoever sends clients here needs to choose other members; then leave."""
+        end_s = self.loop.time() + services.settings.leave_grace_ms / 1_000
+        while self.loop.time() < end_s:
+            self.notify()
+            await asyncio.sleep(min(NOTIFY_S, max(end_s - self.loop.time(), 0.0)))
+        services.cluster.leave()
+
+    async def _tell(self, services: Services) -> None:
+        """Answer calls until the other members know that this one leaves, and have its beats; for a while at most."""
+        begun_s = self.loop.time()
+        await asyncio.sleep(CLOSE_NOTICE_S)
+        while self.loop.time() < begun_s + LEAVE_S and not (
+            services.cluster.is_leave_known() and services.beats.is_empty
+        ):
+            self.notify()
+            await asyncio.sleep(DRAIN_POLL_S)
 
     async def _listen(self, server: HttpServer, services: Services) -> list[Any]:
         """Take connections from now on; return what takes them, to be closed."""
@@ -121,7 +146,8 @@ class LoopWorker(Worker):
                     lambda: files.current.server,
                     tls.stats,
                     waiting_max=min(GREETINGS_MAX, self.cfg.worker_connections),
-                    compatible=settings.compatible,
+                    plain_reply=PLAIN_REPLY,
+                    takes_plain=settings.compatible,
                 )
                 for one in self.sockets
             ]

@@ -5,15 +5,17 @@ from typing import Any
 import orjson
 
 from app.auth.access_rules import MEMBERS, PUBLIC, READ, WRITE, admin
+from app.config.lookup_settings import ADDRESS_SERVER, FILE, LOOKUPS
 from app.http.api.answers import json_reply, rest_refusal, rest_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.input import json_text
 from app.http.input.schemas import LookupSchema, MemberSchema, load, load_parameters
+from app.lookup.member_sources import NoListError
 from app.naming.model.nacos_errors import InvalidParam
 from distro.types import MemberState
 
 _MEMBER, _LOOKUP = MemberSchema(), LookupSchema()
-LOOKUPS = ("file", "address-server")
+NACOS_LOOKUPS = (FILE, ADDRESS_SERVER)
 
 
 @route("POST", "/v1/core/cluster/report", access=MEMBERS)
@@ -67,12 +69,19 @@ def health(call: Call, services: Services) -> Answer:
 
 @route("POST", "/v1/core/cluster/switch/lookup", access=admin(WRITE))
 def switch_lookup(call: Call, services: Services) -> Answer:
-    """Change the source of the member list. Here that is a setting: the answer is a refusal, or nothing changes."""
+    """Take the member list from another source until the next start. Refused, with no change, if that gives none.
+
+    Source: Nacos 1.4.1 NacosClusterController.switchLookup; ``dns`` is ours.
+    """
     kind = load_parameters(_LOOKUP, call.parameters)["type"]
     if kind not in LOOKUPS:
-        return rest_refusal(500, f"The addressing mode exists : {kind}, just support : [[{', '.join(LOOKUPS)}]]")
-    if kind != "file":
-        return rest_refusal(500, f"the list of members comes from a file or a setting; {kind} is not supported")
+        return rest_refusal(500, f"The addressing mode exists : {kind}, just support : [[{', '.join(NACOS_LOOKUPS)}]]")
+    if services.lookup is None:
+        return rest_refusal(500, "this node is alone, and has no list of members")
+    try:
+        services.lookup.switch(kind)
+    except NoListError as error:
+        return rest_refusal(500, str(error))
     return rest_reply(None)
 
 

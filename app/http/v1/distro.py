@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from itertools import chain
+from typing import Any
 
 import orjson
 
@@ -15,12 +16,11 @@ from app.http.input import json_text
 from app.http.input.schemas import KeysSchema, SourceSchema, load, load_parameters
 from app.naming.model.keys import CLIENT_KEY_PREFIX, EPHEMERAL_PREFIX, parse_datum_key
 from app.naming.model.nacos_errors import InvalidParam
+from app.replication.small_sends import SMALL_BYTES, SMALL_ZIPPED_BYTES
 from distro.codec import GZIP_MAGIC, gunzip_if_gzip
 from distro.errors import CodecError
 
 _SOURCE, _KEYS = SourceSchema(), KeysSchema()
-SMALL_BYTES, SMALL_ZIPPED_BYTES = 16_384, 4_096
-"""The largest bodies, plain and gzip, that the event loop itself reads: under a millisecond's work."""
 SMALL_SERVICES = 500
 ON_LOOP = (EPHEMERAL_PREFIX, CLIENT_KEY_PREFIX)
 _EMPTY_MAP = re.compile(rb"\s*\{\s*\}\s*")
@@ -36,23 +36,27 @@ def put_datum(call: Call, services: Services) -> Answer:
         if services.cluster.standalone or not is_peer(call.agent):
             raise InvalidParam("receive empty entity!")
         return OK
-    if call.on_loop and not _is_small_list(call.body):
+    frame = _small_frame(call.body) if call.on_loop else None
+    if call.on_loop and frame is None:
         return DECLINE
     if refusal := refuse_late(call, services):
         return refusal
-    return _received(services.replication.receive(call.body, call.headers, call.remote_ip))
+    return _received(services.replication.receive(call.body, call.headers, call.remote_ip, frame))
 
 
-def _is_small_list(body: bytes) -> bool:
-    """Whether a body has a few instances or clients, and no durable record: those are written to the disk."""
+def _small_frame(body: bytes) -> dict[str, Any] | None:
+    """The object of a body with a few instances or clients; None with a durable record: those are written to the disk.
+
+    None, too, for a large body, and for one that cannot be read.
+    """
     size_max = SMALL_ZIPPED_BYTES if body.startswith(GZIP_MAGIC) else SMALL_BYTES
     if len(body) > size_max:
-        return False
+        return None
     try:
-        keys = orjson.loads(gunzip_if_gzip(body, SMALL_BYTES))
+        frame = orjson.loads(gunzip_if_gzip(body, SMALL_BYTES))
     except (CodecError, orjson.JSONDecodeError):
-        return False
-    return isinstance(keys, dict) and all(key.startswith(ON_LOOP) for key in keys)
+        return None
+    return frame if isinstance(frame, dict) and all(key.startswith(ON_LOOP) for key in frame) else None
 
 
 @route("PUT", "/v1/ns/distro/checksum", access=MEMBERS, hot=True)
@@ -64,6 +68,12 @@ def put_checksum(call: Call, services: Services) -> Answer:
         return DECLINE
     source = load_parameters(_SOURCE, call.parameters)["source"]
     return _received(services.replication.verify(call.body, source, call.headers, call.remote_ip, _type(call)))
+
+
+@route("PUT", "/v1/ns/distro/digest", access=MEMBERS)
+def put_digest(call: Call, services: Services) -> Answer:
+    """Answer one message of a verify round that compares digests, of a peer of our kind. Shape: docs/wire.md."""
+    return Reply(200, services.replication.compare(call.body, call.headers, call.remote_ip), JSON)
 
 
 @route("PUT", "/v1/ns/distro/beats", access=MEMBERS, hot=True)
@@ -97,18 +107,30 @@ def put_beats(call: Call, services: Services) -> Answer:
 
 @route("GET", "/v1/ns/distro/datum", access=MEMBERS)
 def get_datum(call: Call, services: Services) -> Answer:
-    """The datums of the keys in the body; keys without one are left out. Shape of the body: ``{"keys": "k1,k2"}``."""
+    """The datums of the keys in the body; keys without one are left out. Shape of the body: ``{"keys": "k1,k2"}``.
+
+    A Rollcall member that asks with ``pages=true`` gets the first of them, as many as a page holds.
+    """
     body = json_text.loads_body(call.body)
     if not isinstance(body, dict):
         raise InvalidParam("the body should be a JSON object with 'keys'")
     keys = [key for key in load(_KEYS, body)["keys"].split(",") if key]
-    return _datums(*services.replication.datums(keys, call.headers, call.remote_ip))
+    answer = services.replication.page if _asks_for_pages(call) else services.replication.datums
+    return _datums(*answer(keys, call.headers, call.remote_ip))
 
 
 @route("GET", "/v1/ns/distro/datums", access=MEMBERS)
 def get_datums(call: Call, services: Services) -> Answer:
-    """All datums of this node; 503 while it loads and has none: a peer would take no datums for the whole data."""
-    return _datums(*services.replication.datums(None, call.headers, call.remote_ip, _type(call)))
+    """All datums of this node; 503 while it loads and has none: a peer would take no datums for the whole data.
+
+    A Rollcall member that asks with ``pages=true`` gets the versions of all keys, and asks for the datums by key.
+    """
+    answer = services.replication.page if _asks_for_pages(call) else services.replication.datums
+    return _datums(*answer(None, call.headers, call.remote_ip, _type(call)))
+
+
+def _asks_for_pages(call: Call) -> bool:
+    return call.parameters.get("pages") == "true"
 
 
 def _type(call: Call) -> str:

@@ -117,12 +117,14 @@ def drain_node(call: Call, services: Services) -> Answer:
 
 @route("GET", *NODE_DRAIN, access=admin(READ))
 def node_drain(call: Call, services: Services) -> Answer:
-    """Whether this node is drained, and how many clients are left. Shape: draining, state, sdkConnections."""
-    counters = services.counters()
+    """How far this node is with its draining. Shape: draining, state, sdkConnections, unsentKeys, handedOver."""
+    counters, cluster = services.counters(), services.cluster
     return json_reply(
         {
-            "draining": services.cluster.draining,
-            "state": services.cluster.state().value,
+            "draining": cluster.draining,
+            "state": cluster.state().value,
             "sdkConnections": counters.get("rpcSdkConnections", 0),
+            "unsentKeys": cluster.unsent_keys(),
+            "handedOver": cluster.draining and cluster.is_handed_over(),
         }
     )

@@ -1,5 +1,6 @@
 """Instances: register, deregister, update, patch, beat, detail, list. Each may be ephemeral or persistent."""
 
+from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
@@ -7,17 +8,32 @@ from app.auth.access_rules import READ, WRITE, naming
 from app.http.api.agents import parse_agent
 from app.http.api.answers import durable_elsewhere, elsewhere, json_reply
 from app.http.api.audited import audit_instance, replaced
-from app.http.api.call import CHANGE, CLOCK, DECLINE, JSON, OK, WANTS_CHANGE, Answer, Call, Reply, Services, route
+from app.http.api.call import (
+    CHANGE,
+    CLOCK,
+    DECLINE,
+    JSON,
+    OK,
+    SHORT_CHANGE,
+    WANTS_CHANGE,
+    Answer,
+    Call,
+    Reply,
+    Services,
+    route,
+)
 from app.http.api.write_rate import count_write
 from app.http.input.params import (
     DetailQuery,
     ListQuery,
+    Parameters,
     parse_beat,
     parse_deregister,
     parse_detail,
     parse_list,
     parse_patch,
     parse_register,
+    parse_register_persistent,
 )
 from app.http.v1.subscribers import subscribe
 from app.naming.model.model import Instance
@@ -37,18 +53,22 @@ _ZIPPED = {"Content-Encoding": "gzip", **_VARIES}
 @route("POST", "/v1/ns/instance", "/v1/ns/api", access=naming(WRITE), hot=True)
 def register(call: Call, services: Services) -> Answer:
     """Register an instance, or replace it as a whole."""
-    command = parse_register(call.parameters, services.durable.switches.default_instance_ephemeral)
+    command = call.parse(_register_parser(services))
     if command.ephemeral:
         if other := elsewhere(call, services, command.service):
             return other
-        before = replaced(call, services, command)
-        if is_new := services.naming.register(command):
-            audit_instance(call, services, "register", command, before)
-        return changed(call, services, command, OK, is_new=is_new)
+        done = services.naming.register(command)
+        if done is not None:
+            audit_instance(call, services, "register", command, done.before)
+        return changed(call, services, command, OK, is_new=done is not None)
     if other := durable_elsewhere(call, services, *_keys_of(command)):
         return other
     services.durable.register(command)
     return OK
+
+
+def _register_parser(services: Services) -> Callable[[Parameters], RegisterInstance]:
+    return parse_register if services.durable.switches.default_instance_ephemeral else parse_register_persistent
 
 
 def changed(
@@ -64,10 +84,11 @@ def changed(
     And the time of the answer beside it, from which the ages of the instance count; of a write that changed nothing
     there are none.
     """
-    if call.header(WANTS_CHANGE) is None:
+    wanted = call.header(WANTS_CHANGE)
+    if wanted is None:
         return reply
-    key = operations.key_of(command)
-    change = services.naming.change_of(command.namespace, command.service, key, is_new=is_new)
+    key, short = operations.key_of(command), wanted == SHORT_CHANGE
+    change = services.naming.change_of(command.namespace, command.service, key, is_new=is_new, short=short)
     if change is None:
         return reply
     headers = {CHANGE: change.decode()}
@@ -110,16 +131,16 @@ def update(call: Call, services: Services) -> Answer:
 
 def answer_update(call: Call, services: Services, strict: bool) -> Answer:
     """Replace an instance; an unknown one is refused if ``strict``, else registered."""
-    command = parse_register(call.parameters, services.durable.switches.default_instance_ephemeral)
+    command = call.parse(_register_parser(services))
     if command.ephemeral:
         if other := elsewhere(call, services, command.service):
             return other
         if call.on_loop and strict and _is_large(services, command):
             return DECLINE  # all instances are looked through for one that is missing
-        before = replaced(call, services, command)
-        if is_new := services.naming.update(command, strict):
-            audit_instance(call, services, "update", command, before)
-        return changed(call, services, command, OK, is_new=is_new)
+        done = services.naming.update(command, strict)
+        if done is not None:
+            audit_instance(call, services, "update", command, done.before)
+        return changed(call, services, command, OK, is_new=done is not None)
     if other := durable_elsewhere(call, services, *_keys_of(command)):
         return other
     services.durable.update(command, strict)
@@ -133,7 +154,7 @@ def _is_large(services: Services, asked: RegisterInstance | PatchInstance | Deta
 @route("PATCH", "/v1/ns/instance", "/v1/ns/api", access=naming(WRITE), hot=True)
 def patch(call: Call, services: Services) -> Answer:
     """Change single attributes of an instance, of the persistent one when there are both kinds."""
-    command = parse_patch(call.parameters)
+    command = call.parse(parse_patch)
     asked = (command.namespace, command.service, command.ip, command.port, command.cluster)
     found = services.naming.quick_detail(*asked)
     if found is None and call.on_loop and _is_large(services, command):

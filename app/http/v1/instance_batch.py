@@ -6,8 +6,10 @@ from typing import Any
 
 from app.auth.access_rules import WRITE, naming
 from app.http.api.answers import durable_elsewhere, elsewhere, json_reply
-from app.http.api.call import Answer, Call, Reply, Services, route
+from app.http.api.call import DECLINE, Answer, Call, Reply, Services, route
 from app.http.input import json_text
+from app.http.input.hot_params import MetadataBatch, quick_batch
+from app.http.input.params import Parameters
 from app.http.input.schemas import MetadataBatchSchema, load_parameters
 from app.http.input.values import java_int, lenient_bool
 from app.naming.model.instance_check import check_metadata_size
@@ -16,20 +18,25 @@ from app.naming.model.meta import metadata_bytes
 from app.naming.model.model import Instance
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.records.record_keys import persistent_key
-from app.naming.registry.operations import ChangeMetadata, change_metadata
+from app.naming.registry.operations import ChangeMetadata, changed_metadata
+from app.naming.wire.service_info import QUICK_HOSTS_MAX
 
 EPHEMERAL, PERSIST = "ephemeral", "persist"
 _BATCH = MetadataBatchSchema()
+LOOP_TARGETS_MAX = 32
+"""Instances that the event loop changes for one call: more take longer than others may be kept waiting."""
+LOOP_CHARS_MAX = 8_192
+"""Of the array that names them."""
 PATHS = ("/v1/ns/instance/metadata/batch", "/v1/ns/api/metadata/batch")
 
 
-@route("PUT", *PATHS, access=naming(WRITE))
+@route("PUT", *PATHS, access=naming(WRITE), hot=True)
 def put_metadata(call: Call, services: Services) -> Answer:
     """Set metadata keys of instances; their other keys stay. Shape: updated, as ``ip:port:unknown:cluster:kind``."""
     return _change(call, services, removes=False)
 
 
-@route("DELETE", *PATHS, access=naming(WRITE))
+@route("DELETE", *PATHS, access=naming(WRITE), hot=True)
 def remove_metadata(call: Call, services: Services) -> Answer:
     """Take metadata keys out of instances, whatever the values. Shape: updated, as ``ip:port:unknown:cluster:kind``."""
     return _change(call, services, removes=True)
@@ -40,9 +47,11 @@ def _change(call: Call, services: Services, *, removes: bool) -> Answer:
 
     Source: Nacos 1.4.1 InstanceController.batchUpdateInstanceMetadata, ServiceManager.updateMetadata.
     """
-    values = load_parameters(_BATCH, call.parameters)
-    namespace, service, metadata = values["namespace"], values["service"], values["metadata"]
-    targets = _targets(services, namespace, service, values["kind"], values["instances"])
+    asked = call.parse(parse_batch)
+    namespace, service, metadata = asked.namespace, asked.service, asked.metadata
+    if call.on_loop and _takes_long(services, asked):
+        return DECLINE
+    targets = _targets(services, asked)
     persistent = [one.key for one in targets if not one.ephemeral]
     if persistent and (
         other := durable_elsewhere(
@@ -57,7 +66,7 @@ def _change(call: Call, services: Services, *, removes: bool) -> Answer:
     change = ChangeMetadata(remove=frozenset(metadata)) if removes else ChangeMetadata(put=metadata)
     grown = 0
     for one in targets:
-        changed = change_metadata(one, change).metadata
+        changed = changed_metadata(one.metadata, change)
         check_metadata_size(changed)
         grown += metadata_bytes(changed) - metadata_bytes(one.metadata)
     services.naming.check_metadata(namespace, service, grown)
@@ -73,20 +82,52 @@ def _updated(instances: Iterable[Instance]) -> Reply:
     return json_reply({"updated": [f"{one.key}:{EPHEMERAL if one.ephemeral else PERSIST}" for one in instances]})
 
 
-def _targets(services: Services, namespace: str, service: str, kind: str, instances: str) -> list[Instance]:
+def parse_batch(parameters: Parameters) -> MetadataBatch:
+    """The command of a change of several instances' metadata.
+
+    Raises:
+        InvalidParam: the text names the parameter.
+    """
+    if parameters.plain is not None and (quick := quick_batch(parameters.plain)) is not None:
+        return quick
+    return MetadataBatch(**load_parameters(_BATCH, parameters))
+
+
+def _takes_long(services: Services, asked: MetadataBatch) -> bool:
+    """Whether the event loop has no time for a call: it looks through many instances, or may change many."""
+    count = services.naming.instance_count(asked.namespace, asked.service)
+    if asked.kind:
+        return count > LOOP_TARGETS_MAX
+    text = asked.instances
+    return count > QUICK_HOSTS_MAX or len(text) > LOOP_CHARS_MAX or text.count("{") > LOOP_TARGETS_MAX
+
+
+def _targets(services: Services, asked: MetadataBatch) -> list[Instance]:
     """The instances of a kind, or without a kind those that the JSON array ``instances`` names."""
-    view = services.naming.service_view(namespace, service)
+    wanted = [] if asked.kind else _parse_instances(asked.instances)
+    quick = [_quick_target(services, asked, name) for name in wanted]
+    if wanted and None not in quick:
+        return [one for one in quick if one is not None]
+    view = services.naming.service_view(asked.namespace, asked.service)
     if view is None:
         return []
-    match kind:
+    match asked.kind:
         case "ephemeral" | "persist":
-            return [one for one in view.instances if one.ephemeral is (kind == EPHEMERAL)]
+            return [one for one in view.instances if one.ephemeral is (asked.kind == EPHEMERAL)]
         case "":
-            wanted = _parse_instances(instances)
             found = (next((one for one in view.instances if name.is_name_of(one)), None) for name in wanted)
             return [one for one in found if one is not None]
         case _:
             return []
+
+
+def _quick_target(services: Services, asked: MetadataBatch, name: "_Name") -> Instance | None:
+    """The instance of a name without a view of all, which each change would make anew; None where that must tell."""
+    find = services.naming.quick_detail
+    if find(asked.namespace, asked.service, name.ip, 0, name.cluster) is not None:
+        return None  # it answers to the name, too
+    found = find(asked.namespace, asked.service, name.ip, name.port, name.cluster)
+    return found if found is not None and name.is_name_of(found) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ LOGGERS = {
     "naming-distro": "distro",
     "naming-push": "app.background.push_udp",
     "naming-check": "app.background.health_checks",
-    "core-cluster": "app.replication.conf_watch",
+    "core-cluster": "app.lookup.member_lookup",
 }
 """Our loggers by Nacos's name. Nacos's other names have no logger here: setting their level changes nothing."""
 ACCESS_LOG = "http-access"
@@ -87,6 +87,12 @@ def distro_status(call: Call, services: Services) -> Answer:
     if load_parameters(_DISTRO_STATUS, call.parameters)["action"] != "view":
         return json_reply({})
     return json_reply({"status": [services.cluster.member_json(one) for one in services.cluster.members()]})
+
+
+@route("GET", *_paths("distro"), access=admin(READ))
+def engine(call: Call, services: Services) -> Answer:
+    """How replication is doing here: threads, what each peer lacks, queues, rounds. Shape: docs/operations.md."""
+    return json_reply(services.engine_facts())
 
 
 @route("GET", *_paths("server/status"), access=MEMBERS)

@@ -21,6 +21,12 @@ def metrics(call: Call, services: Services) -> Answer:
     return wrapped(operator.metrics(call, services))
 
 
+@result_route("GET", *(f"{path}/distro" for path in PATHS), access=admin(READ))
+def engine(call: Call, services: Services) -> Answer:
+    """How replication is doing at this member."""
+    return wrapped(operator.engine(call, services))
+
+
 @result_route("GET", *(f"{path}/switches" for path in PATHS), access=admin(READ))
 def get_switches(call: Call, services: Services) -> Answer:
     """All switches in force on this member."""

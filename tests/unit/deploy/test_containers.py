@@ -191,13 +191,22 @@ def test_the_schema_refuses_another_manifest(tmp_path: Path) -> None:
     assert run(tool("kubernetes-validate"), "--strict", wrong).returncode != 0
 
 
-def test_each_pod_finds_itself_in_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_pod_finds_itself_in_the_list(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     found = documents()
+    [members] = found["ConfigMap"]
     [state] = found["StatefulSet"]
     container = state["spec"]["template"]["spec"]["containers"][0]
     assert container["envFrom"] == [{"secretRef": {"name": "rollcall"}}]
     environ = variables(run(DEPLOY / "secrets.sh", "env").stdout)
     environ |= {one["name"]: one["value"] for one in container["env"]}
+    mounts = {one["mountPath"]: one for one in container["volumeMounts"]}
+    mount = mounts[environ["ROLLCALL_CONF_DIR"]]
+    assert "subPath" not in mount, "such a file is never changed"
+    volumes = {one["name"]: one for one in state["spec"]["template"]["spec"]["volumes"]}
+    assert volumes[mount["name"]]["configMap"]["name"] == members["metadata"]["name"]
+    for name, text in members["data"].items():
+        (tmp_path / name).write_text(text)
+    environ["ROLLCALL_CONF_DIR"] = str(tmp_path)
     name, headless = state["metadata"]["name"], state["spec"]["serviceName"]
     for number in range(state["spec"]["replicas"]):
         monkeypatch.setattr("socket.gethostname", lambda number=number: f"{name}-{number}")
@@ -220,7 +229,10 @@ def test_pods_have_no_rights_and_time_to_leave() -> None:
     assert (own["readOnlyRootFilesystem"], own["allowPrivilegeEscalation"]) == (True, False)
     assert own["capabilities"] == {"drop": ["ALL"]}
     assert {"startupProbe", "livenessProbe", "readinessProbe"} <= container.keys()
-    assert pod["terminationGracePeriodSeconds"] > 5 + read_settings(environ={}).stop_timeout_s
+    grace = {one["name"]: one["value"] for one in container["env"] if one["name"] == "ROLLCALL_LEAVE_GRACEMS"}
+    settings = read_settings(environ=grace)
+    assert settings.leave_grace_ms == 5_000, "endpoints are told of the end at the same time, and calls still come"
+    assert pod["terminationGracePeriodSeconds"] > settings.stop_timeout_s
 
 
 def test_the_port_of_members_is_open_to_members_alone() -> None:

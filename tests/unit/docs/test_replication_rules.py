@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from distro.receive import KeyVersions, resolve
+from distro.resolve import KeyVersions, resolve
 from distro.types import NO_VERSION, Resolution, Version
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -108,4 +108,4 @@ def test_the_table_of_received_datums_is_what_is_done(words: tuple[str, ...]) ->
     versions = case(stored, received)
     assert versions is not None
     given = KeyVersions(*versions, owner == "yes", sender == "owner", fetched == "yes")
-    assert resolve(given) is Resolution[rows[0][-1]]
+    assert resolve(given).resolution is Resolution[rows[0][-1]]

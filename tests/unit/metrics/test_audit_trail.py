@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from app.metrics.audit_trail import Actor, AuditTrail, acting_as, hide_secrets
+from app.naming.model.model import Instance
 from app.naming.registry.operations import RegisterInstance
 from tests.support.fake_node import make_settings
 
@@ -55,6 +56,25 @@ def test_an_instance_is_written_by_its_fields(tmp_path: Path) -> None:
     (line,) = lines_of(tmp_path, lambda trail: trail.write("instance.register", "k", after=command))
     assert line["after"]["ip"] == "1.2.3.4"
     assert line["after"]["metadata"] == {"password": "***", "zone": "a"}
+
+
+@pytest.mark.parametrize(
+    "metadata", [{"zone": "b"}, {"my-Token": "t"}, {"zone": "\x7f\u2028"}, {"z": "v" * 20_000}, None]
+)
+@pytest.mark.parametrize("verb", ["register", "remove"])
+def test_the_line_of_an_instance_is_the_same_however_soon_it_is_made(
+    tmp_path: Path, metadata: dict[str, str] | None, verb: str
+) -> None:
+    before = Instance("1.2.3.4", 80, service_name="g@@s", weight=2.0, metadata={"zone": "a"})
+    after = None if verb == "remove" else RegisterInstance("g@@s", "1.2.3.4", 80, metadata=metadata)
+    soon, later = lines_of(
+        tmp_path,
+        lambda trail: trail.write_instance(f"instance.{verb}", "k", before, after, ALICE),
+        lambda trail: trail.write(f"instance.{verb}", "k", before=before, after=after, actor=ALICE),
+    )
+    assert soon == later
+    assert list(soon) == list(later)
+    assert soon["before"]["metadata"] == {"zone": "a"}
 
 
 def test_who_acts_is_the_one_of_the_thread_and_else_the_node(tmp_path: Path) -> None:

@@ -104,6 +104,25 @@ def test_a_full_queue_drops_and_tells(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (file.stats.written, file.stats.dropped) == (2, 3)
 
 
+def test_lines_that_come_while_others_are_written_wait_for_the_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Written as they come, each would be a write of its own."""
+    monkeypatch.setattr(LineFile, "_start", lambda _file: None)
+    file = make(tmp_path / "a.log")
+
+    def line_and_the_next(number: int) -> str:
+        file.add(lambda: line_and_the_next(number + 1))
+        return str(number)
+
+    file.add("a text")
+    file.add(lambda: line_and_the_next(1))
+    for _ in range(3):
+        file._write_all()
+    file._file.close()
+    assert (tmp_path / "a.log").read_text() == "a text\n1\n2\n3\n"
+
+
 def test_no_level_silences_it(tmp_path: Path) -> None:
     logging.disable(logging.CRITICAL)
     try:

@@ -8,6 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from app.metrics.catalogue import COUNTERS, MEASURED_ELSEWHERE
 from app.metrics.node_metrics import NodeMetrics
+from app.naming.model.keys import datum_key
+from app.naming.registry.operations import RegisterInstance
 from app.node import Node
 from app.replication.instance_list_type import INSTANCE_LIST
 from distro.types import DistroKey, Outcome, Received, SyncData
@@ -86,23 +88,27 @@ def test_requests_are_cumulative_by_bound(tmp_path: Path) -> None:
 
 def test_sends_to_a_peer_are_timed_from_the_change(tmp_path: Path) -> None:
     node = member_node(tmp_path)
-    protocol, config = node.engine.protocol, node.settings.distro
+    protocol = node.engine.protocol
     protocol.replace_members([f"127.0.0.1:{port}" for port in PORTS], 0)
     queue = protocol._queues[PEER]
     queue.reachable = True
-    key = DistroKey(INSTANCE_LIST, "k")
-    protocol.sync(key, 1_000)
+    name = datum_key("public", "g@@k")
+    key = DistroKey(INSTANCE_LIST, name)
+    node.domain.registry.register(RegisterInstance("g@@k", "10.1.0.1", 80), 1_000)
+    protocol.sync(key, 1_000, 1.0)
     for outcome, now_ms in ((Outcome.FAILED, 2_000), (Outcome.DELIVERED, 61_000)):
         queue.in_flight = tuple(queue.tasks.pop_due(1 << 40, 10))
-        queue.call = action = SyncData(PEER, INSTANCE_LIST, ("k",), 0)
-        protocol.on_sync_done(action, outcome, Received(), now_ms)
-        protocol.sync(key, now_ms)
+        queue.call = action = SyncData(PEER, INSTANCE_LIST, (name,), 0)
+        protocol.traces[PEER].begun([key])
+        protocol.on_sync_done(action, outcome, Received(ages_ms={name: 500.0}, pushed_ms={name: 20.0}), now_ms)
+        protocol.sync(key, now_ms, now_ms / 1_000)
     protocol.times.sent(PEER, 500)
     page = page_of(node.services.metrics)
     assert page[f"rollcall_peer_sends_total|{PEER}|failed"] == page[f"rollcall_peer_sends_total|{PEER}|delivered"] == 1
-    assert page[f"rollcall_peer_convergence_seconds_sum|{PEER}"] == 60.0, (
-        f"from the first try on, {config.sync_delay_ms}"
-    )
+    assert page[f"rollcall_peer_convergence_seconds_sum|{PEER}"] == 59.5, "from the change, failed tries included"
+    assert page[f"rollcall_peer_pushed_seconds_sum|{PEER}"] == 0, "a push of an earlier change is not counted twice"
+    assert page[f"rollcall_peer_unapplied_keys|{PEER}"] == 1
+    assert page[f"rollcall_peer_unapplied_age_seconds|{PEER}"] > 0
     assert page[f"rollcall_peer_pending_keys|{PEER}"] == 1
     assert page[f"rollcall_peer_sent_bytes_total|{PEER}"] == 500
 

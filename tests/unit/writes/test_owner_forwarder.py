@@ -252,7 +252,10 @@ def test_an_answer_without_end_is_not_read(
 # --- another owner ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("refusal", [STARTING, GUARD, Given(400, b"not mine", {NOT_RESPONSIBLE: "1"})])
+NOT_MINE, NO_MEMBER = (Given(status, b"not here", {NOT_RESPONSIBLE: "1"}) for status in (400, 403))
+
+
+@pytest.mark.parametrize("refusal", [STARTING, GUARD, NOT_MINE, NO_MEMBER])
 def test_an_owner_that_did_not_execute_is_asked_again(
     cluster: StubCluster, forwarder: Forwarder, refusal: Given
 ) -> None:

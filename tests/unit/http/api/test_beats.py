@@ -17,7 +17,7 @@ from app.http.api.beats import BATCH_MAX, KEEP_MS, TOLD_CHARS_MAX, BeatCollector
 from app.http.api.call import CLOCK, DECLINE, OK, RELAY, Answer, Call, Forward, Reply
 from app.http.forward.beat_sender import ANSWER_S, SEND_S, BeatSender
 from app.http.forward.on_loop import LoopForwarder
-from app.http.v1.distro import PASSED_MS_MAX, SMALL_BYTES, SMALL_SERVICES, put_beats, put_checksum, put_datum
+from app.http.v1.distro import PASSED_MS_MAX, SMALL_SERVICES, put_beats, put_checksum, put_datum
 from app.http.v1.instance import beat, deregister, register
 from app.naming.model.events import InstancesChanged, Origin
 from app.naming.model.keys import CLIENT_KEY_PREFIX
@@ -25,6 +25,7 @@ from app.naming.model.model import Instance
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import AGE_MS_MAX
+from app.replication.small_sends import SMALL_BYTES
 from distro.codec import gzip_body
 from distro.errors import CodecError
 from distro.types import CAPABILITY_WRITES, Member, MemberState

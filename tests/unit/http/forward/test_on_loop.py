@@ -20,6 +20,7 @@ from app.http.api.call import (
     OK,
     RELAY,
     ROUTES,
+    SHORT_CHANGE,
     WANTS_CHANGE,
     Answer,
     Call,
@@ -48,6 +49,7 @@ KEY = "com.alibaba.nacos.naming.iplist.ephemeral.public##DEFAULT_GROUP@@a"
 NOT_UP = answer(b"server is STARTING now, please try again later!", 503, [])
 GUARD = answer(b'{"message":"receive invalid redirect request from peer 127.0.0.1"}', 400)
 NOT_MINE = answer(b"not mine", 400, [(NOT_RESPONSIBLE, "1")])
+NO_MEMBER = answer(b"10.9.9.9 is not the address of a listed member", 403, [(NOT_RESPONSIBLE, "1")])
 
 
 def call(query: str = "serviceName=a", form: bytes = b"", method: str = "POST", **headers: str) -> Call:
@@ -146,7 +148,7 @@ def test_our_own_kind_gets_the_call_as_it_came() -> None:
             "host": server.address,
             "user-agent": "Nacos-Server:1.4.8",
             "cluster-key": SECRET,
-            WANTS_CHANGE: "1",
+            WANTS_CHANGE: SHORT_CHANGE,
             CLIENT_ADDRESS: "10.9.9.9",
         }
         java = {CLIENT_AGENT: "Nacos-Java-Client:v1.4.8"}
@@ -250,7 +252,7 @@ def test_the_answer_is_that_of_the_owner(own_kind: bool) -> None:
 
 
 @pytest.mark.parametrize("own_kind", [True, False])
-@pytest.mark.parametrize("refusal", [NOT_UP, GUARD, NOT_MINE])
+@pytest.mark.parametrize("refusal", [NOT_UP, GUARD, NOT_MINE, NO_MEMBER])
 def test_an_owner_that_did_not_execute_is_asked_again(refusal: bytes, own_kind: bool) -> None:
     async def main(loop: SkippingLoop) -> None:
         entry = Entry(loop)
@@ -840,6 +842,8 @@ def test_a_call_that_was_passed_on_once_goes_to_its_owner_or_nowhere(waiting: bo
             assert [asked.headers.get(RELAY) for asked in owner.received] == [None]
             entry.cluster.hops = {owner.address: relay.address}
             if not waiting:
+                [passed] = owner.received
+                assert passed.headers[WANTS_CHANGE] == "1", "the form that the first member reads, whose release it is"
                 assert (await entry.answered(relayed)).status == 503  # type: ignore[union-attr]
             entry.forwarder.close()
         assert relay.received == []

@@ -7,7 +7,7 @@ import weakref
 import pytest
 
 from app.http.api.call import Reply
-from app.http.server.connection import CONTINUE, REPLY_BYTES_HIGH, HttpConnection
+from app.http.server.connection import CONTINUE, REPLY_BYTES_HIGH, SOON_BYTES_MAX, HttpConnection
 from app.http.server.request_queue import PIPELINED_MAX
 from tests.support.wire import DATE, FakeServer, Wire, chunked, request
 
@@ -57,6 +57,35 @@ def test_many_requests_may_come_byte_by_byte(sent: bytes) -> None:
     assert pieces.received == whole.received
     assert len(whole.server.asked) == 5
     assert pieces.server.reserved == whole.server.reserved == 0
+
+
+def test_replies_of_a_turn_are_sent_at_its_end_and_a_long_one_at_once() -> None:
+    server = FakeServer(bodies={b"/long": b"x" * (SOON_BYTES_MAX + 1)})
+    first, second = Wire(server), Wire(server)
+    for wire in (first, second):
+        wire.connection.data_received(request())
+        assert not wire.received
+    server.turns.popleft()()
+    assert (first.bodies(), second.bodies()) == ([b"/hot"], [b"/hot"])
+    first.connection.data_received(request("/long"))
+    assert len(first.bodies()) == 2
+    assert not server.turns
+
+
+@pytest.mark.parametrize("end", ["half_close", "drain", "cut"])
+def test_a_reply_that_waits_for_the_end_of_the_turn_is_sent_before_a_close_and_not_after_a_cut(
+    wire: Wire, end: str
+) -> None:
+    wire.connection.data_received(request())
+    if end == "cut":
+        wire.connection.cut()
+        wire.transport.turn()
+    else:
+        getattr(wire, end)()
+    while wire.server.turns:
+        wire.server.turns.popleft()()
+    assert wire.bodies() == ([] if end == "cut" else [b"/hot"])
+    assert not wire.is_open
 
 
 def test_what_follows_a_chunked_body_is_no_header(wire: Wire) -> None:

@@ -1,36 +1,18 @@
 """A node's objects are freed with their last reference: the worker makes full collections of garbage very rare."""
 
 import gc
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from urllib.parse import urlencode
 
+from app.http.server.worker import GC_THRESHOLDS
+from app.naming.registry.operations import RegisterInstance
+from app.naming.registry.registry import Registry
+from tests.support.circles import without_circles
 from tests.support.fake_node import FakeNode
 from tests.support.loops import SkippingLoop, run_loop
 from tests.support.served import served
 from tests.support.wire import request
 
 INSTANCES = 300
-LEFT_MAX = 20
-"""Of all kinds; an object for each instance would be many more."""
-
-
-@contextmanager
-def without_circles() -> Iterator[None]:
-    """Fail when more than a few objects were left to the collector."""
-    gc.collect()
-    gc.disable()
-    gc.set_debug(gc.DEBUG_SAVEALL)
-    try:
-        yield
-        gc.collect()
-        left = Counter(type(one).__name__ for one in gc.garbage)
-        assert left.total() < LEFT_MAX, f"only the collector finds these: {left.most_common(8)}"
-    finally:
-        gc.set_debug(0)
-        gc.garbage.clear()
-        gc.enable()
 
 
 def life_of(number: int) -> bytes:
@@ -68,3 +50,31 @@ def test_connections_that_go() -> None:
                 wire.transport.turn()
 
     run_loop(main)
+
+
+GROWTH = 8_000
+VISITED_MAX = 15_000
+"""By one collection: about a millisecond."""
+
+
+def test_no_collection_visits_much_while_the_registry_grows() -> None:
+    visited: list[int] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            visited.append(sum(len(gc.get_objects(young)) for young in range(info["generation"] + 1)))
+
+    registry, before = Registry("127.0.0.1:8848~1"), gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    gc.callbacks.append(note)
+    try:
+        for number in range(GROWTH):
+            registry.register(RegisterInstance("g@@s", f"10.0.{number // 250}.{number % 250}", 80), number)
+    finally:
+        gc.callbacks.remove(note)
+        gc.set_threshold(*before)
+        gc.unfreeze()
+    assert len(visited) > 10
+    assert max(visited) < VISITED_MAX < 2 * GROWTH

@@ -122,7 +122,9 @@ def test_datums_are_taken_by_signature_alone_from_who_signs(hot: bool, signs: bo
             assert (await one.reply(by_value, "10.9.9.9")).status == 403
             signed = Sender(node).sign("PUT", target, body, {"Connection": "close"})
             assert (await one.reply(signed, PEER_IP)).status == 200
-            assert (await one.reply(signed.replace(b"durable", b"another"), PEER_IP)).status == 403
+            spoiled = await one.reply(signed.replace(b"durable", b"another"), PEER_IP)
+            assert spoiled.status == 403
+            assert "rollcall-not-responsible" in {name.lower() for name in spoiled.headers}
 
     run_loop(main)
 

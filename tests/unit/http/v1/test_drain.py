@@ -55,3 +55,13 @@ def test_a_node_is_drained_and_taken_back(client: FlaskClient, node: FakeNode) -
     assert client.put(NODE_DRAIN + "?enabled=false").json["draining"] is False  # type: ignore[index]
     node.cluster.own_state = MemberState.UP
     assert client.put(NODE_DRAIN + "?enabled=perhaps").status_code == 400
+
+
+def test_how_far_a_node_is_with_its_draining(client: FlaskClient, node: FakeNode) -> None:
+    node.cluster.unsent = 3
+    told = client.put(NODE_DRAIN).json
+    assert told is not None
+    assert (told["unsentKeys"], told["handedOver"]) == (3, False)
+    node.cluster.unsent = 0
+    assert client.get(NODE_DRAIN).json["handedOver"] is True  # type: ignore[index]
+    assert client.put(NODE_DRAIN + "?enabled=false").json["handedOver"] is False  # type: ignore[index]

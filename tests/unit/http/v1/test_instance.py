@@ -1,5 +1,6 @@
 """The instance endpoints through Flask, with the real domain behind them."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from app.http.api.answers import NOT_RESPONSIBLE
-from app.http.api.call import CLIENT_AGENT
+from app.http.api.call import CHANGE, CLIENT_AGENT, SHORT_CHANGE, WANTS_CHANGE
 from distro.types import CAPABILITY_CLIENTS_ONLY, Member, MemberState
 from tests.support.fake_node import PEER, FakeNode
 
@@ -26,6 +27,17 @@ def hosts(client: FlaskClient, **values: Any) -> list[dict[str, Any]]:
     found = client.get(f"{INSTANCE}/list", query_string={"serviceName": "a"} | values).get_json()["hosts"]
     assert isinstance(found, list)
     return found
+
+
+@pytest.mark.parametrize(("wanted", "form"), [("1", "instance"), (SHORT_CHANGE, "short"), ("3", "instance")])
+def test_a_member_is_told_the_change_in_the_form_that_it_reads(
+    client: FlaskClient, node: FakeNode, wanted: str, form: str
+) -> None:
+    node.cluster.others = [PEER]
+    given = client.post(INSTANCE, query_string=query(), headers={**FORWARDED, WANTS_CHANGE: wanted})
+    told = json.loads(given.headers[CHANGE])
+    assert {"instance", "short"} & told.keys() == {form}
+    assert told[form]["ip"] == "10.0.0.1"
 
 
 def test_register_by_query_and_by_form(client: FlaskClient) -> None:

@@ -186,6 +186,7 @@ def test_refusals_of_the_engine(
     for answer in (
         client.put(f"{NS}/distro/datum", data=b"x", headers=PEERS),
         client.put(f"{NS}/distro/checksum?source={PEER}", data=b"{}", headers=PEERS),
+        client.put(f"{NS}/distro/digest", data=b"{}", headers=PEERS),
         client.get(f"{NS}/distro/datums", headers=PEERS),
     ):
         assert (answer.status_code, answer.data) == (status, text)
@@ -196,6 +197,17 @@ def test_checksums_name_their_source(node: FakeNode, client: FlaskClient) -> Non
     assert node.replication.taken == [(PEER, b"{}")]
     answer = client.put(f"{NS}/distro/checksum", data=b"{}", headers=PEERS)
     assert (answer.status_code, answer.data) == (400, b"Parameter 'source' is missing")
+
+
+def test_digests_are_compared_with_members(node: FakeNode, client: FlaskClient) -> None:
+    node.replication.answer = b"{}"
+    answer = client.put(f"{NS}/distro/digest", data=b'{"view":""}', headers=PEERS)
+    assert (answer.status_code, answer.data, answer.headers["Content-Type"]) == (
+        200,
+        b"{}",
+        "application/json;charset=UTF-8",
+    )
+    assert node.replication.taken == [("127.0.0.1", b'{"view":""}')]
 
 
 def test_datums_of_keys_are_asked_for_in_the_body_of_a_get(node: FakeNode, client: FlaskClient) -> None:
@@ -217,6 +229,15 @@ def test_all_datums_may_come_packed(node: FakeNode, client: FlaskClient) -> None
     answer = client.get(f"{NS}/distro/datums", headers=PEERS)
     assert (answer.headers["Content-Encoding"], gzip.decompress(answer.data)) == ("gzip", b"{}")
     assert node.replication.asked == [None]
+
+
+@pytest.mark.parametrize(("query", "paged"), [("?pages=true", True), ("", False), ("?pages=false", False)])
+def test_pages_are_for_who_asks_for_them(node: FakeNode, client: FlaskClient, query: str, paged: bool) -> None:
+    node.replication.stored = ([b"{}"], {})
+    client.get(f"{NS}/distro/datums{query}", headers=PEERS)
+    client.get(f"{NS}/distro/datum{query}", data=json.dumps({"keys": "k1,k2"}), headers=PEERS)
+    assert node.replication.pages_asked == ([None, ["k1", "k2"]] if paged else [])
+    assert node.replication.asked == [None, ["k1", "k2"]]
 
 
 def test_many_datums_come_in_parts(node: FakeNode, client: FlaskClient) -> None:

@@ -29,6 +29,14 @@ def test_members_once_more(node: FakeNode, client: FlaskClient) -> None:
     assert client.get(f"{OPERATOR}/distro/status?action=zz").get_json() == {}
 
 
+def test_the_page_of_replication(node: FakeNode, client: FlaskClient) -> None:
+    node.engine_facts = lambda: {"peers": {PEER: {"unapplied": 3}}}
+    for prefix in (OPERATOR, "/nacos/v1/ns/ops"):
+        assert client.get(f"{prefix}/distro").get_json() == {"peers": {PEER: {"unapplied": 3}}}
+    told = client.get("/nacos/v2/ns/operator/distro").get_json()
+    assert (told["code"], told["data"]) == (0, {"peers": {PEER: {"unapplied": 3}}})
+
+
 def test_the_word_of_old_members(client: FlaskClient) -> None:
     path = f"{OPERATOR}/server/status"
     for lines in (f"unknown#{SELF}#1#1\r\n", "malformed\r\n", "", f"a#{SELF}#1#1\r\nb#{SELF}#1#1"):
@@ -126,14 +134,24 @@ def test_ids_and_raft(node: FakeNode, client: FlaskClient) -> None:
     ("kind", "code", "message"),
     [
         ("file", 200, None),
-        ("address-server", 500, "the list of members comes from a file or a setting; address-server is not supported"),
+        ("dns", 200, None),
+        ("address-server", 500, "the address server does not answer"),
         ("zzz", 500, "The addressing mode exists : zzz, just support : [[file, address-server]]"),
     ],
 )
-def test_switch_lookup(client: FlaskClient, kind: str, code: int, message: str | None) -> None:
+def test_switch_lookup(node: FakeNode, client: FlaskClient, kind: str, code: int, message: str | None) -> None:
+    assert node.lookup is not None
+    node.lookup.lacking["address-server"] = "the address server does not answer"
     answer = client.post(f"{CORE}/cluster/switch/lookup?type={kind}")
     assert answer.get_json() == {"code": code, "message": message, "data": None}
+    assert node.lookup.switched == [kind] * (code == 200)
     assert client.post(f"{CORE}/cluster/switch/lookup").data == b"Parameter 'type' is missing"
+
+
+def test_a_node_alone_has_no_list_to_switch(node: FakeNode, client: FlaskClient) -> None:
+    node.lookup = None
+    answer = client.post(f"{CORE}/cluster/switch/lookup?type=file").get_json()
+    assert (answer["code"], answer["message"]) == (500, "this node is alone, and has no list of members")
 
 
 def test_nobody_leaves_by_a_call(node: FakeNode, client: FlaskClient) -> None:

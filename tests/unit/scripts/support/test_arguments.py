@@ -22,6 +22,7 @@ def test_names_come_in_the_order_given() -> None:
         ("scripts.bench.growth", "--parts"),
         ("scripts.bench.http", "--modes"),
         ("scripts.bench.rpc", "--parts"),
+        ("scripts.bench.rpc_cost", "--peers"),
         ("scripts.chaos.latency", "--cases"),
         ("scripts.chaos.rolling", "--real"),
     ],

@@ -1,0 +1,25 @@
+"""What was found out about a call that comes again to the byte, and need not be found out again."""
+
+from collections.abc import Callable
+from typing import Any
+
+from app.auth.access_control import Session
+
+
+class CallMemo:
+    """The command that a parser made of a call, and the user it was allowed to. Used on the event loop's thread."""
+
+    __slots__ = ("allowed", "command", "parser")
+
+    def __init__(self) -> None:
+        self.parser: Callable[..., object] | None = None
+        """The parser that made ``command``, which is immutable."""
+        self.command: Any = None
+        self.allowed: tuple[int, Session] | None = None
+        """The session of the call's user, and the version of the users under which it may make the call."""
+
+    def session(self, version: int, now_ms: int) -> Session | None:
+        """The session, if the call was allowed under this ``version`` of the users and the session has not ended."""
+        if self.allowed is None or self.allowed[0] != version or self.allowed[1].end_ms <= now_ms:
+            return None
+        return self.allowed[1]
