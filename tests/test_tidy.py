@@ -17,8 +17,17 @@ MODULE_LINES_MAX = 400
 WHOLE = {
     "app/naming/clients/clients.py": "one lock's steps: each change of a client, by its connection or by a peer",
     "app/node.py": "how a node is put together, one function for each of its parts",
+    "distro/receive.py": "the way of a datum that came: each decision, and what it does",
+    "distro/types.py": "the values that the engine passes around: keys, members, answers, and the calls to make",
     "distro/protocol.py": "one thread's decisions: each event and each tick, over the same queues",
+    "app/naming/records/records.py": "one lock's steps: each change of a record, and its write to the disk",
     "app/naming/registry/registry.py": "one lock's steps: each change of an instance list, local or a peer's",
+    "app/simulation/member/member.py": "one process: what a start makes anew, and the events in place of its threads",
+    "app/simulation/member/member_frontend.py": "the way of one call, from the network to its answer",
+    "app/simulation/world/checker.py": "all that must hold, over one memory of what was seen",
+    "app/naming/wire/datum_codec.py": "the JSON of one datum, written and read: whole, a delta, a claim",
+    "app/rpc/server/transport.py": "one connection's socket: what comes, what is sent, what takes too long",
+    "app/rpc/server/http2.py": "the states of one connection: each frame, and what it makes of a stream or of all",
     "app/replication/membership.py": "one view of the others: the list, who calls by it, and the reports that feed it",
 }
 """Longer modules that tell one story, and which."""
@@ -26,11 +35,13 @@ FUNCTION_LINES_MAX = 60
 THREAD_OWNERS = {
     "distro/runtime.py",
     "distro/mailbox.py",
-    "app/replication/member_ips.py",
+    "app/lookup/member_ips.py",
+    "app/lookup/member_lookup.py",
     "app/background/timers.py",
     "app/background/push_udp.py",
     "app/rpc/server/grpc_server.py",
     "app/metrics/line_file.py",
+    "scripts/bench/ticks.py",
 }
 
 

@@ -170,7 +170,7 @@ async def measure_rpc(node: Any, kind: str) -> float:
 
     [frontend] = node.services.loop_frontends
     await frontend.start()
-    connection = frontend.connections.of_peer(f"ipv4:{CLIENT_IP}:5", on_cluster_port=False)
+    connection = frontend.connections.opened(f"ipv4:{CLIENT_IP}:5", on_cluster_port=False)
     connection.stream = NoStream()
 
     def message(type_name: str, **fields: Any) -> bytes:
@@ -186,13 +186,16 @@ async def measure_rpc(node: Any, kind: str) -> float:
         "rpc-register": register,
         "rpc-query": message("ServiceQueryRequest", cluster="", healthyOnly=False, udpPort=0, **service),
     }[kind]
+    dispatcher = frontend.dispatcher
+    at_once = getattr(dispatcher, "answer_at_once", lambda *_: None)  # the other checkout may be older
     for one in (register, call):
-        if b'"resultCode":200' not in await frontend.dispatcher.answer(connection, one):
+        if b'"resultCode":200' not in await dispatcher.answer(connection, one):
             raise SystemExit(f"{kind} was refused")
 
     async def run() -> None:
         for _ in range(INSTANCES):
-            await frontend.dispatcher.answer(connection, call)
+            if at_once(connection, call) is None:
+                await dispatcher.answer(connection, call)
 
     return await best_window(lambda _round: (run, INSTANCES))
 

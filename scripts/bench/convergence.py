@@ -1,19 +1,26 @@
 """How long a change takes to be visible on the other members.
 
 Registers one new instance after the other through the members in turn, and polls the lists of all others every 2 ms
-until it shows. Prints one JSON line: percentiles in ms over all pairs of a change and another member.
+until it shows; all from one thread, and of short lists, as what polls takes cores from the members. ``--services 1``
+lets one list grow with all changes. Prints one JSON line: percentiles in ms over all pairs of a change and another
+member, counted from the registering call; beside them those of the members' own histograms meanwhile, from the write to
+its being applied. With ``--rate`` other instances change all the time, through all members, from a process of its own.
 """
 
 import argparse
 import contextlib
 import http.client
 import json
+import multiprocessing
 import random
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
@@ -21,7 +28,11 @@ from scripts.support.member_processes import CONTEXT_PATH, local_members
 
 POLL_S = 0.002
 CALL_TIMEOUT_S = 10.0
-MEMBERS = 3
+STEADY_SERVICES = 100
+"""Services over which the changes of ``--rate`` are spread, each with one instance for each member."""
+SPARE_S = 5.0
+"""Before and after: until the steady changes run, and until what is under way has come."""
+HISTOGRAM = "rollcall_peer_convergence_seconds_bucket{"
 
 
 class Member:
@@ -37,49 +48,126 @@ class Member:
         answer = self._connection.getresponse()
         return answer.status, answer.read()
 
-    def register(self, service: str, ip: str) -> int:
-        return self.call("POST", "/v1/ns/instance", serviceName=service, ip=ip, port=8080, ephemeral="true")[0]
+    def register(self, service: str, ip: str, metadata: str = "") -> int:
+        named = {"metadata": metadata} if metadata else {}
+        return self.call("POST", "/v1/ns/instance", serviceName=service, ip=ip, port=8080, ephemeral="true", **named)[0]
 
-    def shows(self, service: str, ip: str) -> bool:
-        status, body = self.call("GET", "/v1/ns/instance/list", serviceName=service)
-        return status == 200 and f'"{ip}"'.encode() in body
+    def ask_list(self, service: str) -> None:
+        """Ask for a list; ``lists`` reads the answer, and other members may be asked meanwhile."""
+        self._connection.request("GET", f"{self._path}/v1/ns/instance/list?{urlencode({'serviceName': service})}")
+
+    def lists(self, ip: str) -> bool:
+        """Whether the list that was asked for has the instance."""
+        answer = self._connection.getresponse()
+        return f'"{ip}"'.encode() in answer.read() and answer.status == 200
+
+    def buckets(self) -> Counter[float]:
+        """How many changes came to any peer, by the upper bound of their bucket in s, all lower ones counted in."""
+        found = Counter[float]()
+        for line in self.call("GET", "/metrics")[1].decode().splitlines():
+            if line.startswith(HISTOGRAM):
+                labels, _, count = line.rpartition(" ")
+                found[float(labels.partition('le="')[2].partition('"')[0])] += int(float(count))
+        return found
 
 
-def seconds_until(member: Member, service: str, ip: str, since_s: float, timeout_s: float) -> float | None:
-    """How long after ``since_s`` the member lists the instance; None when it does not in time."""
-    while time.perf_counter() - since_s < timeout_s:
-        if member.shows(service, ip):
-            return time.perf_counter() - since_s
-        time.sleep(POLL_S)
-    return None
+def seconds_until(
+    members: Sequence[Member], service: str, ip: str, since_s: float, timeout_s: float
+) -> list[float | None]:
+    """How long after ``since_s`` each member lists the instance; None of one that does not in time."""
+    found: dict[Member, float] = {}
+    left = list(members)
+    while left and time.perf_counter() - since_s < timeout_s:
+        for member in left:
+            member.ask_list(service)
+        found |= {member: time.perf_counter() - since_s for member in left if member.lists(ip)}
+        left = [member for member in left if member not in found]
+        if left:
+            time.sleep(POLL_S)
+    return [found.get(member) for member in members]
+
+
+def change_steadily(urls: Sequence[str], rate: float, over: Event) -> None:
+    """Change instances through all members, ``rate`` times a second in all, until ``over``."""
+
+    def run(at: int) -> None:
+        member, begun_s, number = Member(urls[at]), time.monotonic(), 0
+        while not over.is_set():
+            service = f"steady-{number % STEADY_SERVICES}"
+            member.register(service, f"10.8.0.{at + 1}", json.dumps({"change": str(number)}))
+            number += 1
+            over.wait(max(begun_s + number * len(urls) / rate - time.monotonic(), 0))
+
+    with ThreadPoolExecutor(len(urls)) as pool:
+        for future in [pool.submit(run, at) for at in range(len(urls))]:
+            future.result()
+
+
+@contextlib.contextmanager
+def steady_changes(urls: Sequence[str], rate: float) -> Iterator[None]:
+    """Changes beside those that are timed; none for rate 0."""
+    if not rate:
+        yield
+        return
+    context = multiprocessing.get_context("spawn")
+    over = context.Event()
+    process = context.Process(target=change_steadily, args=(urls, rate, over))
+    process.start()
+    try:
+        time.sleep(SPARE_S)
+        yield
+    finally:
+        over.set()
+        process.join()
 
 
 def measure(urls: Sequence[str], options: argparse.Namespace) -> dict[str, object]:
     """Make the changes, and return what is printed."""
-    service = f"convergence-{random.randrange(10**9)}"
+    name = f"convergence-{random.randrange(10**9)}"
+    services = [f"{name}-{number}" for number in range(options.services)]
     writers, readers = [Member(url) for url in urls], [Member(url) for url in urls]
-    for number in range(options.hosts):
-        assert writers[0].register(service, f"10.1.{number // 250}.{number % 250 + 1}") == 200
-    for reader in readers:
-        reader.shows(service, "")
+    for service in services:
+        for number in range(options.hosts):
+            assert writers[0].register(service, f"10.1.{number // 250}.{number % 250 + 1}") == 200
     times_s: list[float] = []
     lost = refused = 0
-    with ThreadPoolExecutor(len(urls)) as pool:
+    with steady_changes(urls, options.rate):
+        before = all_buckets(urls)
         for number in range(options.changes):
             ip, at = f"10.9.{number // 250}.{number % 250 + 1}", number % len(urls)
+            service = services[number % len(services)]
             begun_s = time.perf_counter()
             if writers[at].register(service, ip) != 200:
                 refused += 1
                 continue
             others = [reader for index, reader in enumerate(readers) if index != at]
-            seen = [pool.submit(seconds_until, one, service, ip, begun_s, options.timeout_s) for one in others]
-            for took_s in [future.result() for future in seen]:
+            for took_s in seconds_until(others, service, ip, begun_s, options.timeout_s):
                 if took_s is None:
                     lost += 1
                 else:
                     times_s.append(took_s)
             time.sleep(options.gap_s)
-    return {"pairs": len(times_s), "lost": lost, "refused": refused, **percentiles_ms(times_s)}
+        threading.Event().wait(1.1)  # a page of metrics is shown again for a second
+        came = all_buckets(urls) - before
+    return {
+        "members": len(urls),
+        "rate": options.rate,
+        "pairs": len(times_s),
+        "lost": lost,
+        "refused": refused,
+        **percentiles_ms(times_s),
+        "by_members": histogram_percentiles_ms(came),
+    }
+
+
+def all_buckets(urls: Sequence[str]) -> Counter[float]:
+    return sum((Member(root_of(url)).buckets() for url in urls), Counter[float]())
+
+
+def root_of(url: str) -> str:
+    """The URL without the context path."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 def percentiles_ms(times_s: list[float]) -> dict[str, float | None]:
@@ -91,12 +179,29 @@ def percentiles_ms(times_s: list[float]) -> dict[str, float | None]:
     }
 
 
+def histogram_percentiles_ms(buckets: Mapping[float, int]) -> dict[str, float | int | None]:
+    """Percentiles of cumulative buckets, by a straight line within one; of the last the lower bound."""
+    total = buckets.get(float("inf"), 0)
+    found: dict[str, float | int | None] = {"changes": total}
+    for name, part in {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99}.items():
+        lower_s, below = 0.0, 0
+        found[name] = None
+        for bound_s, count in sorted(buckets.items()):
+            if total and count >= part * total:
+                share = (part * total - below) / max(count - below, 1)
+                width_s = 0.0 if bound_s == float("inf") else bound_s - lower_s
+                found[name] = round((lower_s + share * width_s) * 1_000, 1)
+                break
+            lower_s, below = bound_s, count
+    return found
+
+
 @contextlib.contextmanager
-def own_members(port: int) -> Iterator[list[str]]:
-    """The URLs of three members started for this measurement."""
+def own_members(port: int, count: int) -> Iterator[list[str]]:
+    """The URLs of members started for this measurement."""
     with (
         tempfile.TemporaryDirectory(prefix="rollcall-bench-") as folder,
-        local_members(MEMBERS, port, Path(folder)) as members,
+        local_members(count, port, Path(folder)) as members,
     ):
         for member in members:
             member.start()
@@ -108,10 +213,13 @@ def own_members(port: int) -> Iterator[list[str]]:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("urls", nargs="*", metavar="URL", help="http://host:port/nacos of each member")
-    parser.add_argument("--start", action="store_true", help=f"start {MEMBERS} members of its own")
+    parser.add_argument("--start", action="store_true", help="start members of its own")
+    parser.add_argument("--members", type=int, default=3, help="how many of these")
     parser.add_argument("--port", type=int, default=21_948, help="of the first of these")
     parser.add_argument("--changes", type=int, default=300)
-    parser.add_argument("--hosts", type=int, default=0, help="instances in the service before it begins")
+    parser.add_argument("--rate", type=float, default=0, help="other changes a second meanwhile")
+    parser.add_argument("--services", type=int, default=32, help="in which the changes are made, in turn")
+    parser.add_argument("--hosts", type=int, default=0, help="instances in each service before it begins")
     parser.add_argument("--gap-s", type=float, default=0.05, help="between two changes")
     parser.add_argument("--timeout-s", type=float, default=15.0, help="after which a change counts as lost")
     options = parser.parse_args()
@@ -123,7 +231,8 @@ def _options() -> argparse.Namespace:
 def main() -> int:
     """Measure; 0 when nothing was lost or refused."""
     options = _options()
-    with own_members(options.port) if options.start else contextlib.nullcontext(options.urls) as urls:
+    members = own_members(options.port, options.members) if options.start else contextlib.nullcontext(options.urls)
+    with members as urls:
         result = measure(urls, options)
     print(json.dumps(result))
     return 1 if result["lost"] or result["refused"] else 0

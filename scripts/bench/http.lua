@@ -2,6 +2,7 @@
 --   wrk -t1 -c32 -d3s -s http.lua http://127.0.0.1:8848 -- MODE THREADS SERVICES HOSTS [gzip] [java] [check] [token=TOKEN]
 --   register    the same instances again and again
 --   change      as above, each time with other metadata
+--   update      the same by PUT, patch by PATCH, batch by the call that changes several instances, here one
 --   beat        light beats
 --   full        full beats, the JSON in a form body, as the Java library sends its first one
 --   full-query  full beats, the JSON in the query, as the Python and Node libraries send theirs
@@ -17,6 +18,7 @@ local API = "/nacos/v1/ns/instance"
 local AGENT = "Nacos-Java-Client:v1.4.1"
 local FORM = "application/x-www-form-urlencoded;charset=UTF-8"
 local METADATA = '{"zone":"a"}'
+local CHANGING = { change = true, update = true, patch = true, batch = true }
 -- Stands where a number comes that is another one in every request.
 local COUNT = "COUNTED"
 local token = nil
@@ -36,7 +38,7 @@ end
 
 -- The same names and addresses as in load.py, which registers them beforehand.
 local function service_of(mode, hosts, number)
-  return (mode == "change" and "changed-" or "bench-") .. hosts .. "-" .. number
+  return (CHANGING[mode] and "changed-" or "bench-") .. hosts .. "-" .. number
 end
 
 local function ip_of(service, host)
@@ -65,11 +67,25 @@ local function query_of(...)
   return table.concat(parts, "&")
 end
 
-local function register(name, ip, options, metadata)
+local function register(name, ip, options, metadata, method)
   local query = query_of("app", "unknown", "serviceName", name, "groupName", "DEFAULT_GROUP", "namespaceId", "public",
     "clusterName", "DEFAULT", "ip", ip, "port", "8080", "weight", "1.0", "enable", "true", "healthy", "true",
     "ephemeral", "true", "metadata", metadata or METADATA)
-  return wrk.format("POST", API .. "?" .. query, headers_of(options))
+  return wrk.format(method or "POST", API .. "?" .. query, headers_of(options))
+end
+
+local OTHER_METADATA = '{"zone":"a","change":"' .. COUNT .. '"}'
+
+local function patch(name, ip, options)
+  local query = query_of("serviceName", name, "namespaceId", "public", "clusterName", "DEFAULT", "ip", ip, "port", "8080",
+    "metadata", OTHER_METADATA)
+  return wrk.format("PATCH", API .. "?" .. query, headers_of(options))
+end
+
+local function batch(name, ip, options)
+  local named = '[{"ip":"' .. ip .. '","port":8080,"clusterName":"DEFAULT","ephemeral":true}]'
+  local query = query_of("serviceName", name, "namespaceId", "public", "instances", named, "metadata", OTHER_METADATA)
+  return wrk.format("PUT", API .. "/metadata/batch?" .. query, headers_of(options))
 end
 
 local function light_beat_query(name, ip)
@@ -97,7 +113,10 @@ end
 
 local MADE = {
   register = register,
-  change = function(name, ip, options) return register(name, ip, options, '{"zone":"a","change":"' .. COUNT .. '"}') end,
+  change = function(name, ip, options) return register(name, ip, options, OTHER_METADATA) end,
+  update = function(name, ip, options) return register(name, ip, options, OTHER_METADATA, "PUT") end,
+  patch = patch,
+  batch = batch,
   beat = beat,
   full = full_beat,
   ["full-query"] = function(name, ip, options) return full_beat(name, ip, options, true) end,
@@ -134,7 +153,7 @@ end
 
 local function is_right(status, headers, body, hosts)
   if status ~= 200 then return false end
-  if body == "ok" or body:find('"code":10200', 1, true) then return true end
+  if body == "ok" or body:find('{"updated":["', 1, true) or body:find('"code":10200', 1, true) then return true end
   for name, value in pairs(headers) do
     if name:lower() == "content-encoding" and value:lower() == "gzip" then return body:sub(1, 2) == "\31\139" end
   end
@@ -161,7 +180,7 @@ function init(args)
       return turns[drawn <= 80 and "beat" or drawn <= 95 and "list" or "register"]()
     end
   end
-  if mode == "change" or options.java then
+  if CHANGING[mode] or options.java then
     local plain, sent = next_request, 0
     next_request = function()
       sent = sent + 1

@@ -15,6 +15,8 @@ SCRIPT = Path(__file__).with_name("http.lua")
 API = "/nacos/v1/ns/instance"
 AGENT = "Nacos-Java-Client:v1.4.1"
 METADATA = '{"zone":"a"}'
+CHANGING = ("change", "update", "patch", "batch")
+"""The modes in which each request changes metadata."""
 CODE_OK = 10_200
 CALL_TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 5
@@ -41,7 +43,7 @@ class Mode:
 
     def service(self, number: int) -> str:
         """The name of one of its services, without the group; the same as in the script of wrk."""
-        return f"{'changed' if self.sent == 'change' else 'bench'}-{self.hosts}-{number}"
+        return f"{'changed' if self.sent in CHANGING else 'bench'}-{self.hosts}-{number}"
 
     def ips(self, service: int) -> Iterator[str]:
         for host in range(self.hosts):
@@ -51,6 +53,9 @@ class Mode:
 _ALL = (
     Mode("register", "register", "register"),
     Mode("change", "register with other metadata", "change"),
+    Mode("update", "update with other metadata", "update"),
+    Mode("patch", "patch of the metadata", "patch"),
+    Mode("batch", "metadata of one in a batch", "batch"),
     Mode("beat", "light beat", "beat"),
     Mode("full", "full beat", "full"),
     Mode("full-query", "full beat in the query", "full-query"),

@@ -155,8 +155,8 @@ def rnacos(program: Path, port: int, folder: Path) -> Iterator[Target]:
 
 
 @contextlib.contextmanager
-def nacos(port: int, folder: Path) -> Iterator[Target]:
-    """A real Nacos 1.4 by itself; it takes the port 1,000 below too.
+def nacos(port: int, folder: Path, release: str = "1.4") -> Iterator[Target]:
+    """A real Nacos by itself, of a line of releases; it takes the port 1,000 below too, and 2.x those above.
 
     Raises:
         CannotStart: something that it needs is not installed, or it does not serve in time.
@@ -169,7 +169,7 @@ def nacos(port: int, folder: Path) -> Iterator[Target]:
     try:
         try:
             started = subprocess.run(
-                [NACOS_SCRIPT, "start", "1.4", "standalone", work, str(port)],
+                [NACOS_SCRIPT, "start", release, "standalone", work, str(port)],
                 env=environ,
                 capture_output=True,
                 text=True,

@@ -1,17 +1,12 @@
-"""How soon does a gRPC client hear of a change, how soon is a dead one gone, and what do idle ones cost?
+"""How soon does a gRPC client hear of a change, and how soon is a dead one gone? ``rpc_cost`` says what they cost.
 
 Three members on loopback. latency: a client at the first member changes its instance, again and again; listeners at the
 first and at the second note when they are told. cut: a publisher's connection is closed without a word; the time until
 no member lists it over HTTP, looked at every 2 ms. frozen: publishers, each a process of its own with a health check
-each 5 s, are stopped by SIGSTOP, one after another; the time of each until no member lists it. crowd: connections
-subscribed to one service of one node: memory for each, CPU while all are idle but for a health check each 5 s, and one
-change: the time until the last was told of it, and until its node has the last acknowledgement. calls: CPU of a call
-of 32 connections; with --other, beside another release.
+each 5 s, are stopped by SIGSTOP, one after another; the time of each until no member lists it.
 
     python -m scripts.bench.rpc --changes 300 --cuts 30
     python -m scripts.bench.rpc --parts frozen --publishers 9
-    python -m scripts.bench.rpc --parts crowd --connections 5000
-    python -m scripts.bench.rpc --other ../before/.venv/bin/rollcall
 """
 
 import argparse
@@ -20,17 +15,15 @@ import http.client
 import json
 import multiprocessing
 import os
-import resource
 import signal
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, ExitStack, closing, contextmanager
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import Any
 
-from scripts.bench.idle import cpu_s, pss_mb
 from scripts.support.arguments import names_of
 from scripts.support.member_processes import COMMAND, CONTEXT_PATH, MemberProcess, local_members
 from tests.support.sdk_client import SdkClient
@@ -43,13 +36,7 @@ HEALTH_S = 5.0
 """After which SDKs ask whether they are still known."""
 FROZEN_POLL_S = 0.02
 FROZEN_TIMEOUT_S = 60.0
-OPENED_AT_ONCE = 50
-IDLE_S = 20.0
-FILES_SPARE = 500
-PARTS = ["latency", "cut", "frozen", "crowd", "calls"]
-CALLERS = 32
-TURNS = 7
-PORTS_APART = 100
+PARTS = ["latency", "cut", "frozen"]
 
 
 def port_of(member: MemberProcess) -> int:
@@ -177,145 +164,24 @@ async def frozen(members: Sequence[MemberProcess], publishers: int) -> dict[str,
     return {"gone on all members": figures(found)}
 
 
-def counter(member: MemberProcess, name: str) -> int:
-    """One of the figures that a member tells of itself."""
-    host, _, port = member.address.rpartition(":")
-    with closing(http.client.HTTPConnection(host, int(port), timeout=TIMEOUT_S)) as connection:
-        connection.request("GET", f"{CONTEXT_PATH}/v1/ns/operator/metrics?onlyStatus=false")
-        found: int = json.loads(connection.getresponse().read())[name]
-        return found
-
-
-async def crowd(member: MemberProcess, connections: int) -> dict[str, Any]:
-    """Many connections of one process, all subscribed to one service."""
-    service, port = "crowd", port_of(member)
-    before_mb = sum(map(pss_mb, member.pids()))
-    async with AsyncExitStack() as stack:
-        clients: list[SdkClient] = []
-        for start in range(0, connections, OPENED_AT_ONCE):
-            some = [SdkClient(port) for _ in range(start, min(start + OPENED_AT_ONCE, connections))]
-            for client in some:
-                await stack.enter_async_context(client)
-
-            async def begin(client: SdkClient) -> None:
-                await client.set_up()
-                await client.subscribe(service)
-
-            await asyncio.gather(*map(begin, some))
-            clients += some
-        opened_mb = sum(map(pss_mb, member.pids()))
-
-        async def live(client: SdkClient, wait_s: float) -> None:
-            await asyncio.sleep(wait_s)
-            while True:
-                await client.call("HealthCheckRequest")
-                await asyncio.sleep(HEALTH_S)
-
-        lives = [
-            asyncio.create_task(live(client, HEALTH_S * number / len(clients))) for number, client in enumerate(clients)
-        ]
-        await asyncio.sleep(HEALTH_S)
-        begun_cpu_s = sum(map(cpu_s, member.pids()))
-        await asyncio.sleep(IDLE_S)
-        idle_cpu_s = sum(map(cpu_s, member.pids())) - begun_cpu_s
-        for task in lives:
-            task.cancel()
-        acknowledged = counter(member, "rpcPushesAcknowledged")
-        begun_cpu_s, begun_s = sum(map(cpu_s, member.pids())), time.perf_counter()
-        await clients[0].register(service, "10.0.0.1", metadata={"n": "1"})
-        await asyncio.gather(*(one.wait(lambda one=one: told(one, service, 1), 60.0) for one in clients))  # type: ignore[misc]
-        all_told_s = time.perf_counter() - begun_s
-        while counter(member, "rpcPushesAcknowledged") < acknowledged + connections:
-            await asyncio.sleep(POLL_S)
-        all_acknowledged_s = time.perf_counter() - begun_s
-        push_cpu_s = sum(map(cpu_s, member.pids())) - begun_cpu_s
-    return {
-        "connections": connections,
-        "kb_each": round((opened_mb - before_mb) * 1024 / connections, 1),
-        "idle_cpu_percent": round(idle_cpu_s / IDLE_S * 100, 1),
-        "one_change_told_to_all_ms": round(all_told_s * 1e3),
-        "and_acknowledged_by_all_ms": round(all_acknowledged_s * 1e3),
-        "cpu_of_that_ms": round(push_cpu_s * 1e3),
-    }
-
-
-async def calls(members: Sequence[MemberProcess], count: int) -> list[dict[str, float]]:
-    """CPU-µs of a call at each node, by kind: medians of ``TURNS`` turns, in which the nodes take turns."""
-    kinds: dict[str, Callable[[SdkClient, int], Awaitable[object]]] = {
-        "health check": lambda client, _: client.call("HealthCheckRequest"),
-        "register, repeated": lambda client, at: client.register(f"calls-{at}", f"10.0.0.{at + 1}"),
-        "query": lambda client, at: client.call("ServiceQueryRequest", serviceName=f"calls-{at}"),
-    }
-    async with AsyncExitStack() as stack:
-        clients_of = []
-        for member in members:
-            clients = [await stack.enter_async_context(SdkClient(port_of(member))) for _ in range(CALLERS)]
-            for at, client in enumerate(clients):
-                await client.set_up()
-                await client.register(f"calls-{at}", f"10.0.0.{at + 1}")
-            clients_of.append(clients)
-        found = [{kind: list[float]() for kind in kinds} for _ in members]
-        for turn in range(TURNS + 1):
-            for kind, call in kinds.items():
-                for which in sorted(range(len(members)), key=lambda which: (which + turn) % len(members)):
-
-                    async def work(client: SdkClient, at: int, call: Any = call) -> None:
-                        for _ in range(count // CALLERS):
-                            await call(client, at)
-
-                    pids = members[which].pids()
-                    begun_s = sum(map(cpu_s, pids))
-                    await asyncio.gather(*(work(client, at) for at, client in enumerate(clients_of[which])))
-                    used_s = sum(map(cpu_s, pids)) - begun_s
-                    if turn:  # the first warms up
-                        found[which][kind].append(used_s / (count // CALLERS * CALLERS) * 1e6)
-    return [{kind: round(statistics.median(times), 1) for kind, times in one.items()} for one in found]
-
-
 async def run(options: argparse.Namespace, command: Path = COMMAND) -> dict[str, Any]:
     """What the parts find of the ``rollcall`` command."""
     found: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        if {"latency", "cut", "frozen"} & set(options.parts):
-            with local_members(MEMBERS, options.port, Path(folder), command=command) as members:
-                for member in members:
-                    member.start()
-                for member in members:
-                    member.wait_ready()
-                if "latency" in options.parts:
-                    found["latency"] = await latency(members, options.changes)
-                if "cut" in options.parts:
-                    found["cut"] = await cut(members, options.cuts)
-                if "frozen" in options.parts:
-                    found["frozen"] = await frozen(members, options.publishers)
-        if {"calls", "crowd"} & set(options.parts):
-            with alone(options.port, Path(folder), command) as member:
-                if "calls" in options.parts:
-                    found["calls"] = (await calls([member], options.calls))[0]
-                if "crowd" in options.parts:
-                    found["crowd"] = await crowd(member, options.connections)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        local_members(MEMBERS, options.port, Path(folder), command=command) as members,
+    ):
+        for member in members:
+            member.start()
+        for member in members:
+            member.wait_ready()
+        if "latency" in options.parts:
+            found["latency"] = await latency(members, options.changes)
+        if "cut" in options.parts:
+            found["cut"] = await cut(members, options.cuts)
+        if "frozen" in options.parts:
+            found["frozen"] = await frozen(members, options.publishers)
     return found
-
-
-async def compare(options: argparse.Namespace) -> dict[str, Any]:
-    """Calls at this release and at another one, in turns: CPU-µs of each, and the ratio of the medians."""
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        ours = stack.enter_context(alone(options.port, Path(folder), COMMAND))
-        other = stack.enter_context(alone(options.port + PORTS_APART, Path(folder), options.other))
-        one, two = await calls([ours, other], options.calls)
-    return {"ours": one, "other": two, "ratio": {kind: round(one[kind] / two[kind], 3) for kind in one}}
-
-
-@contextmanager
-def alone(port: int, folder: Path, command: Path) -> Iterator[MemberProcess]:
-    """A standalone node that serves, killed at the end."""
-    member = MemberProcess(port, folder, settings={"nacos.standalone": "true"}, command=command)
-    try:
-        member.start()
-        member.wait_ready()
-        yield member
-    finally:
-        member.kill_all()
 
 
 def main() -> None:
@@ -324,15 +190,9 @@ def main() -> None:
     parser.add_argument("--changes", type=int, default=300)
     parser.add_argument("--cuts", type=int, default=30)
     parser.add_argument("--publishers", type=int, default=9)
-    parser.add_argument("--connections", type=int, default=1_000)
-    parser.add_argument("--calls", type=int, default=4_000, help="of each kind and turn, over all connections (4000)")
-    parser.add_argument("--other", type=Path, help="another release's rollcall command: calls of both, in turns")
     parser.add_argument("--port", type=int, default=24_400)
     options = parser.parse_args()
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(options.connections + FILES_SPARE, hard), hard))
-    work = run(options) if options.other is None else compare(options)
-    print(json.dumps(asyncio.run(work), indent=1))
+    print(json.dumps(asyncio.run(run(options)), indent=1))
 
 
 if __name__ == "__main__":

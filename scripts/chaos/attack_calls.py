@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from scripts.support.raw_sockets import Wrong, is_refusal, statuses
+from scripts.support.member_processes import tls_of
+from scripts.support.raw_sockets import Target, Wrong, is_refusal, statuses, with_token
 
 CONTEXT = "/nacos"
 INSTANCE = f"{CONTEXT}/v1/ns/instance"
@@ -33,11 +34,42 @@ class Answered:
 class Victim:
     """The member under attack, and its neighbours."""
 
-    def __init__(self, address: str, others: tuple[str, ...], service: str) -> None:
-        """``service``: a known one, with an instance at 10.1.1.1:80, that ``others[0]`` owns if there is one."""
+    def __init__(
+        self,
+        address: str,
+        others: tuple[str, ...],
+        service: str,
+        *,
+        settings: Mapping[str, str] | None = None,
+        plain_address: str = "",
+        token: str = "",
+    ) -> None:
+        """``service``: a known one, with an instance at 10.1.1.1:80, that ``others[0]`` owns if there is one.
+
+        ``settings`` of the members say whether they speak TLS; ``plain_address`` is then that of a tunnel to the first.
+        ``token``: of an administrator, whose rights an attack has unless it is to have none.
+        """
         self.address = address
         self.others = others
         self.service = service
+        self.token = token
+        self._tls = tls_of(settings or {})
+        self._plain_address = plain_address or address
+
+    @property
+    def has_users(self) -> bool:
+        """Whether the members ask for users."""
+        return bool(self.token)
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether the members speak TLS alone."""
+        return self._tls is not None
+
+    @property
+    def target(self) -> Target:
+        """The first member for clients that write their bytes one by one."""
+        return Target.at(self._plain_address, self.token)
 
     def call(
         self,
@@ -53,15 +85,22 @@ class Victim:
         host, _, port = (address or self.address).rpartition(":")
         if parameters:
             target = f"{target}?{urlencode(parameters)}"
-        connection = http.client.HTTPConnection(host, int(port), timeout=TIMEOUT_S, source_address=(source, 0))
+        connection = self._connection(host, int(port), source)
+        words = {"User-Agent": "attack"} | ({"Authorization": f"Bearer {self.token}"} if self.token else {})
         with closing(connection):
-            connection.request(method, target, body, {"User-Agent": "attack", **(headers or {})})
+            connection.request(method, target, body, {**words, **(headers or {})})
             answer = connection.getresponse()
             return Answered(answer.status, answer.read())
 
+    def _connection(self, host: str, port: int, source: str) -> http.client.HTTPConnection:
+        if self._tls is None:
+            return http.client.HTTPConnection(host, port, timeout=TIMEOUT_S, source_address=(source, 0))
+        return http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, source_address=(source, 0), context=self._tls)
+
     def raw(self, data: bytes, source: str = STRANGER) -> bytes:
         """Send bytes and an end, and return all that comes back."""
-        host, _, port = self.address.rpartition(":")
+        host, _, port = self._plain_address.rpartition(":")
+        data = with_token(data, self.token)
         answer = bytearray()
         with closing(socket.create_connection((host, int(port)), TIMEOUT_S, (source, 0))) as opened:
             try:

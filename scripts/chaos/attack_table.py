@@ -1,21 +1,24 @@
 """The table of attacks on a node: each must be refused and change nothing. For ``attacks.py`` and tests/attacks."""
 
 import asyncio
+import base64
 import gzip
 import json
 import random
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 
+import jwt
+
 from scripts.chaos.attack_calls import CONTEXT, INSTANCE, Victim
 from scripts.chaos.slow_clients import slow_body, slow_head
-from scripts.chaos.socket_attacks import QUICK, at_most
-from scripts.support.raw_sockets import Target, Wrong, is_answer
+from scripts.chaos.socket_attacks import QUICK, at_most, half_close
+from scripts.chaos.socket_attacks import Attack as SocketAttack
+from scripts.support.raw_sockets import HOST, Target, Wrong, is_answer
 
-HOST = b"Host: attack\r\n"
 REGISTER = f"{INSTANCE}?serviceName=attacked&ip=10.66.6.6&port=80"
 HIDDEN = f"POST {REGISTER} HTTP/1.1\r\n".encode() + HOST + b"Content-Length: 0\r\n\r\n"
 """The request that smuggling hides in another one."""
@@ -29,13 +32,20 @@ ELSEWHERE = "192.0.2.66"
 Attack = Callable[[Victim], None]
 TABLE: dict[str, Attack] = {}
 """The attacks by name, in the order of docs/security.md."""
+OF_USERS: set[str] = set()
+"""Those that only members who ask for users can refuse."""
+PUBLISHED_KEY = "SecretKey012345678901234567890123456789012345678901234567890123456789"
+"""Source: Nacos 1.4.1 application.properties; every Nacos that was not given another one takes what it signs."""
+FORGED_S = 3_600
 
 
-def attack(name: str) -> Callable[[Attack], Attack]:
+def attack(name: str, *, of_users: bool = False) -> Callable[[Attack], Attack]:
     """Return a decorator that puts an attack into the table."""
 
     def add(function: Attack) -> Attack:
         TABLE[name] = function
+        if of_users:
+            OF_USERS.add(name)
         return function
 
     return add
@@ -121,6 +131,60 @@ def forged_members(victim: Victim) -> None:
         ("POST", "/v1/core/cluster/report", member),
     ):
         victim.refused(method, CONTEXT + path, json.dumps(body).encode(), words)
+
+
+GUARDED = (
+    ("POST", REGISTER),
+    ("DELETE", f"{INSTANCE}?serviceName=witness&ip=10.1.1.1&port=80"),
+    ("PUT", f"{INSTANCE}/beat?serviceName=witness&ip=10.1.1.1&port=80"),
+    ("GET", f"{INSTANCE}/list?serviceName=witness"),
+    ("PUT", f"{CONTEXT}/v1/ns/operator/switches?entry=pushEnabled&value=false"),
+    ("GET", f"{CONTEXT}/v1/ns/operator/dump"),
+    ("GET", f"{CONTEXT}/v1/auth/users?pageNo=1&pageSize=10"),
+    ("POST", f"{CONTEXT}/v1/auth/users?username=evil&password=evil-evil"),
+    ("PUT", f"{CONTEXT}/v1/auth/users?username=nacos&newPassword=evil-evil"),
+    ("POST", f"{CONTEXT}/v1/auth/roles?role=ROLE_ADMIN&username=evil"),
+    ("POST", f"{CONTEXT}/v1/auth/users/admin?username=evil&password=evil-evil"),
+    ("POST", f"{CONTEXT}/v1/console/namespaces?customNamespaceId=evil&namespaceName=evil"),
+    ("PUT", f"{CONTEXT}/operator/drain?enabled=true"),
+)
+"""What nobody may do without a user's right to it: each side of the registry, its operators' and its users'."""
+
+
+@attack("calls without a user", of_users=True)
+def without_user(victim: Victim) -> None:
+    """Nothing that a client says of itself is worth a right: no agent, no forwarded address, no odd form of a path."""
+    for words in (
+        {},
+        {"User-Agent": "Nacos-Server:v1.4.8"},
+        {"User-Agent": "Nacos-Server", "X-Forwarded-For": "127.0.0.1", "Rollcall-Member": victim.address},
+        {"serverIdentity": "security"},
+        {"nacos": "nacos"},
+    ):
+        for method, target in GUARDED:
+            victim.refused(method, target, headers={"Authorization": "", **words})
+            victim.refused(method, target.replace("/instance", "/%69nstance"), headers={"Authorization": "", **words})
+
+
+@attack("forged tokens", of_users=True)
+def forged_tokens(victim: Victim) -> None:
+    """Other keys, the published one, no algorithm, an ended one, another user's name in a good one's place."""
+    now_s = int(time.time())
+    claims = {"sub": "nacos", "exp": now_s + FORGED_S}
+    head, payload, signature = victim.token.split(".")
+    unsigned = jwt.encode(claims, None, "none")  # its third part is empty
+    other_payload = jwt.encode(claims, "x" * 64, "HS256").split(".")[1]
+    tokens = (
+        *(jwt.encode(claims, key, "HS256") for key in (PUBLISHED_KEY, "x" * 64, base64.b64decode(PUBLISHED_KEY[:68]))),
+        *(jwt.encode(claims, "x" * 64, algorithm) for algorithm in ("HS384", "HS512")),
+        *(unsigned, unsigned + signature, f"{head}.{other_payload}.{signature}", f"{head}.{payload}."),
+        jwt.encode({**claims, "exp": now_s - FORGED_S}, "x" * 64, "HS256"),
+        *("", "a.b.c", "." * 5_000, victim.token[:-2], victim.token + "A", victim.token.upper()),
+    )
+    for token in tokens:
+        for method, target in GUARDED[:4]:
+            victim.refused(method, target, headers={"Authorization": f"Bearer {token}"})
+            victim.refused(method, f"{target}&accessToken={token[:3_000]}", headers={"Authorization": ""})
 
 
 @attack("UDP pushes to a victim")
@@ -213,7 +277,7 @@ def bombs(victim: Victim) -> None:
 @attack("slow clients")
 def slow(victim: Victim) -> None:
     """Heads and bodies that come byte by byte; each is ended in its time."""
-    asyncio.run(_all_slow(Target.at(victim.address)))
+    asyncio.run(_all_slow(victim.target))
 
 
 async def _all_slow(target: Target) -> None:
@@ -224,7 +288,9 @@ async def _all_slow(target: Target) -> None:
 @attack("floods")
 def floods(victim: Victim) -> None:
     """Garbage, halves of requests, endless ones, clients that read nothing, and hundreds of silent connections."""
-    asyncio.run(_all_quick(Target.at(victim.address)))
+    # TLS has no half-open state: who ends his side there ends the connection.
+    kinds = [one for one in QUICK if not (victim.has_tls and one is half_close)]
+    asyncio.run(_all_quick(victim.target, kinds))
     host, _, port = victim.address.rpartition(":")
     with ExitStack() as stack:
         for number in range(500):
@@ -234,8 +300,8 @@ def floods(victim: Victim) -> None:
             raise Wrong("a list is not answered beside idle connections")
 
 
-async def _all_quick(target: Target) -> None:
-    await asyncio.gather(*(at_most(one, target, random.Random(number)) for number in range(8) for one in QUICK))
+async def _all_quick(target: Target, kinds: Iterable[SocketAttack]) -> None:
+    await asyncio.gather(*(at_most(one, target, random.Random(number)) for number in range(8) for one in kinds))
 
 
 @attack("costly reads at once")

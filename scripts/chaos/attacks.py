@@ -5,6 +5,7 @@ against the first of them. Prints a table: how often it was tried, what it chang
 Exit code 1 when an attack was not refused, anything changed, a beat failed or their p99 was 50 ms or more.
 
     python -m scripts.chaos.attacks --seconds 10
+    python -m scripts.chaos.attacks --secured            # members with users, an identity and TLS
 """
 
 import argparse
@@ -15,10 +16,12 @@ import time
 from pathlib import Path
 
 from scripts.chaos.attack_calls import CONTEXT, INSTANCE, Victim
-from scripts.chaos.attack_table import TABLE, log_complaints, settled
+from scripts.chaos.attack_table import OF_USERS, TABLE, log_complaints, settled
 from scripts.support.beat_load import BeatLoad, InstanceLoad, beating, figures
 from scripts.support.member_processes import MemberProcess, local_members
 from scripts.support.raw_sockets import Wrong, raise_own_limit
+from scripts.support.secured_members import auth_settings, certificate, make_first_administrator, tls_settings
+from scripts.support.tls_tunnel import tunnelled
 
 LOAD = InstanceLoad(services=30, hosts=10)
 BEATS_RATE = 200
@@ -35,9 +38,9 @@ HEAD = (
 )
 
 
-def fill(victim: Victim) -> None:
+def fill(victim: Victim, load: InstanceLoad) -> None:
     """Register what must stay as it is, and wait until every member has it."""
-    registered = [(victim.service, "10.1.1.1", 80), *((service, ip, 8_080) for service, ip in LOAD.instances())]
+    registered = [(victim.service, "10.1.1.1", 80), *((service, ip, 8_080) for service, ip in load.instances())]
     for service, ip, port in registered:
         answer = victim.call("POST", INSTANCE, serviceName=service, ip=ip, port=port, metadata=PATIENT)
         if answer.status != 200:
@@ -62,10 +65,10 @@ def tried(name: str, victim: Victim, seconds: float) -> tuple[int, str]:
     return count, ""
 
 
-def row(name: str, victim: Victim, seconds: float) -> tuple[str, bool]:
+def row(name: str, victim: Victim, beaten_at: str, seconds: float) -> tuple[str, bool]:
     """Attack, and return the line of the table and whether all was well."""
     before = victim.held()
-    with beating(victim.address, LOAD, BEATS_RATE) as load:
+    with beating(beaten_at, LOAD, BEATS_RATE, token=victim.token) as load:
         time.sleep(1.0)
         begun_s = time.time()
         count, wrong = tried(name, victim, seconds)
@@ -83,9 +86,9 @@ def row(name: str, victim: Victim, seconds: float) -> tuple[str, bool]:
     return f"| {name} | {count} | {'no' if wrong else 'yes'} | {len(changed)} | {times} | {mark} |", good
 
 
-def calm(victim: Victim) -> None:
+def calm(victim: Victim, beaten_at: str) -> None:
     """Print how long beats take while nobody attacks."""
-    with beating(victim.address, LOAD, BEATS_RATE) as load:
+    with beating(beaten_at, LOAD, BEATS_RATE, token=victim.token) as load:
         time.sleep(CALM_S)
         found = figures([ms for _, ms in _ended(load)], LIMIT_MS)
     print(f"| (none) | | | | {found.count} | {found.p50_ms:.1f} | {found.p99_ms:.1f} | {found.max_ms:.1f} | | |")
@@ -95,22 +98,31 @@ def _ended(load: BeatLoad) -> list[tuple[float, float]]:
     return load.end().answered
 
 
-def drill(members: list[MemberProcess], seconds: float, names: list[str]) -> bool:
+def drill(members: list[MemberProcess], seconds: float, names: list[str], settings: dict[str, str]) -> bool:
     """Start the members and attack the first; whether all was well."""
     for member in members:
         member.start()
     for member in members:
         member.wait_ready()
-    pids = [member.pids() for member in members]
     first, *others = (member.address for member in members)
-    victim = Victim(first, tuple(others), "witness")
-    fill(victim)
+    ca = settings.get("rollcall.http.tls.trustCollectionChainPath", "")
+    token = make_first_administrator(first, members[0].tls) if "nacos.core.auth.enabled" in settings else ""
+    # Attacks and beats go through a tunnel each: where one of them keeps its own busy, the other is not to blame.
+    with tunnelled(first, ca) as attacked_at, tunnelled(first, ca) as beaten_at:
+        victim = Victim(first, tuple(others), "witness", settings=settings, plain_address=attacked_at, token=token)
+        return attack_all(members, victim, beaten_at, seconds, names)
+
+
+def attack_all(members: list[MemberProcess], victim: Victim, beaten_at: str, seconds: float, names: list[str]) -> bool:
+    """Make each attack beside beats that are sent to ``beaten_at``; whether all was well."""
+    pids = [member.pids() for member in members]
+    fill(victim, LOAD)
     os.nice(NICE)
     print(HEAD, flush=True)
-    calm(victim)
+    calm(victim, beaten_at)
     good = True
-    for name in names:
-        line, is_good = row(name, victim, seconds)
+    for name in names or [one for one in TABLE if victim.has_users or one not in OF_USERS]:
+        line, is_good = row(name, victim, beaten_at, seconds)
         print(line, flush=True)
         good &= is_good
     if pids != [member.pids() for member in members]:
@@ -130,14 +142,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=10.0, help="of each attack (10), and once at least")
     parser.add_argument("--port", type=int, default=27_848)
+    parser.add_argument("--secured", action="store_true", help="members with users, an identity and TLS")
     parser.add_argument("attacks", nargs="*", help=f"some of: {', '.join(TABLE)}")
     options = parser.parse_args()
     raise_own_limit(DESCRIPTORS)
-    with (
-        tempfile.TemporaryDirectory(prefix="rollcall-attacks-") as name,
-        local_members(3, options.port, Path(name)) as members,
-    ):
-        return 0 if drill(members, options.seconds, options.attacks or list(TABLE)) else 1
+    with tempfile.TemporaryDirectory(prefix="rollcall-attacks-") as name:
+        settings = tls_settings(*certificate(Path(name))) | auth_settings() if options.secured else {}
+        with local_members(3, options.port, Path(name), settings) as members:
+            return 0 if drill(members, options.seconds, options.attacks, settings) else 1
 
 
 if __name__ == "__main__":

@@ -106,7 +106,8 @@ def _registered(registry: Registry, service: str, hosts: Iterable[int], weight: 
     for host in hosts:
         ip = f"10.{host // 62_500}.{host // 250 % 250}.{host % 250}"
         command = RegisterInstance(f"DEFAULT_GROUP@@{service}", ip, 8080, weight=weight, metadata=PATIENT)
-        key = registry.register(command, 0) or key
+        if (replaced := registry.register(command, 0)) is not None:
+            key = replaced.key
     assert key is not None, "a new weight is a change"
     return key
 

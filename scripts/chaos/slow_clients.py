@@ -13,8 +13,6 @@ from scripts.chaos.socket_attacks import Attack
 from scripts.support.raw_sockets import (
     API,
     CHUNKED_HEAD,
-    GOOD,
-    LISTED,
     POLL_S,
     SMALL_RECEIVE_BYTES,
     Target,
@@ -47,7 +45,7 @@ async def _dripped(target: Target, begin: bytes, drops: bytes) -> str:
 
 async def slow_head(target: Target, rng: random.Random) -> str:
     # Within the target: what comes byte by byte behind less or more of it would be no request at all.
-    return await _dripped(target, rng.choice(GOOD)[: rng.randint(5, 33)], b"abcdefgh")
+    return await _dripped(target, rng.choice(target.good)[: rng.randint(5, 33)], b"abcdefgh")
 
 
 async def slow_body(target: Target, rng: random.Random) -> str:
@@ -71,7 +69,7 @@ async def silent_body(target: Target, rng: random.Random) -> str:
 async def unread(target: Target, rng: random.Random) -> str:
     """Ask for much more than the system takes for a client, and read none of it."""
     async with connected(target, SMALL_RECEIVE_BYTES) as raw:
-        sending = asyncio.ensure_future(raw.send(LISTED * 5_000))
+        sending = asyncio.ensure_future(raw.send(target.listed * 5_000))
         try:
             await raw.cut()
         finally:
@@ -82,7 +80,7 @@ async def unread(target: Target, rng: random.Random) -> str:
 async def sipped(target: Target, rng: random.Random) -> str:
     """The same, but read a little of it every second."""
     async with connected(target, SMALL_RECEIVE_BYTES) as raw:
-        sending = asyncio.ensure_future(raw.send(LISTED * 5_000))
+        sending = asyncio.ensure_future(raw.send(target.listed * 5_000))
         poll = select.poll()
         poll.register(raw.socket, select.POLLRDHUP)
         try:
@@ -115,7 +113,7 @@ async def quiet(target: Target, rng: random.Random) -> str:
     async with connected(target) as raw:
         asks = rng.random() < 0.5
         if asks:
-            await raw.send(GOOD[0])
+            await raw.send(target.good[0])
         found = statuses(await raw.read_all())
     if found != [200] * asks:
         raise Wrong(f"a quiet client is answered {found}")

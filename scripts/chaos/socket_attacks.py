@@ -13,7 +13,6 @@ from scripts.support.raw_sockets import (
     API,
     CHUNKED_HEAD,
     GOOD,
-    LISTED,
     SMALL_RECEIVE_BYTES,
     Target,
     Wrong,
@@ -33,8 +32,8 @@ STREAM_PART = b"x" * 65_536
 
 async def half_close(target: Target, rng: random.Random) -> str:
     """Ask, and say at once that nothing more comes; all that was asked whole must be answered."""
-    whole = rng.choices(GOOD, k=rng.randint(1, 4))
-    rest = rng.choice(GOOD)[: rng.randint(1, 40)] if rng.random() < 0.5 else b""
+    whole = rng.choices(target.good, k=rng.randint(1, 4))
+    rest = rng.choice(target.good)[: rng.randint(1, 40)] if rng.random() < 0.5 else b""
     async with connected(target) as raw:
         await raw.send(b"".join(whole) + rest)
         raw.shut()
@@ -46,7 +45,7 @@ async def half_close(target: Target, rng: random.Random) -> str:
 
 async def resets(target: Target, rng: random.Random) -> str:
     """Cut the connection in the middle of whatever is under way."""
-    sent = b"".join(rng.choices((*GOOD, LISTED), k=rng.randint(1, 30)))
+    sent = b"".join(rng.choices((*target.good, target.listed), k=rng.randint(1, 30)))
     async with connected(target, reset=True) as raw:
         with contextlib.suppress(ConnectionError, TimeoutError):
             await raw.send(sent[: rng.randint(1, len(sent))])
@@ -89,9 +88,9 @@ async def mutated(target: Target, rng: random.Random) -> str:
     """Requests that were good ones once, in pieces that come one by one."""
     body = rng.randbytes(rng.randrange(50))
     chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body, body) if part) + b"0\r\n\r\n"
-    sent = mutate(rng.choice((*GOOD, CHUNKED_HEAD + chunks)), rng)
+    sent = mutate(rng.choice((*target.good, CHUNKED_HEAD + chunks)), rng)
     if rng.random() < 0.5:
-        sent = rng.choice(GOOD) + sent + rng.choice(GOOD)
+        sent = rng.choice(target.good) + sent + rng.choice(target.good)
     async with connected(target) as raw:
         at = 0
         with contextlib.suppress(ConnectionError):
@@ -108,7 +107,7 @@ async def mutated(target: Target, rng: random.Random) -> str:
 async def garbage_behind(target: Target, rng: random.Random) -> str:
     """Good requests with garbage behind them, in one go: they are answered, the garbage is refused, and that is all."""
     count = rng.randint(1, 100)
-    sent = b"".join(rng.choices(GOOD, k=count)) + b"\x01" + rng.randbytes(rng.choice((1, 50, 5_000)))
+    sent = b"".join(rng.choices(target.good, k=count)) + b"\x01" + rng.randbytes(rng.choice((1, 50, 5_000)))
     async with connected(target) as raw:
         with contextlib.suppress(ConnectionError):
             await raw.send(sent)
@@ -156,7 +155,7 @@ async def endless(target: Target, kind: str) -> str:
 
 async def deaf(target: Target, rng: random.Random) -> str:
     """Thousands of requests in one go by a client that reads nothing, and then goes."""
-    sent = b"".join(rng.choices((LISTED, *GOOD), k=5_000))
+    sent = b"".join(rng.choices((target.listed, *target.good), k=5_000))
     async with connected(target, SMALL_RECEIVE_BYTES, reset=rng.random() < 0.5) as raw:
         with contextlib.suppress(TimeoutError, ConnectionError):
             async with asyncio.timeout(rng.uniform(0.5, 3)):

@@ -24,10 +24,11 @@ from scripts.soak.checks import Checked, Checker
 from scripts.soak.plot import draw
 from scripts.soak.slopes import member_slopes
 from scripts.soak.soaked import SERVICES, Access
-from scripts.soak.soaking import SoakedCluster, auth_settings, certificate, tls_settings
+from scripts.soak.soaking import SoakedCluster
 from scripts.support.arguments import add_rollcall
 from scripts.support.load_process import LoadProcess
 from scripts.support.member_processes import drill_folder
+from scripts.support.secured_members import auth_settings, certificate, tls_settings
 from scripts.support.verdicts import Measured, table
 
 MEMBERS, PORT_STEP = 3, 10

@@ -1,12 +1,10 @@
 """The members of a soak: with or without TLS and users, restarted one by one, killed, and looked at all the time."""
 
-import base64
 import contextlib
 import http.client
 import secrets
 import signal
 import ssl
-import subprocess
 import threading
 import time
 import urllib.parse
@@ -17,38 +15,9 @@ from scripts.soak.slopes import Sample, look
 from scripts.support.member_processes import MemberProcess
 
 SAMPLE_S = 10.0
+STOOD_STILL = b"this process stood still"
 REST_S = 20.0
 """Between two members of the rolling restart, and from a kill to the start."""
-SUBJECT = ("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost")
-
-
-def certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate of this machine that signs itself, and its key."""
-    chain, key = folder / "certificate.pem", folder / "key.pem"
-    kind = ("-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "9")
-    command = ["openssl", "req", *kind, *SUBJECT, "-keyout", str(key), "-out", str(chain)]
-    subprocess.run(command, check=True, capture_output=True)
-    return chain, key
-
-
-def tls_settings(chain: Path, key: Path) -> dict[str, str]:
-    """TLS for clients and members, over HTTP and gRPC."""
-    settings = {"rollcall.http.tls.enabled": "true"}
-    for prefix in ("rollcall.http.tls", "nacos.remote.server.rpc.tls", "nacos.remote.peer.rpc.tls"):
-        settings |= {f"{prefix}.certChainFile": str(chain), f"{prefix}.certPrivateKey": str(key)}
-    for prefix in ("rollcall.http.tls", "nacos.remote.peer.rpc.tls"):
-        settings[f"{prefix}.trustCollectionChainPath"] = str(chain)
-    return settings
-
-
-def auth_settings() -> dict[str, str]:
-    """Users and members' identity, with secrets made now."""
-    return {
-        "nacos.core.auth.enabled": "true",
-        "nacos.core.auth.plugin.nacos.token.secret.key": base64.b64encode(secrets.token_bytes(48)).decode(),
-        "nacos.core.auth.server.identity.key": "soak-member",
-        "nacos.core.auth.server.identity.value": secrets.token_urlsafe(32),
-    }
 
 
 class SoakedMember(MemberProcess):
@@ -90,6 +59,8 @@ class SoakedCluster:
         self.events: list[tuple[float, str]] = []
         self.on_event: Callable[[], None] = lambda: None
         self._runs = dict.fromkeys(self.members, 0)
+        self._read = dict.fromkeys(self.members, 0)
+        """How many bytes of each log were looked at."""
         self._begun_s = time.monotonic()
         self._end = threading.Event()
 
@@ -130,6 +101,16 @@ class SoakedCluster:
                 worker = member.pids()[1]
                 if (seen := look(self.at_s(), member.address, self._runs[member], worker)) is not None:
                     self.samples.append(seen)
+                if self._stood_still(member):
+                    self.note(f"{member.address} stood still, and others may have taken over from it")
+
+    def _stood_still(self, member: SoakedMember) -> bool:
+        """Whether its log has said so since the last look."""
+        with member.log.open("rb") as log:
+            log.seek(self._read[member])
+            said = log.read()
+        self._read[member] += said.rfind(b"\n") + 1
+        return STOOD_STILL in said[: said.rfind(b"\n") + 1]
 
     def wait_until(self, at_s: float) -> None:
         """Sample till then."""

@@ -86,8 +86,9 @@ class InstanceLoad:
 class BeatLoad:
     """The load, as the process that starts it sees it."""
 
-    def __init__(self, address: str, load: InstanceLoad, rate: int, connections: int) -> None:
-        words = [address, load.name, load.services, load.hosts, rate, connections]
+    def __init__(self, address: str, load: InstanceLoad, rate: int, connections: int, token: str = "") -> None:
+        """``token``: of the user that the instances have; empty where nobody has to log in."""
+        words = [address, load.name, load.services, load.hosts, rate, connections, *([token] if token else [])]
         command = [sys.executable, "-m", "scripts.support.beat_load", *map(str, words)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
 
@@ -111,9 +112,11 @@ class BeatLoad:
 
 
 @contextlib.contextmanager
-def beating(address: str, load: InstanceLoad, rate: int = 300, connections: int = 16) -> Iterator[BeatLoad]:
+def beating(
+    address: str, load: InstanceLoad, rate: int = 300, connections: int = 16, token: str = ""
+) -> Iterator[BeatLoad]:
     """A load that ends with the block, if nobody ended it before."""
-    sender = BeatLoad(address, load, rate, connections)
+    sender = BeatLoad(address, load, rate, connections, token)
     try:
         yield sender
     finally:
@@ -137,13 +140,14 @@ class _Client:
 class _Sender:
     """Sends, waits and notes; one thread."""
 
-    def __init__(self, address: str, load: InstanceLoad, rate: int, connections: int) -> None:
+    def __init__(self, address: str, load: InstanceLoad, rate: int, connections: int, token: str) -> None:
+        user = f"&accessToken={token}" if token else ""
         host, _, port = address.rpartition(":")
         self._at = host, int(port)
         self._period_s = connections / rate
         self._requests = itertools.cycle(
             [
-                f"PUT {BEAT}?serviceName=DEFAULT_GROUP%40%40{service}&ip={ip}&port=8080 HTTP/1.1\r\n"
+                f"PUT {BEAT}?serviceName=DEFAULT_GROUP%40%40{service}&ip={ip}&port=8080{user} HTTP/1.1\r\n"
                 f"Host: {address}\r\nUser-Agent: {AGENT}\r\nContent-Length: 0\r\n\r\n".encode()
                 for service, ip in load.instances()
             ]
@@ -270,9 +274,10 @@ def main() -> int:
     parser.add_argument("name")
     for name in ("services", "hosts", "rate", "connections"):
         parser.add_argument(name, type=int)
+    parser.add_argument("token", nargs="?", default="")
     options = parser.parse_args()
     load = InstanceLoad(options.services, options.hosts, options.name)
-    beaten = _Sender(options.address, load, options.rate, options.connections).run()
+    beaten = _Sender(options.address, load, options.rate, options.connections, options.token).run()
     print(json.dumps({"answered": beaten.answered, "failures": beaten.failures, "late": beaten.late}))
     return 0
 

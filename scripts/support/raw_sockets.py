@@ -24,6 +24,7 @@ POLL_S = 0.25
 HOSTS = 200
 """Instances of the service whose list is asked for by clients that do not read."""
 LARGE_SERVICE = "large"
+HOST = b"Host: attack\r\n"
 SMALL_RECEIVE_BYTES = 4_096
 
 
@@ -37,11 +38,23 @@ class Target:
 
     host: str
     port: int
+    token: str = ""
+    """Of a user, to be sent with each request; empty where nobody has to log in."""
 
     @classmethod
-    def at(cls, address: str) -> "Target":
+    def at(cls, address: str, token: str = "") -> "Target":
         host, _, port = address.rpartition(":")
-        return cls(host, int(port))
+        return cls(host, int(port), token)
+
+    @property
+    def good(self) -> tuple[bytes, ...]:
+        """``GOOD`` with the user's token."""
+        return tuple(with_token(one, self.token) for one in GOOD)
+
+    @property
+    def listed(self) -> bytes:
+        """``LISTED`` with the user's token."""
+        return with_token(LISTED, self.token)
 
 
 _SOURCES = itertools.cycle(f"127.0.1.{number + 1}" for number in range(SOURCES))
@@ -142,6 +155,11 @@ def request(target: str, method: str = "GET", body: bytes = b"", *headers: str) 
     if body:
         lines.append(f"Content-Length: {len(body)}")
     return "\r\n".join((*lines, "", "")).encode("latin-1") + body
+
+
+def with_token(sent: bytes, token: str) -> bytes:
+    """A request with a user's token in its head; as it is without one."""
+    return sent.replace(HOST, b"%bAuthorization: Bearer %b\r\n" % (HOST, token.encode())) if token else sent
 
 
 LISTED = request(f"{API}/list?serviceName={LARGE_SERVICE}")

@@ -10,9 +10,9 @@ from contextlib import closing
 import pytest
 
 from scripts.chaos.attack_calls import Victim
-from scripts.chaos.attack_table import TABLE, log_complaints, settled
+from scripts.chaos.attack_table import OF_USERS, TABLE, log_complaints, settled
 from scripts.support.beat_load import BeatLoad, beating, figures
-from tests.attacks.conftest import LOAD
+from tests.attacks.conftest import Scene
 from tests.support.listener import Listener
 from tests.support.processes import ClusterProcesses, Member, eventually, free_ports
 
@@ -21,18 +21,20 @@ P99_MS_MAX = 1_000.0
 BEATS_MIN = 50
 
 
+SCENES = [("plain", name) for name in TABLE if name not in OF_USERS] + [("secured", name) for name in TABLE]
+
+
 @pytest.fixture
-def beats(victim: Victim) -> Iterator[BeatLoad]:
-    with beating(victim.address, LOAD, rate=100, connections=8) as load:
+def beats(scene: Scene) -> Iterator[BeatLoad]:
+    with beating(scene.beaten_at, scene.load, rate=100, connections=8, token=scene.victim.token) as load:
         yield load
 
 
-@pytest.mark.parametrize("name", TABLE)
-def test_an_attack_is_refused_and_changes_nothing(
-    name: str, attacked: ClusterProcesses, victim: Victim, beats: BeatLoad
-) -> None:
+@pytest.mark.parametrize(("scene", "name"), SCENES, indirect=["scene"])
+def test_an_attack_is_refused_and_changes_nothing(scene: Scene, name: str, beats: BeatLoad) -> None:
+    members, victim = scene.members, scene.victim
     before = victim.held()
-    workers = [member.worker.pid for member in attacked]
+    workers = [member.worker.pid for member in members]
     begun_s = time.monotonic()
     TABLE[name](victim)
     assert settled(victim, before) == []
@@ -42,8 +44,8 @@ def test_an_attack_is_refused_and_changes_nothing(
     answered = figures([ms for _, ms in beaten.answered], P99_MS_MAX)
     assert answered.count >= BEATS_MIN
     assert answered.p99_ms < P99_MS_MAX, answered
-    assert [member.worker.pid for member in attacked] == workers
-    for member in attacked:
+    assert [member.worker.pid for member in members] == workers
+    for member in members:
         assert log_complaints(member.log_text()) == []
 
 

@@ -13,7 +13,15 @@ from tests.cluster.conftest import StartCluster
 from tests.support.client import Answer
 from tests.support.damage import LONG, MARKER, owner_of, plant, plant_client, plant_record
 from tests.support.departures import DEPARTURES, EXTRA, ONE, TWO, Instances, having_more, lacking
-from tests.support.processes import COMMAND, FAST, ClusterProcesses, Member, clean_environ, eventually
+from tests.support.processes import (
+    COMMAND,
+    FAST,
+    VERIFY_WITHOUT_SAMPLES,
+    ClusterProcesses,
+    Member,
+    clean_environ,
+    eventually,
+)
 from tests.support.sdk_client import SdkClient, run_client
 
 END_S = 120.0
@@ -41,9 +49,7 @@ def departures(lines: list[dict[str, Any]], stage: str = "before") -> list[tuple
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Three members with verify rounds, which the damage of these tests outlasts."""
-    made = ClusterProcesses(
-        tmp_path_factory.mktemp("heal"), 3, {"nacos.core.protocol.distro.data.verify.intervalMs": "1000"}
-    )
+    made = ClusterProcesses(tmp_path_factory.mktemp("heal"), 3, VERIFY_WITHOUT_SAMPLES)
     try:
         made.start()
         yield made

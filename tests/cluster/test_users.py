@@ -109,8 +109,10 @@ def test_members_agree_on_users_and_tokens(cluster: ClusterProcesses) -> None:
 def test_a_write_travels_with_its_user_to_the_owner(cluster: ClusterProcesses) -> None:
     """Ephemeral and persistent, with the token in each place, and with user and password; each at each member."""
     make_user(cluster, "wim", ("dev:*:*", "rw"))
-    for number, member in enumerate(cluster):
-        client = client_of(member, "wim")
+    clients = [client_of(member, "wim") for member in cluster]
+    for client in clients:
+        come_to_read(client)  # the owner decides, too: first each member has to know the right
+    for number, client in enumerate(clients):
         owners = [cluster.service_of(owner, f"travels-{number}") for owner in cluster]
         for service in owners:
             for kind, ephemeral in (("e", "true"), ("p", "false")):

@@ -107,6 +107,7 @@ def _mixed(release: str, folder: Path, settings: dict[str, str]) -> Iterator[Mix
         ours.wait_ready()
         cluster = MixedCluster(Client(f"127.0.0.1:{ports[0]}"), Client(f"127.0.0.1:{ports[1]}"), ours, folders)
         eventually(lambda: all(map(sees_three, cluster.clients)), SEEN_TIMEOUT_S)
+        eventually(lambda: all(map(has_loaded, cluster.clients)), SEEN_TIMEOUT_S)
         yield cluster
     finally:
         for start in starts:
@@ -122,6 +123,30 @@ def sees_three(client: Client) -> bool:
     """Whether a member sees all three UP, with the release of each: real ones then use their present protocol."""
     nodes = client.call("GET", "/v1/core/cluster/nodes").json()["data"]
     return sum(one["state"] == "UP" and "version" in one["extendInfo"] for one in nodes) == 3
+
+
+def has_loaded(client: Client) -> bool:
+    """Whether a member takes writes. A real one whose first load found nobody is DOWN until the next, 30 s later."""
+    status: str = client.call("GET", "/v1/ns/operator/metrics").json()["status"]
+    return status == "UP"
+
+
+def taken(client: Client, method: str, path: str, **parameters: object) -> None:
+    """Call until it is taken, as a client would: on a busy machine real members lose sight of each other for seconds.
+
+    Then they refuse what one forwards to the other (400), or are DOWN (503); both mean that nothing was done.
+    """
+
+    def is_ok() -> bool:
+        answer = client.call(method, path, **parameters)
+        if answer.status == 503 or (answer.status == 400 and b"receive invalid redirect request" in answer.body):
+            return False
+        told = (answer.status, answer.body)
+        if told != (200, b"ok"):
+            pytest.fail(f"{method} {path}: {told}")
+        return True
+
+    eventually(is_ok, SEEN_TIMEOUT_S)
 
 
 def metrics(mixed: MixedCluster) -> dict[str, int]:

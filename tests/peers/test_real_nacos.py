@@ -2,7 +2,7 @@
 
 import json
 
-from tests.peers.conftest import IDENTITY, MixedCluster, metrics
+from tests.peers.conftest import IDENTITY, MixedCluster, metrics, taken
 from tests.support.client import CODE_NOT_FOUND, Client
 from tests.support.processes import eventually
 
@@ -25,8 +25,7 @@ def listed(client: Client, service: str) -> set[tuple[str, int]]:
 
 def register(client: Client, service: str, port: int, stage: str = "a") -> None:
     metadata = json.dumps({**PATIENT, "stage": stage})
-    answer = client.call("POST", "/v1/ns/instance", serviceName=service, ip="10.0.0.1", port=port, metadata=metadata)
-    assert (answer.status, answer.body) == (200, b"ok")
+    taken(client, "POST", "/v1/ns/instance", serviceName=service, ip="10.0.0.1", port=port, metadata=metadata)
 
 
 def test_each_member_is_responsible_for_some_and_all_agree_for_which(mixed: MixedCluster) -> None:
@@ -84,10 +83,8 @@ def is_quiet_for_rounds(mixed: MixedCluster) -> bool:
 
 def test_a_deregistration_at_any_member_counts_on_all(mixed: MixedCluster) -> None:
     for number, service in enumerate(SERVICES):
-        answer = mixed.clients[(number + 1) % 3].call(
-            "DELETE", "/v1/ns/instance", serviceName=service, ip="10.0.0.1", port=80
-        )
-        assert (answer.status, answer.body) == (200, b"ok")
+        member = mixed.clients[(number + 1) % 3]
+        taken(member, "DELETE", "/v1/ns/instance", serviceName=service, ip="10.0.0.1", port=80)
     for service in SERVICES:
         eventually(
             lambda service=service: all(("10.0.0.1", 80) not in listed(one, service) for one in mixed.clients),
@@ -96,15 +93,16 @@ def test_a_deregistration_at_any_member_counts_on_all(mixed: MixedCluster) -> No
 
 
 def test_health_found_by_our_node_shows_on_real_members(mixed: MixedCluster) -> None:
-    answers = {
-        service: mixed.first.call("GET", "/v1/ns/operator/distro/server", serviceName=service).json()
-        for service in SERVICES
-    }
-    service = next(name for name, one in answers.items() if one["responsibleServer"] == mixed.ours.address)
+    def owned_by_ours() -> str:
+        answers = {
+            service: mixed.first.call("GET", "/v1/ns/operator/distro/server", serviceName=service).json()
+            for service in SERVICES
+        }
+        return next((name for name, one in answers.items() if one["responsibleServer"] == mixed.ours.address), "")
+
     metadata = json.dumps({**PATIENT, "preserved.heart.beat.timeout": "2000"})
-    silent = {"serviceName": service, "ip": "10.0.0.9", "port": 90}
-    answer = mixed.ours.client.call("POST", "/v1/ns/instance", **silent, metadata=metadata)
-    assert answer.status == 200
+    silent = {"serviceName": eventually(owned_by_ours, SYNC_TIMEOUT_S), "ip": "10.0.0.9", "port": 90}
+    taken(mixed.ours.client, "POST", "/v1/ns/instance", **silent, metadata=metadata)
 
     def is_unhealthy() -> bool:
         details = [one.call("GET", "/v1/ns/instance", **silent) for one in mixed.clients]

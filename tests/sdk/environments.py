@@ -30,6 +30,7 @@ SPRING_CLOUD_ALIBABA = "2023.0.3.3"
 PYTHON_2_SDK, PYTHON_3_SDK = "nacos-sdk-python==2.0.11", "nacos-sdk-python==3.2.0"
 """They speak gRPC."""
 NODE_SDK = '{"private": true, "dependencies": {"nacos": "2.6.3"}}\n'
+H2SPEC = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible"
 INSTALL_TIMEOUT_S = 600
 """With a cold cache and a slow network; a warm one takes ten seconds, and Go compiles for a minute."""
 TEXT_CHARS_MAX = 400
@@ -147,15 +148,34 @@ def install_go(program: str = "http") -> Environment:
     Raises:
         NotInstallable: go is missing, or could not get it.
     """
-    go = shutil.which("go")
-    if go is None:
-        raise NotInstallable("go is not in the path")
+    go = _go()
 
     def fill(folder: Path) -> None:
         _copy(PROGRAMS / "go", GO_SOURCES, folder)
         _run([go, "build", "-buildvcs=false", "-o", "bin/", "./http", "./grpc"], folder)
 
     return Environment((str(_cached("go", _texts(PROGRAMS / "go", GO_SOURCES), fill) / "bin" / program),))
+
+
+def _go() -> str:
+    go = shutil.which("go")
+    if go is None:
+        raise NotInstallable("go is not in the path")
+    return go
+
+
+def install_h2spec() -> str:
+    """h2spec, compiled; the path of its command.
+
+    Raises:
+        NotInstallable: go is missing, or could not get it.
+    """
+    go = _go()
+
+    def fill(folder: Path) -> None:
+        _run([go, "install", H2SPEC], folder.parent, GOBIN=str(folder / "bin"))
+
+    return str(_cached("h2spec", H2SPEC, fill) / "bin" / "h2spec")
 
 
 INSTALLERS: Mapping[str, Callable[[], Environment]] = {
@@ -212,10 +232,16 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _run(command: list[str], folder: Path) -> None:
+def _run(command: list[str], folder: Path, **environ: str) -> None:
     try:
         done = subprocess.run(
-            command, check=False, cwd=folder, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S
+            command,
+            check=False,
+            cwd=folder,
+            env={**os.environ, **environ},
+            capture_output=True,
+            text=True,
+            timeout=INSTALL_TIMEOUT_S,
         )
     except subprocess.TimeoutExpired:
         raise NotInstallable(f"{command[0]} did not end within {INSTALL_TIMEOUT_S} s") from None
@@ -226,7 +252,7 @@ def _run(command: list[str], folder: Path) -> None:
 
 def install_all() -> None:
     """Have every library that can be had, for tests that come later."""
-    for install in (*INSTALLERS.values(), *GRPC_INSTALLERS.values()):
+    for install in (*INSTALLERS.values(), *GRPC_INSTALLERS.values(), install_h2spec):
         with suppress(NotInstallable):
             install()
 

@@ -16,7 +16,7 @@ from app.audit.check.command import main
 from app.naming.model.keys import instance_key
 from tests.spark.conftest import NIGHT
 from tests.spark.conftest import findings as findings_of
-from tests.support.processes import COMMAND, ClusterProcesses, Member, clean_environ, eventually
+from tests.support.processes import COMMAND, VERIFY_WITHOUT_SAMPLES, ClusterProcesses, Member, clean_environ, eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +28,7 @@ LONG = json.dumps({"preserved.heart.beat.timeout": "600000", "preserved.ip.delet
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
-    cluster = ClusterProcesses(tmp_path_factory.mktemp("live"), 3, {"PYTHONPATH": str(TAMPER)})
+    cluster = ClusterProcesses(tmp_path_factory.mktemp("live"), 3, VERIFY_WITHOUT_SAMPLES | {"PYTHONPATH": str(TAMPER)})
     for member in cluster:
         member.settings["ROLLCALL_TAMPER"] = str(member.folder / "tamper.json")
     try:

@@ -13,7 +13,7 @@ from app.audit.check.command import main
 from tests.spark.conftest import findings
 from tests.support.damage import LONG, plant
 from tests.support.departures import DEPARTURES, ONE, TWO
-from tests.support.processes import COMMAND, ClusterProcesses, clean_environ, eventually
+from tests.support.processes import COMMAND, VERIFY_WITHOUT_SAMPLES, ClusterProcesses, clean_environ, eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +24,7 @@ END_S = 120.0
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
-    made = ClusterProcesses(tmp_path / "members", 3, {"nacos.core.protocol.distro.data.verify.intervalMs": "1000"})
+    made = ClusterProcesses(tmp_path / "members", 3, VERIFY_WITHOUT_SAMPLES)
     try:
         made.start()
         yield made

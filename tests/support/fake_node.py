@@ -18,6 +18,7 @@ from app.http.api.dump_lines import Dumps
 from app.http.api.stats import HttpStats
 from app.limits.client_addresses import AddressTable
 from app.limits.node_limits import naming_limits
+from app.lookup.member_sources import NoListError
 from app.metrics.audit_trail import Actor, AuditTrail, acting
 from app.metrics.instruments import Instruments
 from app.metrics.node_metrics import NodeMetrics
@@ -36,11 +37,12 @@ from app.operator.instance_facts import InstanceFacts
 from app.operator.instance_history import InstanceHistory
 from app.ports.http_ports import ConnectionLoader, LoopFrontend
 from app.process.config_call_log import ConfigCallLog
+from app.replication.small_sends import LoopCalls
+from app.simulation.member.memory_disk import MemoryDisk
 from app.tls.node_tls import NodeTls, build_tls
 from app.writes.owner_forwarder import ForwardStats, LoopForwarding, MemberRequest
 from distro.mapper import DistroMapper
 from distro.types import CAPABILITY_SIGNED, CAPABILITY_VERSIONS, DistroKey, Member, MemberState
-from tests.support.memory_disk import MemoryDisk
 
 SELF = "127.0.0.1:8848"
 PEER = "127.0.0.2:8848"
@@ -65,6 +67,8 @@ class StubCluster:
     reports: list[tuple[Mapping[str, Any], str]] = field(default_factory=list)
     names_deadlines: bool = False
     draining: bool = False
+    unsent: int = 0
+    """Changed keys that have not reached a member."""
     hops: dict[str, str | None] = field(default_factory=dict)
     """Who is called in place of a member that this one cannot call."""
     sent: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -89,6 +93,18 @@ class StubCluster:
 
     def drain(self, enabled: bool) -> None:
         self.draining = enabled
+
+    def leave(self) -> None:
+        self.own_state = MemberState.DOWN
+
+    def is_leave_known(self) -> bool:
+        return True
+
+    def is_handed_over(self) -> bool:
+        return self.unsent == 0
+
+    def unsent_keys(self) -> int:
+        return self.unsent
 
     def give_to(self, owner: str) -> None:
         self.owner = owner
@@ -187,6 +203,15 @@ class StubClocks:
             self.known[peer] = (writer, clock_ms)
 
 
+class StubSends:
+    """Notes the loop that is attached."""
+
+    calls: LoopCalls | None = None
+
+    def attach(self, calls: LoopCalls | None) -> None:
+        self.calls = calls
+
+
 @dataclass
 class StubReplication:
     """Gives back what the test put in; raises ``failure`` when there is one."""
@@ -195,16 +220,21 @@ class StubReplication:
     answer: bytes = b"ok"
     stored: tuple[list[bytes], dict[str, str]] = field(default_factory=lambda: ([b"{}"], {}))
     asked: list[list[str] | None] = field(default_factory=list)
+    pages_asked: list[list[str] | None] = field(default_factory=list)
     refreshed: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     failure: Exception | None = None
 
-    def receive(self, body: bytes, headers: Mapping[str, str], remote_ip: str) -> bytes:
+    def receive(self, body: bytes, headers: Mapping[str, str], remote_ip: str, frame: object = None) -> bytes:
         return self._take(remote_ip, body)
 
     def verify(
         self, body: bytes, source: str, headers: Mapping[str, str], remote_ip: str, resource_type: str = ""
     ) -> bytes:
         return self._take(source, body)
+
+    def compare(self, body: bytes, headers: Mapping[str, str], remote_ip: str) -> bytes:
+        self._take(remote_ip, body)
+        return b"{}"
 
     refresh_fails: bool = False
 
@@ -222,11 +252,30 @@ class StubReplication:
         parts, answered = self.stored
         return iter(parts), answered
 
+    def page(
+        self, keys: list[str] | None, headers: Mapping[str, str], remote_ip: str, resource_type: str = ""
+    ) -> tuple[Iterator[bytes], dict[str, str]]:
+        self.pages_asked.append(keys)
+        return self.datums(keys, headers, remote_ip, resource_type)
+
     def _take(self, sender: str, body: bytes) -> bytes:
         if self.failure:
             raise self.failure
         self.taken.append((sender, body))
         return self.answer
+
+
+@dataclass
+class StubLookup:
+    """Remembers what it was switched to; a kind in ``lacking`` gives no list, for the reason there."""
+
+    switched: list[str] = field(default_factory=list)
+    lacking: dict[str, str] = field(default_factory=dict)
+
+    def switch(self, kind: str) -> None:
+        if kind in self.lacking:
+            raise NoListError(self.lacking[kind])
+        self.switched.append(kind)
 
 
 @dataclass
@@ -299,6 +348,9 @@ class RecordedTrail(AuditTrail):
         self.audited.append((what, key, before, after))
         self.actors.append(actor or acting())
 
+    def write_instance(self, what: str, key: str, before: object, after: object, actor: Actor) -> None:
+        self.write(what, key, before=before, after=after, actor=actor)
+
 
 class SentByPlan:
     """The engine of one of two members, as far as it is asked about an instance, and what is to be sent."""
@@ -328,7 +380,9 @@ class FakeNode:
     settings: Settings = field(default_factory=make_settings)
     cluster: StubCluster = field(default_factory=StubCluster)
     replication: StubReplication = field(default_factory=StubReplication)
+    small_sends: StubSends = field(default_factory=StubSends)
     healer: StubHealer = field(default_factory=StubHealer)
+    lookup: StubLookup | None = field(default_factory=StubLookup)
     forwarder: StubForwarder = field(default_factory=StubForwarder)
     push: StubPush = field(default_factory=StubPush)
     dumps: Dumps = field(default_factory=Dumps)
@@ -353,6 +407,7 @@ class FakeNode:
     explainer: InstanceFacts = field(init=False)
     drains: InstanceDrains = field(init=False)
     drain_steps: DrainSteps = field(init=False)
+    engine_facts: Callable[[], dict[str, Any]] = lambda: {"writer": f"{SELF}~1"}
     access: AccessControl = field(init=False)
     users: Users = field(init=False)
     decisions: DecisionMemo = field(default_factory=DecisionMemo)

@@ -1,8 +1,10 @@
 """A store of opaque values by name, whose decisions a test makes, for the engine's classes that call one."""
 
 from collections.abc import Collection, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
+from distro.digest import ChangedKeys, hash_of
 from distro.ports import Component
 from distro.types import NO_VERSION, Datum, MemberKind, Merged, Version
 
@@ -20,9 +22,11 @@ class NamedStore:
     """So many calls of ``apply`` fail from now on, as after a change from elsewhere."""
     forgotten: list[tuple[str, int, bool]] = field(default_factory=list)
     """Shape: ``(key, now_ms, absent)``."""
+    changed: ChangedKeys = field(default_factory=ChangedKeys)
 
     def put(self, key: str, version: Version, value: object = None) -> None:
         self.stored[key] = Datum(key, version, value)
+        self.changed.note(key)
 
     def version(self, key: str) -> Version | None:
         one = self.stored.get(key)
@@ -31,8 +35,24 @@ class NamedStore:
     def versions(self) -> dict[str, Version]:
         return {key: one.version for key, one in self.stored.items()}
 
+    def all_keys(self) -> list[str]:
+        return list(self.stored)
+
+    def pop_changed(self) -> str | None:
+        return self.changed.pop()
+
+    def is_empty(self, key: str) -> bool:
+        return key in self.forgettable
+
+    def content(self, key: str) -> tuple[Version, int] | None:
+        one = self.stored.get(key)
+        return None if one is None else (one.version, hash_of(f"{key} {one.value}"))
+
     def highest_own(self) -> Version:
         return NO_VERSION
+
+    def grouped(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def tag(self, key: str) -> str:
         return key
@@ -51,6 +71,7 @@ class NamedStore:
             self.refusals -= 1
             return False
         self.stored[datum.key] = datum
+        self.changed.note(datum.key)
         return True
 
     def merge(self, _datum: Datum, _now_ms: int) -> Merged:
@@ -61,7 +82,7 @@ class NamedStore:
         stored = self.stored[datum.key]
         if not restoring and stored.value == datum.value:
             return False
-        self.stored[datum.key] = Datum(datum.key, stored.version.next(stored.version.writer), stored.value)
+        self.put(datum.key, stored.version.next(stored.version.writer), stored.value)
         return True
 
     def claim_all(self, keys: Collection[str], _now_ms: int) -> list[str]:
@@ -69,7 +90,14 @@ class NamedStore:
 
     def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:
         del self.stored[key]
+        self.changed.note(key)
         self.forgotten.append((key, now_ms, absent))
+
+    def forget_all(self, keys: Collection[str], now_ms: int) -> int:
+        spent = [key for key in keys if key in self.stored and key in self.forgettable]
+        for key in spent:
+            self.forget(key, now_ms)
+        return len(spent)
 
 
 class ValueChecksum:

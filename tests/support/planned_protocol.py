@@ -22,6 +22,9 @@ class PlannedMembers:
         self.listed: list[Member] = []
         self.reachable: set[str] = set()
 
+    def get(self, address: str) -> Member | None:
+        return next((one for one in self.listed if one.address == address), None)
+
     def peers(self) -> list[Member]:
         return list(self.listed)
 
@@ -35,21 +38,31 @@ class PlannedProtocol:
     def __init__(self) -> None:
         self.told: list[tuple[Any, ...]] = []
         self.plans: list[tuple[list[Action], int] | Callable[[], tuple[list[Action], int]]] = []
+        self.unsent: dict[str, int] = {}
+        """What ``pending_keys`` answers."""
         self.members = PlannedMembers()
         self.times = EngineTimes()
         self.waiting = 0
         """What ``pending`` answers."""
+        self.gathering_ms = 0
+        """What ``gathers_ms`` answers."""
 
-    def tick(self, now_ms: int) -> tuple[list[Action], int]:
+    def tick(self, now_ms: int, ran_ms: int = 0) -> tuple[list[Action], int]:
         self.told.append(("tick", now_ms))
         plan = self.plans.pop(0) if self.plans else ([], now_ms + 3_600_000)
         return plan() if callable(plan) else plan
 
-    def sync(self, key: DistroKey, now_ms: int) -> None:
-        self.told.append(("sync", key, now_ms))
+    def sync(self, key: DistroKey, now_ms: int, changed_s: float) -> None:
+        self.told.append(("sync", key, now_ms, changed_s))
 
     def pending(self) -> int:
         return self.waiting
+
+    def gathers_ms(self, now_ms: int) -> int:
+        return self.gathering_ms
+
+    def pending_keys(self) -> dict[str, int]:
+        return self.unsent
 
     def replace_members(self, addresses: Collection[str], now_ms: int) -> None:
         self.told.append(("replace_members", tuple(addresses), now_ms))

@@ -43,6 +43,11 @@ FAST = {
 }
 """Settings of a cluster that notices within seconds what takes a default one ten; none is DOWN for short of a CPU."""
 
+VERIFY_WITHOUT_SAMPLES = {
+    "nacos.core.protocol.distro.data.verify.intervalMs": "1000",
+    "rollcall.distro.sampleMs": "86400000",
+}
+"""Verify rounds that hardly ever compare contents: what is damaged in equal versions stays so."""
 NO_VERIFY = {"nacos.core.protocol.distro.data.verify.intervalMs": "3600000"}
 """Without verify rounds, each 5 s by default, which would bring what a member failed to send."""
 

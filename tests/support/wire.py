@@ -11,7 +11,9 @@ import httptools
 from app.http.api.call import Reply
 from app.http.server.connection import HttpConnection
 from app.http.server.header_block import HeaderBlock
+from app.http.server.request_memo import RequestMemo
 from app.http.server.request_reader import Request
+from app.process.turn_sends import TurnSends
 
 DATE = b"Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n\r\n"
 
@@ -108,6 +110,7 @@ class FakeServer:
     """Why calls with a header ``Origin`` are refused."""
     bodies: dict[bytes, bytes] = field(default_factory=dict)
     """The body of the reply to a target; else the target itself."""
+    repeated: RequestMemo[Request] = field(default_factory=lambda: RequestMemo(lambda _request: None))
     turns: deque[Callable[[], None]] = field(default_factory=deque)
     """The functions to call in the loop's next turn."""
 
@@ -154,6 +157,9 @@ class FakeServer:
     def soon(self, function: Callable[[], None]) -> None:
         self.turns.append(function)
 
+    def __post_init__(self) -> None:
+        self.sends = TurnSends(self.soon)
+
 
 @dataclass(frozen=True)
 class Received:
@@ -194,7 +200,9 @@ class Wire:
             self._settle()
 
     def _settle(self) -> None:
-        """Let the loop turn until there is nothing to do; a real server has a real one."""
+        """Let the loop turn until there is nothing to do; a real server has a real one, and ends its turn here."""
+        if not isinstance(self.server, FakeServer):
+            self.server.sends.send()
         self.transport.turn()
         while isinstance(self.server, FakeServer) and self.server.turns:
             self.server.turns.popleft()()

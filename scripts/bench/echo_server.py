@@ -1,0 +1,30 @@
+"""The bare server of grpc.aio that calls are compared with: it answers each message with itself. Takes its port."""
+
+import asyncio
+import sys
+
+import grpc
+from grpc import aio
+
+from app.rpc.wire.payload import REQUEST_METHOD
+
+
+async def _echo(message: bytes, _context: object) -> bytes:
+    return message
+
+
+class _Echo(grpc.GenericRpcHandler):
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+        return grpc.unary_unary_rpc_method_handler(_echo) if details.method == REQUEST_METHOD else None
+
+
+async def serve(port: int) -> None:
+    server = aio.server(handlers=[_Echo()])
+    server.add_insecure_port(f"127.0.0.1:{port}")
+    await server.start()
+    print("ready", flush=True)
+    await server.wait_for_termination()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(int(sys.argv[1])))

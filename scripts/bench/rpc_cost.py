@@ -1,0 +1,240 @@
+"""What do calls and connections of gRPC cost, beside r-nacos, real Nacos 2.3.1, and a bare server of grpc.aio?
+
+All servers run idle but the one that is measured, and take turns. One load program, in Go on grpc-go, talks to them as
+SDKs do. CPU is user and system of all processes of a server.
+
+calls: 32 connections, one call at a time on each; with another grpc-timeout each time, as the SDK for Go sends it, and
+without any, as that for Java. Medians of the turns: CPU-us of a call, p50 and p99 as the load sees them.
+crowd: many connections that subscribe to one service, each with a health check every 5 s, at a server that was just
+started: kB of memory (PSS) a connection as they are made and after a while, percent of a core while all are idle, and
+one change: until the last was told, until the last answer was sent, and CPU. Medians of the changes.
+hold: so many connections for some minutes; what failed.
+
+    python -m scripts.bench.rpc_cost --rnacos PATH
+    python -m scripts.bench.rpc_cost --parts crowd --connections 5000 --peers none
+    python -m scripts.bench.rpc_cost --parts hold --connections 20000 --minutes 10 --peers none
+"""
+
+import argparse
+import contextlib
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import Any
+
+from scripts.bench.idle import cpu_s, pss_mb
+from scripts.bench.peers import OTHER, CannotStart, Target, nacos, our_node, rnacos
+from scripts.bench.rpc_program import RpcLoad, build
+from scripts.support.arguments import names_of
+
+PARTS = ["calls", "crowd", "hold"]
+PEERS = ["rnacos", "nacos", "echo"]
+KINDS = ("health", "register", "query")
+LIMITS = ("none", "changing")
+"""Of the time for a call."""
+ECHO = "grpc.aio echo"
+CALLERS = 32
+SDK_OFFSET = 1_000
+PORTS_APART = 30
+WARM_CALLS = 60_000
+"""Of each kind, for the compilers of Java."""
+HEALTH_S = 5
+IDLE_S = 20.0
+CHANGES = 3
+SETTLE_S = 2.0
+FILES_SPARE = 500
+
+Start = Callable[[int, Path], AbstractContextManager[Target]]
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def echo(port: int, folder: Path) -> Iterator[Target]:
+    """A bare server whose gRPC port is where that of the others would be."""
+    command = [sys.executable, "-m", "scripts.bench.echo_server", str(port + SDK_OFFSET)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        if process.stdout is None or process.stdout.readline() != "ready\n":
+            raise CannotStart("the server of echoes does not start")
+        yield Target(ECHO, (f"127.0.0.1:{port}",), lambda: [process.pid])
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def starts_of(options: argparse.Namespace) -> Mapping[str, Start]:
+    """What starts each server that is asked for, ours first."""
+    starts: dict[str, Start] = {"ours": our_node}
+    if options.other is not None:
+        starts["other"] = lambda port, folder: our_node(port, folder, options.other, OTHER)
+    if "rnacos" in options.peers and options.rnacos is not None:
+        starts["rnacos"] = lambda port, folder: rnacos(options.rnacos, port, folder)
+    if "nacos" in options.peers:
+        starts["nacos"] = lambda port, folder: nacos(port, folder, "2")
+    if "echo" in options.peers:
+        starts["echo"] = echo
+    return starts
+
+
+def port_of(target: Target) -> str:
+    host, _, port = target.addresses[0].rpartition(":")
+    return f"{host}:{int(port) + SDK_OFFSET}"
+
+
+def cpu_of(target: Target) -> float:
+    return sum(map(cpu_s, target.pids()))
+
+
+def medians(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: round(statistics.median([row[name] for row in rows]), 3) for name in rows[0]}
+
+
+def once(target: Target, load: RpcLoad, kind: str, count: int, limit: str) -> dict[str, float]:
+    """Make calls; what each cost."""
+    before_s = cpu_of(target)
+    done = load.do("calls", kind, count, limit)
+    used_s = cpu_of(target) - before_s
+    if done["errors"]:
+        raise CannotStart(f"{target.name}: {done['errors']} of {done['calls']} calls of {kind} failed")
+    return {"cpu_us": used_s / done["calls"] * 1e6, "p50_us": done["p50_us"], "p99_us": done["p99_us"]}
+
+
+def calls(targets: Sequence[Target], program: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """The costs of calls by kind, limit of time, and server."""
+    found: dict[str, Any] = {}
+    with ExitStack() as stack:
+        loads = []
+        for target in targets:
+            load = RpcLoad(program, [port_of(target)], CALLERS, *(["-bare"] if target.name == ECHO else []))
+            stack.callback(load.close)
+            loads.append(load)
+            for kind in KINDS if target.name != ECHO else KINDS[:1]:
+                load.do("calls", kind, options.warm_calls, LIMITS[0])
+        for kind in KINDS:
+            for limit in LIMITS:
+                chosen = [pair for pair in zip(targets, loads, strict=True) if kind == KINDS[0] or pair[0].name != ECHO]
+                rows: dict[str, list[dict[str, float]]] = {target.name: [] for target, _ in chosen}
+                for turn in range(options.turns):
+                    first = turn % len(chosen)
+                    for target, load in chosen[first:] + chosen[:first]:
+                        rows[target.name].append(once(target, load, kind, options.calls, limit))
+                found[f"{kind}, grpc-timeout {limit}"] = {name: medians(some) for name, some in rows.items()}
+                say(f"{kind}, {limit}: {found[f'{kind}, grpc-timeout {limit}']}")
+    return found
+
+
+def crowd(target: Target, program: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """What many connections cost a server that was just started."""
+    time.sleep(SETTLE_S)
+    before_mb, count = sum(map(pss_mb, target.pids())), options.connections
+
+    def kb_each() -> float:
+        return round((sum(map(pss_mb, target.pids())) - before_mb) * 1024 / count, 1)
+
+    load = RpcLoad(program, [port_of(target)], count, "-subscribe", wide=True)
+    try:
+        time.sleep(SETTLE_S)
+        found: dict[str, Any] = {"connections": count, "kb_each_at_first": kb_each()}
+        load.do("health", HEALTH_S)
+        time.sleep(HEALTH_S)
+        used_s, begun_s = cpu_of(target), time.perf_counter()
+        time.sleep(IDLE_S)
+        found["idle_cpu_percent"] = round((cpu_of(target) - used_s) / (time.perf_counter() - begun_s) * 100, 1)
+        load.do("health", 0)
+        found["kb_each"], rows = kb_each(), []
+        for number in range(CHANGES):
+            used_s = cpu_of(target)
+            told = load.do("change", f"c{number}")
+            time.sleep(SETTLE_S / 2)  # the last answers are read
+            rows.append(
+                {
+                    "last_told_ms": told["max_ms"],
+                    "last_answer_ms": told["last_answer_ms"],
+                    "cpu_ms": (cpu_of(target) - used_s) * 1e3,
+                }
+            )
+        return {**found, "one_change": medians(rows), "failed": load.do("counts")}
+    finally:
+        load.close()
+
+
+def hold(target: Target, program: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Whether many connections live for a while, each with its health checks."""
+    load = RpcLoad(program, [port_of(target)], options.connections, "-subscribe", wide=True)
+    try:
+        load.do("health", HEALTH_S)
+        used_s, begun_s = cpu_of(target), time.perf_counter()
+        time.sleep(options.minutes * 60)
+        percent = round((cpu_of(target) - used_s) / (time.perf_counter() - begun_s) * 100, 1)
+        load.do("health", 0)
+        return {"minutes": options.minutes, "cpu_percent": percent, **load.do("change", "last"), **load.do("counts")}
+    finally:
+        load.close()
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    program, starts, found = build(), starts_of(options), dict[str, Any]()
+    with tempfile.TemporaryDirectory(prefix="rollcall-bench-") as name:
+        if "calls" in options.parts:
+            with ExitStack() as stack:
+                targets = []
+                for number, (which, start) in enumerate(starts.items()):
+                    folder = Path(name) / f"calls-{which}"
+                    folder.mkdir()
+                    try:
+                        targets.append(stack.enter_context(start(options.port + PORTS_APART * number, folder)))
+                    except CannotStart as error:
+                        say(f"{which} is left out: {error}")
+                found["calls"] = calls(targets, program, options)
+        for part, work in (("crowd", crowd), ("hold", hold)):
+            for number, (which, start) in enumerate(starts.items()):
+                if part not in options.parts or which == "echo":
+                    continue
+                folder = Path(name) / f"{part}-{which}"
+                folder.mkdir()
+                try:
+                    with start(options.port + PORTS_APART * number, folder) as target:
+                        found[f"{part}, {target.name}"] = one = work(target, program, options)
+                        say(f"{part}, {target.name}: {one}")
+                except CannotStart as error:
+                    say(f"{which} is left out: {error}")
+    return found
+
+
+def main() -> None:
+    """Measure, and print JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", type=names_of(PARTS), default=PARTS[:2], help="of calls,crowd,hold (calls,crowd)")
+    parser.add_argument(
+        "--peers", type=names_of([*PEERS, "none"]), default=PEERS, help="of rnacos,nacos,echo,none (all)"
+    )
+    parser.add_argument("--rnacos", type=Path, help="the program of r-nacos; without it, it is left out")
+    parser.add_argument("--other", type=Path, help="another release's rollcall command, measured beside ours in turns")
+    parser.add_argument("--connections", type=int, default=5_000, help="of a crowd (5000)")
+    parser.add_argument("--calls", type=int, default=16_000, help="of each kind and turn, over all connections (16000)")
+    parser.add_argument("--warm-calls", type=int, default=WARM_CALLS, help=f"of each kind, before ({WARM_CALLS})")
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--minutes", type=float, default=10.0, help="for which a crowd is held (10)")
+    parser.add_argument("--port", type=int, default=24_400)
+    options = parser.parse_args()
+    # Inherited by the servers and the load.
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(3 * options.connections + FILES_SPARE, hard), hard))
+    try:
+        print(json.dumps(run(options), indent=1))
+    except CannotStart as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()
