@@ -23,6 +23,7 @@ LineFormatter
 JsonFormatter
 # logging calls it of a handler whose write failed.
 handleError
+shouldRollover
 
 # gunicorn finds the worker by its path in `worker_class`, and calls it by the names and parameters of its base class.
 LoopWorker
@@ -113,19 +114,24 @@ _.sync_delivered
 _.sync_failed
 _.sync_keys
 _.sync_dropped
+_.sync_deltas
 _.received_keys
 _.received_refused
 _.received_merged
 _.received_failed
+_.received_deltas
+_.deltas_wanted_whole
 _.verify_sent
 _.verify_failed
 _.verify_wanted
 _.verify_received
+_.contents_differed
 _.query_keys
 _.served_keys
 _.forgotten
 _.inbox_dropped
 _.pauses
+_.overruns
 _.events_slow
 _.events_failed
 _.connections_refused
@@ -154,6 +160,10 @@ _.tls_certificate_ends_s
 _.wall_clock_steps
 _.wall_clock_step_ms
 _.descriptors_used_up
+_.member_lists_failed
+_.member_lists_taken
+_.member_lookup_failing
+_.members_held
 _.names_unresolved
 _.name_lookups_failed
 _.name_addresses_changed
@@ -205,3 +215,8 @@ _.refused_address
 # Counters that only asdict reads.
 _.memory_services
 _.memory_instances
+# Of the simulation: it works by itself once it is made.
+_.beat_sender
+
+# The decoder of hpack reads it.
+_.header_table
