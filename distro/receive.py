@@ -6,11 +6,12 @@ Called on the threads of the frontends and of the peers' workers. The rules are 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from distro.applied_times import AppliedTimes
 from distro.errors import CodecError, NotInitialized
-from distro.groups import take_in_groups
+from distro.groups import OnceStored, take_in_groups
 from distro.mapper import DistroMapper
 from distro.monitor import DistroStats
 from distro.observer import DistroObserver
@@ -110,14 +111,14 @@ class DistroReceiver:
         ages_ms: dict[str, float | None] = {}
         taken: dict[str, Version] = {}
 
-        def take(datum: Datum) -> None:
+        def take(datum: Datum, once_stored: OnceStored) -> None:
             self._stats.received_keys += 1
             key = DistroKey(resource_type, datum.key)
             try:
                 self._check.check(resource_type, datum)
                 if datum.base is None:
-                    own = self._receive_one(key, sender, datum, now_ms, fetched)
-                elif self._receive_delta(key, sender, datum, now_ms):
+                    own = self._receive_one(key, sender, datum, now_ms, once_stored, fetched=fetched)
+                elif self._receive_delta(key, sender, datum, now_ms, once_stored):
                     own = None
                 else:
                     self._stats.deltas_wanted_whole += 1
@@ -180,7 +181,9 @@ class DistroReceiver:
         ages_ms = self.applied.ages_ms(resource_type, {name: versions[name] for name in known}, now_ms)
         return frozenset(known), Received(refused, ages_ms=ages_ms)
 
-    def _receive_one(self, key: DistroKey, sender: str, datum: Datum, now_ms: int, fetched: bool) -> Version | None:
+    def _receive_one(
+        self, key: DistroKey, sender: str, datum: Datum, now_ms: int, once_stored: OnceStored, *, fetched: bool
+    ) -> Version | None:
         """Take one datum; return the stored version if the datum was refused, ``NO_VERSION`` if it is to be fetched."""
         component = self._components[key.resource_type]
         mapper = self._mapper_of(key.resource_type)
@@ -197,12 +200,12 @@ class DistroReceiver:
             match decision.resolution:
                 case Resolution.EQUAL:
                     if fetched and is_owner:
-                        self._reissue(component, key, sender, datum, now_ms)
+                        self._reissue(component, key, sender, datum, now_ms, once_stored)
                     self._tell(key, sender, datum, stored, decision, "kept")
                     return None
                 case Resolution.REFUSE:
                     if fetched and is_owner:
-                        self._reissue(component, key, sender, datum, now_ms)
+                        self._reissue(component, key, sender, datum, now_ms, once_stored)
                     self._tell(key, sender, datum, stored, decision, "refused")
                     # R8: real Nacos would repeat a send that is refused for ever.
                     return None if datum.version == NO_VERSION else stored
@@ -214,14 +217,14 @@ class DistroReceiver:
                         self._tell(key, sender, datum, stored, decision, "applied")
                         self.applied.note(key, datum.version, sender, begun_s, self.applied.time_s(now_ms))
                         if is_owner:
-                            self._events.claim(key)
+                            once_stored.append(partial(self._events.claim, key))
                         return None
                 case Resolution.FETCH:
                     self._tell(key, sender, datum, stored, decision, "to be fetched")
                     self._events.fetch(sender, [key])
                     return NO_VERSION
                 case Resolution.MERGE:
-                    merged = self._merge(component, key, datum, now_ms)
+                    merged = self._merge(component, key, datum, now_ms, once_stored)
                     self._tell(key, sender, datum, stored, decision, MERGED[merged])
                     self.applied.note(key, datum.version, sender, begun_s, self.applied.time_s(now_ms))
                     return None
@@ -232,7 +235,7 @@ class DistroReceiver:
     ) -> None:
         self.observer.decided(key, sender, datum.version, stored, decision.rule, decision.reason, done)
 
-    def _receive_delta(self, key: DistroKey, sender: str, delta: Datum, now_ms: int) -> bool:
+    def _receive_delta(self, key: DistroKey, sender: str, delta: Datum, now_ms: int, once_stored: OnceStored) -> bool:
         """Apply a delta (R5); False when the whole datum is to decide, as the state here is not one of its row.
 
         A delta of what is known here, or of a state before that, changes nothing.
@@ -253,14 +256,22 @@ class DistroReceiver:
                 self._stats.received_deltas += 1
                 self.applied.note(key, delta.version, sender, begun_s, self.applied.time_s(now_ms))
                 if is_owner:
-                    self._events.claim(key)
+                    once_stored.append(partial(self._events.claim, key))
                 return True
             if component.store.version(delta.key) == stored:
                 break
         self._tell(key, sender, delta, stored, DELTA_OF_ANOTHER, "asked for whole")
         return False
 
-    def _reissue(self, component: Component, key: DistroKey, sender: str, datum: Datum, now_ms: int) -> None:
+    def _reissue(
+        self,
+        component: Component,
+        key: DistroKey,
+        sender: str,
+        datum: Datum,
+        now_ms: int,
+        once_stored: OnceStored,
+    ) -> None:
         """R3: of what the owner fetched in the stored version the values count, too; all take the owner's anew."""
         source, until_ms = self._restores.get(key, ("", now_ms))
         restoring = source == sender and now_ms < until_ms
@@ -270,16 +281,18 @@ class DistroReceiver:
             return  # a new version would have the source drop what is to come back from it
         if component.store.reissue(datum, now_ms, restoring=restoring):
             self._stats.reissued += 1
-            self._events.sync(key)
+            once_stored.append(partial(self._events.sync, key))
 
-    def _merge(self, component: Component, key: DistroKey, datum: Datum, now_ms: int) -> Merged:
+    def _merge(
+        self, component: Component, key: DistroKey, datum: Datum, now_ms: int, once_stored: OnceStored
+    ) -> Merged:
         self._stats.received_merged += 1
         merged = component.store.merge(datum, now_ms)
         match merged:
             case Merged.MADE:
-                self._events.sync(key)
+                once_stored.append(partial(self._events.sync, key))
             case Merged.TAKEN:
-                self._events.claim(key)
+                once_stored.append(partial(self._events.claim, key))
             case Merged.NOTHING:
                 pass
         return merged
@@ -303,7 +316,7 @@ class DistroReceiver:
         if not self.is_loading():
             return taken
 
-        def take(datum: Datum) -> None:
+        def take(datum: Datum, _once_stored: OnceStored) -> None:
             nonlocal taken
             stored = component.store.version(datum.key)
             if stored is not None and (datum.version == NO_VERSION or datum.version <= stored):

@@ -1,6 +1,8 @@
 """One cluster of two real Nacos 1.4.1 servers and one node of ours: instances travel both ways."""
 
 import json
+from collections.abc import Iterable, Set
+from typing import Literal
 
 from tests.peers.conftest import IDENTITY, MixedCluster, metrics, taken
 from tests.support.client import CODE_NOT_FOUND, Client
@@ -28,11 +30,28 @@ def register(client: Client, service: str, port: int, stage: str = "a") -> None:
     taken(client, "POST", "/v1/ns/instance", serviceName=service, ip="10.0.0.1", port=port, metadata=metadata)
 
 
+def await_lists(
+    clients: Iterable[Client],
+    service: str,
+    want: Set[tuple[str, int]] = frozenset(),
+    gone: Set[tuple[str, int]] = frozenset(),
+) -> None:
+    """Return once each member lists all that is wanted, and nothing that is to be gone; a failure names the others."""
+
+    def are_as_told() -> Literal[True]:
+        lists = {one.address: listed(one, service) for one in clients}
+        wrong = {address: (want - found, gone & found) for address, found in lists.items()}
+        assert not any(map(any, wrong.values())), f"{service}, what members lack and list in vain: {wrong}"
+        return True
+
+    eventually(are_as_told, SYNC_TIMEOUT_S)
+
+
 def test_each_member_is_responsible_for_some_and_all_agree_for_which(mixed: MixedCluster) -> None:
     owners = []
     for service in SERVICES:
         register(mixed.ours.client, service, 80)
-        eventually(lambda service=service: all(listed(one, service) for one in mixed.clients), SYNC_TIMEOUT_S)
+        await_lists(mixed.clients, service, want={("10.0.0.1", 80)})
         answers = [one.call("GET", "/v1/ns/operator/distro/server", serviceName=service) for one in mixed.clients]
         (owner,) = {one.json()["responsibleServer"] for one in answers if b"responsibleServer" in one.body}
         owners.append(owner)
@@ -43,11 +62,7 @@ def test_registrations_at_any_member_show_on_all(mixed: MixedCluster) -> None:
     for number, service in enumerate(SERVICES):
         register(mixed.clients[number % 3], service, 81, stage="北京")
     for service in SERVICES:
-        want = {("10.0.0.1", 80), ("10.0.0.1", 81)}
-        eventually(
-            lambda service=service, want=want: all(listed(one, service) >= want for one in mixed.clients),
-            SYNC_TIMEOUT_S,
-        )
+        await_lists(mixed.clients, service, want={("10.0.0.1", 80), ("10.0.0.1", 81)})
 
 
 def test_checksums_of_both_kinds_agree_so_that_nobody_asks_again(mixed: MixedCluster) -> None:
@@ -86,10 +101,7 @@ def test_a_deregistration_at_any_member_counts_on_all(mixed: MixedCluster) -> No
         member = mixed.clients[(number + 1) % 3]
         taken(member, "DELETE", "/v1/ns/instance", serviceName=service, ip="10.0.0.1", port=80)
     for service in SERVICES:
-        eventually(
-            lambda service=service: all(("10.0.0.1", 80) not in listed(one, service) for one in mixed.clients),
-            SYNC_TIMEOUT_S,
-        )
+        await_lists(mixed.clients, service, gone={("10.0.0.1", 80)})
 
 
 def test_health_found_by_our_node_shows_on_real_members(mixed: MixedCluster) -> None:
@@ -137,12 +149,14 @@ def test_a_dead_real_member_is_taken_over_without_a_loss(mixed: MixedCluster) ->
     for service in SERVICES:
         want = before[service] | {("10.0.0.1", 82)}
 
-        def are_there(service: str = service, want: set[tuple[str, int]] = want) -> bool:
+        def are_there(service: str = service, want: set[tuple[str, int]] = want) -> Literal[True]:
             # Real Nacos may lose what it took while the owners changed: its clients' beats bring that back.
             for ip, port in want:
                 beat = left[0].call("PUT", "/v1/ns/instance/beat", serviceName=service, ip=ip, port=port)
                 if beat.status == 200 and beat.json()["code"] == CODE_NOT_FOUND:
                     register(left[0], service, port)
-            return all(listed(one, service) >= want for one in left)
+            lacks = {one.address: want - listed(one, service) for one in left}
+            assert not any(lacks.values()), f"{service}: {lacks}"
+            return True
 
         eventually(are_there, SYNC_TIMEOUT_S)

@@ -13,7 +13,7 @@ from distro.monitor import DistroStats
 from distro.paced import STEP_STORED
 from distro.ports import Component
 from distro.receive import DistroReceiver
-from distro.types import Datum, MemberKind, Version
+from distro.types import Datum, DistroKey, MemberKind, Version
 from tests.support.engine import NoEvents
 
 ME, OTHER = "a:1~1", "b:1~1"
@@ -180,3 +180,53 @@ def test_a_receiver_stores_many_records_by_few_writes_and_tells_those_that_the_d
     else:
         assert set(receiver.receive(RECORDS, "b:1", again, NOW_MS).failed) == {one.key for one in again}
     assert set(held.records.versions().values()) == {Version(1, 5, OTHER)}
+
+
+class Looking(NoEvents):
+    """Notes the version under which a key is stored when the engine is told of it."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+        self.claimed: dict[str, Version | None] = {}
+        self.synced: dict[str, Version | None] = {}
+
+    def claim(self, key: DistroKey) -> None:
+        self.claimed[key.key] = self._records.version(key.key)
+
+    def sync(self, key: DistroKey) -> None:
+        self.synced[key.key] = self._records.version(key.key)
+
+
+def test_the_engine_is_told_of_a_group_when_it_is_stored_as_it_looks_at_once_whose_version_that_is(held: Held) -> None:
+    """Told before, it finds its own earlier state, takes that for claimed, and no other member gets the new one."""
+    own = held.records.claim_all(["k1", "k3", "k5"], NOW_MS)
+    assert len(own) == 3
+    nothing: Any = None
+    events = Looking(held.records)
+    receiver = DistroReceiver(
+        ME,
+        {RECORDS: Component(held.records, nothing, nothing, taken_by=frozenset({MemberKind.OWN}))},
+        lambda _type: DistroMapper.over("a:1", ["a:1"]),
+        lambda: False,
+        events,
+        DistroStats(),
+        lambda _writer: True,
+    )
+    newer = Version(9, 0, OTHER)
+    later = Datum("k1", newer, Record("k1", newer, newer, None, NOW_MS))
+    earlier = Datum("k3", newer, Record("k3", newer, Version(1, 3, OTHER), {"x": -3}, OLD_MS - 1))
+    received = receiver.receive(RECORDS, "b:1", [later, earlier], NOW_MS, fetched=True)
+    assert (received.refused, received.failed) == ({}, {})
+    assert held.disk.sizes[-1] == 2, "one write of both"
+    assert events.claimed == {"k1": newer}
+    assert events.synced == {"k3": newer.next(ME)}
+    held.disk.full = True
+    even_newer = Version(10, 0, OTHER)
+    assert receiver.receive(
+        RECORDS,
+        "b:1",
+        [Datum("k5", even_newer, Record("k5", even_newer, even_newer, None, NOW_MS))],
+        NOW_MS,
+        fetched=True,
+    ).failed
+    assert "k5" not in events.claimed, "it was not stored"
