@@ -9,6 +9,7 @@ from app.naming.model.model import Service, StoredInstance
 from app.replication.reports import OWN_FIELD
 from app.simulation.member.member import SimMember, SimMembership, WatchedRegistry
 from app.simulation.member.member_frontend import SimForwarder
+from distro.groups import OnceStored
 from distro.peer_sends import PeerSends
 from distro.protocol import DistroProtocol
 from distro.receive import DistroReceiver
@@ -119,10 +120,14 @@ class LastArrivalReceiver(DistroReceiver):
     ) -> tuple[frozenset[str], Received]:
         return frozenset(), Received()
 
-    def _receive_delta(self, _key: DistroKey, _sender: str, _delta: Datum, _now_ms: int) -> bool:
+    def _receive_delta(
+        self, _key: DistroKey, _sender: str, _delta: Datum, _now_ms: int, _once_stored: OnceStored
+    ) -> bool:
         return False
 
-    def _receive_one(self, key: DistroKey, sender: str, datum: Datum, now_ms: int, fetched: bool) -> Version | None:
+    def _receive_one(
+        self, key: DistroKey, sender: str, datum: Datum, now_ms: int, once_stored: OnceStored, *, fetched: bool
+    ) -> Version | None:
         component = self._components[key.resource_type]
         stored = component.store.version(datum.key)
         assert component.store.apply(datum, stored, now_ms)
@@ -159,9 +164,10 @@ class AssumesArrival(NoVerify):
 
 
 class AnyBaseReceiver(DistroReceiver):
-    def _receive_delta(self, key: DistroKey, sender: str, delta: Datum, now_ms: int) -> bool:
+    def _receive_delta(self, key: DistroKey, sender: str, delta: Datum, now_ms: int, once_stored: OnceStored) -> bool:
         stored = self._components[key.resource_type].store.version(delta.key)
-        return super()._receive_delta(key, sender, replace(delta, base=stored) if stored is not None else delta, now_ms)
+        rebased = replace(delta, base=stored) if stored is not None else delta
+        return super()._receive_delta(key, sender, rebased, now_ms, once_stored)
 
 
 class AnyBase(AssumesArrival):
