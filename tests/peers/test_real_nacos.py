@@ -40,15 +40,18 @@ def await_lists(
     """Return once each member, or each of those ``left``, lists all that is wanted, and nothing that is to be gone.
 
     On a busy machine real members lose sight of each other for seconds. Two of them then own a service, and one writes
-    its list over the other's. Of their services clients therefore do what clients do: they beat, register again what
-    is unknown, and deregister again. Of ours nobody does, as nothing may be lost there; but for when a member ended,
-    as what the other real one took for its own meanwhile is at that one alone.
+    its list over the other's. Of their services clients therefore do what clients do: they beat, and register again
+    what is unknown. Of ours nobody does, as nothing may be lost there; but for when a member ended, as what the other
+    real one took for its own meanwhile is at that one alone. All deregister again: of a list that a real member sends
+    us for a service of ours, what it lacks means nothing.
     """
     members = left or mixed.clients
 
     def are_as_told() -> Literal[True]:
         if left or mixed.ours.client.owner(service) != mixed.ours.address:
-            repeat(members[0], service, want, gone)
+            beat(members[0], service, want)
+        for ip, port in gone & listed(members[0], service):
+            taken(members[0], "DELETE", "/v1/ns/instance", serviceName=service, ip=ip, port=port)
         lists = {one.address: listed(one, service) for one in members}
         wrong = {address: (want - found, gone & found) for address, found in lists.items()}
         assert not any(map(any, wrong.values())), f"{service}, what members lack and list in vain: {wrong}"
@@ -57,14 +60,12 @@ def await_lists(
     eventually(are_as_told, SYNC_TIMEOUT_S)
 
 
-def repeat(member: Client, service: str, want: Set[tuple[str, int]], gone: Set[tuple[str, int]]) -> None:
-    """Beat what is wanted, register what that finds unknown, and deregister what is listed and is to be gone."""
-    for ip, port in want:
-        beat = member.call("PUT", "/v1/ns/instance/beat", serviceName=service, ip=ip, port=port)
-        if beat.status == 200 and beat.json()["code"] == CODE_NOT_FOUND:
+def beat(member: Client, service: str, instances: Set[tuple[str, int]]) -> None:
+    """Beat these instances, and register what that finds unknown."""
+    for ip, port in instances:
+        answer = member.call("PUT", "/v1/ns/instance/beat", serviceName=service, ip=ip, port=port)
+        if answer.status == 200 and answer.json()["code"] == CODE_NOT_FOUND:
             register(member, service, port, ip=ip)
-    for ip, port in gone & listed(member, service):
-        taken(member, "DELETE", "/v1/ns/instance", serviceName=service, ip=ip, port=port)
 
 
 def test_each_member_is_responsible_for_some_and_all_agree_for_which(mixed: MixedCluster) -> None:
@@ -72,10 +73,15 @@ def test_each_member_is_responsible_for_some_and_all_agree_for_which(mixed: Mixe
     for service in SERVICES:
         register(mixed.ours.client, service, 80)
         await_lists(mixed, service, want={("10.0.0.1", 80)})
-        answers = [one.call("GET", "/v1/ns/operator/distro/server", serviceName=service) for one in mixed.clients]
-        (owner,) = {one.json()["responsibleServer"] for one in answers if b"responsibleServer" in one.body}
-        owners.append(owner)
+        owners.append(eventually(lambda service=service: the_owner(mixed, service), SYNC_TIMEOUT_S))
     assert len(set(owners)) == 3
+
+
+def the_owner(mixed: MixedCluster, service: str) -> str | None:
+    """The member that is responsible for a service in the eyes of all that know it; None while they differ."""
+    answers = [one.call("GET", "/v1/ns/operator/distro/server", serviceName=service) for one in mixed.clients]
+    owners = {one.json()["responsibleServer"] for one in answers if b"responsibleServer" in one.body}
+    return owners.pop() if len(owners) == 1 else None
 
 
 def test_registrations_at_any_member_show_on_all(mixed: MixedCluster) -> None:
