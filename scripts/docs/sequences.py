@@ -1,0 +1,158 @@
+"""Writes the pictures of docs/concepts.md: each shows what three simulated members said and decided, event by event.
+
+    python -m scripts.docs.sequences            # write docs/pictures/*.svg
+    python -m scripts.docs.sequences --check    # exit code 1 when a file shows something else than the code does
+"""
+
+import argparse
+import logging
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from app.simulation.member.member import SimMember
+from app.simulation.member.sim_connections import ConnectedMember, SimConnections
+from app.simulation.transcript.entry import Entry, What
+from app.simulation.transcript.recorder import Recorder, recording
+from app.simulation.world.network import Weather
+from app.simulation.world.sim_clients import SimClient
+from app.simulation.world.world import World
+from scripts.docs.sequence_svg import draw
+
+TARGET = Path(__file__).resolve().parents[2] / "docs" / "pictures"
+ORDERS = "DEFAULT_GROUP@@orders"
+A, B, C = (f"10.0.0.{number}:8848" for number in (1, 2, 3))
+"""The members; by the hash of its name, A is responsible for ``orders``."""
+SEED, FOUND_MS = 1, 60_000
+"""When the pictures begin, the members have known each other for a minute."""
+
+
+def registration(world: World, begin: Callable[[], None]) -> None:
+    """A client registers at a member that is not responsible."""
+    begin()
+    _client(world, C).appear()
+    world.run(1_000)
+
+
+def merged_sends(world: World, begin: Callable[[], None]) -> None:
+    """Four registrations, while each message takes up to 60 ms."""
+    clients = [_client(world, A) for _ in range(4)]
+    world.network.add(Weather(slow=1.0, slow_ms_max=60))
+    begin()
+    for number, client in enumerate(clients):
+        world.after(3 * number, client.appear)
+    world.run(1_000)
+
+
+def verify(world: World, begin: Callable[[], None]) -> None:
+    """A copy is lost at one member, as after a fault of its memory."""
+    _client(world, A).appear()
+    world.run(3_000)
+    member = world.members[B]
+    [key] = [key for key, _ in member.stored()]
+    world.checker.forgive(member, key)
+    begin()
+    member.registry.forget(key)
+    world.trace(B, "loses its copy of orders", What.FAULT)
+    world.run(3_000)
+
+
+def responsibility(world: World, begin: Callable[[], None]) -> None:
+    """The responsible member dies, and another takes over."""
+    _client(world, B).appear()
+    world.run(2_000)
+    begin()
+    world.kill(world.members[A])
+    world.run(6_000)
+
+
+def versions(world: World, begin: Callable[[], None]) -> None:
+    """Two sides that do not reach each other both change the service; then the network is whole again."""
+    one, other = _client(world, A), _client(world, C)
+    one.appear()
+    world.run(2_000)
+    for peer in (B, C):
+        world.network.cut(A, peer)
+        world.network.cut(peer, A)
+    world.run(14_000)
+    begin()
+    one.appear()
+    other.appear()
+    world.run(1_000)
+    world.network.heal()
+    world.trace(A, "reaches B and C again", What.FAULT)
+    world.run(25)
+
+
+def connected_clients(world: World, begin: Callable[[], None]) -> None:
+    """An SDK of Nacos 2.x connects, publishes, and is cut off."""
+    connections = SimConnections(world)
+    member = connections.members()[1]
+    begin()
+    client_id = connections.connect(member)
+    assert client_id is not None
+    world.run(1_000)
+    connections.end(member, client_id)
+    world.run(1_000)
+
+
+PICTURES: Mapping[str, tuple[str, Callable[[World, Callable[[], None]], None], type[SimMember]]] = {
+    "registration": ("A registration's way", registration, SimMember),
+    "merged-sends": ("Changes that come while a send is under way", merged_sends, SimMember),
+    "verify": ("A verify round finds what is missing", verify, SimMember),
+    "responsibility": ("A responsible member dies", responsibility, SimMember),
+    "versions": ("Both sides of a split changed one service", versions, SimMember),
+    "clients": ("A client with a connection", connected_clients, ConnectedMember),
+}
+"""By the name of the file: its title, what happens, and the members to whom it happens."""
+
+
+def pictures() -> Iterator[tuple[str, str]]:
+    """The name and the text of each picture's file."""
+    for name, (title, story, member_class) in PICTURES.items():
+        yield f"{name}.svg", draw(title, list(_events(story, member_class)))
+
+
+def _events(story: Callable[[World, Callable[[], None]], None], member_class: type[SimMember]) -> Iterator[Entry]:
+    entries: list[Entry] = []
+    with _without_logs(), recording(Recorder(entries.append)):
+        world = World(SEED, 3, member_class=member_class)
+        world.start_all(settle_ms=FOUND_MS)
+        story(world, entries.clear)
+    for entry in entries:
+        # Of a fetch the call itself is shown, and not the decision to make it, which waits for its turn.
+        if not entry.minor and not entry.text.startswith("is to fetch"):
+            yield entry
+
+
+def _client(world: World, member: str) -> SimClient:
+    client = world.add_client(ORDERS)
+    client.members = [member]
+    return client
+
+
+@contextmanager
+def _without_logs() -> Iterator[None]:
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def main() -> int:
+    """Write or check the pictures; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 when a file is out of date")
+    if parser.parse_args().check:
+        return int(any((TARGET / name).read_text(encoding="utf-8") != text for name, text in pictures()))
+    TARGET.mkdir(exist_ok=True)
+    for name, text in pictures():
+        (TARGET / name).write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

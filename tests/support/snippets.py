@@ -1,0 +1,73 @@
+"""The blocks of code in README.md, CONTRIBUTING.md and docs/, each with the comment above it that says how it is run."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+MARK = re.compile(r"\s*<!-- (?P<text>.*) -->")
+FENCE = re.compile(r"(?P<indent> *)```(?P<language>[\w{}-]*)(?: .*)?")
+NOT_RUN, PROGRAM, USERS = "not run: ", "program: ", "with users"
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """One block. ``mark``: what the comment in the line above says; empty when there is none."""
+
+    page: str
+    line: int
+    language: str
+    mark: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+    @property
+    def why_not_run(self) -> str:
+        """The reason why no test runs it; empty for what is run."""
+        return self.mark.removeprefix(NOT_RUN) if self.mark.startswith(NOT_RUN) else ""
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The environments of client libraries in which it is a program."""
+        return tuple(self.mark.removeprefix(PROGRAM).split()) if self.mark.startswith(PROGRAM) else ()
+
+
+def pages() -> list[Path]:
+    """The pages for readers, without change notes and decisions."""
+    docs = ROOT / "docs"
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(docs.glob("*.md")), *sorted(docs.glob("m*/*.md"))]
+
+
+def snippets() -> list[Snippet]:
+    """All blocks of all pages, in the order in which a reader meets them."""
+    return [one for page in pages() for one in snippets_of(page)]
+
+
+def snippets_of(page: Path) -> Iterator[Snippet]:
+    lines = page.read_text(encoding="utf-8").splitlines()
+    name = page.relative_to(ROOT).as_posix()
+    number = 0
+    while number < len(lines):
+        opened = FENCE.fullmatch(lines[number])
+        if opened is None:
+            number += 1
+            continue
+        indent = opened["indent"]
+        end = lines.index(f"{indent}```", number + 1)
+        mark = MARK.fullmatch(lines[number - 1])
+        text = "\n".join(line.removeprefix(indent) for line in lines[number + 1 : end])
+        yield Snippet(name, number + 1, opened["language"], mark["text"] if mark else "", text)
+        number = end + 1
+
+
+def outside_fences(page: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a page that are in no block, by number."""
+    inside = False
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            inside = not inside
+        elif not inside:
+            yield number, line
