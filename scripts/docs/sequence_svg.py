@@ -69,7 +69,9 @@ def _name(address: str) -> str:
 def _said(entry: Entry) -> list[str]:
     """The lines of what an event says; the last one is the rule, where one decided."""
     text = short(CONNECTION.sub(r"sdk-\1", entry.text)).replace(" of iplist ", " of ").replace("iplist ", "")
-    lines = textwrap.wrap(f"{_name(entry.who)} {text}" if entry.what not in TRAVELS else text, CHARS_MAX)
+    if entry.what not in TRAVELS:
+        text = f"{_name(entry.who)}{':' if entry.what is What.DECIDE else ''} {text}"
+    lines = textwrap.wrap(text, CHARS_MAX)
     return [*lines, f"({entry.rule})"] if entry.rule else lines
 
 

@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 
 from tests.support.auth import ADMIN, ADMIN_PASSWORD, AUTH_ON, UserClient
-from tests.support.processes import FAST, HANG_S, ClusterProcesses, clean_environ, eventually
+from tests.support.processes import FAST, HANG_S, ClusterProcesses, Member, clean_environ, eventually
 from tests.support.snippets import ROOT, USERS, Snippet, snippets
 
 COMMANDS = [one for one in snippets() if one.language == "sh" and not one.why_not_run]
 AS_TYPED = re.compile(r"127\.0\.0\.1:88(\d)8\b|10\.0\.0\.(\d):8848\b|\bMEMBER:8848\b")
 """How the pages name members: those of one machine by port, those of three by address, and any one."""
 WRITTEN_BELOW = ("/var/lib", "/backup", "/tmp")
+FOLDERS = re.compile(rf"(?<![\w.])(?=(?:{'|'.join(WRITTEN_BELOW)})/)")
 """Folders of the reader's machine, each of which is one in the test's folder."""
+INSTANCE = "10.0.0.7:8080"
 LINKED = ("app", "deploy", "distro", "scripts", "tests", ".venv")
 
 
@@ -66,8 +68,9 @@ def test_it_does_what_the_page_says(
     folder = folder_of(one.page)
     first = members.members[0]
     # What pages look at is there, at all members, whatever a page before took away.
-    eventually(lambda: first.client.register("orders", "10.0.0.7", 8080).status == 200)
-    eventually(lambda: all("10.0.0.7:8080" in listed for listed in members.lists("orders")))
+    for namespace in ("public", "prod"):
+        eventually(lambda: register(first, namespace))  # noqa: B023
+        eventually(lambda: all(INSTANCE in one.client.hosts("orders", namespaceId=namespace) for one in members))  # noqa: B023
     data = folder / "var/lib/rollcall"
     if not data.exists():
         data.symlink_to(first.data)
@@ -88,6 +91,10 @@ def test_it_does_so_with_users(
     assert '"code":403' not in run(one.text, folder_of(one.page), names).replace(" ", "")
 
 
+def register(member: Member, namespace: str) -> bool:
+    return member.client.register("orders", "10.0.0.7", 8080, namespaceId=namespace).status == 200
+
+
 def at(text: str, members: ClusterProcesses, folder: Path) -> str:
     """The commands with the addresses of these members, and with folders below the test's."""
 
@@ -95,10 +102,7 @@ def at(text: str, members: ClusterProcesses, folder: Path) -> str:
         number = int(found[1]) - 4 if found[1] else int(found[2] or 1) - 1
         return members.members[number].address
 
-    text = AS_TYPED.sub(address, text)
-    for name in WRITTEN_BELOW:
-        text = re.sub(rf"(?<![\w.])(?={name}/)", str(folder), text)
-    return text
+    return FOLDERS.sub(str(folder), AS_TYPED.sub(address, text))
 
 
 def run(text: str, folder: Path, environ: Mapping[str, str]) -> str:

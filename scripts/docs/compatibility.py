@@ -1,0 +1,198 @@
+"""Writes docs/compatibility.md from the results of tests that ran: which library, and which real Nacos, got through what.
+
+    python -m pytest tests/sdk --junitxml=build/results/sdk.xml
+    python -m pytest tests/conformance/test_conformance.py --junitxml=build/results/conformance.xml
+    python -m pytest tests/peers --junitxml=build/results/peers.xml
+    python -m scripts.docs.compatibility build/results/*.xml
+"""
+
+import argparse
+import re
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable, Mapping
+from datetime import date
+from pathlib import Path
+
+from app.config.version import __version__
+from tests.sdk import environments
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGET = ROOT / "docs" / "compatibility.md"
+GO = (ROOT / "tests" / "sdk" / "programs" / "go" / "go.mod").read_text(encoding="utf-8")
+Results = Mapping[str, str]
+"""What became of each test (``passed``, ``failed`` or ``skipped``), by ``folder/file.py::function[parameters]``."""
+
+GO_1, GO_2, NODE = (
+    re.findall(pattern, text)[0]
+    for pattern, text in ((r"nacos-sdk-go v(\S+)", GO), (r"nacos-sdk-go/v2 v(\S+)", GO), (r"[0-9.]{5,}", environments.NODE_SDK))
+)
+PYTHON, PYTHON_2, PYTHON_3 = (
+    name.partition("==")[2] for name in (environments.PYTHON_SDK, environments.PYTHON_2_SDK, environments.PYTHON_3_SDK)
+)
+HTTP_LIBRARIES = {
+    "java": f"Java, nacos-client {environments.JAVA_SDK}",
+    "go": f"Go, nacos-sdk-go {GO_1}",
+    "python": f"Python, nacos-sdk-python {PYTHON}",
+    "node": f"Node.js, nacos {NODE}",
+}
+GRPC_LIBRARIES = {
+    "java": f"Java, nacos-client {environments.JAVA_2_SDK}",
+    "java-3": f"Java, nacos-client {environments.JAVA_3_SDK}",
+    "go": f"Go, nacos-sdk-go {GO_2}",
+    "python-2": f"Python, nacos-sdk-python {PYTHON_2}",
+    "python-3": f"Python, nacos-sdk-python {PYTHON_3}",
+}
+QUICK_START = {
+    ("http", "java"): "java-1", ("http", "go"): "go-1", ("http", "python"): "python-1", ("http", "node"): "node",
+    ("grpc", "java"): "java-2", ("grpc", "java-3"): "java-3", ("grpc", "go"): "go-2",
+    ("grpc", "python-2"): "python-2", ("grpc", "python-3"): "python-3",
+}  # fmt: skip
+"""The program of the quick start of each library."""
+EVERY = {
+    "quick start": "sdk/test_quick_start.py::test_it_prints_what_the_page_says[{program}]",
+    "with users": "sdk/test_users.py::test_a_library_with_a_right_works_and_without_is_refused[{name} over {kind}]",
+    "a user where none is asked for": "sdk/test_users.py::test_a_library_with_a_user_works_where_none_is_asked_for"
+    "[{name} over {kind}]",
+}
+"""What is tested with every library, and by which test."""
+HTTP_FEATURES = {
+    "registers, beats, lists, hears of changes, leaves": "sdk/test_sdks.py::test_a_library_gets_through[life-{name}]",
+    "several instances of a service": "sdk/test_sdks.py::test_a_library_gets_through[two instances-{name}]",
+    "namespaces": "sdk/test_sdks.py::test_a_library_gets_through[namespaces-{name}]",
+    "told by push over UDP": "sdk/test_sdks.py::test_listeners_are_told_by_push[{name}]",
+    "a member is killed; all restart": "sdk/test_sdks.py::test_a_killed_member_and_a_restart_of_all_are_survived[{name}]",
+    "HTTPS": "sdk/test_https.py::test_it_registers_and_lists[{name}]",
+    "refuses another authority": "sdk/test_https.py::test_it_sends_nothing_to_a_node_of_another_authority[{name}]",
+}
+GRPC_CHAPTERS = {
+    "registers, lists, hears of changes, leaves": "life",
+    "several instances of a service": "two instances",
+    "batches": "batch",
+    "namespaces": "namespaces",
+    "is told of a refusal": "refusal",
+    "goes to another member": "failover",
+    "tells a member that forgot": "redo",
+    "its end takes all along": "end",
+}
+GRPC_FEATURES = {
+    title: f"sdk/test_grpc_sdks.py::test_a_library_gets_through[{chapter}-{{name}}]"
+    for title, chapter in GRPC_CHAPTERS.items()
+}
+TOGETHER = {
+    "sdk/test_mixed_view.py::test_all_see_the_same_at_every_quiet_point": "libraries of both kinds on one service, at "
+    "three members, see the same whenever nothing changes",
+    "sdk/test_grpc_sdks.py::test_a_frozen_publisher_is_gone_and_comes_back": "a machine that stops with a connection "
+    "open: its instance goes, and comes back with it",
+}
+"""Tests of several libraries at once, or of one alone, and what they show."""
+NOT_SHOWN = re.compile(
+    r"sdk/test_quick_start\.py::test_each_library_has_its_program"
+    r"|conformance/test_conformance\.py::test_(the_list_names|all_conversations|what_passes)"
+)
+"""Tests of the tests themselves."""
+AREA = re.compile(r"conformance/test_conformance\.py::test_(node|member)_answers_as_recorded\[(.*)\]")
+PEERS = {"peers/test_real_nacos.py": "Nacos 1.4.1", "peers/test_real_nacos_2.py": "Nacos 2.3.1"}
+SHOWN_AS = {"passed": "yes", "failed": "**no**", "skipped": "not run", "": ""}
+
+HEAD = """\
+# Compatibility
+
+What was seen to work, by tests with the libraries as they are published and with real Nacos servers: release {version},
+results of {made}. *yes* is a test that passed, *not run* one whose library or server was not there, and an empty cell
+something that is not tested, as the library has no such thing. What differs on purpose is in [differences](differences.md),
+case by case for gRPC in [scenarios-2x](scenarios-2x.md).
+
+Made from the results of tests that ran, by `python -m scripts.docs.compatibility`; a test compares the tables with the tests
+that there are.
+"""
+
+
+def read_results(files: Iterable[Path]) -> Results:
+    """What became of each test, by the files that pytest wrote of it (``--junitxml``)."""
+    found: dict[str, str] = {}
+    for file in files:
+        for case in ElementTree.parse(file).iter("testcase"):
+            path = case.attrib["classname"].removeprefix("tests.").replace(".", "/") + ".py"
+            kinds = {child.tag for child in case}
+            outcome = "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
+            found[f"{path}::{case.attrib['name']}"] = outcome
+    return found
+
+
+def document(results: Results, made: str) -> str:
+    """The page's whole text.
+
+    Raises:
+        LookupError: a test that ran is in no table; it has to be named above, or left out there.
+    """
+    left = dict(results)
+    http = _libraries("http", HTTP_LIBRARIES, HTTP_FEATURES | EVERY, left)
+    grpc = _libraries("grpc", GRPC_LIBRARIES, GRPC_FEATURES | EVERY, left)
+    together = [f"| {text} | {SHOWN_AS[left.pop(test, '')]} |" for test, text in TOGETHER.items()]
+    recorded = _recorded(left)
+    peers = _peers(left)
+    if unknown := [name for name in left if not NOT_SHOWN.match(name)]:
+        raise LookupError(f"no table of docs/compatibility.md has {unknown}")
+    return "\n".join(
+        (
+            HEAD.format(version=__version__, made=made),
+            "## Libraries over HTTP\n\nAt three members with default settings.\n",
+            *http,
+            "\n## Libraries over gRPC\n\nThe same.\n",
+            *grpc,
+            "\n## Libraries together\n\n| what | |\n|---|---|",
+            *together,
+            "\n## Conversations recorded from Nacos 1.4.1\n\nReplayed at a node alone, and through one member of three, to the "
+            "text of each answer.\n\n| area | a node alone | through a member |\n|---|---|---|",
+            *recorded,
+            "\n## Real Nacos in one cluster with Rollcall\n\nTwo members of theirs and one of ours.\n\n| what | with | |\n"
+            "|---|---|---|",
+            *peers,
+            "",
+        )
+    )
+
+
+def _libraries(kind: str, libraries: Mapping[str, str], features: Mapping[str, str], left: dict[str, str]) -> list[str]:
+    """One column for each library, one row for each feature; the tests that it shows are taken from ``left``."""
+    rows = [f"| | {' | '.join(libraries.values())} |", "|---" * (len(libraries) + 1) + "|"]
+    for title, test in features.items():
+        names = (test.format(name=name, kind=kind, program=QUICK_START[kind, name]) for name in libraries)
+        rows.append(f"| {title} | {' | '.join(SHOWN_AS[left.pop(name, '')] for name in names)} |")
+    return rows
+
+
+def _recorded(left: dict[str, str]) -> list[str]:
+    areas: dict[str, dict[str, str]] = {}
+    for name in [*left]:
+        if found := AREA.fullmatch(name):
+            areas.setdefault(found[2], {})[found[1]] = left.pop(name)
+    return [
+        f"| {area} | {SHOWN_AS[one.get('node', '')]} | {SHOWN_AS[one.get('member', '')]} |"
+        for area, one in sorted(areas.items())
+    ]
+
+
+def _peers(left: dict[str, str]) -> list[str]:
+    rows = []
+    for name in [*left]:
+        path, _, test = name.partition("::")
+        if path in PEERS:
+            text = re.sub(r"\[(.*)\]", r" (\1)", test.removeprefix("test_")).replace("_", " ")
+            rows.append(f"| {text} | {PEERS[path]} | {SHOWN_AS[left.pop(name)]} |")
+    return sorted(rows)
+
+
+def main() -> int:
+    """Write the page; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="+", type=Path, help="what pytest wrote with --junitxml")
+    parser.add_argument("--date", default=date.today().isoformat(), help="of the results; today")
+    arguments = parser.parse_args()
+    TARGET.write_text(document(read_results(arguments.files), arguments.date), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""The tables of docs/compatibility.md have a cell for each test of libraries and real Nacos that there is."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.docs.compatibility import SHOWN_AS, TARGET, document, read_results
+
+ROOT = Path(__file__).resolve().parents[3]
+TESTS = ("tests/sdk", "tests/conformance/test_conformance.py", "tests/peers/test_real_nacos.py",
+         "tests/peers/test_real_nacos_2.py")  # fmt: skip
+CELL = re.compile(rf"(?<=\| )({'|'.join(re.escape(text) for text in SHOWN_AS.values() if text)})(?= \|)")
+
+
+def shape(page: str) -> list[str]:
+    """The rows of all tables, without what became of the tests."""
+    return [CELL.sub("?", line) for line in page.splitlines() if line.startswith("|")]
+
+
+def test_the_tables_are_those_of_the_tests() -> None:
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *TESTS]
+    said = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    there = [line.removeprefix("tests/") for line in said.splitlines() if "::" in line]
+    assert len(there) > 100
+    page = TARGET.read_text(encoding="utf-8")
+    assert shape(page) == shape(document(dict.fromkeys(there, "passed"), "")), "run them, then scripts.docs.compatibility"
+
+
+def test_results_are_those_that_pytest_wrote(tmp_path: Path) -> None:
+    file = tmp_path / "results.xml"
+    cases = {"one[a-b]": "", "two": "<failure/>", "three": "<error/>", "four": "<skipped/>"}
+    lines = [f'<testcase classname="tests.sdk.test_x" name="{name}">{child}</testcase>' for name, child in cases.items()]
+    file.write_text(f"<testsuites><testsuite>{''.join(lines)}</testsuite></testsuites>")
+    assert read_results([file]) == {
+        "sdk/test_x.py::one[a-b]": "passed",
+        "sdk/test_x.py::two": "failed",
+        "sdk/test_x.py::three": "failed",
+        "sdk/test_x.py::four": "skipped",
+    }
+
+
+def test_a_test_that_no_table_has_is_named() -> None:
+    with pytest.raises(LookupError, match=r"sdk/test_new\.py::test_it"):
+        document({"sdk/test_new.py::test_it": "passed"}, "")
