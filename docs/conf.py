@@ -17,7 +17,7 @@ extensions = ["myst_parser"]
 exclude_patterns = ["changes/*"]
 nitpicky = True
 
-# Each heading is an anchor, named as code hosts name it; a link to one that is not there is a warning, which is an error.
+# Each heading is an anchor, named as code hosts name it; a link to one that is not there is a warning.
 myst_heading_anchors = 4
 
 html_theme = "furo"

@@ -1,9 +1,9 @@
-"""Writes docs/compatibility.md from the results of tests that ran: which library, and which real Nacos, got through what.
+"""Writes docs/compatibility.md from the results of tests: which library, and which real Nacos, got through what.
 
-    python -m pytest tests/sdk --junitxml=build/results/sdk.xml
-    python -m pytest tests/conformance/test_conformance.py --junitxml=build/results/conformance.xml
-    python -m pytest tests/peers --junitxml=build/results/peers.xml
-    python -m scripts.docs.compatibility build/results/*.xml
+python -m pytest tests/sdk --junitxml=build/results/sdk.xml
+python -m pytest tests/conformance/test_conformance.py --junitxml=build/results/conformance.xml
+python -m pytest tests/peers --junitxml=build/results/peers.xml
+python -m scripts.docs.compatibility build/results/*.xml
 """
 
 import argparse
@@ -25,7 +25,11 @@ Results = Mapping[str, str]
 
 GO_1, GO_2, NODE = (
     re.findall(pattern, text)[0]
-    for pattern, text in ((r"nacos-sdk-go v(\S+)", GO), (r"nacos-sdk-go/v2 v(\S+)", GO), (r"[0-9.]{5,}", environments.NODE_SDK))
+    for pattern, text in (
+        (r"nacos-sdk-go v(\S+)", GO),
+        (r"nacos-sdk-go/v2 v(\S+)", GO),
+        (r"[0-9.]{5,}", environments.NODE_SDK),
+    )
 )
 PYTHON, PYTHON_2, PYTHON_3 = (
     name.partition("==")[2] for name in (environments.PYTHON_SDK, environments.PYTHON_2_SDK, environments.PYTHON_3_SDK)
@@ -61,7 +65,8 @@ HTTP_FEATURES = {
     "several instances of a service": "sdk/test_sdks.py::test_a_library_gets_through[two instances-{name}]",
     "namespaces": "sdk/test_sdks.py::test_a_library_gets_through[namespaces-{name}]",
     "told by push over UDP": "sdk/test_sdks.py::test_listeners_are_told_by_push[{name}]",
-    "a member is killed; all restart": "sdk/test_sdks.py::test_a_killed_member_and_a_restart_of_all_are_survived[{name}]",
+    "a member is killed; all restart": "sdk/test_sdks.py::test_a_killed_member_and_a_restart_of_all_are_survived"
+    "[{name}]",
     "HTTPS": "sdk/test_https.py::test_it_registers_and_lists[{name}]",
     "refuses another authority": "sdk/test_https.py::test_it_sends_nothing_to_a_node_of_another_authority[{name}]",
 }
@@ -100,12 +105,25 @@ HEAD = """\
 
 What was seen to work, by tests with the libraries as they are published and with real Nacos servers: release {version},
 results of {made}. *yes* is a test that passed, *not run* one whose library or server was not there, and an empty cell
-something that is not tested, as the library has no such thing. What differs on purpose is in [differences](differences.md),
-case by case for gRPC in [scenarios-2x](scenarios-2x.md).
+something that is not tested, as the library has no such thing. What differs on purpose is in
+[differences](differences.md), case by case for gRPC in [scenarios-2x](scenarios-2x.md).
 
-Made from the results of tests that ran, by `python -m scripts.docs.compatibility`; a test compares the tables with the tests
-that there are.
-"""
+Made from the results of tests that ran, by `python -m scripts.docs.compatibility`; a test compares the tables with the
+tests that there are."""
+RECORDED_HEAD = """
+## Conversations recorded from Nacos 1.4.1
+
+Replayed at a node alone, and through one member of three, to the text of each answer.
+
+| area | a node alone | through a member |
+|---|---|---|"""
+PEERS_HEAD = """
+## Real Nacos in one cluster with Rollcall
+
+Two members of theirs and one of ours.
+
+| what | with | |
+|---|---|---|"""
 
 
 def read_results(files: Iterable[Path]) -> Results:
@@ -134,24 +152,20 @@ def document(results: Results, made: str) -> str:
     peers = _peers(left)
     if unknown := [name for name in left if not NOT_SHOWN.match(name)]:
         raise LookupError(f"no table of docs/compatibility.md has {unknown}")
-    return "\n".join(
-        (
-            HEAD.format(version=__version__, made=made),
-            "## Libraries over HTTP\n\nAt three members with default settings.\n",
-            *http,
-            "\n## Libraries over gRPC\n\nThe same.\n",
-            *grpc,
-            "\n## Libraries together\n\n| what | |\n|---|---|",
-            *together,
-            "\n## Conversations recorded from Nacos 1.4.1\n\nReplayed at a node alone, and through one member of three, to the "
-            "text of each answer.\n\n| area | a node alone | through a member |\n|---|---|---|",
-            *recorded,
-            "\n## Real Nacos in one cluster with Rollcall\n\nTwo members of theirs and one of ours.\n\n| what | with | |\n"
-            "|---|---|---|",
-            *peers,
-            "",
-        )
+    parts = (
+        HEAD.format(version=__version__, made=made),
+        "\n## Libraries over HTTP\n\nAt three members with default settings.\n",
+        *http,
+        "\n## Libraries over gRPC\n\nThe same.\n",
+        *grpc,
+        "\n## Libraries together\n\n| what | |\n|---|---|",
+        *together,
+        RECORDED_HEAD,
+        *recorded,
+        PEERS_HEAD,
+        *peers,
     )
+    return "\n".join(parts) + "\n"
 
 
 def _libraries(kind: str, libraries: Mapping[str, str], features: Mapping[str, str], left: dict[str, str]) -> list[str]:

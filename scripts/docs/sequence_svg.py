@@ -1,4 +1,4 @@
-"""Draws the events of a simulated run as a sequence: a lane for each process, a row for each event, what it says beside."""
+"""Draws the events of a simulated run as a sequence: a lane for each process, a row for each event, and its text."""
 
 import re
 import textwrap
@@ -24,7 +24,7 @@ COLOURS = {
 """Of an arrow or a dot, by the kind of its event; of all others it is that of the text."""
 TRAVELS = {What.WRITE, What.SEND, What.ANSWER, What.FETCH, What.LOST}
 """What goes from one process to another; all else happens at one, though it is about what came from the other."""
-TIME_WIDTH, LANE_WIDTH, TEXT_WIDTH, HEAD_HEIGHT, ROW_HEIGHT, LINE_HEIGHT, CHARS_MAX = 74, 78, 590, 46, 28, 14, 92
+TIME_WIDTH, LANE_WIDTH, TEXT_WIDTH, HEAD_HEIGHT, ROW_HEIGHT, LINE_HEIGHT, CHARS_MAX = 68, 60, 500, 46, 26, 15, 78
 CONNECTION = re.compile(r"\b\d+_10\.9\.0\.(\d+)_\d+")
 """The id of a client with a connection, as the simulation makes them."""
 
@@ -66,19 +66,21 @@ def _name(address: str) -> str:
     return letter_of(CONNECTION.sub(r"sdk-\1", address))
 
 
-def _said(entry: Entry) -> list[str]:
-    """The lines of what an event says; the last one is the rule, where one decided."""
+def _said(entry: Entry) -> list[tuple[str, str]]:
+    """The lines of what an event says, each with its colour; at last the rule, where one decided."""
     text = short(CONNECTION.sub(r"sdk-\1", entry.text)).replace(" of iplist ", " of ").replace("iplist ", "")
     if entry.what not in TRAVELS:
         text = f"{_name(entry.who)}{':' if entry.what is What.DECIDE else ''} {text}"
-    lines = textwrap.wrap(text, CHARS_MAX)
-    return [*lines, f"({entry.rule})"] if entry.rule else lines
+    rule = f"({entry.rule})" if entry.rule else ""
+    return [(line, INK) for line in textwrap.wrap(text, CHARS_MAX)] + [
+        (line, PALE) for line in textwrap.wrap(rule, CHARS_MAX)
+    ]
 
 
-def _row(entry: Entry, lines: Sequence[str], lanes: dict[str, int], top: int, after_ms: int) -> list[str]:
+def _row(entry: Entry, lines: Sequence[tuple[str, str]], lanes: dict[str, int], top: int, after_ms: int) -> list[str]:
     middle, colour = top + 10, COLOURS.get(entry.what, INK)
     text_left = TIME_WIDTH + LANE_WIDTH * len(lanes) + 12
-    found = [_text(TIME_WIDTH - 12, middle + 4, f"{after_ms:,} ms", anchor="end", colour=PALE)]
+    found = [_text(TIME_WIDTH - 10, middle + 4, f"{after_ms:,} ms", anchor="end", colour=PALE)]
     here = lanes[_name(entry.who)]
     if entry.peer and entry.what in TRAVELS:
         there = lanes[_name(entry.peer)]
@@ -86,9 +88,8 @@ def _row(entry: Entry, lines: Sequence[str], lanes: dict[str, int], top: int, af
         found += _arrow(source, target, middle, colour, lost=entry.what is What.LOST)
     else:
         found.append(f'<circle cx="{here}" cy="{middle}" r="5" fill="{colour}"/>')
-    for number, line in enumerate(lines):
-        is_rule = bool(entry.rule) and number == len(lines) - 1
-        found.append(_text(text_left, middle + 4 + LINE_HEIGHT * number, line, colour=PALE if is_rule else INK))
+    for number, (line, its_colour) in enumerate(lines):
+        found.append(_text(text_left, middle + 4 + LINE_HEIGHT * number, line, colour=its_colour))
     return found
 
 

@@ -1,7 +1,7 @@
 """Writes the pictures of docs/concepts.md: each shows what three simulated members said and decided, event by event.
 
-    python -m scripts.docs.sequences            # write docs/pictures/*.svg
-    python -m scripts.docs.sequences --check    # exit code 1 when a file shows something else than the code does
+python -m scripts.docs.sequences            # write docs/pictures/*.svg
+python -m scripts.docs.sequences --check    # exit code 1 when a file shows something else than the code does
 """
 
 import argparse
@@ -9,6 +9,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from app.simulation.member.member import SimMember
@@ -82,7 +83,7 @@ def versions(world: World, begin: Callable[[], None]) -> None:
     world.run(1_000)
     world.network.heal()
     world.trace(A, "reaches B and C again", What.FAULT)
-    world.run(25)
+    world.run(26)
 
 
 def connected_clients(world: World, begin: Callable[[], None]) -> None:
@@ -97,32 +98,42 @@ def connected_clients(world: World, begin: Callable[[], None]) -> None:
     world.run(1_000)
 
 
-PICTURES: Mapping[str, tuple[str, Callable[[World, Callable[[], None]], None], type[SimMember]]] = {
-    "registration": ("A registration's way", registration, SimMember),
-    "merged-sends": ("Changes that come while a send is under way", merged_sends, SimMember),
-    "verify": ("A verify round finds what is missing", verify, SimMember),
-    "responsibility": ("A responsible member dies", responsibility, SimMember),
-    "versions": ("Both sides of a split changed one service", versions, SimMember),
-    "clients": ("A client with a connection", connected_clients, ConnectedMember),
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What happens, to which kind of members, and what of it is left out."""
+
+    title: str
+    story: Callable[[World, Callable[[], None]], None]
+    member_class: type[SimMember] = SimMember
+    hidden: frozenset[What] = frozenset((What.LIST,))
+
+
+PICTURES: Mapping[str, Picture] = {
+    "registration": Picture("A registration's way", registration, hidden=frozenset()),
+    "merged-sends": Picture("Changes that come while a send is under way", merged_sends),
+    "verify": Picture("A verify round finds what is missing", verify),
+    "responsibility": Picture("A responsible member dies", responsibility),
+    "versions": Picture("Both sides of a split changed one service", versions),
+    "clients": Picture("A client with a connection", connected_clients, ConnectedMember),
 }
-"""By the name of the file: its title, what happens, and the members to whom it happens."""
+"""By the name of the file."""
 
 
 def pictures() -> Iterator[tuple[str, str]]:
     """The name and the text of each picture's file."""
-    for name, (title, story, member_class) in PICTURES.items():
-        yield f"{name}.svg", draw(title, list(_events(story, member_class)))
+    for name, picture in PICTURES.items():
+        yield f"{name}.svg", draw(picture.title, list(_events(picture)))
 
 
-def _events(story: Callable[[World, Callable[[], None]], None], member_class: type[SimMember]) -> Iterator[Entry]:
+def _events(picture: Picture) -> Iterator[Entry]:
     entries: list[Entry] = []
     with _without_logs(), recording(Recorder(entries.append)):
-        world = World(SEED, 3, member_class=member_class)
+        world = World(SEED, 3, member_class=picture.member_class)
         world.start_all(settle_ms=FOUND_MS)
-        story(world, entries.clear)
+        picture.story(world, entries.clear)
     for entry in entries:
         # Of a fetch the call itself is shown, and not the decision to make it, which waits for its turn.
-        if not entry.minor and not entry.text.startswith("is to fetch"):
+        if not entry.minor and entry.what not in picture.hidden and not entry.text.startswith("is to fetch"):
             yield entry
 
 

@@ -62,9 +62,7 @@ def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
 
 
 @pytest.mark.parametrize("one", [one for one in COMMANDS if one.mark != USERS], ids=str)
-def test_it_does_what_the_page_says(
-    one: Snippet, members: ClusterProcesses, folder_of: Callable[[str], Path]
-) -> None:
+def test_it_does_what_the_page_says(one: Snippet, members: ClusterProcesses, folder_of: Callable[[str], Path]) -> None:
     folder = folder_of(one.page)
     first = members.members[0]
     # What pages look at is there, at all members, whatever a page before took away.
@@ -79,9 +77,7 @@ def test_it_does_what_the_page_says(
 
 
 @pytest.mark.parametrize("one", [one for one in COMMANDS if one.mark == USERS], ids=str)
-def test_it_does_so_with_users(
-    one: Snippet, with_users: ClusterProcesses, folder_of: Callable[[str], Path]
-) -> None:
+def test_it_does_so_with_users(one: Snippet, with_users: ClusterProcesses, folder_of: Callable[[str], Path]) -> None:
     member = with_users.members[0]
     boss = UserClient(member.address)
     if boss.try_login(ADMIN, ADMIN_PASSWORD).status != 200:
@@ -106,7 +102,7 @@ def at(text: str, members: ClusterProcesses, folder: Path) -> str:
 
 
 def run(text: str, folder: Path, environ: Mapping[str, str]) -> str:
-    """What the commands print; each of them must end with success, and every call that a page shows must be answered."""
+    """What the commands print; each of them must end with success, and each call be answered."""
     # A call that is refused ends curl with success, unless it is told otherwise.
     curl = 'curl() { command curl -fsS "$@"; }\n'
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

@@ -1,4 +1,4 @@
-"""The blocks of code in README.md, CONTRIBUTING.md and docs/, each with the comment above it that says how it is run."""
+"""The blocks of code in README.md, CONTRIBUTING.md and docs/, and what the comment above says of each."""
 
 import re
 from collections.abc import Iterator

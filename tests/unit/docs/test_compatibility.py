@@ -26,13 +26,17 @@ def test_the_tables_are_those_of_the_tests() -> None:
     there = [line.removeprefix("tests/") for line in said.splitlines() if "::" in line]
     assert len(there) > 100
     page = TARGET.read_text(encoding="utf-8")
-    assert shape(page) == shape(document(dict.fromkeys(there, "passed"), "")), "run them, then scripts.docs.compatibility"
+    assert shape(page) == shape(document(dict.fromkeys(there, "passed"), "")), (
+        "run them, then scripts.docs.compatibility"
+    )
 
 
 def test_results_are_those_that_pytest_wrote(tmp_path: Path) -> None:
     file = tmp_path / "results.xml"
     cases = {"one[a-b]": "", "two": "<failure/>", "three": "<error/>", "four": "<skipped/>"}
-    lines = [f'<testcase classname="tests.sdk.test_x" name="{name}">{child}</testcase>' for name, child in cases.items()]
+    lines = [
+        f'<testcase classname="tests.sdk.test_x" name="{name}">{child}</testcase>' for name, child in cases.items()
+    ]
     file.write_text(f"<testsuites><testsuite>{''.join(lines)}</testsuite></testsuites>")
     assert read_results([file]) == {
         "sdk/test_x.py::one[a-b]": "passed",

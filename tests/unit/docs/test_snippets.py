@@ -7,7 +7,8 @@ import pytest
 from tests.support.snippets import USERS, Snippet, outside_fences, pages, snippets
 
 LANGUAGES = {
-    "sh", "text", "json", "yaml", "toml", "properties", "sql", "diff", "python", "java", "go", "js", "{toctree}", "{include}",
+    "sh", "text", "json", "yaml", "toml", "properties", "sql", "diff", "python", "java", "go", "js",
+    "{toctree}", "{include}",
 }  # fmt: skip
 PROGRAMS = {"python", "java", "go", "js"}
 ALL = snippets()
