@@ -8,6 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 MARK = re.compile(r"\s*<!-- (?P<text>.*) -->")
 FENCE = re.compile(r"(?P<indent> *)```(?P<language>[\w{}-]*)(?: .*)?")
+NOT_PAGES = {"changes", "decisions"}
 NOT_RUN, PROGRAM, USERS = "not run: ", "program: ", "with users"
 
 
@@ -38,7 +39,8 @@ class Snippet:
 def pages() -> list[Path]:
     """The pages for readers, without change notes and decisions."""
     docs = ROOT / "docs"
-    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(docs.glob("*.md")), *sorted(docs.glob("m*/*.md"))]
+    found = [page for page in sorted(docs.rglob("*.md")) if page.relative_to(docs).parts[0] not in NOT_PAGES]
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *found]
 
 
 def snippets() -> list[Snippet]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from scripts.docs.compatibility import SHOWN_AS, TARGET, document, read_results
+from tests.support.processes import clean_environ
 
 ROOT = Path(__file__).resolve().parents[3]
 TESTS = ("tests/sdk", "tests/conformance/test_conformance.py", "tests/peers/test_real_nacos.py",
@@ -22,7 +23,7 @@ def shape(page: str) -> list[str]:
 
 def test_the_tables_are_those_of_the_tests() -> None:
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *TESTS]
-    said = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    said = subprocess.run(command, cwd=ROOT, check=True, env=clean_environ(), capture_output=True, text=True).stdout
     there = [line.removeprefix("tests/") for line in said.splitlines() if "::" in line]
     assert len(there) > 100
     page = TARGET.read_text(encoding="utf-8")
