@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TARGET = ROOT / "docs" / "compatibility.md"
 GO = (ROOT / "tests" / "sdk" / "programs" / "go" / "go.mod").read_text(encoding="utf-8")
 Results = Mapping[str, str]
-"""What became of each test (``passed``, ``failed`` or ``skipped``), by ``folder/file.py::function[parameters]``."""
+"""What became of each test (``passed``, ``failed`` or ``skipped``), by ``folder/module.py::function[parameters]``."""
 
 GO_1, GO_2, NODE = (
     re.findall(pattern, text)[0]

@@ -35,18 +35,16 @@ def test_the_tables_are_those_of_the_tests() -> None:
 def test_results_are_those_that_pytest_wrote(tmp_path: Path) -> None:
     file = tmp_path / "results.xml"
     cases = {"one[a-b]": "", "two": "<failure/>", "three": "<error/>", "four": "<skipped/>"}
-    lines = [
-        f'<testcase classname="tests.sdk.test_x" name="{name}">{child}</testcase>' for name, child in cases.items()
-    ]
+    lines = [f'<testcase classname="tests.sdk.job" name="{name}">{child}</testcase>' for name, child in cases.items()]
     file.write_text(f"<testsuites><testsuite>{''.join(lines)}</testsuite></testsuites>")
     assert read_results([file]) == {
-        "sdk/test_x.py::one[a-b]": "passed",
-        "sdk/test_x.py::two": "failed",
-        "sdk/test_x.py::three": "failed",
-        "sdk/test_x.py::four": "skipped",
+        "sdk/job.py::one[a-b]": "passed",
+        "sdk/job.py::two": "failed",
+        "sdk/job.py::three": "failed",
+        "sdk/job.py::four": "skipped",
     }
 
 
 def test_a_test_that_no_table_has_is_named() -> None:
-    with pytest.raises(LookupError, match=r"sdk/test_new\.py::test_it"):
-        document({"sdk/test_new.py::test_it": "passed"}, "")
+    with pytest.raises(LookupError, match=r"sdk/job\.py::test_it"):
+        document({"sdk/job.py::test_it": "passed"}, "")

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-FOLDERS = (".ci", "app", "deploy", "distro", "scripts", "tests")
+FOLDERS = (".ci", "app", "deploy", "distro", "docs", "scripts", "tests")
 NAMED = re.compile(r"(?<![\w.-])\w+\.(?:lua|py)\b")
-EXAMPLES = {"job.py", "module.py"}
+EXAMPLES = {"job.py", "module.py", "quick_start.py"}
 """Made by a test, or standing for any name."""
 
 
